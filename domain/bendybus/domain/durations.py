@@ -1,0 +1,43 @@
+"""ISO-8601 durations ↔ milliseconds; `None` is without end (TimeSpan.MaxValue of Service Bus)."""
+
+from datetime import timedelta
+from typing import Final
+
+import isodate
+
+from bendybus.domain import limits
+from bendybus.domain.errors import InvalidArgument
+
+FOREVER_ISO: Final = "P10675199DT2H48M5.4775807S"
+ISO_PATTERN: Final = r"^P(?=\d|T\d)(\d+D)?(T(?=\d)(\d+H)?(\d+M)?(\d+(\.\d{1,7})?S)?)?$"
+
+
+def parse(field: str, text: str) -> int | None:
+    """Return the milliseconds of an ISO-8601 duration of days, hours, minutes and seconds.
+
+    Raises InvalidArgument that names `field`: years and months have no fixed length here.
+    """
+    try:
+        value = isodate.parse_duration(text)
+    except (isodate.ISO8601Error, TypeError, ValueError, OverflowError):
+        value = None
+    if not isinstance(value, timedelta) or value < timedelta(0):
+        raise InvalidArgument(
+            field, f"{text!r} is no ISO-8601 duration such as PT30S, PT5M or P7D."
+        )
+    return bounded(round(value / timedelta(milliseconds=1)))
+
+
+def bounded(milliseconds: int | None) -> int | None:
+    """Return `milliseconds`, or None if they are none, negative or as good as without end."""
+    if milliseconds is None or not 0 <= milliseconds < limits.TIME_TO_LIVE_MS_MAX:
+        return None
+    return milliseconds
+
+
+def render(milliseconds: int | None) -> str:
+    """Return the shortest ISO-8601 text of a duration."""
+    if milliseconds is None:
+        return FOREVER_ISO
+    text: str = isodate.duration_isoformat(timedelta(milliseconds=milliseconds))
+    return text if text != "P0D" else "PT0S"

@@ -1,0 +1,161 @@
+"""What can go wrong, as types. Every room raises these; `bendybus.wire` maps them to statuses.
+
+    BusError
+    ├── RetryableError             trying again may help
+    │   ├── PartitionUnavailable   the partition that must answer does not
+    │   ├── ServerBusy             a bounded queue is full, or the service throttles
+    │   ├── ServiceTimeout         the time given was over first
+    │   ├── EntityDisabled         the entity's status forbids it (may be enabled again)
+    │   └── GenerationMismatch     front end and partition know different versions of an entity
+    ├── InvalidArgument            a value is outside what is allowed; `field` names it
+    ├── InvalidOperation           the values are fine, the combination is not
+    ├── PartitioningImmutable      partitioning is set once, when a thing is created
+    ├── ManagedByManifest          the entity comes from a manifest and is changed only there
+    ├── EntityNotFound
+    ├── EntityAlreadyExists
+    ├── MessageNotFound
+    ├── MessageLockLost
+    ├── MessageSizeExceeded
+    ├── QuotaExceeded
+    └── Unauthorized
+
+Each carries a sentence for people and `metadata` for programs; `reason` is the stable word that
+goes over the wire.
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+
+class BusError(Exception):
+    """Raised when the bus cannot do what was asked; base of all others."""
+
+    reason: ClassVar[str] = "INTERNAL"
+    retryable: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        retry_after_ms: int = 0,
+        metadata: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.retry_after_ms = retry_after_ms
+        self.metadata: dict[str, str] = dict(metadata or {})
+
+
+class RetryableError(BusError):
+    """Raised when trying the same again later may succeed."""
+
+    reason = "UNAVAILABLE"
+    retryable = True
+
+
+class PartitionUnavailable(RetryableError):
+    """Raised when the partition that alone can answer is out of reach or cannot store."""
+
+    reason = "PARTITION_UNAVAILABLE"
+
+
+class ServerBusy(RetryableError):
+    """Raised when a bound of the service is reached for the moment."""
+
+    reason = "SERVER_BUSY"
+
+
+class ServiceTimeout(RetryableError):
+    """Raised when the caller's time was over before the outcome was known."""
+
+    reason = "SERVICE_TIMEOUT"
+
+
+class EntityDisabled(RetryableError):
+    """Raised when the status of the entity forbids the operation."""
+
+    reason = "ENTITY_DISABLED"
+
+
+class GenerationMismatch(RetryableError):
+    """Raised when a call names another version of an entity than the partition has."""
+
+    reason = "GENERATION_MISMATCH"
+
+
+class InvalidArgument(BusError):
+    """Raised when a value is not allowed; `metadata["field"]` names it."""
+
+    reason = "INVALID_ARGUMENT"
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(f"{field}: {message}", metadata={"field": field})
+        self.field = field
+
+
+class InvalidOperation(BusError):
+    """Raised when values contradict each other or the kind of entity forbids the operation."""
+
+    reason = "INVALID_OPERATION"
+
+
+class PartitioningImmutable(BusError):
+    """Raised when the partitioning of something that exists would have to change."""
+
+    reason = "PARTITIONING_IMMUTABLE"
+
+
+class ManagedByManifest(BusError):
+    """Raised when a client would change an entity that a manifest declares."""
+
+    reason = "MANAGED_BY_MANIFEST"
+
+
+class EntityNotFound(BusError):
+    """Raised when there is no entity of that name."""
+
+    reason = "ENTITY_NOT_FOUND"
+
+
+class EntityAlreadyExists(BusError):
+    """Raised when the name is taken."""
+
+    reason = "ENTITY_ALREADY_EXISTS"
+
+
+class MessageNotFound(BusError):
+    """Raised when no message has the number, or it is not in the state that is needed."""
+
+    reason = "MESSAGE_NOT_FOUND"
+
+
+class MessageLockLost(BusError):
+    """Raised when a lock token is no longer valid: the lock ended or the message is settled."""
+
+    reason = "MESSAGE_LOCK_LOST"
+
+
+class MessageSizeExceeded(BusError):
+    """Raised when a message, or a batch, is larger than the entity allows."""
+
+    reason = "MESSAGE_SIZE_EXCEEDED"
+
+
+class QuotaExceeded(BusError):
+    """Raised when the entity holds all that it may hold."""
+
+    reason = "QUOTA_EXCEEDED"
+
+
+class Unauthorized(BusError):
+    """Raised when the caller may not do this."""
+
+    reason = "UNAUTHORIZED"
+
+
+def all_errors() -> list[type[BusError]]:
+    """Return every class above with a reason of its own; the wire's table is tested with it."""
+    found: list[type[BusError]] = [BusError]
+    for kind in found:
+        found.extend(kind.__subclasses__())
+    return found

@@ -1,0 +1,91 @@
+"""Every limit and default of Service Bus, in one table. Sizes in bytes, durations in ms.
+
+Source: the quotas of Azure Service Bus, as its documentation and its SDKs state them. What is
+not there but must have a bound as well has its own section at the end.
+"""
+
+from enum import StrEnum
+from typing import Final
+
+
+class Tier(StrEnum):
+    """Messaging tier of a namespace."""
+
+    BASIC = "Basic"
+    STANDARD = "Standard"
+    PREMIUM = "Premium"
+
+
+KB: Final = 1024
+MB: Final = 1024 * 1024
+SECOND_MS: Final = 1_000
+MINUTE_MS: Final = 60 * SECOND_MS
+DAY_MS: Final = 24 * 60 * MINUTE_MS
+
+# Partitions
+STANDARD_PARTITION_COUNT: Final = 16
+PREMIUM_PARTITION_COUNTS: Final = (1, 2, 4, 8, 16)
+
+# Entities
+ENTITIES_PER_NAMESPACE: Final = 10_000
+PARTITIONED_ENTITIES_PER_NAMESPACE: Final = 100  # Basic and Standard
+ENTITY_NAME_CHARS_MAX: Final = 260
+USER_METADATA_CHARS_MAX: Final = 1_024
+LOCK_DURATION_MS_MIN: Final = 5 * SECOND_MS
+LOCK_DURATION_MS_MAX: Final = 5 * MINUTE_MS
+LOCK_DURATION_MS_DEFAULT: Final = MINUTE_MS
+MAX_DELIVERY_COUNT_DEFAULT: Final = 10
+MAX_DELIVERY_COUNT_MAX: Final = 2**31 - 1
+DUPLICATE_WINDOW_MS_MIN: Final = 20 * SECOND_MS
+DUPLICATE_WINDOW_MS_MAX: Final = 7 * DAY_MS
+DUPLICATE_WINDOW_MS_DEFAULT: Final = 10 * MINUTE_MS
+AUTO_DELETE_ON_IDLE_MS_MIN: Final = 5 * MINUTE_MS
+TIME_TO_LIVE_MS_MAX: Final = 922_337_203_685_477  # TimeSpan.MaxValue: as good as never
+BASIC_TIME_TO_LIVE_MS_MAX: Final = 14 * DAY_MS
+QUEUE_SIZES_MB: Final = (1024, 2048, 3072, 4096, 5120)  # Basic and Standard, per partition
+QUEUE_SIZE_MB_DEFAULT: Final = 1024
+PREMIUM_QUEUE_SIZE_MB_MAX: Final = 81_920
+
+# Messages
+STANDARD_MESSAGE_BYTES_MAX: Final = 256 * KB
+PREMIUM_MESSAGE_BYTES_DEFAULT: Final = 1 * MB
+PREMIUM_MESSAGE_KB_MIN: Final = 1_024
+PREMIUM_MESSAGE_KB_MAX: Final = 102_400
+PREMIUM_PARTITIONED_MESSAGE_BYTES_MAX: Final = 1 * MB  # a message, and a batch
+STANDARD_BATCH_BYTES_MAX: Final = 256 * KB
+PREMIUM_BATCH_BYTES_MAX: Final = 1 * MB
+KEY_CHARS_MAX: Final = 128  # MessageId, SessionId, PartitionKey
+PROPERTY_BYTES_MAX: Final = 32 * KB
+HEADER_BYTES_MAX: Final = 64 * KB
+DEAD_LETTER_TEXT_CHARS_MAX: Final = 4_096
+PEEK_BYTES_MAX: Final = 256 * KB
+DELETE_MESSAGES_MAX: Final = 500
+PREMIUM_DELETE_MESSAGES_MAX: Final = 4_000
+RECEIVERS_PER_ENTITY: Final = 5_000
+
+# Time-outs
+SEND_TIMEOUT_MS_DEFAULT: Final = 60 * SECOND_MS
+SEND_TIMEOUT_MS_ADVISED: Final = 15 * SECOND_MS  # less may not be enough for another partition
+
+# Our own bounds
+FRAME_MESSAGES_MAX: Final = 5_000
+FRAME_BYTES_MAX: Final = 2 * MB  # of messages in one frame, or one message that is larger
+GRPC_FRAME_BYTES_MAX: Final = 110 * MB  # the largest message and what surrounds it
+GRPC_FRAME_BYTES_STANDARD: Final = 8 * MB
+LOCKS_PER_QUEUE: Final = 100_000  # in one partition
+DELIVERY_COUNT_STORED_MAX: Final = 2**31 - 1
+
+
+def message_bytes_default(tier: Tier) -> int:
+    """Return the largest message of an entity that sets no limit of its own."""
+    return PREMIUM_MESSAGE_BYTES_DEFAULT if tier is Tier.PREMIUM else STANDARD_MESSAGE_BYTES_MAX
+
+
+def batch_bytes_max(tier: Tier) -> int:
+    """Return the largest batch that is sent as one unit."""
+    return PREMIUM_BATCH_BYTES_MAX if tier is Tier.PREMIUM else STANDARD_BATCH_BYTES_MAX
+
+
+def delete_messages_max(tier: Tier) -> int:
+    """Return how many messages one batch delete may take."""
+    return PREMIUM_DELETE_MESSAGES_MAX if tier is Tier.PREMIUM else DELETE_MESSAGES_MAX

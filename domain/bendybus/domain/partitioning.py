@@ -1,0 +1,47 @@
+"""Key → partition. Changing anything here breaks the order of messages that are on their way.
+
+Rule (Service Bus, "Using a partition key"): SessionId, else PartitionKey, else MessageId where
+the entity detects duplicates, else none. SessionId and PartitionKey both set and different is an
+invalid operation. Partition = CRC-32 of the UTF-8 key modulo the number of partitions.
+"""
+
+from zlib import crc32
+
+from bendybus.domain.errors import InvalidOperation
+
+
+def effective_key(
+    *,
+    session_id: str | None,
+    partition_key: str,
+    message_id: str,
+    detects_duplicates: bool,
+) -> str | None:
+    """Return the key that pins a message to a partition, or None if it may go anywhere.
+
+    An empty PartitionKey or MessageId is none; an empty SessionId is a key.
+    Raises InvalidOperation when SessionId and PartitionKey contradict each other.
+    """
+    if session_id is not None:
+        if partition_key and partition_key != session_id:
+            raise InvalidOperation(
+                f"PartitionKey {partition_key!r} differs from SessionId {session_id!r}: a message "
+                "that has both must have the same text in both. Set only SessionId.",
+                metadata={"field": "PartitionKey"},
+            )
+        return session_id
+    if partition_key:
+        return partition_key
+    if detects_duplicates and message_id:
+        return message_id
+    return None
+
+
+def partition_of(key: str, partition_count: int) -> int:
+    """Return the partition, 0 and up, that owns `key` (case-sensitive)."""
+    return crc32(key.encode("utf-8", "surrogatepass")) % partition_count
+
+
+def home_partition(entity_name: str, partition_count: int) -> int:
+    """Return the partition that holds a plain entity, by its name without regard to case."""
+    return partition_of(entity_name.lower(), partition_count)

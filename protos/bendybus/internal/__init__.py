@@ -1,0 +1,1 @@
+"""Contracts between the processes of the bus; never for clients."""

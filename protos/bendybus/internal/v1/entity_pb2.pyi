@@ -1,0 +1,130 @@
+from bendybus.v1 import management_pb2 as _management_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class EntityAction(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ENTITY_ACTION_UNSPECIFIED: _ClassVar[EntityAction]
+    ENTITY_ACTION_CREATE: _ClassVar[EntityAction]
+    ENTITY_ACTION_UPDATE: _ClassVar[EntityAction]
+    ENTITY_ACTION_DELETE: _ClassVar[EntityAction]
+    ENTITY_ACTION_DELETE_IDLE: _ClassVar[EntityAction]
+ENTITY_ACTION_UNSPECIFIED: EntityAction
+ENTITY_ACTION_CREATE: EntityAction
+ENTITY_ACTION_UPDATE: EntityAction
+ENTITY_ACTION_DELETE: EntityAction
+ENTITY_ACTION_DELETE_IDLE: EntityAction
+
+class Entity(_message.Message):
+    __slots__ = ("name", "uid", "generation", "origin", "queue", "partition_count", "home_partition", "deleted", "created_at_ms", "updated_at_ms")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_COUNT_FIELD_NUMBER: _ClassVar[int]
+    HOME_PARTITION_FIELD_NUMBER: _ClassVar[int]
+    DELETED_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    UPDATED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    uid: str
+    generation: int
+    origin: _management_pb2.EntityOrigin
+    queue: _management_pb2.QueueDescription
+    partition_count: int
+    home_partition: int
+    deleted: bool
+    created_at_ms: int
+    updated_at_ms: int
+    def __init__(self, name: _Optional[str] = ..., uid: _Optional[str] = ..., generation: _Optional[int] = ..., origin: _Optional[_Union[_management_pb2.EntityOrigin, str]] = ..., queue: _Optional[_Union[_management_pb2.QueueDescription, _Mapping]] = ..., partition_count: _Optional[int] = ..., home_partition: _Optional[int] = ..., deleted: bool = ..., created_at_ms: _Optional[int] = ..., updated_at_ms: _Optional[int] = ...) -> None: ...
+
+class CommitEntityRequest(_message.Message):
+    __slots__ = ("partition", "action", "name", "queue", "origin", "uid", "if_generation")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    ACTION_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    IF_GENERATION_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    action: EntityAction
+    name: str
+    queue: _management_pb2.QueueDescription
+    origin: _management_pb2.EntityOrigin
+    uid: str
+    if_generation: int
+    def __init__(self, partition: _Optional[int] = ..., action: _Optional[_Union[EntityAction, str]] = ..., name: _Optional[str] = ..., queue: _Optional[_Union[_management_pb2.QueueDescription, _Mapping]] = ..., origin: _Optional[_Union[_management_pb2.EntityOrigin, str]] = ..., uid: _Optional[str] = ..., if_generation: _Optional[int] = ...) -> None: ...
+
+class CommitEntityResponse(_message.Message):
+    __slots__ = ("entity",)
+    ENTITY_FIELD_NUMBER: _ClassVar[int]
+    entity: Entity
+    def __init__(self, entity: _Optional[_Union[Entity, _Mapping]] = ...) -> None: ...
+
+class ApplyEntityRequest(_message.Message):
+    __slots__ = ("partition", "entity")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    ENTITY_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    entity: Entity
+    def __init__(self, partition: _Optional[int] = ..., entity: _Optional[_Union[Entity, _Mapping]] = ...) -> None: ...
+
+class ApplyEntityResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class WatchEntitiesRequest(_message.Message):
+    __slots__ = ("partition",)
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    def __init__(self, partition: _Optional[int] = ...) -> None: ...
+
+class WatchEntitiesResponse(_message.Message):
+    __slots__ = ("fingerprint", "entities", "snapshot")
+    FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
+    ENTITIES_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
+    fingerprint: Fingerprint
+    entities: _containers.RepeatedCompositeFieldContainer[Entity]
+    snapshot: bool
+    def __init__(self, fingerprint: _Optional[_Union[Fingerprint, _Mapping]] = ..., entities: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., snapshot: bool = ...) -> None: ...
+
+class Fingerprint(_message.Message):
+    __slots__ = ("namespace_name", "namespace_uid", "tier", "partition_count", "partition")
+    NAMESPACE_NAME_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_UID_FIELD_NUMBER: _ClassVar[int]
+    TIER_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_COUNT_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    namespace_name: str
+    namespace_uid: str
+    tier: str
+    partition_count: int
+    partition: int
+    def __init__(self, namespace_name: _Optional[str] = ..., namespace_uid: _Optional[str] = ..., tier: _Optional[str] = ..., partition_count: _Optional[int] = ..., partition: _Optional[int] = ...) -> None: ...
+
+class FenceIdleEntityRequest(_message.Message):
+    __slots__ = ("partition", "uid", "generation", "idle_ms")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    IDLE_MS_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    uid: str
+    generation: int
+    idle_ms: int
+    def __init__(self, partition: _Optional[int] = ..., uid: _Optional[str] = ..., generation: _Optional[int] = ..., idle_ms: _Optional[int] = ...) -> None: ...
+
+class FenceIdleEntityResponse(_message.Message):
+    __slots__ = ("fenced",)
+    FENCED_FIELD_NUMBER: _ClassVar[int]
+    fenced: bool
+    def __init__(self, fenced: bool = ...) -> None: ...

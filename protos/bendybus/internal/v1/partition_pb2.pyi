@@ -1,0 +1,325 @@
+from bendybus.v1 import message_pb2 as _message_pb2
+from bendybus.v1 import receiver_pb2 as _receiver_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class EntityRef(_message.Message):
+    __slots__ = ("uid", "generation", "dead_letter")
+    UID_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    DEAD_LETTER_FIELD_NUMBER: _ClassVar[int]
+    uid: str
+    generation: int
+    dead_letter: bool
+    def __init__(self, uid: _Optional[str] = ..., generation: _Optional[int] = ..., dead_letter: bool = ...) -> None: ...
+
+class SendFramesRequest(_message.Message):
+    __slots__ = ("partition", "frame_id", "entity", "batch", "group_sizes", "producer_id", "producer_sequence", "producer_lane", "age_ms", "deadline_monotonic_ms")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    FRAME_ID_FIELD_NUMBER: _ClassVar[int]
+    ENTITY_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    GROUP_SIZES_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_LANE_FIELD_NUMBER: _ClassVar[int]
+    AGE_MS_FIELD_NUMBER: _ClassVar[int]
+    DEADLINE_MONOTONIC_MS_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    frame_id: int
+    entity: EntityRef
+    batch: _message_pb2.MessageBatch
+    group_sizes: _containers.RepeatedScalarFieldContainer[int]
+    producer_id: bytes
+    producer_sequence: int
+    producer_lane: int
+    age_ms: int
+    deadline_monotonic_ms: int
+    def __init__(self, partition: _Optional[int] = ..., frame_id: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., batch: _Optional[_Union[_message_pb2.MessageBatch, _Mapping]] = ..., group_sizes: _Optional[_Iterable[int]] = ..., producer_id: _Optional[bytes] = ..., producer_sequence: _Optional[int] = ..., producer_lane: _Optional[int] = ..., age_ms: _Optional[int] = ..., deadline_monotonic_ms: _Optional[int] = ...) -> None: ...
+
+class SendFramesResponse(_message.Message):
+    __slots__ = ("frame_id", "sequence_numbers", "duplicates", "failures", "error")
+    FRAME_ID_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_NUMBERS_FIELD_NUMBER: _ClassVar[int]
+    DUPLICATES_FIELD_NUMBER: _ClassVar[int]
+    FAILURES_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    frame_id: int
+    sequence_numbers: _containers.RepeatedScalarFieldContainer[int]
+    duplicates: _containers.RepeatedScalarFieldContainer[bool]
+    failures: _containers.RepeatedCompositeFieldContainer[GroupFailure]
+    error: _message_pb2.Error
+    def __init__(self, frame_id: _Optional[int] = ..., sequence_numbers: _Optional[_Iterable[int]] = ..., duplicates: _Optional[_Iterable[bool]] = ..., failures: _Optional[_Iterable[_Union[GroupFailure, _Mapping]]] = ..., error: _Optional[_Union[_message_pb2.Error, _Mapping]] = ...) -> None: ...
+
+class GroupFailure(_message.Message):
+    __slots__ = ("group", "error")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    error: _message_pb2.Error
+    def __init__(self, group: _Optional[int] = ..., error: _Optional[_Union[_message_pb2.Error, _Mapping]] = ...) -> None: ...
+
+class DeliverFramesRequest(_message.Message):
+    __slots__ = ("partition", "ask", "withdraw", "deliver", "release", "settle")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    ASK_FIELD_NUMBER: _ClassVar[int]
+    WITHDRAW_FIELD_NUMBER: _ClassVar[int]
+    DELIVER_FIELD_NUMBER: _ClassVar[int]
+    RELEASE_FIELD_NUMBER: _ClassVar[int]
+    SETTLE_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    ask: Ask
+    withdraw: Withdraw
+    deliver: Deliver
+    release: Release
+    settle: Settle
+    def __init__(self, partition: _Optional[int] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., withdraw: _Optional[_Union[Withdraw, _Mapping]] = ..., deliver: _Optional[_Union[Deliver, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., settle: _Optional[_Union[Settle, _Mapping]] = ...) -> None: ...
+
+class Ask(_message.Message):
+    __slots__ = ("ask_id", "entity", "receive_mode", "max_messages", "max_bytes")
+    ASK_ID_FIELD_NUMBER: _ClassVar[int]
+    ENTITY_FIELD_NUMBER: _ClassVar[int]
+    RECEIVE_MODE_FIELD_NUMBER: _ClassVar[int]
+    MAX_MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    ask_id: int
+    entity: EntityRef
+    receive_mode: _receiver_pb2.ReceiveMode
+    max_messages: int
+    max_bytes: int
+    def __init__(self, ask_id: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., receive_mode: _Optional[_Union[_receiver_pb2.ReceiveMode, str]] = ..., max_messages: _Optional[int] = ..., max_bytes: _Optional[int] = ...) -> None: ...
+
+class Withdraw(_message.Message):
+    __slots__ = ("ask_id",)
+    ASK_ID_FIELD_NUMBER: _ClassVar[int]
+    ask_id: int
+    def __init__(self, ask_id: _Optional[int] = ...) -> None: ...
+
+class Deliver(_message.Message):
+    __slots__ = ("deliver_id", "lock_tokens")
+    DELIVER_ID_FIELD_NUMBER: _ClassVar[int]
+    LOCK_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    deliver_id: int
+    lock_tokens: bytes
+    def __init__(self, deliver_id: _Optional[int] = ..., lock_tokens: _Optional[bytes] = ...) -> None: ...
+
+class Release(_message.Message):
+    __slots__ = ("lock_tokens",)
+    LOCK_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    lock_tokens: bytes
+    def __init__(self, lock_tokens: _Optional[bytes] = ...) -> None: ...
+
+class Settle(_message.Message):
+    __slots__ = ("settle_id", "disposition", "lock_tokens", "changed_properties", "dead_letter_reason", "dead_letter_error_description")
+    SETTLE_ID_FIELD_NUMBER: _ClassVar[int]
+    DISPOSITION_FIELD_NUMBER: _ClassVar[int]
+    LOCK_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    CHANGED_PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    DEAD_LETTER_REASON_FIELD_NUMBER: _ClassVar[int]
+    DEAD_LETTER_ERROR_DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    settle_id: int
+    disposition: _receiver_pb2.Disposition
+    lock_tokens: bytes
+    changed_properties: _message_pb2.ValueMap
+    dead_letter_reason: str
+    dead_letter_error_description: str
+    def __init__(self, settle_id: _Optional[int] = ..., disposition: _Optional[_Union[_receiver_pb2.Disposition, str]] = ..., lock_tokens: _Optional[bytes] = ..., changed_properties: _Optional[_Union[_message_pb2.ValueMap, _Mapping]] = ..., dead_letter_reason: _Optional[str] = ..., dead_letter_error_description: _Optional[str] = ...) -> None: ...
+
+class DeliverFramesResponse(_message.Message):
+    __slots__ = ("reserved", "delivered", "settled", "withdrawn", "ask_refused")
+    RESERVED_FIELD_NUMBER: _ClassVar[int]
+    DELIVERED_FIELD_NUMBER: _ClassVar[int]
+    SETTLED_FIELD_NUMBER: _ClassVar[int]
+    WITHDRAWN_FIELD_NUMBER: _ClassVar[int]
+    ASK_REFUSED_FIELD_NUMBER: _ClassVar[int]
+    reserved: Reserved
+    delivered: Delivered
+    settled: SettleResult
+    withdrawn: Withdrawn
+    ask_refused: AskRefused
+    def __init__(self, reserved: _Optional[_Union[Reserved, _Mapping]] = ..., delivered: _Optional[_Union[Delivered, _Mapping]] = ..., settled: _Optional[_Union[SettleResult, _Mapping]] = ..., withdrawn: _Optional[_Union[Withdrawn, _Mapping]] = ..., ask_refused: _Optional[_Union[AskRefused, _Mapping]] = ...) -> None: ...
+
+class Reserved(_message.Message):
+    __slots__ = ("ask_id", "batch", "lock_remaining_ms", "complete")
+    ASK_ID_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    LOCK_REMAINING_MS_FIELD_NUMBER: _ClassVar[int]
+    COMPLETE_FIELD_NUMBER: _ClassVar[int]
+    ask_id: int
+    batch: _message_pb2.DeliveredBatch
+    lock_remaining_ms: int
+    complete: bool
+    def __init__(self, ask_id: _Optional[int] = ..., batch: _Optional[_Union[_message_pb2.DeliveredBatch, _Mapping]] = ..., lock_remaining_ms: _Optional[int] = ..., complete: bool = ...) -> None: ...
+
+class Delivered(_message.Message):
+    __slots__ = ("deliver_id", "lost", "error")
+    DELIVER_ID_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    deliver_id: int
+    lost: _containers.RepeatedScalarFieldContainer[int]
+    error: _message_pb2.Error
+    def __init__(self, deliver_id: _Optional[int] = ..., lost: _Optional[_Iterable[int]] = ..., error: _Optional[_Union[_message_pb2.Error, _Mapping]] = ...) -> None: ...
+
+class SettleResult(_message.Message):
+    __slots__ = ("settle_id", "failures", "locked_until_ms")
+    SETTLE_ID_FIELD_NUMBER: _ClassVar[int]
+    FAILURES_FIELD_NUMBER: _ClassVar[int]
+    LOCKED_UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
+    settle_id: int
+    failures: _containers.RepeatedCompositeFieldContainer[_receiver_pb2.SettleFailure]
+    locked_until_ms: int
+    def __init__(self, settle_id: _Optional[int] = ..., failures: _Optional[_Iterable[_Union[_receiver_pb2.SettleFailure, _Mapping]]] = ..., locked_until_ms: _Optional[int] = ...) -> None: ...
+
+class Withdrawn(_message.Message):
+    __slots__ = ("ask_id",)
+    ASK_ID_FIELD_NUMBER: _ClassVar[int]
+    ask_id: int
+    def __init__(self, ask_id: _Optional[int] = ...) -> None: ...
+
+class AskRefused(_message.Message):
+    __slots__ = ("ask_id", "error")
+    ASK_ID_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    ask_id: int
+    error: _message_pb2.Error
+    def __init__(self, ask_id: _Optional[int] = ..., error: _Optional[_Union[_message_pb2.Error, _Mapping]] = ...) -> None: ...
+
+class EchoRequest(_message.Message):
+    __slots__ = ("partition", "echo_id")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    ECHO_ID_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    echo_id: int
+    def __init__(self, partition: _Optional[int] = ..., echo_id: _Optional[int] = ...) -> None: ...
+
+class EchoResponse(_message.Message):
+    __slots__ = ("echo_id", "monotonic_ms", "wall_ms", "serving", "conditions")
+    ECHO_ID_FIELD_NUMBER: _ClassVar[int]
+    MONOTONIC_MS_FIELD_NUMBER: _ClassVar[int]
+    WALL_MS_FIELD_NUMBER: _ClassVar[int]
+    SERVING_FIELD_NUMBER: _ClassVar[int]
+    CONDITIONS_FIELD_NUMBER: _ClassVar[int]
+    echo_id: int
+    monotonic_ms: int
+    wall_ms: int
+    serving: bool
+    conditions: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, echo_id: _Optional[int] = ..., monotonic_ms: _Optional[int] = ..., wall_ms: _Optional[int] = ..., serving: bool = ..., conditions: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class PeekRequest(_message.Message):
+    __slots__ = ("partition", "entity", "from_sequence_number", "max_messages", "max_bytes")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    ENTITY_FIELD_NUMBER: _ClassVar[int]
+    FROM_SEQUENCE_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    MAX_MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    entity: EntityRef
+    from_sequence_number: int
+    max_messages: int
+    max_bytes: int
+    def __init__(self, partition: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., from_sequence_number: _Optional[int] = ..., max_messages: _Optional[int] = ..., max_bytes: _Optional[int] = ...) -> None: ...
+
+class PeekResponse(_message.Message):
+    __slots__ = ("batch", "next_sequence_number")
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    NEXT_SEQUENCE_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    batch: _message_pb2.DeliveredBatch
+    next_sequence_number: int
+    def __init__(self, batch: _Optional[_Union[_message_pb2.DeliveredBatch, _Mapping]] = ..., next_sequence_number: _Optional[int] = ...) -> None: ...
+
+class ReceiveDeferredRequest(_message.Message):
+    __slots__ = ("partition", "entity", "receive_mode", "sequence_numbers")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    ENTITY_FIELD_NUMBER: _ClassVar[int]
+    RECEIVE_MODE_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_NUMBERS_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    entity: EntityRef
+    receive_mode: _receiver_pb2.ReceiveMode
+    sequence_numbers: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, partition: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., receive_mode: _Optional[_Union[_receiver_pb2.ReceiveMode, str]] = ..., sequence_numbers: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class ReceiveDeferredResponse(_message.Message):
+    __slots__ = ("batch",)
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    batch: _message_pb2.DeliveredBatch
+    def __init__(self, batch: _Optional[_Union[_message_pb2.DeliveredBatch, _Mapping]] = ...) -> None: ...
+
+class CancelScheduledMessagesRequest(_message.Message):
+    __slots__ = ("partition", "entity", "sequence_numbers")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    ENTITY_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_NUMBERS_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    entity: EntityRef
+    sequence_numbers: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, partition: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., sequence_numbers: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class CancelScheduledMessagesResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class DeleteMessagesRequest(_message.Message):
+    __slots__ = ("partition", "entity", "max_messages", "enqueued_before_ms", "include_deferred_and_scheduled")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    ENTITY_FIELD_NUMBER: _ClassVar[int]
+    MAX_MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    ENQUEUED_BEFORE_MS_FIELD_NUMBER: _ClassVar[int]
+    INCLUDE_DEFERRED_AND_SCHEDULED_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    entity: EntityRef
+    max_messages: int
+    enqueued_before_ms: int
+    include_deferred_and_scheduled: bool
+    def __init__(self, partition: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., max_messages: _Optional[int] = ..., enqueued_before_ms: _Optional[int] = ..., include_deferred_and_scheduled: bool = ...) -> None: ...
+
+class DeleteMessagesResponse(_message.Message):
+    __slots__ = ("deleted",)
+    DELETED_FIELD_NUMBER: _ClassVar[int]
+    deleted: int
+    def __init__(self, deleted: _Optional[int] = ...) -> None: ...
+
+class GetCountsRequest(_message.Message):
+    __slots__ = ("partition", "uids")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    UIDS_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    uids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, partition: _Optional[int] = ..., uids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class GetCountsResponse(_message.Message):
+    __slots__ = ("entities",)
+    ENTITIES_FIELD_NUMBER: _ClassVar[int]
+    entities: _containers.RepeatedCompositeFieldContainer[EntityCounts]
+    def __init__(self, entities: _Optional[_Iterable[_Union[EntityCounts, _Mapping]]] = ...) -> None: ...
+
+class EntityCounts(_message.Message):
+    __slots__ = ("uid", "generation", "active", "locked", "deferred", "scheduled", "dead_letter", "size_in_bytes", "idle_ms", "accessed_at_ms")
+    UID_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    ACTIVE_FIELD_NUMBER: _ClassVar[int]
+    LOCKED_FIELD_NUMBER: _ClassVar[int]
+    DEFERRED_FIELD_NUMBER: _ClassVar[int]
+    SCHEDULED_FIELD_NUMBER: _ClassVar[int]
+    DEAD_LETTER_FIELD_NUMBER: _ClassVar[int]
+    SIZE_IN_BYTES_FIELD_NUMBER: _ClassVar[int]
+    IDLE_MS_FIELD_NUMBER: _ClassVar[int]
+    ACCESSED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    uid: str
+    generation: int
+    active: int
+    locked: int
+    deferred: int
+    scheduled: int
+    dead_letter: int
+    size_in_bytes: int
+    idle_ms: int
+    accessed_at_ms: int
+    def __init__(self, uid: _Optional[str] = ..., generation: _Optional[int] = ..., active: _Optional[int] = ..., locked: _Optional[int] = ..., deferred: _Optional[int] = ..., scheduled: _Optional[int] = ..., dead_letter: _Optional[int] = ..., size_in_bytes: _Optional[int] = ..., idle_ms: _Optional[int] = ..., accessed_at_ms: _Optional[int] = ...) -> None: ...

@@ -1,0 +1,1 @@
+"""The public contract: generated from the .proto files beside this one by `make protos`."""

@@ -1,0 +1,272 @@
+from bendybus.v1 import message_pb2 as _message_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class EntityStatus(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ENTITY_STATUS_UNSPECIFIED: _ClassVar[EntityStatus]
+    ENTITY_STATUS_ACTIVE: _ClassVar[EntityStatus]
+    ENTITY_STATUS_DISABLED: _ClassVar[EntityStatus]
+    ENTITY_STATUS_SEND_DISABLED: _ClassVar[EntityStatus]
+    ENTITY_STATUS_RECEIVE_DISABLED: _ClassVar[EntityStatus]
+
+class EntityAvailabilityStatus(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ENTITY_AVAILABILITY_STATUS_UNSPECIFIED: _ClassVar[EntityAvailabilityStatus]
+    ENTITY_AVAILABILITY_STATUS_AVAILABLE: _ClassVar[EntityAvailabilityStatus]
+    ENTITY_AVAILABILITY_STATUS_LIMITED: _ClassVar[EntityAvailabilityStatus]
+
+class EntityOrigin(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ENTITY_ORIGIN_UNSPECIFIED: _ClassVar[EntityOrigin]
+    ENTITY_ORIGIN_CLIENT: _ClassVar[EntityOrigin]
+    ENTITY_ORIGIN_MANIFEST: _ClassVar[EntityOrigin]
+ENTITY_STATUS_UNSPECIFIED: EntityStatus
+ENTITY_STATUS_ACTIVE: EntityStatus
+ENTITY_STATUS_DISABLED: EntityStatus
+ENTITY_STATUS_SEND_DISABLED: EntityStatus
+ENTITY_STATUS_RECEIVE_DISABLED: EntityStatus
+ENTITY_AVAILABILITY_STATUS_UNSPECIFIED: EntityAvailabilityStatus
+ENTITY_AVAILABILITY_STATUS_AVAILABLE: EntityAvailabilityStatus
+ENTITY_AVAILABILITY_STATUS_LIMITED: EntityAvailabilityStatus
+ENTITY_ORIGIN_UNSPECIFIED: EntityOrigin
+ENTITY_ORIGIN_CLIENT: EntityOrigin
+ENTITY_ORIGIN_MANIFEST: EntityOrigin
+
+class QueueDescription(_message.Message):
+    __slots__ = ("enable_partitioning", "lock_duration_ms", "max_size_in_megabytes", "max_message_size_in_kilobytes", "requires_duplicate_detection", "duplicate_detection_history_time_window_ms", "requires_session", "default_message_time_to_live_ms", "dead_lettering_on_message_expiration", "max_delivery_count", "auto_delete_on_idle_ms", "status", "forward_to", "forward_dead_lettered_messages_to", "user_metadata")
+    ENABLE_PARTITIONING_FIELD_NUMBER: _ClassVar[int]
+    LOCK_DURATION_MS_FIELD_NUMBER: _ClassVar[int]
+    MAX_SIZE_IN_MEGABYTES_FIELD_NUMBER: _ClassVar[int]
+    MAX_MESSAGE_SIZE_IN_KILOBYTES_FIELD_NUMBER: _ClassVar[int]
+    REQUIRES_DUPLICATE_DETECTION_FIELD_NUMBER: _ClassVar[int]
+    DUPLICATE_DETECTION_HISTORY_TIME_WINDOW_MS_FIELD_NUMBER: _ClassVar[int]
+    REQUIRES_SESSION_FIELD_NUMBER: _ClassVar[int]
+    DEFAULT_MESSAGE_TIME_TO_LIVE_MS_FIELD_NUMBER: _ClassVar[int]
+    DEAD_LETTERING_ON_MESSAGE_EXPIRATION_FIELD_NUMBER: _ClassVar[int]
+    MAX_DELIVERY_COUNT_FIELD_NUMBER: _ClassVar[int]
+    AUTO_DELETE_ON_IDLE_MS_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    FORWARD_TO_FIELD_NUMBER: _ClassVar[int]
+    FORWARD_DEAD_LETTERED_MESSAGES_TO_FIELD_NUMBER: _ClassVar[int]
+    USER_METADATA_FIELD_NUMBER: _ClassVar[int]
+    enable_partitioning: bool
+    lock_duration_ms: int
+    max_size_in_megabytes: int
+    max_message_size_in_kilobytes: int
+    requires_duplicate_detection: bool
+    duplicate_detection_history_time_window_ms: int
+    requires_session: bool
+    default_message_time_to_live_ms: int
+    dead_lettering_on_message_expiration: bool
+    max_delivery_count: int
+    auto_delete_on_idle_ms: int
+    status: EntityStatus
+    forward_to: str
+    forward_dead_lettered_messages_to: str
+    user_metadata: str
+    def __init__(self, enable_partitioning: bool = ..., lock_duration_ms: _Optional[int] = ..., max_size_in_megabytes: _Optional[int] = ..., max_message_size_in_kilobytes: _Optional[int] = ..., requires_duplicate_detection: bool = ..., duplicate_detection_history_time_window_ms: _Optional[int] = ..., requires_session: bool = ..., default_message_time_to_live_ms: _Optional[int] = ..., dead_lettering_on_message_expiration: bool = ..., max_delivery_count: _Optional[int] = ..., auto_delete_on_idle_ms: _Optional[int] = ..., status: _Optional[_Union[EntityStatus, str]] = ..., forward_to: _Optional[str] = ..., forward_dead_lettered_messages_to: _Optional[str] = ..., user_metadata: _Optional[str] = ...) -> None: ...
+
+class MessageCountDetails(_message.Message):
+    __slots__ = ("active_message_count", "dead_letter_message_count", "scheduled_message_count", "transfer_message_count", "transfer_dead_letter_message_count", "deferred_message_count", "locked_message_count")
+    ACTIVE_MESSAGE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    DEAD_LETTER_MESSAGE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    SCHEDULED_MESSAGE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    TRANSFER_MESSAGE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    TRANSFER_DEAD_LETTER_MESSAGE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    DEFERRED_MESSAGE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    LOCKED_MESSAGE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    active_message_count: int
+    dead_letter_message_count: int
+    scheduled_message_count: int
+    transfer_message_count: int
+    transfer_dead_letter_message_count: int
+    deferred_message_count: int
+    locked_message_count: int
+    def __init__(self, active_message_count: _Optional[int] = ..., dead_letter_message_count: _Optional[int] = ..., scheduled_message_count: _Optional[int] = ..., transfer_message_count: _Optional[int] = ..., transfer_dead_letter_message_count: _Optional[int] = ..., deferred_message_count: _Optional[int] = ..., locked_message_count: _Optional[int] = ...) -> None: ...
+
+class PartitionRuntime(_message.Message):
+    __slots__ = ("partition", "reachable", "count_details", "size_in_bytes")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    REACHABLE_FIELD_NUMBER: _ClassVar[int]
+    COUNT_DETAILS_FIELD_NUMBER: _ClassVar[int]
+    SIZE_IN_BYTES_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    reachable: bool
+    count_details: MessageCountDetails
+    size_in_bytes: int
+    def __init__(self, partition: _Optional[int] = ..., reachable: bool = ..., count_details: _Optional[_Union[MessageCountDetails, _Mapping]] = ..., size_in_bytes: _Optional[int] = ...) -> None: ...
+
+class QueueRuntime(_message.Message):
+    __slots__ = ("availability_status", "count_details", "size_in_bytes", "max_size_in_megabytes_total", "created_at_ms", "updated_at_ms", "accessed_at_ms", "partitions")
+    AVAILABILITY_STATUS_FIELD_NUMBER: _ClassVar[int]
+    COUNT_DETAILS_FIELD_NUMBER: _ClassVar[int]
+    SIZE_IN_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MAX_SIZE_IN_MEGABYTES_TOTAL_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    UPDATED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    ACCESSED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    availability_status: EntityAvailabilityStatus
+    count_details: MessageCountDetails
+    size_in_bytes: int
+    max_size_in_megabytes_total: int
+    created_at_ms: int
+    updated_at_ms: int
+    accessed_at_ms: int
+    partitions: _containers.RepeatedCompositeFieldContainer[PartitionRuntime]
+    def __init__(self, availability_status: _Optional[_Union[EntityAvailabilityStatus, str]] = ..., count_details: _Optional[_Union[MessageCountDetails, _Mapping]] = ..., size_in_bytes: _Optional[int] = ..., max_size_in_megabytes_total: _Optional[int] = ..., created_at_ms: _Optional[int] = ..., updated_at_ms: _Optional[int] = ..., accessed_at_ms: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[PartitionRuntime, _Mapping]]] = ...) -> None: ...
+
+class Queue(_message.Message):
+    __slots__ = ("name", "uid", "generation", "origin", "description", "partition_count", "home_partition", "runtime")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
+    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_COUNT_FIELD_NUMBER: _ClassVar[int]
+    HOME_PARTITION_FIELD_NUMBER: _ClassVar[int]
+    RUNTIME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    uid: str
+    generation: int
+    origin: EntityOrigin
+    description: QueueDescription
+    partition_count: int
+    home_partition: int
+    runtime: QueueRuntime
+    def __init__(self, name: _Optional[str] = ..., uid: _Optional[str] = ..., generation: _Optional[int] = ..., origin: _Optional[_Union[EntityOrigin, str]] = ..., description: _Optional[_Union[QueueDescription, _Mapping]] = ..., partition_count: _Optional[int] = ..., home_partition: _Optional[int] = ..., runtime: _Optional[_Union[QueueRuntime, _Mapping]] = ...) -> None: ...
+
+class PartitionOutcome(_message.Message):
+    __slots__ = ("partition", "done", "error")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    DONE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    done: bool
+    error: _message_pb2.Error
+    def __init__(self, partition: _Optional[int] = ..., done: bool = ..., error: _Optional[_Union[_message_pb2.Error, _Mapping]] = ...) -> None: ...
+
+class GetNamespaceRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetNamespaceResponse(_message.Message):
+    __slots__ = ("name", "uid", "tier", "partition_count", "partitions", "version")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    TIER_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_COUNT_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    uid: str
+    tier: str
+    partition_count: int
+    partitions: _containers.RepeatedCompositeFieldContainer[NamespacePartition]
+    version: str
+    def __init__(self, name: _Optional[str] = ..., uid: _Optional[str] = ..., tier: _Optional[str] = ..., partition_count: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[NamespacePartition, _Mapping]]] = ..., version: _Optional[str] = ...) -> None: ...
+
+class NamespacePartition(_message.Message):
+    __slots__ = ("partition", "available", "address", "conditions")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    AVAILABLE_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    CONDITIONS_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    available: bool
+    address: str
+    conditions: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, partition: _Optional[int] = ..., available: bool = ..., address: _Optional[str] = ..., conditions: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class CreateQueueRequest(_message.Message):
+    __slots__ = ("name", "description", "origin", "uid")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    description: QueueDescription
+    origin: EntityOrigin
+    uid: str
+    def __init__(self, name: _Optional[str] = ..., description: _Optional[_Union[QueueDescription, _Mapping]] = ..., origin: _Optional[_Union[EntityOrigin, str]] = ..., uid: _Optional[str] = ...) -> None: ...
+
+class CreateQueueResponse(_message.Message):
+    __slots__ = ("queue", "outcomes")
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    OUTCOMES_FIELD_NUMBER: _ClassVar[int]
+    queue: Queue
+    outcomes: _containers.RepeatedCompositeFieldContainer[PartitionOutcome]
+    def __init__(self, queue: _Optional[_Union[Queue, _Mapping]] = ..., outcomes: _Optional[_Iterable[_Union[PartitionOutcome, _Mapping]]] = ...) -> None: ...
+
+class UpdateQueueRequest(_message.Message):
+    __slots__ = ("name", "description", "origin", "if_generation")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
+    IF_GENERATION_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    description: QueueDescription
+    origin: EntityOrigin
+    if_generation: int
+    def __init__(self, name: _Optional[str] = ..., description: _Optional[_Union[QueueDescription, _Mapping]] = ..., origin: _Optional[_Union[EntityOrigin, str]] = ..., if_generation: _Optional[int] = ...) -> None: ...
+
+class UpdateQueueResponse(_message.Message):
+    __slots__ = ("queue", "outcomes")
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    OUTCOMES_FIELD_NUMBER: _ClassVar[int]
+    queue: Queue
+    outcomes: _containers.RepeatedCompositeFieldContainer[PartitionOutcome]
+    def __init__(self, queue: _Optional[_Union[Queue, _Mapping]] = ..., outcomes: _Optional[_Iterable[_Union[PartitionOutcome, _Mapping]]] = ...) -> None: ...
+
+class DeleteQueueRequest(_message.Message):
+    __slots__ = ("name", "origin")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    origin: EntityOrigin
+    def __init__(self, name: _Optional[str] = ..., origin: _Optional[_Union[EntityOrigin, str]] = ...) -> None: ...
+
+class DeleteQueueResponse(_message.Message):
+    __slots__ = ("outcomes",)
+    OUTCOMES_FIELD_NUMBER: _ClassVar[int]
+    outcomes: _containers.RepeatedCompositeFieldContainer[PartitionOutcome]
+    def __init__(self, outcomes: _Optional[_Iterable[_Union[PartitionOutcome, _Mapping]]] = ...) -> None: ...
+
+class GetQueueRequest(_message.Message):
+    __slots__ = ("name", "include_runtime")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    INCLUDE_RUNTIME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    include_runtime: bool
+    def __init__(self, name: _Optional[str] = ..., include_runtime: bool = ...) -> None: ...
+
+class GetQueueResponse(_message.Message):
+    __slots__ = ("queue",)
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    queue: Queue
+    def __init__(self, queue: _Optional[_Union[Queue, _Mapping]] = ...) -> None: ...
+
+class ListQueuesRequest(_message.Message):
+    __slots__ = ("include_runtime", "page_size", "page_token")
+    INCLUDE_RUNTIME_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    include_runtime: bool
+    page_size: int
+    page_token: str
+    def __init__(self, include_runtime: bool = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class ListQueuesResponse(_message.Message):
+    __slots__ = ("queues", "next_page_token")
+    QUEUES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    queues: _containers.RepeatedCompositeFieldContainer[Queue]
+    next_page_token: str
+    def __init__(self, queues: _Optional[_Iterable[_Union[Queue, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...

@@ -1,0 +1,233 @@
+from bendybus.v1 import message_pb2 as _message_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class ReceiveMode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    RECEIVE_MODE_UNSPECIFIED: _ClassVar[ReceiveMode]
+    RECEIVE_MODE_PEEK_LOCK: _ClassVar[ReceiveMode]
+    RECEIVE_MODE_RECEIVE_AND_DELETE: _ClassVar[ReceiveMode]
+
+class Disposition(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    DISPOSITION_UNSPECIFIED: _ClassVar[Disposition]
+    DISPOSITION_COMPLETE: _ClassVar[Disposition]
+    DISPOSITION_ABANDON: _ClassVar[Disposition]
+    DISPOSITION_DEFER: _ClassVar[Disposition]
+    DISPOSITION_DEAD_LETTER: _ClassVar[Disposition]
+    DISPOSITION_RENEW_LOCK: _ClassVar[Disposition]
+    DISPOSITION_RELEASE: _ClassVar[Disposition]
+RECEIVE_MODE_UNSPECIFIED: ReceiveMode
+RECEIVE_MODE_PEEK_LOCK: ReceiveMode
+RECEIVE_MODE_RECEIVE_AND_DELETE: ReceiveMode
+DISPOSITION_UNSPECIFIED: Disposition
+DISPOSITION_COMPLETE: Disposition
+DISPOSITION_ABANDON: Disposition
+DISPOSITION_DEFER: Disposition
+DISPOSITION_DEAD_LETTER: Disposition
+DISPOSITION_RENEW_LOCK: Disposition
+DISPOSITION_RELEASE: Disposition
+
+class ReceiveRequest(_message.Message):
+    __slots__ = ("entity_path", "receive_mode", "max_messages", "max_wait_ms", "client_id")
+    ENTITY_PATH_FIELD_NUMBER: _ClassVar[int]
+    RECEIVE_MODE_FIELD_NUMBER: _ClassVar[int]
+    MAX_MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    MAX_WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    entity_path: str
+    receive_mode: ReceiveMode
+    max_messages: int
+    max_wait_ms: int
+    client_id: str
+    def __init__(self, entity_path: _Optional[str] = ..., receive_mode: _Optional[_Union[ReceiveMode, str]] = ..., max_messages: _Optional[int] = ..., max_wait_ms: _Optional[int] = ..., client_id: _Optional[str] = ...) -> None: ...
+
+class ReceiveResponse(_message.Message):
+    __slots__ = ("batches",)
+    BATCHES_FIELD_NUMBER: _ClassVar[int]
+    batches: _containers.RepeatedCompositeFieldContainer[_message_pb2.DeliveredBatch]
+    def __init__(self, batches: _Optional[_Iterable[_Union[_message_pb2.DeliveredBatch, _Mapping]]] = ...) -> None: ...
+
+class ReceiveStreamRequest(_message.Message):
+    __slots__ = ("open", "ask", "cancel_ask", "settle")
+    OPEN_FIELD_NUMBER: _ClassVar[int]
+    ASK_FIELD_NUMBER: _ClassVar[int]
+    CANCEL_ASK_FIELD_NUMBER: _ClassVar[int]
+    SETTLE_FIELD_NUMBER: _ClassVar[int]
+    open: OpenReceiver
+    ask: Ask
+    cancel_ask: CancelAsk
+    settle: SettleFrame
+    def __init__(self, open: _Optional[_Union[OpenReceiver, _Mapping]] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., cancel_ask: _Optional[_Union[CancelAsk, _Mapping]] = ..., settle: _Optional[_Union[SettleFrame, _Mapping]] = ...) -> None: ...
+
+class OpenReceiver(_message.Message):
+    __slots__ = ("entity_path", "receive_mode", "client_id")
+    ENTITY_PATH_FIELD_NUMBER: _ClassVar[int]
+    RECEIVE_MODE_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    entity_path: str
+    receive_mode: ReceiveMode
+    client_id: str
+    def __init__(self, entity_path: _Optional[str] = ..., receive_mode: _Optional[_Union[ReceiveMode, str]] = ..., client_id: _Optional[str] = ...) -> None: ...
+
+class Ask(_message.Message):
+    __slots__ = ("ask_id", "max_messages", "max_bytes", "max_wait_ms")
+    ASK_ID_FIELD_NUMBER: _ClassVar[int]
+    MAX_MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MAX_WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    ask_id: int
+    max_messages: int
+    max_bytes: int
+    max_wait_ms: int
+    def __init__(self, ask_id: _Optional[int] = ..., max_messages: _Optional[int] = ..., max_bytes: _Optional[int] = ..., max_wait_ms: _Optional[int] = ...) -> None: ...
+
+class CancelAsk(_message.Message):
+    __slots__ = ("ask_id",)
+    ASK_ID_FIELD_NUMBER: _ClassVar[int]
+    ask_id: int
+    def __init__(self, ask_id: _Optional[int] = ...) -> None: ...
+
+class SettleFrame(_message.Message):
+    __slots__ = ("frame_id", "disposition", "lock_tokens", "changed_properties", "dead_letter_reason", "dead_letter_error_description")
+    FRAME_ID_FIELD_NUMBER: _ClassVar[int]
+    DISPOSITION_FIELD_NUMBER: _ClassVar[int]
+    LOCK_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    CHANGED_PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    DEAD_LETTER_REASON_FIELD_NUMBER: _ClassVar[int]
+    DEAD_LETTER_ERROR_DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    frame_id: int
+    disposition: Disposition
+    lock_tokens: bytes
+    changed_properties: _message_pb2.ValueMap
+    dead_letter_reason: str
+    dead_letter_error_description: str
+    def __init__(self, frame_id: _Optional[int] = ..., disposition: _Optional[_Union[Disposition, str]] = ..., lock_tokens: _Optional[bytes] = ..., changed_properties: _Optional[_Union[_message_pb2.ValueMap, _Mapping]] = ..., dead_letter_reason: _Optional[str] = ..., dead_letter_error_description: _Optional[str] = ...) -> None: ...
+
+class ReceiveStreamResponse(_message.Message):
+    __slots__ = ("opened", "delivery", "settle_result", "error")
+    OPENED_FIELD_NUMBER: _ClassVar[int]
+    DELIVERY_FIELD_NUMBER: _ClassVar[int]
+    SETTLE_RESULT_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    opened: ReceiverOpened
+    delivery: Delivery
+    settle_result: SettleResult
+    error: _message_pb2.Error
+    def __init__(self, opened: _Optional[_Union[ReceiverOpened, _Mapping]] = ..., delivery: _Optional[_Union[Delivery, _Mapping]] = ..., settle_result: _Optional[_Union[SettleResult, _Mapping]] = ..., error: _Optional[_Union[_message_pb2.Error, _Mapping]] = ...) -> None: ...
+
+class ReceiverOpened(_message.Message):
+    __slots__ = ("lock_duration_ms",)
+    LOCK_DURATION_MS_FIELD_NUMBER: _ClassVar[int]
+    lock_duration_ms: int
+    def __init__(self, lock_duration_ms: _Optional[int] = ...) -> None: ...
+
+class Delivery(_message.Message):
+    __slots__ = ("ask_id", "batches")
+    ASK_ID_FIELD_NUMBER: _ClassVar[int]
+    BATCHES_FIELD_NUMBER: _ClassVar[int]
+    ask_id: int
+    batches: _containers.RepeatedCompositeFieldContainer[_message_pb2.DeliveredBatch]
+    def __init__(self, ask_id: _Optional[int] = ..., batches: _Optional[_Iterable[_Union[_message_pb2.DeliveredBatch, _Mapping]]] = ...) -> None: ...
+
+class SettleResult(_message.Message):
+    __slots__ = ("frame_id", "failures", "locked_until_ms")
+    FRAME_ID_FIELD_NUMBER: _ClassVar[int]
+    FAILURES_FIELD_NUMBER: _ClassVar[int]
+    LOCKED_UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
+    frame_id: int
+    failures: _containers.RepeatedCompositeFieldContainer[SettleFailure]
+    locked_until_ms: int
+    def __init__(self, frame_id: _Optional[int] = ..., failures: _Optional[_Iterable[_Union[SettleFailure, _Mapping]]] = ..., locked_until_ms: _Optional[int] = ...) -> None: ...
+
+class SettleFailure(_message.Message):
+    __slots__ = ("index", "error")
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    index: int
+    error: _message_pb2.Error
+    def __init__(self, index: _Optional[int] = ..., error: _Optional[_Union[_message_pb2.Error, _Mapping]] = ...) -> None: ...
+
+class SettleRequest(_message.Message):
+    __slots__ = ("entity_path", "disposition", "lock_tokens", "changed_properties", "dead_letter_reason", "dead_letter_error_description")
+    ENTITY_PATH_FIELD_NUMBER: _ClassVar[int]
+    DISPOSITION_FIELD_NUMBER: _ClassVar[int]
+    LOCK_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    CHANGED_PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    DEAD_LETTER_REASON_FIELD_NUMBER: _ClassVar[int]
+    DEAD_LETTER_ERROR_DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    entity_path: str
+    disposition: Disposition
+    lock_tokens: _containers.RepeatedScalarFieldContainer[str]
+    changed_properties: _message_pb2.ValueMap
+    dead_letter_reason: str
+    dead_letter_error_description: str
+    def __init__(self, entity_path: _Optional[str] = ..., disposition: _Optional[_Union[Disposition, str]] = ..., lock_tokens: _Optional[_Iterable[str]] = ..., changed_properties: _Optional[_Union[_message_pb2.ValueMap, _Mapping]] = ..., dead_letter_reason: _Optional[str] = ..., dead_letter_error_description: _Optional[str] = ...) -> None: ...
+
+class SettleResponse(_message.Message):
+    __slots__ = ("failures", "locked_until_ms")
+    FAILURES_FIELD_NUMBER: _ClassVar[int]
+    LOCKED_UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
+    failures: _containers.RepeatedCompositeFieldContainer[SettleFailure]
+    locked_until_ms: int
+    def __init__(self, failures: _Optional[_Iterable[_Union[SettleFailure, _Mapping]]] = ..., locked_until_ms: _Optional[int] = ...) -> None: ...
+
+class ReceiveDeferredRequest(_message.Message):
+    __slots__ = ("entity_path", "receive_mode", "sequence_numbers")
+    ENTITY_PATH_FIELD_NUMBER: _ClassVar[int]
+    RECEIVE_MODE_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_NUMBERS_FIELD_NUMBER: _ClassVar[int]
+    entity_path: str
+    receive_mode: ReceiveMode
+    sequence_numbers: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, entity_path: _Optional[str] = ..., receive_mode: _Optional[_Union[ReceiveMode, str]] = ..., sequence_numbers: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class ReceiveDeferredResponse(_message.Message):
+    __slots__ = ("batches",)
+    BATCHES_FIELD_NUMBER: _ClassVar[int]
+    batches: _containers.RepeatedCompositeFieldContainer[_message_pb2.DeliveredBatch]
+    def __init__(self, batches: _Optional[_Iterable[_Union[_message_pb2.DeliveredBatch, _Mapping]]] = ...) -> None: ...
+
+class PeekRequest(_message.Message):
+    __slots__ = ("entity_path", "max_messages", "from_sequence_number", "cursor")
+    ENTITY_PATH_FIELD_NUMBER: _ClassVar[int]
+    MAX_MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    FROM_SEQUENCE_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    CURSOR_FIELD_NUMBER: _ClassVar[int]
+    entity_path: str
+    max_messages: int
+    from_sequence_number: int
+    cursor: bytes
+    def __init__(self, entity_path: _Optional[str] = ..., max_messages: _Optional[int] = ..., from_sequence_number: _Optional[int] = ..., cursor: _Optional[bytes] = ...) -> None: ...
+
+class PeekResponse(_message.Message):
+    __slots__ = ("batches", "cursor")
+    BATCHES_FIELD_NUMBER: _ClassVar[int]
+    CURSOR_FIELD_NUMBER: _ClassVar[int]
+    batches: _containers.RepeatedCompositeFieldContainer[_message_pb2.DeliveredBatch]
+    cursor: bytes
+    def __init__(self, batches: _Optional[_Iterable[_Union[_message_pb2.DeliveredBatch, _Mapping]]] = ..., cursor: _Optional[bytes] = ...) -> None: ...
+
+class DeleteMessagesRequest(_message.Message):
+    __slots__ = ("entity_path", "max_messages", "enqueued_before_ms", "include_deferred_and_scheduled")
+    ENTITY_PATH_FIELD_NUMBER: _ClassVar[int]
+    MAX_MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    ENQUEUED_BEFORE_MS_FIELD_NUMBER: _ClassVar[int]
+    INCLUDE_DEFERRED_AND_SCHEDULED_FIELD_NUMBER: _ClassVar[int]
+    entity_path: str
+    max_messages: int
+    enqueued_before_ms: int
+    include_deferred_and_scheduled: bool
+    def __init__(self, entity_path: _Optional[str] = ..., max_messages: _Optional[int] = ..., enqueued_before_ms: _Optional[int] = ..., include_deferred_and_scheduled: bool = ...) -> None: ...
+
+class DeleteMessagesResponse(_message.Message):
+    __slots__ = ("deleted",)
+    DELETED_FIELD_NUMBER: _ClassVar[int]
+    deleted: int
+    def __init__(self, deleted: _Optional[int] = ...) -> None: ...

@@ -1,0 +1,137 @@
+"""Queue descriptions and catalogue entries ↔ protobuf. -1 ms on the wire is None here."""
+
+from typing import Any, Final
+
+from bendybus.domain import durations, entity, limits
+from bendybus.domain.entity import Entity, EntityStatus, Fingerprint, Origin, QueueDescription
+from bendybus.domain.errors import InvalidArgument
+from bendybus.internal.v1 import entity_pb2
+from bendybus.v1 import management_pb2
+
+_ENDLESS: Final = ("default_message_time_to_live_ms", "auto_delete_on_idle_ms")
+_STATUS_TO_WIRE: Final = {
+    EntityStatus.ACTIVE: management_pb2.ENTITY_STATUS_ACTIVE,
+    EntityStatus.DISABLED: management_pb2.ENTITY_STATUS_DISABLED,
+    EntityStatus.SEND_DISABLED: management_pb2.ENTITY_STATUS_SEND_DISABLED,
+    EntityStatus.RECEIVE_DISABLED: management_pb2.ENTITY_STATUS_RECEIVE_DISABLED,
+}
+_STATUS_FROM_WIRE: Final = {wire: status for status, wire in _STATUS_TO_WIRE.items()}
+_ORIGIN_TO_WIRE: Final = {
+    Origin.CLIENT: management_pb2.ENTITY_ORIGIN_CLIENT,
+    Origin.MANIFEST: management_pb2.ENTITY_ORIGIN_MANIFEST,
+}
+_ORIGIN_FROM_WIRE: Final = {wire: origin for origin, wire in _ORIGIN_TO_WIRE.items()}
+
+
+def description_to_proto(queue: QueueDescription) -> management_pb2.QueueDescription:
+    """Return the description with every field set."""
+    values: dict[str, Any] = {
+        name: getattr(queue, name) for name in QueueDescription.__dataclass_fields__
+    }
+    for name in _ENDLESS:
+        values[name] = -1 if values[name] is None else values[name]
+    values["status"] = _STATUS_TO_WIRE[queue.status]
+    return management_pb2.QueueDescription(**values)
+
+
+def description_changes(proto: management_pb2.QueueDescription) -> dict[str, Any]:
+    """Return the fields that are set, as `entity.merged` takes them.
+
+    Raises InvalidArgument for a status that is none.
+    """
+    changes: dict[str, Any] = {field.name: value for field, value in proto.ListFields()}
+    for name in QueueDescription.__dataclass_fields__:
+        if name not in changes and proto.HasField(name):
+            changes[name] = getattr(proto, name)
+    for name in _ENDLESS:
+        if name in changes:
+            changes[name] = durations.bounded(changes[name])
+    if "status" in changes:
+        status = _STATUS_FROM_WIRE.get(changes["status"])
+        if status is None:
+            allowed = ", ".join(EntityStatus)
+            raise InvalidArgument("status", f"{changes['status']} is not one of {allowed}.")
+        changes["status"] = status
+    return changes
+
+
+def description_from_proto(proto: management_pb2.QueueDescription) -> QueueDescription:
+    """Return a new queue's description: defaults where nothing is set."""
+    return entity.merged(QueueDescription(), description_changes(proto))
+
+
+def origin_to_proto(origin: Origin) -> management_pb2.EntityOrigin:
+    """Return the wire's word for an origin."""
+    return _ORIGIN_TO_WIRE[origin]
+
+
+def origin_from_proto(proto: management_pb2.EntityOrigin) -> Origin:
+    """Return the origin; unspecified is a client."""
+    return _ORIGIN_FROM_WIRE.get(proto, Origin.CLIENT)
+
+
+def entity_to_proto(value: Entity) -> entity_pb2.Entity:
+    """Return a catalogue entry as partitions and front ends exchange it."""
+    return entity_pb2.Entity(
+        name=value.name,
+        uid=value.uid,
+        generation=value.generation,
+        origin=origin_to_proto(value.origin),
+        queue=description_to_proto(value.queue),
+        partition_count=value.partition_count,
+        home_partition=value.home_partition,
+        deleted=value.deleted,
+        created_at_ms=value.created_at_ms,
+        updated_at_ms=value.updated_at_ms,
+    )
+
+
+def entity_from_proto(proto: entity_pb2.Entity) -> Entity:
+    """Return the entry that `proto` carries."""
+    return Entity(
+        name=proto.name,
+        uid=proto.uid,
+        generation=proto.generation,
+        origin=origin_from_proto(proto.origin),
+        queue=description_from_proto(proto.queue),
+        partition_count=proto.partition_count,
+        home_partition=proto.home_partition,
+        deleted=proto.deleted,
+        created_at_ms=proto.created_at_ms,
+        updated_at_ms=proto.updated_at_ms,
+    )
+
+
+def queue_to_proto(value: Entity) -> management_pb2.Queue:
+    """Return an entry as clients see it, without its runtime facts."""
+    return management_pb2.Queue(
+        name=value.name,
+        uid=value.uid,
+        generation=value.generation,
+        origin=origin_to_proto(value.origin),
+        description=description_to_proto(value.queue),
+        partition_count=value.partition_count,
+        home_partition=value.home_partition,
+    )
+
+
+def fingerprint_to_proto(value: Fingerprint) -> entity_pb2.Fingerprint:
+    """Return the header of a partition's file."""
+    return entity_pb2.Fingerprint(
+        namespace_name=value.namespace_name,
+        namespace_uid=value.namespace_uid,
+        tier=value.tier.value,
+        partition_count=value.partition_count,
+        partition=value.partition,
+    )
+
+
+def fingerprint_from_proto(proto: entity_pb2.Fingerprint) -> Fingerprint:
+    """Return the header that `proto` carries."""
+    return Fingerprint(
+        namespace_name=proto.namespace_name,
+        namespace_uid=proto.namespace_uid,
+        tier=limits.Tier(proto.tier),
+        partition_count=proto.partition_count,
+        partition=proto.partition,
+    )

@@ -1,0 +1,135 @@
+"""The one table of errors: domain error ↔ gRPC status code ↔ google.rpc.ErrorInfo.reason.
+
+Servers call `to_status` (unary) or `to_error` (inside streams); clients call `from_rpc_error` or
+`from_error`. Conventions: google.rpc details, `ErrorInfo.reason` is the machine's contract.
+"""
+
+from typing import Final
+
+import grpc
+from google.protobuf import any_pb2, duration_pb2
+from google.rpc import code_pb2, error_details_pb2, status_pb2
+from grpc_status import rpc_status
+
+from bendybus.domain import errors
+from bendybus.domain.errors import BusError
+from bendybus.v1 import message_pb2
+
+DOMAIN: Final = "bendybus.io"
+
+CODES: Final[dict[type[BusError], grpc.StatusCode]] = {
+    errors.BusError: grpc.StatusCode.INTERNAL,
+    errors.RetryableError: grpc.StatusCode.UNAVAILABLE,
+    errors.PartitionUnavailable: grpc.StatusCode.UNAVAILABLE,
+    errors.ServerBusy: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    errors.ServiceTimeout: grpc.StatusCode.DEADLINE_EXCEEDED,
+    errors.EntityDisabled: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.GenerationMismatch: grpc.StatusCode.ABORTED,
+    errors.InvalidArgument: grpc.StatusCode.INVALID_ARGUMENT,
+    errors.InvalidOperation: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.PartitioningImmutable: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.ManagedByManifest: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.EntityNotFound: grpc.StatusCode.NOT_FOUND,
+    errors.EntityAlreadyExists: grpc.StatusCode.ALREADY_EXISTS,
+    errors.MessageNotFound: grpc.StatusCode.NOT_FOUND,
+    errors.MessageLockLost: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.MessageSizeExceeded: grpc.StatusCode.INVALID_ARGUMENT,
+    errors.QuotaExceeded: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    errors.Unauthorized: grpc.StatusCode.PERMISSION_DENIED,
+}
+_BY_REASON: Final = {kind.reason: kind for kind in CODES}
+# For statuses that no server of ours wrote: a proxy, a closed port, gRPC itself.
+_BY_CODE: Final[dict[grpc.StatusCode, type[BusError]]] = {
+    grpc.StatusCode.UNAVAILABLE: errors.RetryableError,
+    grpc.StatusCode.DEADLINE_EXCEEDED: errors.ServiceTimeout,
+    grpc.StatusCode.CANCELLED: errors.RetryableError,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: errors.ServerBusy,
+    grpc.StatusCode.UNAUTHENTICATED: errors.Unauthorized,
+    grpc.StatusCode.PERMISSION_DENIED: errors.Unauthorized,
+    grpc.StatusCode.INVALID_ARGUMENT: errors.InvalidOperation,
+}
+
+
+def to_error(error: BusError) -> message_pb2.Error:
+    """Return the form that an error has inside streams and partial answers."""
+    return message_pb2.Error(
+        reason=error.reason,
+        message=error.message,
+        metadata=error.metadata,
+        retry_after_ms=error.retry_after_ms,
+    )
+
+
+def from_error(error: message_pb2.Error) -> BusError:
+    """Return the domain error that `error` carries."""
+    return _make(error.reason, error.message, dict(error.metadata), error.retry_after_ms)
+
+
+def to_status(error: BusError) -> status_pb2.Status:
+    """Return the status of a unary call: ErrorInfo always, RetryInfo and BadRequest where due."""
+    details: list[any_pb2.Any] = [
+        _any(
+            error_details_pb2.ErrorInfo(
+                reason=error.reason, domain=DOMAIN, metadata=error.metadata
+            )
+        )
+    ]
+    if error.retry_after_ms:
+        delay = duration_pb2.Duration()
+        delay.FromMilliseconds(error.retry_after_ms)
+        details.append(_any(error_details_pb2.RetryInfo(retry_delay=delay)))
+    if isinstance(error, errors.InvalidArgument):
+        violation = error_details_pb2.BadRequest.FieldViolation(
+            field=error.field, description=error.message
+        )
+        details.append(_any(error_details_pb2.BadRequest(field_violations=[violation])))
+    code = code_pb2.Code.Value(CODES[type(error)].name)
+    return status_pb2.Status(code=code, message=error.message, details=details)
+
+
+def from_rpc_error(error: grpc.RpcError) -> BusError:
+    """Return the domain error behind a failed call, whoever made the status."""
+    code: grpc.StatusCode = error.code()
+    text = error.details() or code.name
+    status = _status_of(error)
+    if status is not None:
+        retry_after_ms, info = 0, None
+        for detail in status.details:
+            if detail.Is(error_details_pb2.ErrorInfo.DESCRIPTOR):
+                info = error_details_pb2.ErrorInfo()
+                detail.Unpack(info)
+            elif detail.Is(error_details_pb2.RetryInfo.DESCRIPTOR):
+                retry = error_details_pb2.RetryInfo()
+                detail.Unpack(retry)
+                retry_after_ms = retry.retry_delay.ToMilliseconds()
+        if info is not None and info.domain == DOMAIN:
+            return _make(info.reason, status.message, dict(info.metadata), retry_after_ms)
+    kind = _BY_CODE.get(code, errors.BusError)
+    return kind(f"{text} ({code.name})")
+
+
+def _status_of(error: grpc.RpcError) -> status_pb2.Status | None:
+    metadata = error.trailing_metadata() or ()
+    for key, value in metadata:
+        if key == "grpc-status-details-bin":
+            return status_pb2.Status.FromString(value)
+    return None
+
+
+def _make(reason: str, message: str, metadata: dict[str, str], retry_after_ms: int) -> BusError:
+    kind = _BY_REASON.get(reason, errors.BusError)
+    if kind is errors.InvalidArgument:
+        field = metadata.get("field", "request")
+        return errors.InvalidArgument(field, message.removeprefix(f"{field}: "))
+    return kind(message, retry_after_ms=retry_after_ms, metadata=metadata)
+
+
+def _any(message: error_details_pb2.ErrorInfo | error_details_pb2.RetryInfo | error_details_pb2.BadRequest) -> any_pb2.Any:
+    packed = any_pb2.Any()
+    packed.Pack(message)
+    return packed
+
+
+async def abort(context: "grpc.aio.ServicerContext[object, object]", error: BusError) -> None:
+    """End a unary call of a grpc.aio server with the status of `error`; never returns."""
+    await context.abort_with_status(rpc_status.to_status(to_status(error)))
