@@ -1,0 +1,26 @@
+"""What can go wrong between a partition and its file.
+
+    Exception
+    └── StoreError
+        ├── FileRefused   the file belongs to something else, or is gone, or is in use
+        ├── StoreFull     no room for this transaction; the next may fit
+        └── StoreFailed   the file can no longer be trusted; open it anew
+
+They never reach a client: the runner answers with domain errors.
+"""
+
+
+class StoreError(Exception):
+    """Raised when a partition's file cannot do what was asked; base of the others."""
+
+
+class FileRefused(StoreError):
+    """Raised when a file is not the one that this server was started for."""
+
+
+class StoreFull(StoreError):
+    """Raised when the disk or the file has no room for a transaction."""
+
+
+class StoreFailed(StoreError):
+    """Raised when reading or writing failed in a way that only opening anew can mend."""

@@ -1,0 +1,150 @@
+"""A store without a file: same contract, same errors, for tests and for the simulation.
+
+Survives `open()` like a file survives a crash: everything that was committed is there.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from bendybus.domain.entity import Entity, Fingerprint
+from bendybus.partition_server.errors import FileRefused, StoreError
+from bendybus.partition_server.store import Opened
+from bendybus.partition_server.stored import (
+    SLOT_SHIFT,
+    Changes,
+    HistoryEntry,
+    ProducerEntry,
+    Row,
+    SlotState,
+    State,
+    row_id,
+)
+
+
+class MemoryStore:
+    """Holds rows in a dictionary; sorts when it is asked, so it suits small numbers."""
+
+    def __init__(self, fingerprint: Fingerprint) -> None:
+        self.fingerprint = fingerprint
+        # Set by a test: raised by the next commit instead of writing.
+        self.fail_next: StoreError | None = None
+        self._boot = 0
+        self._rows: dict[int, Row] = {}
+        self._entities: dict[str, Entity] = {}
+        self._slots: dict[int, SlotState] = {}
+        self._history: dict[tuple[int, str], HistoryEntry] = {}
+        self._producers: list[ProducerEntry] = []
+
+    def expect(self, fingerprint: Fingerprint) -> None:
+        """Raise FileRefused unless the store belongs to `fingerprint`."""
+        if fingerprint != self.fingerprint:
+            raise FileRefused(f"the store belongs to {self.fingerprint}, not to {fingerprint}")
+
+    def open(self) -> Opened:
+        """Return what is there; see Store."""
+        self._boot += 1
+        return Opened(
+            self.fingerprint,
+            self._boot,
+            list(self._entities.values()),
+            [replace(slot) for slot in self._slots.values()],
+            list(self._producers),
+        )
+
+    def active(self, slot: int, after: int, limit: int, size_limit: int) -> list[Row]:
+        """See Store."""
+        rows = (row for row in self._slot_rows(slot, after + 1) if row.state == State.ACTIVE)
+        return _bounded(rows, limit, size_limit)
+
+    def rows(self, ids: Sequence[int]) -> list[Row]:
+        """See Store."""
+        return [self._rows[id_] for id_ in sorted(ids) if id_ in self._rows]
+
+    def browse(self, slot: int, start: int, limit: int, size_limit: int) -> list[Row]:
+        """See Store."""
+        return _bounded(self._slot_rows(slot, start), limit, size_limit)
+
+    def expiring(self, until_ms: int, after: tuple[int, int], limit: int) -> list[Row]:
+        """See Store."""
+        due = [
+            (row.expires_ms, row.id)
+            for row in self._rows.values()
+            if row.expires_ms is not None and row.expires_ms <= until_ms
+        ]
+        return [self._rows[id_] for _, id_ in sorted(key for key in due if key > after)[:limit]]
+
+    def activating(self, until_ms: int, limit: int) -> list[Row]:
+        """See Store."""
+        due = [
+            (row.scheduled_ms, row.id)
+            for row in self._rows.values()
+            if row.state == State.SCHEDULED and row.scheduled_ms <= until_ms
+        ]
+        return [self._rows[id_] for _, id_ in sorted(due)[:limit]]
+
+    def next_times(self, after_ms: int) -> tuple[int | None, int | None, int | None]:
+        """See Store."""
+        rows = self._rows.values()
+        expiring = [r.expires_ms for r in rows if r.expires_ms is not None]
+        return (
+            min((ms for ms in expiring if ms > after_ms), default=None),
+            min((r.scheduled_ms for r in rows if r.state == State.SCHEDULED), default=None),
+            min((entry.at_ms for entry in self._history.values()), default=None),
+        )
+
+    def known(self, slot: int, keys: Iterable[str]) -> dict[str, int]:
+        """See Store."""
+        found = ((key, self._history.get((slot, key))) for key in keys)
+        return {key: entry.counter for key, entry in found if entry is not None}
+
+    def history(self, slot: int, before_ms: int, limit: int) -> list[HistoryEntry]:
+        """See Store."""
+        old = [e for e in self._history.values() if e.slot == slot and e.at_ms < before_ms]
+        return sorted(old, key=lambda entry: (entry.at_ms, entry.key))[:limit]
+
+    def commit(self, changes: Changes) -> None:
+        """See Store."""
+        if self.fail_next is not None:
+            failure, self.fail_next = self.fail_next, None
+            raise failure
+        for entity in changes.entities:
+            self._entities[entity.key] = entity
+        for row in changes.inserts:
+            assert row.id not in self._rows, f"row {row.id} exists"
+            self._rows[row.id] = row
+        for update in changes.updates:
+            row = self._rows[update.id]
+            self._rows[update.id] = row._replace(
+                state=update.state,
+                delivery_count=update.delivery_count,
+                changed_properties=update.changed_properties,
+            )
+        for id_ in changes.deletes:
+            self._rows.pop(id_, None)
+        self._remember(changes)
+        for slot in changes.slots.values():
+            self._slots[slot.slot] = replace(slot)
+        for number in changes.slots_removed:
+            self._slots.pop(number, None)
+
+    def _remember(self, changes: Changes) -> None:
+        for entry in changes.history:
+            self._history[entry.slot, entry.key] = entry
+        for entry in changes.history_deletes:
+            self._history.pop((entry.slot, entry.key), None)
+        self._producers.extend(changes.producers)
+        del self._producers[: changes.producers_forgotten]
+
+    def _slot_rows(self, slot: int, start: int) -> list[Row]:
+        lowest, end = row_id(slot, start), (slot + 1) << SLOT_SHIFT
+        return sorted(row for id_, row in self._rows.items() if lowest <= id_ < end)
+
+
+def _bounded(rows: Iterable[Row], limit: int, size_limit: int) -> list[Row]:
+    found: list[Row] = []
+    for row in rows:
+        if len(found) == limit or size_limit <= 0:
+            break
+        found.append(row)
+        size_limit -= len(row.payload)
+    return found

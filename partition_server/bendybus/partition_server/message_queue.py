@@ -1,0 +1,208 @@
+"""One (sub-)queue of one partition in memory: what can be received next, who has it locked.
+
+    store ──page──► window ─┐
+    commit ──hot──►         ├─► take() ──► locks ──settled──► gone
+    lock end ─────► returned┘                └──ended/abandoned──► returned
+
+The window is a bounded run of rows that are ACTIVE and not locked; `loaded` is the highest
+counter that it has reached. What was just committed goes straight into the window while that is
+at the end of the queue (a *hot head*), else it waits in the store. Messages that come back are
+kept by number only and read again, so that memory grows neither with the backlog nor with locks
+on large messages.
+"""
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from bendybus.partition_server.stored import Row, SlotState, row_id
+
+# A page from the store, and what the window may hold.
+PAGE_ROWS: Final = 1_000
+WINDOW_ROWS_MAX: Final = 4_000
+WINDOW_BYTES_MAX: Final = 8 * 1024 * 1024
+
+# (slot, after, rows at most, bytes at which to stop) → rows
+ReadPage = Callable[[int, int, int, int], list[Row]]
+ReadRows = Callable[[Sequence[int]], list[Row]]
+
+
+@dataclass(slots=True)
+class Lock:
+    """A locked message. Locks are not durable: a restart frees them."""
+
+    generation: int
+    until_mono_ms: int
+    # The front end's stream that it is reserved for; a lock of a deferred message has none.
+    stream: Any
+    # Deleted when it is handed to the client (receive-and-delete).
+    delete: bool
+    # The client has it: from now on a lost lock counts as a delivery.
+    delivered: bool
+    deferred: bool
+    delivery_count: int
+    size_bytes: int
+    expires_ms: int | None
+    changed_properties: bytes | None
+
+
+@dataclass(slots=True)
+class OpenAsk:
+    """What a receiver still wants."""
+
+    stream: Any
+    ask_id: int
+    delete: bool
+    messages: int
+    size_bytes: int
+
+
+@dataclass(slots=True)
+class MessageQueue:
+    """The volatile side of a slot; see the module's docstring."""
+
+    state: SlotState
+    window: deque[Row] = field(default_factory=deque)
+    window_bytes: int = 0
+    loaded: int = 0
+    returned: list[int] = field(default_factory=list)
+    locks: dict[int, Lock] = field(default_factory=dict)
+    asks: deque[OpenAsk] = field(default_factory=deque)
+    # (when the locks end, their counters and generations), earliest first
+    lock_ends: list[tuple[int, list[tuple[int, int]]]] = field(default_factory=list)
+    # Rows in the window that were deleted or deferred behind its back.
+    gone: set[int] = field(default_factory=set)
+    last_used_mono_ms: int = 0
+    accessed_at_ms: int = 0
+
+    # What can be received
+
+    def at_end(self) -> bool:
+        """Whether the window reaches the last counter given: what is new can be added to it."""
+        return self.loaded >= self.state.counter
+
+    def push_hot(self, rows: Sequence[Row], caught_up: bool) -> None:
+        """Take committed rows into the window, if it had reached the end before they came."""
+        if not caught_up or not rows:
+            return
+        room = WINDOW_ROWS_MAX - len(self.window)
+        for row in rows[:room]:
+            if self.window_bytes > WINDOW_BYTES_MAX:
+                break
+            if row.state == 0:
+                self.window.append(row)
+                self.window_bytes += len(row.payload)
+            self.loaded = row.counter
+        else:
+            if room >= len(rows):
+                self.loaded = self.state.counter
+
+    def give_back(self, counter: int) -> None:
+        """Let a message that is no longer locked be received again, in its place by number."""
+        heapq.heappush(self.returned, counter)
+
+    def has_ready(self) -> bool:
+        """Whether a take could find something."""
+        return bool(self.window or self.returned) or self.loaded < self.state.counter
+
+    def take(
+        self, count: int, size_bytes: int, *, now_ms: int, page: ReadPage, rows: ReadRows
+    ) -> list[Row]:
+        """Return up to `count` rows of about `size_bytes` in all, oldest first; at least one.
+
+        They leave the window; the caller locks them. Rows past their time are left to expiry.
+        """
+        taken: list[Row] = []
+        while len(taken) < count and size_bytes > 0:
+            row = self._next(page, rows)
+            if row is None:
+                break
+            if taken and len(row.payload) > size_bytes:
+                self._put_back(row)
+                break
+            if row.expires_ms is not None and row.expires_ms <= now_ms:
+                continue
+            size_bytes -= len(row.payload)
+            taken.append(row)
+        return taken
+
+    def _next(self, page: ReadPage, rows: ReadRows) -> Row | None:
+        while True:
+            if not self.window and self.loaded < self.state.counter:
+                self._load(page)
+            if self.returned and (
+                not self.window or self.returned[0] < self.window[0].counter
+            ):
+                found = rows([row_id(self.state.slot, heapq.heappop(self.returned))])
+                if found and found[0].state == 0 and found[0].counter not in self.locks:
+                    return found[0]
+                continue
+            if not self.window:
+                return None
+            row = self.window.popleft()
+            self.window_bytes -= len(row.payload)
+            if self.gone and row.counter in self.gone:
+                self.gone.discard(row.counter)
+                continue
+            return row
+
+    def _put_back(self, row: Row) -> None:
+        self.window.appendleft(row)
+        self.window_bytes += len(row.payload)
+
+    def _load(self, page: ReadPage) -> None:
+        rows = page(self.state.slot, self.loaded, PAGE_ROWS, WINDOW_BYTES_MAX)
+        size_bytes = sum(len(row.payload) for row in rows)
+        more = len(rows) == PAGE_ROWS or size_bytes >= WINDOW_BYTES_MAX
+        self.loaded = rows[-1].counter if more else self.state.counter
+        self.window.extend(rows)
+        self.window_bytes += size_bytes
+
+    def forget(self, counters: Sequence[int]) -> None:
+        """Note that rows which may lie in the window are no longer there to be received."""
+        if not self.window:
+            return
+        first = self.window[0].counter
+        self.gone.update(c for c in counters if first <= c <= self.loaded)
+
+    # Locks
+
+    def lock_ended(self, now_mono_ms: int, limit: int) -> list[tuple[int, Lock]]:
+        """Return up to about `limit` locks that are over; the caller removes them."""
+        ended: list[tuple[int, Lock]] = []
+        while self.lock_ends and len(ended) < limit and self.lock_ends[0][0] <= now_mono_ms:
+            _, entries = heapq.heappop(self.lock_ends)
+            for counter, generation in entries:
+                lock = self.locks.get(counter)
+                if lock is None or lock.generation != generation:
+                    continue
+                if lock.until_mono_ms <= now_mono_ms:
+                    ended.append((counter, lock))
+                else:
+                    self.watch_lock(lock.until_mono_ms, [(counter, generation)])
+        return ended
+
+    def watch_lock(self, until_mono_ms: int, entries: list[tuple[int, int]]) -> None:
+        """Look at these locks again when their time is over."""
+        heapq.heappush(self.lock_ends, (until_mono_ms, entries))
+
+    def next_lock_end(self) -> int | None:
+        """Return when to look at locks again."""
+        return self.lock_ends[0][0] if self.lock_ends else None
+
+    def extend_locks(self, gap_ms: int) -> None:
+        """Move every lock by the time that the process stood still."""
+        for lock in self.locks.values():
+            lock.until_mono_ms += gap_ms
+        self.lock_ends = [(until + gap_ms, entries) for until, entries in self.lock_ends]
+
+    def size_bytes(self) -> int:
+        """Return what counts to the quota."""
+        return self.state.size_bytes
+
+    def used(self, wall_ms: int, mono_ms: int) -> None:
+        """Note that a client did something here."""
+        self.last_used_mono_ms = mono_ms
+        self.accessed_at_ms = wall_ms

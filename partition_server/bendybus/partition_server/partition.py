@@ -1,0 +1,503 @@
+"""The broker of one partition: every rule comes together here, and nothing of the world does.
+
+The shell (`running`) turns the wheel:
+
+    stage = partition.decide(commands, now)     pure: figures change, nobody is told
+    store.commit(stage.changes)                 the only write
+    answers = partition.apply(stage, now)       STRICTLY AFTER the commit: readers see, asks are
+                                                served, everybody is answered
+    … or partition.abandon(stage, error)        the commit failed: as if nothing had been decided
+
+Sweeps are stages of the same kind. Reads need the store and so happen in `apply`.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from bendybus.domain import errors, lock_token
+from bendybus.domain.entity import Entity, Fingerprint
+from bendybus.domain.errors import BusError
+from bendybus.partition_server import browsing, reserving
+from bendybus.partition_server.appending import Appender
+from bendybus.partition_server.catalogue import Catalogue
+from bendybus.partition_server.clock_guard import ClockGuard
+from bendybus.partition_server.commands import (
+    Append,
+    Appended,
+    ApplyEntity,
+    Ask,
+    AskRefused,
+    CancelScheduled,
+    CatalogueChanged,
+    Command,
+    CommitEntity,
+    Counts,
+    DeleteMessages,
+    Deliver,
+    Delivered,
+    Done,
+    EntityCounts,
+    EntityRef,
+    Failed,
+    FenceIdle,
+    Now,
+    Peek,
+    ReceiveDeferred,
+    Release,
+    Settle,
+    Settled,
+    StreamEnded,
+    Watch,
+    Withdraw,
+    Withdrawn,
+)
+from bendybus.partition_server.message_queue import MessageQueue
+from bendybus.partition_server.producers import Producers
+from bendybus.partition_server.settling import Place, Settler
+from bendybus.partition_server.stage import Answer, Stage
+from bendybus.partition_server.store import Opened, Store
+from bendybus.partition_server.stored import SLOT_MAX, SlotState
+from bendybus.partition_server.sweeping import Sweeper, remove_dropped
+
+FENCE_MS: Final = 10_000
+CLOCK_HOLD_MS: Final = 5 * 60 * 1_000
+# Commands that read the store before they decide: they get a stage of their own.
+ALONE: Final = (CancelScheduled, DeleteMessages, ReceiveDeferred, CommitEntity, ApplyEntity)
+
+
+class Partition:
+    """State of one partition since its file was opened."""
+
+    def __init__(
+        self, opened: Opened, store: Store, now: Now, *, clock_hold_ms: int = CLOCK_HOLD_MS
+    ) -> None:
+        self.fingerprint: Fingerprint = opened.fingerprint
+        self.partition = opened.fingerprint.partition
+        self.boot = opened.boot
+        self.store = store
+        self.catalogue = Catalogue(opened.fingerprint, opened.entities)
+        self.clock = ClockGuard(now, hold_ms=clock_hold_ms)
+        # Set by the shell: why sends are refused (no room on the disk), "" if they are not.
+        self.sends_refused = ""
+        self.lock_generation = 0
+        self._producers = Producers(opened.producers)
+        self._sweeper = Sweeper()
+        self._places: dict[int, Place] = {}
+        self._main_slots: dict[str, int] = {}
+        self._dropped: dict[int, SlotState] = {}
+        self._fenced_until: dict[str, int] = {}
+        self._watchers: list[Any] = []
+        self._open_places(opened.slots, now)
+        for entity in self.catalogue.live():
+            self._ensure_slots(entity, now)
+        self._sweeper.load(store.next_times(-1))
+
+    # The wheel
+
+    @staticmethod
+    def grouped(commands: Iterable[Command]) -> Iterable[list[Command]]:
+        """Split commands into stages: in order, some alone."""
+        group: list[Command] = []
+        for command in commands:
+            if isinstance(command, ALONE):
+                if group:
+                    yield group
+                    group = []
+                yield [command]
+            else:
+                group.append(command)
+        if group:
+            yield group
+
+    def decide(self, commands: Iterable[Command], now: Now) -> Stage:
+        """Decide on commands in their order; see the module's docstring."""
+        stage = Stage()
+        settler = Settler(self, stage, now, expiry_held=self.clock.expiry_held(now))
+        for command in commands:
+            if isinstance(command, Append):
+                self._append(command, stage, now)
+            elif isinstance(command, Settle):
+                self._settle(command, settler, stage)
+            elif isinstance(command, Deliver):
+                delivered = settler.deliver(command)
+                if delivered is not None:
+                    stage.answer(command.stream, delivered)
+            elif isinstance(command, Release):
+                settler.release(command)
+            elif isinstance(command, StreamEnded):
+                self._stream_ended(command.stream, settler)
+            elif isinstance(command, ALONE):
+                self._decide_alone(command, stage, now)
+            else:
+                stage.after.append(command)
+        return stage
+
+    def sweep(self, now: Now) -> Stage | None:
+        """Decide on what is due by time; None if nothing is."""
+        held = self.clock.expiry_held(now)
+        if not self._dropped and not self._sweeper.due(now, expiry_held=held):
+            return None
+        stage = Stage()
+        settler = Settler(self, stage, now, expiry_held=held)
+        self._sweeper.end_locks(self, settler, now)
+        self._sweeper.activate(self, stage, now)
+        if not held:
+            self._sweeper.expire(self, settler, stage, now)
+            self._sweeper.forget_keys(self, self._detecting(), stage, now)
+        for slot in list(self._dropped.values())[:1]:
+            if remove_dropped(self, slot, stage.changes):
+                del self._dropped[slot.slot]
+        return stage
+
+    def apply(self, stage: Stage, now: Now) -> list[Answer]:
+        """Let everybody see a committed stage; return what to tell whom, in order."""
+        for entity in stage.changes.entities:
+            self._take_entity(entity, stage, now)
+        for queue, counter in stage.vanished:
+            queue.forget([counter])
+        served: dict[int, MessageQueue] = {}
+        for touched in stage.touched.values():
+            for row in touched.fresh:
+                if row.expires_ms is not None or row.scheduled_ms:
+                    self._sweeper.saw(row)
+            touched.queue.push_hot(touched.fresh, touched.caught_up)
+            served[touched.queue.state.slot] = touched.queue
+        for queue, counter in stage.returned:
+            queue.give_back(counter)
+            served[queue.state.slot] = queue
+        if stage.changes.history and self._sweeper.oldest_key_ms is None:
+            self._sweeper.oldest_key_ms = now.wall_ms
+        if stage.reload_times:
+            self._sweeper.load(self.store.next_times(-1))
+        answers = stage.answers
+        for command in stage.after:
+            self._after(command, answers, now, served)
+        for slot, queue in served.items():
+            if queue.asks:
+                self._serve(slot, answers, now)
+        return answers
+
+    def abandon(self, stage: Stage, error: BusError, now: Now) -> list[Answer]:
+        """Take a stage back whose commit failed; return what to tell whom."""
+        stage.roll_back()
+        self._producers.roll_back(stage.changes.producers)
+        for queue, counter, lock in stage.unlocked:
+            self.lock_ends_at(max(lock.until_mono_ms, now.mono_ms), queue.state.slot)
+            assert counter in queue.locks
+        answers = [Answer(to, _failure(value, error)) for to, value in stage.answers]
+        for command in stage.after:
+            self._after(command, answers, now, {})
+        return answers
+
+    def stood_still(self, gap_ms: int) -> None:
+        """Give locks the time back that the process stood still."""
+        for place in self._places.values():
+            place.queue.extend_locks(gap_ms)
+        self._sweeper.extend_locks(gap_ms)
+
+    def wait_ms(self, now: Now) -> int | None:
+        """Return how long nothing is due; None: until somebody asks for something."""
+        if self._dropped:
+            return 0
+        return self._sweeper.wait_ms(now, expiry_held=self.clock.expiry_held(now))
+
+    # What the rules of settling, sweeping and reserving need to know (settling.Places)
+
+    def place(self, slot: int) -> Place | None:
+        """Return the place of a slot."""
+        return self._places.get(slot)
+
+    def lock_ends_at(self, mono_ms: int, slot: int) -> None:
+        """Look at the locks of a slot at that time."""
+        self._sweeper.lock_ends_at(mono_ms, slot)
+
+    def find(self, ref: EntityRef, now: Now) -> Place:
+        """Return the place that a call is about, and note that it is in use."""
+        entity = self.catalogue.resolve(ref)
+        slot = self._main_slots.get(ref.uid)
+        if slot is None:
+            raise errors.InvalidOperation(
+                f"queue {entity.name!r} has no messages in partition {self.partition}."
+            )
+        if self._fenced_until.get(ref.uid, 0) > now.mono_ms:
+            raise errors.ServerBusy(
+                f"queue {entity.name!r} is about to be deleted because it was idle.",
+                retry_after_ms=FENCE_MS,
+            )
+        place = self._places[slot | 1 if ref.dead_letter else slot]
+        place.queue.used(now.wall_ms, now.mono_ms)
+        return place
+
+    def live_places(self) -> Iterable[Place]:
+        """Return every (sub-)queue."""
+        return self._places.values()
+
+    # Deciding
+
+    def _append(self, command: Append, stage: Stage, now: Now) -> None:
+        try:
+            outcome = self._appended(command, stage, now)
+        except BusError as error:
+            stage.answer(command.reply_to, Failed(error))
+        else:
+            stage.answer(command.reply_to, outcome)
+
+    def _appended(self, command: Append, stage: Stage, now: Now) -> Appended:
+        place = self.find(command.entity, now)
+        if command.entity.dead_letter:
+            raise errors.InvalidOperation("nobody sends to a dead-letter sub-queue.")
+        if command.producer_id:
+            repeat = self._producers.repeat_of(command, now)
+            if repeat is not None:
+                return repeat
+        self._check_sends(place.entity, command, now)
+        appender = Appender(
+            stage,
+            self.store,
+            place.queue,
+            entity=place.entity,
+            partition=self.partition,
+            tier=self.fingerprint.tier,
+            quota_used=place.queue.size_bytes() + place.dead_letters.size_bytes(),
+            now=now,
+        )
+        outcome = appender.run(command)
+        if command.producer_id:
+            self._producers.remember(command, outcome, now, stage.changes)
+        return outcome
+
+    def _check_sends(self, entity: Entity, command: Append, now: Now) -> None:
+        if not entity.queue.status.sends:
+            raise errors.EntityDisabled(
+                f"queue {entity.name!r} is {entity.queue.status}: it takes no messages. Set its "
+                "status to Active.",
+                metadata={"entity": entity.name, "status": entity.queue.status},
+            )
+        if self.sends_refused:
+            raise errors.PartitionUnavailable(
+                f"partition {self.partition} takes no messages: {self.sends_refused}. Receive or "
+                "purge messages, or give the volume more room.",
+                metadata={"partition": str(self.partition)},
+            )
+        if command.deadline_mono_ms and now.mono_ms > command.deadline_mono_ms:
+            # Whoever sent this has given up and may have gone to another partition.
+            raise errors.ServiceTimeout(
+                f"partition {self.partition} got to this frame after its deadline; nothing of it "
+                "is stored.",
+                metadata={"partition": str(self.partition)},
+            )
+
+    def _settle(self, command: Settle, settler: Settler, stage: Stage) -> None:
+        try:
+            stage.answer(command.stream, settler.settle(command))
+        except BusError as error:
+            count = len(command.tokens) // lock_token.TOKEN_BYTES or 1
+            failures = [(i, error) for i in range(count)]
+            stage.answer(command.stream, Settled(command.settle_id, count, failures))
+
+    def _stream_ended(self, stream: Any, settler: Settler) -> None:
+        if stream in self._watchers:
+            self._watchers.remove(stream)
+        for slot, place in self._places.items():
+            queue = place.queue
+            if queue.asks:
+                kept = [ask for ask in queue.asks if ask.stream != stream]
+                queue.asks.clear()
+                queue.asks.extend(kept)
+            held = [
+                (counter, lock)
+                for counter, lock in queue.locks.items()
+                if lock.stream == stream and not lock.delivered
+            ]
+            for counter, lock in held:
+                self.lock_ends_at(lock.until_mono_ms, slot)
+                settler.lock_over(place, counter, lock)
+
+    def _decide_alone(self, command: Command, stage: Stage, now: Now) -> None:
+        try:
+            value = self._alone(command, stage, now)
+        except BusError as error:
+            value = Failed(error)
+        stage.answer(command.reply_to, value)  # type: ignore[union-attr]
+
+    def _alone(self, command: Command, stage: Stage, now: Now) -> Any:
+        if isinstance(command, CommitEntity):
+            entity = self.catalogue.decide(command, now)
+            if self.catalogue.by_uid(entity.uid) != entity:
+                stage.changes.entities.append(entity)
+            return entity
+        if isinstance(command, ApplyEntity):
+            if self.catalogue.accept(command.entity):
+                stage.changes.entities.append(command.entity)
+            return Done()
+        if isinstance(command, ReceiveDeferred):
+            return reserving.receive_deferred(self, command, stage, now)
+        if isinstance(command, CancelScheduled):
+            return browsing.cancel_scheduled(self, command, stage, now)
+        assert isinstance(command, DeleteMessages), command
+        return browsing.delete_messages(self, command, stage, now)
+
+    # After the commit
+
+    def _after(
+        self,
+        command: Command,
+        answers: list[Answer],
+        now: Now,
+        served: dict[int, MessageQueue],
+    ) -> None:
+        if isinstance(command, Ask):
+            try:
+                place = reserving.open_ask(self, command, now)
+            except BusError as error:
+                answers.append(Answer(command.stream, AskRefused(command.ask_id, error)))
+            else:
+                served[place.queue.state.slot] = place.queue
+        elif isinstance(command, Withdraw):
+            reserving.withdraw(self, command)
+            answers.append(Answer(command.stream, Withdrawn(command.ask_id)))
+        elif isinstance(command, Watch):
+            self._watchers.append(command.stream)
+            everything = CatalogueChanged(self.catalogue.all(), snapshot=True)
+            answers.append(Answer(command.stream, everything))
+        else:
+            try:
+                value = self._read(command, now)
+            except BusError as error:
+                value = Failed(error)
+            answers.append(Answer(command.reply_to, value))  # type: ignore[union-attr]
+
+    def _read(self, command: Command, now: Now) -> Any:
+        if isinstance(command, Peek):
+            return browsing.peek(self, command, now)
+        if isinstance(command, Counts):
+            return self._counts(command, now)
+        assert isinstance(command, FenceIdle), command
+        return self._fence(command, now)
+
+    def _serve(self, slot: int, answers: list[Answer], now: Now) -> None:
+        place = self._places.get(slot)
+        if place is not None:
+            reserving.serve(self, place, answers, now)
+
+    def _counts(self, command: Counts, now: Now) -> list[EntityCounts]:
+        uids = command.uids or list(self._main_slots)
+        return [self._count(uid, now) for uid in uids if uid in self._main_slots]
+
+    def _count(self, uid: str, now: Now) -> EntityCounts:
+        main, dead = (self._places[self._main_slots[uid] | i] for i in (0, 1))
+        figures, entity = main.queue.state, main.entity
+        used_ms = max(main.queue.last_used_mono_ms, dead.queue.last_used_mono_ms)
+        waiting = main.queue.asks or dead.queue.asks
+        return EntityCounts(
+            uid=uid,
+            name=entity.name,
+            generation=entity.generation,
+            active=figures.active,
+            locked=len(main.queue.locks),
+            deferred=figures.deferred,
+            scheduled=figures.scheduled,
+            dead_letter=dead.queue.state.active + dead.queue.state.deferred,
+            size_bytes=main.queue.size_bytes() + dead.queue.size_bytes(),
+            # Somebody who waits for a message uses the entity.
+            idle_ms=0 if waiting else now.mono_ms - used_ms,
+            accessed_at_ms=max(main.queue.accessed_at_ms, dead.queue.accessed_at_ms),
+        )
+
+    def _fence(self, command: FenceIdle, now: Now) -> bool:
+        entity = self.catalogue.by_uid(command.uid)
+        if entity is None or entity.generation != command.generation:
+            return False
+        if command.uid in self._main_slots:
+            if self._count(command.uid, now).idle_ms < command.idle_ms:
+                return False
+            self._fenced_until[command.uid] = now.mono_ms + FENCE_MS
+        return True
+
+    # Entities and their slots
+
+    def _take_entity(self, entity: Entity, stage: Stage, now: Now) -> None:
+        old = {e.key: e for e in self.catalogue.all()}.get(entity.key)
+        self.catalogue.put(entity)
+        if old is not None and (entity.deleted or old.uid != entity.uid):
+            self._drop(old, stage.answers)
+        if not entity.deleted:
+            self._ensure_slots(entity, now)
+            self._refuse_asks(entity, stage.answers)
+        for watcher in self._watchers:
+            stage.answer(watcher, CatalogueChanged([entity], snapshot=False))
+
+    def new_slots(self, entity: Entity) -> list[SlotState]:
+        """Return the slots that an entry of the catalogue needs here and does not have yet."""
+        if entity.deleted or entity.uid in self._main_slots:
+            return []
+        if self.partition not in entity.partitions():
+            return []
+        taken = max([*self._places, *self._dropped], default=-1)
+        main = (taken | 1) + 1
+        if main >= SLOT_MAX:
+            raise errors.QuotaExceeded("the partition's file has no slot left for an entity.")
+        return [SlotState(main, entity.uid), SlotState(main | 1, entity.uid)]
+
+    def _ensure_slots(self, entity: Entity, now: Now) -> None:
+        slots = self.new_slots(entity)
+        if slots:
+            self._open_places(slots, now)
+        for i in (0, 1):
+            if entity.uid in self._main_slots:
+                self._places[self._main_slots[entity.uid] | i].entity = entity
+
+    def _open_places(self, slots: Sequence[SlotState], now: Now) -> None:
+        known = {slot.slot: slot for slot in slots}
+        for main in sorted({number & ~1 for number in known}):
+            uid = known[main if main in known else main | 1].uid
+            # A slot is written when its first message is; its partner may still be missing.
+            pair = [known.get(number) or SlotState(number, uid) for number in (main, main | 1)]
+            entity = self.catalogue.by_uid(uid)
+            if entity is None:
+                self._dropped.update({slot.slot: slot for slot in pair})
+                continue
+            first, second = (MessageQueue(slot, last_used_mono_ms=now.mono_ms) for slot in pair)
+            self._places[main] = Place(entity, first, second)
+            self._places[main | 1] = Place(entity, second, second)
+            self._main_slots[uid] = main
+
+    def _drop(self, entity: Entity, answers: list[Answer]) -> None:
+        main = self._main_slots.pop(entity.uid, None)
+        if main is None:
+            return
+        gone = errors.EntityNotFound(f"queue {entity.name!r} was deleted.")
+        for slot in (main, main | 1):
+            queue = self._places.pop(slot).queue
+            for ask in queue.asks:
+                answers.append(Answer(ask.stream, AskRefused(ask.ask_id, gone)))
+            queue.state.dropped = True
+            self._dropped[slot] = queue.state
+
+    def _refuse_asks(self, entity: Entity, answers: list[Answer]) -> None:
+        """Close the asks of older generations: the front end asks again with what it knows now."""
+        changed = errors.GenerationMismatch(f"queue {entity.name!r} was changed.")
+        main = self._main_slots.get(entity.uid)
+        for slot in () if main is None else (main, main | 1):
+            asks = self._places[slot].queue.asks
+            while asks:
+                ask = asks.popleft()
+                answers.append(Answer(ask.stream, AskRefused(ask.ask_id, changed)))
+
+    def _detecting(self) -> list[Place]:
+        return [
+            place
+            for slot, place in self._places.items()
+            if not slot & 1 and place.entity.queue.requires_duplicate_detection
+        ]
+
+
+def _failure(value: Any, error: BusError) -> Any:
+    """Return what to say instead of `value` when the commit behind it failed."""
+    if isinstance(value, Settled):
+        return Settled(value.settle_id, value.count, [(i, error) for i in range(value.count)])
+    if isinstance(value, Delivered):
+        return Delivered(value.deliver_id, error=error)
+    return value if isinstance(value, Failed) else Failed(error)
+
+

@@ -1,0 +1,168 @@
+"""The rules of receiving: asks are served in turn, and what they get is locked for them.
+
+What is given for an ask is *reserved*: the front end has it, the client has not. It becomes
+*delivered* when the front end says so. A stream that ends gives back what was only reserved.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final, Protocol
+
+from bendybus.domain import errors, limits, lock_token
+from bendybus.partition_server.commands import (
+    Ask,
+    Delivery,
+    EntityRef,
+    Now,
+    ReceiveDeferred,
+    Reserved,
+    Withdraw,
+)
+from bendybus.partition_server.message_queue import Lock, MessageQueue, OpenAsk
+from bendybus.partition_server.settling import Place, Places
+from bendybus.partition_server.stage import Answer, Stage
+from bendybus.partition_server.stored import COUNTER_MASK, Row, State, row_id
+
+FRAME_ROWS: Final = 500
+DEFERRED_MAX: Final = 1_000
+
+
+class Keeper(Places, Protocol):
+    """What reserving needs to know of the partition."""
+
+    lock_generation: int
+
+    def find(self, ref: EntityRef, now: Now) -> Place:
+        """Return the place that a call is about."""
+
+    def live_places(self) -> Iterable[Place]:
+        """Return every (sub-)queue."""
+
+
+def open_ask(keeper: Keeper, command: Ask, now: Now) -> Place:
+    """Put an ask in the queue's row. Raises the domain error that refuses it."""
+    place = keeper.find(command.entity, now)
+    status = place.entity.queue.status
+    if not status.receives:
+        raise errors.EntityDisabled(
+            f"queue {place.entity.name!r} is {status}: it gives no messages. Set its status to "
+            "Active.",
+            metadata={"entity": place.entity.name, "status": status},
+        )
+    if command.max_messages < 1 or command.max_bytes < 1:
+        raise errors.InvalidArgument("max_messages", "an ask is for at least one message.")
+    if len(place.queue.asks) >= limits.RECEIVERS_PER_ENTITY:
+        raise errors.ServerBusy(
+            f"queue {place.entity.name!r}: {limits.RECEIVERS_PER_ENTITY} receives are waiting "
+            "already. Use fewer receivers.",
+            retry_after_ms=1_000,
+        )
+    place.queue.asks.append(
+        OpenAsk(
+            command.stream,
+            command.ask_id,
+            command.delete,
+            command.max_messages,
+            command.max_bytes,
+        )
+    )
+    return place
+
+
+def withdraw(keeper: Keeper, command: Withdraw) -> None:
+    """Forget an ask, if it is still open."""
+    for place in keeper.live_places():
+        for ask in place.queue.asks:
+            if ask.ask_id == command.ask_id and ask.stream == command.stream:
+                place.queue.asks.remove(ask)
+                return
+
+
+def serve(keeper: Keeper, place: Place, answers: list[Answer], now: Now) -> None:
+    """Give the asks of a queue what is there, in turn, a frame each."""
+    queue = place.queue
+    while queue.asks and len(queue.locks) < limits.LOCKS_PER_QUEUE:
+        ask = queue.asks[0]
+        rows = queue.take(
+            min(ask.messages, FRAME_ROWS),
+            min(ask.size_bytes, limits.FRAME_BYTES_MAX),
+            now_ms=now.wall_ms,
+            page=keeper.store.active,
+            rows=keeper.store.rows,
+        )
+        if not rows:
+            return
+        queue.asks.popleft()
+        ask.messages -= len(rows)
+        ask.size_bytes -= sum(len(row.payload) for row in rows)
+        complete = ask.messages <= 0 or ask.size_bytes <= 0
+        if not complete:
+            queue.asks.append(ask)
+        delivery = _lock(keeper, place, rows, now, ask=ask)
+        lasts_ms = place.entity.queue.lock_duration_ms
+        answers.append(Answer(ask.stream, Reserved(ask.ask_id, delivery, lasts_ms, complete)))
+
+
+def receive_deferred(
+    keeper: Keeper, command: ReceiveDeferred, stage: Stage, now: Now
+) -> Delivery:
+    """Lock deferred messages, or delete them; all or none.
+
+    Raises MessageNotFound when a number is none, not deferred, or locked.
+    """
+    place = keeper.find(command.entity, now)
+    if not place.entity.queue.status.receives:
+        raise errors.EntityDisabled(
+            f"queue {place.entity.name!r} is {place.entity.queue.status}.",
+            metadata={"entity": place.entity.name},
+        )
+    if not 0 < len(command.counters) <= DEFERRED_MAX:
+        raise errors.InvalidArgument("sequence_numbers", f"must be 1 to {DEFERRED_MAX} numbers.")
+    queue = place.queue
+    rows = keeper.store.rows([row_id(queue.state.slot, c) for c in command.counters])
+    found = {
+        row.counter for row in rows if row.state == State.DEFERRED and row.counter not in queue.locks
+    }
+    missing = [counter for counter in command.counters if counter not in found]
+    if missing:
+        raise errors.MessageNotFound(
+            f"queue {place.entity.name!r}: no deferred message has the number {missing[0]} in "
+            f"partition {keeper.partition}, or it is locked by another receiver.",
+            metadata={"entity": place.entity.name, "sequence_number": str(missing[0])},
+        )
+    if command.delete:
+        for row in rows:
+            stage.remove_row(queue, row)
+        return Delivery(queue.state.slot, rows)
+    return _lock(keeper, place, rows, now, ask=None)
+
+
+def _lock(
+    keeper: Keeper, place: Place, rows: Sequence[Row], now: Now, *, ask: OpenAsk | None
+) -> Delivery:
+    queue: MessageQueue = place.queue
+    until_ms = now.mono_ms + place.entity.queue.lock_duration_ms
+    generation, locks = keeper.lock_generation, queue.locks
+    generations: list[int] = []
+    stream = ask.stream if ask else None
+    delete, deferred = bool(ask and ask.delete), ask is None
+    for row in rows:
+        generation = generation + 1 & lock_token.GENERATION_MASK
+        generations.append(generation)
+        locks[row.id & COUNTER_MASK] = Lock(
+            generation,
+            until_ms,
+            stream,
+            delete,
+            deferred,
+            deferred,
+            row.delivery_count,
+            row.size(),
+            row.expires_ms,
+            row.changed_properties,
+        )
+    keeper.lock_generation = generation
+    counters = [row.counter for row in rows]
+    queue.watch_lock(until_ms, list(zip(counters, generations, strict=True)))
+    keeper.lock_ends_at(until_ms, queue.state.slot)
+    locked_until_ms = now.wall_ms + place.entity.queue.lock_duration_ms
+    return Delivery(queue.state.slot, rows, generations, locked_until_ms)

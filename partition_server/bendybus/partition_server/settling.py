@@ -1,0 +1,296 @@
+"""The rules of settling: what becomes of a locked message, and of a lock that ends.
+
+    locked ──complete──► gone                       (delete mode: ──deliver──► gone)
+           ──abandon──► ready, delivery count + 1   ─┐ at MaxDeliveryCount or past its time:
+           ──lock ends──► ready, + 1 if delivered    ─┴─► dead-letter sub-queue or gone
+           ──release──► ready, uncounted
+           ──defer──► deferred (received by number only)
+           ──dead-letter──► dead-letter sub-queue, with a number of its own there
+           ──renew──► locked for a whole lock duration more
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from bendybus.domain import errors, limits, lock_token, sequence_number
+from bendybus.domain.entity import Entity
+from bendybus.domain.errors import BusError
+from bendybus.domain.lock_token import LockToken
+from bendybus.partition_server.commands import (
+    Deliver,
+    Delivered,
+    Disposition,
+    Now,
+    Release,
+    Settle,
+    Settled,
+)
+from bendybus.partition_server.message_queue import Lock, MessageQueue
+from bendybus.partition_server.stage import Stage
+from bendybus.partition_server.store import Store
+from bendybus.partition_server.stored import Row, RowUpdate, row_id
+
+TTL_REASON = "TTLExpiredException"
+TTL_DESCRIPTION = "The message expired and was dead lettered."
+DELIVERIES_REASON = "MaxDeliveryCountExceeded"
+
+
+@dataclass(slots=True)
+class Place:
+    """A (sub-)queue together with its entity and the dead-letter sub-queue of that."""
+
+    entity: Entity
+    queue: MessageQueue
+    dead_letters: MessageQueue
+
+
+class Places(Protocol):
+    """What settling needs to know of the partition."""
+
+    partition: int
+    boot: int
+    store: Store
+
+    def place(self, slot: int) -> Place | None:
+        """Return the place of a slot, None if there is none (any more)."""
+
+    def lock_ends_at(self, mono_ms: int, slot: int) -> None:
+        """Look at the locks of a slot at that time."""
+
+
+class Settler:
+    """Applies dispositions within one stage."""
+
+    def __init__(self, places: Places, stage: Stage, now: Now, *, expiry_held: bool) -> None:
+        self._places = places
+        self._stage = stage
+        self._now = now
+        self._expiry_held = expiry_held
+
+    def settle(self, command: Settle) -> Settled:
+        """Settle token by token; those that cannot be are failures, by index."""
+        failures: list[tuple[int, BusError]] = []
+        _check_texts(command)
+        until_ms, count = 0, 0
+        for index, token in enumerate(lock_token.unpack(command.tokens)):
+            count += 1
+            try:
+                place, lock = self._find(token)
+                if command.disposition is Disposition.COMPLETE:
+                    self._complete(place.queue, token.counter)
+                elif command.disposition is Disposition.RENEW_LOCK:
+                    until_ms = self._renew(place, token.counter, lock)
+                else:
+                    self._other(command, place, token.counter, lock)
+            except BusError as error:
+                failures.append((index, error))
+        return Settled(command.settle_id, count, failures, until_ms)
+
+    def _other(self, command: Settle, place: Place, counter: int, lock: Lock) -> None:
+        if command.disposition is Disposition.ABANDON:
+            changed = _merged(lock.changed_properties, command.changed_properties)
+            self._stage.unlock(place.queue, counter)
+            self.count_delivery(place, counter, lock, changed)
+        elif command.disposition is Disposition.DEFER:
+            self._defer(place, counter, lock, command.changed_properties)
+        elif command.disposition is Disposition.DEAD_LETTER:
+            self._dead_letter(place, counter, lock, command)
+        else:
+            assert command.disposition is Disposition.RELEASE, command.disposition
+            self._stage.unlock(place.queue, counter)
+            self.give_back(place, counter, lock)
+
+    def deliver(self, command: Deliver) -> Delivered | None:
+        """Mark reserved messages as delivered; in delete mode, delete them."""
+        lost: list[int] = []
+        deleting = False
+        for index, token in enumerate(lock_token.unpack(command.tokens)):
+            try:
+                place, lock = self._find(token)
+            except errors.MessageLockLost:
+                lost.append(index)
+                continue
+            if lock.delete:
+                deleting = True
+                self._complete(place.queue, token.counter)
+            else:
+                lock.delivered = True
+        return Delivered(command.deliver_id, lost) if deleting or lost else None
+
+    def release(self, command: Release) -> None:
+        """Give back what is still locked; no delivery is counted."""
+        for token in lock_token.unpack(command.tokens):
+            try:
+                place, lock = self._find(token)
+            except errors.MessageLockLost:
+                continue
+            self._stage.unlock(place.queue, token.counter)
+            self.give_back(place, token.counter, lock)
+
+    def lock_over(self, place: Place, counter: int, lock: Lock) -> None:
+        """End a lock whose time is over: a delivery, if the client had the message."""
+        self._stage.unlock(place.queue, counter)
+        if lock.delivered:
+            self.count_delivery(place, counter, lock, lock.changed_properties)
+        else:
+            self.give_back(place, counter, lock)
+
+    def count_delivery(
+        self, place: Place, counter: int, lock: Lock, changed: bytes | None
+    ) -> None:
+        """Make a failed delivery durable and let the message be received again, or not."""
+        count = min(lock.delivery_count + 1, limits.DELIVERY_COUNT_STORED_MAX)
+        most = place.entity.queue.max_delivery_count
+        if count >= most and not place.queue.state.dead_letter:
+            row = self._row(place.queue, counter)
+            if row is not None:
+                self.move_to_dead_letters(
+                    place,
+                    row._replace(delivery_count=count, changed_properties=changed),
+                    DELIVERIES_REASON,
+                    f"Message could not be consumed after {count} delivery attempts.",
+                )
+            return
+        self._stage.touch(place.queue)
+        id_ = row_id(place.queue.state.slot, counter)
+        self._stage.changes.updates.append(RowUpdate(id_, int(lock.deferred), count, changed))
+        self.give_back(place, counter, lock)
+
+    def give_back(self, place: Place, counter: int, lock: Lock) -> None:
+        """Return a message to its place, unless its time to live is over by now."""
+        over = lock.expires_ms is not None and lock.expires_ms <= self._now.wall_ms
+        if over and not self._expiry_held:
+            row = self._row(place.queue, counter)
+            if row is not None:
+                self.expire(place, row)
+            return
+        if not lock.deferred:
+            self._stage.returned.append((place.queue, counter))
+
+    def expire(self, place: Place, row: Row) -> None:
+        """End a message whose time to live is over: dead-letter it or drop it."""
+        if place.entity.queue.dead_lettering_on_message_expiration:
+            self.move_to_dead_letters(place, row, TTL_REASON, TTL_DESCRIPTION)
+            return
+        self._forget_update(row.id)
+        self._stage.remove(place.queue, row.id, row.state, row.size())
+
+    def move_to_dead_letters(
+        self, place: Place, row: Row, reason: str, description: str
+    ) -> None:
+        """Move a message that is not locked (any more) to the dead-letter sub-queue."""
+        self._forget_update(row.id)
+        self._stage.remove(place.queue, row.id, row.state, row.size())
+        target = place.dead_letters.state
+        original = row.enqueued_sequence_number or sequence_number.compose(
+            self._places.partition, row.counter
+        )
+        moved = row._replace(
+            id=row_id(target.slot, target.counter + 1),
+            state=0,
+            expires_ms=None,
+            scheduled_ms=0,
+            dead_letter_reason=reason,
+            dead_letter_error_description=description,
+            enqueued_sequence_number=original,
+        )
+        self._stage.append_row(place.dead_letters, moved)
+
+    def _find(self, token: LockToken) -> tuple[Place, Lock]:
+        places = self._places
+        if token.partition == places.partition and token.boot == places.boot & lock_token.BOOT_MASK:
+            place = places.place(token.slot)
+            if place is not None:
+                lock = place.queue.locks.get(token.counter)
+                if (
+                    lock is not None
+                    and lock.generation == token.generation
+                    and lock.until_mono_ms > self._now.mono_ms
+                ):
+                    place.queue.last_used_mono_ms = self._now.mono_ms
+                    return place, lock
+        raise errors.MessageLockLost(
+            f"the lock on message {token.counter} of partition {token.partition} is lost: it "
+            "ended, the message was settled before, or the partition started anew. The message, "
+            "if still there, will be delivered again."
+        )
+
+    def _complete(self, queue: MessageQueue, counter: int) -> None:
+        lock = self._stage.unlock(queue, counter)
+        id_ = row_id(queue.state.slot, counter)
+        self._stage.remove(queue, id_, int(lock.deferred), lock.size_bytes)
+
+    def _renew(self, place: Place, counter: int, lock: Lock) -> int:
+        lasts_ms = place.entity.queue.lock_duration_ms
+        lock.until_mono_ms = self._now.mono_ms + lasts_ms
+        place.queue.watch_lock(lock.until_mono_ms, [(counter, lock.generation)])
+        self._places.lock_ends_at(lock.until_mono_ms, place.queue.state.slot)
+        return self._now.wall_ms + lasts_ms
+
+    def _defer(self, place: Place, counter: int, lock: Lock, changes: bytes | None) -> None:
+        if place.queue.state.dead_letter and lock.deferred:
+            raise errors.InvalidOperation("the message is deferred already.")
+        changed = _merged(lock.changed_properties, changes)
+        self._stage.unlock(place.queue, counter)
+        self._stage.touch(place.queue)
+        if not lock.deferred:
+            place.queue.state.active -= 1
+            place.queue.state.deferred += 1
+        id_ = row_id(place.queue.state.slot, counter)
+        self._stage.changes.updates.append(RowUpdate(id_, 1, lock.delivery_count, changed))
+
+    def _dead_letter(self, place: Place, counter: int, lock: Lock, command: Settle) -> None:
+        if place.queue.state.dead_letter:
+            raise errors.InvalidOperation(
+                f"queue {place.entity.name!r}: a message of the dead-letter sub-queue cannot be "
+                "dead-lettered again. Complete, abandon or defer it.",
+                metadata={"entity": place.entity.name},
+            )
+        changed = _merged(lock.changed_properties, command.changed_properties)
+        row = self._row(place.queue, counter)
+        if row is None:
+            raise errors.MessageLockLost(f"message {counter} is gone.")
+        self._stage.unlock(place.queue, counter)
+        self.move_to_dead_letters(
+            place,
+            row._replace(changed_properties=changed),
+            command.dead_letter_reason,
+            command.dead_letter_error_description,
+        )
+
+    def _row(self, queue: MessageQueue, counter: int) -> Row | None:
+        found = self._places.store.rows([row_id(queue.state.slot, counter)])
+        return found[0] if found else None
+
+    def _forget_update(self, id_: int) -> None:
+        # A row that is deleted in the same transaction needs no update before.
+        updates = self._stage.changes.updates
+        if updates and updates[-1].id == id_:
+            updates.pop()
+
+
+def _check_texts(command: Settle) -> None:
+    for field, text in (
+        ("dead_letter_reason", command.dead_letter_reason),
+        ("dead_letter_error_description", command.dead_letter_error_description),
+    ):
+        if len(text) > limits.DEAD_LETTER_TEXT_CHARS_MAX:
+            raise errors.InvalidArgument(
+                field,
+                f"{len(text)} characters are more than the "
+                f"{limits.DEAD_LETTER_TEXT_CHARS_MAX} allowed.",
+            )
+
+
+def _merged(before: bytes | None, changes: bytes | None) -> bytes | None:
+    """Return both changes; serialised maps are merged by concatenation, the later one wins."""
+    if not changes:
+        return before
+    merged = (before or b"") + changes
+    if len(merged) > limits.HEADER_BYTES_MAX:
+        raise errors.InvalidArgument(
+            "changed_properties",
+            f"{len(merged)} bytes are more than the {limits.HEADER_BYTES_MAX} that all changes of "
+            "a message may take.",
+        )
+    return merged

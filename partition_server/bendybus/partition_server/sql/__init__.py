@@ -1,0 +1,1 @@
+"""The SQL of a partition's file: `schema.sql`, `queries.sql`, `migrations/`."""

@@ -1,0 +1,122 @@
+-- read_header --
+-- The fingerprint of the file and its boot number.
+SELECT namespace_name, namespace_uid, tier, partition_count, partition_index, boot FROM header
+
+-- write_header --
+-- The fingerprint of a new file.
+INSERT INTO header (id, namespace_name, namespace_uid, tier, partition_count, partition_index, boot)
+VALUES (1, ?, ?, ?, ?, ?, 0)
+
+-- raise_boot --
+-- One more opening.
+UPDATE header SET boot = boot + 1
+
+-- read_entities --
+-- The whole catalogue, tombstones too.
+SELECT entry FROM entities ORDER BY generation
+
+-- write_entity --
+-- An entry of the catalogue, new or changed.
+INSERT INTO entities (key, generation, deleted, entry) VALUES (?, ?, ?, ?)
+ON CONFLICT (key) DO UPDATE
+SET generation = excluded.generation, deleted = excluded.deleted, entry = excluded.entry
+
+-- read_slots --
+-- The figures of every (sub-)queue.
+SELECT slot, uid, counter, active, deferred, scheduled, size_bytes, last_enqueued_ms, dropped
+FROM slots ORDER BY slot
+
+-- write_slot --
+-- The figures of a (sub-)queue, in the transaction of what they count.
+INSERT INTO slots (slot, uid, counter, active, deferred, scheduled, size_bytes, last_enqueued_ms, dropped)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (slot) DO UPDATE
+SET counter = excluded.counter, active = excluded.active, deferred = excluded.deferred,
+    scheduled = excluded.scheduled, size_bytes = excluded.size_bytes,
+    last_enqueued_ms = excluded.last_enqueued_ms, dropped = excluded.dropped, uid = excluded.uid
+
+-- remove_slot --
+-- The end of a deleted entity's (sub-)queue.
+DELETE FROM slots WHERE slot = ?
+
+-- append_messages --
+-- Many messages in one step; the VALUES are repeated as often as there are rows.
+INSERT INTO messages (id, state, enqueued_ms, expires_ms, scheduled_ms, time_to_live_ms,
+    delivery_count, message_id, partition_key, session_id, payload) VALUES
+
+-- append_message --
+-- One message with everything that it can have.
+INSERT INTO messages (id, state, enqueued_ms, expires_ms, scheduled_ms, time_to_live_ms,
+    delivery_count, message_id, partition_key, session_id, payload, changed_properties,
+    dead_letter_reason, dead_letter_error_description, dead_letter_source,
+    enqueued_sequence_number) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+
+-- update_message --
+-- Abandoned, deferred or no longer locked.
+UPDATE messages SET state = ?, delivery_count = ?, changed_properties = ? WHERE id = ?
+
+-- delete_range --
+-- Messages with ids without a gap.
+DELETE FROM messages WHERE id BETWEEN ? AND ?
+
+-- read_active --
+-- The next page of what can be received.
+SELECT * FROM messages WHERE id BETWEEN ? AND ? AND state = 0 ORDER BY id LIMIT ?
+
+-- read_one --
+-- One message.
+SELECT * FROM messages WHERE id = ?
+
+-- browse --
+-- Messages of every state, in order.
+SELECT * FROM messages WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?
+
+-- read_expiring --
+-- Messages whose time is over.
+SELECT * FROM messages WHERE expires_ms IS NOT NULL AND expires_ms <= ? AND (expires_ms, id) > (?, ?)
+ORDER BY expires_ms, id LIMIT ?
+
+-- read_activating --
+-- Scheduled messages that are due.
+SELECT * FROM messages WHERE state = 2 AND scheduled_ms <= ? ORDER BY scheduled_ms, id LIMIT ?
+
+-- next_expiry --
+-- When the next message expires.
+SELECT min(expires_ms) FROM messages WHERE expires_ms IS NOT NULL AND expires_ms > ?
+
+-- next_activation --
+-- When the next scheduled message is due.
+SELECT min(scheduled_ms) FROM messages WHERE state = 2
+
+-- oldest_history --
+-- When the oldest key was remembered.
+SELECT min(at_ms) FROM history
+
+-- known_key --
+-- Whether duplicate detection remembers a key.
+SELECT counter FROM history WHERE slot = ? AND key = ?
+
+-- read_history --
+-- Keys that were remembered before a time.
+SELECT slot, key, counter, at_ms FROM history WHERE slot = ? AND at_ms < ?
+ORDER BY at_ms, key LIMIT ?
+
+-- remember_key --
+-- A key, and the number of the message that had it first.
+INSERT OR REPLACE INTO history (slot, key, counter, at_ms) VALUES (?, ?, ?, ?)
+
+-- forget_key --
+-- A key whose window is over.
+DELETE FROM history WHERE slot = ? AND key = ?
+
+-- read_producers --
+-- Frames that are stored, oldest first.
+SELECT producer_id, sequence, lane, outcome, at_ms FROM producers ORDER BY id
+
+-- write_producer --
+-- A part of a frame that is stored with this transaction.
+INSERT INTO producers (producer_id, sequence, lane, outcome, at_ms) VALUES (?, ?, ?, ?, ?)
+
+-- forget_producers --
+-- The oldest frames.
+DELETE FROM producers WHERE id IN (SELECT id FROM producers ORDER BY id LIMIT ?)

@@ -1,0 +1,80 @@
+-- The file of one partition. Read docs/reference/data-file.md for the story of these tables.
+
+CREATE TABLE header (
+    -- One row.
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    namespace_name TEXT NOT NULL,
+    namespace_uid TEXT NOT NULL,
+    tier TEXT NOT NULL,
+    partition_count INTEGER NOT NULL,
+    partition_index INTEGER NOT NULL,
+    -- Rises with every opening of the file; lock tokens of earlier ones are void.
+    boot INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE entities (
+    -- The name in lower case: names are compared without regard to case.
+    key TEXT PRIMARY KEY,
+    generation INTEGER NOT NULL,
+    deleted INTEGER NOT NULL,
+    -- The whole entry as JSON.
+    entry TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE slots (
+    slot INTEGER PRIMARY KEY,
+    uid TEXT NOT NULL,
+    counter INTEGER NOT NULL,
+    active INTEGER NOT NULL,
+    deferred INTEGER NOT NULL,
+    scheduled INTEGER NOT NULL,
+    size_bytes INTEGER NOT NULL,
+    last_enqueued_ms INTEGER NOT NULL,
+    dropped INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE messages (
+    -- slot << 44 | counter: a queue is a range of ids, in the order of its numbers.
+    id INTEGER PRIMARY KEY,
+    -- 0 active, 1 deferred, 2 scheduled
+    state INTEGER NOT NULL,
+    enqueued_ms INTEGER NOT NULL,
+    expires_ms INTEGER,
+    scheduled_ms INTEGER NOT NULL,
+    time_to_live_ms INTEGER NOT NULL,
+    delivery_count INTEGER NOT NULL,
+    message_id TEXT NOT NULL,
+    partition_key TEXT NOT NULL,
+    session_id TEXT,
+    payload BLOB NOT NULL,
+    changed_properties BLOB,
+    dead_letter_reason TEXT,
+    dead_letter_error_description TEXT,
+    dead_letter_source TEXT,
+    enqueued_sequence_number INTEGER NOT NULL DEFAULT 0
+) STRICT;
+
+-- Partial: a message without an end or a schedule costs no index entry.
+CREATE INDEX messages_expiring ON messages (expires_ms, id) WHERE expires_ms IS NOT NULL;
+CREATE INDEX messages_scheduled ON messages (scheduled_ms, id) WHERE state = 2;
+
+-- What duplicate detection remembers.
+CREATE TABLE history (
+    slot INTEGER NOT NULL,
+    key TEXT NOT NULL,
+    counter INTEGER NOT NULL,
+    at_ms INTEGER NOT NULL,
+    PRIMARY KEY (slot, key)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX history_oldest ON history (slot, at_ms, key);
+CREATE INDEX history_age ON history (at_ms);
+
+-- Parts of producers' frames that are stored, oldest first: a repeat gets the same answer.
+CREATE TABLE producers (
+    id INTEGER PRIMARY KEY,
+    producer_id BLOB NOT NULL,
+    sequence INTEGER NOT NULL,
+    lane INTEGER NOT NULL,
+    outcome TEXT NOT NULL,
+    at_ms INTEGER NOT NULL
+) STRICT;

@@ -1,0 +1,114 @@
+"""What one turn of a partition decides before it is committed.
+
+Rules change the partition's figures at once and note in the stage how to take that back; what
+readers and receivers see (windows, hot heads, answers) is changed only by `Partition.apply`,
+STRICTLY AFTER the commit.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from bendybus.partition_server.commands import Command
+from bendybus.partition_server.message_queue import Lock, MessageQueue
+from bendybus.partition_server.stored import Changes, HistoryEntry, Row
+
+
+class Answer(NamedTuple):
+    """A value for whoever asked."""
+
+    to: Any
+    value: Any
+
+
+@dataclass(slots=True)
+class Touched:
+    """A slot that this stage changes: what it was before."""
+
+    queue: MessageQueue
+    figures: tuple[int, int, int, int, int, int]
+    caught_up: bool
+    # What was appended, in order.
+    fresh: list[Row] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Stage:
+    """The decisions of one turn."""
+
+    changes: Changes = field(default_factory=Changes)
+    answers: list[Answer] = field(default_factory=list)
+    # Reads and asks: looked at after the commit, so that they see what is committed.
+    after: list[Command] = field(default_factory=list)
+    touched: dict[int, Touched] = field(default_factory=dict)
+    unlocked: list[tuple[MessageQueue, int, Lock]] = field(default_factory=list)
+    returned: list[tuple[MessageQueue, int]] = field(default_factory=list)
+    # Rows that were not locked and are gone or no longer ACTIVE.
+    vanished: list[tuple[MessageQueue, int]] = field(default_factory=list)
+    keys: dict[tuple[int, str], int] = field(default_factory=dict)
+    # Due times changed in a way that only the store knows.
+    reload_times: bool = False
+
+    def touch(self, queue: MessageQueue) -> Touched:
+        """Return the note on a slot that is about to change, made at the first touch."""
+        state = queue.state
+        touched = self.touched.get(state.slot)
+        if touched is None:
+            touched = Touched(queue, state.figures(), queue.at_end())
+            self.touched[state.slot] = touched
+            self.changes.slots[state.slot] = state
+        return touched
+
+    def answer(self, to: Any, value: Any) -> None:
+        """Answer after the commit."""
+        self.answers.append(Answer(to, value))
+
+    def append_row(self, queue: MessageQueue, row: Row) -> None:
+        """Add one row whose counter is the next one, counting it in its state."""
+        touched = self.touch(queue)
+        state = queue.state
+        assert row.counter == state.counter + 1, (row.counter, state.counter)
+        state.counter = row.counter
+        state.size_bytes += row.size()
+        if row.state == 2:
+            state.scheduled += 1
+        else:
+            state.active += 1
+        self.changes.inserts.append(row)
+        touched.fresh.append(row)
+
+    def remove_row(self, queue: MessageQueue, row: Row) -> None:
+        """Delete a row that is not locked."""
+        self.remove(queue, row.id, row.state, row.size())
+        self.vanished.append((queue, row.counter))
+
+    def remove(self, queue: MessageQueue, id_: int, state: int, size_bytes: int) -> None:
+        """Delete a message and uncount it in its state."""
+        self.touch(queue)
+        figures = queue.state
+        figures.size_bytes -= size_bytes
+        if state == 0:
+            figures.active -= 1
+        elif state == 1:
+            figures.deferred -= 1
+        else:
+            figures.scheduled -= 1
+        self.changes.deletes.append(id_)
+
+    def unlock(self, queue: MessageQueue, counter: int) -> Lock:
+        """Take a lock away; it comes back if the commit fails."""
+        lock = queue.locks.pop(counter)
+        self.unlocked.append((queue, counter, lock))
+        return lock
+
+    def remember_key(self, entry: HistoryEntry) -> None:
+        """Note a key of duplicate detection; it counts to the quota."""
+        self.keys[entry.slot, entry.key] = entry.counter
+        self.changes.history.append(entry)
+
+    def roll_back(self) -> None:
+        """Undo what was decided: figures and locks are as before."""
+        for touched in self.touched.values():
+            touched.queue.state.restore(touched.figures)
+        for queue, counter, lock in self.unlocked:
+            queue.locks[counter] = lock
+            queue.watch_lock(lock.until_mono_ms, [(counter, lock.generation)])

@@ -1,0 +1,76 @@
+"""The seam between the rules of a partition and its file.
+
+Two implementations honour the same contract and pass the same tests: `sqlite_store` and
+`memory_store`. Reads see what is committed. One thread uses a store.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from bendybus.domain.entity import Entity, Fingerprint
+from bendybus.partition_server.stored import (
+    Changes,
+    HistoryEntry,
+    ProducerEntry,
+    Row,
+    SlotState,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What a file holds beside messages, read once when it is opened."""
+
+    fingerprint: Fingerprint
+    # Rises with every opening; part of lock tokens.
+    boot: int
+    entities: list[Entity]
+    slots: list[SlotState]
+    # Oldest first.
+    producers: list[ProducerEntry]
+
+
+class Store(Protocol):
+    """Messages of one partition."""
+
+    def open(self) -> Opened:
+        """Raise the boot number durably and return what is there.
+
+        Raises errors.FileRefused when the file is not this partition's, errors.StoreFailed when
+        it cannot be used.
+        """
+
+    def active(self, slot: int, after: int, limit: int, size_limit: int) -> list[Row]:
+        """Return ACTIVE rows with a counter above `after`, in order.
+
+        Stops at `limit` rows, or as soon as their payloads make up `size_limit` bytes.
+        """
+
+    def rows(self, ids: Sequence[int]) -> list[Row]:
+        """Return the rows that exist among `ids`, in order of id."""
+
+    def browse(self, slot: int, start: int, limit: int, size_limit: int) -> list[Row]:
+        """Return rows of every state with a counter from `start` up, in order; stops like active."""
+
+    def expiring(self, until_ms: int, after: tuple[int, int], limit: int) -> list[Row]:
+        """Return rows that expire at or before `until_ms`, in order of (expires_ms, id) > after."""
+
+    def activating(self, until_ms: int, limit: int) -> list[Row]:
+        """Return SCHEDULED rows that are due at or before `until_ms`, earliest first."""
+
+    def next_times(self, after_ms: int) -> tuple[int | None, int | None, int | None]:
+        """Return (next expiry after `after_ms`, next activation, oldest history entry)."""
+
+    def known(self, slot: int, keys: Iterable[str]) -> dict[str, int]:
+        """Return the keys that duplicate detection remembers, with the counters of originals."""
+
+    def history(self, slot: int, before_ms: int, limit: int) -> list[HistoryEntry]:
+        """Return what duplicate detection remembered before a time, oldest first."""
+
+    def commit(self, changes: Changes) -> None:
+        """Write all of `changes` durably, or nothing.
+
+        Raises errors.StoreFull when there is no room (the store goes on), errors.StoreFailed on
+        any other failure (the store is of no more use until it is opened anew).
+        """

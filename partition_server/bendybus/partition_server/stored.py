@@ -1,0 +1,184 @@
+"""What a partition keeps: rows, slots, and the changes of one transaction.
+
+A *slot* is a (sub-)queue inside the partition's file: each entity has two, its main queue (even)
+and its dead-letter sub-queue (the odd one after it). Row ids carry the slot, so that the table of
+messages needs no other index to be read in order:
+
+    62            44 43                          0
+    ┌───────────────┬─────────────────────────────┐
+    │ slot          │ counter of the slot, 1 and up│
+    └───────────────┴─────────────────────────────┘
+"""
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from bendybus.domain.entity import Entity
+
+SLOT_SHIFT: Final = 44
+COUNTER_MASK: Final = 2**SLOT_SHIFT - 1
+SLOT_MAX: Final = 2**19 - 1
+# What a message costs beside its payload and texts, roughly, in the file.
+ROW_BYTES: Final = 64
+
+
+class State(IntEnum):
+    """State of a stored message; locked ones are ACTIVE or DEFERRED here."""
+
+    ACTIVE = 0
+    DEFERRED = 1
+    SCHEDULED = 2
+
+
+class Row(NamedTuple):
+    """A message at rest. Times in ms since 1970; None is no end, "" no text."""
+
+    id: int
+    state: int
+    enqueued_ms: int
+    expires_ms: int | None
+    scheduled_ms: int
+    time_to_live_ms: int
+    delivery_count: int
+    message_id: str
+    partition_key: str
+    session_id: str | None
+    payload: bytes
+    changed_properties: bytes | None = None
+    dead_letter_reason: str | None = None
+    dead_letter_error_description: str | None = None
+    dead_letter_source: str | None = None
+    # The number that the message had where it was first enqueued; 0: the one it has.
+    enqueued_sequence_number: int = 0
+
+    @property
+    def counter(self) -> int:
+        """The number of the message within its slot."""
+        return self.id & COUNTER_MASK
+
+    @property
+    def slot(self) -> int:
+        """The slot that holds the message."""
+        return self.id >> SLOT_SHIFT
+
+    def size(self) -> int:
+        """Return the bytes that count to the quota."""
+        return row_size(self.payload, self.message_id, self.partition_key, self.session_id or "")
+
+
+def row_size(payload: bytes, message_id: str, partition_key: str, session_id: str) -> int:
+    """Return the bytes that a message counts to the quota."""
+    return len(payload) + len(message_id) + len(partition_key) + len(session_id) + ROW_BYTES
+
+
+def row_id(slot: int, counter: int) -> int:
+    """Return the id of a message."""
+    return slot << SLOT_SHIFT | counter
+
+
+@dataclass(slots=True)
+class SlotState:
+    """The durable figures of a slot; written in the transaction of what they count."""
+
+    slot: int
+    uid: str
+    # The highest number given. Numbers are never given twice, also when all messages are gone.
+    counter: int = 0
+    active: int = 0
+    deferred: int = 0
+    scheduled: int = 0
+    size_bytes: int = 0
+    # The enqueued time never runs backwards, whatever the clock does.
+    last_enqueued_ms: int = 0
+    # Its entity is deleted: rows are removed a few at a time, then the slot itself.
+    dropped: bool = False
+
+    @property
+    def dead_letter(self) -> bool:
+        """Whether this is a dead-letter sub-queue."""
+        return bool(self.slot & 1)
+
+    def figures(self) -> tuple[int, int, int, int, int, int]:
+        """Return what changes with messages, to restore it when a commit fails."""
+        return (
+            self.counter,
+            self.active,
+            self.deferred,
+            self.scheduled,
+            self.size_bytes,
+            self.last_enqueued_ms,
+        )
+
+    def restore(self, figures: tuple[int, int, int, int, int, int]) -> None:
+        """Set what `figures` returned."""
+        (
+            self.counter,
+            self.active,
+            self.deferred,
+            self.scheduled,
+            self.size_bytes,
+            self.last_enqueued_ms,
+        ) = figures
+
+
+class RowUpdate(NamedTuple):
+    """New values of a row that stays where it is."""
+
+    id: int
+    state: int
+    delivery_count: int
+    changed_properties: bytes | None
+
+
+class HistoryEntry(NamedTuple):
+    """A key that duplicate detection remembers, and the number of the original."""
+
+    slot: int
+    key: str
+    counter: int
+    at_ms: int
+
+    def size(self) -> int:
+        """Return the bytes that count to the quota."""
+        return len(self.key) + ROW_BYTES
+
+
+class ProducerEntry(NamedTuple):
+    """A part of a producer's frame that was stored, and the numbers that it got."""
+
+    producer_id: bytes
+    sequence: int
+    lane: int
+    # JSON; see producers.py.
+    outcome: str
+    at_ms: int
+
+
+@dataclass(slots=True)
+class Changes:
+    """Everything that one transaction writes. Applied whole or not at all, in this order."""
+
+    entities: list[Entity] = field(default_factory=list)
+    inserts: list[Row] = field(default_factory=list)
+    updates: list[RowUpdate] = field(default_factory=list)
+    deletes: list[int] = field(default_factory=list)
+    history: list[HistoryEntry] = field(default_factory=list)
+    history_deletes: list[HistoryEntry] = field(default_factory=list)
+    producers: list[ProducerEntry] = field(default_factory=list)
+    # Forget the oldest entries of producers: this many.
+    producers_forgotten: int = 0
+    slots: dict[int, SlotState] = field(default_factory=dict)
+    slots_removed: list[int] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(
+            self.slots
+            or self.entities
+            or self.inserts
+            or self.updates
+            or self.deletes
+            or self.history_deletes
+            or self.producers
+            or self.slots_removed
+        )
