@@ -151,6 +151,8 @@ class Delivery:
     # One per row; empty without locks.
     generations: Sequence[int] = ()
     locked_until_ms: int = 0
+    # Of the file's opening that the locks belong to.
+    boot: int = 0
 
 
 @dataclass(slots=True)

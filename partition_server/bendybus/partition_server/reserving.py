@@ -165,4 +165,4 @@ def _lock(
     queue.watch_lock(until_ms, list(zip(counters, generations, strict=True)))
     keeper.lock_ends_at(until_ms, queue.state.slot)
     locked_until_ms = now.wall_ms + place.entity.queue.lock_duration_ms
-    return Delivery(queue.state.slot, rows, generations, locked_until_ms)
+    return Delivery(queue.state.slot, rows, generations, locked_until_ms, keeper.boot)

@@ -142,14 +142,15 @@ class SqliteStore:
                 if stored != own:
                     raise FileRefused(_difference(self.path, stored, own))
             db.execute(self._queries["raise_boot"])
-        return int(db.execute(self._queries["read_header"]).fetchone()[5])
+        [(*_, boot)] = db.execute(self._queries["read_header"]).fetchall()
+        return int(boot)
 
     def _read_all(self, boot: int) -> Opened:
         return Opened(
             self.fingerprint,
             boot,
             [_entity_from_json(entry) for (entry,) in self._all("read_entities")],
-            [SlotState(*row[:8], bool(row[8])) for row in self._all("read_slots")],
+            [SlotState(*row) for row in self._all("read_slots")],
             [ProducerEntry(*row) for row in self._all("read_producers")],
         )
 
@@ -219,12 +220,12 @@ class SqliteStore:
     def _write(self, db: apsw.Connection, changes: Changes) -> None:
         sql = self._queries
         for entity in changes.entities:
-            values = (entity.key, entity.generation, entity.deleted, _entity_to_json(entity))
-            db.execute(sql["write_entity"], values)
+            entry = (entity.key, entity.generation, entity.deleted, _entity_to_json(entity))
+            db.execute(sql["write_entity"], entry)
         self._append(db, changes.inserts)
         for update in changes.updates:
-            values = (update.state, update.delivery_count, update.changed_properties, update.id)
-            db.execute(sql["update_message"], values)
+            change = (update.state, update.delivery_count, update.changed_properties, update.id)
+            db.execute(sql["update_message"], change)
         for span in _runs(changes.deletes):
             db.execute(sql["delete_range"], span)
         for entry in changes.history:
@@ -236,8 +237,8 @@ class SqliteStore:
         if changes.producers_forgotten:
             db.execute(sql["forget_producers"], (changes.producers_forgotten,))
         for slot in changes.slots.values():
-            values = (slot.slot, slot.uid, *slot.figures(), slot.dropped)
-            db.execute(sql["write_slot"], values)
+            figures = (slot.slot, slot.uid, *slot.figures(), slot.dropped)
+            db.execute(sql["write_slot"], figures)
         for number in changes.slots_removed:
             db.execute(sql["remove_slot"], (number,))
 

@@ -4,10 +4,12 @@ Servers call `to_status` (unary) or `to_error` (inside streams); clients call `f
 `from_error`. Conventions: google.rpc details, `ErrorInfo.reason` is the machine's contract.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 import grpc
 from google.protobuf import any_pb2, duration_pb2
+from google.protobuf.message import Message
 from google.rpc import code_pb2, error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
@@ -109,7 +111,7 @@ def from_rpc_error(error: grpc.RpcError) -> BusError:
 
 
 def _status_of(error: grpc.RpcError) -> status_pb2.Status | None:
-    metadata = error.trailing_metadata() or ()
+    metadata: Iterable[tuple[str, bytes]] = error.trailing_metadata() or ()  # type: ignore[assignment]
     for key, value in metadata:
         if key == "grpc-status-details-bin":
             return status_pb2.Status.FromString(value)
@@ -124,7 +126,7 @@ def _make(reason: str, message: str, metadata: dict[str, str], retry_after_ms: i
     return kind(message, retry_after_ms=retry_after_ms, metadata=metadata)
 
 
-def _any(message: error_details_pb2.ErrorInfo | error_details_pb2.RetryInfo | error_details_pb2.BadRequest) -> any_pb2.Any:
+def _any(message: Message) -> any_pb2.Any:
     packed = any_pb2.Any()
     packed.Pack(message)
     return packed

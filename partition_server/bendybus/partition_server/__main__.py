@@ -1,0 +1,39 @@
+"""`python -m bendybus.partition_server serve|store …`."""
+
+import asyncio
+import os
+import sys
+
+from bendybus.partition_server import arguments, server
+from bendybus.partition_server.errors import StoreError
+from bendybus.wire import serving
+
+
+def main() -> int:
+    """Run the command; 0 ended well, 1 failed, 2 wrong usage."""
+    parser = arguments.parser()
+    options = parser.parse_args()
+    if options.command == "store":
+        # sqlite-utils is needed only here and stays out of the server's image.
+        from bendybus.partition_server import inspecting
+
+        return inspecting.run(options)
+    try:
+        settings = arguments.settings(options, os.environ)
+    except ValueError as error:
+        parser.error(str(error))
+    serving.configure_logging(settings.log_level)
+    # Threads give way to the store's thread quickly: a busy loop must not hold up its commits.
+    sys.setswitchinterval(0.0005)
+    if settings.exit_with_parent:
+        serving.exit_with_parent()
+    try:
+        asyncio.run(serving.run_until_signal(lambda stop: server.serve(settings, stop)))
+    except StoreError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,29 @@
+"""Counters of one partition for /metrics: written by its thread, read by any."""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from bendybus.partition_server.stored import Changes
+
+# Upper bounds of the histogram of commit times, seconds.
+COMMIT_BOUNDS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
+
+
+@dataclass(slots=True)
+class Figures:
+    """What happened since the process started."""
+
+    commits: int = 0
+    commit_seconds: float = 0.0
+    commit_buckets: list[int] = field(default_factory=lambda: [0] * (len(COMMIT_BOUNDS_S) + 1))
+    messages_stored: int = 0
+    messages_removed: int = 0
+
+    def committed(self, changes: Changes, seconds: float) -> None:
+        """Count one commit."""
+        self.commits += 1
+        self.commit_seconds += seconds
+        bucket = sum(1 for bound in COMMIT_BOUNDS_S if seconds > bound)
+        self.commit_buckets[bucket] += 1
+        self.messages_stored += len(changes.inserts)
+        self.messages_removed += len(changes.deletes)

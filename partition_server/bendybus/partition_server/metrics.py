@@ -1,0 +1,108 @@
+"""/metrics of a partition server: Azure's names for what an entity holds, our own for the store."""
+
+import contextlib
+from collections.abc import Iterable
+from typing import Final, Protocol
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.metrics_core import CounterMetricFamily
+from prometheus_client.registry import Collector
+
+from bendybus.partition_server.commands import Counts, EntityCounts
+from bendybus.partition_server.figures import COMMIT_BOUNDS_S, Figures
+from bendybus.partition_server.service import Hosts
+from bendybus.partition_server.waiting import Waiter
+
+SCRAPE_TIMEOUT_S: Final = 2.0
+_GAUGES: Final = (
+    ("active_messages", "ActiveMessages: messages that can be received or are locked", "active"),
+    ("deadlettered_messages", "DeadletteredMessages", "dead_letter"),
+    ("scheduled_messages", "ScheduledMessages", "scheduled"),
+    ("deferred_messages", "Deferred messages", "deferred"),
+    ("locked_messages", "Messages that are locked now", "locked"),
+    ("size_bytes", "Size: bytes that count to the quota", "size_bytes"),
+)
+
+
+class MetricsServer(Protocol):
+    """Something that can be closed."""
+
+    def close(self) -> None:
+        """Stop answering."""
+
+
+class _PartitionCollector(Collector):
+    def __init__(self, hosts: Hosts) -> None:
+        self._hosts = hosts
+
+    def collect(self) -> Iterable[Metric]:
+        counts = {index: self._counts(index) for index in self._hosts.threads}
+        for name, text, attribute in _GAUGES:
+            gauge = GaugeMetricFamily(f"bendybus_{name}", text, labels=["entity", "partition"])
+            for index, entities in counts.items():
+                for entity in entities:
+                    gauge.add_metric([entity.name, str(index)], getattr(entity, attribute))
+            yield gauge
+        yield from self._store_metrics()
+
+    def _counts(self, index: int) -> list[EntityCounts]:
+        waiter: Waiter[list[EntityCounts]] = Waiter()
+        if self._hosts.threads[index].submit(Counts(waiter)):
+            return waiter.value(SCRAPE_TIMEOUT_S) or []
+        return []
+
+    def _store_metrics(self) -> Iterable[Metric]:
+        up = GaugeMetricFamily("bendybus_partition_serving", "Store open", labels=["partition"])
+        wal = GaugeMetricFamily("bendybus_wal_bytes", "Write-ahead log", labels=["partition"])
+        commit = HistogramMetricFamily(
+            "bendybus_commit_seconds", "Time of a commit, sync included", labels=["partition"]
+        )
+        stored = CounterMetricFamily(
+            "bendybus_messages_stored", "Rows written", labels=["partition"]
+        )
+        removed = CounterMetricFamily(
+            "bendybus_messages_removed", "Rows deleted", labels=["partition"]
+        )
+        condition = GaugeMetricFamily(
+            "bendybus_partition_condition",
+            "1 while the condition holds: ClockJump, DiskLow, StoreFailed, …",
+            labels=["partition", "condition"],
+        )
+        for index, thread in self._hosts.threads.items():
+            label = [str(index)]
+            up.add_metric(label, float(thread.serving))
+            wal.add_metric(label, thread.store.wal_bytes())
+            figures = thread.figures
+            commit.add_metric(label, _buckets(figures), figures.commit_seconds)
+            stored.add_metric(label, figures.messages_stored)
+            removed.add_metric(label, figures.messages_removed)
+            for word in thread.conditions:
+                condition.add_metric([*label, word], 1.0)
+        yield from (up, wal, commit, stored, removed, condition)
+
+
+def _buckets(figures: Figures) -> list[tuple[str, float]]:
+    total, buckets = 0, []
+    bounds = [*map(str, COMMIT_BOUNDS_S), "+Inf"]
+    for bound, count in zip(bounds, figures.commit_buckets, strict=True):
+        total += count
+        buckets.append((bound, float(total)))
+    return buckets
+
+
+class _Running:
+    def __init__(self, hosts: Hosts, host: str, port: int) -> None:
+        registry = CollectorRegistry()
+        registry.register(_PartitionCollector(hosts))
+        self._server, self._thread = start_http_server(port, addr=host, registry=registry)
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+def start(hosts: Hosts, host: str, port: int) -> MetricsServer:
+    """Serve /metrics on `host`:`port` in a thread of its own; port 0: do not."""
+    return _Running(hosts, host, port) if port else contextlib.ExitStack()

@@ -1,0 +1,269 @@
+"""The thread of one partition: takes commands, decides, commits, and only then answers.
+
+One thread owns the file and all state of the partition; the event loop hands commands in through
+the inbox and gets answers back in one call per turn. Order of a turn: clocks → decide → commit →
+apply → answers. A commit that finds no room is taken back and the store goes on; any other
+failure closes the store, answers everybody who waits, and opens it anew.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from bendybus.domain import errors
+from bendybus.domain.errors import BusError
+from bendybus.partition_server.commands import (
+    Ask,
+    Command,
+    Failed,
+    Now,
+    StreamEnded,
+    Watch,
+)
+from bendybus.partition_server.errors import FileRefused, StoreError, StoreFull
+from bendybus.partition_server.figures import Figures
+from bendybus.partition_server.inbox import Inbox
+from bendybus.partition_server.partition import Partition
+from bendybus.partition_server.settings import Settings
+from bendybus.partition_server.sqlite_store import WAL_PAGES_MAX, SqliteStore
+from bendybus.partition_server.stage import Answer, Stage
+
+logger = logging.getLogger(__name__)
+# The longest wait: keeps the standstill check and the disk check honest, costs next to nothing.
+WAIT_S_MAX: Final = 1.0
+REOPEN_S: Final = 1.0
+WAL_BYTES_MAX: Final = WAL_PAGES_MAX * 4096
+
+
+def read_clocks() -> Now:
+    """Return both clocks."""
+    return Now(time.time_ns() // 1_000_000, time.monotonic_ns() // 1_000_000)
+
+
+class PartitionThread:
+    """Runs one partition; `deliver` is called on this thread with answers, a turn at a time."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: SqliteStore,
+        deliver: Callable[[Sequence[Answer]], None],
+        clock: Callable[[], Now] = read_clocks,
+    ) -> None:
+        self.partition = store.fingerprint.partition
+        self.store = store
+        self.figures = Figures()
+        # Stable words for EchoResponse.conditions; replaced whole, read by any thread.
+        self.conditions: tuple[str, ...] = ("StoreOpening",)
+        self.serving = False
+        self._settings = settings
+        self._deliver = deliver
+        self._clock = clock
+        self._inbox = Inbox()
+        self._stopping = threading.Event()
+        self._state: Partition | None = None
+        # Streams that wait for answers: told when the store fails, for their locks are void then.
+        self._streams: set[Any] = set()
+        self._failure = "it is starting"
+        self._full_until_s = 0.0
+        self._disk_checked_s = 0.0
+        self._thread = threading.Thread(target=self._run, name=f"partition-{self.partition}")
+
+    def start(self) -> None:
+        """Open the file and begin; raises FileRefused or StoreFailed if it cannot be opened."""
+        self._open()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Finish what waits, checkpoint, close the file. Blocks."""
+        self._stopping.set()
+        self._inbox.wake()
+        if self._thread.is_alive():
+            self._thread.join()
+        self.store.close()
+
+    def submit(self, command: Command) -> bool:
+        """Hand a command in; False when the partition has more waiting than it may."""
+        return self._inbox.put(command)
+
+    # The thread
+
+    def _run(self) -> None:
+        try:
+            while True:
+                commands = self._inbox.take(self._wait_s())
+                if self._stopping.is_set() and not commands:
+                    break
+                self._turn(commands)
+            if self._state is not None:
+                self.store.checkpoint()
+        except StoreError as error:
+            logger.warning(
+                "partition %d: could not checkpoint at the end: %s", self.partition, error
+            )
+        finally:
+            self.serving = False
+            self.store.close()
+
+    def _wait_s(self) -> float:
+        if self._stopping.is_set():
+            return 0.0
+        wait_s = WAIT_S_MAX
+        if self._state is not None:
+            now = self._clock()
+            due_ms = self._state.wait_ms(now)
+            if due_ms is not None and time.monotonic() >= self._full_until_s:
+                wait_s = max(0.0, min(wait_s, due_ms / 1000))
+            self._state.clock.waiting(now.mono_ms + round(wait_s * 1000))
+        return wait_s
+
+    def _turn(self, commands: list[Command]) -> None:
+        state = self._state
+        if state is None:
+            self._refuse(commands)
+            self._reopen()
+            return
+        now = self._clock()
+        gap_ms = state.clock.observe(now)
+        if gap_ms:
+            logger.warning(
+                "partition %d: stood still for %d ms; locks are extended",
+                self.partition,
+                gap_ms,
+                extra={"partition": self.partition, "action": "standstill"},
+            )
+            state.stood_still(gap_ms)
+        self._check_disk(state, now)
+        self._note_streams(commands)
+        groups = list(state.grouped(commands))
+        for at, group in enumerate(groups):
+            if not self._perform(state.decide(group, now), state, now):
+                self._refuse([command for later in groups[at + 1 :] for command in later])
+                return
+        if time.monotonic() >= self._full_until_s:
+            stage = state.sweep(now)
+            if stage is not None:
+                self._perform(stage, state, now)
+
+    def _perform(self, stage: Stage, state: Partition, now: Now) -> bool:
+        """Commit and answer; return False when the store had to be closed."""
+        try:
+            if stage.changes:
+                began = time.perf_counter()
+                self.store.commit(stage.changes)
+                self.figures.committed(stage.changes, time.perf_counter() - began)
+            answers = state.apply(stage, now)
+        except StoreFull as error:
+            self._no_room(error)
+            answers = state.abandon(stage, self._unavailable(str(error)), now)
+        except StoreError as error:
+            self._close(str(error))
+            failed = Failed(self._unavailable(str(error)))
+            waiting = [to for to, _ in stage.answers if to not in self._streams]
+            self._deliver([Answer(to, failed) for to in (*self._streams, *waiting)])
+            self._streams.clear()
+            self._refuse(stage.after)
+            return False
+        if answers:
+            self._deliver(answers)
+        return True
+
+    def _note_streams(self, commands: Sequence[Command]) -> None:
+        for command in commands:
+            if isinstance(command, StreamEnded):
+                self._streams.discard(command.stream)
+            elif isinstance(command, Ask | Watch):
+                self._streams.add(command.stream)
+
+    def _refuse(self, commands: Sequence[Command]) -> None:
+        error = self._unavailable(self._failure)
+        answers = []
+        for command in commands:
+            if not isinstance(command, StreamEnded):
+                to = getattr(command, "reply_to", None) or getattr(command, "stream", None)
+                answers.append(Answer(to, Failed(error)))
+        if answers:
+            self._deliver(answers)
+
+    def _unavailable(self, why: str) -> BusError:
+        return errors.PartitionUnavailable(
+            f"partition {self.partition} cannot store or read messages: {why}.",
+            metadata={"partition": str(self.partition)},
+        )
+
+    # Opening, closing, room
+
+    def _open(self) -> None:
+        opened = self.store.open()
+        now = self._clock()
+        self._state = Partition(
+            opened, self.store, now, clock_hold_ms=self._settings.clock_hold_ms
+        )
+        self._failure = ""
+        self.serving = True
+        self._disk_checked_s = 0.0
+        self._check_disk(self._state, now)
+        logger.info(
+            "partition %d: open, boot %d",
+            self.partition,
+            opened.boot,
+            extra={"partition": self.partition, "action": "open", "boot": opened.boot},
+        )
+
+    def _close(self, why: str) -> None:
+        logger.error(
+            "partition %d: store failed: %s",
+            self.partition,
+            why,
+            extra={"partition": self.partition, "action": "store-failed"},
+        )
+        self._failure = why
+        self._state = None
+        self.serving = False
+        self.conditions = ("StoreFailed",)
+        self.store.close()
+
+    def _reopen(self) -> None:
+        try:
+            self._open()
+        except (FileRefused, StoreError) as error:
+            if str(error) != self._failure:
+                logger.error("partition %d: %s", self.partition, error)
+            self._failure = str(error)
+            self._stopping.wait(REOPEN_S)
+
+    def _no_room(self, error: StoreFull) -> None:
+        given = self.store.guard.give_up_reserve()
+        self._full_until_s = 0.0 if given else time.monotonic() + 1.0
+        self._disk_checked_s = 0.0
+        logger.error(
+            "partition %d: disk full: %s%s",
+            self.partition,
+            error,
+            "; the reserve is given up" if given else "",
+            extra={"partition": self.partition, "action": "disk-full"},
+        )
+
+    def _check_disk(self, state: Partition, now: Now) -> None:
+        conditions = []
+        if state.clock.expiry_held(now):
+            conditions.append("ClockJump")
+        if time.monotonic() - self._disk_checked_s >= WAIT_S_MAX or not self._disk_checked_s:
+            self._disk_checked_s = time.monotonic()
+            # What the log may still take before its next checkpoint is as good as gone.
+            ahead = max(0, WAL_BYTES_MAX - self.store.wal_bytes())
+            mark = self._settings.free_space_min_bytes
+            free = self.store.guard.free_bytes() - min(ahead, mark)
+            if free < mark:
+                state.sends_refused = (
+                    f"the volume has {max(free, 0) // 1024} KB left of the {mark // 1024} KB that "
+                    "it keeps free"
+                )
+            elif free > mark + mark // 4 or not state.sends_refused:
+                state.sends_refused = ""
+                self.store.guard.restore_reserve()
+        if state.sends_refused:
+            conditions.append("DiskLow")
+        self.conditions = tuple(conditions)

@@ -1,0 +1,350 @@
+"""The gRPC façade of a process's partitions: frames become commands, answers become frames.
+
+No rules here. A stream belongs to one partition; when it ends, in whatever way, the partition is
+told, so that what was reserved for it is released.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from typing import Any
+
+import grpc
+
+from bendybus.domain import errors, sequence_number
+from bendybus.domain.errors import BusError
+from bendybus.internal.v1 import partition_pb2, partition_pb2_grpc
+from bendybus.partition_server import columns, commands
+from bendybus.partition_server.answering import Call, Outbox, SendReply
+from bendybus.partition_server.commands import Command
+from bendybus.partition_server.running import PartitionThread, read_clocks
+from bendybus.v1 import receiver_pb2
+from bendybus.wire import statuses
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class Hosts:
+    """The partitions of this process."""
+
+    def __init__(self, threads: Mapping[int, PartitionThread]) -> None:
+        self.threads = threads
+
+    def find(self, partition: int) -> PartitionThread:
+        """Return the partition's thread. Raises InvalidOperation if it is not served here."""
+        thread = self.threads.get(partition)
+        if thread is None:
+            raise errors.InvalidOperation(
+                f"this process serves partitions {sorted(self.threads)}, not {partition}."
+            )
+        return thread
+
+    async def ask(self, partition: int, make: Callable[[Call], Command]) -> Any:
+        """Submit the command that `make` returns for a reply, and return its value."""
+        call = Call()
+        submit(self.find(partition), make(call))
+        return await call.value()
+
+
+def submit(thread: PartitionThread, command: Command) -> None:
+    """Hand a command in. Raises ServerBusy when too much waits."""
+    if not thread.submit(command):
+        raise errors.ServerBusy(
+            f"partition {thread.partition} has more waiting than it may.", retry_after_ms=500
+        )
+
+
+class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
+    """bendybus.internal.v1.PartitionService."""
+
+    def __init__(self, hosts: Hosts) -> None:
+        self._hosts = hosts
+
+    async def SendFrames(  # noqa: N802 - the name is the contract's
+        self, request_iterator: AsyncIterator[partition_pb2.SendFramesRequest], context: Context
+    ) -> AsyncIterator[partition_pb2.SendFramesResponse]:
+        """Store frames; answers after the commit that holds them."""
+        outbox: Outbox[partition_pb2.SendFramesResponse] = Outbox(_send_response)
+
+        async def read() -> None:
+            async for request in request_iterator:
+                reply = SendReply(outbox, request.frame_id)
+                try:
+                    submit(self._hosts.find(request.partition), _append(request, reply))
+                except BusError as error:
+                    reply.answer(commands.Failed(error))
+
+        async for frame in both_ways(read(), outbox):
+            yield frame
+
+    async def DeliverFrames(  # noqa: N802
+        self, request_iterator: AsyncIterator[partition_pb2.DeliverFramesRequest], context: Context
+    ) -> AsyncIterator[partition_pb2.DeliverFramesResponse]:
+        """Reserve, deliver, settle; see the contract."""
+        opened: list[PartitionThread] = []
+        outbox: Outbox[partition_pb2.DeliverFramesResponse] = Outbox(
+            lambda value: _deliver_response(value, opened[0])
+        )
+
+        async def read() -> None:
+            async for request in request_iterator:
+                if not opened:
+                    opened.append(self._hosts.find(request.partition))
+                submit(opened[0], _deliver_command(request, outbox))
+
+        try:
+            async for frame in both_ways(read(), outbox):
+                yield frame
+        except BusError as error:
+            await statuses.abort(context, error)
+        finally:
+            if opened:
+                opened[0].submit(commands.StreamEnded(outbox))
+
+    async def Echo(  # noqa: N802
+        self, request_iterator: AsyncIterator[partition_pb2.EchoRequest], context: Context
+    ) -> AsyncIterator[partition_pb2.EchoResponse]:
+        """Answer at once, from the loop."""
+        async for request in request_iterator:
+            thread = self._hosts.threads.get(request.partition)
+            now = read_clocks()
+            yield partition_pb2.EchoResponse(
+                echo_id=request.echo_id,
+                monotonic_ms=now.mono_ms,
+                wall_ms=now.wall_ms,
+                serving=thread is not None and thread.serving,
+                conditions=thread.conditions if thread else ("NotServedHere",),
+            )
+
+    async def Peek(  # noqa: N802
+        self, request: partition_pb2.PeekRequest, context: Context
+    ) -> partition_pb2.PeekResponse:
+        """Show messages."""
+        peeked: commands.Peeked = await self._ask(
+            context,
+            request.partition,
+            lambda reply: commands.Peek(
+                reply,
+                columns.entity_ref(request.entity),
+                sequence_number.counter_of(request.from_sequence_number),
+                request.max_messages,
+                request.max_bytes,
+            ),
+        )
+        following = peeked.next_counter
+        return partition_pb2.PeekResponse(
+            batch=self._to_proto(request.partition, peeked.delivery),
+            next_sequence_number=following
+            and sequence_number.compose(request.partition, following),
+        )
+
+    async def ReceiveDeferred(  # noqa: N802
+        self, request: partition_pb2.ReceiveDeferredRequest, context: Context
+    ) -> partition_pb2.ReceiveDeferredResponse:
+        """Lock deferred messages."""
+        delivery: commands.Delivery = await self._ask(
+            context,
+            request.partition,
+            lambda reply: commands.ReceiveDeferred(
+                reply,
+                columns.entity_ref(request.entity),
+                request.receive_mode == receiver_pb2.RECEIVE_MODE_RECEIVE_AND_DELETE,
+                [sequence_number.counter_of(n) for n in request.sequence_numbers],
+            ),
+        )
+        batch = self._to_proto(request.partition, delivery)
+        return partition_pb2.ReceiveDeferredResponse(batch=batch)
+
+    async def CancelScheduledMessages(  # noqa: N802
+        self, request: partition_pb2.CancelScheduledMessagesRequest, context: Context
+    ) -> partition_pb2.CancelScheduledMessagesResponse:
+        """Delete scheduled messages."""
+        await self._ask(
+            context,
+            request.partition,
+            lambda reply: commands.CancelScheduled(
+                reply,
+                columns.entity_ref(request.entity),
+                [sequence_number.counter_of(n) for n in request.sequence_numbers],
+            ),
+        )
+        return partition_pb2.CancelScheduledMessagesResponse()
+
+    async def DeleteMessages(  # noqa: N802
+        self, request: partition_pb2.DeleteMessagesRequest, context: Context
+    ) -> partition_pb2.DeleteMessagesResponse:
+        """Delete the oldest messages."""
+        done: commands.Done = await self._ask(
+            context,
+            request.partition,
+            lambda reply: commands.DeleteMessages(
+                reply,
+                columns.entity_ref(request.entity),
+                request.max_messages,
+                request.enqueued_before_ms,
+                request.include_deferred_and_scheduled,
+            ),
+        )
+        return partition_pb2.DeleteMessagesResponse(deleted=done.count)
+
+    async def GetCounts(  # noqa: N802
+        self, request: partition_pb2.GetCountsRequest, context: Context
+    ) -> partition_pb2.GetCountsResponse:
+        """Count."""
+        counts: list[commands.EntityCounts] = await self._ask(
+            context,
+            request.partition,
+            lambda reply: commands.Counts(reply, list(request.uids)),
+        )
+        return partition_pb2.GetCountsResponse(
+            entities=[
+                partition_pb2.EntityCounts(
+                    uid=count.uid,
+                    generation=count.generation,
+                    active=count.active,
+                    locked=count.locked,
+                    deferred=count.deferred,
+                    scheduled=count.scheduled,
+                    dead_letter=count.dead_letter,
+                    size_in_bytes=count.size_bytes,
+                    idle_ms=count.idle_ms,
+                    accessed_at_ms=count.accessed_at_ms,
+                )
+                for count in counts
+            ]
+        )
+
+    async def _ask(
+        self, context: Context, partition: int, make: Callable[[Call], Command]
+    ) -> Any:
+        try:
+            return await self._hosts.ask(partition, make)
+        except BusError as error:
+            await statuses.abort(context, error)
+
+    def _to_proto(self, partition: int, delivery: commands.Delivery) -> Any:
+        return columns.delivery_to_proto(delivery, partition=partition)
+
+
+async def both_ways(
+    reading: Coroutine[Any, Any, None], outbox: Outbox[Any]
+) -> AsyncIterator[Any]:
+    """Yield the outbox's frames while `reading` runs; raise what it raises."""
+    reader = asyncio.get_running_loop().create_task(reading, name="stream-reader")
+    reader.add_done_callback(lambda _: outbox.close())
+    try:
+        while (frame := await outbox.next()) is not None:
+            yield frame
+        await reader
+    finally:
+        reader.cancel()
+
+
+_DISPOSITIONS: frozenset[int] = frozenset(commands.Disposition)
+
+
+def _append(request: partition_pb2.SendFramesRequest, reply: SendReply) -> commands.Append:
+    return commands.Append(
+        reply,
+        columns.entity_ref(request.entity),
+        columns.batch_from_proto(request.batch),
+        list(request.group_sizes),
+        request.producer_id,
+        request.producer_sequence,
+        request.producer_lane,
+        request.age_ms,
+        request.deadline_monotonic_ms,
+    )
+
+
+def _send_response(answer: tuple[int, Any]) -> partition_pb2.SendFramesResponse:
+    frame_id, value = answer
+    if isinstance(value, commands.Failed):
+        return partition_pb2.SendFramesResponse(
+            frame_id=frame_id, error=statuses.to_error(value.error)
+        )
+    return partition_pb2.SendFramesResponse(
+        frame_id=frame_id,
+        sequence_numbers=value.numbers,
+        duplicates=value.duplicates,
+        failures=[
+            partition_pb2.GroupFailure(group=group, error=statuses.to_error(error))
+            for group, error in value.failures
+        ],
+    )
+
+
+def _deliver_command(
+    request: partition_pb2.DeliverFramesRequest, stream: Outbox[Any]
+) -> Command:
+    kind = request.WhichOneof("kind")
+    if kind == "ask":
+        ask = request.ask
+        return commands.Ask(
+            stream,
+            ask.ask_id,
+            columns.entity_ref(ask.entity),
+            ask.receive_mode == receiver_pb2.RECEIVE_MODE_RECEIVE_AND_DELETE,
+            ask.max_messages,
+            ask.max_bytes,
+        )
+    if kind == "withdraw":
+        return commands.Withdraw(stream, request.withdraw.ask_id)
+    if kind == "deliver":
+        return commands.Deliver(stream, request.deliver.deliver_id, request.deliver.lock_tokens)
+    if kind == "release":
+        return commands.Release(stream, request.release.lock_tokens)
+    if kind == "settle":
+        settle = request.settle
+        if settle.disposition not in _DISPOSITIONS:
+            raise errors.InvalidArgument("disposition", f"{settle.disposition} is none.")
+        changed = settle.changed_properties
+        return commands.Settle(
+            stream,
+            settle.settle_id,
+            commands.Disposition(settle.disposition),
+            settle.lock_tokens,
+            changed.SerializeToString() if changed.entries else None,
+            settle.dead_letter_reason,
+            settle.dead_letter_error_description,
+        )
+    raise errors.InvalidArgument("kind", "a frame says what it is.")
+
+
+def _deliver_response(
+    value: Any, thread: PartitionThread
+) -> partition_pb2.DeliverFramesResponse:
+    response = partition_pb2.DeliverFramesResponse
+    if isinstance(value, commands.Reserved):
+        batch = columns.delivery_to_proto(value.delivery, partition=thread.partition)
+        return response(
+            reserved=partition_pb2.Reserved(
+                ask_id=value.ask_id,
+                batch=batch,
+                lock_remaining_ms=value.lock_remaining_ms,
+                complete=value.complete,
+            )
+        )
+    if isinstance(value, commands.Settled):
+        return response(settled=_settle_result(value))
+    if isinstance(value, commands.Withdrawn):
+        return response(withdrawn=partition_pb2.Withdrawn(ask_id=value.ask_id))
+    if isinstance(value, commands.AskRefused):
+        error = statuses.to_error(value.error)
+        return response(ask_refused=partition_pb2.AskRefused(ask_id=value.ask_id, error=error))
+    if isinstance(value, commands.Delivered):
+        delivered = partition_pb2.Delivered(deliver_id=value.deliver_id, lost=value.lost)
+        if value.error is not None:
+            delivered.error.CopyFrom(statuses.to_error(value.error))
+        return response(delivered=delivered)
+    raise AssertionError(value)
+
+
+def _settle_result(value: commands.Settled) -> partition_pb2.SettleResult:
+    return partition_pb2.SettleResult(
+        settle_id=value.settle_id,
+        failures=[
+            receiver_pb2.SettleFailure(index=index, error=statuses.to_error(error))
+            for index, error in value.failures
+        ],
+        locked_until_ms=value.locked_until_ms,
+    )

@@ -1,0 +1,65 @@
+"""Settings of a partition-server process."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bendybus.domain import limits
+from bendybus.domain.limits import Tier
+
+MB = limits.MB
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that a partition server is told; nothing else is read from the environment."""
+
+    data: Path
+    """Folder of the partitions' files."""
+    namespace_name: str = "default"
+    namespace_uid: str = ""
+    tier: Tier = Tier.STANDARD
+    partition_count: int = limits.STANDARD_PARTITION_COUNT
+    partitions: tuple[int, ...] = field(default_factory=tuple)
+    """The partitions that this process serves."""
+    listen: str = "127.0.0.1:7490"
+    health_listen: str = ""
+    """Where grpc.health.v1 answers in plain text, also when TLS is on; "": nowhere."""
+    metrics_port: int = 0
+    """Port of /metrics on the listening host; 0: none."""
+    free_space_min_bytes: int = 48 * MB
+    """Sends are refused while the volume has less, beside the write-ahead log."""
+    reserve_bytes: int = 8 * MB
+    """Preallocated per partition; given up when the disk is full, so that settling goes on."""
+    clock_hold_ms: int = 5 * limits.MINUTE_MS
+    """How long expiry waits after the wall clock jumped."""
+    log_level: str = "info"
+    exit_with_parent: bool = False
+    drain_s: float = 5.0
+    """How long calls in flight may take when the server stops."""
+
+    @classmethod
+    def from_env(cls, env: Mapping[str, str]) -> dict[str, str]:
+        """Return the settings that the environment overrides, by field name."""
+        prefix = "BENDYBUS_PARTITION_"
+        return {
+            key.removeprefix(prefix).lower(): value
+            for key, value in env.items()
+            if key.startswith(prefix)
+        }
+
+    def validate(self) -> None:
+        """Raise ValueError with a sentence for the first setting that cannot be."""
+        if not self.partitions:
+            raise ValueError("--partitions: name at least one partition, such as 0 or 0,4,8.")
+        for partition in self.partitions:
+            if not 0 <= partition < self.partition_count:
+                raise ValueError(
+                    f"--partitions: {partition} is outside 0 to {self.partition_count - 1}."
+                )
+        if len(set(self.partitions)) != len(self.partitions):
+            raise ValueError("--partitions: a partition is named twice.")
+        if not self.namespace_uid:
+            raise ValueError("--namespace-uid: is needed; it ties files to their namespace.")
+        if ":" not in self.listen:
+            raise ValueError(f"--listen: {self.listen!r} is not HOST:PORT.")

@@ -1,0 +1,107 @@
+"""What every gRPC server of the bus does the same way: limits, health, reflection, logs, the end.
+
+Used by the partition server and the front end; clients never import this.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from bendybus.domain import limits
+
+# The health servicer of grpcio-health-checking, which has no types.
+Health = Any
+OPTIONS: Final[list[tuple[str, int]]] = [
+    ("grpc.max_receive_message_length", limits.GRPC_FRAME_BYTES_MAX),
+    ("grpc.max_send_message_length", limits.GRPC_FRAME_BYTES_MAX),
+    # Two processes never share a port by accident.
+    ("grpc.so_reuseport", 0),
+    # Clients behind a NAT may ping; a dead peer is noticed.
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+    ("grpc.http2.max_pings_without_data", 0),
+]
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line: time, level, logger, message and the fields given as `extra`."""
+
+    _KNOWN: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        facts: dict[str, Any] = {
+            "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        facts.update((k, v) for k, v in vars(record).items() if k not in self._KNOWN)
+        if record.exc_info:
+            facts["exception"] = self.formatException(record.exc_info)
+        return json.dumps(facts, default=str)
+
+
+def configure_logging(level: str) -> None:
+    """Send JSON lines to standard error; called once, by a process's main."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter())
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+
+
+def add_health_and_reflection(
+    server: grpc.aio.Server, services: Sequence[str]
+) -> Health:
+    """Add grpc.health.v1 and reflection; everything is NOT_SERVING until `set_serving`."""
+    servicer = health.aio.HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
+    names = (*services, health.SERVICE_NAME, reflection.SERVICE_NAME)
+    reflection.enable_server_reflection(names, server)
+    return servicer
+
+
+async def set_serving(
+    servicer: Health, services: Sequence[str], serving: bool
+) -> None:
+    """Set the health of the server ("") and of its services."""
+    status = health_pb2.HealthCheckResponse.ServingStatus
+    value = status.SERVING if serving else status.NOT_SERVING
+    for name in ("", *services):
+        await servicer.set(name, value)
+
+
+def print_ready(**facts: Any) -> None:
+    """Tell whoever started the process, in one line of JSON on standard output."""
+    print(json.dumps({"ready": True, **facts}), flush=True)
+
+
+def exit_with_parent() -> None:
+    """End this process when its standard input is closed: the parent is gone."""
+
+    def watch() -> None:
+        while os.read(0, 4096):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, name="parent-watch", daemon=True).start()
+
+
+async def run_until_signal(main: Callable[[asyncio.Event], Awaitable[None]]) -> None:
+    """Run `main`, setting its event at SIGTERM or SIGINT: stop is an event, not a cancellation."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    await main(stop)
