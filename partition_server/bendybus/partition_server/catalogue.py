@@ -126,12 +126,19 @@ class Catalogue:
             partition_count=fingerprint.partition_count,
         )
         self._check_room(count)
+        largest_kb = wanted.max_message_size_in_kilobytes or (
+            limits.message_bytes_default(fingerprint.tier) // limits.KB
+        )
         return Entity(
             name=command.name,
             uid=command.uid,
             generation=self._next_generation(),
             origin=command.origin,
-            queue=replace(wanted, enable_partitioning=count > 1),
+            queue=replace(
+                wanted,
+                enable_partitioning=count > 1,
+                max_message_size_in_kilobytes=largest_kb,
+            ),
             partition_count=count,
             home_partition=home,
             created_at_ms=now.wall_ms,

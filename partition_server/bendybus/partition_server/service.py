@@ -73,6 +73,8 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
                 except BusError as error:
                     reply.answer(commands.Failed(error))
 
+        # At once, so that the front end knows that the stream is open.
+        await context.send_initial_metadata(())
         async for frame in both_ways(read(), outbox):
             yield frame
 
@@ -91,6 +93,7 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
                     opened.append(self._hosts.find(request.partition))
                 submit(opened[0], _deliver_command(request, outbox))
 
+        await context.send_initial_metadata(())
         try:
             async for frame in both_ways(read(), outbox):
                 yield frame

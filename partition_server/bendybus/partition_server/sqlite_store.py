@@ -143,7 +143,7 @@ class SqliteStore:
                     raise FileRefused(_difference(self.path, stored, own))
             db.execute(self._queries["raise_boot"])
         [(*_, boot)] = db.execute(self._queries["read_header"]).fetchall()
-        return int(boot)
+        return int(boot)  # type: ignore[arg-type]
 
     def _read_all(self, boot: int) -> Opened:
         return Opened(
@@ -228,10 +228,10 @@ class SqliteStore:
             db.execute(sql["update_message"], change)
         for span in _runs(changes.deletes):
             db.execute(sql["delete_range"], span)
-        for entry in changes.history:
-            db.execute(sql["remember_key"], entry)
-        for entry in changes.history_deletes:
-            db.execute(sql["forget_key"], (entry.slot, entry.key))
+        for key in changes.history:
+            db.execute(sql["remember_key"], key)
+        for key in changes.history_deletes:
+            db.execute(sql["forget_key"], (key.slot, key.key))
         for producer in changes.producers:
             db.execute(sql["write_producer"], producer)
         if changes.producers_forgotten:

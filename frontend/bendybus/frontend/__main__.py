@@ -1,0 +1,53 @@
+"""`python -m bendybus.frontend serve --partition 0=HOST:PORT …`."""
+
+import argparse
+import asyncio
+import sys
+
+from bendybus.frontend import server
+from bendybus.frontend.settings import Settings
+from bendybus.wire import serving
+
+
+def _partition(text: str) -> tuple[int, str]:
+    index, separator, address = text.partition("=")
+    if not separator or not index.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is not INDEX=HOST:PORT")
+    return int(index), address
+
+
+def _parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(prog="python -m bendybus.frontend")
+    serve = top.add_subparsers(dest="command", required=True).add_parser(
+        "serve", help="serve clients until SIGTERM"
+    )
+    serve.add_argument("--listen", default="127.0.0.1:7480", help="HOST:PORT; port 0: any")
+    serve.add_argument("--health-listen", default="", help="HOST:PORT for health in plain text")
+    serve.add_argument("--metrics-port", type=int, default=0, help="0: no metrics")
+    serve.add_argument(
+        "--partition", type=_partition, action="append", default=[], metavar="INDEX=HOST:PORT"
+    )
+    serve.add_argument("--log-level", default="info")
+    serve.add_argument("--exit-with-parent", action="store_true", help="end at end of input")
+    return top
+
+
+def main() -> int:
+    """Run the command; 0 ended well, 2 wrong usage."""
+    parser = _parser()
+    options = vars(parser.parse_args())
+    del options["command"]
+    settings = Settings(partitions=dict(options.pop("partition")), **options)
+    try:
+        settings.validate()
+    except ValueError as error:
+        parser.error(str(error))
+    serving.configure_logging(settings.log_level)
+    if settings.exit_with_parent:
+        serving.exit_with_parent()
+    asyncio.run(serving.run_until_signal(lambda stop: server.serve(settings, stop)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

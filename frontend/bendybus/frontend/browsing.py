@@ -1,0 +1,166 @@
+"""Peek and batch delete over many partitions."""
+
+import asyncio
+import itertools
+from collections.abc import Iterable
+from typing import Any
+
+from bendybus.domain import errors, limits
+from bendybus.domain.entity import Entity
+from bendybus.domain.errors import BusError
+from bendybus.frontend import batches, peeking
+from bendybus.frontend.calls import Make, call
+from bendybus.frontend.gateway import Gateway
+from bendybus.internal.v1 import partition_pb2
+from bendybus.v1 import message_pb2, receiver_pb2
+
+
+async def peek(
+    gateway: Gateway, request: receiver_pb2.PeekRequest
+) -> receiver_pb2.PeekResponse:
+    """Return messages of whichever partitions answer first, and a cursor to go on from."""
+    entity, dead_letter = gateway.directory.lookup(request.entity_path)
+    count = max(1, request.max_messages)
+    positions = peeking.start(
+        request.cursor, len(gateway.upstreams), request.from_sequence_number
+    )
+    make = _peek_call(gateway, entity, dead_letter, positions, count)
+    asked = [p for p in entity.partitions() if positions[p] != peeking.SKIP]
+    if request.from_sequence_number:
+        found = await _in_order(gateway, asked, make, count)
+    else:
+        found = await _first_answers(gateway, asked, make)
+    shown = _bounded(found, count)
+    for partition, batch in shown:
+        positions[partition] = batch.sequence_numbers[-1] + 1
+    return receiver_pb2.PeekResponse(
+        batches=[batch for _, batch in shown], cursor=peeking.encode(positions)
+    )
+
+
+def _peek_call(
+    gateway: Gateway, entity: Entity, dead_letter: bool, positions: list[int], count: int
+) -> Make:
+    ref = partition_pb2.EntityRef(
+        uid=entity.uid, generation=entity.generation, dead_letter=dead_letter
+    )
+    return lambda calls, partition: calls.Peek(
+        partition_pb2.PeekRequest(
+            partition=partition,
+            entity=ref,
+            from_sequence_number=positions[partition],
+            max_messages=count,
+            max_bytes=limits.PEEK_BYTES_MAX,
+        ),
+        timeout=gateway.settings.unary_timeout_s,
+    )
+
+
+Found = list[tuple[int, message_pb2.DeliveredBatch]]
+
+
+async def _in_order(
+    gateway: Gateway, partitions: Iterable[int], make: Make, count: int
+) -> Found:
+    """Ask one after the other until there is enough; what is out of reach is left out."""
+    found: Found = []
+    failed: BusError | None = None
+    for partition in partitions:
+        try:
+            answer = await call(gateway.upstreams[partition], make)
+        except BusError as error:
+            failed = error
+            continue
+        found.append((partition, answer.batch))
+        if sum(len(batch.messages) for _, batch in found) >= count:
+            break
+    if failed is not None and not found:
+        raise failed
+    return found
+
+
+async def _first_answers(gateway: Gateway, partitions: list[int], make: Make) -> Found:
+    """Ask all at once; return the first answer with messages, and what else is there by then."""
+    tasks: dict[asyncio.Task[Any], int] = {
+        asyncio.get_running_loop().create_task(
+            call(gateway.upstreams[partition], make), name="peek"
+        ): partition
+        for partition in partitions
+    }
+    pending = set(tasks)
+    done: list[asyncio.Task[Any]] = []
+    try:
+        while pending:
+            ended, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            done += ended
+            answered = [task for task in done if task.exception() is None]
+            if any(task.result().batch.messages for task in answered):
+                return [(tasks[task], task.result().batch) for task in answered]
+    finally:
+        for task in pending:
+            task.cancel()
+    failures = [task.exception() for task in done]
+    first = next((failure for failure in failures if failure is not None), None)
+    if first is not None and all(failures):
+        raise first
+    return []
+
+
+def _bounded(found: Found, count: int) -> Found:
+    """Cut what was found to `count` messages and 256 KB (but at least one message)."""
+    shown: Found = []
+    size_bytes = 0
+    for partition, batch in found:
+        sizes = itertools.accumulate(map(len, batch.messages), initial=size_bytes)
+        totals = list(sizes)[1:]
+        first = not shown
+        kept = sum(1 for total in totals if total <= limits.PEEK_BYTES_MAX) or int(
+            first and bool(totals)
+        )
+        kept = min(kept, count)
+        if not kept:
+            continue
+        shown.append((partition, batches.cut(batch, 0, kept)))
+        count -= kept
+        size_bytes = totals[kept - 1]
+    return shown
+
+
+async def delete_messages(
+    gateway: Gateway, request: receiver_pb2.DeleteMessagesRequest
+) -> receiver_pb2.DeleteMessagesResponse:
+    """Delete the oldest messages, partition by partition, up to what was asked for."""
+    entity, dead_letter = gateway.directory.lookup(request.entity_path)
+    fingerprint = gateway.directory.fingerprint
+    assert fingerprint is not None
+    most = limits.delete_messages_max(fingerprint.tier)
+    if not 0 < request.max_messages <= most:
+        raise errors.InvalidArgument("max_messages", f"must be 1 to {most} a call.")
+    ref = partition_pb2.EntityRef(
+        uid=entity.uid, generation=entity.generation, dead_letter=dead_letter
+    )
+    left, failed = request.max_messages, None
+    for partition in entity.partitions():
+        wanted = left
+
+        def make(calls: Any, index: int, wanted: int = wanted) -> Any:
+            return calls.DeleteMessages(
+                partition_pb2.DeleteMessagesRequest(
+                    partition=index,
+                    entity=ref,
+                    max_messages=wanted,
+                    enqueued_before_ms=request.enqueued_before_ms,
+                    include_deferred_and_scheduled=request.include_deferred_and_scheduled,
+                ),
+                timeout=gateway.settings.unary_timeout_s,
+            )
+
+        try:
+            left -= (await call(gateway.upstreams[partition], make)).deleted
+        except BusError as error:
+            failed = error
+        if left <= 0:
+            break
+    if failed is not None and left == request.max_messages:
+        raise failed
+    return receiver_pb2.DeleteMessagesResponse(deleted=request.max_messages - left)

@@ -1,0 +1,81 @@
+"""Counters of a front end for /metrics, with the names of Azure Monitor where it has one."""
+
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from bendybus.domain import errors
+from bendybus.domain.errors import BusError
+
+_LATENCY_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 60.0)
+# Not from users: a name that does not exist must not make a new series each time.
+_UNKNOWN: Final = "(unknown)"
+
+
+class Figures:
+    """What a front end counts."""
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+        label = ["entity"]
+        self.incoming = Counter(
+            "bendybus_incoming_messages", "IncomingMessages", label, registry=registry
+        )
+        self.outgoing = Counter(
+            "bendybus_outgoing_messages", "OutgoingMessages", label, registry=registry
+        )
+        self.requests = Counter(
+            "bendybus_incoming_requests", "IncomingRequests: frames of sends", label, registry=registry
+        )
+        self.settled = Counter(
+            "bendybus_settled_messages",
+            "CompleteMessage, AbandonMessage, …",
+            ["disposition"],
+            registry=registry,
+        )
+        self.throttled = Counter(
+            "bendybus_throttled_requests", "ThrottledRequests", label, registry=registry
+        )
+        self.user_errors = Counter(
+            "bendybus_user_errors", "UserErrors", [*label, "reason"], registry=registry
+        )
+        self.server_errors = Counter(
+            "bendybus_server_errors", "ServerErrors", [*label, "reason"], registry=registry
+        )
+        self.send_seconds = Histogram(
+            "bendybus_server_send_latency_seconds",
+            "ServerSendLatency: a frame from the front end to its partitions' commits and back",
+            buckets=_LATENCY_S,
+            registry=registry,
+        )
+        self.connections = Gauge(
+            "bendybus_active_connections", "ActiveConnections: open streams", registry=registry
+        )
+        self.cached = Gauge(
+            "bendybus_cached_messages", "Messages held ready for receivers", registry=registry
+        )
+        self.under_way = Gauge(
+            "bendybus_sends_under_way", "Parts of frames that wait for partitions", registry=registry
+        )
+        self.breakers = Gauge(
+            "bendybus_breaker_open", "1 while a partition is rested", ["partition"], registry=registry
+        )
+        self.loop_lag = Gauge(
+            "bendybus_loop_lag_seconds", "How late the event loop runs", registry=registry
+        )
+
+    def sent(self, entity: str, count: int, seconds: float) -> None:
+        """Count a frame that was stored."""
+        self.incoming.labels(entity).inc(count)
+        self.requests.labels(entity).inc()
+        self.send_seconds.observe(seconds)
+
+    def refused(self, entity: str, error: BusError) -> None:
+        """Count a refusal where it belongs."""
+        name = _UNKNOWN if isinstance(error, errors.EntityNotFound) else entity
+        if isinstance(error, errors.ServerBusy | errors.QuotaExceeded):
+            self.throttled.labels(name).inc()
+        elif isinstance(error, errors.RetryableError) or type(error) is BusError:
+            self.server_errors.labels(name, error.reason).inc()
+        else:
+            self.user_errors.labels(name, error.reason).inc()

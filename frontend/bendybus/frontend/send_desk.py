@@ -1,0 +1,235 @@
+"""Sends, between clients' frames and partitions' streams: performs what `sending` decides."""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from bendybus.domain import errors, limits
+from bendybus.domain.entity import Entity
+from bendybus.domain.errors import BusError
+from bendybus.frontend import batches, routing
+from bendybus.frontend.directory import Directory
+from bendybus.frontend.figures import Figures
+from bendybus.frontend.sending import (
+    Action,
+    Attempt,
+    Finished,
+    Frame,
+    Missed,
+    SendBoard,
+    Transmit,
+)
+from bendybus.frontend.upstreams import Upstream, now_ms
+from bendybus.internal.v1 import partition_pb2
+from bendybus.v1 import message_pb2, sender_pb2
+from bendybus.wire import statuses
+
+TICK_S: Final = 0.05
+# Frames under way through this process; more are refused as busy.
+ATTEMPTS_MAX: Final = 20_000
+
+Respond = Callable[[sender_pb2.SendStreamResponse], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Tag:
+    frame_id: int
+    respond: Respond
+    began_s: float
+
+
+class SendDesk:
+    """All sends of this front end."""
+
+    def __init__(
+        self, upstreams: dict[int, Upstream], directory: Directory, figures: Figures
+    ) -> None:
+        self._upstreams = upstreams
+        self._directory = directory
+        self._figures = figures
+        self._board = SendBoard(lambda partition: upstreams[partition].available)
+        # For sends that come without a producer of their own.
+        self._producer_id = os.urandom(16)
+        self._sequence = 0
+        self._ticking = False
+
+    def submit(self, request: sender_pb2.SendStreamRequest, respond: Respond) -> None:
+        """Start a frame; `respond` is called once, maybe at once."""
+        tag = _Tag(request.frame_id, respond, time.perf_counter())
+        try:
+            frame, routed = self._frame(request, tag)
+        except BusError as error:
+            self._figures.refused(request.entity_path, error)
+            respond(_refusal(request.frame_id, error))
+            return
+        self._perform(self._board.submit(frame, routed, now_ms()))
+        self._start_ticking()
+
+    async def send(self, request: sender_pb2.SendStreamRequest) -> sender_pb2.SendStreamResponse:
+        """Send one frame and return its outcome."""
+        future: asyncio.Future[sender_pb2.SendStreamResponse] = (
+            asyncio.get_running_loop().create_future()
+        )
+
+        def respond(response: sender_pb2.SendStreamResponse) -> None:
+            if not future.done():
+                future.set_result(response)
+
+        self.submit(request, respond)
+        return await future
+
+    # From partitions
+
+    def sent(self, partition: int, response: partition_pb2.SendFramesResponse) -> None:
+        """Take a partition's answer."""
+        if response.HasField("error"):
+            error = statuses.from_error(response.error)
+            actions = self._board.refused(response.frame_id, error, now_ms())
+        else:
+            actions = self._board.answered(
+                response.frame_id,
+                response.sequence_numbers,
+                response.duplicates,
+                [(f.group, statuses.from_error(f.error)) for f in response.failures],
+                now_ms(),
+            )
+        self._perform(actions)
+
+    def lost(self, partition: int, why: str) -> None:
+        """Take the end of a partition's stream."""
+        self._perform(self._board.lost(partition, why, now_ms()))
+
+    def stalled(self, partition: int, why: str) -> None:
+        """Take note that a partition is rested."""
+        self._perform(self._board.stalled(partition, why, now_ms()))
+
+    def under_way(self) -> int:
+        """Return how many parts of frames wait for partitions."""
+        return len(self._board)
+
+    # Inside
+
+    def _frame(
+        self, request: sender_pb2.SendStreamRequest, tag: _Tag
+    ) -> tuple[Frame, routing.Routed]:
+        entity, dead_letter = self._directory.lookup(request.entity_path)
+        if dead_letter:
+            raise errors.InvalidOperation(
+                f"{request.entity_path!r}: nobody sends to a dead-letter sub-queue. Send to "
+                f"{entity.name!r}.",
+                metadata={"entity": entity.name},
+            )
+        count = len(request.batch.messages)
+        if not 0 < count <= limits.FRAME_MESSAGES_MAX:
+            raise errors.InvalidArgument(
+                "messages", f"a frame holds 1 to {limits.FRAME_MESSAGES_MAX} messages."
+            )
+        if len(self._board) >= ATTEMPTS_MAX:
+            raise errors.ServerBusy("the front end has too many sends under way.", retry_after_ms=500)
+        producer_id, sequence = request.producer_id, request.frame_id
+        if not producer_id:
+            self._sequence += 1
+            producer_id, sequence = self._producer_id, self._sequence
+        frame = Frame(
+            tag=tag,
+            entity=entity,
+            data=request.batch,
+            count=count,
+            deadline_ms=now_ms() + (request.timeout_ms or limits.SEND_TIMEOUT_MS_DEFAULT),
+            age_ms=request.age_ms,
+            producer_id=producer_id,
+            producer_sequence=sequence,
+        )
+        lane = routing.first_choice(entity, producer_id, sequence)
+        routed = routing.route(
+            entity,
+            batches.keys(request.batch),
+            request.group_sizes,
+            lane=lane,
+            split=request.split_by_partition_key,
+        )
+        return frame, routed
+
+    def _perform(self, actions: Sequence[Action]) -> None:
+        waiting = list(actions)
+        while waiting:
+            action = waiting.pop(0)
+            if isinstance(action, Transmit):
+                waiting += self._transmit(action.attempt)
+            elif isinstance(action, Finished):
+                self._finish(action.frame)
+            else:
+                assert isinstance(action, Missed), action
+                self._upstreams[action.partition].miss("a send was not answered in time")
+
+    def _transmit(self, attempt: Attempt) -> Sequence[Action]:
+        upstream = self._upstreams[attempt.partition]
+        if upstream.send(_request(attempt, self._fresh(attempt.frame.entity), upstream)):
+            return ()
+        error = errors.ServerBusy(
+            f"partition {attempt.partition} has more sends waiting than it may.",
+            retry_after_ms=500,
+            metadata={"partition": str(attempt.partition)},
+        )
+        return self._board.refused(attempt.attempt_id, error, now_ms())
+
+    def _fresh(self, entity: Entity) -> Entity:
+        """Return the entity as it is known now: a retry may need a newer generation."""
+        return self._directory.by_uid(entity.uid) or entity
+
+    def _finish(self, frame: Frame) -> None:
+        tag: _Tag = frame.tag
+        seconds = time.perf_counter() - tag.began_s
+        failed = len(frame.failures)
+        for error in frame.failures.values():
+            self._figures.refused(frame.entity.name, error)
+        if not failed:
+            self._figures.sent(frame.entity.name, frame.count, seconds)
+        tag.respond(
+            sender_pb2.SendStreamResponse(
+                frame_id=tag.frame_id,
+                sequence_numbers=frame.numbers,
+                duplicates=frame.duplicates,
+                failures=[
+                    sender_pb2.GroupFailure(group=group, error=statuses.to_error(error))
+                    for group, error in frame.failures.items()
+                ],
+            )
+        )
+
+    def _start_ticking(self) -> None:
+        if not self._ticking and len(self._board):
+            self._ticking = True
+            asyncio.get_running_loop().call_later(TICK_S, self._tick)
+
+    def _tick(self) -> None:
+        self._ticking = False
+        self._perform(self._board.due(now_ms()))
+        self._start_ticking()
+
+
+def _request(attempt: Attempt, entity: Entity, upstream: Upstream) -> Any:
+    frame, part = attempt.frame, attempt.part
+    batch: message_pb2.MessageBatch = frame.data
+    if part.count != frame.count:
+        batch = batches.pick(batch, part.units)
+    offset = upstream.clock_offset_ms
+    return partition_pb2.SendFramesRequest(
+        partition=attempt.partition,
+        frame_id=attempt.attempt_id,
+        entity=partition_pb2.EntityRef(uid=entity.uid, generation=entity.generation),
+        batch=batch,
+        group_sizes=[unit.end - unit.start for unit in part.units] if len(part.units) > 1 else [],
+        producer_id=frame.producer_id,
+        producer_sequence=frame.producer_sequence,
+        producer_lane=part.lane,
+        age_ms=frame.age_ms,
+        deadline_monotonic_ms=0 if offset is None else attempt.deadline_ms + offset,
+    )
+
+
+def _refusal(frame_id: int, error: BusError) -> sender_pb2.SendStreamResponse:
+    return sender_pb2.SendStreamResponse(frame_id=frame_id, error=statuses.to_error(error))

@@ -1,0 +1,145 @@
+"""bendybus.v1.SenderService: a stream for speed, unary calls for people. No rules here."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+import grpc
+
+from bendybus.domain import errors, sequence_number
+from bendybus.domain.errors import BusError
+from bendybus.frontend.calls import gather, remaining_ms
+from bendybus.frontend.gateway import Gateway
+from bendybus.internal.v1 import partition_pb2
+from bendybus.v1 import message_pb2, sender_pb2, sender_pb2_grpc
+from bendybus.wire import statuses
+
+Context = grpc.aio.ServicerContext[Any, Any]
+# Frames of one stream under way; more are refused as busy.
+STREAM_FRAMES_MAX: Final = 512
+
+
+class SenderService(sender_pb2_grpc.SenderServiceServicer):
+    """Takes messages from clients."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+
+    async def Send(  # noqa: N802 - the name is the contract's
+        self, request: sender_pb2.SendRequest, context: Context
+    ) -> sender_pb2.SendResponse:
+        """Send messages as one unit."""
+        frame = sender_pb2.SendStreamRequest(
+            entity_path=request.entity_path,
+            batch=_columns(request.messages),
+            timeout_ms=remaining_ms(context),
+            split_by_partition_key=request.split_by_partition_key,
+        )
+        response = await self._gateway.sends.send(frame)
+        failed = response.failures[0].error if response.failures else response.error
+        if failed.reason:
+            await statuses.abort(context, statuses.from_error(failed))
+        return sender_pb2.SendResponse(
+            sequence_numbers=response.sequence_numbers,
+            partitions=[sequence_number.partition_of(n) for n in response.sequence_numbers],
+            duplicates=response.duplicates,
+        )
+
+    async def SendStream(  # noqa: N802
+        self, request_iterator: AsyncIterator[sender_pb2.SendStreamRequest], context: Context
+    ) -> AsyncIterator[sender_pb2.SendStreamResponse]:
+        """Send frames; the reader never waits for a partition."""
+        answers: asyncio.Queue[sender_pb2.SendStreamResponse | None] = asyncio.Queue()
+        under_way = 0
+
+        def respond(response: sender_pb2.SendStreamResponse) -> None:
+            nonlocal under_way
+            under_way -= 1
+            answers.put_nowait(response)
+
+        async def read() -> None:
+            nonlocal under_way
+            async for request in request_iterator:
+                under_way += 1
+                if under_way > STREAM_FRAMES_MAX:
+                    respond(_busy(request))
+                else:
+                    self._gateway.sends.submit(request, respond)
+
+        await context.send_initial_metadata(())
+        reader = asyncio.get_running_loop().create_task(read(), name="send-stream-reader")
+        reader.add_done_callback(lambda _: answers.put_nowait(None))
+        with self._gateway.figures.connections.track_inprogress():
+            try:
+                # At the client's half-close, what is under way is still answered.
+                while (answer := await answers.get()) is not None or under_way:
+                    if answer is not None:
+                        yield answer
+                await reader
+            finally:
+                reader.cancel()
+
+    async def CancelScheduledMessages(  # noqa: N802
+        self, request: sender_pb2.CancelScheduledMessagesRequest, context: Context
+    ) -> sender_pb2.CancelScheduledMessagesResponse:
+        """Delete scheduled messages, each in the partition of its number."""
+        try:
+            await self._cancel(request)
+        except BusError as error:
+            self._gateway.figures.refused(request.entity_path, error)
+            await statuses.abort(context, error)
+        return sender_pb2.CancelScheduledMessagesResponse()
+
+    async def _cancel(self, request: sender_pb2.CancelScheduledMessagesRequest) -> None:
+        gateway = self._gateway
+        entity, dead_letter = gateway.directory.lookup(request.entity_path)
+        if not request.sequence_numbers:
+            raise errors.InvalidArgument("sequence_numbers", "name at least one.")
+        by_partition: dict[int, list[int]] = {}
+        for number in request.sequence_numbers:
+            by_partition.setdefault(sequence_number.partition_of(number), []).append(number)
+        ref = partition_pb2.EntityRef(
+            uid=entity.uid, generation=entity.generation, dead_letter=dead_letter
+        )
+        await gather(
+            gateway,
+            by_partition,
+            lambda calls, partition: calls.CancelScheduledMessages(
+                partition_pb2.CancelScheduledMessagesRequest(
+                    partition=partition, entity=ref, sequence_numbers=by_partition[partition]
+                ),
+                timeout=gateway.settings.unary_timeout_s,
+            ),
+            what="sequence_numbers",
+        )
+
+
+def _columns(messages: Any) -> message_pb2.MessageBatch:
+    batch = message_pb2.MessageBatch(
+        messages=[each.message.SerializeToString() for each in messages]
+    )
+    if any(each.message_id for each in messages):
+        batch.message_ids.extend([each.message_id for each in messages])
+    if any(each.partition_key for each in messages):
+        batch.partition_keys.extend([each.partition_key for each in messages])
+    present = [each.HasField("session_id") for each in messages]
+    if any(present):
+        batch.session_ids.extend([each.session_id for each in messages])
+        batch.session_present.extend(present)
+    if any(each.time_to_live_ms for each in messages):
+        batch.time_to_live_ms.extend([each.time_to_live_ms for each in messages])
+    if any(each.scheduled_enqueue_time_ms for each in messages):
+        batch.scheduled_enqueue_time_ms.extend(
+            [each.scheduled_enqueue_time_ms for each in messages]
+        )
+    return batch
+
+
+def _busy(request: sender_pb2.SendStreamRequest) -> sender_pb2.SendStreamResponse:
+    error = errors.ServerBusy(
+        f"{STREAM_FRAMES_MAX} frames of this stream are under way already. Wait for answers.",
+        retry_after_ms=500,
+    )
+    return sender_pb2.SendStreamResponse(
+        frame_id=request.frame_id, error=statuses.to_error(error)
+    )

@@ -1,0 +1,323 @@
+"""The rules of sending through many partitions: attempts, deadlines, failover. Pure.
+
+Source: "If the chosen partition isn't available, Service Bus assigns the message to a different
+partition"; "If the partition is temporarily unavailable, Service Bus returns an error" (keyed).
+
+A part without a key gets a bounded attempt, min(2 s, a quarter of what is left), at one partition
+after the other; what is pinned gets all the time there is, at its own. A partition refuses what
+it sees only after the attempt's deadline, and an attempt is given up only some time after that,
+so that a failover does not store twice. What a partition says by mistake of knowledge (another
+generation) is tried again there a moment later.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from bendybus.domain import errors
+from bendybus.domain.entity import Entity
+from bendybus.domain.errors import BusError
+from bendybus.frontend.routing import Part, Routed, Unit
+
+ATTEMPT_MS_MAX: Final = 2_000
+# Given up this long after the deadline that the partition was told.
+GRACE_MS: Final = 250
+RETRY_MS: Final = 50
+# What another partition may do better.
+ELSEWHERE: Final = (
+    errors.QuotaExceeded,
+    errors.RetryableError,
+)
+
+
+@dataclass(slots=True)
+class Frame:
+    """A client's frame on its way; `tag` finds the client again, `data` holds its messages."""
+
+    tag: Any
+    entity: Entity
+    data: Any
+    count: int
+    deadline_ms: int
+    age_ms: int
+    producer_id: bytes
+    producer_sequence: int
+    numbers: list[int] = field(default_factory=list)
+    duplicates: list[bool] = field(default_factory=list)
+    failures: dict[int, BusError] = field(default_factory=dict)
+    open_parts: int = 0
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One part at one partition."""
+
+    attempt_id: int
+    frame: Frame
+    part: Part
+    partition: int
+    # On this process's monotonic clock.
+    deadline_ms: int
+    tried: frozenset[int]
+    # Not before; 0: it is under way.
+    retry_at_ms: int = 0
+    full: bool = True
+    last_error: BusError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Transmit:
+    """Send this attempt's messages to its partition."""
+
+    attempt: Attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The frame has its outcome."""
+
+    frame: Frame
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """The partition did not answer in time."""
+
+    partition: int
+
+
+Action = Transmit | Finished | Missed
+
+
+class SendBoard:
+    """All frames under way through one front end."""
+
+    def __init__(self, available: Callable[[int], bool]) -> None:
+        self._available = available
+        self._attempts: dict[int, Attempt] = {}
+        self._last_id = 0
+
+    def __len__(self) -> int:
+        return len(self._attempts)
+
+    def submit(self, frame: Frame, routed: Routed, now_ms: int) -> list[Action]:
+        """Start a frame's parts."""
+        frame.numbers = [0] * frame.count
+        frame.open_parts = len(routed.parts)
+        for unit, error in routed.refused:
+            frame.failures[unit.group] = error
+        actions: list[Action] = []
+        for part in routed.parts:
+            start = Attempt(0, frame, part, -1, 0, frozenset())
+            actions += self._next(start, now_ms)
+        if not routed.parts:
+            actions.append(Finished(frame))
+        return actions
+
+    def answered(
+        self,
+        attempt_id: int,
+        numbers: Sequence[int],
+        duplicates: Sequence[bool],
+        failures: Sequence[tuple[int, BusError]],
+        now_ms: int,
+    ) -> list[Action]:
+        """Take a partition's outcome; `failures` are indexes into the part's units."""
+        attempt = self._attempts.pop(attempt_id, None)
+        if attempt is None:
+            return []
+        failed = dict(failures)
+        again = [
+            unit
+            for i, unit in enumerate(attempt.part.units)
+            if attempt.part.pinned is None and isinstance(failed.get(i), ELSEWHERE)
+        ]
+        self._record(attempt, numbers, duplicates, failed, set(again))
+        if again:
+            rest = replace(attempt, part=Part(again, None, attempt.part.lane))
+            rest.last_error = next(iter(failed.values()))
+            rest.full = attempt.full and isinstance(rest.last_error, errors.QuotaExceeded)
+            return self._next(rest, now_ms)
+        return self._part_done(attempt.frame)
+
+    def refused(self, attempt_id: int, error: BusError, now_ms: int) -> list[Action]:
+        """Take a partition's refusal of the whole part: nothing of it is stored there."""
+        attempt = self._attempts.pop(attempt_id, None)
+        if attempt is None:
+            return []
+        attempt.last_error = error
+        attempt.full = attempt.full and isinstance(error, errors.QuotaExceeded)
+        if isinstance(error, errors.GenerationMismatch):
+            return self._retry_here(attempt, now_ms)
+        if attempt.part.pinned is None and isinstance(error, ELSEWHERE):
+            return self._next(attempt, now_ms)
+        return self._fail(attempt, error)
+
+    def lost(self, partition: int, why: str, now_ms: int) -> list[Action]:
+        """Take the end of the stream to a partition: its outcomes are unknown."""
+        actions: list[Action] = []
+        for attempt in self._at(partition):
+            del self._attempts[attempt.attempt_id]
+            actions += self._gone(attempt, why, now_ms)
+        return actions
+
+    def stalled(self, partition: int, why: str, now_ms: int) -> list[Action]:
+        """Take note that a partition stands still: what is pinned to it gets its error now.
+
+        What is not waits for its attempt's deadline: until then the partition may wake up and
+        store it, and it would be stored twice.
+        """
+        actions: list[Action] = []
+        for attempt in self._at(partition):
+            if attempt.part.pinned is not None:
+                del self._attempts[attempt.attempt_id]
+                actions += self._gone(attempt, why, now_ms)
+        return actions
+
+    def due(self, now_ms: int) -> list[Action]:
+        """Take the passing of time: attempts that got no answer, retries whose moment is here."""
+        actions: list[Action] = []
+        for attempt in list(self._attempts.values()):
+            if attempt.retry_at_ms:
+                if attempt.retry_at_ms <= now_ms:
+                    attempt.retry_at_ms = 0
+                    actions.append(Transmit(attempt))
+            elif attempt.deadline_ms + GRACE_MS <= now_ms:
+                del self._attempts[attempt.attempt_id]
+                actions.append(Missed(attempt.partition))
+                actions += self._gone(attempt, "it did not answer in time", now_ms)
+        return actions
+
+    def next_due(self) -> int | None:
+        """Return when `due` has something to do."""
+        return min(
+            (a.retry_at_ms or a.deadline_ms + GRACE_MS for a in self._attempts.values()),
+            default=None,
+        )
+
+    def _at(self, partition: int) -> list[Attempt]:
+        return [
+            attempt
+            for attempt in self._attempts.values()
+            if attempt.partition == partition and not attempt.retry_at_ms
+        ]
+
+    def _gone(self, attempt: Attempt, why: str, now_ms: int) -> list[Action]:
+        frame, partition = attempt.frame, attempt.partition
+        late = frame.deadline_ms <= now_ms
+        kind = errors.ServiceTimeout if late else errors.PartitionUnavailable
+        attempt.last_error = kind(
+            f"queue {frame.entity.name!r}: partition {partition} is out of reach ({why}). What has "
+            "no partition key goes to other partitions; repeat the send.",
+            metadata={"entity": frame.entity.name, "partition": str(partition)},
+        )
+        attempt.full = False
+        if attempt.part.pinned is None:
+            return self._next(attempt, now_ms)
+        return self._fail(attempt, attempt.last_error)
+
+    def _next(self, attempt: Attempt, now_ms: int) -> list[Action]:
+        """Try the next partition for a part, or give up."""
+        frame, part = attempt.frame, attempt.part
+        left_ms = frame.deadline_ms - now_ms
+        if left_ms <= 0:
+            return self._fail(attempt, attempt.last_error or _timeout(frame))
+        if part.pinned is not None:
+            if not self._available(part.pinned):
+                return self._fail(attempt, _unavailable(frame, part.pinned))
+            partition, share_ms = part.pinned, left_ms
+        else:
+            chosen = self._choose(frame.entity, part.lane, attempt.tried)
+            if chosen is None:
+                return self._fail(attempt, self._none_left(attempt))
+            partition, share_ms = chosen, min(ATTEMPT_MS_MAX, max(1, left_ms // 4))
+        self._last_id += 1
+        started = replace(
+            attempt,
+            attempt_id=self._last_id,
+            partition=partition,
+            deadline_ms=now_ms + share_ms,
+            tried=attempt.tried | {partition},
+            retry_at_ms=0,
+        )
+        self._attempts[self._last_id] = started
+        return [Transmit(started)]
+
+    def _choose(self, entity: Entity, lane: int, tried: frozenset[int]) -> int | None:
+        count = entity.partition_count
+        for step in range(count):
+            partition = (lane + step) % count
+            if partition not in tried and self._available(partition):
+                return partition
+        return None
+
+    def _none_left(self, attempt: Attempt) -> BusError:
+        name = attempt.frame.entity.name
+        if attempt.last_error is None:
+            return errors.PartitionUnavailable(
+                f"queue {name!r}: no partition is reachable.", metadata={"entity": name}
+            )
+        if isinstance(attempt.last_error, errors.QuotaExceeded) and not attempt.full:
+            return errors.PartitionUnavailable(
+                f"queue {name!r}: every partition is full or out of reach.",
+                metadata={"entity": name},
+            )
+        return attempt.last_error
+
+    def _retry_here(self, attempt: Attempt, now_ms: int) -> list[Action]:
+        if attempt.frame.deadline_ms <= now_ms + RETRY_MS:
+            return self._fail(attempt, attempt.last_error or _timeout(attempt.frame))
+        attempt.retry_at_ms = now_ms + RETRY_MS
+        self._attempts[attempt.attempt_id] = attempt
+        return []
+
+    def _fail(self, attempt: Attempt, error: BusError) -> list[Action]:
+        for unit in attempt.part.units:
+            attempt.frame.failures[unit.group] = error
+        return self._part_done(attempt.frame)
+
+    def _part_done(self, frame: Frame) -> list[Action]:
+        frame.open_parts -= 1
+        return [] if frame.open_parts else [Finished(frame)]
+
+    def _record(
+        self,
+        attempt: Attempt,
+        numbers: Sequence[int],
+        duplicates: Sequence[bool],
+        failed: dict[int, BusError],
+        again: set[Unit],
+    ) -> None:
+        frame, at = attempt.frame, 0
+        if not failed and attempt.part.count == frame.count:
+            frame.numbers[:] = numbers
+            frame.duplicates[:] = duplicates
+            return
+        if any(duplicates) and not frame.duplicates:
+            frame.duplicates = [False] * frame.count
+        for i, unit in enumerate(attempt.part.units):
+            size = unit.end - unit.start
+            if i in failed:
+                if unit not in again:
+                    frame.failures[unit.group] = failed[i]
+            else:
+                frame.numbers[unit.start : unit.end] = numbers[at : at + size]
+                if any(duplicates):
+                    frame.duplicates[unit.start : unit.end] = duplicates[at : at + size]
+            at += size
+
+
+def _timeout(frame: Frame) -> BusError:
+    return errors.ServiceTimeout(
+        f"queue {frame.entity.name!r}: the send's time was over.",
+        metadata={"entity": frame.entity.name},
+    )
+
+
+def _unavailable(frame: Frame, partition: int) -> BusError:
+    return errors.PartitionUnavailable(
+        f"queue {frame.entity.name!r}: partition {partition}, to which the message's key belongs, "
+        "is out of reach. Repeat the send later; messages without a partition key go to other "
+        "partitions.",
+        metadata={"entity": frame.entity.name, "partition": str(partition)},
+    )

@@ -1,0 +1,41 @@
+"""Settings of a front-end process."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that a front end is told; nothing else is read from the environment."""
+
+    partitions: Mapping[int, str] = field(default_factory=dict)
+    """Address (HOST:PORT) of every partition of the namespace."""
+    listen: str = "127.0.0.1:7480"
+    health_listen: str = ""
+    """Where grpc.health.v1 answers in plain text, also when TLS is on; "": nowhere."""
+    metrics_port: int = 0
+    """Port of /metrics on the listening host; 0: none."""
+    echo_every_s: float = 1.0
+    """How often a reachable partition is probed."""
+    echo_timeout_s: float = 1.0
+    """A partition whose echo takes longer is rested."""
+    unary_timeout_s: float = 5.0
+    """How long a management call waits for one partition."""
+    idle_check_s: float = 30.0
+    """How often AutoDeleteOnIdle is looked after."""
+    log_level: str = "info"
+    exit_with_parent: bool = False
+    drain_s: float = 5.0
+    """How long calls in flight may take when the server stops."""
+
+    def validate(self) -> None:
+        """Raise ValueError with a sentence for the first setting that cannot be."""
+        if not self.partitions:
+            raise ValueError("--partition: name every partition, such as 0=127.0.0.1:7490.")
+        expected = set(range(len(self.partitions)))
+        if set(self.partitions) != expected:
+            missing = sorted(expected - set(self.partitions))
+            raise ValueError(f"--partition: indexes must be 0 and up without a gap; add {missing}.")
+        for address in [self.listen, *self.partitions.values()]:
+            if ":" not in address:
+                raise ValueError(f"{address!r} is not HOST:PORT.")

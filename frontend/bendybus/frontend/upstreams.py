@@ -1,0 +1,294 @@
+"""The way to one partition: its streams, its probe, its breaker.
+
+Deliveries, sends and health are separate streams on channels of their own, so that a slow one
+does not hold up another. Each stream has a bounded outbox: whoever puts into a full one is told at
+once and goes elsewhere. A stream that ends is opened again with a back-off of at most 2 s, or as
+soon as the probe says that the partition is back.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Final, Protocol
+
+import grpc
+
+from bendybus.domain.entity import Entity, Fingerprint
+from bendybus.frontend.breaker import Breaker
+from bendybus.frontend.settings import Settings
+from bendybus.internal.v1 import (
+    entity_pb2,
+    entity_pb2_grpc,
+    partition_pb2,
+    partition_pb2_grpc,
+)
+from bendybus.wire import entities, serving
+
+logger = logging.getLogger(__name__)
+OUTBOX_FRAMES: Final = 1_024
+BACKOFF_S_MIN: Final = 0.05
+BACKOFF_S_MAX: Final = 2.0
+PROBE_AGAIN_S: Final = 0.25
+
+
+def now_ms() -> int:
+    """Return this process's monotonic clock."""
+    return time.monotonic_ns() // 1_000_000
+
+
+class Listener(Protocol):
+    """Who is told what a partition says."""
+
+    def sent(self, partition: int, response: partition_pb2.SendFramesResponse) -> None:
+        """Take the outcome of a frame."""
+
+    def delivered(self, partition: int, response: partition_pb2.DeliverFramesResponse) -> None:
+        """Take messages or outcomes."""
+
+    def send_stream_lost(self, partition: int, why: str) -> None:
+        """Take the end of the stream of sends."""
+
+    def deliver_stream_lost(self, partition: int, why: str) -> None:
+        """Take the end of the stream of deliveries: what it reserved is void."""
+
+    def stalled(self, partition: int, why: str) -> None:
+        """Take note that the partition is rested."""
+
+    def back(self, partition: int) -> None:
+        """Take note that the partition can be asked (again)."""
+
+    def catalogue(
+        self, partition: int, fingerprint: Fingerprint, entries: list[Entity], *, snapshot: bool
+    ) -> None:
+        """Take entries of the partition's catalogue."""
+
+    def catalogue_lost(self, partition: int) -> None:
+        """Take the end of the watch."""
+
+
+class Upstream:
+    """One partition, as the front end reaches it."""
+
+    def __init__(
+        self, partition: int, address: str, settings: Settings, listener: Listener
+    ) -> None:
+        self.partition = partition
+        self.address = address
+        self.breaker = Breaker()
+        # Partition's monotonic clock minus ours, by the quickest recent echo.
+        self.clock_offset_ms: int | None = None
+        self._settings = settings
+        self._listener = listener
+        self._sends: asyncio.Queue[partition_pb2.SendFramesRequest] = asyncio.Queue(OUTBOX_FRAMES)
+        self._delivers: asyncio.Queue[partition_pb2.DeliverFramesRequest] = asyncio.Queue(
+            OUTBOX_FRAMES
+        )
+        self._sending = self._delivering = False
+        self._shown_available = False
+        self._wake = asyncio.Event()
+        self._channels = [
+            grpc.aio.insecure_channel(address, options=_channel_options()) for _ in range(3)
+        ]
+        control, sends, delivers = self._channels
+        self.calls = partition_pb2_grpc.PartitionServiceStub(control)
+        self.catalogue_calls = entity_pb2_grpc.EntityServiceStub(control)
+        self._send_stub = partition_pb2_grpc.PartitionServiceStub(sends)
+        self._deliver_stub = partition_pb2_grpc.PartitionServiceStub(delivers)
+
+    @property
+    def available(self) -> bool:
+        """Whether the partition is tried."""
+        return self.breaker.closed and self._sending and self._delivering
+
+    def conditions(self) -> list[str]:
+        """Return why the partition is not available, or what it warns of."""
+        reason = [] if self.available else [self.breaker.reason or "its streams are not open"]
+        return [*reason, *self.breaker.conditions]
+
+    def send(self, request: partition_pb2.SendFramesRequest) -> bool:
+        """Queue a frame; False when too many wait or the stream is not open."""
+        return self._sending and _put(self._sends, request)
+
+    def deliver(self, request: partition_pb2.DeliverFramesRequest) -> bool:
+        """Queue a frame of the deliver stream; False when too many wait or it is not open."""
+        return self._delivering and _put(self._delivers, request)
+
+    def miss(self, why: str) -> None:
+        """Rest the partition; the probe brings it back."""
+        if self.breaker.miss(why):
+            logger.warning(
+                "partition %d: rested: %s",
+                self.partition,
+                why,
+                extra={"partition": self.partition, "action": "breaker-open"},
+            )
+            self._wake.set()
+            self._show()
+            self._listener.stalled(self.partition, why)
+
+    async def run(self) -> None:
+        """Keep all streams up until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                for task in (self._probe, self._send, self._deliver, self._watch):
+                    name = f"upstream-{self.partition}{task.__name__}"
+                    group.create_task(task(), name=name)
+        finally:
+            for channel in self._channels:
+                await channel.close()
+
+    # Streams
+
+    async def _send(self) -> None:
+        async for _ in self._attempts():
+            call = self._send_stub.SendFrames()
+            why = await self._pump(call, self._sends, self._on_sent, "_sending")
+            self._listener.send_stream_lost(self.partition, why)
+
+    async def _deliver(self) -> None:
+        async for _ in self._attempts():
+            call = self._deliver_stub.DeliverFrames()
+            why = await self._pump(call, self._delivers, self._on_delivered, "_delivering")
+            self._listener.deliver_stream_lost(self.partition, why)
+
+    def _on_sent(self, response: partition_pb2.SendFramesResponse) -> None:
+        self._listener.sent(self.partition, response)
+
+    def _on_delivered(self, response: partition_pb2.DeliverFramesResponse) -> None:
+        self._listener.delivered(self.partition, response)
+
+    async def _pump(
+        self, call: Any, outbox: asyncio.Queue[Any], take: Callable[[Any], None], flag: str
+    ) -> str:
+        """Write what is queued and hand over what comes until the stream ends; return why."""
+
+        async def write() -> None:
+            while True:
+                await call.write(await outbox.get())
+
+        writer: asyncio.Task[None] | None = None
+        try:
+            await call.wait_for_connection()
+            setattr(self, flag, True)
+            self._show()
+            writer = asyncio.get_running_loop().create_task(write(), name="upstream-writer")
+            while (response := await call.read()) is not grpc.aio.EOF:
+                take(response)
+            return "the stream ended"
+        except grpc.RpcError as error:
+            return _why(error)
+        finally:
+            setattr(self, flag, False)
+            self._show()
+            if writer is not None:
+                writer.cancel()
+                with contextlib.suppress(asyncio.CancelledError, grpc.RpcError, asyncio.InvalidStateError):
+                    await writer
+            call.cancel()
+            while not outbox.empty():
+                outbox.get_nowait()
+
+    async def _watch(self) -> None:
+        async for _ in self._attempts():
+            call = self.catalogue_calls.WatchEntities(
+                entity_pb2.WatchEntitiesRequest(partition=self.partition)
+            )
+            try:
+                async for response in call:
+                    self._listener.catalogue(
+                        self.partition,
+                        entities.fingerprint_from_proto(response.fingerprint),
+                        [entities.entity_from_proto(entry) for entry in response.entities],
+                        snapshot=response.snapshot,
+                    )
+            except grpc.RpcError:
+                pass
+            finally:
+                call.cancel()
+            self._listener.catalogue_lost(self.partition)
+
+    async def _probe(self) -> None:
+        async for _ in self._attempts():
+            call = self.calls.Echo()
+            try:
+                await self._echo(call)
+            except (grpc.RpcError, TimeoutError, asyncio.InvalidStateError) as error:
+                why = _why(error) if isinstance(error, grpc.RpcError) else "its echo is late"
+                self.miss(why)
+            finally:
+                call.cancel()
+
+    async def _echo(self, call: Any) -> None:
+        echo_id = 0
+        while True:
+            echo_id += 1
+            asked_ms = now_ms()
+            async with asyncio.timeout(self._settings.echo_timeout_s):
+                request = partition_pb2.EchoRequest(partition=self.partition, echo_id=echo_id)
+                await call.write(request)
+                response = await call.read()
+            if response is grpc.aio.EOF:
+                raise TimeoutError
+            self._echoed(response, asked_ms)
+            wait_s = self._settings.echo_every_s if self.breaker.closed else PROBE_AGAIN_S
+            self._wake.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._wake.wait()
+
+    def _echoed(self, response: partition_pb2.EchoResponse, asked_ms: int) -> None:
+        middle_ms = (asked_ms + now_ms()) // 2
+        self.clock_offset_ms = response.monotonic_ms - middle_ms
+        was_closed = self.breaker.closed
+        self.breaker.echoed(serving=response.serving, conditions=tuple(response.conditions))
+        if self.breaker.closed and not was_closed:
+            logger.info(
+                "partition %d: answers",
+                self.partition,
+                extra={"partition": self.partition, "action": "breaker-closed"},
+            )
+        elif was_closed and not self.breaker.closed:
+            self._listener.stalled(self.partition, self.breaker.reason)
+        self._show()
+
+    def _show(self) -> None:
+        """Tell the listener once when the partition can be asked again."""
+        available = self.available
+        if available and not self._shown_available:
+            self._listener.back(self.partition)
+        self._shown_available = available
+
+    async def _attempts(self) -> AsyncIterator[None]:
+        """Yield for ever, with a growing wait between attempts that end soon."""
+        backoff_s = BACKOFF_S_MIN
+        while True:
+            began = time.monotonic()
+            yield None
+            lasted_s = time.monotonic() - began
+            backoff_s = BACKOFF_S_MIN if lasted_s > BACKOFF_S_MAX else backoff_s * 2
+            await asyncio.sleep(min(backoff_s, BACKOFF_S_MAX))
+
+
+def _put(outbox: asyncio.Queue[Any], request: Any) -> bool:
+    try:
+        outbox.put_nowait(request)
+    except asyncio.QueueFull:
+        return False
+    return True
+
+
+def _why(error: grpc.RpcError) -> str:
+    return f"{error.code().name.lower()}: {error.details()}" if error.details() else str(error)
+
+
+def _channel_options() -> list[tuple[str, int]]:
+    return [
+        *serving.OPTIONS,
+        # A pool of its own: streams that must not block each other do not share a connection.
+        ("grpc.use_local_subchannel_pool", 1),
+        ("grpc.initial_reconnect_backoff_ms", 100),
+        ("grpc.min_reconnect_backoff_ms", 100),
+        ("grpc.max_reconnect_backoff_ms", round(BACKOFF_S_MAX * 1000)),
+    ]
