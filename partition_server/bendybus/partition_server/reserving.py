@@ -82,8 +82,10 @@ def serve(keeper: Keeper, place: Place, answers: list[Answer], now: Now) -> None
     queue = place.queue
     while queue.asks and len(queue.locks) < limits.LOCKS_PER_QUEUE:
         ask = queue.asks[0]
+        wanted = min(ask.messages, FRAME_ROWS)
+        last_frame = ask.size_bytes <= limits.FRAME_BYTES_MAX
         rows = queue.take(
-            min(ask.messages, FRAME_ROWS),
+            wanted,
             min(ask.size_bytes, limits.FRAME_BYTES_MAX),
             now_ms=now.wall_ms,
             page=keeper.store.active,
@@ -94,7 +96,9 @@ def serve(keeper: Keeper, place: Place, answers: list[Answer], now: Now) -> None
         queue.asks.popleft()
         ask.messages -= len(rows)
         ask.size_bytes -= sum(len(row.payload) for row in rows)
-        complete = ask.messages <= 0 or ask.size_bytes <= 0
+        # One message is always given, but not one more each time: what stopped at its size is full.
+        full = last_frame and len(rows) < wanted and queue.has_ready()
+        complete = full or ask.messages <= 0 or ask.size_bytes <= 0
         if not complete:
             queue.asks.append(ask)
         delivery = _lock(keeper, place, rows, now, ask=ask)

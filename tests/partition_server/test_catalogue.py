@@ -1,0 +1,339 @@
+"""The catalogue: the registrar decides, others copy."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from bendybus.domain import errors, limits
+from bendybus.domain.entity import Entity, EntityStatus, Origin
+from bendybus.domain.limits import Tier
+from bendybus.partition_server.commands import (
+    Append,
+    ApplyEntity,
+    Ask,
+    AskRefused,
+    Batch,
+    CatalogueChanged,
+    CommitEntity,
+    Done,
+    EntityAction,
+    Failed,
+    FenceIdle,
+    Watch,
+)
+
+from tests.partition_server.conftest import MakeStore
+from tests.partition_server.driver import Driver, fingerprint
+
+
+def commit(
+    driver: Driver,
+    action: EntityAction,
+    name: str = "orders",
+    *,
+    origin: Origin = Origin.CLIENT,
+    **options: Any,
+) -> Any:
+    """Commit a change; return the entry or raise what refuses it."""
+    if action is EntityAction.CREATE:
+        options.setdefault("uid", f"uid-{name}")
+    values = driver.run(CommitEntity("t", action, name, origin, **options))
+    [value] = [v for v in values if isinstance(v, Failed | Entity)]
+    if isinstance(value, Failed):
+        raise value.error
+    return value
+
+
+def test_generations_rise_over_the_whole_catalogue(driver: Driver) -> None:
+    first = driver.create("a")
+    second = driver.create("b")
+    third = commit(driver, EntityAction.UPDATE, "a", changes={"max_delivery_count": 3})
+
+    assert first.generation < second.generation < third.generation
+
+
+def test_names_are_compared_without_regard_to_case(driver: Driver) -> None:
+    driver.create("Orders")
+
+    with pytest.raises(errors.EntityAlreadyExists):
+        driver.create("ORDERS")
+
+
+def test_the_catalogue_survives_a_restart(driver: Driver) -> None:
+    driver.create(max_delivery_count=3, status=EntityStatus.SEND_DISABLED)
+    before = driver.partition.catalogue.live()
+
+    driver.restart()
+
+    assert driver.partition.catalogue.live() == before
+
+
+def test_an_update_changes_only_what_it_names(driver: Driver) -> None:
+    driver.create(max_delivery_count=3)
+
+    entity = commit(driver, EntityAction.UPDATE, changes={"lock_duration_ms": 30_000})
+
+    assert (entity.queue.max_delivery_count, entity.queue.lock_duration_ms) == (3, 30_000)
+
+
+def test_an_update_to_what_is_already_there_changes_nothing(driver: Driver) -> None:
+    before = driver.create(max_delivery_count=3)
+
+    assert commit(driver, EntityAction.UPDATE, changes={"max_delivery_count": 3}) == before
+
+
+@pytest.mark.requirement("R08")
+def test_the_partitioning_of_a_queue_cannot_be_changed(make_store: MakeStore) -> None:
+    driver = Driver(make_store(fingerprint(tier=Tier.STANDARD, count=16)))
+    driver.create(enable_partitioning=True)
+
+    with pytest.raises(errors.PartitioningImmutable, match="another name"):
+        commit(driver, EntityAction.UPDATE, changes={"enable_partitioning": False})
+
+    [entity] = driver.partition.catalogue.live()
+    assert entity.partition_count == 16
+
+
+def test_duplicate_detection_cannot_be_switched(driver: Driver) -> None:
+    driver.create()
+
+    with pytest.raises(errors.InvalidOperation, match="requiresDuplicateDetection"):
+        commit(driver, EntityAction.UPDATE, changes={"requires_duplicate_detection": True})
+
+
+@pytest.mark.requirement("R08")
+def test_a_copy_with_other_partitioning_is_refused_by_the_file(driver: Driver) -> None:
+    entity = driver.create()
+
+    [answer] = driver.run(
+        ApplyEntity("t", replace(entity, partition_count=1, generation=entity.generation + 1))
+    )
+
+    assert isinstance(answer, Failed)
+    assert isinstance(answer.error, errors.PartitioningImmutable)
+
+
+@pytest.mark.requirement("R03")
+@pytest.mark.requirement("R05")
+def test_standard_queues_choose_sixteen_partitions_or_one(make_store: MakeStore) -> None:
+    driver = Driver(make_store(fingerprint(tier=Tier.STANDARD, count=16)))
+
+    spread = driver.create("spread", enable_partitioning=True)
+    plain = driver.create("plain")
+
+    assert (spread.partition_count, plain.partition_count) == (16, 1)
+    assert list(plain.partitions()) == [plain.home_partition]
+
+
+@pytest.mark.requirement("R04")
+@pytest.mark.requirement("R06")
+@pytest.mark.parametrize("count", [1, 2, 4, 8, 16])
+def test_premium_queues_have_the_partitions_of_their_namespace(
+    make_store: MakeStore, count: int
+) -> None:
+    driver = Driver(make_store(fingerprint(tier=Tier.PREMIUM, count=count)))
+
+    entity = driver.create()
+
+    assert entity.partition_count == count
+    assert entity.queue.enable_partitioning is (count > 1)
+
+
+@pytest.mark.requirement("R41")
+def test_a_standard_namespace_has_at_most_100_partitioned_queues(
+    make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert limits.PARTITIONED_ENTITIES_PER_NAMESPACE == 100
+    monkeypatch.setattr(limits, "PARTITIONED_ENTITIES_PER_NAMESPACE", 2)
+    driver = Driver(make_store(fingerprint(tier=Tier.STANDARD, count=16)))
+    driver.create("a", enable_partitioning=True)
+    driver.create("b", enable_partitioning=True)
+
+    with pytest.raises(errors.QuotaExceeded, match="without partitioning"):
+        driver.create("c", enable_partitioning=True)
+    driver.create("plain")
+
+
+@pytest.mark.requirement("R41")
+def test_partitioned_queues_count_to_the_entities_of_a_namespace(
+    make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert limits.ENTITIES_PER_NAMESPACE == 10_000
+    monkeypatch.setattr(limits, "ENTITIES_PER_NAMESPACE", 2)
+    driver = Driver(make_store(fingerprint(tier=Tier.STANDARD, count=16)))
+    driver.create("a", enable_partitioning=True)
+    driver.create("b")
+
+    with pytest.raises(errors.QuotaExceeded, match="10|2 entities"):
+        driver.create("c")
+
+
+def test_only_the_registrar_decides(make_store: MakeStore) -> None:
+    driver = Driver(make_store(fingerprint(2)))
+
+    with pytest.raises(errors.InvalidOperation, match="registrar"):
+        driver.create()
+
+
+def test_a_queue_from_a_manifest_is_changed_only_there(driver: Driver) -> None:
+    commit(driver, EntityAction.CREATE, origin=Origin.MANIFEST)
+
+    for action in (EntityAction.UPDATE, EntityAction.DELETE):
+        with pytest.raises(errors.ManagedByManifest, match="manifest"):
+            commit(driver, action, changes={"max_delivery_count": 2})
+
+    commit(driver, EntityAction.DELETE, origin=Origin.MANIFEST)
+
+
+def test_a_change_based_on_an_older_generation_is_refused(driver: Driver) -> None:
+    entity = driver.create()
+    commit(driver, EntityAction.UPDATE, changes={"max_delivery_count": 2})
+
+    with pytest.raises(errors.GenerationMismatch):
+        commit(
+            driver,
+            EntityAction.UPDATE,
+            changes={"max_delivery_count": 9},
+            if_generation=entity.generation,
+        )
+
+
+def test_a_deleted_queue_leaves_a_tombstone_that_an_older_copy_cannot_undo(
+    driver: Driver,
+) -> None:
+    entity = driver.create()
+    driver.send(b"a")
+    commit(driver, EntityAction.DELETE)
+
+    assert driver.run(ApplyEntity("t", entity)) == [Done()]
+    driver.restart()
+
+    assert driver.partition.catalogue.live() == []
+
+
+def test_messages_of_a_deleted_queue_are_removed_in_bounded_steps(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from bendybus.partition_server import sweeping
+
+    monkeypatch.setattr(sweeping, "SWEEP_ROWS", 10)
+    driver.create(requires_duplicate_detection=True)
+    driver.send(*[b"x"] * 35, message_ids=[str(i) for i in range(35)])
+    commit(driver, EntityAction.DELETE)
+
+    driver.sweep()
+
+    assert driver.store.browse(0, 0, 100, 1 << 30) == []
+    assert driver.store.open().slots == []
+
+
+def test_a_queue_that_is_created_again_is_empty_and_has_a_new_uid(driver: Driver) -> None:
+    driver.create()
+    driver.send(b"old")
+    commit(driver, EntityAction.DELETE)
+    commit(driver, EntityAction.CREATE, uid="another")
+    driver.sweep()
+
+    assert driver.counts().active == 0
+    assert driver.receive() == []
+
+
+def test_asks_for_a_queue_that_is_deleted_are_refused(driver: Driver) -> None:
+    driver.create()
+    driver.run(Ask("s", 1, driver.ref(), False, 1, 100))
+
+    values = driver.run(CommitEntity("t", EntityAction.DELETE, "orders", Origin.CLIENT))
+
+    [refused] = [value for value in values if isinstance(value, AskRefused)]
+    assert isinstance(refused.error, errors.EntityNotFound)
+
+
+def test_a_call_for_a_deleted_queue_says_that_it_was_deleted(driver: Driver) -> None:
+    driver.create()
+    ref = driver.ref()
+    commit(driver, EntityAction.DELETE)
+
+    [answer] = driver.run(Append("t", ref, Batch([b"a"])))
+
+    assert isinstance(answer, Failed)
+    assert isinstance(answer.error, errors.EntityNotFound)
+
+
+def test_a_watcher_gets_everything_and_then_every_change(driver: Driver) -> None:
+    driver.create("a")
+    [snapshot] = driver.run(Watch("w"))
+    values = driver.run(CommitEntity("t", EntityAction.CREATE, "b", Origin.CLIENT, uid="u"))
+
+    changes = [value for value in values if isinstance(value, CatalogueChanged)]
+    assert snapshot.snapshot
+    assert [entity.name for entity in snapshot.entities] == ["a"]
+    assert [[e.name for e in change.entities] for change in changes] == [["b"]]
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"lock_duration_ms": 4_999}, "lockDuration"),
+        ({"lock_duration_ms": 300_001}, "lockDuration"),
+        ({"max_delivery_count": 0}, "maxDeliveryCount"),
+        ({"duplicate_detection_history_time_window_ms": 19_999}, "duplicateDetectionHistory"),
+        ({"auto_delete_on_idle_ms": 1_000}, "autoDeleteOnIdle"),
+        ({"default_message_time_to_live_ms": 1}, "defaultMessageTimeToLive"),
+        ({"user_metadata": "x" * 1_025}, "userMetadata"),
+        ({"max_message_size_in_kilobytes": 1_023}, "maxMessageSizeInKilobytes"),
+        ({"max_size_in_megabytes": 0}, "maxSizeInMegabytes"),
+        ({"requires_session": True}, "requiresSession"),
+        ({"forward_to": "x"}, "forwardTo"),
+        ({"forward_dead_lettered_messages_to": "x"}, "forwardDeadLetteredMessagesTo"),
+    ],
+)
+def test_a_bad_description_names_the_field_and_creates_nothing(
+    driver: Driver, changes: dict[str, Any], field: str
+) -> None:
+    with pytest.raises(errors.InvalidArgument, match=field):
+        driver.create(**changes)
+
+    assert driver.partition.catalogue.all() == []
+
+
+@pytest.mark.parametrize("name", ["", "-a", "a b", "a//b", "$x", "x" * 261, "a/"])
+def test_a_bad_name_is_refused(driver: Driver, name: str) -> None:
+    with pytest.raises(errors.InvalidArgument, match="entityName"):
+        driver.create(name)
+
+
+def test_an_idle_queue_is_fenced_and_refuses_traffic_for_a_moment(driver: Driver) -> None:
+    entity = driver.create(auto_delete_on_idle_ms=300_000)
+    driver.advance(300_000)
+
+    assert driver.run(FenceIdle("t", entity.uid, entity.generation, 300_000)) == [True]
+
+    with pytest.raises(errors.ServerBusy):
+        driver.send(b"a")
+    driver.advance(10_001)
+    driver.send(b"a")
+
+
+def test_a_queue_in_use_is_not_fenced(driver: Driver) -> None:
+    entity = driver.create()
+    driver.advance(299_000)
+    driver.send(b"a")
+    driver.advance(1_000)
+
+    assert driver.run(FenceIdle("t", entity.uid, entity.generation, 300_000)) == [False]
+
+
+def test_a_receiver_that_waits_keeps_a_queue_in_use(driver: Driver) -> None:
+    entity = driver.create()
+    driver.reserve()
+    driver.advance(300_000)
+
+    assert driver.run(FenceIdle("t", entity.uid, entity.generation, 300_000)) == [False]
+
+
+def test_reading_counts_is_no_use_of_a_queue(driver: Driver) -> None:
+    entity = driver.create()
+    driver.advance(300_000)
+    driver.counts()
+
+    assert driver.run(FenceIdle("t", entity.uid, entity.generation, 300_000)) == [True]

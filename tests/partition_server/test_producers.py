@@ -1,0 +1,90 @@
+"""Safe repeats of frames."""
+
+from typing import Any
+
+import pytest
+from bendybus.domain import errors
+from bendybus.partition_server import producers
+from bendybus.partition_server.commands import Append, Batch
+
+from tests.partition_server.driver import Driver
+
+PRODUCER: dict[str, Any] = {"producer_id": b"p" * 16, "producer_sequence": 5, "producer_lane": 2}
+
+
+def test_a_repeated_frame_is_answered_like_the_first_and_stored_once(queue: Driver) -> None:
+    first = queue.send(b"a", b"b", **PRODUCER)
+
+    again = queue.send(b"a", b"b", **PRODUCER, age_ms=1_000)
+
+    assert list(again.numbers) == list(first.numbers)
+    assert queue.counts().active == 2
+
+
+def test_a_repeat_is_known_after_a_restart(queue: Driver) -> None:
+    first = queue.send(b"a", **PRODUCER)
+
+    queue.restart()
+    again = queue.send(b"a", **PRODUCER, age_ms=1_000)
+
+    assert list(again.numbers) == list(first.numbers)
+    assert queue.counts().active == 1
+
+
+def test_another_lane_of_the_same_frame_is_not_a_repeat(queue: Driver) -> None:
+    queue.send(b"a", **PRODUCER)
+
+    queue.send(b"b", **(PRODUCER | {"producer_lane": 3}))
+
+    assert queue.counts().active == 2
+
+
+def test_an_earlier_frame_that_comes_late_is_not_taken_for_a_repeat(queue: Driver) -> None:
+    queue.send(b"later", **(PRODUCER | {"producer_sequence": 9}))
+
+    queue.send(b"earlier", **(PRODUCER | {"producer_sequence": 1}))
+
+    assert queue.counts().active == 2
+
+
+def test_a_repeat_repeats_its_failures_too(queue: Driver) -> None:
+    frame = {"groups": (1, 1), "partition_keys": ["k" * 200, "k"], **PRODUCER}
+    queue.send(b"bad", b"good", **frame)
+
+    again = queue.send(b"bad", b"good", **frame)
+
+    [(group, error)] = again.failures
+    assert (group, type(error), error.field) == (0, errors.InvalidArgument, "PartitionKey")
+    assert queue.counts().active == 1
+
+
+def test_a_repeat_that_is_too_old_is_an_error_not_a_second_message(queue: Driver) -> None:
+    with pytest.raises(errors.ServiceTimeout, match="no longer known"):
+        queue.send(b"a", **PRODUCER, age_ms=producers.AGE_MS_MAX + 1)
+
+    assert queue.counts().active == 0
+
+
+def test_a_repeat_of_a_frame_whose_commit_failed_is_stored(queue: Driver) -> None:
+    command = Append("t", queue.ref(), Batch([b"a"]), **PRODUCER)
+    stage = queue.partition.decide([command], queue.now)
+    queue.partition.abandon(stage, errors.PartitionUnavailable("disk"), queue.now)
+
+    queue.send(b"a", **PRODUCER, age_ms=10)
+
+    assert queue.counts().active == 1
+
+
+def test_what_is_remembered_has_a_bound(
+    queue: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(producers, "ENTRIES_MAX", 10)
+    monkeypatch.setattr(producers, "FORGET_STEP", 5)
+
+    for sequence in range(40):
+        queue.advance(1_000)
+        queue.send(b"a", **(PRODUCER | {"producer_sequence": sequence}))
+
+    assert len(queue.store.open().producers) <= 15
+    with pytest.raises(errors.ServiceTimeout):
+        queue.send(b"a", **(PRODUCER | {"producer_sequence": 0, "age_ms": 40_000}))

@@ -1,0 +1,197 @@
+"""What time does: expiry, schedules, clocks that jump."""
+
+import pytest
+from bendybus.domain import errors, sequence_number
+from bendybus.partition_server import sweeping
+from bendybus.partition_server.commands import CancelScheduled, Disposition, Done, Failed
+
+from tests.partition_server.driver import Driver
+
+
+def test_an_expired_message_is_dropped(queue: Driver) -> None:
+    queue.send(b"a", b"b", time_to_live_ms=[1_000, 0])
+
+    queue.advance(1_001)
+
+    assert queue.counts().active == 1
+    assert [row.payload for row, _ in queue.receive(5)] == [b"b"]
+
+
+def test_an_expired_message_is_not_delivered_before_it_is_swept(queue: Driver) -> None:
+    queue.send(b"a", time_to_live_ms=[1_000])
+    queue.wall_ms += 1_001
+
+    assert queue.receive() == []
+
+
+def test_an_expired_message_is_dead_lettered_where_the_queue_says_so(driver: Driver) -> None:
+    driver.create(dead_lettering_on_message_expiration=True)
+    driver.send(b"a", time_to_live_ms=[1_000])
+
+    driver.advance(1_001)
+
+    [(row, _)] = driver.receive(dead_letter=True)
+    assert row.dead_letter_reason == "TTLExpiredException"
+    assert row.expires_ms is None
+
+
+def test_the_default_time_to_live_is_a_ceiling(driver: Driver) -> None:
+    driver.create(default_message_time_to_live_ms=5_000)
+    driver.send(b"a", b"b", b"c", time_to_live_ms=[1_000, 60_000, 0])
+
+    lives = [row.time_to_live_ms for row in driver.peek()]
+
+    assert lives == [1_000, 5_000, 5_000]
+
+
+def test_a_locked_message_expires_when_its_lock_ends_not_before(queue: Driver) -> None:
+    queue.send(b"a", b"b", time_to_live_ms=[1_000, 1_000])
+    [(_, a), (_, b)] = queue.receive(2)
+    queue.advance(2_000)
+    assert queue.counts().active == 2
+
+    assert not queue.settle(Disposition.COMPLETE, a).failures
+    queue.settle(Disposition.ABANDON, b)
+
+    assert queue.counts().active == 0
+    assert queue.counts().dead_letter == 0
+
+
+def test_a_deferred_message_expires_too(queue: Driver) -> None:
+    queue.send(b"a", time_to_live_ms=[1_000])
+    [(_, token)] = queue.receive()
+    queue.settle(Disposition.DEFER, token)
+
+    queue.advance(1_001)
+
+    assert queue.counts().deferred == 0
+
+
+def test_a_scheduled_message_comes_at_its_time_with_a_new_number(queue: Driver) -> None:
+    due_ms = queue.wall_ms + 10_000
+    [scheduled] = queue.send(b"later", scheduled_ms=[due_ms]).numbers
+    queue.send(b"now")
+    assert queue.counts().scheduled == 1
+    assert [row.payload for row, _ in queue.receive(5)] == [b"now"]
+
+    queue.advance(10_000)
+
+    [(row, _)] = queue.receive()
+    assert (row.payload, row.enqueued_ms) == (b"later", due_ms)
+    assert row.counter > sequence_number.counter_of(scheduled)
+    assert queue.counts().scheduled == 0
+
+
+def test_a_schedule_survives_a_restart(queue: Driver) -> None:
+    queue.send(b"later", scheduled_ms=[queue.wall_ms + 10_000])
+    queue.restart()
+
+    queue.advance(10_000)
+
+    assert len(queue.receive()) == 1
+
+
+def test_a_scheduled_time_in_the_past_is_now(queue: Driver) -> None:
+    queue.send(b"a", scheduled_ms=[queue.wall_ms - 1])
+
+    assert len(queue.receive()) == 1
+
+
+def test_a_scheduled_message_lives_from_its_activation_on(queue: Driver) -> None:
+    queue.send(b"a", scheduled_ms=[queue.wall_ms + 10_000], time_to_live_ms=[5_000])
+
+    queue.advance(10_000)
+    [row] = queue.peek()
+
+    assert row.expires_ms == queue.wall_ms + 5_000
+
+
+def test_a_receiver_that_waits_gets_what_becomes_active(queue: Driver) -> None:
+    queue.send(b"a", scheduled_ms=[queue.wall_ms + 1_000])
+    queue.reserve(1)
+
+    [reserved] = queue.advance(1_000)
+
+    assert [row.payload for row in reserved.delivery.rows] == [b"a"]
+
+
+def test_a_cancelled_schedule_never_comes(queue: Driver) -> None:
+    [number] = queue.send(b"a", scheduled_ms=[queue.wall_ms + 1_000]).numbers
+
+    [answer] = queue.run(
+        CancelScheduled("t", queue.ref(), [sequence_number.counter_of(number)])
+    )
+
+    assert answer == Done(1)
+    queue.advance(2_000)
+    assert queue.receive() == []
+    assert queue.counts().size_bytes == 0
+
+
+def test_only_what_is_scheduled_can_be_cancelled(queue: Driver) -> None:
+    queue.send(b"a")
+
+    [answer] = queue.run(CancelScheduled("t", queue.ref(), [1]))
+
+    assert isinstance(answer, Failed)
+    assert isinstance(answer.error, errors.MessageNotFound)
+    assert queue.counts().active == 1
+
+
+def test_many_activations_are_many_bounded_transactions(
+    queue: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweeping, "SWEEP_ROWS", 10)
+    queue.send(*[b"x"] * 35, scheduled_ms=[queue.wall_ms + 1_000] * 35)
+    queue.wall_ms += 1_000
+
+    sizes = []
+    while (stage := queue.partition.sweep(queue.now)) is not None and stage.changes:
+        sizes.append(len(stage.changes.inserts))
+        queue.store.commit(stage.changes)
+        queue.partition.apply(stage, queue.now)
+
+    assert sum(sizes) == 35
+    assert max(sizes) == 10
+
+
+def test_many_expiries_are_bounded_too(queue: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweeping, "SWEEP_ROWS", 10)
+    queue.send(*[b"x"] * 35, time_to_live_ms=[1_000] * 35)
+
+    queue.advance(1_001)
+
+    assert queue.counts().active == 0
+
+
+def test_a_clock_that_jumps_ahead_expires_nothing_for_a_while(queue: Driver) -> None:
+    queue.send(b"a", time_to_live_ms=[3_600_000])
+
+    queue.advance(7_200_000, wall_only=True)
+    assert queue.counts().active == 1
+
+    queue.advance(-7_200_000, wall_only=True)
+    queue.advance(301_000)
+    assert [row.payload for row, _ in queue.receive()] == [b"a"]
+
+
+def test_a_clock_that_stays_ahead_expires_after_the_hold(queue: Driver) -> None:
+    queue.send(b"a", time_to_live_ms=[3_600_000])
+    queue.advance(7_200_000, wall_only=True)
+
+    queue.advance(301_000)
+
+    assert queue.counts().active == 0
+
+
+def test_locks_do_not_care_about_the_wall_clock(queue: Driver) -> None:
+    queue.send(b"a")
+    [(_, token)] = queue.receive()
+
+    queue.advance(7_200_000, wall_only=True)
+
+    assert not queue.settle(Disposition.COMPLETE, token).failures
+
+
+def test_an_idle_partition_has_nothing_due(queue: Driver) -> None:
+    assert queue.partition.wait_ms(queue.now) is None
