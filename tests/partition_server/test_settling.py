@@ -304,3 +304,14 @@ def test_tokens_of_a_wrong_length_are_an_invalid_argument(queue: Driver) -> None
     [(_, error)] = queue.settle(Disposition.COMPLETE, b"short").failures
 
     assert isinstance(error, errors.InvalidArgument)
+
+
+def test_a_lock_that_was_renewed_twice_at_once_ends_once(queue: Driver) -> None:
+    queue.send(b"a")
+    [(_, token)] = queue.receive()
+    queue.settle(Disposition.RENEW_LOCK, token)
+
+    queue.advance(60_001)
+
+    [(row, _)] = queue.receive()
+    assert row.delivery_count == 1

@@ -171,7 +171,8 @@ class MessageQueue:
 
     def lock_ended(self, now_mono_ms: int, limit: int) -> list[tuple[int, Lock]]:
         """Return up to about `limit` locks that are over; the caller removes them."""
-        ended: list[tuple[int, Lock]] = []
+        # By counter: a lock that was renewed is noted more than once.
+        ended: dict[int, Lock] = {}
         while self.lock_ends and len(ended) < limit and self.lock_ends[0][0] <= now_mono_ms:
             _, entries = heapq.heappop(self.lock_ends)
             for counter, generation in entries:
@@ -179,10 +180,10 @@ class MessageQueue:
                 if lock is None or lock.generation != generation:
                     continue
                 if lock.until_mono_ms <= now_mono_ms:
-                    ended.append((counter, lock))
+                    ended[counter] = lock
                 else:
                     self.watch_lock(lock.until_mono_ms, [(counter, generation)])
-        return ended
+        return list(ended.items())
 
     def watch_lock(self, until_mono_ms: int, entries: list[tuple[int, int]]) -> None:
         """Look at these locks again when their time is over."""

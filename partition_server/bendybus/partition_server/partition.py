@@ -57,7 +57,7 @@ from bendybus.partition_server.settling import Place, Settler
 from bendybus.partition_server.stage import Answer, Stage
 from bendybus.partition_server.store import Opened, Store
 from bendybus.partition_server.stored import SLOT_MAX, SlotState
-from bendybus.partition_server.sweeping import Sweeper, remove_dropped
+from bendybus.partition_server.sweeping import Kind, Sweeper, remove_dropped
 
 FENCE_MS: Final = 10_000
 CLOCK_HOLD_MS: Final = 5 * 60 * 1_000
@@ -135,18 +135,25 @@ class Partition:
     def sweep(self, now: Now) -> Stage | None:
         """Decide on what is due by time; None if nothing is."""
         held = self.clock.expiry_held(now)
-        if not self._dropped and not self._sweeper.due(now, expiry_held=held):
-            return None
+        due = self._sweeper.due(now, expiry_held=held)
         stage = Stage()
-        settler = Settler(self, stage, now, expiry_held=held)
-        self._sweeper.end_locks(self, settler, now)
-        self._sweeper.activate(self, stage, now)
-        if not held:
-            self._sweeper.expire(self, settler, stage, now)
-            self._sweeper.forget_keys(self, self._detecting(), stage, now)
-        for slot in list(self._dropped.values())[:1]:
+        if due:
+            settler = Settler(self, stage, now, expiry_held=held)
+            match self._sweeper.next_kind(due):
+                case Kind.LOCK_ENDS:
+                    self._sweeper.end_locks(self, settler, now)
+                case Kind.ACTIVATION:
+                    self._sweeper.activate(self, stage, now)
+                case Kind.EXPIRY:
+                    self._sweeper.expire(self, settler, stage, now)
+                case Kind.HISTORY:
+                    self._sweeper.forget_keys(self, self._detecting(), stage, now)
+        elif self._dropped:
+            slot = next(iter(self._dropped.values()))
             if remove_dropped(self, slot, stage.changes):
                 del self._dropped[slot.slot]
+        else:
+            return None
         return stage
 
     def apply(self, stage: Stage, now: Now) -> list[Answer]:

@@ -6,6 +6,7 @@ a scan.
 """
 
 import heapq
+from enum import IntEnum
 from typing import Final
 
 from bendybus.domain import limits
@@ -19,6 +20,16 @@ SWEEP_BYTES: Final = 8 * limits.MB
 HISTORY_PURGE_EVERY_MS: Final = 1_000
 
 
+class Kind(IntEnum):
+    """What a sweep looks after. One kind a stage: two would each see the rows that the other
+    has decided on but not yet written."""
+
+    LOCK_ENDS = 1
+    ACTIVATION = 2
+    EXPIRY = 3
+    HISTORY = 4
+
+
 class Sweeper:
     """Knows when something is due by time, and does it."""
 
@@ -28,6 +39,7 @@ class Sweeper:
         self.next_activation_ms: int | None = None
         self.oldest_key_ms: int | None = None
         self._keys_due_mono_ms = 0
+        self._last_kind = Kind.HISTORY
 
     def lock_ends_at(self, mono_ms: int, slot: int) -> None:
         """Look at the locks of `slot` at that time."""
@@ -49,23 +61,31 @@ class Sweeper:
         """Take the times from the store."""
         self.next_expiry_ms, self.next_activation_ms, self.oldest_key_ms = times
 
-    def due(self, now: Now, *, expiry_held: bool) -> bool:
-        """Whether a sweep would find something to do."""
-        wait_ms = self.wait_ms(now, expiry_held=expiry_held)
-        return wait_ms is not None and wait_ms <= 0
+    def due(self, now: Now, *, expiry_held: bool) -> list[Kind]:
+        """Return what a sweep would find something to do for."""
+        return [kind for kind, wait in self._waits(now, expiry_held) if wait <= 0]
 
     def wait_ms(self, now: Now, *, expiry_held: bool) -> int | None:
         """Return how long until the next sweep; None: no need for one."""
-        waits: list[int] = []
+        return min((wait for _, wait in self._waits(now, expiry_held)), default=None)
+
+    def next_kind(self, due: list[Kind]) -> Kind:
+        """Return which of several due kinds is next: in turn, so that none waits for ever."""
+        after = [kind for kind in due if kind > self._last_kind]
+        self._last_kind = after[0] if after else due[0]
+        return self._last_kind
+
+    def _waits(self, now: Now, expiry_held: bool) -> list[tuple[Kind, int]]:
+        waits: list[tuple[Kind, int]] = []
         if self._lock_ends:
-            waits.append(self._lock_ends[0][0] - now.mono_ms)
+            waits.append((Kind.LOCK_ENDS, self._lock_ends[0][0] - now.mono_ms))
         if self.next_activation_ms is not None:
-            waits.append(self.next_activation_ms - now.wall_ms)
+            waits.append((Kind.ACTIVATION, self.next_activation_ms - now.wall_ms))
         if self.next_expiry_ms is not None and not expiry_held:
-            waits.append(self.next_expiry_ms - now.wall_ms)
+            waits.append((Kind.EXPIRY, self.next_expiry_ms - now.wall_ms))
         if self.oldest_key_ms is not None and not expiry_held:
-            waits.append(self._keys_due_mono_ms - now.mono_ms)
-        return min(waits, default=None)
+            waits.append((Kind.HISTORY, self._keys_due_mono_ms - now.mono_ms))
+        return waits
 
     def end_locks(self, places: Places, settler: Settler, now: Now) -> None:
         """End locks whose time is over."""
@@ -85,8 +105,6 @@ class Sweeper:
 
     def expire(self, places: Places, settler: Settler, stage: Stage, now: Now) -> None:
         """Drop or dead-letter messages past their time; a locked one waits for its lock's end."""
-        if self.next_expiry_ms is None or self.next_expiry_ms > now.wall_ms:
-            return
         after, room = (0, 0), SWEEP_ROWS
         while room > 0:
             rows = places.store.expiring(now.wall_ms, after, SWEEP_ROWS)
@@ -105,8 +123,6 @@ class Sweeper:
 
     def activate(self, places: Places, stage: Stage, now: Now) -> None:
         """Enqueue scheduled messages that are due, each with a new number at the end."""
-        if self.next_activation_ms is None or self.next_activation_ms > now.wall_ms:
-            return
         rows = places.store.activating(now.wall_ms, SWEEP_ROWS)
         for row in rows:
             place = places.place(row.slot)
@@ -119,8 +135,6 @@ class Sweeper:
 
     def forget_keys(self, places: Places, slots: list[Place], stage: Stage, now: Now) -> None:
         """Forget what duplicate detection need not remember any more."""
-        if self.oldest_key_ms is None or now.mono_ms < self._keys_due_mono_ms:
-            return
         self._keys_due_mono_ms = now.mono_ms + HISTORY_PURGE_EVERY_MS
         for place in slots:
             window_ms = place.entity.queue.duplicate_detection_history_time_window_ms
