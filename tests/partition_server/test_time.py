@@ -195,3 +195,14 @@ def test_locks_do_not_care_about_the_wall_clock(queue: Driver) -> None:
 
 def test_an_idle_partition_has_nothing_due(queue: Driver) -> None:
     assert queue.partition.wait_ms(queue.now) is None
+
+
+def test_a_message_that_was_deferred_after_its_time_expires(queue: Driver) -> None:
+    queue.send(b"a", time_to_live_ms=[1_000])
+    [(_, token)] = queue.receive()
+    queue.advance(2_000)
+
+    queue.settle(Disposition.DEFER, token)
+    queue.sweep()
+
+    assert queue.counts().deferred == 0

@@ -218,6 +218,10 @@ class Partition:
         """Look at the locks of a slot at that time."""
         self._sweeper.lock_ends_at(mono_ms, slot)
 
+    def expires_at(self, wall_ms: int) -> None:
+        """Look for expired messages at that time (again)."""
+        self._sweeper.expires_at(wall_ms)
+
     def find(self, ref: EntityRef, now: Now) -> Place:
         """Return the place that a call is about, and note that it is in use."""
         entity = self.catalogue.resolve(ref)

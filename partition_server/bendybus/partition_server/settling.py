@@ -57,6 +57,9 @@ class Places(Protocol):
     def lock_ends_at(self, mono_ms: int, slot: int) -> None:
         """Look at the locks of a slot at that time."""
 
+    def expires_at(self, wall_ms: int) -> None:
+        """Look for expired messages at that time (again)."""
+
 
 class Settler:
     """Applies dispositions within one stage."""
@@ -158,12 +161,12 @@ class Settler:
 
     def give_back(self, place: Place, counter: int, lock: Lock) -> None:
         """Return a message to its place, unless its time to live is over by now."""
-        over = lock.expires_ms is not None and lock.expires_ms <= self._now.wall_ms
-        if over and not self._expiry_held:
-            row = self._row(place.queue, counter)
+        if lock.expires_ms is not None and lock.expires_ms <= self._now.wall_ms:
+            row = None if self._expiry_held else self._row(place.queue, counter)
             if row is not None:
                 self.expire(place, row)
-            return
+                return
+            self._places.expires_at(lock.expires_ms)
         if not lock.deferred:
             self._stage.returned.append((place.queue, counter))
 
@@ -233,6 +236,9 @@ class Settler:
         changed = _merged(lock.changed_properties, changes)
         self._stage.unlock(place.queue, counter)
         self._stage.touch(place.queue)
+        if lock.expires_ms is not None:
+            # Expiry passed over it while it was locked.
+            self._places.expires_at(lock.expires_ms)
         if not lock.deferred:
             place.queue.state.active -= 1
             place.queue.state.deferred += 1

@@ -101,6 +101,8 @@ class SqliteStore:
         self.guard.check_before_open()
         with _translated(self.path, FileRefused):
             self._db = db = apsw.Connection(str(self.path))
+            # Before anything is written: a foreign file stays as it is.
+            self._refuse_foreign(db)
             _set_pragmas(db)
             self._migrate(db)
             if self._page_count_max:
@@ -110,19 +112,21 @@ class SqliteStore:
         self.guard.opened()
         return opened
 
-    def _migrate(self, db: apsw.Connection) -> None:
-        application, version = db.pragma("application_id"), db.pragma("user_version")
+    def _refuse_foreign(self, db: apsw.Connection) -> None:
         empty = not db.execute("SELECT count(*) FROM sqlite_schema").get
-        if application != APPLICATION_ID and not empty:
+        if db.pragma("application_id") != APPLICATION_ID and not empty:
             raise FileRefused(f"{self.path} is an SQLite file of another program. Move it away.")
-        scripts = queries.migrations()
-        if version > len(scripts):
+        version, known = db.pragma("user_version"), len(queries.migrations())
+        if version > known:
             raise FileRefused(
-                f"{self.path} has format {version}; this version reads up to {len(scripts)}. "
-                "Use the version that wrote it, or a later one."
+                f"{self.path} has format {version}; this version reads up to {known}. Use the "
+                "version that wrote it, or a later one."
             )
+
+    def _migrate(self, db: apsw.Connection) -> None:
+        scripts = queries.migrations()
         with db:
-            for script in scripts[version:]:
+            for script in scripts[db.pragma("user_version") :]:
                 db.execute(script)
             db.pragma("application_id", APPLICATION_ID)
             db.pragma("user_version", len(scripts))

@@ -49,10 +49,14 @@ class Sweeper:
         """Move all lock ends by the time that the process stood still."""
         self._lock_ends = [(at + gap_ms, slot) for at, slot in self._lock_ends]
 
+    def expires_at(self, wall_ms: int) -> None:
+        """Look for expired messages at that time."""
+        self.next_expiry_ms = min(self.next_expiry_ms or wall_ms, wall_ms)
+
     def saw(self, row: Row) -> None:
         """Take a new row's times into account."""
         if row.expires_ms is not None:
-            self.next_expiry_ms = min(self.next_expiry_ms or row.expires_ms, row.expires_ms)
+            self.expires_at(row.expires_ms)
         if row.scheduled_ms and row.state == 2:
             due_ms = self.next_activation_ms or row.scheduled_ms
             self.next_activation_ms = min(due_ms, row.scheduled_ms)

@@ -1,0 +1,249 @@
+"""The file of a partition: whose it is, how it is locked, what happens when it breaks."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+import textwrap
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+from bendybus.partition_server import queries
+from bendybus.partition_server.commands import Append, Batch
+from bendybus.partition_server.errors import FileRefused, StoreFailed, StoreFull
+from bendybus.partition_server.partition import Partition
+from bendybus.partition_server.sqlite_store import SqliteStore
+from bendybus.partition_server.stored import Changes, Row, row_id
+
+from tests.partition_server.driver import Driver, fingerprint
+
+
+def rows(count: int, *, slot: int = 0, size: int = 10, first: int = 1) -> list[Row]:
+    """Return rows as appended."""
+    return [
+        Row(row_id(slot, n), 0, 5, None, 0, 0, 0, f"m{n}", "", None, b"x" * size)
+        for n in range(first, first + count)
+    ]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Any:
+    """Return an open store."""
+    store = SqliteStore(tmp_path, fingerprint(), reserve_bytes=65_536)
+    store.open()
+    yield store
+    store.close()
+
+
+@pytest.mark.requirement("R07")
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("namespace_uid", "other"), ("partition_count", 8), ("namespace_name", "other")],
+)
+def test_a_file_of_another_namespace_is_refused(tmp_path: Path, field: str, value: Any) -> None:
+    own = SqliteStore(tmp_path, fingerprint())
+    own.open()
+    own.close()
+    other = SqliteStore(tmp_path, replace(fingerprint(), **{field: value}))
+
+    with pytest.raises(FileRefused, match=field):
+        other.open()
+
+
+@pytest.mark.requirement("R07")
+def test_a_file_moved_to_another_partition_is_refused(tmp_path: Path) -> None:
+    first = SqliteStore(tmp_path, fingerprint(0))
+    first.open()
+    first.close()
+    first.path.rename(tmp_path / "partition-01.db")
+
+    with pytest.raises(FileRefused, match="partition 0 instead of 1"):
+        SqliteStore(tmp_path, fingerprint(1)).open()
+
+
+def test_every_opening_raises_the_boot_number(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path, fingerprint())
+
+    boots = [store.open().boot for _ in range(3)]
+
+    assert boots == [1, 2, 3]
+
+
+def test_a_second_process_is_refused_and_told_who_has_the_file(store: SqliteStore) -> None:
+    script = textwrap.dedent(
+        """
+        import sys
+        from pathlib import Path
+        from bendybus.partition_server.errors import FileRefused
+        from bendybus.partition_server.sqlite_store import SqliteStore
+        from tests.partition_server.driver import fingerprint
+        try:
+            SqliteStore(Path(sys.argv[1]), fingerprint()).open()
+        except FileRefused as error:
+            print(error)
+        """
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(store.path.parent)],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+
+    assert f"in use by process {os.getpid()}" in done.stdout
+
+
+def test_a_file_of_another_program_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "partition-00.db"
+    foreign = sqlite3.connect(path)
+    foreign.execute("create table theirs (x)")
+    foreign.commit()
+    foreign.close()
+    before = path.read_bytes()
+
+    with pytest.raises(FileRefused, match="another program"):
+        SqliteStore(tmp_path, fingerprint()).open()
+
+    assert path.read_bytes() == before
+
+
+def test_a_damaged_file_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "partition-00.db").write_bytes(b"not a database at all" * 1_000)
+
+    with pytest.raises(FileRefused, match="Restore a backup"):
+        SqliteStore(tmp_path, fingerprint()).open()
+
+
+def test_a_file_of_a_later_format_is_refused(store: SqliteStore) -> None:
+    path = store.path
+    store.close()
+    db = apsw.Connection(str(path))
+    db.pragma("user_version", 99)
+    db.close()
+
+    with pytest.raises(FileRefused, match="later one"):
+        store.open()
+
+
+def test_a_file_that_is_gone_is_not_begun_anew(store: SqliteStore) -> None:
+    store.close()
+    store.path.unlink()
+
+    with pytest.raises(FileRefused, match=r"Restore it from a backup"):
+        store.open()
+
+
+def test_a_file_deleted_while_it_is_open_fails_the_commit(store: SqliteStore) -> None:
+    store.path.unlink()
+
+    with pytest.raises(StoreFailed, match="deleted"):
+        store.commit(Changes(inserts=rows(1)))
+
+
+def test_a_full_file_takes_the_whole_transaction_back(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path, fingerprint(), page_count_max=40)
+    store.open()
+
+    with pytest.raises(StoreFull):
+        store.commit(Changes(inserts=rows(300, size=1_000)))
+
+    assert store.active(0, 0, 10, 1 << 30) == []
+    store.commit(Changes(inserts=rows(2)))
+    assert len(store.active(0, 0, 10, 1 << 30)) == 2
+    store.close()
+
+
+def test_a_failed_commit_writes_nothing_of_it(store: SqliteStore) -> None:
+    store.commit(Changes(inserts=rows(1)))
+
+    with pytest.raises(StoreFailed):
+        store.commit(Changes(deletes=[row_id(0, 1)], inserts=[*rows(1), *rows(1)]))
+
+    assert len(store.rows([row_id(0, 1)])) == 1
+
+
+def test_the_schema_is_what_all_migrations_make(tmp_path: Path) -> None:
+    from importlib import resources
+
+    folder = resources.files("bendybus.partition_server") / "sql"
+    fresh = apsw.Connection(":memory:")
+    fresh.execute((folder / "schema.sql").read_text("utf-8"))
+    migrated = apsw.Connection(":memory:")
+    for script in queries.migrations():
+        migrated.execute(script)
+
+    shape = "SELECT type, name, sql FROM sqlite_schema ORDER BY name"
+    assert fresh.execute(shape).fetchall() == migrated.execute(shape).fetchall()
+
+
+def test_every_query_has_one_caller() -> None:
+    from importlib import resources
+
+    text = (resources.files("bendybus.partition_server") / "sqlite_store.py").read_text("utf-8")
+
+    assert all(text.count(f'"{name}"') == 1 or name == "browse" or name == "read_header"
+               for name in queries.load())
+
+
+def test_the_log_is_checkpointed_by_the_writer_and_stays_bounded(store: SqliteStore) -> None:
+    from bendybus.partition_server.sqlite_store import WAL_PAGES_MAX
+
+    for n in range(60):
+        store.commit(Changes(inserts=rows(500, size=1_000, first=n * 500 + 1)))
+
+    assert store.wal_bytes() < 3 * WAL_PAGES_MAX * 4096
+
+
+def test_a_commit_of_any_number_of_rows_keeps_them_all(store: SqliteStore) -> None:
+    count = 256 + 128 + 7
+
+    store.commit(Changes(inserts=rows(count)))
+
+    assert [row.counter for row in store.active(0, 0, 1_000, 1 << 30)] == list(range(1, count + 1))
+
+
+def test_a_killed_process_loses_nothing_that_was_committed(tmp_path: Path) -> None:
+    script = textwrap.dedent(
+        """
+        import os, sys
+        from pathlib import Path
+        from bendybus.partition_server.sqlite_store import SqliteStore
+        from tests.partition_server.driver import Driver, fingerprint
+        driver = Driver(SqliteStore(Path(sys.argv[1]), fingerprint()))
+        driver.create()
+        for n in range(50):
+            driver.send(b"%d" % n)
+        [(_, token)] = driver.receive()
+        from bendybus.partition_server.commands import Disposition
+        driver.settle(Disposition.COMPLETE, token)
+        os.kill(os.getpid(), 9)
+        """
+    )
+    subprocess.run([sys.executable, "-c", script, str(tmp_path)], timeout=60, check=False)
+
+    driver = Driver(SqliteStore(tmp_path, fingerprint()))
+
+    assert [row.payload for row in driver.peek()] == [b"%d" % n for n in range(1, 50)]
+    assert list(driver.send(b"new").numbers) == [51]
+    driver.store.close()
+
+
+def test_the_figures_of_a_slot_are_those_of_its_messages(store: SqliteStore) -> None:
+    driver = Driver(store)
+    driver.create()
+    driver.send(*[b"x"] * 10)
+    driver.receive(4, delete=True)
+    reopened: Partition = Driver(store).partition
+
+    place = reopened.place(0)
+
+    assert place is not None
+    found = store.active(0, 0, 100, 1 << 30)
+    assert place.queue.state.active == len(found)
+    assert place.queue.state.size_bytes == sum(row.size() for row in found)
+    assert isinstance(driver.run(Append("t", driver.ref(), Batch([b"y"])))[0].numbers[0], int)
