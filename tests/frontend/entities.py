@@ -1,0 +1,11 @@
+"""Entities for tests of the front end's rules."""
+
+from typing import Any
+
+from bendybus.domain.entity import Entity, Origin, QueueDescription
+
+
+def queue(name: str = "orders", *, partitions: int = 4, home: int = 2, **changes: Any) -> Entity:
+    """Return a queue's entry; `partitions=1` is a plain one."""
+    description = QueueDescription(enable_partitioning=partitions > 1, **changes)
+    return Entity(name, f"uid-{name}", 1, Origin.CLIENT, description, partitions, home, 0, 0)

@@ -1,0 +1,141 @@
+"""Which partition gets which part of a frame."""
+
+import pytest
+from bendybus.domain import errors, partitioning
+from bendybus.frontend import routing
+from bendybus.frontend.routing import Keys
+
+from tests.frontend.entities import queue
+
+
+def route(entity: object, keys: Keys, sizes: tuple[int, ...] = (), **options: object) -> routing.Routed:
+    """Route with lane 1."""
+    return routing.route(entity, keys, sizes, lane=1, split=bool(options.get("split")))  # type: ignore[arg-type]
+
+
+@pytest.mark.requirement("R01")
+@pytest.mark.requirement("R10")
+def test_a_plain_queue_gets_everything_in_its_home() -> None:
+    keys = Keys(2, partition_keys=["a", "b"])
+
+    [part] = route(queue(partitions=1, home=3), keys).parts
+
+    assert (part.pinned, part.count) == (3, 2)
+
+
+@pytest.mark.requirement("R18")
+@pytest.mark.requirement("R29")
+def test_a_frame_without_keys_goes_whole_to_any_partition() -> None:
+    [part] = route(queue(), Keys(3), (1, 2)).parts
+
+    assert (part.pinned, part.lane, part.count) == (None, 1, 3)
+
+
+@pytest.mark.requirement("R10")
+@pytest.mark.requirement("R20")
+@pytest.mark.requirement("R23")
+def test_units_with_the_same_partition_key_go_together() -> None:
+    keys = Keys(4, partition_keys=["a", "b", "a", ""])
+
+    routed = route(queue(partitions=16), keys, (1, 1, 1, 1))
+
+    where = {
+        unit.start: part.pinned for part in routed.parts for unit in part.units
+    }
+    assert where[0] == where[2] == partitioning.partition_of("a", 16)
+    assert where[1] == partitioning.partition_of("b", 16)
+    assert where[3] is None
+
+
+@pytest.mark.requirement("R22")
+def test_a_session_id_is_the_key() -> None:
+    [part] = route(queue(partitions=16), Keys(1, session_ids=["s"])).parts
+
+    assert part.pinned == partitioning.partition_of("s", 16)
+
+
+@pytest.mark.requirement("R24")
+def test_a_session_id_and_another_partition_key_are_refused() -> None:
+    routed = route(queue(), Keys(1, partition_keys=["x"], session_ids=["s"]))
+
+    [(_, error)] = routed.refused
+    assert isinstance(error, errors.InvalidOperation)
+    assert not routed.parts
+
+
+@pytest.mark.requirement("R24")
+def test_a_session_id_and_the_same_partition_key_are_fine() -> None:
+    assert not route(queue(), Keys(1, partition_keys=["s"], session_ids=["s"])).refused
+
+
+def test_an_empty_session_id_is_a_key_and_an_empty_partition_key_is_none() -> None:
+    with_session = Keys(1, session_ids=[""], session_present=[True])
+    without = Keys(1, partition_keys=[""])
+
+    assert route(queue(), with_session).parts[0].pinned == partitioning.partition_of("", 4)
+    assert route(queue(), without).parts[0].pinned is None
+
+
+@pytest.mark.requirement("R25")
+@pytest.mark.requirement("R27")
+def test_the_message_id_is_the_key_where_duplicates_are_detected() -> None:
+    entity = queue(partitions=16, requires_duplicate_detection=True)
+
+    [part] = route(entity, Keys(1, message_ids=["m"])).parts
+
+    assert part.pinned == partitioning.partition_of("m", 16)
+
+
+@pytest.mark.requirement("R25")
+def test_a_partition_key_comes_before_the_message_id() -> None:
+    entity = queue(partitions=16, requires_duplicate_detection=True)
+
+    [part] = route(entity, Keys(1, message_ids=["m"], partition_keys=["k"])).parts
+
+    assert part.pinned == partitioning.partition_of("k", 16)
+
+
+@pytest.mark.requirement("R28")
+def test_the_message_id_is_no_key_otherwise() -> None:
+    [part] = route(queue(), Keys(1, message_ids=["m"])).parts
+
+    assert part.pinned is None
+
+
+def test_a_batch_with_different_keys_is_refused_whole() -> None:
+    routed = route(queue(), Keys(3, partition_keys=["a", "b", "c"]), (2, 1))
+
+    [(unit, error)] = routed.refused
+    assert (unit.start, unit.end) == (0, 2)
+    assert isinstance(error, errors.InvalidOperation)
+    assert sum(part.count for part in routed.parts) == 1
+
+
+def test_a_batch_with_different_keys_may_be_split_if_the_sender_says_so() -> None:
+    keys = Keys(3, partition_keys=["a", "b", "a"])
+
+    routed = route(queue(partitions=16), keys, split=True)
+
+    assert not routed.refused
+    assert sorted(part.count for part in routed.parts) == [1, 2]
+
+
+def test_group_sizes_that_do_not_add_up_are_refused() -> None:
+    with pytest.raises(errors.InvalidArgument):
+        route(queue(), Keys(3, partition_keys=["a", "b", "c"]), (2, 2))
+
+
+@pytest.mark.requirement("R29")
+def test_round_robin_reaches_every_partition_in_turn() -> None:
+    entity = queue(partitions=16)
+
+    chosen = [routing.first_choice(entity, b"producer", frame) for frame in range(32)]
+
+    assert sorted(chosen[:16]) == list(range(16))
+    assert chosen[16:] == chosen[:16]
+
+
+def test_a_repeat_tries_the_same_partition_first() -> None:
+    entity = queue(partitions=16)
+
+    assert routing.first_choice(entity, b"p", 9) == routing.first_choice(entity, b"p", 9)
