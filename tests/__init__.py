@@ -1,0 +1,1 @@
+"""Tests: one folder per room, `integration/` for several rooms at once."""
