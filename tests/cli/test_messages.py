@@ -33,7 +33,7 @@ class FakeClient:
     def __exit__(self, *_: object) -> None:
         return None
 
-    def send_messages(self, batch: Any) -> None:
+    def send_messages(self, batch: Any, **_: Any) -> None:
         self.sent.append(batch if isinstance(batch, list) else [batch])
 
     def receive_messages(self, *, max_message_count: int, max_wait_time: float) -> list[Any]:
@@ -68,6 +68,14 @@ def test_messages_of_one_key_share_a_batch_and_keep_their_order() -> None:
     assert sent == 4
     bodies = [[b"".join(each.body) for each in batch] for batch in client.sent]
     assert bodies == [[b"0", b"2"], [b"1", b"3"]]
+
+
+def test_large_messages_are_sent_in_batches_that_a_bus_takes() -> None:
+    client = FakeClient()
+
+    messages.send(client, "q", [Outgoing("x" * 60_000)] * 5, lambda count: None)
+
+    assert [len(batch) for batch in client.sent] == [2, 2, 1]
 
 
 def test_received_messages_are_completed_after_they_were_shown() -> None:

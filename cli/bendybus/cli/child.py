@@ -7,7 +7,9 @@ to be told.
 
 import asyncio
 import json
+import os
 import shutil
+import signal
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -175,8 +177,7 @@ class Child:
         if process.stdin is not None:
             process.stdin.close()
         if process.returncode is None:
-            with suppress(ProcessLookupError):
-                process.kill()
+            _signal(process, signal.SIGKILL)
             await process.wait()
 
     def hold(self) -> None:
@@ -197,8 +198,7 @@ class Child:
         process = self._process
         if process is None or process.returncode is not None:
             return
-        with suppress(ProcessLookupError):
-            process.terminate()
+        _signal(process, signal.SIGTERM)
         try:
             async with asyncio.timeout(STOP_S):
                 await process.wait()
@@ -215,9 +215,8 @@ class Child:
     def _kill(self) -> None:
         self._wake.set()
         process = self._process
-        if process is not None and process.returncode is None:
-            with suppress(ProcessLookupError):
-                process.kill()
+        if process is not None:
+            _signal(process, signal.SIGKILL)
 
     def keep_log_small(self) -> None:
         """Move a log that grew too large aside; called now and then."""
@@ -262,3 +261,10 @@ class Child:
             lines = []
         last = lines[-1].removeprefix("error: ") if lines else "it said nothing"
         return f"{self.name} did not start: {last} (log: {self._log})"
+
+
+def _signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    """Send a signal. Not by asyncio's own methods: they may reap the process behind its back."""
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            os.kill(process.pid, number)

@@ -5,7 +5,6 @@ Every function returns or yields plain dicts, so that commands print and tests c
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from itertools import islice
 from typing import Any, Final
 
 from bendybus.cli import finding, lines
@@ -24,8 +23,11 @@ from bendybus.client.exceptions import (
     ServiceBusConnectionError,
     ServiceBusError,
 )
+from bendybus.domain import limits
 
 BATCH: Final = 500
+_BATCH_BYTES: Final = limits.STANDARD_BATCH_BYTES_MAX // 2
+_OVERHEAD_BYTES: Final = 128
 _READ_AT_ONCE: Final = 100
 _SHOWN: Final = (
     "message_id",
@@ -65,15 +67,27 @@ def send(bus: ServiceBusClient, queue: str, messages: Iterable[Outgoing], step: 
     with bus.get_queue_sender(queue) as sender:
         for chunk in _chunks(messages):
             for batch in _by_key(chunk).values():
-                sender.send_messages([_message(each) for each in batch])
+                # Where MessageId is the key (duplicate detection), a batch has many keys.
+                sender.send_messages(
+                    [_message(each) for each in batch], split_by_partition_key=True
+                )
                 sent += len(batch)
                 step(len(batch))
     return sent
 
 
 def _chunks(messages: Iterable[Outgoing]) -> Iterator[list[Outgoing]]:
-    remaining = iter(messages)
-    while chunk := list(islice(remaining, BATCH)):
+    """Return the messages in batches that fit the smallest limit of a batch."""
+    chunk: list[Outgoing] = []
+    size = 0
+    for each in messages:
+        own = len(each.body.encode()) + len(str(each.properties)) + _OVERHEAD_BYTES
+        if chunk and (len(chunk) >= BATCH or size + own > _BATCH_BYTES):
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(each)
+        size += own
+    if chunk:
         yield chunk
 
 

@@ -54,13 +54,13 @@ class Programs:
         ]
 
     def frontend_command(
-        self, addresses: Mapping[int, str], *, listen: str, health_port: int, metrics_port: int
+        self, addresses: Mapping[int, str], *, listen: str, health_listen: str, metrics_port: int
     ) -> list[str]:
         """Return the command of the front end before partitions at `addresses`."""
         command = [
             *self.frontend,
             *("--listen", listen),
-            *("--health-port", str(health_port)),
+            *("--health-listen", health_listen),
             *("--metrics-port", str(metrics_port)),
             "--exit-with-parent",
         ]

@@ -152,7 +152,10 @@ class Supervisor:
 
         def command_of(listen: str) -> list[str]:
             return self._settings.programs.frontend_command(
-                addresses, listen=listen, health_port=health_port, metrics_port=metrics_port
+                addresses,
+                listen=listen,
+                health_listen=f"{HOST}:{health_port}",
+                metrics_port=metrics_port,
             )
 
         self._add(
