@@ -9,7 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PY := $(BIN)/python
 ROOMS := $(wildcard domain protos crds partition_server frontend client cli)
-CODE := $(ROOMS) $(wildcard examples bench tests)
+CODE := $(ROOMS) $(wildcard examples bench docs tests)
 PROTOC_OUT = --python_out=$(1) --pyi_out=$(1) --grpc_python_out=$(1) --mypy_grpc_out=quiet:$(1)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PATH := $(CURDIR)/$(BIN):$(PATH)
@@ -72,8 +72,9 @@ check-protos: install
 	    { echo "protos/$${file#./} is not what the .proto files say: run make protos" >&2; exit 1; }; \
 	done
 check-crds: install
-	@echo "check: CRDs are those of the models"
+	@echo "check: CRDs and reference pages are those of the code"
 	@$(PY) -m bendybus.crds --check
+	@$(PY) -m docs.generate --check
 check-tidy: install
 	@echo "check: tidy"
 	@$(PY) -m pytest -q --no-header -p no:cacheprovider tests/test_tidy.py tests/test_packaging.py

@@ -48,6 +48,8 @@ class FakeManagement(management_pb2_grpc.ManagementServiceServicer):
     def CreateQueue(self, request: Any, context: Any) -> pb.CreateQueueResponse:
         self.calls.append(f"create {request.name}")
         wanted = entities.description_from_proto(request.description)
+        # As the real ones do: what the tier decides is written down.
+        wanted = entity.merged(wanted, {"max_message_size_in_kilobytes": 256})
         self._put(request.name, request.uid or str(uuid.uuid4()), request.origin, wanted)
         return pb.CreateQueueResponse(
             queue=self._queues[request.name.lower()], outcomes=self._outcomes()
@@ -56,6 +58,8 @@ class FakeManagement(management_pb2_grpc.ManagementServiceServicer):
     def UpdateQueue(self, request: Any, context: Any) -> pb.UpdateQueueResponse:
         self.calls.append(f"update {request.name}")
         found = self._found(request.name, context)
+        if request.if_generation not in (0, found.generation):
+            self._refuse(context, errors.GenerationMismatch("It was changed meanwhile."))
         current = entities.description_from_proto(found.description)
         wanted = entity.merged(current, entities.description_changes(request.description))
         try:
@@ -63,6 +67,7 @@ class FakeManagement(management_pb2_grpc.ManagementServiceServicer):
         except BusError as error:
             self._refuse(context, error)
         self._put(request.name, found.uid, found.origin, wanted)
+        self._fail_if_told(context, "half-way")
         return pb.UpdateQueueResponse(
             queue=self._queues[request.name.lower()], outcomes=self._outcomes()
         )
@@ -117,8 +122,8 @@ class FakeManagement(management_pb2_grpc.ManagementServiceServicer):
             self._refuse(context, errors.EntityNotFound(sentence))
         return self._queues[name.lower()]
 
-    def _fail_if_told(self, context: Any) -> None:
-        if self.failures:
+    def _fail_if_told(self, context: Any, when: str = "list") -> None:
+        if self.failures and when == self.failures[0].metadata.get("when", "list"):
             self._refuse(context, self.failures.pop(0))
 
     def _refuse(self, context: Any, error: BusError) -> None:

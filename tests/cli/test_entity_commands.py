@@ -96,6 +96,20 @@ def test_apply_tries_again_when_the_bus_says_that_it_may_help(bus: FakeManagemen
     assert code == 0
 
 
+def test_an_update_that_was_done_half_way_is_seen_through(
+    bus: FakeManagement, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bus.add("flights", Origin.MANIFEST, enable_partitioning=True, max_delivery_count=3)
+    half = errors.PartitionUnavailable("Recorded, not everywhere.", metadata={"when": "half-way"})
+    bus.failures = [half]
+
+    code = run(bus, "apply", "-f", FLIGHTS)
+
+    assert code == 0, capsys.readouterr().err
+    assert bus.calls == ["update flights", "create audit"]
+    assert "queue 'flights': updated" in capsys.readouterr().out
+
+
 def test_apply_to_another_bus_is_refused(
     bus: FakeManagement, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,16 +1,16 @@
 """Manifests → what must be done to a bus → done. The plan is pure and made before any change."""
 
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import partial
 from typing import Final, Protocol, TypeVar
 
-from bendybus.crds.bundling import QueueWish
-from bendybus.domain import entity, errors
+from bendybus.crds.bundling import Bundle, QueueWish
+from bendybus.domain import entity, errors, limits
 from bendybus.domain.entity import QueueDescription
 from bendybus.domain.errors import BusError
+from bendybus.domain.limits import Tier
 from bendybus.v1 import management_pb2 as pb
 from bendybus.wire import entities
 
@@ -60,7 +60,7 @@ class Bus(Protocol):
         """Change a queue."""
 
 
-def plan(wishes: Iterable[QueueWish], existing: Sequence[pb.Queue]) -> list[Step]:
+def plan(bundle: Bundle, existing: Sequence[pb.Queue]) -> list[Step]:
     """Return the steps that make `existing` what the manifests say.
 
     Queues that a manifest made and none declares any more are kept, and said to be.
@@ -68,16 +68,16 @@ def plan(wishes: Iterable[QueueWish], existing: Sequence[pb.Queue]) -> list[Step
     """
     steps: list[Step] = []
     unclaimed = {queue.name.lower(): queue for queue in existing}
-    for wish in wishes:
+    for wish in bundle.queues:
         found = unclaimed.pop(wish.name.lower(), None)
-        steps.append(_step(wish, found))
+        steps.append(_step(wish, found, bundle.place.tier))
     for queue in unclaimed.values():
         if queue.origin == pb.ENTITY_ORIGIN_MANIFEST:
             steps.append(Step(Change.KEPT, queue.name))
     return steps
 
 
-def _step(wish: QueueWish, found: pb.Queue | None) -> Step:
+def _step(wish: QueueWish, found: pb.Queue | None, tier: Tier) -> Step:
     if found is None:
         return Step(Change.CREATED, wish.name, wish)
     current = entities.description_from_proto(found.description)
@@ -87,9 +87,16 @@ def _step(wish: QueueWish, found: pb.Queue | None) -> Step:
             f"{wish.source}: queue {found.name!r} was made by an administration call, not from a "
             "manifest. Choose another name, or delete that queue first."
         )
-    same = current == wish.description
+    same = _settled(current, tier) == _settled(wish.description, tier)
     change = Change.UNCHANGED if same else Change.UPDATED
     return Step(change, found.name, wish, found.generation)
+
+
+def _settled(description: QueueDescription, tier: Tier) -> QueueDescription:
+    """Return the description as the bus keeps it: with the message size of the tier, if none."""
+    kilobytes = limits.message_bytes_default(tier) // limits.KB
+    wanted = description.max_message_size_in_kilobytes or kilobytes
+    return replace(description, max_message_size_in_kilobytes=wanted)
 
 
 class Patience:
@@ -117,13 +124,30 @@ class Patience:
                 self._sleep(max(_RETRY_S, error.retry_after_ms / 1_000))
 
 
-def apply(bus: Bus, wishes: Sequence[QueueWish], patience: Patience) -> list[Outcome]:
+def apply(bus: Bus, bundle: Bundle, patience: Patience) -> list[Outcome]:
     """Bring the bus to what the manifests say.
 
     Safe to repeat as a whole. Raises BusError when a change is refused or patience is over.
     """
-    steps = plan(wishes, patience.call(lambda: bus.queues(runtime=False)))
-    return [patience.call(partial(_do, bus, step)) for step in steps]
+    steps = plan(bundle, patience.call(lambda: bus.queues(runtime=False)))
+    return [_persist(bus, step, bundle, patience) for step in steps]
+
+
+def _persist(bus: Bus, step: Step, bundle: Bundle, patience: Patience) -> Outcome:
+    """Do a step. A step that failed half-way is planned anew: it may be done by now."""
+    now = step
+
+    def attempt() -> Outcome:
+        nonlocal now
+        try:
+            return replace(_do(bus, now), step=step)
+        except BusError as error:
+            if error.retryable:
+                planned = plan(bundle, bus.queues(runtime=False))
+                now = next((each for each in planned if each.name == step.name), now)
+            raise
+
+    return patience.call(attempt)
 
 
 def _do(bus: Bus, step: Step) -> Outcome:

@@ -39,7 +39,7 @@ def apply(
     """Make the queues of a running bus what the manifests say."""
     with connected(context) as bus:
         bundle = process_commands.load_bundle(files, bus)
-        outcomes = applying.apply(bus, bundle.queues, applying.Patience(_PATIENCE_S))
+        outcomes = applying.apply(bus, bundle, applying.Patience(_PATIENCE_S))
     for outcome in outcomes:
         if as_json:
             printing.json_line(

@@ -5,11 +5,13 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+
+_PIPE_COLUMNS: Final = 10_000
 
 
 class Output(StrEnum):
@@ -51,7 +53,9 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
         shown.add_column(column, justify="right" if figures else "left", overflow="fold")
     for row in body:
         shown.add_row(*row)
-    Console(highlight=False, markup=False).print(shown)
+    # A pipe has no width: nothing is folded for a program that reads columns.
+    width = None if sys.stdout.isatty() else _PIPE_COLUMNS
+    Console(highlight=False, markup=False, width=width).print(shown)
 
 
 def size(count: int) -> str:

@@ -96,7 +96,7 @@ async def _supervise(boss: supervisor.Supervisor, bundle: Bundle, as_json: bool)
 
 def _apply(connection_string: str, bundle: Bundle) -> list[Outcome]:
     with Management(connection_string) as bus:
-        return applying.apply(bus, bundle.queues, applying.Patience(30))
+        return applying.apply(bus, bundle, applying.Patience(30))
 
 
 def _say_ready(
