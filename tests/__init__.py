@@ -1,1 +1,1 @@
-"""Tests: one folder per room, `integration/` for several rooms at once."""
+"""Tests of all rooms; one package per room."""

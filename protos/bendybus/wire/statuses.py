@@ -4,7 +4,7 @@ Servers call `to_status` (unary) or `to_error` (inside streams); clients call `f
 `from_error`. Conventions: google.rpc details, `ErrorInfo.reason` is the machine's contract.
 """
 
-from typing import Any, Final
+from typing import Final
 
 import grpc
 from google.protobuf import any_pb2, duration_pb2
@@ -69,7 +69,9 @@ def to_status(error: BusError) -> status_pb2.Status:
     """Return the status of a unary call: ErrorInfo always, RetryInfo and BadRequest where due."""
     details: list[any_pb2.Any] = [
         _any(
-            error_details_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN, metadata=error.metadata)
+            error_details_pb2.ErrorInfo(
+                reason=error.reason, domain=DOMAIN, metadata=error.metadata
+            )
         )
     ]
     if error.retry_after_ms:
@@ -107,7 +109,7 @@ def from_rpc_error(error: grpc.RpcError) -> BusError:
 
 
 def _status_of(error: grpc.RpcError) -> status_pb2.Status | None:
-    metadata: Any = error.trailing_metadata() or ()
+    metadata = error.trailing_metadata() or ()
     for key, value in metadata:
         if key == "grpc-status-details-bin":
             return status_pb2.Status.FromString(value)
@@ -122,11 +124,7 @@ def _make(reason: str, message: str, metadata: dict[str, str], retry_after_ms: i
     return kind(message, retry_after_ms=retry_after_ms, metadata=metadata)
 
 
-def _any(
-    message: error_details_pb2.ErrorInfo
-    | error_details_pb2.RetryInfo
-    | error_details_pb2.BadRequest,
-) -> any_pb2.Any:
+def _any(message: error_details_pb2.ErrorInfo | error_details_pb2.RetryInfo | error_details_pb2.BadRequest) -> any_pb2.Any:
     packed = any_pb2.Any()
     packed.Pack(message)
     return packed
