@@ -1,1 +1,1 @@
-"""Tests of all rooms; one package per room."""
+"""Tests."""
