@@ -9,7 +9,9 @@ from bendybus.domain import limits
 from bendybus.domain.errors import InvalidArgument
 
 FOREVER_ISO: Final = "P10675199DT2H48M5.4775807S"
-ISO_PATTERN: Final = r"^P(?=\d|T\d)(\d+D)?(T(?=\d)(\d+H)?(\d+M)?(\d+(\.\d{1,7})?S)?)?$"
+_SECONDS: Final = r"\d+(\.\d{1,7})?S"
+# Without look-ahead, which Kubernetes (RE2) does not know.
+ISO_PATTERN: Final = rf"^P(\d+D|(\d+D)?T(\d+H(\d+M)?({_SECONDS})?|\d+M({_SECONDS})?|{_SECONDS}))$"
 
 
 def parse(field: str, text: str) -> int | None:

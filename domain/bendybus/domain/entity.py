@@ -80,7 +80,11 @@ MANIFEST_NAMES: Final[dict[str, str]] = {
     "forward_dead_lettered_messages_to": "forwardDeadLetteredMessagesTo",
     "user_metadata": "userMetadata",
 }
-IMMUTABLE_FIELDS: Final = ("enable_partitioning", "requires_duplicate_detection", "requires_session")
+IMMUTABLE_FIELDS: Final = (
+    "enable_partitioning",
+    "requires_duplicate_detection",
+    "requires_session",
+)
 # Accepted names whose behaviour does not exist yet: refused, never ignored.
 NOT_YET: Final[dict[str, str]] = {
     "requires_session": "sessions do",

@@ -1,0 +1,117 @@
+# Everything a developer types. `make help` lists it; each target is quiet while all goes well.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PY := $(BIN)/python
+ROOMS := $(wildcard domain protos crds partition_server frontend client cli)
+CODE := $(ROOMS) $(wildcard examples bench docs tests)
+PROTOC_OUT = --python_out=$(1) --pyi_out=$(1) --grpc_python_out=$(1) --mypy_grpc_out=quiet:$(1)
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+.PHONY: help
+help: ## Show this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: install
+install: $(VENV)/.installed ## Make .venv with the pinned dependencies and Bendybus in it
+
+$(VENV)/.installed: requirements/dev.txt requirements/demo.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Bendybus needs Python 3.11 or newer; name one with make PYTHON=python3.12 …" >&2; exit 1; }
+	@echo "install: virtual environment $(VENV) (pinned by version and hash; a minute or two)"
+	@test -x $(PY) || $(PYTHON) -m venv $(VENV) || \
+	  { echo "python3 -m venv failed: install your system's python3-venv package." >&2; exit 1; }
+	@$(PY) -m pip install --quiet --require-hashes -r requirements/dev.txt
+	@$(PY) -m pip install --quiet --no-deps --no-build-isolation --require-hashes -r requirements/demo.txt
+	@$(PY) -m pip install --quiet --no-deps --no-build-isolation -e .
+	@touch $@
+
+.PHONY: demo
+demo: install ## Run the main job on real data: send, break a partition, receive, count (2 minutes)
+	@$(PY) examples/demo.py
+
+.PHONY: test
+test: install ## Run every test that needs no cluster
+	@$(PY) -m pytest -q $(ARGS)
+
+.PHONY: integration
+integration: install ## Run the tests with real processes, files and gRPC only
+	@$(PY) -m pytest -q -m integration $(ARGS)
+
+.PHONY: format
+format: install ## Format the code and sort its imports
+	@ruff check --quiet --fix-only $(CODE)
+	@ruff format --quiet $(CODE)
+
+.PHONY: check
+check: install check-lint check-types check-imports check-protos check-crds check-tidy ## Lint, types, rooms, drift, tidiness: no network
+	@echo "check: all fine"
+
+.PHONY: check-lint check-types check-imports check-protos check-crds check-tidy
+check-lint: install
+	@echo "check: ruff"
+	@ruff check --quiet $(CODE)
+	@ruff format --quiet --check $(CODE)
+check-types: install
+	@echo "check: mypy"
+	@mypy --no-error-summary $(CODE)
+check-imports: install
+	@echo "check: import-linter"
+	@lint-imports >$(VENV)/lint-imports.log 2>&1 || { cat $(VENV)/lint-imports.log; exit 1; }
+check-protos: install
+	@echo "check: stubs are those of the .proto files"
+	@out=$$(mktemp -d); trap 'rm -rf "$$out"' EXIT; $(call generate,$$out); \
+	for file in $$(cd "$$out" && find . -name '*_pb2*'); do \
+	  cmp -s "$$out/$$file" "protos/$$file" || \
+	    { echo "protos/$${file#./} is not what the .proto files say: run make protos" >&2; exit 1; }; \
+	done
+check-crds: install
+	@echo "check: CRDs and reference pages are those of the code"
+	@$(PY) -m bendybus.crds --check
+	@$(PY) -m docs.generate --check
+check-tidy: install
+	@echo "check: tidy"
+	@$(PY) -m pytest -q --no-header -p no:cacheprovider tests/test_tidy.py tests/test_packaging.py
+
+define generate
+(cd protos && $(CURDIR)/$(PY) -m grpc_tools.protoc -I . $(call PROTOC_OUT,$(1)) $$(find bendybus -name '*.proto' | sort))
+endef
+
+.PHONY: protos
+protos: install ## Generate the stubs from protos/**/*.proto
+	@$(call generate,.)
+	@echo "protos: stubs written"
+
+.PHONY: crds
+crds: install ## Generate crds/generated/*.yaml from the models
+	@$(PY) -m bendybus.crds
+
+.PHONY: docs
+docs: install ## Generate the reference pages that come from code
+	@$(PY) -m docs.generate
+
+.PHONY: bench
+bench: install ## Measure, beside the bare pipeline and the peers that are installed
+	@$(PY) -m bench $(ARGS)
+
+.PHONY: pins
+pins: ## Choose new versions of every dependency (network; look at the diff)
+	@$(PYTHON) -m venv $(VENV)-pins
+	@$(VENV)-pins/bin/pip install --quiet --upgrade pip pip-tools
+	@out=$$(mktemp); { sed -n '/^#/p;/^[^#]/q' requirements/dev.txt; \
+	$(VENV)-pins/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --upgrade \
+	  --no-annotate --no-header --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
+	  --no-emit-options --extra dev --extra server --extra store --output-file - \
+	  pyproject.toml requirements/dev.in | sed '/^#/d;/^bendybus @/d'; } > "$$out"; \
+	cp "$$out" requirements/dev.txt; rm "$$out"
+
+.PHONY: clean
+clean: ## Remove what the other targets made
+	@rm -rf $(VENV) $(VENV)-pins build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

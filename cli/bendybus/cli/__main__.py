@@ -1,0 +1,43 @@
+"""`bendybus`: run a command, and turn whatever went wrong into a sentence and an exit code."""
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+from bendybus.cli import errors
+from bendybus.cli.app import app
+from bendybus.cli.errors import CliError
+from bendybus.domain.errors import BusError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run `bendybus` with `arguments` and return its exit code."""
+    return guarded(lambda: app(args=arguments, prog_name="bendybus"))
+
+
+def guarded(command: Callable[[], object]) -> int:
+    """Run a command; errors of people and of the bus become one sentence on stderr."""
+    try:
+        command()
+    except SystemExit as done:
+        return done.code if isinstance(done.code, int) else int(bool(done.code))
+    except CliError as error:
+        return _say(str(error), error.exit_code)
+    except BusError as error:
+        return _say(error.message, errors.exit_code(error))
+    except KeyboardInterrupt:
+        return _say("Interrupted.", errors.INTERRUPTED)
+    except BrokenPipeError:
+        # The reader of a pipe went away (`bendybus peek q | head`): nobody is left to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return errors.CliError.exit_code
+    return 0
+
+
+def _say(sentence: str, code: int) -> int:
+    print(f"bendybus: {sentence}", file=sys.stderr, flush=True)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

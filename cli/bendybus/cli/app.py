@@ -1,0 +1,60 @@
+"""The index of all commands: what `bendybus --help` lists, and the options before any command."""
+
+import os
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bendybus.cli import entity_commands, finding, message_commands, process_commands
+from bendybus.cli.finding import Choice
+
+_EPILOG = (
+    "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 no bus answers. "
+    "Errors are one sentence on stderr."
+)
+_LOCAL = "On this machine"
+_QUEUES = "Queues"
+_MESSAGES = "Messages"
+
+app = typer.Typer(
+    name="bendybus",
+    help="A partitioned service bus: run one here, and work with any.",
+    epilog=_EPILOG,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.callback()
+def choose(
+    context: typer.Context,
+    connection_string: Annotated[
+        str, typer.Option(help=f"Which bus; default ${finding.VARIABLE}, then the local one.")
+    ] = "",
+    data: Annotated[
+        Path | None, typer.Option(help="Folder of a local bus, where several run.")
+    ] = None,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and end.")] = False,
+) -> None:
+    """Keep what was said before the command."""
+    if version:
+        typer.echo(metadata.version("bendybus"))
+        raise typer.Exit
+    context.obj = Choice(connection_string, data.absolute() if data else None, dict(os.environ))
+
+
+app.command("up", rich_help_panel=_LOCAL)(process_commands.up)
+app.command("ps", rich_help_panel=_LOCAL)(process_commands.ps)
+app.add_typer(process_commands.partition_app, name="partition", rich_help_panel=_LOCAL)
+app.add_typer(process_commands.store_app, name="store", rich_help_panel=_LOCAL)
+app.command("apply", rich_help_panel=_QUEUES)(entity_commands.apply)
+app.command("get", rich_help_panel=_QUEUES)(entity_commands.get)
+app.add_typer(entity_commands.describe_app, name="describe", rich_help_panel=_QUEUES)
+app.add_typer(entity_commands.delete_app, name="delete", rich_help_panel=_QUEUES)
+app.command("send", rich_help_panel=_MESSAGES)(message_commands.send)
+app.command("receive", rich_help_panel=_MESSAGES)(message_commands.receive)
+app.command("peek", rich_help_panel=_MESSAGES)(message_commands.peek)
+app.command("purge", rich_help_panel=_MESSAGES)(message_commands.purge)
+app.add_typer(message_commands.deadletter_app, name="deadletter", rich_help_panel=_MESSAGES)

@@ -1,0 +1,174 @@
+"""The folder of a local bus: who holds it, what it is of, and what runs on it.
+
+DIR/lock             exclusive lock (flock) for the life of `bendybus up`; text: its pid
+DIR/namespace.json   name, UID, tier, partition count: written once, never changed
+DIR/run.json         what runs now (0600); removed on exit
+DIR/logs/            stderr of each process
+DIR/partition-NN.db  the partitions' own files; not touched here
+"""
+
+import fcntl
+import json
+import os
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from bendybus.cli.errors import CliError
+from bendybus.crds import namespace_manifest
+from bendybus.crds.bundling import Place
+from bendybus.domain.limits import Tier
+
+RUN: Final = "run.json"
+_NAMESPACE: Final = "namespace.json"
+_LOCK: Final = "lock"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a data directory is of."""
+
+    place: Place
+    uid: str
+
+
+def root(environment: Mapping[str, str]) -> Path:
+    """Return the folder that holds the data directories of all local buses."""
+    home = environment.get("XDG_DATA_HOME", "")
+    base = Path(home) if home.startswith("/") else Path.home() / ".local" / "share"
+    return base / "bendybus"
+
+
+@contextmanager
+def held(directory: Path) -> Iterator[None]:
+    """Hold the directory for oneself. Raises CliError that names who else does."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise CliError(
+            f"{directory}: {(error.strerror or 'cannot be used').lower()}. "
+            "Choose another folder with --data."
+        ) from error
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
+            raise CliError(
+                f"{directory} is in use by another bendybus up (pid {holder}). Stop it, or choose "
+                "another folder with --data."
+            ) from error
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def is_held(directory: Path) -> bool:
+    """Return whether some `bendybus up` holds the directory."""
+    try:
+        descriptor = os.open(directory / _LOCK, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def identify(directory: Path, wanted: Place) -> Identity:
+    """Return what the directory is of; a new one becomes that of `wanted`, with a new UID.
+
+    Raises PartitioningImmutable when tier or partition count differ, CliError when the name does.
+    """
+    path = directory / _NAMESPACE
+    if not path.exists():
+        identity = Identity(wanted, str(uuid.uuid4()))
+        _write(path, _to_json(identity))
+        return identity
+    identity = _identity(path)
+    if identity.place.name != wanted.name:
+        raise CliError(
+            f"{directory} holds BusNamespace {identity.place.name!r}, not {wanted.name!r}. Choose "
+            "another folder with --data."
+        )
+    namespace_manifest.check_update(
+        wanted.name,
+        tier=identity.place.tier,
+        partition_count=identity.place.partition_count,
+        wanted_tier=wanted.tier,
+        wanted_count=wanted.partition_count,
+    )
+    return identity
+
+
+def _identity(path: Path) -> Identity:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+        place = Place(value["name"], Tier(value["tier"]), int(value["partition_count"]))
+        return Identity(place, str(value["uid"]))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CliError(
+            f"{path} cannot be read ({error}). Restore it from a backup: it says to which bus the "
+            "partitions' files belong."
+        ) from error
+
+
+def _to_json(identity: Identity) -> dict[str, Any]:
+    return {
+        "name": identity.place.name,
+        "uid": identity.uid,
+        "tier": identity.place.tier.value,
+        "partition_count": identity.place.partition_count,
+    }
+
+
+def write_run(directory: Path, facts: Mapping[str, Any]) -> None:
+    """Write what runs now, readable by its owner only."""
+    _write(directory / RUN, facts)
+
+
+def remove_run(directory: Path) -> None:
+    """Remove what ran."""
+    (directory / RUN).unlink(missing_ok=True)
+
+
+def read_run(directory: Path) -> dict[str, Any] | None:
+    """Return what runs there, or None if nothing does (a file left behind counts as nothing)."""
+    if not is_held(directory):
+        return None
+    try:
+        facts: dict[str, Any] = json.loads((directory / RUN).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return facts
+
+
+def running(folder: Path) -> list[dict[str, Any]]:
+    """Return what runs in the data directories below `folder`."""
+    found = (read_run(path.parent) for path in sorted(folder.glob(f"*/{RUN}")))
+    return [facts for facts in found if facts is not None]
+
+
+def _write(path: Path, value: Mapping[str, Any]) -> None:
+    """Write JSON in one step, durably: a reader sees the old file or the new one."""
+    temporary = path.with_suffix(".tmp")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            json.dump(value, file, indent=2)
+            file.write("\n")
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise CliError(f"{path}: {(error.strerror or 'not written').lower()}.") from error

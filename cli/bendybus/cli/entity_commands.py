@@ -1,0 +1,228 @@
+"""`apply`, `get`, `describe`, `delete`: the queues of a bus, by manifest and by name."""
+
+import sys
+from typing import Annotated, Any, Final
+
+import typer
+from google.protobuf import json_format
+
+from bendybus.cli import applying, finding, printing, process_commands
+from bendybus.cli.errors import CliError, UsageError
+from bendybus.cli.management import Management
+from bendybus.cli.printing import Output
+from bendybus.crds import queue_manifest
+from bendybus.domain import durations, entity
+from bendybus.v1 import management_pb2 as pb
+from bendybus.wire import entities
+
+_QUEUE_WORDS: Final = ("queue", "queues", "q", "bq")
+_PATIENCE_S: Final = 10.0
+describe_app = typer.Typer(help="Show all there is to know.")
+delete_app = typer.Typer(help="Delete what a bus holds.")
+
+OutputOption = Annotated[
+    Output, typer.Option("--output", "-o", help="table, wide, or json: one object a line.")
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+def connected(context: typer.Context) -> Management:
+    """Return a connection to the bus that the command is about."""
+    return Management(finding.connection_string(context.obj))
+
+
+def apply(
+    context: typer.Context,
+    files: process_commands.Files,
+    as_json: process_commands.JsonFlag = False,
+) -> None:
+    """Make the queues of a running bus what the manifests say."""
+    with connected(context) as bus:
+        bundle = process_commands.load_bundle(files, bus)
+        outcomes = applying.apply(bus, bundle, applying.Patience(_PATIENCE_S))
+    for outcome in outcomes:
+        if as_json:
+            printing.json_line(
+                {
+                    "kind": "Queue",
+                    "name": outcome.step.name,
+                    "change": outcome.step.change.value,
+                    "unreached_partitions": list(outcome.unreached),
+                }
+            )
+        else:
+            printing.line(_told(outcome))
+
+
+def _told(outcome: applying.Outcome) -> str:
+    text = f"queue {outcome.step.name!r}: {outcome.step.change}"
+    if outcome.step.change is applying.Change.KEPT:
+        text += " (in none of these manifests)"
+    if outcome.unreached:
+        missing = ", ".join(str(partition) for partition in outcome.unreached)
+        text += f"; not yet on partition {missing}, which will follow when it is back"
+    return text
+
+
+def get(
+    context: typer.Context,
+    what: Annotated[str, typer.Argument(help="queues, or the name of one.")] = "queues",
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """List the queues of a bus with their counts."""
+    with connected(context) as bus:
+        if what.lower() in _QUEUE_WORDS:
+            queues = bus.queues(runtime=True)
+        else:
+            queues = [bus.queue(what)]
+    if output is Output.JSON:
+        for queue in queues:
+            printing.json_line(_as_json(queue))
+        return
+    wide = output is Output.WIDE
+    columns = ["NAME", "PARTITIONS", "STATUS", "AVAILABLE", "ACTIVE", "DEADLETTER", "SCHEDULED"]
+    columns += ["DEFERRED", "LOCKED", "SIZE", "ORIGIN", "HOME"] if wide else []
+    printing.table(columns, (_row(queue, wide) for queue in queues))
+
+
+def _row(queue: pb.Queue, wide: bool) -> list[object]:
+    counts = queue.runtime.count_details
+    row: list[object] = [
+        queue.name,
+        queue.partition_count,
+        entities.description_from_proto(queue.description).status.value,
+        _availability(queue),
+        counts.active_message_count,
+        counts.dead_letter_message_count,
+        counts.scheduled_message_count,
+    ]
+    if wide:
+        row += [
+            counts.deferred_message_count,
+            counts.locked_message_count,
+            printing.size(queue.runtime.size_in_bytes),
+            entities.origin_from_proto(queue.origin).value,
+            queue.home_partition if queue.partition_count == 1 else None,
+        ]
+    return row
+
+
+def _availability(queue: pb.Queue) -> str:
+    limited = pb.ENTITY_AVAILABILITY_STATUS_LIMITED
+    return "Limited" if queue.runtime.availability_status == limited else "Available"
+
+
+def _as_json(queue: pb.Queue) -> dict[str, Any]:
+    """Return the queue with the names of manifests, durations as text."""
+    described = entities.description_from_proto(queue.description)
+    spec: dict[str, Any] = {}
+    for field, name in entity.MANIFEST_NAMES.items():
+        value = getattr(described, field)
+        spec[name] = durations.render(value) if field.endswith("_ms") else value
+    return {
+        "kind": queue_manifest.Queue.KIND,
+        "name": queue.name,
+        "uid": queue.uid,
+        "generation": queue.generation,
+        "origin": entities.origin_from_proto(queue.origin).value,
+        "partitionCount": queue.partition_count,
+        "homePartition": queue.home_partition if queue.partition_count == 1 else None,
+        "spec": spec,
+        "availabilityStatus": _availability(queue),
+        "runtime": _runtime(queue),
+    }
+
+
+def _runtime(queue: pb.Queue) -> dict[str, Any]:
+    """Return counts as numbers: protobuf's JSON writes 64-bit integers as text."""
+    runtime = queue.runtime
+    return {
+        "countDetails": _counts(runtime.count_details),
+        "sizeInBytes": runtime.size_in_bytes,
+        "maxSizeInMegabytesTotal": runtime.max_size_in_megabytes_total,
+        "partitions": [
+            {
+                "partition": each.partition,
+                "reachable": each.reachable,
+                "countDetails": _counts(each.count_details),
+                "sizeInBytes": each.size_in_bytes,
+            }
+            for each in runtime.partitions
+        ],
+    }
+
+
+def _counts(counts: pb.MessageCountDetails) -> dict[str, int]:
+    names = json_format.MessageToDict(counts, always_print_fields_with_no_presence=True)
+    return {name: int(value) for name, value in names.items()}
+
+
+@describe_app.command("queue")
+def describe_queue(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="Name of the queue.")],
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Show a queue: its settings, and its share on each partition."""
+    with connected(context) as bus:
+        queue = bus.queue(name)
+    facts = _as_json(queue)
+    if output is Output.JSON:
+        printing.json_line(facts)
+        return
+    rows: list[tuple[str, object]] = [
+        ("name", queue.name),
+        ("origin", facts["origin"]),
+        ("partitions", queue.partition_count),
+        ("homePartition", facts["homePartition"]),
+        ("availability", facts["availabilityStatus"]),
+        ("size", printing.size(queue.runtime.size_in_bytes)),
+        *facts["spec"].items(),
+    ]
+    printing.table(("FIELD", "VALUE"), rows)
+    printing.line("")
+    columns = ("PARTITION", "REACHABLE", "ACTIVE", "DEADLETTER", "SCHEDULED", "DEFERRED", "SIZE")
+    printing.table(columns, (_share(each) for each in queue.runtime.partitions))
+
+
+def _share(part: pb.PartitionRuntime) -> list[object]:
+    counts = part.count_details
+    if not part.reachable:
+        return [part.partition, False, None, None, None, None, None]
+    return [
+        part.partition,
+        True,
+        counts.active_message_count,
+        counts.dead_letter_message_count,
+        counts.scheduled_message_count,
+        counts.deferred_message_count,
+        printing.size(part.size_in_bytes),
+    ]
+
+
+@delete_app.command("queue")
+def delete_queue(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="Name of the queue.")],
+    yes: Yes = False,
+) -> None:
+    """Delete a queue and every message in it."""
+    with connected(context) as bus:
+        queue = bus.queue(name)
+        counts = queue.runtime.count_details
+        held = counts.active_message_count + counts.dead_letter_message_count
+        confirm(f"Delete queue {queue.name!r} and its {held} messages?", yes)
+        answer = bus.delete(queue)
+    missing = [str(each.partition) for each in answer.outcomes if not each.done]
+    follow = f"; partition {', '.join(missing)} will follow when it is back" if missing else ""
+    printing.line(f"queue {queue.name!r}: deleted{follow}")
+
+
+def confirm(question: str, yes: bool) -> None:
+    """Ask a person, unless told not to; a program must say --yes."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError(f"{question} Say so with --yes: nobody is there to ask.")
+    if not typer.confirm(question, err=True):
+        raise CliError("Nothing was changed.")

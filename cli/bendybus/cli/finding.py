@@ -1,0 +1,45 @@
+"""Which bus a command is about: --connection-string, BENDYBUS_CONNECTION_STRING, then run.json."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from bendybus.cli import data_directory
+from bendybus.cli.errors import Unreachable
+
+VARIABLE: Final = "BENDYBUS_CONNECTION_STRING"
+_START: Final = "Start one with bendybus up -f FILE, or name one with --connection-string."
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What the user said, before any command."""
+
+    connection_string: str
+    data: Path | None
+    environment: Mapping[str, str]
+
+
+def connection_string(choice: Choice) -> str:
+    """Return the connection string of the bus. Raises Unreachable when there is none."""
+    named = choice.connection_string or (
+        "" if choice.data else choice.environment.get(VARIABLE, "")
+    )
+    return named or str(local_bus(choice)["connection_string"])
+
+
+def local_bus(choice: Choice) -> dict[str, Any]:
+    """Return run.json of the bus on this machine. Raises Unreachable when it is not clear which."""
+    if choice.data is not None:
+        facts = data_directory.read_run(choice.data)
+        if facts is None:
+            raise Unreachable(f"No bus runs on {choice.data}. {_START}")
+        return facts
+    found = data_directory.running(data_directory.root(choice.environment))
+    if not found:
+        raise Unreachable(f"No bus runs on this machine. {_START}")
+    if len(found) > 1:
+        folders = ", ".join(str(facts["data"]) for facts in found)
+        raise Unreachable(f"Several buses run here: {folders}. Choose one with --data DIR.")
+    return found[0]

@@ -1,0 +1,126 @@
+"""The bus's management service, as commands use it: one method per call, each with a deadline."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Final, Self
+
+import grpc
+
+from bendybus.cli import endpoint
+from bendybus.crds.bundling import Place
+from bendybus.domain import errors
+from bendybus.domain.entity import QueueDescription
+from bendybus.domain.limits import Tier
+from bendybus.v1 import management_pb2 as pb
+from bendybus.v1 import management_pb2_grpc
+from bendybus.wire import entities, statuses
+
+_DEADLINE_S: Final = 30.0
+_PAGE: Final = 1_000
+
+
+class Management:
+    """A connection to one bus. Raises BusError only; whatever cannot be reached is retryable."""
+
+    def __init__(self, where: str, *, deadline_s: float = _DEADLINE_S) -> None:
+        self._endpoint = endpoint.parse(where)
+        self._deadline_s = deadline_s
+        address = self._endpoint.address
+        options = [("grpc.enable_http_proxy", 0)]
+        self._channel = (
+            grpc.insecure_channel(address, options=options)
+            if self._endpoint.plain
+            else grpc.secure_channel(address, grpc.ssl_channel_credentials(), options=options)
+        )
+        self._stub = management_pb2_grpc.ManagementServiceStub(self._channel)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._channel.close()
+
+    @property
+    def address(self) -> str:
+        """Where the bus is."""
+        return self._endpoint.address
+
+    def namespace(self) -> pb.GetNamespaceResponse:
+        """Return the bus and the state of its partitions."""
+        with self._translated():
+            return self._stub.GetNamespace(pb.GetNamespaceRequest(), timeout=self._deadline_s)
+
+    def place(self) -> Place:
+        """Return the bus as manifests are checked against it."""
+        answer = self.namespace()
+        return Place(answer.name, Tier(answer.tier), answer.partition_count)
+
+    def queues(self, *, runtime: bool) -> list[pb.Queue]:
+        """Return all queues, by name."""
+        found: list[pb.Queue] = []
+        token = ""
+        while True:
+            request = pb.ListQueuesRequest(
+                include_runtime=runtime, page_size=_PAGE, page_token=token
+            )
+            with self._translated():
+                page = self._stub.ListQueues(request, timeout=self._deadline_s)
+            found.extend(page.queues)
+            token = page.next_page_token
+            if not token:
+                return sorted(found, key=lambda queue: queue.name.lower())
+
+    def queue(self, name: str) -> pb.Queue:
+        """Return one queue with its counts. Raises EntityNotFound."""
+        request = pb.GetQueueRequest(name=name, include_runtime=True)
+        with self._translated():
+            return self._stub.GetQueue(request, timeout=self._deadline_s).queue
+
+    def create(self, name: str, wanted: QueueDescription, *, uid: str) -> pb.CreateQueueResponse:
+        """Make a queue that belongs to a manifest."""
+        request = pb.CreateQueueRequest(
+            name=name,
+            description=entities.description_to_proto(wanted),
+            origin=pb.ENTITY_ORIGIN_MANIFEST,
+            uid=uid,
+        )
+        with self._translated():
+            return self._stub.CreateQueue(request, timeout=self._deadline_s)
+
+    def update(
+        self, name: str, wanted: QueueDescription, *, if_generation: int
+    ) -> pb.UpdateQueueResponse:
+        """Change a queue to what its manifest says, unless it was changed meanwhile."""
+        request = pb.UpdateQueueRequest(
+            name=name,
+            description=entities.description_to_proto(wanted),
+            origin=pb.ENTITY_ORIGIN_MANIFEST,
+            if_generation=if_generation,
+        )
+        with self._translated():
+            return self._stub.UpdateQueue(request, timeout=self._deadline_s)
+
+    def delete(self, queue: pb.Queue) -> pb.DeleteQueueResponse:
+        """Delete a queue and its messages, as whoever made it."""
+        request = pb.DeleteQueueRequest(name=queue.name, origin=queue.origin)
+        with self._translated():
+            return self._stub.DeleteQueue(request, timeout=self._deadline_s)
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except grpc.RpcError as error:
+            found = statuses.from_rpc_error(error)
+            if type(found) is errors.RetryableError:
+                raise errors.RetryableError(
+                    f"No bus answers at {self.address}. Is it running? bendybus up -f FILE "
+                    "starts one here."
+                ) from error
+            raise found from error

@@ -1,0 +1,242 @@
+"""`up`, `ps`, `partition stop|start`, `store …`: the processes of a bus on this machine."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from bendybus.cli import (
+    applying,
+    control,
+    data_directory,
+    finding,
+    printing,
+    supervisor,
+)
+from bendybus.cli.applying import Change, Outcome
+from bendybus.cli.errors import CliError, NotFound, UsageError
+from bendybus.cli.finding import Choice
+from bendybus.cli.management import Management
+from bendybus.cli.programs import Programs
+from bendybus.crds import bundling, loading
+from bendybus.crds.bundling import Bundle
+from bendybus.domain.errors import BusError
+
+_STORE_PASSES: Final = {"allow_extra_args": True, "ignore_unknown_options": True}
+partition_app = typer.Typer(help="Stop and start a partition, to see what an outage does.")
+store_app = typer.Typer(help="Look into a partition's file, on a copy.")
+
+Files = Annotated[
+    list[Path], typer.Option("--file", "-f", help="Manifests: a YAML file or a folder of them.")
+]
+JsonFlag = Annotated[bool, typer.Option("--json", help="JSON for programs.")]
+
+
+def up(
+    context: typer.Context,
+    files: Files,
+    data: Annotated[
+        Path | None, typer.Option(help="Folder of the data; kept between runs.")
+    ] = None,
+    port: Annotated[int, typer.Option(help="Of the front end; 0: any free one.")] = 7480,
+    processes: Annotated[
+        int | None, typer.Option(help="Partition servers; default: one per core.")
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Run a bus on this machine until Ctrl-C, as the manifests say."""
+    choice: Choice = context.obj
+    run_up(files, choice, data=data, port=port, processes=processes, as_json=as_json)
+
+
+def run_up(
+    files: Sequence[Path],
+    choice: Choice,
+    *,
+    data: Path | None = None,
+    port: int = 7480,
+    processes: int | None = None,
+    as_json: bool = False,
+    programs: Programs | None = None,
+) -> None:
+    """Run a bus in the foreground; tests give programs of their own."""
+    bundle = bundling.bundle(loading.load(files))
+    place = bundle.place
+    root = data_directory.root(choice.environment)
+    directory = (data or choice.data or root / place.name).absolute()
+    cores = len(os.sched_getaffinity(0))
+    count = min(cores, place.partition_count) if processes is None else processes
+    if not 1 <= count <= place.partition_count:
+        raise UsageError(f"--processes: {count} is outside 1 to {place.partition_count}.")
+    supervisor.check_port(port)
+    with data_directory.held(directory):
+        identity = data_directory.identify(directory, place)
+        settings = supervisor.Settings(directory, count, port=port, programs=programs or Programs())
+        asyncio.run(_supervise(supervisor.Supervisor(settings, identity), bundle, as_json))
+
+
+async def _supervise(boss: supervisor.Supervisor, bundle: Bundle, as_json: bool) -> None:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, boss.stop)
+
+    async def when_ready(ready: supervisor.Supervisor) -> None:
+        facts = ready.facts()
+        outcomes = await asyncio.to_thread(_apply, facts["connection_string"], bundle)
+        _say_ready(facts, bundle, outcomes, as_json)
+
+    await boss.run(when_ready)
+
+
+def _apply(connection_string: str, bundle: Bundle) -> list[Outcome]:
+    with Management(connection_string) as bus:
+        return applying.apply(bus, bundle, applying.Patience(30))
+
+
+def _say_ready(
+    facts: dict[str, Any], bundle: Bundle, outcomes: Sequence[Outcome], as_json: bool
+) -> None:
+    for outcome in outcomes:
+        if outcome.step.change is Change.KEPT:
+            printing.note(
+                f"queue {outcome.step.name!r} is in no manifest any more; it is kept. Remove it "
+                f"with bendybus delete queue {outcome.step.name}"
+            )
+    if as_json:
+        keys = ("connection_string", "endpoint", "data", "processes")
+        printing.json_line({key: facts[key] for key in keys})
+        return
+    printing.note(f"Connection string: {facts['connection_string']}")
+    place = bundle.place
+    implicit = ", implied: no BusNamespace was given" if bundle.implicit else ""
+    printing.line(
+        f"Ready: bus {place.name!r} ({place.tier}{implicit}) with {place.partition_count} "
+        f"partitions at {facts['endpoint']}, data in {facts['data']}. This machine only, any key "
+        "is accepted. Ctrl-C ends it."
+    )
+
+
+def ps(context: typer.Context, as_json: JsonFlag = False) -> None:
+    """Show the processes of the bus on this machine, live."""
+    run = finding.local_bus(context.obj)
+    processes = control.ask(run["control"], {"action": "ps"})["processes"]
+    if as_json:
+        for process in processes:
+            printing.json_line(process)
+        return
+    columns = (
+        "ROLE", "PID", "PARTITIONS", "ADDRESS", "STATE", "RESTARTS", "UPTIME", "RSS", "CPU",
+    )  # fmt: skip
+    printing.table(columns, (_process_row(process) for process in processes))
+
+
+def _process_row(process: dict[str, Any]) -> list[object]:
+    return [
+        process["role"],
+        process["pid"] or None,
+        ",".join(str(partition) for partition in process["partitions"]) or None,
+        process["address"],
+        process["state"],
+        process["restarts"],
+        f"{process['uptime_s']:.0f} s",
+        printing.size(process["rss_bytes"]),
+        f"{process['cpu_percent']:.1f} %",
+    ]
+
+
+@partition_app.command("stop")
+def partition_stop(
+    context: typer.Context,
+    partition: Annotated[int, typer.Argument(help="Index of the partition, from 0.")],
+    as_json: JsonFlag = False,
+) -> None:
+    """Kill the process that hosts a partition (SIGKILL) and hold it down."""
+    answer = _ask_about(context, "stop", partition)
+    if as_json:
+        printing.json_line(answer)
+        return
+    printing.line(
+        f"Partition {partition} is down (pid {answer['pid']} killed){_others(answer, partition)}. "
+        f"bendybus partition start {partition} brings it back."
+    )
+
+
+@partition_app.command("start")
+def partition_start(
+    context: typer.Context,
+    partition: Annotated[int, typer.Argument(help="Index of the partition, from 0.")],
+    as_json: JsonFlag = False,
+) -> None:
+    """Start the process of a partition again and wait until it serves."""
+    answer = _ask_about(context, "start", partition)
+    if as_json:
+        printing.json_line(answer)
+        return
+    others = _others(answer, partition)
+    printing.line(f"Partition {partition} serves again (pid {answer['pid']}){others}.")
+
+
+def _ask_about(context: typer.Context, action: str, partition: int) -> dict[str, Any]:
+    run = finding.local_bus(context.obj)
+    return control.ask(run["control"], {"action": action, "partition": partition})
+
+
+def _others(answer: dict[str, Any], partition: int) -> str:
+    others = [str(other) for other in answer["partitions"] if other != partition]
+    return f", and with it {', '.join(others)} of the same process" if others else ""
+
+
+def _store(context: typer.Context, action: str, file: str) -> None:
+    path = Path(file)
+    if file.isdecimal() and not path.exists():
+        path = _store_file(context.obj, int(file))
+    if not path.exists():
+        raise NotFound(f"{path} does not exist. Name a partition's file, or its index.")
+    command = [sys.executable, "-m", "bendybus.partition_server", "store", action, str(path)]
+    done = subprocess.run([*command, *context.args], check=False)
+    if done.returncode:
+        raise typer.Exit(done.returncode)
+
+
+def _store_file(choice: Choice, partition: int) -> Path:
+    """Return the file of a partition: in --data, else of the bus that runs."""
+    folder = choice.data or Path(finding.local_bus(choice)["data"])
+    return folder / f"partition-{partition:02}.db"
+
+
+StoreFile = Annotated[str, typer.Argument(help="partition-NN.db, or the index of a partition.")]
+
+
+@store_app.command("inspect", context_settings=_STORE_PASSES)
+def store_inspect(context: typer.Context, file: StoreFile) -> None:
+    """Show what a partition's file holds: whose it is, tables, queues, counts."""
+    _store(context, "inspect", file)
+
+
+@store_app.command("check", context_settings=_STORE_PASSES)
+def store_check(context: typer.Context, file: StoreFile) -> None:
+    """Check the integrity of a partition's file."""
+    _store(context, "check", file)
+
+
+@store_app.command("export", context_settings=_STORE_PASSES)
+def store_export(context: typer.Context, file: StoreFile) -> None:
+    """Write the messages of a partition's file as JSON lines."""
+    _store(context, "export", file)
+
+
+def load_bundle(files: Sequence[Path], bus: Management) -> Bundle:
+    """Return the manifests in `files`, checked against a running bus."""
+    place = bus.place()
+    bundle = bundling.bundle(loading.load(files), running=place)
+    try:
+        bundling.check_against(place, bundle)
+    except BusError as error:
+        raise CliError(error.message) from error
+    return bundle

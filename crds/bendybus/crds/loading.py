@@ -1,0 +1,198 @@
+"""YAML files → manifests, with errors that say where and what to do.
+
+Called by `bendybus up` and `apply`. All problems of all files are found before one error is
+raised, so that nobody mends a file line by line.
+"""
+
+import difflib
+import types
+import typing
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from bendybus.crds.errors import ManifestError, Problem
+from bendybus.crds.manifest import API_VERSION
+from bendybus.crds.namespace_manifest import BusNamespace
+from bendybus.crds.queue_manifest import Queue
+
+Manifest = BusNamespace | Queue
+KINDS: Final[dict[str, type[BusNamespace] | type[Queue]]] = {
+    "BusNamespace": BusNamespace,
+    "Queue": Queue,
+}
+_LATER: Final = {"Topic": "topics do", "Subscription": "topics do"}
+_SUFFIXES: Final = (".yaml", ".yml", ".json")
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A manifest and where it was read."""
+
+    source: str
+    manifest: Manifest
+
+    @property
+    def subject(self) -> str:
+        """Kind and name, as error sentences call it."""
+        return f"{self.manifest.kind} {self.manifest.metadata.name!r}"
+
+    def problem(self, field: str, sentence: str) -> Problem:
+        """Return a problem of this manifest."""
+        return Problem(self.source, self.subject, field, sentence)
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses a key that is written twice: YAML would silently keep the last."""
+
+
+def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Hashable, Any]:
+    seen: set[Any] = set()
+    for key_node, _ in node.value:
+        key = loader.construct_object(key_node, deep=True)
+        if isinstance(key, Hashable) and key in seen:
+            raise yaml.constructor.ConstructorError(
+                None, None, f"the key {key!r} is there twice", key_node.start_mark
+            )
+        seen.add(key)
+    return loader.construct_mapping(node, deep=True)
+
+
+_Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
+
+
+def load(paths: Iterable[Path]) -> list[Loaded]:
+    """Return all manifests of files and of the YAML files in directories, in order.
+
+    Raises ManifestError with every problem; then no manifest is returned.
+    """
+    loaded: list[Loaded] = []
+    problems: list[Problem] = []
+    for path in paths:
+        for file in _files(path, problems):
+            for source, document in _documents(file, problems):
+                result = parse(source, document)
+                if isinstance(result, Loaded):
+                    loaded.append(result)
+                else:
+                    problems.extend(result)
+    if problems:
+        raise ManifestError(*problems)
+    return loaded
+
+
+def _files(path: Path, problems: list[Problem]) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    files = sorted(file for file in path.iterdir() if file.suffix in _SUFFIXES)
+    if not files:
+        problems.append(Problem(str(path), "", "", "has no .yaml file. Name a file with -f."))
+    return files
+
+
+def _documents(file: Path, problems: list[Problem]) -> Iterator[tuple[str, Any]]:
+    try:
+        text = file.read_text(encoding="utf-8")
+        documents = list(yaml.load_all(text, Loader=_Loader))
+    except OSError as error:
+        reason = (error.strerror or "cannot be read").lower()
+        problems.append(Problem(str(file), "", "", f"{reason}. Check the path after -f."))
+    except UnicodeDecodeError:
+        problems.append(Problem(str(file), "", "", "is not UTF-8 text. Save it as UTF-8."))
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        where = f"{file}, line {mark.line + 1}" if mark else str(file)
+        problems.append(Problem(where, "", "", f"is not YAML: {error.problem}."))
+    except yaml.YAMLError as error:
+        problems.append(Problem(str(file), "", "", f"is not YAML: {error}."))
+    else:
+        for number, document in enumerate(documents, 1):
+            if document is not None:
+                yield f"{file}, document {number}", document
+
+
+def parse(source: str, document: Any) -> Loaded | list[Problem]:
+    """Return the manifest in `document`, or what is wrong with it."""
+    if not isinstance(document, dict):
+        return [Problem(source, "", "", "is no manifest: it needs apiVersion, kind and metadata.")]
+    kind = document.get("kind")
+    subject = _subject(document)
+    if kind not in KINDS:
+        return [Problem(source, subject, "kind", _unknown_kind(kind))]
+    if document.get("apiVersion") != API_VERSION:
+        version = document.get("apiVersion")
+        return [Problem(source, subject, "apiVersion", f"{version!r} must be {API_VERSION}.")]
+    model = KINDS[kind]
+    try:
+        return Loaded(source, model.model_validate(document))
+    except ValidationError as error:
+        return [
+            Problem(source, subject, _field(detail), _sentence(model, detail))
+            for detail in error.errors()
+        ]
+
+
+def _subject(document: dict[Any, Any]) -> str:
+    metadata = document.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    kind = document.get("kind")
+    return f"{kind} {name!r}" if kind and name else str(kind or "")
+
+
+def _unknown_kind(kind: object) -> str:
+    if kind is None:
+        return f"is missing. It must be one of {', '.join(KINDS)}."
+    if isinstance(kind, str) and kind in _LATER:
+        return f"{kind!r} is refused until {_LATER[kind]} exist. Leave the document out."
+    return f"{kind!r} is not known.{_did_you_mean(str(kind), KINDS)}"
+
+
+def _field(detail: ErrorDetails) -> str:
+    return ".".join(str(part) for part in detail["loc"] if not str(part).endswith("()"))
+
+
+def _sentence(model: type[BaseModel], detail: ErrorDetails) -> str:
+    """Return what to do about one error of pydantic, in our words."""
+    if detail["type"] == "extra_forbidden":
+        names = _names_at(model, detail["loc"][:-1])
+        return f"is not a known field.{_did_you_mean(str(detail['loc'][-1]), names)}"
+    if detail["type"] == "missing":
+        return "is missing. It is required."
+    if detail["type"] in ("value_error", "assertion_error"):
+        return detail["msg"].removeprefix("Value error, ")
+    expected = detail["msg"][:1].lower() + detail["msg"][1:]
+    return f"{detail['input']!r}: {expected.removeprefix('input ')}."
+
+
+def _did_you_mean(word: str, names: Iterable[str]) -> str:
+    choices = list(names)
+    lowered = {name.lower(): name for name in choices}
+    close = difflib.get_close_matches(word.lower(), lowered, n=1, cutoff=0.6)
+    if close:
+        return f" Did you mean {lowered[close[0]]}?"
+    return f" Known: {', '.join(choices)}."
+
+
+def _names_at(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:
+    """Return the field names allowed at `path` inside a manifest of `model`."""
+    for part in path:
+        for field in model.model_fields.values():
+            if part == field.alias:
+                model = _model_in(field.annotation) or model
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType, list):
+        for argument in typing.get_args(annotation):
+            found = _model_in(argument)
+            if found:
+                return found
+    return None

@@ -1,0 +1,156 @@
+"""BusNamespace: a bus of so many partitions, chosen for good when it is made."""
+
+from typing import Annotated, Any, ClassVar, Final, Literal
+
+from pydantic import BeforeValidator, Field, StrictInt, StrictStr, model_validator
+
+from bendybus.crds.manifest import (
+    API_VERSION,
+    DeletionPolicy,
+    KubernetesName,
+    ManifestModel,
+    Metadata,
+    Quantity,
+    Status,
+)
+from bendybus.domain import limits
+from bendybus.domain.errors import PartitioningImmutable
+from bendybus.domain.limits import Tier
+
+_COUNTS: Final = ", ".join(str(count) for count in limits.PREMIUM_PARTITION_COUNTS)
+
+
+def _check_partitions(value: Any) -> Any:
+    if value is not None and (
+        isinstance(value, bool) or value not in limits.PREMIUM_PARTITION_COUNTS
+    ):
+        raise ValueError(f"{value!r} is not one of {_COUNTS}.")
+    return value
+
+
+class Sku(ManifestModel):
+    """The messaging tier."""
+
+    tier: Tier = Field(Tier.STANDARD, description="Basic and Standard have 16 partitions.")
+
+
+class Storage(ManifestModel):
+    """The volume of each partition."""
+
+    size: Quantity = Field("10Gi", description="Of each partition's volume.")
+    storage_class_name: KubernetesName | None = Field(
+        None, description="Default: that of the cluster. Cannot change."
+    )
+
+
+class Resources(ManifestModel):
+    """What a container asks for and may use, as everywhere in Kubernetes."""
+
+    requests: dict[str, Quantity] = Field(default_factory=dict, description="Asked for.")
+    limits: dict[str, Quantity] = Field(default_factory=dict, description="Never exceeded.")
+
+
+class Frontend(ManifestModel):
+    """The stateless gateways in front of the partitions."""
+
+    replicas: StrictInt = Field(2, ge=1, le=100, description="How many pods.")
+    resources: Resources = Field(default_factory=Resources, description="Of each pod.")
+    service_type: Literal["ClusterIP", "NodePort", "LoadBalancer"] = Field(
+        "ClusterIP", description="How clients reach it."
+    )
+
+
+class Partitions(ManifestModel):
+    """The pods that store messages; their number follows from the tier."""
+
+    resources: Resources = Field(default_factory=Resources, description="Of each pod.")
+
+
+class BusNamespaceSpec(ManifestModel):
+    """What a bus is to be."""
+
+    sku: Sku = Field(default_factory=Sku, description="Messaging tier. Cannot change.")
+    premium_messaging_partitions: Annotated[
+        StrictInt | None, BeforeValidator(_check_partitions)
+    ] = Field(
+        None,
+        description="How many partitions every entity has; Premium only; default 1 (none). "
+        "Cannot change.",
+        json_schema_extra={"enum": list(limits.PREMIUM_PARTITION_COUNTS)},
+    )
+    storage: Storage = Field(default_factory=Storage, description="Volume of each partition.")
+    frontend: Frontend = Field(default_factory=Frontend, description="Gateways.")
+    partitions: Partitions = Field(default_factory=Partitions, description="Partition servers.")
+    image: StrictStr | None = Field(
+        None, max_length=1024, description="Container image; default: the operator's own."
+    )
+    allowed_namespaces: list[KubernetesName] = Field(
+        default_factory=list,
+        max_length=1000,
+        description="Kubernetes namespaces whose entities may join; default: its own.",
+    )
+    deletion_policy: DeletionPolicy = Field(
+        DeletionPolicy.RETAIN, description="Whether the data outlives the manifest."
+    )
+
+    @model_validator(mode="after")
+    def _only_premium_chooses(self) -> "BusNamespaceSpec":
+        if self.premium_messaging_partitions is not None and self.sku.tier is not Tier.PREMIUM:
+            raise ValueError(
+                f"premiumMessagingPartitions can be set only with sku.tier Premium; {self.sku.tier}"
+                f" always has {limits.STANDARD_PARTITION_COUNT} partitions. Leave it out."
+            )
+        return self
+
+
+class BusNamespaceStatus(Status):
+    """What the operator saw last of a bus."""
+
+    ready_partitions: int | None = Field(None, description="How many partitions answer.")
+    endpoint: StrictStr | None = Field(None, description="Where clients connect.")
+
+
+class BusNamespace(ManifestModel):
+    """A bus: front ends, and partitions that each store their share of every entity."""
+
+    KIND: ClassVar[str] = "BusNamespace"
+
+    api_version: Literal["bendybus.io/v1alpha1"] = API_VERSION
+    kind: Literal["BusNamespace"] = "BusNamespace"
+    metadata: Metadata
+    spec: BusNamespaceSpec = Field(
+        default_factory=BusNamespaceSpec, description="What the bus is to be."
+    )
+    status: BusNamespaceStatus | None = Field(None, description="What the operator saw last.")
+
+    @property
+    def tier(self) -> Tier:
+        """The messaging tier."""
+        return self.spec.sku.tier
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions the bus runs."""
+        if self.tier is Tier.PREMIUM:
+            return self.spec.premium_messaging_partitions or 1
+        return limits.STANDARD_PARTITION_COUNT
+
+
+def check_update(
+    name: str, *, tier: Tier, partition_count: int, wanted_tier: Tier, wanted_count: int
+) -> None:
+    """Raise PartitioningImmutable when a namespace that exists would have to change what is fixed.
+
+    Source: "It isn't possible to change the partitioning option on any existing namespace".
+    """
+    changes = {
+        "sku.tier": (tier.value, wanted_tier.value),
+        "premiumMessagingPartitions": (partition_count, wanted_count),
+    }
+    for field, (now, wanted) in changes.items():
+        if now != wanted:
+            raise PartitioningImmutable(
+                f"BusNamespace {name!r}: {field} is {now} since the namespace was created and "
+                f"cannot become {wanted}. Create a namespace of another name and move over.",
+                metadata={"field": field, "namespace": name},
+            )

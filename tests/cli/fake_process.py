@@ -1,0 +1,68 @@
+"""`python -m tests.cli.fake_process ROLE …`: stands for a server when `up` itself is tested.
+
+Takes the real servers' options, prints their ready line, ends when its stdin or SIGTERM says so.
+Behaviours for tests, by files in --data's folder: `fail` (die before serving), `die` (die soon
+after serving), `stubborn` (ignore SIGTERM).
+"""
+
+import argparse
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from pathlib import Path
+
+from tests.cli import fake_management
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    parser.add_argument("role", choices=("partition-server", "frontend"))
+    parser.add_argument("--behaviour", type=Path, default=Path("/nonexistent"))
+    parser.add_argument("--listen", required=True)
+    parser.add_argument("--partitions", default="")
+    parser.add_argument("--exit-with-parent", action="store_true")
+    options, _ = parser.parse_known_args()
+    if (options.behaviour / f"fail-{options.role}").exists():
+        print("a line before\nerror: the file belongs to another bus", file=sys.stderr)
+        return 1
+    if (options.behaviour / "stubborn").exists():
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    else:
+        signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    keep: object
+    if options.role == "frontend":
+        fake = fake_management.FakeManagement()
+        keep, address = fake_management.serve(fake, options.listen)
+    else:
+        keep, address = _listen(options.listen)
+    partitions = [int(each) for each in options.partitions.split(",") if each]
+    print(json.dumps({"ready": True, "address": address, "partitions": partitions}), flush=True)
+    if options.exit_with_parent:
+        threading.Thread(target=_end_with_stdin, daemon=True).start()
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        if (options.behaviour / f"die-{options.role}").exists():
+            os._exit(7)
+        time.sleep(0.02)
+    assert keep
+    return 0
+
+
+def _listen(listen: str) -> tuple[socket.socket, str]:
+    host, _, port = listen.rpartition(":")
+    server = socket.create_server((host, int(port)))
+    return server, f"{host}:{server.getsockname()[1]}"
+
+
+def _end_with_stdin() -> None:
+    while sys.stdin.buffer.read(1):
+        pass
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,37 @@
+"""`python -m tests.cli.fake_up DATA MANIFEST [--json] [--port N]`: `up` with fake servers."""
+
+import os
+import sys
+from pathlib import Path
+
+from bendybus.cli import __main__ as command
+from bendybus.cli import process_commands
+from bendybus.cli.finding import Choice
+from bendybus.cli.programs import Programs
+
+
+def programs(behaviour: Path) -> Programs:
+    def fake(role: str) -> list[str]:
+        module = [sys.executable, "-m", "tests.cli.fake_process", role]
+        return [*module, "--behaviour", str(behaviour)]
+
+    return Programs(fake("partition-server"), fake("frontend"))
+
+
+def main() -> int:
+    data, manifest, port, *flags = sys.argv[1:]
+    return command.guarded(
+        lambda: process_commands.run_up(
+            [Path(manifest)],
+            Choice("", None, dict(os.environ)),
+            data=Path(data),
+            port=int(port),
+            processes=2,
+            as_json="--json" in flags,
+            programs=programs(Path(data)),
+        )
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

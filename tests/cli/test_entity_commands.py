@@ -1,0 +1,197 @@
+"""`apply`, `get`, `describe`, `delete` against a management service in memory."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bendybus.cli import __main__ as command
+from bendybus.domain import errors
+from bendybus.domain.entity import Origin
+from tests.cli import fake_management
+from tests.cli.fake_management import FakeManagement
+
+ROOT = Path(__file__).parents[2]
+FLIGHTS = str(ROOT / "examples" / "flights.yaml")
+
+
+@pytest.fixture
+def bus() -> Iterator[FakeManagement]:
+    fake = FakeManagement(unreached=(15,))
+    server, address = fake_management.serve(fake)
+    fake.address = address
+    yield fake
+    server.stop(None).wait(5)
+
+
+def run(bus: FakeManagement, *arguments: str) -> int:
+    string = f"Endpoint=sb://{bus.address};SharedAccessKey=x;UseDevelopmentEmulator=true"
+    return command.main(["--connection-string", string, *arguments])
+
+
+def test_apply_creates_what_is_new_and_repeats_without_a_change(
+    bus: FakeManagement, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = run(bus, "apply", "-f", FLIGHTS)
+    second = run(bus, "apply", "-f", FLIGHTS)
+
+    shown = capsys.readouterr().out.splitlines()
+    assert (first, second) == (0, 0)
+    assert bus.calls == ["create flights", "create audit"]
+    assert shown[0] == (
+        "queue 'flights': created; not yet on partition 15, which will follow when it is back"
+    )
+    assert shown[2:] == ["queue 'flights': unchanged", "queue 'audit': unchanged"]
+
+
+def test_apply_updates_what_changed_and_keeps_what_is_in_no_manifest(
+    bus: FakeManagement, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bus.add("flights", Origin.MANIFEST, enable_partitioning=True, max_delivery_count=3)
+    bus.add("old", Origin.MANIFEST)
+    bus.add("someones", Origin.CLIENT)
+
+    code = run(bus, "apply", "-f", FLIGHTS, "--json")
+
+    changes = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert code == 0
+    assert [(each["name"], each["change"]) for each in changes] == [
+        ("flights", "updated"),
+        ("audit", "created"),
+        ("old", "kept"),
+    ]
+    assert bus.calls == ["update flights", "create audit"]
+
+
+def test_apply_changes_nothing_when_one_change_is_impossible(
+    bus: FakeManagement, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bus.add("flights", Origin.MANIFEST, enable_partitioning=False)
+
+    code = run(bus, "apply", "-f", FLIGHTS)
+
+    assert code == 1
+    assert bus.calls == []
+    assert "enablePartitioning is false since the queue was created" in capsys.readouterr().err
+
+
+def test_apply_does_not_take_over_what_a_client_made(
+    bus: FakeManagement, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bus.add("AUDIT", Origin.CLIENT)
+
+    code = run(bus, "apply", "-f", FLIGHTS)
+
+    assert code == 1
+    assert bus.calls == []
+    assert "queue 'AUDIT' was made by an administration call" in capsys.readouterr().err
+
+
+def test_apply_tries_again_when_the_bus_says_that_it_may_help(bus: FakeManagement) -> None:
+    bus.failures = [errors.PartitionUnavailable("The registrar is away.", retry_after_ms=10)]
+
+    code = run(bus, "apply", "-f", FLIGHTS)
+
+    assert code == 0
+
+
+def test_an_update_that_was_done_half_way_is_seen_through(
+    bus: FakeManagement, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bus.add("flights", Origin.MANIFEST, enable_partitioning=True, max_delivery_count=3)
+    half = errors.PartitionUnavailable("Recorded, not everywhere.", metadata={"when": "half-way"})
+    bus.failures = [half]
+
+    code = run(bus, "apply", "-f", FLIGHTS)
+
+    assert code == 0, capsys.readouterr().err
+    assert bus.calls == ["update flights", "create audit"]
+    assert "queue 'flights': updated" in capsys.readouterr().out
+
+
+def test_apply_to_another_bus_is_refused(
+    bus: FakeManagement, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bus.name = "other"
+
+    code = run(bus, "apply", "-f", FLIGHTS)
+
+    assert code == 1
+    assert "the bus that answers is 'other'" in capsys.readouterr().err
+
+
+def test_get_shows_a_table_and_wide_shows_more(
+    bus: FakeManagement, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    for name in ("c", "a", "b"):
+        bus.add(name, Origin.MANIFEST)
+
+    codes = [run(bus, "get"), run(bus, "get", "queues", "-o", "wide")]
+
+    lines = capsys.readouterr().out.splitlines()
+    assert codes == [0, 0]
+    assert [line.split()[0] for line in lines[:4]] == ["NAME", "a", "b", "c"]
+    assert lines[1].split() == ["a", "1", "Active", "Available", "1", "0", "0"]
+    assert "ORIGIN" in lines[4]
+    assert "Manifest" in lines[5]
+
+
+def test_json_is_one_object_a_line_with_the_names_of_manifests(
+    bus: FakeManagement, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bus.add("orders", Origin.MANIFEST, enable_partitioning=True)
+
+    code = run(bus, "get", "orders", "-o", "json")
+
+    facts = json.loads(capsys.readouterr().out)
+    assert code == 0
+    assert facts["spec"]["enablePartitioning"] is True
+    assert facts["spec"]["lockDuration"] == "PT1M"
+    assert facts["runtime"]["countDetails"]["activeMessageCount"] == 16
+    assert facts["runtime"]["partitions"][15]["reachable"] is False
+
+
+def test_describe_shows_the_share_of_each_partition(
+    bus: FakeManagement, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bus.add("orders", Origin.CLIENT, enable_partitioning=True)
+
+    code = run(bus, "describe", "queue", "orders")
+
+    lines = capsys.readouterr().out.splitlines()
+    assert code == 0
+    assert lines[-2].split() == ["14", "yes", "1", "0", "0", "0", "100", "B"]
+    assert lines[-1].split() == ["15", "no", "-", "-", "-", "-", "-"]
+
+
+def test_delete_needs_yes_where_nobody_can_be_asked(
+    bus: FakeManagement, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bus.add("orders", Origin.CLIENT)
+
+    asked = run(bus, "delete", "queue", "orders")
+    done = run(bus, "delete", "queue", "orders", "--yes")
+
+    assert (asked, done) == (2, 0)
+    assert bus.calls == ["delete orders"]
+    assert "Say so with --yes" in capsys.readouterr().err
+
+
+def test_what_does_not_exist_ends_with_3(
+    bus: FakeManagement, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = run(bus, "describe", "queue", "nothing")
+
+    assert code == 3
+    assert "There is no queue 'nothing'" in capsys.readouterr().err
+
+
+def test_a_bus_that_does_not_answer_ends_with_4(capsys: pytest.CaptureFixture[str]) -> None:
+    string = "Endpoint=sb://127.0.0.1:9;SharedAccessKey=x;UseDevelopmentEmulator=true"
+
+    code = command.main(["--connection-string", string, "get"])
+
+    assert code == 4
+    assert "No bus answers at 127.0.0.1:9. Is it running?" in capsys.readouterr().err

@@ -1,0 +1,54 @@
+"""Which bus a command is about, and what a connection string means."""
+
+from pathlib import Path
+
+import pytest
+
+from bendybus.cli import data_directory, endpoint, finding
+from bendybus.cli.endpoint import Endpoint
+from bendybus.cli.errors import Unreachable, UsageError
+from bendybus.cli.finding import Choice
+
+
+def test_what_is_said_wins_over_the_environment_and_that_over_what_runs(tmp_path: Path) -> None:
+    environment = {finding.VARIABLE: "from-environment", "XDG_DATA_HOME": str(tmp_path)}
+    folder = tmp_path / "bendybus" / "default"
+
+    with data_directory.held(folder):
+        data_directory.write_run(folder, {"connection_string": "from-run", "data": str(folder)})
+        said = finding.connection_string(Choice("said", None, environment))
+        from_environment = finding.connection_string(Choice("", None, environment))
+        del environment[finding.VARIABLE]
+        from_run = finding.connection_string(Choice("", None, environment))
+
+    assert (said, from_environment, from_run) == ("said", "from-environment", "from-run")
+
+
+def test_several_local_buses_must_be_told_apart(tmp_path: Path) -> None:
+    root = tmp_path / "bendybus"
+
+    with data_directory.held(root / "a"), data_directory.held(root / "b"):
+        for name in "ab":
+            data_directory.write_run(root / name, {"data": name})
+
+        with pytest.raises(Unreachable, match=r"Several buses run here: a, b. Choose one"):
+            finding.local_bus(Choice("", None, {"XDG_DATA_HOME": str(tmp_path)}))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (endpoint.EXAMPLE, Endpoint("127.0.0.1:7480", plain=True)),
+        ("Endpoint=sb://bus.example/;EntityPath=q", Endpoint("bus.example:7480", False, "q")),
+        ("Endpoint=sb://[::1]:99;UseDevelopmentEmulator=TRUE;", Endpoint("[::1]:99", True)),
+        ("endpoint=localhost:1;SharedAccessKey=a=b==", Endpoint("localhost:1", False)),
+    ],
+)
+def test_a_connection_string_names_an_address(text: str, expected: Endpoint) -> None:
+    assert endpoint.parse(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "nonsense", "Endpoint=", "Endpoint=sb://:x"])
+def test_a_connection_string_without_address_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(UsageError, match=r"Connection string: .*sb://127"):
+        endpoint.parse(text)

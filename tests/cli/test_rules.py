@@ -1,0 +1,29 @@
+"""The small rules of `up`: back-off and dealing."""
+
+from bendybus.cli import placing
+from bendybus.cli.backoff import Backoff
+
+
+def test_the_delay_doubles_up_to_five_seconds() -> None:
+    delays = []
+    backoff = Backoff()
+    for _ in range(8):
+        backoff = backoff.after_run(lasted_s=0)
+        delays.append(backoff.delay_s)
+
+    assert delays == [0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 5.0]
+
+
+def test_a_run_of_thirty_seconds_starts_the_delays_over() -> None:
+    backoff = Backoff(failures=7)
+
+    assert backoff.after_run(lasted_s=29.9).delay_s == 5.0
+    assert backoff.after_run(lasted_s=30.0).delay_s == 0.2
+
+
+def test_partitions_are_dealt_in_turn_and_none_is_left_out() -> None:
+    assert placing.deal(4, 2) == [(0, 2), (1, 3)]
+    for processes in range(1, 17):
+        dealt = placing.deal(16, processes)
+        assert sorted(sum(dealt, ())) == list(range(16))
+        assert max(map(len, dealt)) - min(map(len, dealt)) <= 1

@@ -1,0 +1,124 @@
+"""Manifests of one bus fit together, or the error says why not."""
+
+from typing import Any
+
+import pytest
+
+from bendybus.crds import bundling, loading
+from bendybus.crds.bundling import Place
+from bendybus.crds.errors import ManifestError
+from bendybus.crds.loading import Loaded
+from bendybus.domain.errors import BusError, PartitioningImmutable
+from bendybus.domain.limits import Tier
+
+
+def _manifest(kind: str, name: str, **spec: Any) -> Loaded:
+    document = {
+        "apiVersion": "bendybus.io/v1alpha1",
+        "kind": kind,
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+    result = loading.parse(f"{name}.yaml", document)
+    assert isinstance(result, Loaded), result
+    return result
+
+
+def test_queues_alone_get_a_standard_namespace_called_default() -> None:
+    bundle = bundling.bundle([_manifest("Queue", "orders")])
+
+    assert bundle.implicit
+    assert bundle.place == Place("default", Tier.STANDARD, 16)
+
+
+def test_queues_alone_join_the_bus_that_runs() -> None:
+    running = Place("big", Tier.PREMIUM, 4)
+
+    bundle = bundling.bundle(
+        [_manifest("Queue", "orders", namespaceRef={"name": "big"})], running=running
+    )
+
+    assert bundle.place == running
+
+
+@pytest.mark.parametrize(
+    ("spec", "count"),
+    [
+        ({}, 16),
+        ({"sku": {"tier": "Basic"}}, 16),
+        ({"sku": {"tier": "Premium"}}, 1),
+        ({"sku": {"tier": "Premium"}, "premiumMessagingPartitions": 8}, 8),
+    ],
+)
+def test_the_tier_decides_how_many_partitions_there_are(spec: dict[str, Any], count: int) -> None:
+    bundle = bundling.bundle([_manifest("BusNamespace", "bus", **spec)])
+
+    assert bundle.place.partition_count == count
+
+
+def test_two_namespaces_in_one_run_are_refused() -> None:
+    with pytest.raises(ManifestError, match="is a second BusNamespace beside 'one'"):
+        bundling.bundle([_manifest("BusNamespace", "one"), _manifest("BusNamespace", "two")])
+
+
+def test_a_queue_of_another_namespace_is_refused() -> None:
+    with pytest.raises(ManifestError, match=r"spec.namespaceRef.name: 'other' is not the bus"):
+        bundling.bundle(
+            [
+                _manifest("BusNamespace", "default"),
+                _manifest("Queue", "orders", namespaceRef={"name": "other"}),
+            ]
+        )
+
+
+def test_a_name_may_be_taken_once_whatever_its_case() -> None:
+    with pytest.raises(ManifestError, match=r"is already the name of the queue in orders.yaml"):
+        bundling.bundle(
+            [_manifest("Queue", "orders"), _manifest("Queue", "other", entityName="ORDERS")]
+        )
+
+
+@pytest.mark.parametrize(
+    ("spec", "sentence"),
+    [
+        ({"requiresSession": True}, "spec.requiresSession: is refused until sessions do exist"),
+        ({"forwardTo": "audit"}, "spec.forwardTo: is refused until forwarding does exist"),
+        (
+            {"forwardDeadLetteredMessagesTo": "audit"},
+            "spec.forwardDeadLetteredMessagesTo: is refused until forwarding does exist",
+        ),
+        ({"lockDuration": "PT1S"}, "spec.lockDuration: 1000 ms is outside"),
+        ({"lockDuration": "P10675199DT2H48M5.4775807S"}, "spec.lockDuration: "),
+        ({"maxSizeInMegabytes": 1000}, "spec.maxSizeInMegabytes: 1000 is not one of"),
+        ({"autoDeleteOnIdle": "PT1M"}, "spec.autoDeleteOnIdle: must be PT5M or longer"),
+        ({"entityName": "-no"}, "spec.entityName: '-no' must start with a letter or digit"),
+    ],
+)
+def test_the_rules_of_the_domain_are_told_with_the_manifests_field(
+    spec: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(ManifestError) as caught:
+        bundling.bundle([_manifest("Queue", "orders", **spec)])
+
+    assert f"orders.yaml, Queue 'orders': {sentence}" in str(caught.value)
+
+
+def test_more_partitioned_entities_than_a_standard_namespace_may_have_are_refused() -> None:
+    queues = [_manifest("Queue", f"q{n}", enablePartitioning=True) for n in range(101)]
+
+    with pytest.raises(ManifestError, match="101 partitioned entities are more than the 100"):
+        bundling.bundle(queues)
+
+
+def test_a_running_bus_never_changes_its_partitioning() -> None:
+    wanted = bundling.bundle([_manifest("BusNamespace", "bus", sku={"tier": "Premium"})])
+
+    with pytest.raises(PartitioningImmutable, match=r"sku.tier is Standard since the namespace"):
+        bundling.check_against(Place("bus"), wanted)
+
+
+def test_manifests_of_another_bus_are_refused() -> None:
+    wanted = bundling.bundle([_manifest("BusNamespace", "bus")])
+
+    with pytest.raises(BusError, match="the bus that answers is 'other'"):
+        bundling.check_against(Place("other"), wanted)

@@ -1,0 +1,148 @@
+"""The CRDs are structural, say what the models say, and are the ones in the repository."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from bendybus.crds import __main__ as command
+from bendybus.crds import definitions, queue_manifest
+from bendybus.crds.definitions import Definition
+from bendybus.crds.namespace_manifest import BusNamespaceSpec
+from bendybus.crds.queue_manifest import QueueSpec
+from bendybus.domain import entity
+from bendybus.domain.errors import InvalidArgument
+
+Schema = dict[str, Any]
+EACH = pytest.mark.parametrize("definition", definitions.ALL, ids=lambda each: each.kind)
+
+
+def _schema(definition: Definition) -> Schema:
+    version = definitions.crd(definition)["spec"]["versions"][0]
+    schema: Schema = version["schema"]["openAPIV3Schema"]
+    return schema
+
+
+def _walk(schema: Schema, path: str = "") -> Iterator[tuple[str, Schema]]:
+    yield path, schema
+    for name, value in schema.get("properties", {}).items():
+        yield from _walk(value, f"{path}.{name}")
+    for key in ("items", "additionalProperties"):
+        if isinstance(schema.get(key), dict):
+            yield from _walk(schema[key], f"{path}[]")
+
+
+@EACH
+def test_the_schema_is_structural(definition: Definition) -> None:
+    forbidden = {"$ref", "$defs", "anyOf", "oneOf", "allOf", "title", "const", "not"}
+
+    for path, node in _walk(_schema(definition)):
+        assert not forbidden & node.keys(), path
+        assert node.get("additionalProperties") is not False, path
+        assert "type" in node or node.get("x-kubernetes-int-or-string"), path
+        assert node.get("default", "") is not None, path
+
+
+@EACH
+def test_every_field_is_described(definition: Definition) -> None:
+    for path, node in _walk(_schema(definition)):
+        if path.startswith((".spec", ".status")) and not path.endswith("[]"):
+            assert node.get("description", "").endswith("."), path
+
+
+@EACH
+def test_patterns_need_nothing_that_kubernetes_lacks(definition: Definition) -> None:
+    for path, node in _walk(_schema(definition)):
+        if "pattern" in node:
+            assert "(?" not in node["pattern"], path
+            re.compile(node["pattern"])
+
+
+@EACH
+def test_only_optional_fields_are_compared_with_has(definition: Definition) -> None:
+    """A transition rule that reads a field without value is an error in the cluster."""
+    spec = _schema(definition)["properties"]["spec"]
+
+    for rule in definition.rules:
+        for path in re.findall(r"(?<!has\()\bself((?:\.\w+)+) == oldSelf", rule["rule"]):
+            node = spec
+            for name in path.strip(".").split("."):
+                node = node["properties"][name.strip("_")]
+            assert "default" in node or f"has(self{path})" in rule["rule"], rule
+
+
+def test_the_immutable_fields_are_those_of_the_design() -> None:
+    fixed = {
+        definition.kind: {
+            rule["message"].split(" cannot change")[0]
+            for rule in definition.rules
+            if "oldSelf" in rule["rule"]
+        }
+        for definition in definitions.ALL
+    }
+
+    assert fixed == {
+        "BusNamespace": {"sku.tier", "premiumMessagingPartitions", "storage.storageClassName"},
+        "Queue": {
+            "namespaceRef.name",
+            "namespaceRef.namespace",
+            "entityName",
+            "enablePartitioning",
+            "requiresDuplicateDetection",
+            "requiresSession",
+        },
+    }
+    names = {entity.MANIFEST_NAMES[field] for field in entity.IMMUTABLE_FIELDS}
+    assert names <= fixed["Queue"]
+
+
+def test_every_field_of_the_domain_has_a_field_in_the_manifest() -> None:
+    aliases = {field.alias for field in QueueSpec.model_fields.values()}
+
+    assert set(entity.MANIFEST_NAMES.values()) <= aliases
+
+
+def test_the_defaults_of_the_manifest_are_those_of_the_domain() -> None:
+    assert queue_manifest.to_description(QueueSpec()) == entity.QueueDescription()
+
+
+def test_the_defaults_in_the_schema_are_those_of_the_model() -> None:
+    for definition, model in (
+        (definitions.QUEUE, QueueSpec()),
+        (definitions.BUS_NAMESPACE, BusNamespaceSpec()),
+    ):
+        values = model.model_dump(mode="json", by_alias=True, exclude_none=True)
+        spec = _schema(definition)["properties"]["spec"]
+
+        for name, node in spec["properties"].items():
+            if "default" in node and node["default"] != {}:
+                assert node["default"] == values[name], name
+
+
+@pytest.mark.parametrize(
+    "name", ["a", "orders", "a/b", "a.b-c_d", "x_", "-a", "a-", "", "a b", "ä", "a//b"]
+)
+def test_the_pattern_of_names_refuses_only_what_the_domain_refuses(name: str) -> None:
+    fits = re.fullmatch(queue_manifest.ENTITY_NAME_PATTERN, name) is not None
+    try:
+        entity.check_name(name)
+        allowed = True
+    except InvalidArgument:
+        allowed = False
+
+    assert fits or not allowed
+    assert fits == allowed or "//" in name
+
+
+def test_the_files_in_the_repository_are_what_the_models_say(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert command.main(["--check"]) == 0, capsys.readouterr().err
+
+
+def test_a_stale_file_is_named(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    code = command.main(["--check", "--directory", str(tmp_path)])
+
+    assert code == 1
+    assert "queues.yaml: not what the models say" in capsys.readouterr().err

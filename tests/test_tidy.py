@@ -1,0 +1,149 @@
+"""The habits of this code that a program can check."""
+
+import ast
+import fnmatch
+import re
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FILE_LINES_MAX = 650
+FUNCTION_LINES_MAX = 70
+SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["bendybus"]
+# Put together from pieces, so that this file does not find itself.
+LEFTOVER = re.compile(r"\b(" + "FIX" + "ME|TO" + "DO|XX" + r"X)\b")
+MACHINE_PATH = re.compile(r"(?<![\w.$}])/(" + "work|root|home|opt|mnt" + r")/[\w.-]+")
+REGISTRY = re.compile(
+    r"\b[\w.-]*("
+    + "|".join(("pypi" + r"\.", "python" + "hosted", "npm" + "js", "arti" + "factory"))
+    + r")[\w./-]*"
+)
+TEXT = (".py", ".pyi", ".md", ".toml", ".yaml", ".yml", ".txt", ".in", ".proto", ".sql", ".sh", "")
+
+
+def tracked() -> list[Path]:
+    """Return the files that belong to the project; outside of git, all files."""
+    try:
+        listed = subprocess.run(
+            ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+            cwd=ROOT, check=True, capture_output=True, text=True, timeout=30,
+        ).stdout.splitlines()  # fmt: skip
+        found = [ROOT / name for name in listed]
+    except (OSError, subprocess.CalledProcessError):
+        hidden = re.compile(r"/(\.venv|\.git|__pycache__|\.\w+_cache)[^/]*/")
+        found = [path for path in ROOT.rglob("*") if not hidden.search(str(path))]
+    return sorted(path for path in found if path.is_file())
+
+
+def sources() -> list[Path]:
+    return [path for path in tracked() if path.suffix == ".py" and "_pb2" not in path.name]
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def module_of(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[parts.index("bendybus") :] if "bendybus" in parts else parts)
+
+
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def core_modules() -> list[Path]:
+    return [
+        path
+        for path in sources()
+        if any(fnmatch.fnmatch(module_of(path), glob) for glob in SETTINGS["core-modules"])
+    ]
+
+
+def imported(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+
+
+def test_no_file_is_longer_than_a_reader_bears() -> None:
+    long = {
+        name_of(path): lines
+        for path in sources()
+        if (lines := len(path.read_text(encoding="utf-8").splitlines())) > FILE_LINES_MAX
+    }
+
+    assert long == {}
+
+
+def test_no_function_is_longer_than_a_screen() -> None:
+    long = [
+        f"{name_of(path)}:{node.lineno} {node.name}"
+        for path in sources()
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (node.end_lineno or 0) - node.lineno + 1 > FUNCTION_LINES_MAX
+    ]
+
+    assert long == []
+
+
+def test_every_module_says_what_it_is() -> None:
+    silent = [name_of(path) for path in sources() if not ast.get_docstring(tree_of(path))]
+
+    assert silent == []
+
+
+def test_nothing_is_left_for_later() -> None:
+    left = [
+        f"{name_of(path)}:{number}"
+        for path in sources()
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if LEFTOVER.search(line)
+    ]
+
+    assert left == []
+
+
+def test_core_modules_do_no_input_or_output_and_read_no_clock() -> None:
+    guilty = [
+        f"{name_of(path)} imports {module}"
+        for path in core_modules()
+        for module in imported(tree_of(path))
+        if module.partition(".")[0] in SETTINGS["core-forbidden"]
+    ]
+
+    assert len(core_modules()) > 5
+    assert guilty == []
+
+
+def test_rooms_import_absolutely() -> None:
+    relative = [
+        f"{name_of(path)}:{node.lineno}"
+        for path in sources()
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.ImportFrom) and node.level
+    ]
+
+    assert relative == []
+
+
+@pytest.mark.parametrize("pattern", [MACHINE_PATH, REGISTRY], ids=["path", "registry"])
+def test_no_file_knows_a_machine_or_a_registry(pattern: re.Pattern[str]) -> None:
+    found = [
+        f"{name_of(path)}:{number}: {match.group()}"
+        for path in tracked()
+        if path.suffix in TEXT and path.name != "LICENSE"
+        for number, line in enumerate(
+            path.read_text(encoding="utf-8", errors="replace").splitlines(), 1
+        )
+        if (match := pattern.search(line))
+    ]
+
+    assert found == []
