@@ -65,9 +65,7 @@ class Connection:
         self._ready.set()
         self._calls: set[Any] = set()
         self._streams: set[Any] = set()
-        self.sending: Sending = Sending(
-            self._open_sending, io.loop, settings.retry, self.admission
-        )
+        self.sending: Sending = Sending(self._open_sending, io.loop, settings.retry, self.admission)
         self.closed = False
         io.owners.add(self)
         io.submit(self.keep, self.sending.stream, "bendybus-send")

@@ -287,8 +287,15 @@ class ServiceBusMessage:
     def __repr__(self) -> str:
         shown = ", ".join(
             f"{name}={getattr(self, name)!r}"
-            for name in ("application_properties", "message_id", "session_id", "partition_key",
-                         "subject", "time_to_live", "scheduled_enqueue_time_utc")
+            for name in (
+                "application_properties",
+                "message_id",
+                "session_id",
+                "partition_key",
+                "subject",
+                "time_to_live",
+                "scheduled_enqueue_time_utc",
+            )
             if getattr(self, name) is not None
         )
         return f"{type(self).__name__}(body={self._body!r:.200}, {shown})"

@@ -1,8 +1,8 @@
 """Messages on their way out: encoded once, on the application's thread, in the wire's columns.
 
-    ServiceBusMessage ─┐                       ┌─ messages[i]   serialised Message
-    mapping           ─┼─► Columns.add(…) ────►│  message_ids[i]
-    AmqpAnnotated…    ─┘                       └─ extras[i]     keys, session, times; or None
+ServiceBusMessage ─┐                       ┌─ messages[i]   serialised Message
+mapping           ─┼─► Columns.add(…) ────►│  message_ids[i]
+AmqpAnnotated…    ─┘                       └─ extras[i]     keys, session, times; or None
 """
 
 import itertools
@@ -194,9 +194,7 @@ def batch_proto(units: Iterable[Columns]) -> message_pb2.MessageBatch:
     if any(entry.time_to_live_ms for entry in extras):
         batch.time_to_live_ms.extend(entry.time_to_live_ms for entry in extras)
     if any(entry.scheduled_enqueue_time_ms for entry in extras):
-        batch.scheduled_enqueue_time_ms.extend(
-            entry.scheduled_enqueue_time_ms for entry in extras
-        )
+        batch.scheduled_enqueue_time_ms.extend(entry.scheduled_enqueue_time_ms for entry in extras)
     return batch
 
 

@@ -152,8 +152,10 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
         if changed:
             for name, value in message_pb2.ValueMap.FromString(changed).entries.items():
                 properties[name.encode()] = values.from_value(value)
-        for key, text in ((_REASON, self.dead_letter_reason),
-                          (_DESCRIPTION, self.dead_letter_error_description)):
+        for key, text in (
+            (_REASON, self.dead_letter_reason),
+            (_DESCRIPTION, self.dead_letter_error_description),
+        ):
             if text is not None:
                 properties[key] = values.Text(text.encode())
         return properties or None

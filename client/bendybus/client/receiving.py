@@ -220,9 +220,7 @@ class Receiving:
         self._ask_id += 1
         self._asks[self._ask_id] = free
         self._asked_ahead += free
-        return ReceiveStreamRequest(
-            ask=Ask(ask_id=self._ask_id, max_messages=free, max_wait_ms=-1)
-        )
+        return ReceiveStreamRequest(ask=Ask(ask_id=self._ask_id, max_messages=free, max_wait_ms=-1))
 
     def _delivered(self, delivery: receiver_pb2.Delivery) -> None:
         asked = self._asks.pop(delivery.ask_id, None)
@@ -308,9 +306,7 @@ class Receiving:
         )
         if tokens:
             self.settle(
-                Settlement(
-                    receiver_pb2.DISPOSITION_RELEASE, tokens, _Nobody(), _CLOSE_TIMEOUT_S
-                )
+                Settlement(receiver_pb2.DISPOSITION_RELEASE, tokens, _Nobody(), _CLOSE_TIMEOUT_S)
             )
 
     async def _until(self, done: Callable[[], bool], deadline_s: float) -> None:

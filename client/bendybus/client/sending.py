@@ -42,7 +42,13 @@ class Unit:
     """What one call sends: stored as a whole or not at all."""
 
     __slots__ = (
-        "columns", "deadline_s", "entity_path", "failures", "numbers", "split", "timeout_s",
+        "columns",
+        "deadline_s",
+        "entity_path",
+        "failures",
+        "numbers",
+        "split",
+        "timeout_s",
         "waiter",
     )
 

@@ -24,8 +24,19 @@ class Settlement:
     """What one call settles. Its waiter gets an Outcome."""
 
     __slots__ = (
-        "changed_properties", "deadline_s", "description", "disposition", "errors", "failures",
-        "indexes", "locked_until_ms", "reason", "repeated", "timeout_s", "tokens", "waiter",
+        "changed_properties",
+        "deadline_s",
+        "description",
+        "disposition",
+        "errors",
+        "failures",
+        "indexes",
+        "locked_until_ms",
+        "reason",
+        "repeated",
+        "timeout_s",
+        "tokens",
+        "waiter",
     )
 
     def __init__(

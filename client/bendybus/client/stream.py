@@ -110,8 +110,10 @@ class Stream:
             return RetryableError("The bus ended the stream.")
         return statuses.from_rpc_error(
             grpc.aio.AioRpcError(
-                code, await self._call.initial_metadata(),
-                await self._call.trailing_metadata(), details,
+                code,
+                await self._call.initial_metadata(),
+                await self._call.trailing_metadata(),
+                details,
             )
         )
 
