@@ -84,7 +84,9 @@ class FakeFrontEnd:
         queue = self.queues[name] = MemoryQueue(lock_ms)
         queue.dead = self.queues[f"{name}/{entity.DEAD_LETTER_SUFFIX}"] = MemoryQueue(lock_ms)
         description = entity.QueueDescription(lock_duration_ms=lock_ms)
-        self.entities[name] = Entity(name, f"uid-{name}", 1, Origin.CLIENT, description, 1, PARTITION, 1, 1)
+        self.entities[name] = Entity(
+            name, f"uid-{name}", 1, Origin.CLIENT, description, 1, PARTITION, 1, 1
+        )
         return queue
 
     def queue(self, path: str) -> MemoryQueue:

@@ -53,9 +53,7 @@ class MemoryQueue:
             stored = Stored(self._next, payload, now_ms())
             stored.message_id = batch.message_ids[index] if batch.message_ids else ""
             stored.partition_key = batch.partition_keys[index] if batch.partition_keys else ""
-            if batch.session_ids and (
-                not batch.session_present or batch.session_present[index]
-            ):
+            if batch.session_ids and (not batch.session_present or batch.session_present[index]):
                 stored.session_id = batch.session_ids[index]
             stored.ttl_ms = batch.time_to_live_ms[index] if batch.time_to_live_ms else 0
             if batch.scheduled_enqueue_time_ms:

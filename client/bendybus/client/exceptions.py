@@ -44,7 +44,7 @@ class ServiceBusError(Exception):
     _default: ClassVar[str] = "The bus could not do what was asked."
     _retryable: bool = False
 
-    def __init__(self, message: str | bytes | None = None, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, message: str | bytes | None, *args: Any, **kwargs: Any) -> None:
         if isinstance(message, bytes):
             message = message.decode()
         self.message: str = message or self._default

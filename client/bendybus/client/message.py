@@ -77,8 +77,8 @@ class ServiceBusMessage:
         else:
             self._set_body(body)
         self._application_properties = application_properties
-        self._session_id = None
-        self._partition_key = None
+        self._session_id: str | None = None
+        self._partition_key: str | None = None
         self._message_id: str | None = message_id
         self._scheduled_enqueue_time_utc = scheduled_enqueue_time_utc
         self._time_to_live: timedelta | None = time_to_live

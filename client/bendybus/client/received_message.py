@@ -174,7 +174,7 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
             delivery_count=self.delivery_count,
             time_to_live=None if raw.header is None else raw.header.time_to_live,
         )
-        annotations = {
+        annotations: dict[str | bytes, Any] = {
             b"x-opt-sequence-number": self.sequence_number,
             b"x-opt-enqueued-time": self._cell("enqueued_time_ms"),
             b"x-opt-locked-until": self._locked_until_ms or None,
@@ -183,7 +183,7 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
         raw.annotations = {**(raw.annotations or {}), **annotations}
         return raw
 
-    @property
+    @property  # type: ignore[misc]  # without a setter, as in the original
     def message(self) -> AmqpAnnotatedMessage:
         """Deprecated, as in the original: use `raw_amqp_message`."""
         return super().message

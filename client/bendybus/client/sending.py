@@ -220,7 +220,8 @@ class Sending:
 
     def _build(self) -> Frame:
         key, waiting = next(iter(self._waiting.items()))
-        units, count, size = [], 0, 0
+        units: list[Unit] = []
+        count = size = 0
         while waiting:
             columns = waiting[0].columns
             count += len(columns.messages)
