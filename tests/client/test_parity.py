@@ -142,7 +142,7 @@ def test_every_class_has_the_same_members(key: str, original: Any, ours: Any) ->
     theirs, mine = members(original), members(ours)
 
     missing = {
-        f"{key}.{name}" for name in theirs.keys() - mine.keys() - MISSING_EVERYWHERE
+        f"{key}.{name}" for name in theirs.keys() - mine.keys() - MISSING_EVERYWHERE.keys()
     } - MISSING.keys()
     base = set(members(Exception)) if issubclass(ours, Exception) else set()
     added = {

@@ -81,7 +81,7 @@ class Receiving:
         self._buffered = 0
         # Set while nobody receives: then nothing is asked for ahead.
         self._idle = True
-        self._opened = False
+        self._open_sent = self._opened = False
         self._lock_duration_s = limits.LOCK_DURATION_MS_DEFAULT / 1_000
         self._sweeper: asyncio.TimerHandle | None = None
         self._closing = False
@@ -152,9 +152,12 @@ class Receiving:
 
     def next_request(self) -> ReceiveStreamRequest | None:
         """Return what to write: the opening, settlements, asks taken back, asks."""
-        if not self._opened:
-            self._opened = True
+        if not self._open_sent:
+            self._open_sent = True
             return ReceiveStreamRequest(open=self._opening)
+        if not self._opened:
+            # A refusal of the opening would get lost behind another write.
+            return None
         if self._settling.has_waiting:
             return ReceiveStreamRequest(settle=self._settling.next_frame())
         if self._cancels:
@@ -177,6 +180,8 @@ class Receiving:
             for pause, settlement in self._settling.answered(response.settle_result):
                 self._loop.call_later(pause, self.settle, settlement)
         elif kind == "opened":
+            self._opened = True
+            self.stream.wake()
             if response.opened.lock_duration_ms:
                 self._lock_duration_s = response.opened.lock_duration_ms / 1_000
         elif kind == "error":
@@ -185,7 +190,7 @@ class Receiving:
 
     def broken(self, error: BusError) -> None:
         """Ask again on the next stream, or give up what the policy gives up."""
-        self._opened = False
+        self._open_sent = self._opened = False
         self._asks.clear()
         self._cancels.clear()
         self._ask_id = self._asked_ahead = 0

@@ -13,6 +13,8 @@ from bendybus.domain.errors import BusError, RetryableError
 from bendybus.wire import statuses
 
 _END_TIMEOUT_S: Final = 2.0
+# What grpc.aio makes of a write into a stream that is just ending; the real status is lost then.
+_WRITE_RACE: Final = "Internal error from Core"
 
 
 class Owner(Protocol):
@@ -91,7 +93,7 @@ class Stream:
                 self._owner.handle(response)
             return heard, await self._ending()
         except grpc.aio.AioRpcError as exc:
-            return heard, statuses.from_rpc_error(exc)
+            return heard, _bus_error(exc)
         except asyncio.CancelledError:
             current = asyncio.current_task()
             if current is not None and current.cancelling():
@@ -108,7 +110,7 @@ class Stream:
         code, details = await self._call.code(), await self._call.details()
         if code is grpc.StatusCode.OK:
             return RetryableError("The bus ended the stream.")
-        return statuses.from_rpc_error(
+        return _bus_error(
             grpc.aio.AioRpcError(
                 code,
                 await self._call.initial_metadata(),
@@ -133,3 +135,9 @@ class Stream:
         # Not woken by new work: it would turn an outage into a storm of attempts.
         if not self._closing and pause_s > 0:
             await asyncio.sleep(pause_s)
+
+
+def _bus_error(error: grpc.aio.AioRpcError) -> BusError:
+    if error.code() is grpc.StatusCode.INTERNAL and (error.details() or "").startswith(_WRITE_RACE):
+        return RetryableError("The connection ended while it was written to.")
+    return statuses.from_rpc_error(error)
