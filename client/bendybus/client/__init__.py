@@ -1,0 +1,45 @@
+"""The public client of Bendybus, with the names of azure-servicebus.
+
+Belongs here: what applications use, and how it gets to the front end and back. Does not belong
+here: rules of the bus (they are in `bendybus.domain`), anything of the servers.
+"""
+
+from bendybus.client.client import ServiceBusClient
+from bendybus.client.connection_string import (
+    ServiceBusConnectionStringProperties,
+    parse_connection_string,
+)
+from bendybus.client.lock_renewer import AutoLockRenewer
+from bendybus.client.message import ServiceBusMessage
+from bendybus.client.modes import (
+    NEXT_AVAILABLE_SESSION,
+    ServiceBusMessageState,
+    ServiceBusReceiveMode,
+    ServiceBusSessionFilter,
+    ServiceBusSubQueue,
+    TransportType,
+)
+from bendybus.client.outgoing import ServiceBusMessageBatch
+from bendybus.client.received_message import ServiceBusReceivedMessage
+from bendybus.client.receiver import ServiceBusReceiver
+from bendybus.client.sender import ServiceBusSender
+from bendybus.client.sessions import ServiceBusSession
+
+__all__ = [
+    "NEXT_AVAILABLE_SESSION",
+    "AutoLockRenewer",
+    "ServiceBusClient",
+    "ServiceBusConnectionStringProperties",
+    "ServiceBusMessage",
+    "ServiceBusMessageBatch",
+    "ServiceBusMessageState",
+    "ServiceBusReceiveMode",
+    "ServiceBusReceivedMessage",
+    "ServiceBusReceiver",
+    "ServiceBusSender",
+    "ServiceBusSession",
+    "ServiceBusSessionFilter",
+    "ServiceBusSubQueue",
+    "TransportType",
+    "parse_connection_string",
+]

@@ -1,0 +1,160 @@
+"""The client of the asynchronous surface."""
+
+from datetime import datetime
+from types import TracebackType
+from typing import Any
+
+from bendybus.client import clients
+from bendybus.client.aio import waiting
+from bendybus.client.aio.lock_renewer import AutoLockRenewer
+from bendybus.client.aio.receiver import ServiceBusReceiver
+from bendybus.client.aio.sender import ServiceBusSender
+from bendybus.client.clients import ClientHandle
+from bendybus.client.exceptions import not_supported
+from bendybus.client.modes import (
+    ServiceBusReceiveMode,
+    ServiceBusSessionFilter,
+    ServiceBusSubQueue,
+)
+
+
+class ServiceBusClient(ClientHandle):
+    """Gives senders and receivers that share one connection. Tasks may share it."""
+
+    async def __aenter__(self) -> "ServiceBusClient":
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    @classmethod
+    def from_connection_string(
+        cls,
+        conn_str: str,
+        *,
+        retry_total: int = 3,
+        retry_backoff_factor: float = 0.8,
+        retry_backoff_max: float = 120,
+        retry_mode: str = "exponential",
+        **kwargs: Any,
+    ) -> "ServiceBusClient":
+        """Return a client for `Endpoint=sb://HOST:PORT;SharedAccessKeyName=…;…`."""
+        return cls(
+            retry_total=retry_total,
+            retry_backoff_factor=retry_backoff_factor,
+            retry_backoff_max=retry_backoff_max,
+            retry_mode=retry_mode,
+            **clients.arguments_of(conn_str, kwargs),
+        )
+
+    def get_queue_sender(
+        self,
+        queue_name: str,
+        *,
+        client_identifier: str | None = None,
+        socket_timeout: float | None = None,
+        **kwargs: Any,
+    ) -> ServiceBusSender:
+        """Return a sender to a queue."""
+        self._check(queue_name)
+        made = ServiceBusSender(
+            self.fully_qualified_namespace,
+            self._credential,
+            queue_name=queue_name,
+            **self._options(client_identifier, kwargs),
+        )
+        self._handles.add(made)
+        return made
+
+    def get_queue_receiver(
+        self,
+        queue_name: str,
+        *,
+        client_identifier: str | None = None,
+        socket_timeout: float | None = None,
+        session_id: str | ServiceBusSessionFilter | None = None,
+        sub_queue: ServiceBusSubQueue | str | None = None,
+        receive_mode: ServiceBusReceiveMode | str = ServiceBusReceiveMode.PEEK_LOCK,
+        max_wait_time: float | None = None,
+        auto_lock_renewer: AutoLockRenewer | None = None,
+        prefetch_count: int = 0,
+        **kwargs: Any,
+    ) -> ServiceBusReceiver:
+        """Return a receiver of a queue, or of its dead-letter queue."""
+        self._check(queue_name)
+        clients.refuse_session(session_id)
+        made = ServiceBusReceiver(
+            self.fully_qualified_namespace,
+            self._credential,
+            queue_name=queue_name,
+            sub_queue=sub_queue,
+            receive_mode=receive_mode,
+            max_wait_time=max_wait_time,
+            auto_lock_renewer=auto_lock_renewer,
+            prefetch_count=prefetch_count,
+            **self._options(client_identifier, kwargs),
+        )
+        self._handles.add(made)
+        return made
+
+    def get_topic_sender(
+        self,
+        topic_name: str,
+        *,
+        client_identifier: str | None = None,
+        socket_timeout: float | None = None,
+        **kwargs: Any,
+    ) -> ServiceBusSender:
+        """Not supported yet."""
+        raise not_supported("topics")
+
+    def get_subscription_receiver(
+        self,
+        topic_name: str,
+        subscription_name: str,
+        *,
+        session_id: str | ServiceBusSessionFilter | None = None,
+        sub_queue: ServiceBusSubQueue | str | None = None,
+        receive_mode: ServiceBusReceiveMode | str = ServiceBusReceiveMode.PEEK_LOCK,
+        max_wait_time: float | None = None,
+        auto_lock_renewer: AutoLockRenewer | None = None,
+        prefetch_count: int = 0,
+        client_identifier: str | None = None,
+        socket_timeout: float | None = None,
+        **kwargs: Any,
+    ) -> ServiceBusReceiver:
+        """Not supported yet."""
+        raise not_supported("topics and subscriptions")
+
+    def list_queue_sessions(
+        self,
+        queue_name: str,
+        *,
+        state_updated_after: datetime | None = None,
+        timeout: float | None = None,
+    ) -> Any:
+        """Not supported yet."""
+        raise not_supported("sessions")
+
+    def list_subscription_sessions(
+        self,
+        topic_name: str,
+        subscription_name: str,
+        *,
+        state_updated_after: datetime | None = None,
+        timeout: float | None = None,
+    ) -> Any:
+        """Not supported yet."""
+        raise not_supported("sessions")
+
+    async def close(self) -> None:
+        """Close the senders and receivers, then the connection."""
+        self._closed = True
+        for handle in list(self._handles):
+            await handle.close()
+        await waiting.close(self._link)

@@ -1,0 +1,67 @@
+"""The lock renewer of the asynchronous surface."""
+
+import asyncio
+from types import TracebackType
+from typing import Any
+
+from bendybus.client.exceptions import ServiceBusError
+from bendybus.client.received_message import ServiceBusReceivedMessage
+from bendybus.client.renewers import DURATION_S_DEFAULT, RenewerHandle
+from bendybus.client.renewing import Entry, Failure
+
+
+class AutoLockRenewer(RenewerHandle):
+    """Renews locks in the background, whatever the loop is busy with; calls back on the loop."""
+
+    def __init__(
+        self,
+        max_lock_renewal_duration: float = DURATION_S_DEFAULT,
+        on_lock_renew_failure: Failure | None = None,
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(max_lock_renewal_duration, on_lock_renew_failure)
+        self._loop = loop
+        self._callbacks: set[asyncio.Task[Any]] = set()
+
+    async def __aenter__(self) -> "AutoLockRenewer":
+        self._check_open()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def register(
+        self,
+        receiver: Any,
+        renewable: ServiceBusReceivedMessage,
+        max_lock_renewal_duration: float | None = None,
+        on_lock_renew_failure: Failure | None = None,
+    ) -> None:
+        """Keep the lock of a message until it is settled or the duration is over."""
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        super().register(receiver, renewable, max_lock_renewal_duration, on_lock_renew_failure)
+
+    async def close(self) -> None:
+        """Keep no lock any more; wait for callbacks under way."""
+        self._end()
+        if self._callbacks:
+            await asyncio.wait(self._callbacks)
+
+    def _notify(self, entry: Entry, error: ServiceBusError) -> None:
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._call_back, entry, error)
+
+    def _call_back(self, entry: Entry, error: ServiceBusError) -> None:
+        if entry.fail is None or self._closed:
+            return
+        outcome = entry.fail(entry.message, error)
+        if asyncio.iscoroutine(outcome):
+            task = asyncio.get_running_loop().create_task(outcome, name="bendybus-callback")
+            self._callbacks.add(task)
+            task.add_done_callback(self._callbacks.discard)

@@ -1,0 +1,145 @@
+"""The administration client of the asynchronous surface."""
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from datetime import timedelta
+from types import TracebackType
+from typing import Any
+
+from bendybus.client import exceptions, handles
+from bendybus.client.aio import waiting
+from bendybus.client.aio.management.later import LaterAdministration
+from bendybus.client.connection import Stubs
+from bendybus.client.management import administrations, descriptions, runtime
+from bendybus.client.management.administrations import AdministrationHandle, Show
+from bendybus.client.management.models import (
+    ApiVersion,
+    AuthorizationRule,
+    NamespaceProperties,
+    QueueProperties,
+)
+from bendybus.client.management.runtime import QueueRuntimeProperties
+from bendybus.v1 import management_pb2
+
+
+class ServiceBusAdministrationClient(AdministrationHandle, LaterAdministration):
+    """Creates, changes, shows and deletes entities."""
+
+    async def __aenter__(self) -> "ServiceBusAdministrationClient":
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    @classmethod
+    def from_connection_string(
+        cls, conn_str: str, *, api_version: str | ApiVersion = ApiVersion.V2024_05, **kwargs: Any
+    ) -> "ServiceBusAdministrationClient":
+        """Return a client for `Endpoint=sb://HOST:PORT;SharedAccessKeyName=…;…`."""
+        made: ServiceBusAdministrationClient = cls._from_connection_string(conn_str, kwargs)
+        return made
+
+    async def create_queue(
+        self,
+        queue_name: str,
+        *,
+        authorization_rules: list[AuthorizationRule] | None = None,
+        auto_delete_on_idle: timedelta | str | None = None,
+        dead_lettering_on_message_expiration: bool | None = None,
+        default_message_time_to_live: timedelta | str | None = None,
+        duplicate_detection_history_time_window: timedelta | str | None = None,
+        enable_batched_operations: bool | None = None,
+        enable_express: bool | None = None,
+        enable_partitioning: bool | None = None,
+        lock_duration: timedelta | str | None = None,
+        max_delivery_count: int | None = None,
+        max_size_in_megabytes: int | None = None,
+        requires_duplicate_detection: bool | None = None,
+        requires_session: bool | None = None,
+        forward_to: str | None = None,
+        user_metadata: str | None = None,
+        forward_dead_lettered_messages_to: str | None = None,
+        max_message_size_in_kilobytes: int | None = None,
+        **kwargs: Any,
+    ) -> QueueProperties:
+        """Make a queue; what is None gets its default. Raises ResourceExistsError."""
+        fields = {**locals(), **kwargs}
+        request = administrations.create_request(queue_name, fields)
+        return descriptions.to_properties(
+            (await self._call(lambda stubs: stubs.management.CreateQueue, request, kwargs)).queue
+        )
+
+    async def get_queue(self, queue_name: str, **kwargs: Any) -> QueueProperties:
+        """Return a queue. Raises ResourceNotFoundError."""
+        return descriptions.to_properties(await self._get(queue_name, kwargs))
+
+    async def get_queue_runtime_properties(
+        self, queue_name: str, **kwargs: Any
+    ) -> QueueRuntimeProperties:
+        """Return how a queue is at the moment. Raises ResourceNotFoundError."""
+        return runtime.queue_runtime(await self._get(queue_name, kwargs))
+
+    async def update_queue(self, queue: QueueProperties | Mapping[str, Any], **kwargs: Any) -> None:
+        """Make a queue what `queue` says. Raises ResourceNotFoundError."""
+        request = descriptions.update_of(queue, kwargs)
+        await self._call(lambda stubs: stubs.management.UpdateQueue, request, kwargs)
+
+    async def delete_queue(self, queue_name: str, **kwargs: Any) -> None:
+        """Delete a queue with its messages. Raises ResourceNotFoundError."""
+        request = administrations.delete_request(queue_name)
+        await self._call(lambda stubs: stubs.management.DeleteQueue, request, kwargs)
+
+    def list_queues(self, **kwargs: Any) -> AsyncIterator[QueueProperties]:
+        """Yield all queues."""
+        return self._list(descriptions.to_properties, kwargs, with_runtime=False)
+
+    def list_queues_runtime_properties(
+        self, **kwargs: Any
+    ) -> AsyncIterator[QueueRuntimeProperties]:
+        """Yield how all queues are at the moment."""
+        return self._list(runtime.queue_runtime, kwargs, with_runtime=True)
+
+    async def get_namespace_properties(self, **kwargs: Any) -> NamespaceProperties:
+        """Return the namespace."""
+        request = management_pb2.GetNamespaceRequest()
+        return descriptions.to_namespace(
+            await self._call(lambda stubs: stubs.management.GetNamespace, request, kwargs)
+        )
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await waiting.close(self._link)
+
+    async def _get(self, queue_name: str, options: Mapping[str, Any]) -> management_pb2.Queue:
+        request = management_pb2.GetQueueRequest(name=queue_name, include_runtime=True)
+        response = await self._call(lambda stubs: stubs.management.GetQueue, request, options)
+        queue: management_pb2.Queue = response.queue
+        return queue
+
+    async def _list(
+        self, show: Show, options: Mapping[str, Any], *, with_runtime: bool
+    ) -> AsyncIterator[Any]:
+        token = ""
+        while True:
+            request = administrations.list_request(token, runtime=with_runtime)
+            page = await self._call(lambda stubs: stubs.management.ListQueues, request, options)
+            for queue in page.queues:
+                yield show(queue)
+            token = page.next_page_token
+            if not token:
+                return
+
+    async def _call(
+        self, method: Callable[[Stubs], Any], request: Any, options: Mapping[str, Any]
+    ) -> Any:
+        return await waiting.call(
+            self._link.get(),
+            method,
+            request,
+            handles.timeout_of(options.get("timeout")),
+            translate=exceptions.from_management_error,
+        )

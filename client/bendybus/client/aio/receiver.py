@@ -1,0 +1,220 @@
+"""The receiver of the asynchronous surface."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, Final
+
+from bendybus.client import handles, receivers
+from bendybus.client.aio import waiting
+from bendybus.client.io_thread import LoopWaiter
+from bendybus.client.received_message import ServiceBusReceivedMessage
+from bendybus.client.receivers import ReceiverHandle
+from bendybus.client.settling import Outcome, Settlement
+from bendybus.domain import limits
+
+_PURGE_AT_ONCE: Final = limits.DELETE_MESSAGES_MAX
+
+
+class ServiceBusReceiver(ReceiverHandle, AsyncIterator[ServiceBusReceivedMessage]):
+    """Receives from one queue or dead-letter queue. Get one from a ServiceBusClient.
+
+    An iterator over messages: it ends when none comes for `max_wait_time`, or never.
+    """
+
+    async def __aenter__(self) -> "ServiceBusReceiver":
+        self._check_live()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def __aiter__(self) -> AsyncIterator[ServiceBusReceivedMessage]:
+        return self
+
+    async def __anext__(self) -> ServiceBusReceivedMessage:
+        while True:
+            messages = await self.receive_messages()
+            if messages:
+                return messages[0]
+            if self._max_wait_time is not None:
+                raise StopAsyncIteration
+
+    async def receive_messages(
+        self, max_message_count: int | None = 1, max_wait_time: float | None = None
+    ) -> list[ServiceBusReceivedMessage]:
+        """Wait for a first message; return it with what else is at hand, or nothing.
+
+        Waits `max_wait_time` seconds, else the receiver's, else 60.
+        """
+        receiving = self._receiving()
+        io = self._link.get().io
+        waiter = waiting.waiter(io, lost=lambda pieces: io.submit(receiving.put_back, pieces))
+        want = self._want(max_message_count, max_wait_time, waiter)
+        io.submit(receiving.receive, want)
+        try:
+            pieces = await waiter.wait()
+        except asyncio.CancelledError:
+            # What arrives for it goes to the next receive, or back.
+            io.submit(receiving.forget, want)
+            raise
+        return self._made(pieces)
+
+    async def complete_message(self, message: ServiceBusReceivedMessage) -> None:
+        """Settle a message: it is done and gone."""
+        outcome = await self._settle(
+            lambda waiter: self._settlement(message, receivers.COMPLETE, waiter)
+        )
+        receivers.note_settled(message, outcome)
+
+    async def complete_messages(self, messages: list[ServiceBusReceivedMessage]) -> None:
+        """Complete many messages in one frame.
+
+        Raises MessageLockLostError whose `failures` lists the ones that were not completed.
+        """
+        if messages:
+            outcome = await self._settle(lambda waiter: self._settlement_of_all(messages, waiter))
+            receivers.note_all_settled(messages, outcome)
+
+    async def abandon_message(
+        self,
+        message: ServiceBusReceivedMessage,
+        *,
+        properties_to_modify: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Give a message back at once; it counts as one delivery."""
+        outcome = await self._settle(
+            lambda waiter: self._settlement(
+                message, receivers.ABANDON, waiter, changes=properties_to_modify
+            )
+        )
+        receivers.note_settled(message, outcome)
+
+    async def defer_message(
+        self,
+        message: ServiceBusReceivedMessage,
+        *,
+        properties_to_modify: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Set a message aside: only its sequence number brings it back."""
+        outcome = await self._settle(
+            lambda waiter: self._settlement(
+                message, receivers.DEFER, waiter, changes=properties_to_modify
+            )
+        )
+        receivers.note_settled(message, outcome)
+
+    async def dead_letter_message(
+        self,
+        message: ServiceBusReceivedMessage,
+        reason: str | None = None,
+        error_description: str | None = None,
+        *,
+        properties_to_modify: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Move a message to the dead-letter queue."""
+        outcome = await self._settle(
+            lambda waiter: self._settlement(
+                message,
+                receivers.DEAD_LETTER,
+                waiter,
+                reason=reason,
+                description=error_description,
+                changes=properties_to_modify,
+            )
+        )
+        receivers.note_settled(message, outcome)
+
+    async def renew_message_lock(
+        self, message: ServiceBusReceivedMessage, *, timeout: float | None = None, **kwargs: Any
+    ) -> datetime:
+        """Make the lock last a whole lock duration from now. Returns its new end."""
+        handles.warn_of(kwargs)
+        timeout_s = handles.timeout_of(timeout)
+        outcome = await self._settle(
+            lambda waiter: self._settlement(
+                message, receivers.RENEW_LOCK, waiter, timeout_s=timeout_s
+            )
+        )
+        return receivers.note_renewed(message, outcome)
+
+    async def receive_deferred_messages(
+        self, sequence_numbers: int | list[int], *, timeout: float | None = None, **kwargs: Any
+    ) -> list[ServiceBusReceivedMessage]:
+        """Receive messages that were deferred, by their numbers."""
+        timeout_s = handles.timeout_of(timeout)
+        request = self._deferred_request(sequence_numbers, kwargs)
+        if request is None:
+            return []
+        return self._deferred(
+            await waiting.call(
+                self._link.get(), lambda stubs: stubs.receiver.ReceiveDeferred, request, timeout_s
+            )
+        )
+
+    async def peek_messages(
+        self,
+        max_message_count: int = 1,
+        *,
+        sequence_number: int | None = 0,
+        timeout: float | None = None,
+        **kwargs: Any,
+    ) -> list[ServiceBusReceivedMessage]:
+        """Show messages without locking them; each call goes on where the last one ended."""
+        timeout_s = handles.timeout_of(timeout)
+        request = self._peek_request(max_message_count, sequence_number, kwargs)
+        return self._peeked(
+            await waiting.call(
+                self._link.get(), lambda stubs: stubs.receiver.Peek, request, timeout_s
+            )
+        )
+
+    async def delete_messages(
+        self, max_message_count: int, *, before_enqueued_time_utc: datetime | None = None
+    ) -> int:
+        """Delete the oldest active messages unseen. Returns how many there were."""
+        return await self._delete(max_message_count, before_enqueued_time_utc, purge=False)
+
+    async def purge_messages(self, *, before_enqueued_time_utc: datetime | None = None) -> int:
+        """Delete all that is not locked, deferred and scheduled messages too. Returns how many.
+
+        What is sent meanwhile stays.
+        """
+        before = before_enqueued_time_utc or datetime.now(UTC)
+        total = 0
+        while deleted := await self._delete(_PURGE_AT_ONCE, before, purge=True):
+            total += deleted
+        return total
+
+    async def close(self) -> None:
+        """Give back what was not seen and receive nothing any more."""
+        if self._closed:
+            return
+        self._closed = True
+        connection, receiving = self._connection, self._current
+        if connection is not None and receiving is not None and not connection.closed:
+            await waiting.run(connection, receiving.close)
+        if self._owns_link:
+            await waiting.close(self._link)
+
+    async def _settle(self, make: Callable[[LoopWaiter], Settlement]) -> Outcome:
+        waiter = waiting.waiter(self._link.get().io)
+        settlement = make(waiter)
+        receiving = self._receiving()
+        self._link.get().io.submit(receiving.settle, settlement)
+        outcome: Outcome = await waiter.wait()
+        return outcome
+
+    async def _delete(self, max_message_count: int, before: datetime | None, *, purge: bool) -> int:
+        request = self._delete_request(max_message_count, before, purge=purge)
+        response = await waiting.call(
+            self._link.get(), lambda stubs: stubs.receiver.DeleteMessages, request
+        )
+        deleted: int = response.deleted
+        return deleted

@@ -1,0 +1,37 @@
+"""Sessions of the asynchronous surface: their names exist, they do not yet."""
+
+from datetime import datetime
+from typing import Any
+
+from bendybus.client.exceptions import not_supported
+
+
+class ServiceBusSession:
+    """A session of a receiver. None can be had yet."""
+
+    def __init__(self, session_id: str, receiver: Any) -> None:
+        raise not_supported("sessions")
+
+    @property
+    def session_id(self) -> str:
+        """Not supported yet."""
+        raise not_supported("sessions")
+
+    @property
+    def locked_until_utc(self) -> datetime | None:
+        """Not supported yet."""
+        raise not_supported("sessions")
+
+    async def get_state(self, *, timeout: float | None = None, **kwargs: Any) -> bytes:
+        """Not supported yet."""
+        raise not_supported("sessions")
+
+    async def set_state(
+        self, state: str | bytes | bytearray | None, *, timeout: float | None = None, **kwargs: Any
+    ) -> None:
+        """Not supported yet."""
+        raise not_supported("sessions")
+
+    async def renew_lock(self, *, timeout: float | None = None, **kwargs: Any) -> datetime:
+        """Not supported yet."""
+        raise not_supported("sessions")

@@ -1,0 +1,75 @@
+"""What the clients of both surfaces share: their arguments, and the handles they gave out."""
+
+import weakref
+from typing import Any
+
+from bendybus.client import connection_string, handles
+from bendybus.client.connection import Link
+from bendybus.client.exceptions import not_supported
+
+
+class ClientHandle:
+    """A client without its way of waiting."""
+
+    def __init__(
+        self,
+        fully_qualified_namespace: str,
+        credential: Any,
+        *,
+        retry_total: int = 3,
+        retry_backoff_factor: float = 0.8,
+        retry_backoff_max: float = 120,
+        retry_mode: str = "exponential",
+        **kwargs: Any,
+    ) -> None:
+        """Connect to `HOST:PORT`; nothing is sent before it is needed.
+
+        `credential` is kept and not sent: the bus has no authentication yet. `use_tls=False`
+        speaks plain text. Options of other transports are accepted and have no effect.
+        """
+        self.fully_qualified_namespace = fully_qualified_namespace
+        self._credential = credential
+        self._entity_name: str | None = kwargs.pop("entity_name", None)
+        self._link = Link(
+            handles.settings_of(
+                fully_qualified_namespace,
+                {
+                    **kwargs,
+                    "retry_total": retry_total,
+                    "retry_backoff_factor": retry_backoff_factor,
+                    "retry_backoff_max": retry_backoff_max,
+                    "retry_mode": retry_mode,
+                },
+            )
+        )
+        self._handles: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._closed = False
+
+    def _check(self, name: str) -> None:
+        if self._closed:
+            raise ValueError("The ServiceBusClient is closed: make another one.")
+        if self._entity_name and self._entity_name != name:
+            raise ValueError(
+                f"{name!r} is not {self._entity_name!r}, the EntityPath of the connection string."
+            )
+
+    def _options(self, client_identifier: str | None, kwargs: dict[str, Any]) -> dict[str, Any]:
+        return {**kwargs, "link": self._link, "client_identifier": client_identifier}
+
+
+def arguments_of(conn_str: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a client for a connection string and further options."""
+    parsed = connection_string.parse(conn_str)
+    return {
+        **options,
+        "fully_qualified_namespace": parsed.host,
+        "credential": (parsed.key_name, parsed.key) if parsed.key else parsed.signature,
+        "use_tls": parsed.use_tls,
+        "entity_name": parsed.entity_path,
+    }
+
+
+def refuse_session(session_id: Any) -> None:
+    """Raise NotSupportedError if a session is wanted."""
+    if session_id is not None:
+        raise not_supported("sessions")

@@ -1,0 +1,200 @@
+"""One connection of a client: a channel, its send stream, its receivers, its unary calls.
+
+Made on any thread, used on the I/O thread. It lets go of gRPC when the process forks and makes it
+anew when it is next needed.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Final
+
+import grpc
+from bendybus.client import exceptions, io_thread
+from bendybus.client.admission import Admission
+from bendybus.client.exceptions import ServiceBusError
+from bendybus.client.io_thread import IoThread, Waiter
+from bendybus.client.retrying import RetryPolicy
+from bendybus.client.sending import Sending
+from bendybus.domain import limits
+from bendybus.domain.errors import BusError, RetryableError, ServiceTimeout
+from bendybus.v1 import management_pb2_grpc, receiver_pb2_grpc, sender_pb2_grpc
+from bendybus.wire import statuses
+
+TIMEOUT_S_DEFAULT: Final = limits.SEND_TIMEOUT_MS_DEFAULT / 1_000
+_OPTIONS: Final = (
+    ("grpc.max_receive_message_length", limits.GRPC_FRAME_BYTES_MAX),
+    ("grpc.max_send_message_length", limits.GRPC_FRAME_BYTES_MAX),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 2_000),
+    # Connections that must not block each other do not share one.
+    ("grpc.use_local_subchannel_pool", 1),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Where and how to connect."""
+
+    target: str
+    use_tls: bool = True
+    retry: RetryPolicy = RetryPolicy()
+    root_certificates: bytes | None = None
+
+
+class Stubs:
+    """The stubs of one channel."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self.sender = sender_pb2_grpc.SenderServiceStub(channel)
+        self.receiver = receiver_pb2_grpc.ReceiverServiceStub(channel)
+        self.management = management_pb2_grpc.ManagementServiceStub(channel)
+
+
+class Connection:
+    """See the module. `io` is the thread it belongs to; another process has another one."""
+
+    def __init__(self, settings: Settings, io: IoThread) -> None:
+        self.io = io
+        self.settings = settings
+        self.admission = Admission()
+        self._channel: grpc.aio.Channel | None = None
+        self._stubs: Stubs | None = None
+        self._ready = asyncio.Event()
+        self._ready.set()
+        self._calls: set[Any] = set()
+        self._streams: set[Any] = set()
+        self.sending: Sending = Sending(self._open_sending, io.loop, settings.retry, self.admission)
+        self.closed = False
+        io.owners.add(self)
+        io.submit(self.keep, self.sending.stream, "bendybus-send")
+
+    def keep(self, stream: Any, name: str) -> None:
+        """Run a stream until it is closed. On the I/O thread."""
+        self._streams.add(stream)
+        task = self.io.spawn(stream.run(), name)
+        task.add_done_callback(lambda _: self._streams.discard(stream))
+
+    async def stubs(self) -> Stubs:
+        """Return the stubs; connects when needed. On the I/O thread."""
+        await self._ready.wait()
+        if self._stubs is None:
+            self._channel = self._open_channel()
+            self._stubs = Stubs(self._channel)
+        return self._stubs
+
+    def start(
+        self,
+        waiter: Waiter,
+        work: Callable[[], Coroutine[Any, Any, Any]],
+        translate: Callable[[BusError], ServiceBusError] = exceptions.from_bus_error,
+    ) -> None:
+        """Run `work` and give its outcome to `waiter`. On the I/O thread."""
+        self.io.spawn(self._finish(waiter, work, translate), "bendybus-call")
+
+    async def call(
+        self,
+        method: Callable[[Stubs], Any],
+        request: Any,
+        timeout_s: float | None = None,
+        *,
+        repeatable: bool = True,
+    ) -> Any:
+        """Make a unary call, again where that may help. Raises BusError."""
+        deadline = self.io.loop.time() + (timeout_s or TIMEOUT_S_DEFAULT)
+        failures = 0
+        while True:
+            left = deadline - self.io.loop.time()
+            try:
+                return await self._call_once(method, request, left)
+            except BusError as exc:
+                failures += 1
+                pause = self.settings.retry.pause_s(failures, exc)
+                in_time = self.io.loop.time() + pause < deadline
+                if not repeatable or not in_time or not self.settings.retry.allows(exc, failures):
+                    raise
+                await asyncio.sleep(pause)
+
+    async def pause(self) -> None:
+        """Let go of every object of gRPC: the process is about to fork."""
+        self._ready.clear()
+        for call in list(self._calls):
+            call.cancel()
+        for stream in list(self._streams):
+            await stream.cancel()
+        if self._channel is not None:
+            await self._channel.close()
+        self._channel = self._stubs = None
+
+    def resume(self) -> None:
+        """Connect again when needed."""
+        self._ready.set()
+
+    async def close(self) -> None:
+        """End everything; what is under way fails."""
+        self.closed = True
+        self.io.owners.discard(self)
+        await self.sending.close()
+        await self.pause()
+
+    async def _finish(
+        self,
+        waiter: Waiter,
+        work: Callable[[], Coroutine[Any, Any, Any]],
+        translate: Callable[[BusError], ServiceBusError],
+    ) -> None:
+        try:
+            waiter.resolve(await work())
+        except BusError as exc:
+            waiter.fail(translate(exc))
+        except (ServiceBusError, ValueError, TypeError) as exc:
+            waiter.fail(exc)
+        except BaseException as exc:
+            waiter.fail(ServiceBusError(f"The client failed: {exc!r}.", error=exc))
+            raise
+
+    async def _call_once(self, method: Callable[[Stubs], Any], request: Any, left: float) -> Any:
+        if left <= 0:
+            raise ServiceTimeout("The time given was over before the bus answered.")
+        call = method(await self.stubs())(request, timeout=left)
+        self._calls.add(call)
+        try:
+            return await call
+        except grpc.aio.AioRpcError as exc:
+            raise statuses.from_rpc_error(exc) from exc
+        except asyncio.CancelledError:
+            if self._ready.is_set():
+                raise
+            raise RetryableError("The connection was ended by a fork.") from None
+        finally:
+            self._calls.discard(call)
+
+    async def _open_sending(self) -> Any:
+        return (await self.stubs()).sender.SendStream()
+
+    def _open_channel(self) -> grpc.aio.Channel:
+        if not self.settings.use_tls:
+            return grpc.aio.insecure_channel(self.settings.target, options=_OPTIONS)
+        credentials = grpc.ssl_channel_credentials(self.settings.root_certificates)
+        return grpc.aio.secure_channel(self.settings.target, credentials, options=_OPTIONS)
+
+
+class Link:
+    """What a client hands to its senders and receivers: the connection of this process."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._connection: Connection | None = None
+
+    def get(self) -> Connection:
+        """Return the connection; a new one in a process that was forked off."""
+        found, io = self._connection, io_thread.current()
+        if found is None or found.io is not io:
+            found = self._connection = Connection(self.settings, io)
+        return found
+
+    def take(self) -> Connection | None:
+        """Return the connection, if this process made one, and forget it."""
+        found, self._connection = self._connection, None
+        return found if found is not None and found.io is io_thread.current() else None

@@ -1,0 +1,94 @@
+"""What senders and receivers of both surfaces share: their entity, their link, their life."""
+
+import math
+import uuid
+import warnings
+from typing import Any, Final
+
+from bendybus.client import connection_string
+from bendybus.client.connection import TIMEOUT_S_DEFAULT, Link, Settings
+from bendybus.client.exceptions import not_supported
+from bendybus.client.retrying import RetryPolicy
+
+# How much longer than the I/O thread a caller's thread waits; the I/O thread keeps the time.
+MARGIN_S: Final = 5.0
+
+
+class Handle:
+    """A sender or receiver of one entity. Owns its link only when it was made without a client."""
+
+    def __init__(
+        self,
+        fully_qualified_namespace: str,
+        credential: Any,
+        *,
+        queue_name: str | None,
+        topic_name: str | None,
+        kind: str,
+        options: dict[str, Any],
+    ) -> None:
+        if queue_name and topic_name:
+            raise ValueError("queue_name and topic_name: give one of them, not both.")
+        if topic_name:
+            raise not_supported("topics and subscriptions")
+        if not queue_name:
+            raise ValueError("queue_name: it is missing.")
+        link: Link | None = options.get("link")
+        self._owns_link = link is None
+        self._link = link or Link(settings_of(fully_qualified_namespace, options))
+        self.fully_qualified_namespace = fully_qualified_namespace
+        self.entity_name = queue_name
+        self._name: str = options.get("client_identifier") or f"{kind}-{uuid.uuid4()}"
+        self._closed = False
+
+    @property
+    def client_identifier(self) -> str:
+        """A name for this sender or receiver, given or made up."""
+        return self._name
+
+    def _check_live(self) -> None:
+        if self._closed:
+            raise ValueError(f"{self._name} is closed: get another one from the ServiceBusClient.")
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__} of {self.entity_name}, {self._name}"
+
+
+def settings_of(address: str, options: dict[str, Any]) -> Settings:
+    """Return the settings in the arguments of a client. Raises ValueError that names a bad one."""
+    if options.get("http_proxy"):
+        raise not_supported("HTTP proxies")
+    host = connection_string.host_of(address, what="fully_qualified_namespace")
+    return Settings(
+        target=connection_string.target_of(host),
+        use_tls=options.get("use_tls", True),
+        retry=RetryPolicy(
+            total=options.get("retry_total", 3),
+            backoff_factor_s=options.get("retry_backoff_factor", 0.8),
+            backoff_max_s=options.get("retry_backoff_max", 120),
+            mode=options.get("retry_mode", "exponential"),
+        ),
+        root_certificates=_certificates(options.get("connection_verify")),
+    )
+
+
+def timeout_of(timeout: float | None) -> float:
+    """Return the time for an operation. Raises ValueError for none that could be."""
+    if timeout is None:
+        return TIMEOUT_S_DEFAULT
+    if not timeout > 0 or not math.isfinite(timeout):
+        raise ValueError("timeout: it must be greater than 0.")
+    return timeout
+
+
+def warn_of(options: dict[str, Any]) -> None:
+    """Warn of arguments that nobody knows."""
+    if options:
+        warnings.warn(f"Unsupported keyword args: {options}", stacklevel=3)
+
+
+def _certificates(path: str | None) -> bytes | None:
+    if path is None:
+        return None
+    with open(path, "rb") as file:
+        return file.read()

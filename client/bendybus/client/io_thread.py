@@ -1,0 +1,299 @@
+"""The one thread of a process that does I/O: a loop of its own, and the way there and back.
+
+Every grpc.aio object lives here. Application threads and loops hand over with `submit`, which
+wakes this loop once for everything that piled up; results go back through a waiter, once per
+application loop for everything that is done. Nothing starts before the first client is used.
+
+Fork: gRPC cannot be carried through one. Before a fork the thread lets go of all of gRPC and
+ends; the parent goes on with the same loop in a new thread, the child starts with nothing.
+"""
+
+import asyncio
+import gc
+import logging
+import os
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, Protocol
+
+from bendybus.client.exceptions import OperationTimeoutError
+
+_log = logging.getLogger("bendybus.client")
+_PAUSE_TIMEOUT_S: Final = 5.0
+_lock = threading.Lock()
+_current: "IoThread | None" = None
+
+
+class Pausable(Protocol):
+    """What owns objects of gRPC and can let go of them."""
+
+    async def pause(self) -> None:
+        """Let go of every object of gRPC; the outcome of what is under way is open."""
+
+    def resume(self) -> None:
+        """Start over with what was under way."""
+
+
+class IoThread:
+    """A loop in a daemon thread."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.owners: weakref.WeakSet[Pausable] = weakref.WeakSet()
+        self._pending: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+        self._woken = False
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._outboxes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Outbox] = (
+            weakref.WeakKeyDictionary()
+        )
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Run the loop in a new thread."""
+        # gRPC reads it when it starts: without it nothing of gRPC works after a fork.
+        os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "1")
+        self._thread = threading.Thread(target=self._run, name="bendybus-io", daemon=True)
+        self._thread.start()
+
+    def submit(self, function: Callable[..., None], *args: Any) -> None:
+        """Call `function(*args)` on the loop, in order. From any thread."""
+        self._pending.append((function, args))
+        if not self._woken:
+            self._woken = True
+            self.loop.call_soon_threadsafe(self._drain)
+
+    def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        """Run `coroutine` as a task that this thread owns. On the loop only."""
+        task = self.loop.create_task(coroutine, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def outbox(self, loop: asyncio.AbstractEventLoop) -> "Outbox":
+        """Return the way back to an application's loop."""
+        box = self._outboxes.get(loop)
+        if box is None:
+            box = self._outboxes[loop] = Outbox(loop)
+        return box
+
+    def pause(self) -> None:
+        """Let go of gRPC and end the thread. From another thread."""
+        if self._thread is None or not self._thread.is_alive():
+            return
+        future = asyncio.run_coroutine_threadsafe(self._pause_owners(), self.loop)
+        try:
+            future.result(_PAUSE_TIMEOUT_S)
+        except TimeoutError:
+            _log.warning("client: could not let go of gRPC in time before a fork")
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(_PAUSE_TIMEOUT_S)
+        # What is left in reference cycles would keep gRPC's own threads alive.
+        gc.collect()
+
+    def resume(self) -> None:
+        """Go on in a new thread after `pause`."""
+        for owner in list(self.owners):
+            self.submit(owner.resume)
+        self.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_forever()
+
+    def _drain(self) -> None:
+        # STRICTLY BEFORE emptying: who appends from here on wakes the loop again.
+        self._woken = False
+        pending = self._pending
+        for _ in range(len(pending)):
+            function, args = pending.popleft()
+            try:
+                function(*args)
+            except Exception:  # a boundary: one caller's failure must not take the others along
+                _log.exception("client: %s failed", function)
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            _log.error("client: task %s died", task.get_name(), exc_info=task.exception())
+
+    async def _pause_owners(self) -> None:
+        for owner in list(self.owners):
+            await owner.pause()
+
+
+class Waiter(Protocol):
+    """Somebody who waits for one outcome, wherever that is."""
+
+    def resolve(self, value: Any) -> None:
+        """Hand over the result."""
+
+    def fail(self, error: BaseException) -> None:
+        """Hand over the error."""
+
+
+class ThreadWaiter:
+    """A thread that waits on a lock. `lost` gets a result that nobody fetches any more."""
+
+    __slots__ = ("_claim", "_error", "_lock", "_lost", "_value")
+
+    def __init__(self, lost: Callable[[Any], None] | None = None) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+        self._claim = [None]
+        self._value: Any = None
+        self._error: BaseException | None = None
+        self._lost = lost
+
+    def resolve(self, value: Any) -> None:
+        """Hand over the result, or to `lost` if the thread has gone."""
+        self._value = value
+        if self._take():
+            self._lock.release()
+        elif self._lost is not None:
+            self._lost(value)
+
+    def fail(self, error: BaseException) -> None:
+        """Hand over the error."""
+        self._error = error
+        if self._take():
+            self._lock.release()
+
+    def wait(self, timeout_s: float) -> Any:
+        """Return the result or raise the error; OperationTimeoutError when neither comes."""
+        try:
+            if not self._lock.acquire(timeout=min(timeout_s, threading.TIMEOUT_MAX)):
+                raise OperationTimeoutError
+        except BaseException:
+            if not self._take() and self._error is None and self._lost is not None:
+                self._lost(self._value)
+            raise
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+    def _take(self) -> bool:
+        # list.pop is atomic: either the giver or the one who gives up wins, never both.
+        try:
+            self._claim.pop()
+        except IndexError:
+            return False
+        return True
+
+
+class LoopWaiter:
+    """A future of an application's loop. `lost` gets a result that nobody fetches any more."""
+
+    __slots__ = ("_lost", "_outbox", "future")
+
+    def __init__(self, outbox: "Outbox", lost: Callable[[Any], None] | None = None) -> None:
+        self.future: asyncio.Future[Any] = outbox.loop.create_future()
+        self._outbox = outbox
+        self._lost = lost
+
+    def resolve(self, value: Any) -> None:
+        """Hand over the result, or to `lost` if the future was cancelled."""
+        self._outbox.put(self, value, None)
+
+    def fail(self, error: BaseException) -> None:
+        """Hand over the error."""
+        self._outbox.put(self, None, error)
+
+    async def wait(self) -> Any:
+        """Return the result or raise the error; the I/O thread keeps the time."""
+        future = self.future
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if future.done() and not future.cancelled() and future.exception() is None:
+                self._give_up(future.result())
+            raise
+
+    def settle(self, value: Any, error: BaseException | None) -> None:
+        """Resolve the future. On the application's loop."""
+        future = self.future
+        if future.done():
+            if error is None:
+                self._give_up(value)
+        elif error is None:
+            future.set_result(value)
+        else:
+            future.set_exception(error)
+
+    def _give_up(self, value: Any) -> None:
+        if self._lost is not None:
+            self._lost(value)
+
+
+class Outbox:
+    """Outcomes on their way to one application loop: one wake-up for all that are ready."""
+
+    __slots__ = ("_ready", "_woken", "loop", "__weakref__")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._ready: deque[tuple[LoopWaiter, Any, BaseException | None]] = deque()
+        self._woken = False
+
+    def put(self, waiter: LoopWaiter, value: Any, error: BaseException | None) -> None:
+        """Add an outcome. From any thread."""
+        self._ready.append((waiter, value, error))
+        if not self._woken:
+            self._woken = True
+            try:
+                self.loop.call_soon_threadsafe(self._flush)
+            except RuntimeError:  # the application's loop is closed: nobody waits any more
+                self._flush_to_nobody()
+
+    def _flush(self) -> None:
+        # STRICTLY BEFORE emptying: who appends from here on wakes the loop again.
+        self._woken = False
+        ready = self._ready
+        for _ in range(len(ready)):
+            waiter, value, error = ready.popleft()
+            waiter.settle(value, error)
+
+    def _flush_to_nobody(self) -> None:
+        self._woken = False
+        while self._ready:
+            waiter, value, error = self._ready.popleft()
+            if error is None:
+                waiter._give_up(value)
+
+
+def current() -> IoThread:
+    """Return the I/O thread of this process; started when it is first asked for."""
+    global _current
+    found = _current
+    if found is None:
+        with _lock:
+            found = _current
+            if found is None:
+                found = IoThread()
+                found.start()
+                _current = found
+    return found
+
+
+def _before_fork() -> None:
+    if _current is not None:
+        _current.pause()
+
+
+def _after_fork_in_parent() -> None:
+    if _current is not None:
+        _current.resume()
+
+
+def _after_fork_in_child() -> None:
+    global _current, _lock
+    _current = None
+    _lock = threading.Lock()
+
+
+os.register_at_fork(
+    before=_before_fork,
+    after_in_parent=_after_fork_in_parent,
+    after_in_child=_after_fork_in_child,
+)

@@ -1,0 +1,140 @@
+"""The administration client of the synchronous surface."""
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
+from types import TracebackType
+from typing import Any
+
+from bendybus.client import blocking, exceptions, handles
+from bendybus.client.connection import Stubs
+from bendybus.client.management import administrations, descriptions, runtime
+from bendybus.client.management.administrations import AdministrationHandle, Show
+from bendybus.client.management.later import LaterAdministration
+from bendybus.client.management.models import (
+    ApiVersion,
+    AuthorizationRule,
+    NamespaceProperties,
+    QueueProperties,
+)
+from bendybus.client.management.runtime import QueueRuntimeProperties
+from bendybus.v1 import management_pb2
+
+
+class ServiceBusAdministrationClient(AdministrationHandle, LaterAdministration):
+    """Creates, changes, shows and deletes entities."""
+
+    def __enter__(self) -> "ServiceBusAdministrationClient":
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @classmethod
+    def from_connection_string(
+        cls, conn_str: str, *, api_version: str | ApiVersion = ApiVersion.V2024_05, **kwargs: Any
+    ) -> "ServiceBusAdministrationClient":
+        """Return a client for `Endpoint=sb://HOST:PORT;SharedAccessKeyName=…;…`."""
+        made: ServiceBusAdministrationClient = cls._from_connection_string(conn_str, kwargs)
+        return made
+
+    def create_queue(
+        self,
+        queue_name: str,
+        *,
+        authorization_rules: list[AuthorizationRule] | None = None,
+        auto_delete_on_idle: timedelta | str | None = None,
+        dead_lettering_on_message_expiration: bool | None = None,
+        default_message_time_to_live: timedelta | str | None = None,
+        duplicate_detection_history_time_window: timedelta | str | None = None,
+        enable_batched_operations: bool | None = None,
+        enable_express: bool | None = None,
+        enable_partitioning: bool | None = None,
+        lock_duration: timedelta | str | None = None,
+        max_delivery_count: int | None = None,
+        max_size_in_megabytes: int | None = None,
+        requires_duplicate_detection: bool | None = None,
+        requires_session: bool | None = None,
+        forward_to: str | None = None,
+        user_metadata: str | None = None,
+        forward_dead_lettered_messages_to: str | None = None,
+        max_message_size_in_kilobytes: int | None = None,
+        **kwargs: Any,
+    ) -> QueueProperties:
+        """Make a queue; what is None gets its default. Raises ResourceExistsError."""
+        fields = {**locals(), **kwargs}
+        request = administrations.create_request(queue_name, fields)
+        return descriptions.to_properties(
+            self._call(lambda stubs: stubs.management.CreateQueue, request, kwargs).queue
+        )
+
+    def get_queue(self, queue_name: str, **kwargs: Any) -> QueueProperties:
+        """Return a queue. Raises ResourceNotFoundError."""
+        return descriptions.to_properties(self._get(queue_name, kwargs))
+
+    def get_queue_runtime_properties(
+        self, queue_name: str, **kwargs: Any
+    ) -> QueueRuntimeProperties:
+        """Return how a queue is at the moment. Raises ResourceNotFoundError."""
+        return runtime.queue_runtime(self._get(queue_name, kwargs))
+
+    def update_queue(self, queue: QueueProperties | Mapping[str, Any], **kwargs: Any) -> None:
+        """Make a queue what `queue` says. Raises ResourceNotFoundError."""
+        request = descriptions.update_of(queue, kwargs)
+        self._call(lambda stubs: stubs.management.UpdateQueue, request, kwargs)
+
+    def delete_queue(self, queue_name: str, **kwargs: Any) -> None:
+        """Delete a queue with its messages. Raises ResourceNotFoundError."""
+        request = administrations.delete_request(queue_name)
+        self._call(lambda stubs: stubs.management.DeleteQueue, request, kwargs)
+
+    def list_queues(self, **kwargs: Any) -> Iterator[QueueProperties]:
+        """Yield all queues."""
+        return self._list(descriptions.to_properties, kwargs, with_runtime=False)
+
+    def list_queues_runtime_properties(self, **kwargs: Any) -> Iterator[QueueRuntimeProperties]:
+        """Yield how all queues are at the moment."""
+        return self._list(runtime.queue_runtime, kwargs, with_runtime=True)
+
+    def get_namespace_properties(self, **kwargs: Any) -> NamespaceProperties:
+        """Return the namespace."""
+        request = management_pb2.GetNamespaceRequest()
+        return descriptions.to_namespace(
+            self._call(lambda stubs: stubs.management.GetNamespace, request, kwargs)
+        )
+
+    def close(self) -> None:
+        """Close the connection."""
+        blocking.close(self._link)
+
+    def _get(self, queue_name: str, options: Mapping[str, Any]) -> management_pb2.Queue:
+        request = management_pb2.GetQueueRequest(name=queue_name, include_runtime=True)
+        queue: management_pb2.Queue = self._call(
+            lambda stubs: stubs.management.GetQueue, request, options
+        ).queue
+        return queue
+
+    def _list(self, show: Show, options: Mapping[str, Any], *, with_runtime: bool) -> Iterator[Any]:
+        token = ""
+        while True:
+            request = administrations.list_request(token, runtime=with_runtime)
+            page = self._call(lambda stubs: stubs.management.ListQueues, request, options)
+            yield from map(show, page.queues)
+            token = page.next_page_token
+            if not token:
+                return
+
+    def _call(
+        self, method: Callable[[Stubs], Any], request: Any, options: Mapping[str, Any]
+    ) -> Any:
+        return blocking.call(
+            self._link.get(),
+            method,
+            request,
+            handles.timeout_of(options.get("timeout")),
+            translate=exceptions.from_management_error,
+        )

@@ -1,0 +1,57 @@
+"""What the administration clients of both surfaces share: requests, and how to page."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from bendybus.client import clients, handles
+from bendybus.client.connection import Link
+from bendybus.client.management import descriptions
+from bendybus.client.management.models import ApiVersion
+from bendybus.v1 import management_pb2
+
+PAGE_SIZE: Final = 100
+
+
+class AdministrationHandle:
+    """An administration client without its way of waiting."""
+
+    def __init__(
+        self,
+        fully_qualified_namespace: str,
+        credential: Any,
+        *,
+        api_version: str | ApiVersion = ApiVersion.V2024_05,
+        **kwargs: Any,
+    ) -> None:
+        self.fully_qualified_namespace = fully_qualified_namespace
+        self._credential = credential
+        kwargs.pop("entity_name", None)
+        self._link = Link(handles.settings_of(fully_qualified_namespace, kwargs))
+
+    @classmethod
+    def _from_connection_string(cls, conn_str: str, options: Mapping[str, Any]) -> Any:
+        return cls(**clients.arguments_of(conn_str, dict(options)))
+
+
+def create_request(name: str, fields: Mapping[str, Any]) -> management_pb2.CreateQueueRequest:
+    """Return the request that makes a queue."""
+    return management_pb2.CreateQueueRequest(
+        name=name,
+        description=descriptions.to_description(fields),
+        origin=management_pb2.ENTITY_ORIGIN_CLIENT,
+    )
+
+
+def delete_request(name: str) -> management_pb2.DeleteQueueRequest:
+    """Return the request that deletes a queue."""
+    return management_pb2.DeleteQueueRequest(name=name, origin=management_pb2.ENTITY_ORIGIN_CLIENT)
+
+
+def list_request(token: str, *, runtime: bool) -> management_pb2.ListQueuesRequest:
+    """Return the request for a page."""
+    return management_pb2.ListQueuesRequest(
+        include_runtime=runtime, page_size=PAGE_SIZE, page_token=token
+    )
+
+
+Show = Callable[[management_pb2.Queue], Any]

@@ -1,0 +1,160 @@
+"""Properties of entities as applications give and get them ↔ descriptions of the contract."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, Final
+
+from bendybus.client.exceptions import InvalidArgumentError, not_supported
+from bendybus.client.management.models import (
+    EntityAvailabilityStatus,
+    EntityStatus,
+    MessagingSku,
+    NamespaceProperties,
+    NamespaceType,
+    QueueProperties,
+)
+from bendybus.client.management.runtime import AVAILABILITY
+from bendybus.domain import durations, limits
+from bendybus.domain.errors import InvalidArgument
+from bendybus.v1 import management_pb2
+
+_DURATIONS: Final = (
+    "lock_duration",
+    "default_message_time_to_live",
+    "auto_delete_on_idle",
+    "duplicate_detection_history_time_window",
+)
+_PLAIN: Final = (
+    "dead_lettering_on_message_expiration",
+    "enable_partitioning",
+    "max_delivery_count",
+    "max_message_size_in_kilobytes",
+    "max_size_in_megabytes",
+    "requires_duplicate_detection",
+    "requires_session",
+    "forward_to",
+    "forward_dead_lettered_messages_to",
+    "user_metadata",
+)
+_STATUSES: Final = {
+    EntityStatus.ACTIVE: management_pb2.ENTITY_STATUS_ACTIVE,
+    EntityStatus.DISABLED: management_pb2.ENTITY_STATUS_DISABLED,
+    EntityStatus.SEND_DISABLED: management_pb2.ENTITY_STATUS_SEND_DISABLED,
+    EntityStatus.RECEIVE_DISABLED: management_pb2.ENTITY_STATUS_RECEIVE_DISABLED,
+}
+_STATUS_NAMES: Final = {wire: status for status, wire in _STATUSES.items()}
+
+
+def to_description(given: Mapping[str, Any]) -> management_pb2.QueueDescription:
+    """Return the fields that are set. Raises InvalidArgumentError that names a bad one."""
+    if given.get("authorization_rules"):
+        raise not_supported("authorization rules")
+    if given.get("enable_express"):
+        raise not_supported("express entities")
+    made = management_pb2.QueueDescription()
+    for name in _PLAIN:
+        if given.get(name) is not None:
+            _assign(made, name, given[name])
+    for name in _DURATIONS:
+        if given.get(name) is not None:
+            setattr(made, f"{name}_ms", _milliseconds(name, given[name]))
+    if given.get("status") is not None:
+        made.status = _status(given["status"])
+    return made
+
+
+def to_properties(queue: management_pb2.Queue) -> QueueProperties:
+    """Return a queue as applications see it."""
+    description = queue.description
+    values: dict[str, Any] = {name: getattr(description, name) for name in _PLAIN}
+    for name in _DURATIONS:
+        milliseconds = getattr(description, f"{name}_ms")
+        endless = limits.TIME_TO_LIVE_MS_MAX if milliseconds < 0 else milliseconds
+        values[name] = timedelta(milliseconds=endless)
+    for name in ("forward_to", "forward_dead_lettered_messages_to", "user_metadata"):
+        values[name] = values[name] or None
+    return QueueProperties(
+        queue.name,
+        authorization_rules=[],
+        availability_status=AVAILABILITY.get(
+            queue.runtime.availability_status, EntityAvailabilityStatus.UNKNOWN
+        ),
+        enable_batched_operations=True,
+        enable_express=False,
+        status=_STATUS_NAMES.get(description.status, EntityStatus.UNKNOWN),
+        **values,
+    )
+
+
+def to_namespace(response: management_pb2.GetNamespaceResponse) -> NamespaceProperties:
+    """Return a namespace as applications see it; its partitions and version beside that."""
+    made = NamespaceProperties(
+        response.name,
+        alias=None,
+        created_at_utc=None,
+        messaging_sku=MessagingSku(response.tier),
+        messaging_units=None,
+        modified_at_utc=None,
+        namespace_type=NamespaceType.MESSAGING,
+    )
+    made.update(
+        partition_count=response.partition_count,
+        partitions=[
+            {
+                "partition": one.partition,
+                "available": one.available,
+                "address": one.address,
+                "conditions": list(one.conditions),
+            }
+            for one in response.partitions
+        ],
+        version=response.version,
+    )
+    return made
+
+
+def update_of(queue: Any, overrides: Mapping[str, Any]) -> management_pb2.UpdateQueueRequest:
+    """Return the update that makes a queue what `queue` says, with `overrides`."""
+    given = {**dict(queue.items()), **overrides}
+    name = given.get("name")
+    if not name:
+        raise InvalidArgumentError(message="name: it is missing.", metadata={"field": "name"})
+    return management_pb2.UpdateQueueRequest(
+        name=name,
+        description=to_description(given),
+        origin=management_pb2.ENTITY_ORIGIN_CLIENT,
+    )
+
+
+def _assign(made: management_pb2.QueueDescription, name: str, value: Any) -> None:
+    try:
+        setattr(made, name, value)
+    except (TypeError, ValueError) as exc:
+        raise _bad(name, f"{value!r} is not allowed ({exc}).") from None
+
+
+def _milliseconds(name: str, value: timedelta | str) -> int:
+    if isinstance(value, timedelta):
+        milliseconds = durations.bounded(value // timedelta(milliseconds=1))
+    else:
+        try:
+            milliseconds = durations.parse(name, value)
+        except InvalidArgument as exc:
+            raise _bad(name, exc.message.removeprefix(f"{name}: ")) from None
+    return -1 if milliseconds is None else milliseconds
+
+
+def _status(value: Any) -> management_pb2.EntityStatus:
+    try:
+        return _STATUSES[EntityStatus(value)]
+    except (ValueError, KeyError):
+        allowed = ", ".join(status.value for status in _STATUSES)
+        raise _bad("status", f"{value!r} is not one of {allowed}.") from None
+
+
+def _bad(field: str, sentence: str) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        message=f"{field}: {sentence}",
+        reason=InvalidArgument.reason,
+        metadata={"field": field},
+    )

@@ -1,0 +1,349 @@
+"""What administration clients take and give, with the attribute names of azure-servicebus."""
+
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import Any
+
+from bendybus.client.mapping import MappingMixin
+
+
+class AccessRights(str, Enum):
+    """What a key allows."""
+
+    MANAGE = "Manage"
+    SEND = "Send"
+    LISTEN = "Listen"
+
+
+class ApiVersion(str, Enum):
+    """Accepted for the sake of existing code; Bendybus has one version."""
+
+    V2024_05 = "2024-05"
+    V2021_05 = "2021-05"
+    V2017_04 = "2017-04"
+
+
+class EntityAvailabilityStatus(str, Enum):
+    """Whether all partitions of an entity answer."""
+
+    AVAILABLE = "Available"
+    LIMITED = "Limited"
+    RENAMING = "Renaming"
+    RESTORING = "Restoring"
+    UNKNOWN = "Unknown"
+
+
+class EntityStatus(str, Enum):
+    """What an entity accepts at the moment."""
+
+    ACTIVE = "Active"
+    CREATING = "Creating"
+    DELETING = "Deleting"
+    DISABLED = "Disabled"
+    RECEIVE_DISABLED = "ReceiveDisabled"
+    RENAMING = "Renaming"
+    RESTORING = "Restoring"
+    SEND_DISABLED = "SendDisabled"
+    UNKNOWN = "Unknown"
+
+
+class MessagingSku(str, Enum):
+    """Tier of a namespace."""
+
+    BASIC = "Basic"
+    STANDARD = "Standard"
+    PREMIUM = "Premium"
+
+
+class NamespaceType(str, Enum):
+    """What a namespace holds."""
+
+    MESSAGING = "Messaging"
+    NOTIFICATION_HUB = "NotificationHub"
+    MIXED = "Mixed"
+    EVENT_HUB = "EventHub"
+    RELAY = "Relay"
+
+
+class AuthorizationRule:
+    """A key and what it allows. The bus does not check keys yet."""
+
+    def __init__(
+        self,
+        *,
+        type: str | None = None,
+        claim_type: str | None = None,
+        claim_value: str | None = None,
+        rights: list[str | AccessRights] | None = None,
+        created_at_utc: datetime | None = None,
+        modified_at_utc: datetime | None = None,
+        key_name: str | None = None,
+        primary_key: str | None = None,
+        secondary_key: str | None = None,
+    ) -> None:
+        self.type = type
+        self.claim_type = claim_type
+        self.claim_value = claim_value
+        self.rights = rights
+        self.created_at_utc = created_at_utc
+        self.modified_at_utc = modified_at_utc
+        self.key_name = key_name
+        self.primary_key = primary_key
+        self.secondary_key = secondary_key
+
+
+class MessageCountDetails:
+    """Messages by state."""
+
+    def __init__(
+        self,
+        *,
+        active_message_count: int | None = None,
+        dead_letter_message_count: int | None = None,
+        scheduled_message_count: int | None = None,
+        transfer_dead_letter_message_count: int | None = None,
+        transfer_message_count: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        self.active_message_count = active_message_count
+        self.dead_letter_message_count = dead_letter_message_count
+        self.scheduled_message_count = scheduled_message_count
+        self.transfer_dead_letter_message_count = transfer_dead_letter_message_count
+        self.transfer_message_count = transfer_message_count
+
+    def __str__(self) -> str:
+        return str(self.__dict__)
+
+
+class SqlRuleFilter:
+    """A filter in the SQL rule language. Rules do not exist yet."""
+
+    def __init__(
+        self, sql_expression: str | None = None, parameters: dict[str, Any] | None = None
+    ) -> None:
+        self.sql_expression = sql_expression
+        self.parameters = parameters
+        self.requires_preprocessing = True
+
+
+class TrueRuleFilter(SqlRuleFilter):
+    """Lets everything pass."""
+
+    def __init__(self) -> None:
+        super().__init__("1=1")
+
+
+class FalseRuleFilter(SqlRuleFilter):
+    """Lets nothing pass."""
+
+    def __init__(self) -> None:
+        super().__init__("1>1")
+
+
+class SqlRuleAction:
+    """An action in the SQL rule language. Rules do not exist yet."""
+
+    def __init__(
+        self, sql_expression: str | None = None, parameters: dict[str, Any] | None = None
+    ) -> None:
+        self.sql_expression = sql_expression
+        self.parameters = parameters
+        self.requires_preprocessing = True
+
+
+class CorrelationRuleFilter:
+    """A filter by equal properties. Rules do not exist yet."""
+
+    def __init__(
+        self,
+        *,
+        correlation_id: str | None = None,
+        message_id: str | None = None,
+        to: str | None = None,
+        reply_to: str | None = None,
+        label: str | None = None,
+        session_id: str | None = None,
+        reply_to_session_id: str | None = None,
+        content_type: str | None = None,
+        properties: dict[str, Any] | None = None,
+    ) -> None:
+        self.correlation_id = correlation_id
+        self.message_id = message_id
+        self.to = to
+        self.reply_to = reply_to
+        self.label = label
+        self.session_id = session_id
+        self.reply_to_session_id = reply_to_session_id
+        self.content_type = content_type
+        self.properties = properties
+
+
+class QueueProperties(MappingMixin):
+    """What a queue is to be, and how it is. Durations are timedelta or ISO-8601 text."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        authorization_rules: list[AuthorizationRule] | None,
+        auto_delete_on_idle: timedelta | str | None,
+        dead_lettering_on_message_expiration: bool | None,
+        default_message_time_to_live: timedelta | str | None,
+        duplicate_detection_history_time_window: timedelta | str | None,
+        availability_status: str | None,
+        enable_batched_operations: bool | None,
+        enable_express: bool | None,
+        enable_partitioning: bool | None,
+        lock_duration: timedelta | str | None,
+        max_delivery_count: int | None,
+        max_size_in_megabytes: int | None,
+        requires_duplicate_detection: bool | None,
+        requires_session: bool | None,
+        status: str | None,
+        forward_to: str | None,
+        user_metadata: str | None,
+        forward_dead_lettered_messages_to: str | None,
+        max_message_size_in_kilobytes: int | None,
+    ) -> None:
+        self.name = name
+        self.authorization_rules = authorization_rules
+        self.auto_delete_on_idle = auto_delete_on_idle
+        self.dead_lettering_on_message_expiration = dead_lettering_on_message_expiration
+        self.default_message_time_to_live = default_message_time_to_live
+        self.duplicate_detection_history_time_window = duplicate_detection_history_time_window
+        self.availability_status = availability_status
+        self.enable_batched_operations = enable_batched_operations
+        self.enable_express = enable_express
+        self.enable_partitioning = enable_partitioning
+        self.lock_duration = lock_duration
+        self.max_delivery_count = max_delivery_count
+        self.max_size_in_megabytes = max_size_in_megabytes
+        self.requires_duplicate_detection = requires_duplicate_detection
+        self.requires_session = requires_session
+        self.status = status
+        self.forward_to = forward_to
+        self.user_metadata = user_metadata
+        self.forward_dead_lettered_messages_to = forward_dead_lettered_messages_to
+        self.max_message_size_in_kilobytes = max_message_size_in_kilobytes
+
+
+class TopicProperties(MappingMixin):
+    """What a topic is to be. Topics do not exist yet."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        default_message_time_to_live: timedelta | str | None,
+        max_size_in_megabytes: int | None,
+        requires_duplicate_detection: bool | None,
+        duplicate_detection_history_time_window: timedelta | str | None,
+        enable_batched_operations: bool | None,
+        size_in_bytes: int | None,
+        filtering_messages_before_publishing: bool | None,
+        authorization_rules: list[AuthorizationRule] | None,
+        status: str | None,
+        support_ordering: bool | None,
+        auto_delete_on_idle: timedelta | str | None,
+        enable_partitioning: bool | None,
+        availability_status: str | None,
+        enable_express: bool | None,
+        user_metadata: str | None,
+        max_message_size_in_kilobytes: int | None,
+    ) -> None:
+        self.name = name
+        self.default_message_time_to_live = default_message_time_to_live
+        self.max_size_in_megabytes = max_size_in_megabytes
+        self.requires_duplicate_detection = requires_duplicate_detection
+        self.duplicate_detection_history_time_window = duplicate_detection_history_time_window
+        self.enable_batched_operations = enable_batched_operations
+        self.size_in_bytes = size_in_bytes
+        self.filtering_messages_before_publishing = filtering_messages_before_publishing
+        self.authorization_rules = authorization_rules
+        self.status = status
+        self.support_ordering = support_ordering
+        self.auto_delete_on_idle = auto_delete_on_idle
+        self.enable_partitioning = enable_partitioning
+        self.availability_status = availability_status
+        self.enable_express = enable_express
+        self.user_metadata = user_metadata
+        self.max_message_size_in_kilobytes = max_message_size_in_kilobytes
+
+
+class SubscriptionProperties(MappingMixin):
+    """What a subscription is to be. Subscriptions do not exist yet."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        lock_duration: timedelta | str | None,
+        requires_session: bool | None,
+        default_message_time_to_live: timedelta | str | None,
+        dead_lettering_on_message_expiration: bool | None,
+        dead_lettering_on_filter_evaluation_exceptions: bool | None,
+        max_delivery_count: int | None,
+        enable_batched_operations: bool | None,
+        status: str | None,
+        forward_to: str | None,
+        user_metadata: str | None,
+        forward_dead_lettered_messages_to: str | None,
+        auto_delete_on_idle: timedelta | str | None,
+        availability_status: str | None,
+    ) -> None:
+        self.name = name
+        self.lock_duration = lock_duration
+        self.requires_session = requires_session
+        self.default_message_time_to_live = default_message_time_to_live
+        self.dead_lettering_on_message_expiration = dead_lettering_on_message_expiration
+        self.dead_lettering_on_filter_evaluation_exceptions = (
+            dead_lettering_on_filter_evaluation_exceptions
+        )
+        self.max_delivery_count = max_delivery_count
+        self.enable_batched_operations = enable_batched_operations
+        self.status = status
+        self.forward_to = forward_to
+        self.user_metadata = user_metadata
+        self.forward_dead_lettered_messages_to = forward_dead_lettered_messages_to
+        self.auto_delete_on_idle = auto_delete_on_idle
+        self.availability_status = availability_status
+
+
+class RuleProperties(MappingMixin):
+    """A rule of a subscription. Rules do not exist yet."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        filter: CorrelationRuleFilter | SqlRuleFilter | None,
+        action: SqlRuleAction | None,
+        created_at_utc: datetime | None,
+    ) -> None:
+        self.name = name
+        self.filter = filter
+        self.action = action
+        self.created_at_utc = created_at_utc
+
+
+class NamespaceProperties(MappingMixin):
+    """What a namespace is."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        alias: str | None,
+        created_at_utc: datetime | None,
+        messaging_sku: str | None,
+        messaging_units: int | None,
+        modified_at_utc: datetime | None,
+        namespace_type: str | None,
+    ) -> None:
+        self.name = name
+        self.alias = alias
+        self.created_at_utc = created_at_utc
+        self.messaging_sku = messaging_sku
+        self.messaging_units = messaging_units
+        self.modified_at_utc = modified_at_utc
+        self.namespace_type = namespace_type

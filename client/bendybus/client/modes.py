@@ -1,0 +1,58 @@
+"""The words of the API: receive modes, sub-queues, states, transports. Values as the original."""
+
+from enum import Enum
+from typing import Final
+
+from bendybus.domain import entity
+from bendybus.v1 import receiver_pb2
+
+
+class ServiceBusReceiveMode(str, Enum):
+    """Whether a received message is locked until it is settled, or gone at once."""
+
+    PEEK_LOCK = "peeklock"
+    RECEIVE_AND_DELETE = "receiveanddelete"
+
+
+class ServiceBusSubQueue(str, Enum):
+    """A queue beside the queue."""
+
+    DEAD_LETTER = "deadletter"
+    TRANSFER_DEAD_LETTER = "transferdeadletter"
+
+
+class ServiceBusMessageState(int, Enum):
+    """What a message in the queue waits for."""
+
+    ACTIVE = 0
+    DEFERRED = 1
+    SCHEDULED = 2
+
+
+class ServiceBusSessionFilter(Enum):
+    """Which session a receiver wants, if not one by name."""
+
+    NEXT_AVAILABLE = 0
+
+
+class TransportType(Enum):
+    """Accepted for the sake of existing code: Bendybus has one transport, gRPC."""
+
+    Amqp = 1
+    AmqpOverWebsocket = 2
+
+
+NEXT_AVAILABLE_SESSION: Final = ServiceBusSessionFilter.NEXT_AVAILABLE
+WIRE_MODES: Final = {
+    ServiceBusReceiveMode.PEEK_LOCK: receiver_pb2.RECEIVE_MODE_PEEK_LOCK,
+    ServiceBusReceiveMode.RECEIVE_AND_DELETE: receiver_pb2.RECEIVE_MODE_RECEIVE_AND_DELETE,
+}
+_SUB_QUEUE_SUFFIX: Final = {ServiceBusSubQueue.DEAD_LETTER: f"/{entity.DEAD_LETTER_SUFFIX}"}
+
+
+def sub_queue_path(name: str, sub_queue: ServiceBusSubQueue | str | None) -> str | None:
+    """Return the path of a queue or of its sub-queue; None for one that does not exist yet."""
+    if sub_queue is None:
+        return name
+    suffix = _SUB_QUEUE_SUFFIX.get(ServiceBusSubQueue(sub_queue))
+    return None if suffix is None else name + suffix

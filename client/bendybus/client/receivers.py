@@ -1,0 +1,271 @@
+"""What the receivers of both surfaces share: checks, requests, and messages from answers."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from bendybus.client import handles, modes, received_message, senders, values
+from bendybus.client.connection import Connection
+from bendybus.client.exceptions import MessageAlreadySettled, MessageLockLostError, not_supported
+from bendybus.client.handles import Handle
+from bendybus.client.io_thread import Waiter
+from bendybus.client.modes import ServiceBusReceiveMode
+from bendybus.client.received_message import Delivered, ServiceBusReceivedMessage
+from bendybus.client.receiving import Piece, Receiving, Want
+from bendybus.client.settling import Outcome, Settlement
+from bendybus.domain import limits
+from bendybus.v1 import message_pb2, receiver_pb2
+
+DEFAULT_WAIT_S: Final = 60.0
+SETTLE_TIMEOUT_S: Final = 60.0
+COMPLETE: Final = receiver_pb2.DISPOSITION_COMPLETE
+ABANDON: Final = receiver_pb2.DISPOSITION_ABANDON
+DEFER: Final = receiver_pb2.DISPOSITION_DEFER
+DEAD_LETTER: Final = receiver_pb2.DISPOSITION_DEAD_LETTER
+RENEW_LOCK: Final = receiver_pb2.DISPOSITION_RENEW_LOCK
+_ACTIONS: Final = {
+    COMPLETE: "complete",
+    ABANDON: "abandon",
+    DEFER: "defer",
+    DEAD_LETTER: "dead-letter",
+    RENEW_LOCK: "renew the lock of",
+}
+_PREFETCH_MAX: Final = 50_000
+
+
+class ReceiverHandle(Handle):
+    """A receiver without its way of waiting."""
+
+    def __init__(
+        self,
+        fully_qualified_namespace: str,
+        credential: Any,
+        *,
+        queue_name: str | None = None,
+        topic_name: str | None = None,
+        subscription_name: str | None = None,
+        receive_mode: ServiceBusReceiveMode | str = ServiceBusReceiveMode.PEEK_LOCK,
+        max_wait_time: float | None = None,
+        auto_lock_renewer: Any | None = None,
+        prefetch_count: int = 0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            fully_qualified_namespace,
+            credential,
+            queue_name=queue_name,
+            topic_name=topic_name,
+            kind="SBReceiver",
+            options=kwargs,
+        )
+        if subscription_name or kwargs.get("session_id") is not None:
+            raise not_supported("subscriptions" if subscription_name else "sessions")
+        path = modes.sub_queue_path(self.entity_name, kwargs.get("sub_queue"))
+        if path is None:
+            raise not_supported("transfer dead-letter queues")
+        self.entity_path = path
+        self._mode = ServiceBusReceiveMode(receive_mode)
+        if max_wait_time is not None and max_wait_time <= 0:
+            raise ValueError("max_wait_time: it must be greater than 0.")
+        self._max_wait_time = max_wait_time
+        self._prefetch_count = int(prefetch_count)
+        if not 0 <= self._prefetch_count <= _PREFETCH_MAX:
+            raise ValueError(f"prefetch_count: it must be between 0 and {_PREFETCH_MAX}.")
+        if auto_lock_renewer is not None and not self._locks:
+            raise ValueError("auto_lock_renewer: RECEIVE_AND_DELETE has no locks to renew.")
+        self._auto_lock_renewer = auto_lock_renewer
+        self._connection: Connection | None = None
+        self._current: Receiving | None = None
+        self._cursor = b""
+
+    @property
+    def session(self) -> None:
+        """The session of a session receiver; there are none yet."""
+        return None
+
+    @property
+    def _locks(self) -> bool:
+        return self._mode is ServiceBusReceiveMode.PEEK_LOCK
+
+    def _receiving(self) -> Receiving:
+        """Return what receives in this process, made when it is first needed."""
+        self._check_live()
+        connection = self._link.get()
+        if self._current is None or self._connection is not connection:
+            self._current = _new_receiving(self, connection)
+            self._connection = connection
+        return self._current
+
+    def _want(
+        self, max_message_count: int | None, max_wait_time: float | None, waiter: Waiter
+    ) -> Want:
+        if max_wait_time is not None and max_wait_time <= 0:
+            raise ValueError("max_wait_time: it must be greater than 0.")
+        if max_message_count is not None and max_message_count <= 0:
+            raise ValueError("max_message_count: it must be greater than 0.")
+        wait_s = max_wait_time or self._max_wait_time or DEFAULT_WAIT_S
+        return Want(max_message_count or self._prefetch_count or 1, wait_s, waiter)
+
+    def _made(self, pieces: Sequence[Piece]) -> list[ServiceBusReceivedMessage]:
+        messages = received_message.make_all(pieces, self._current, settled=not self._locks)
+        if self._auto_lock_renewer is not None:
+            for message in messages:
+                self._auto_lock_renewer.register(self, message)
+        return messages
+
+    def _check_settling(self, message: Any, disposition: Any) -> None:
+        action = _ACTIONS[disposition]
+        self._check_live()
+        if not isinstance(message, ServiceBusReceivedMessage):
+            raise TypeError(f"message: {type(message).__name__} is no ServiceBusReceivedMessage.")
+        if message._peeked:
+            raise ValueError(f"message: cannot {action} it, it was only peeked at.")
+        if not self._locks:
+            raise ValueError(f"message: cannot {action} it, this receiver is RECEIVE_AND_DELETE.")
+        if message._settled:
+            raise MessageAlreadySettled(action=action)
+        if not message._delivered.lock_tokens:
+            raise ValueError(f"message: cannot {action} it, it has no lock.")
+
+    def _settlement(
+        self,
+        message: Any,
+        disposition: Any,
+        waiter: Waiter,
+        *,
+        reason: str | None = None,
+        description: str | None = None,
+        changes: Mapping[str, Any] | None = None,
+        timeout_s: float = SETTLE_TIMEOUT_S,
+    ) -> Settlement:
+        self._check_settling(message, disposition)
+        for name, text in (("reason", reason), ("error_description", description)):
+            if text is not None and len(text) > limits.DEAD_LETTER_TEXT_CHARS_MAX:
+                raise ValueError(
+                    f"{name}: {len(text)} characters are more than the "
+                    f"{limits.DEAD_LETTER_TEXT_CHARS_MAX} allowed."
+                )
+        return Settlement(
+            disposition,
+            message._delivered.token(message._index),
+            waiter,
+            timeout_s,
+            changed_properties=values.to_map(changes) if changes else None,
+            reason=reason,
+            description=description,
+        )
+
+    def _settlement_of_all(self, messages: Sequence[Any], waiter: Waiter) -> Settlement:
+        for message in messages:
+            self._check_settling(message, COMPLETE)
+        tokens = b"".join(message._delivered.token(message._index) for message in messages)
+        return Settlement(COMPLETE, tokens, waiter, SETTLE_TIMEOUT_S)
+
+    def _deferred_request(
+        self, sequence_numbers: int | list[int], options: dict[str, Any]
+    ) -> receiver_pb2.ReceiveDeferredRequest | None:
+        handles.warn_of(options)
+        self._check_live()
+        numbers = senders.numbers_of(sequence_numbers)
+        return (
+            receiver_pb2.ReceiveDeferredRequest(
+                entity_path=self.entity_path,
+                receive_mode=modes.WIRE_MODES[self._mode],
+                sequence_numbers=numbers,
+            )
+            if numbers
+            else None
+        )
+
+    def _peek_request(
+        self, max_message_count: int, sequence_number: int | None, options: dict[str, Any]
+    ) -> receiver_pb2.PeekRequest:
+        handles.warn_of(options)
+        self._check_live()
+        if int(max_message_count) < 1:
+            raise ValueError("max_message_count: it must be 1 or greater.")
+        number = int(sequence_number or 0)
+        if number < 0:
+            raise ValueError("sequence_number: it must not be negative.")
+        return receiver_pb2.PeekRequest(
+            entity_path=self.entity_path,
+            max_messages=int(max_message_count),
+            from_sequence_number=number,
+            # An explicit start makes a new cursor.
+            cursor=b"" if number else self._cursor,
+        )
+
+    def _peeked(self, response: receiver_pb2.PeekResponse) -> list[ServiceBusReceivedMessage]:
+        self._cursor = response.cursor
+        return received_message.make_all(_pieces(response.batches), None, peeked=True)
+
+    def _deferred(
+        self, response: receiver_pb2.ReceiveDeferredResponse
+    ) -> list[ServiceBusReceivedMessage]:
+        self._receiving()
+        return self._made(_pieces(response.batches))
+
+    def _delete_request(
+        self, max_message_count: int, before: datetime | None, *, purge: bool
+    ) -> receiver_pb2.DeleteMessagesRequest:
+        self._check_live()
+        if max_message_count < 1:
+            raise ValueError("max_message_count: it must be 1 or greater.")
+        return receiver_pb2.DeleteMessagesRequest(
+            entity_path=self.entity_path,
+            max_messages=max_message_count,
+            enqueued_before_ms=0 if before is None else values.to_milliseconds(before),
+            include_deferred_and_scheduled=purge,
+        )
+
+
+def note_settled(message: ServiceBusReceivedMessage, outcome: Outcome) -> None:
+    """Note that a message is settled, or raise why it is not."""
+    if outcome.errors:
+        raise outcome.errors[0][1]
+    message._settled = True
+
+
+def note_all_settled(messages: Sequence[ServiceBusReceivedMessage], outcome: Outcome) -> None:
+    """Note which messages are settled; raise MessageLockLostError that lists the others."""
+    failed = dict(outcome.errors)
+    for index, message in enumerate(messages):
+        if index not in failed:
+            message._settled = True
+    if failed:
+        raise MessageLockLostError(
+            message=f"{len(failed)} of {len(messages)} messages were not completed; the first: "
+            f"{outcome.errors[0][1]}",
+            reason=outcome.errors[0][1].reason,
+            failures=[(messages[index], error) for index, error in outcome.errors],
+        )
+
+
+def note_renewed(message: ServiceBusReceivedMessage, outcome: Outcome) -> datetime:
+    """Note the new end of a lock and return it, or raise why it was not renewed."""
+    if outcome.errors:
+        raise outcome.errors[0][1]
+    message._locked_until_ms = outcome.locked_until_ms
+    until = message.locked_until_utc
+    assert until is not None, "a renewed lock has an end"
+    return until
+
+
+def _new_receiving(handle: ReceiverHandle, connection: Connection) -> Receiving:
+    async def open_call() -> Any:
+        return (await connection.stubs()).receiver.ReceiveStream()
+
+    opening = receiver_pb2.OpenReceiver(
+        entity_path=handle.entity_path,
+        receive_mode=modes.WIRE_MODES[handle._mode],
+        client_id=handle.client_identifier,
+    )
+    made = Receiving(
+        open_call, connection.io.loop, connection.settings.retry, opening, handle._prefetch_count
+    )
+    connection.io.submit(connection.keep, made.stream, "bendybus-receive")
+    return made
+
+
+def _pieces(batches: Sequence[message_pb2.DeliveredBatch]) -> list[Piece]:
+    return [(Delivered(batch), 0, len(batch.messages)) for batch in batches]

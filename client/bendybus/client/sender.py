@@ -1,0 +1,104 @@
+"""The sender of the synchronous surface."""
+
+import contextlib
+from datetime import datetime
+from types import TracebackType
+from typing import Any
+
+from bendybus.client import blocking, handles
+from bendybus.client.connection import Connection
+from bendybus.client.io_thread import ThreadWaiter
+from bendybus.client.outgoing import Columns, ServiceBusMessageBatch
+from bendybus.client.senders import SenderHandle
+
+
+class ServiceBusSender(SenderHandle):
+    """Sends messages to one queue. Get one from a ServiceBusClient. Threads may share it."""
+
+    def __enter__(self) -> "ServiceBusSender":
+        self._check_live()
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def send_messages(self, message: Any, *, timeout: float | None = None, **kwargs: Any) -> None:
+        """Send a message, a list of messages, or a batch, as one atomic unit.
+
+        `split_by_partition_key=True` lets messages with different keys go to different
+        partitions; then the unit is not atomic any more. Returns when everything is stored.
+        """
+        timeout_s = handles.timeout_of(timeout)
+        columns, split = self._columns_to_send(message, kwargs)
+        if columns is not None:
+            self._send(columns, timeout_s, split=split)
+
+    def schedule_messages(
+        self,
+        messages: Any,
+        schedule_time_utc: datetime,
+        *,
+        timeout: float | None = None,
+        **kwargs: Any,
+    ) -> list[int]:
+        """Send messages that become active at a time. Returns numbers to cancel them with."""
+        timeout_s = handles.timeout_of(timeout)
+        columns = self._columns_to_schedule(messages, schedule_time_utc, kwargs)
+        return [] if columns is None else self._send(columns, timeout_s, numbers=True) or []
+
+    def cancel_scheduled_messages(
+        self, sequence_numbers: int | list[int], *, timeout: float | None = None, **kwargs: Any
+    ) -> None:
+        """Delete messages that are not yet active."""
+        timeout_s = handles.timeout_of(timeout)
+        request = self._cancel_request(sequence_numbers, kwargs)
+        if request is not None:
+            blocking.call(
+                self._link.get(),
+                lambda stubs: stubs.sender.CancelScheduledMessages,
+                request,
+                timeout_s,
+            )
+
+    def create_message_batch(self, max_size_in_bytes: int | None = None) -> ServiceBusMessageBatch:
+        """Return an empty batch; 256 KB unless another size is given (Premium: up to 1 MB)."""
+        return self._batch(max_size_in_bytes)
+
+    def close(self) -> None:
+        """Send nothing any more. Does not wait for what other threads are sending."""
+        self._closed = True
+        if self._owns_link:
+            blocking.close(self._link)
+
+    def _send(
+        self,
+        columns: Columns,
+        timeout_s: float,
+        *,
+        numbers: bool = False,
+        split: bool = False,
+    ) -> list[int] | None:
+        connection = self._link.get()
+        waiter = ThreadWaiter()
+        unit = self._unit(columns, waiter, timeout_s, numbers=numbers, split=split)
+        if not connection.admission.enter(len(columns.messages), columns.size_bytes):
+            _wait_outside(connection, columns, timeout_s)
+        connection.io.submit(connection.sending.send, unit)
+        found: list[int] | None = waiter.wait(timeout_s + handles.MARGIN_S)
+        return found
+
+
+def _wait_outside(connection: Connection, columns: Columns, timeout_s: float) -> None:
+    count, size = len(columns.messages), columns.size_bytes
+    admission = connection.admission
+    door = ThreadWaiter(lost=lambda _: admission.leave(count, size))
+    admission.wait(count, size, door)
+    with contextlib.ExitStack() as stack:
+        stack.callback(admission.forget, door)
+        door.wait(timeout_s)
+        stack.pop_all()

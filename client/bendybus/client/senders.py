@@ -1,0 +1,95 @@
+"""What the senders of both surfaces share: from the arguments of a call to a unit."""
+
+from datetime import datetime
+from typing import Any, Final
+
+from bendybus.client import handles, outgoing
+from bendybus.client.handles import Handle
+from bendybus.client.io_thread import Waiter
+from bendybus.client.outgoing import Columns, ServiceBusMessageBatch
+from bendybus.client.sending import Unit
+from bendybus.domain import limits
+from bendybus.v1 import sender_pb2
+
+_BATCH_BYTES_MAX: Final = limits.PREMIUM_BATCH_BYTES_MAX
+
+
+class SenderHandle(Handle):
+    """A sender without its way of waiting."""
+
+    def __init__(
+        self,
+        fully_qualified_namespace: str,
+        credential: Any,
+        *,
+        queue_name: str | None = None,
+        topic_name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            fully_qualified_namespace,
+            credential,
+            queue_name=queue_name,
+            topic_name=topic_name,
+            kind="SBSender",
+            options=kwargs,
+        )
+
+    def _columns_to_send(
+        self, message: Any, options: dict[str, Any]
+    ) -> tuple[Columns | None, bool]:
+        self._check_live()
+        split = False
+        if options:
+            split = bool(options.pop("split_by_partition_key", False))
+            handles.warn_of(options)
+        return outgoing.columns_of(message), split
+
+    def _columns_to_schedule(
+        self, messages: Any, schedule_time_utc: datetime, options: dict[str, Any]
+    ) -> Columns | None:
+        handles.warn_of(options)
+        self._check_live()
+        columns = Columns()
+        for message in outgoing.messages_of(messages):
+            message.scheduled_enqueue_time_utc = schedule_time_utc
+            columns.add(message)
+        return columns if columns.messages else None
+
+    def _unit(
+        self,
+        columns: Columns,
+        waiter: Waiter,
+        timeout_s: float,
+        *,
+        numbers: bool = False,
+        split: bool = False,
+    ) -> Unit:
+        return Unit(self.entity_name, columns, waiter, timeout_s, numbers=numbers, split=split)
+
+    def _cancel_request(
+        self, sequence_numbers: Any, options: dict[str, Any]
+    ) -> sender_pb2.CancelScheduledMessagesRequest | None:
+        handles.warn_of(options)
+        self._check_live()
+        numbers = numbers_of(sequence_numbers)
+        return (
+            sender_pb2.CancelScheduledMessagesRequest(
+                entity_path=self.entity_name, sequence_numbers=numbers
+            )
+            if numbers
+            else None
+        )
+
+    def _batch(self, max_size_in_bytes: int | None) -> ServiceBusMessageBatch:
+        self._check_live()
+        if max_size_in_bytes is not None and not 0 < max_size_in_bytes <= _BATCH_BYTES_MAX:
+            raise ValueError(
+                f"max_size_in_bytes: {max_size_in_bytes} is not between 1 and {_BATCH_BYTES_MAX}."
+            )
+        return ServiceBusMessageBatch(max_size_in_bytes)
+
+
+def numbers_of(sequence_numbers: int | list[int]) -> list[int]:
+    """Return one number, or several, as a list."""
+    return [sequence_numbers] if isinstance(sequence_numbers, int) else list(sequence_numbers)

@@ -1,0 +1,143 @@
+"""A bidirectional stream that is opened when there is something to say, and again when it breaks.
+
+Runs on the I/O thread. What is written and what an answer means is the owner's business; this
+module keeps the stream, and never loses a request: the owner puts back what `broken` reports.
+"""
+
+import asyncio
+from typing import Any, Final, Protocol
+
+import grpc
+from bendybus.client.retrying import RetryPolicy
+from bendybus.domain.errors import BusError, RetryableError
+from bendybus.wire import statuses
+
+_END_TIMEOUT_S: Final = 2.0
+# What grpc.aio makes of a write into a stream that is just ending; the real status is lost then.
+_WRITE_RACE: Final = "Internal error from Core"
+
+
+class Owner(Protocol):
+    """Who fills a stream."""
+
+    async def open_call(self) -> Any:
+        """Return a new call of the stream."""
+
+    def has_work(self) -> bool:
+        """Whether there is a reason to have the stream open."""
+
+    def next_request(self) -> Any | None:
+        """Return what to write now, or None; asked again after `Stream.wake`."""
+
+    def handle(self, response: Any) -> None:
+        """Take an answer."""
+
+    def broken(self, error: BusError) -> None:
+        """Put back what is under way, or give it up. The stream has ended."""
+
+
+class Stream:
+    """Keeps one stream of an owner going."""
+
+    def __init__(self, owner: Owner, retry: RetryPolicy) -> None:
+        self._owner = owner
+        self._retry = retry
+        self._wake = asyncio.Event()
+        self._closing = False
+        self._call: Any = None
+        self._ended = asyncio.Event()
+        self._ended.set()
+
+    def wake(self) -> None:
+        """Look for requests again."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Keep the stream until `close`; the task of the owner."""
+        failures = 0
+        while not self._closing:
+            if not self._owner.has_work():
+                self._wake.clear()
+                await self._wake.wait()
+                continue
+            heard, error = await self._session()
+            if self._closing:
+                break
+            failures = 1 if heard else failures + 1
+            self._owner.broken(error)
+            await self._pause(self._retry.pause_s(failures, error))
+
+    async def cancel(self) -> None:
+        """End the call at once and wait until nothing of it is left."""
+        if self._call is not None:
+            self._call.cancel()
+        await asyncio.wait_for(self._ended.wait(), _END_TIMEOUT_S)
+
+    async def close(self) -> None:
+        """End for good. What is under way is the owner's to finish before."""
+        self._closing = True
+        self._wake.set()
+        await self.cancel()
+
+    async def _session(self) -> tuple[bool, BusError]:
+        heard = False
+        self._ended.clear()
+        writer: asyncio.Task[None] | None = None
+        try:
+            self._call = await self._owner.open_call()
+            writer = asyncio.get_running_loop().create_task(
+                self._write(self._call), name="bendybus-writer"
+            )
+            while (response := await self._call.read()) is not grpc.aio.EOF:
+                heard = True
+                self._owner.handle(response)
+            return heard, await self._ending()
+        except grpc.aio.AioRpcError as exc:
+            return heard, _bus_error(exc)
+        except asyncio.CancelledError:
+            current = asyncio.current_task()
+            if current is not None and current.cancelling():
+                raise
+            return heard, RetryableError("The connection was ended.")
+        finally:
+            if writer is not None:
+                writer.cancel()
+                await asyncio.wait([writer])
+            self._call = None
+            self._ended.set()
+
+    async def _ending(self) -> BusError:
+        code, details = await self._call.code(), await self._call.details()
+        if code is grpc.StatusCode.OK:
+            return RetryableError("The bus ended the stream.")
+        return _bus_error(
+            grpc.aio.AioRpcError(
+                code,
+                await self._call.initial_metadata(),
+                await self._call.trailing_metadata(),
+                details,
+            )
+        )
+
+    async def _write(self, call: Any) -> None:
+        try:
+            while True:
+                request = self._owner.next_request()
+                if request is None:
+                    self._wake.clear()
+                    await self._wake.wait()
+                else:
+                    await call.write(request)
+        except (grpc.RpcError, asyncio.InvalidStateError, grpc.aio.UsageError):
+            return  # the reader gets the status of the call
+
+    async def _pause(self, pause_s: float) -> None:
+        # Not woken by new work: it would turn an outage into a storm of attempts.
+        if not self._closing and pause_s > 0:
+            await asyncio.sleep(pause_s)
+
+
+def _bus_error(error: grpc.aio.AioRpcError) -> BusError:
+    if error.code() is grpc.StatusCode.INTERNAL and (error.details() or "").startswith(_WRITE_RACE):
+        return RetryableError("The connection ended while it was written to.")
+    return statuses.from_rpc_error(error)

@@ -1,0 +1,1 @@
+"""Tests of the client, against a small front end in the same process."""

@@ -1,0 +1,97 @@
+"""Connection strings and the arguments of clients."""
+
+import pytest
+from bendybus.client import ServiceBusClient, connection_string, exceptions
+from bendybus.client import parse_connection_string
+from bendybus.client.retrying import RetryPolicy
+from bendybus.domain import errors
+
+GOOD = "Endpoint=sb://host:7480/;SharedAccessKeyName=n;SharedAccessKey=k=="
+
+
+def test_a_string_is_taken_apart() -> None:
+    found = parse_connection_string(f"{GOOD};EntityPath=q;UseDevelopmentEmulator=true;")
+
+    assert found.fully_qualified_namespace == "host:7480"
+    assert found.endpoint == "sb://host:7480/"
+    assert found.entity_path == "q"
+    assert (found.shared_access_key_name, found.shared_access_key) == ("n", "k==")
+    assert connection_string.parse(f"{GOOD};UseDevelopmentEmulator=true").use_tls is False
+    assert connection_string.parse(GOOD).use_tls is True
+
+
+def test_the_port_has_a_default() -> None:
+    assert connection_string.target_of("host") == "host:7480"
+    assert connection_string.target_of("host:1") == "host:1"
+    assert connection_string.target_of("[::1]") == "[::1]:7480"
+    assert connection_string.host_of("sb://[::1]:5/", what="x") == "[::1]:5"
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("", "blank"),
+        ("nonsense", "nonsense"),
+        ("Endpoint=sb://h;Colour=red", "Colour"),
+        ("SharedAccessKeyName=n;SharedAccessKey=k", "Endpoint"),
+        ("Endpoint=sb://;SharedAccessKeyName=n;SharedAccessKey=k", "host"),
+        ("Endpoint=sb://h:x;SharedAccessKeyName=n;SharedAccessKey=k", "port"),
+        ("Endpoint=sb://h;SharedAccessKeyName=n", "SharedAccessKey"),
+        ("Endpoint=sb://h;SharedAccessKey=k", "SharedAccessKeyName"),
+        ("Endpoint=sb://h", "SharedAccessSignature"),
+        (f"{GOOD};UseDevelopmentEmulator=maybe", "UseDevelopmentEmulator"),
+        (f"{GOOD};Endpoint=sb://other", "twice"),
+    ],
+)
+def test_a_bad_string_is_refused_by_its_part(text: str, part: str) -> None:
+    with pytest.raises(ValueError, match=part):
+        ServiceBusClient.from_connection_string(text)
+
+
+def test_the_key_is_never_in_the_sentence() -> None:
+    with pytest.raises(ValueError) as raised:
+        parse_connection_string("Endpoint=sb://h;SharedAccesKey=secret")
+
+    assert "secret" not in str(raised.value)
+
+
+def test_an_entity_path_binds_the_client() -> None:
+    client = ServiceBusClient.from_connection_string(f"{GOOD};EntityPath=q")
+
+    client.get_queue_sender("q")
+
+    with pytest.raises(ValueError, match="EntityPath"):
+        client.get_queue_sender("other")
+
+
+def test_what_comes_later_is_refused_in_a_sentence() -> None:
+    client = ServiceBusClient("host", "key")
+
+    with pytest.raises(exceptions.NotSupportedError, match="sessions are not supported"):
+        client.get_queue_receiver("q", session_id="s")
+    with pytest.raises(exceptions.ServiceBusError, match="topics"):
+        client.get_topic_sender("t")
+    with pytest.raises(NotImplementedError):
+        client.get_subscription_receiver("t", "s")
+    with pytest.raises(NotImplementedError):
+        client.list_queue_sessions("q")
+
+
+def test_a_closed_client_gives_nothing_out() -> None:
+    client = ServiceBusClient("host", "key")
+    client.close()
+
+    with pytest.raises(ValueError, match="closed"):
+        client.get_queue_sender("q")
+
+
+def test_the_retry_policy_counts_and_doubles() -> None:
+    policy = RetryPolicy(total=2, backoff_factor_s=0.5, backoff_max_s=3)
+    busy, lost = errors.ServerBusy("x", retry_after_ms=4_000), errors.MessageLockLost("x")
+
+    assert [policy.pause_s(failures) for failures in (1, 2, 3, 4)] == [0.5, 1, 2, 3]
+    assert policy.pause_s(1, busy) == 4
+    assert [policy.allows(busy, failures) for failures in (1, 2, 3)] == [True, True, False]
+    assert not policy.allows(lost, 1)
+    with pytest.raises(ValueError, match="retry_mode"):
+        RetryPolicy(mode="odd")

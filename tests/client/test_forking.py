@@ -1,0 +1,87 @@
+"""A process that forks after it used the client: parent and child both go on."""
+
+import subprocess
+import sys
+
+from tests.client.fake_front_end import FakeFrontEnd
+
+PROGRAM = """
+import os, sys, threading
+from bendybus.client import ServiceBusClient, ServiceBusMessage
+
+client = ServiceBusClient.from_connection_string(sys.argv[1], retry_backoff_factor=0.01)
+sender, receiver = client.get_queue_sender("q"), client.get_queue_receiver("q", max_wait_time=5)
+sender.send_messages(ServiceBusMessage("before"))
+[message] = receiver.receive_messages()
+pid = os.fork()
+if pid == 0:
+    sender.send_messages(ServiceBusMessage("child"))
+    [own] = receiver.receive_messages()
+    receiver.complete_message(own)
+    print("child", own, flush=True)
+    os._exit(0)
+status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+receiver.complete_message(message)
+sender.send_messages(ServiceBusMessage("parent"))
+[own] = receiver.receive_messages()
+receiver.complete_message(own)
+print("parent", own, status, flush=True)
+client.close()
+"""
+
+
+def test_parent_and_child_both_go_on_after_a_fork(fake: FakeFrontEnd) -> None:
+    found = subprocess.run(
+        [sys.executable, "-c", PROGRAM, fake.connection_string],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.splitlines() == ["child child", "parent parent 0"]
+    assert not fake.queues["q"].messages
+    assert len({frame[0] for frame in fake.frames}) == 2
+
+
+def test_nothing_of_grpc_starts_at_import() -> None:
+    code = (
+        "import threading, bendybus.client.aio.management;"
+        "print([thread.name for thread in threading.enumerate()])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert found.stdout.strip() == "['MainThread']"
+
+
+def test_a_send_under_way_survives_the_fork_of_its_process(fake: FakeFrontEnd) -> None:
+    program = """
+import os, sys, threading
+from bendybus.client import ServiceBusClient, ServiceBusMessage
+
+client = ServiceBusClient.from_connection_string(sys.argv[1], retry_backoff_factor=0.01)
+sender = client.get_queue_sender("q")
+def send():
+    for index in range(100):
+        sender.send_messages(ServiceBusMessage(str(index)))
+thread = threading.Thread(target=send)
+thread.start()
+for _ in range(3):
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+thread.join()
+client.close()
+"""
+    found = subprocess.run(
+        [sys.executable, "-c", program, fake.connection_string],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+    assert found.returncode == 0, found.stderr
+    assert len(fake.queues["q"].messages) == 100

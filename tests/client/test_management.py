@@ -1,0 +1,156 @@
+"""Administration of queues through both surfaces."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from bendybus.client import ServiceBusMessage, aio, exceptions
+from bendybus.client.exceptions import (
+    HttpResponseError,
+    NotSupportedError,
+    ResourceExistsError,
+    ResourceNotFoundError,
+    ServiceBusError,
+)
+from bendybus.client.management import (
+    EntityAvailabilityStatus,
+    EntityStatus,
+    MessagingSku,
+    QueueProperties,
+)
+from bendybus.domain import limits
+from tests.client.fake_front_end import FakeFrontEnd
+
+
+async def every(found: Any) -> list[Any]:
+    """Return what either kind of iterator yields."""
+    if hasattr(found, "__aiter__"):
+        return [one async for one in found]
+    return list(found)
+
+
+async def test_a_queue_is_made_with_its_properties(administration: Any) -> None:
+    made = await administration.create_queue(
+        "orders",
+        lock_duration=timedelta(seconds=30),
+        default_message_time_to_live="P7D",
+        max_delivery_count=3,
+        enable_partitioning=True,
+        user_metadata="note",
+    )
+
+    found = await administration.get_queue("orders")
+
+    assert isinstance(made, QueueProperties)
+    for queue in (made, found):
+        assert queue.name == "orders"
+        assert queue.lock_duration == timedelta(seconds=30)
+        assert queue.default_message_time_to_live == timedelta(days=7)
+        assert queue.max_delivery_count == 3
+        assert queue.enable_partitioning is True
+        assert queue.user_metadata == "note"
+        assert queue.status is EntityStatus.ACTIVE
+        assert queue["max_size_in_megabytes"] == limits.QUEUE_SIZE_MB_DEFAULT
+        assert queue.auto_delete_on_idle == timedelta(milliseconds=limits.TIME_TO_LIVE_MS_MAX)
+
+
+async def test_a_queue_is_updated_from_its_properties(administration: Any) -> None:
+    queue = await administration.create_queue("orders")
+    queue.max_delivery_count = 5
+    queue.status = EntityStatus.SEND_DISABLED
+
+    await administration.update_queue(queue, lock_duration="PT2M")
+    found = await administration.get_queue("orders")
+
+    assert found.max_delivery_count == 5
+    assert found.status is EntityStatus.SEND_DISABLED
+    assert found.lock_duration == timedelta(minutes=2)
+    assert found.auto_delete_on_idle == queue.auto_delete_on_idle
+
+
+async def test_names_are_taken_and_missing(administration: Any) -> None:
+    await administration.create_queue("orders")
+
+    with pytest.raises(ResourceExistsError, match="orders") as raised:
+        await administration.create_queue("orders")
+    with pytest.raises(ResourceNotFoundError, match="nowhere"):
+        await administration.get_queue("nowhere")
+    with pytest.raises(ResourceNotFoundError):
+        await administration.update_queue({"name": "nowhere", "max_delivery_count": 2})
+    await administration.delete_queue("orders")
+    with pytest.raises(ResourceNotFoundError):
+        await administration.delete_queue("orders")
+
+    assert isinstance(raised.value, HttpResponseError)
+    assert isinstance(raised.value, ServiceBusError)
+    assert raised.value.reason == "ENTITY_ALREADY_EXISTS"
+
+
+async def test_queues_are_listed_over_pages(administration: Any, fake: FakeFrontEnd) -> None:
+    for index in range(150):
+        fake.add_queue(f"many-{index:03}")
+
+    names = [queue.name for queue in await every(administration.target.list_queues())]
+    sizes = [
+        queue.size_in_bytes
+        for queue in await every(administration.target.list_queues_runtime_properties())
+    ]
+
+    assert len(names) == len(set(names)) == 151
+    assert len(sizes) == 151
+
+
+async def test_runtime_properties_count(
+    administration: Any, fake: FakeFrontEnd, asynchronous: aio.ServiceBusClient
+) -> None:
+    await asynchronous.get_queue_sender("q").send_messages([ServiceBusMessage("x")] * 3)
+
+    found = await administration.get_queue_runtime_properties("q")
+
+    assert found.name == "q"
+    assert found.active_message_count == found.total_message_count == 3
+    assert found.size_in_bytes > 0
+    assert found.availability_status is EntityAvailabilityStatus.AVAILABLE
+    assert found.created_at_utc.year == 2023
+    assert found.accessed_at_utc is None
+
+
+async def test_the_namespace_is_shown(administration: Any) -> None:
+    found = await administration.get_namespace_properties()
+
+    assert found.name == "test"
+    assert found.messaging_sku is MessagingSku.STANDARD
+    assert found["partition_count"] == 16
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        ({"lock_duration": "5 minutes"}, "lock_duration"),
+        ({"default_message_time_to_live": "P1Y"}, "default_message_time_to_live"),
+        ({"max_delivery_count": "many"}, "max_delivery_count"),
+        ({"status": "Odd"}, "status"),
+    ],
+)
+async def test_bad_fields_are_named(administration: Any, fields: Any, name: str) -> None:
+    with pytest.raises((exceptions.InvalidArgumentError, ValueError), match=name) as raised:
+        await administration.create_queue("orders", **fields)
+
+    assert isinstance(raised.value, exceptions.InvalidArgumentError)
+    assert raised.value.metadata["field"] == name
+
+
+async def test_what_the_bus_refuses_names_the_field(administration: Any) -> None:
+    with pytest.raises(exceptions.InvalidArgumentError, match="requiresSession"):
+        await administration.create_queue("orders", requires_session=True)
+
+
+async def test_what_comes_later_is_refused_in_a_sentence(administration: Any) -> None:
+    with pytest.raises(NotSupportedError, match="topics are not supported by Bendybus yet"):
+        await administration.create_topic("t")
+    with pytest.raises(NotSupportedError, match="subscriptions"):
+        await administration.get_subscription("t", "s")
+    with pytest.raises(NotSupportedError):
+        administration.target.list_rules("t", "s")
+    with pytest.raises(NotSupportedError, match="express"):
+        await administration.create_queue("orders", enable_express=True)

@@ -1,0 +1,162 @@
+"""Messages: what may be written, and that values keep their types on the way."""
+
+import uuid
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from bendybus.client import ServiceBusMessage, ServiceBusMessageBatch, ServiceBusReceivedMessage
+from bendybus.client import outgoing, received_message, values
+from bendybus.client.exceptions import MessageSizeExceededError
+from bendybus.client.received_message import Delivered
+from bendybus.domain import limits
+from bendybus.v1 import message_pb2
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+def received(message: ServiceBusMessage) -> ServiceBusReceivedMessage:
+    """Return a message as it would be received."""
+    columns = outgoing.columns_of(message)
+    assert columns is not None
+    batch = outgoing.batch_proto([columns])
+    delivered = message_pb2.DeliveredBatch(
+        messages=batch.messages,
+        message_ids=batch.message_ids,
+        partition_keys=batch.partition_keys,
+        session_ids=batch.session_ids,
+        time_to_live_ms=batch.time_to_live_ms,
+    )
+    [made] = received_message.make_all([(Delivered(delivered), 0, 1)], None)
+    return made
+
+
+@given(body=st.binary(max_size=70_000))
+def test_the_short_way_of_encoding_is_what_protobuf_would_write(body: bytes) -> None:
+    written = outgoing.encode(ServiceBusMessage(body))
+
+    assert written == message_pb2.Message(data=[body]).SerializeToString()
+
+
+@pytest.mark.parametrize("name", ["message_id", "session_id", "partition_key"])
+def test_keys_have_at_most_128_characters(name: str) -> None:
+    message = ServiceBusMessage("x", **{name: "k" * limits.KEY_CHARS_MAX})  # type: ignore[arg-type]
+
+    with pytest.raises(ValueError, match=name):
+        setattr(message, name, "k" * (limits.KEY_CHARS_MAX + 1))
+
+
+def test_session_and_partition_key_must_agree() -> None:
+    with pytest.raises(ValueError, match="partition_key"):
+        ServiceBusMessage("x", session_id="a", partition_key="b")
+    message = ServiceBusMessage("x", partition_key="b")
+    with pytest.raises(ValueError, match="session_id"):
+        message.session_id = "a"
+
+
+def test_a_body_is_text_bytes_or_nothing() -> None:
+    assert str(ServiceBusMessage("ü")) == "ü"
+    assert ServiceBusMessage(None).body is None
+    with pytest.raises(TypeError, match="int"):
+        ServiceBusMessage(5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("value", "shown", "plain"),
+    [
+        (True, True, True),
+        (5, 5, 5),
+        (1.5, 1.5, 1.5),
+        ("ü", "ü".encode(), "ü"),
+        (b"\x00", b"\x00", b"\x00"),
+        (uuid.UUID(int=7), uuid.UUID(int=7), uuid.UUID(int=7)),
+        (datetime(2026, 1, 2, tzinfo=UTC), 1767312000000, datetime(2026, 1, 2, tzinfo=UTC)),
+        (None, None, None),
+        (("INT", 5), 5, 5),
+        ({"TYPE": "UINT", "VALUE": 5}, 5, 5),
+    ],
+)
+def test_property_values_arrive_and_can_be_sent_on(value: Any, shown: Any, plain: Any) -> None:
+    first = received(ServiceBusMessage("x", application_properties={"k": value}))
+    second = received(ServiceBusMessage("x", application_properties=first.application_properties))
+
+    for message in (first, second):
+        properties = message.application_properties
+        assert properties is not None
+        assert properties[b"k"] == properties["k"] == shown
+        assert message.decoded_properties == {"k": plain}
+    assert first._delivered.proto.messages[0] == second._delivered.proto.messages[0]
+
+
+@pytest.mark.parametrize("kind", ["UBYTE", "USHORT", "UINT", "ULONG", "BYTE", "SHORT", "INT"])
+def test_widths_are_kept_and_checked(kind: str) -> None:
+    message = received(ServiceBusMessage("x", application_properties={"k": (kind, 100)}))
+
+    wire = message_pb2.Message.FromString(message._delivered.proto.messages[0])
+    assert wire.application_properties["k"].WhichOneof("kind") == f"{kind.lower()}_value"
+    with pytest.raises(ValueError, match="k"):
+        received(ServiceBusMessage("x", application_properties={"k": (kind, 2**70)}))
+
+
+@pytest.mark.parametrize("value", [2**63, [1], {"a": 1}, object()])
+def test_values_that_cannot_travel_are_named(value: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match="colour"):
+        outgoing.encode(ServiceBusMessage("x", application_properties={"colour": value}))
+
+
+def test_naive_moments_are_utc() -> None:
+    naive, aware = datetime(2026, 1, 2), datetime(2026, 1, 2, tzinfo=UTC)
+
+    assert values.to_milliseconds(naive) == values.to_milliseconds(aware)
+
+
+def test_a_batch_is_full_at_its_size() -> None:
+    batch = ServiceBusMessageBatch(max_size_in_bytes=1_000)
+    batch.add_message(ServiceBusMessage(b"x" * 400))
+    before = batch.size_in_bytes
+
+    with pytest.raises(MessageSizeExceededError):
+        batch.add_message(ServiceBusMessage(b"x" * 600))
+
+    assert len(batch) == 1
+    assert batch.size_in_bytes == before
+
+
+def test_units_with_and_without_extras_share_columns() -> None:
+    first = outgoing.columns_of([ServiceBusMessage("a"), ServiceBusMessage("b", session_id="")])
+    second = outgoing.columns_of(ServiceBusMessage("c", time_to_live=timedelta(0)))
+    assert first is not None and second is not None
+
+    batch = outgoing.batch_proto([second, first])
+
+    assert list(batch.session_ids) == ["", "", ""]
+    assert list(batch.session_present) == [False, False, True]
+    assert list(batch.time_to_live_ms) == [1, 0, 0]
+    assert not batch.partition_keys
+    assert len(set(batch.message_ids)) == 3
+
+
+def test_a_message_is_read_from_bytes() -> None:
+    written = message_pb2.Message(data=[b"x"], subject="s").SerializeToString()
+
+    message = ServiceBusReceivedMessage.from_bytes(written)
+
+    assert (str(message), message.subject, message.lock_token) == ("x", "s", None)
+    with pytest.raises(ValueError, match="empty"):
+        ServiceBusReceivedMessage.from_bytes(b"")
+    with pytest.raises(ValueError, match=r"bendybus\.v1\.Message"):
+        ServiceBusReceivedMessage.from_bytes(b"\xff\xff")
+
+
+def test_amqp_sees_what_was_written() -> None:
+    message = ServiceBusMessage(
+        "x", message_id="m", session_id="s", time_to_live=timedelta(seconds=5), subject="t"
+    )
+
+    raw = message.raw_amqp_message
+
+    assert raw.properties is not None and raw.header is not None
+    assert (raw.properties.message_id, raw.properties.group_id) == ("m", "s")
+    assert raw.header.time_to_live == 5_000
+    assert list(raw.body) == [b"x"]
+    assert repr(message).startswith("ServiceBusMessage(body=b'x'")

@@ -1,0 +1,274 @@
+"""Sending, through both surfaces, with faults."""
+
+import asyncio
+import threading
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from bendybus import client as sync_client
+from bendybus.client import ServiceBusClient, ServiceBusMessage, aio, exceptions
+from bendybus.client.aio import ServiceBusClient as AsyncClient
+from bendybus.client.amqp import AmqpAnnotatedMessage
+from bendybus.domain import errors
+from tests.client import memory_queue
+from tests.client.conftest import RETRY
+from tests.client.fake_front_end import FakeFrontEnd
+
+
+async def test_a_sent_message_is_received_as_it_was_written(sender: Any, receiver: Any) -> None:
+    sent = ServiceBusMessage(
+        "hello",
+        message_id="m-1",
+        partition_key="key",
+        subject="greeting",
+        content_type="text/plain",
+        correlation_id="c",
+        to="t",
+        reply_to="r",
+        reply_to_session_id="rs",
+        time_to_live=timedelta(hours=1),
+        application_properties={"number": 5, "text": "five", b"raw": b"\x00"},
+    )
+
+    await sender.send_messages(sent)
+    [received] = await receiver.receive_messages()
+
+    assert str(received) == "hello"
+    assert b"".join(received.body) == b"hello"
+    assert (received.message_id, received.partition_key) == ("m-1", "key")
+    assert (received.subject, received.content_type) == ("greeting", "text/plain")
+    assert (received.correlation_id, received.to, received.reply_to) == ("c", "t", "r")
+    assert received.reply_to_session_id == "rs"
+    assert received.time_to_live == timedelta(hours=1)
+    assert received.application_properties == {b"number": 5, b"text": b"five", b"raw": b"\x00"}
+    assert received.decoded_properties == {"number": 5, "text": "five", "raw": b"\x00"}
+    assert received.partition == memory_queue.PARTITION
+    assert received.sequence_number == memory_queue.FIRST_NUMBER
+    assert received.delivery_count == 0
+    assert received.expires_at_utc == received.enqueued_time_utc + timedelta(hours=1)
+    assert received.locked_until_utc > datetime.now(UTC)
+
+
+async def test_a_list_is_one_atomic_unit(sender: Any, fake: FakeFrontEnd) -> None:
+    await sender.send_messages([ServiceBusMessage(str(index)) for index in range(5)])
+
+    [frame] = fake.frames
+    assert len(frame[4]) == 5
+    assert frame[3] in ([], [5])
+
+
+async def test_messages_mappings_amqp_messages_and_batches_can_be_sent(
+    client: Any, sender: Any, fake: FakeFrontEnd
+) -> None:
+    batch = await sender.create_message_batch()
+    batch.add_message(ServiceBusMessage("in a batch"))
+
+    await sender.send_messages({"body": "mapping", "message_id": "map"})
+    await sender.send_messages(AmqpAnnotatedMessage(value_body={"a": [1, "x"]}))
+    await sender.send_messages(AmqpAnnotatedMessage(sequence_body=[[1, 2], ["x"]]))
+    await sender.send_messages(AmqpAnnotatedMessage(data_body=[b"a", b"b"]))
+    await sender.send_messages(batch)
+    await sender.send_messages([])
+
+    assert len(fake.queues["q"].messages) == 5
+    assert [frame[4][0] for frame in fake.frames][0] == "map"
+
+
+async def test_amqp_bodies_arrive_in_their_form(sender: Any, receiver: Any) -> None:
+    await sender.send_messages(AmqpAnnotatedMessage(value_body={"a": [1, "x"]}))
+    await sender.send_messages(AmqpAnnotatedMessage(sequence_body=[[1, 2], [b"x"]]))
+    await sender.send_messages(AmqpAnnotatedMessage(data_body=[b"a", b"b"]))
+
+    received = []
+    while len(received) < 3:
+        received += await receiver.receive_messages(3)
+
+    value, sequence, data = received
+    assert value.body == {b"a": [1, b"x"]}
+    assert list(sequence.body) == [[1, 2], [b"x"]]
+    assert list(data.body) == [b"a", b"b"]
+    assert [one.body_type.value for one in received] == ["value", "sequence", "data"]
+
+
+async def test_the_client_gives_ids_to_messages_without_one(
+    sender: Any, fake: FakeFrontEnd
+) -> None:
+    message = ServiceBusMessage("x")
+
+    await sender.send_messages(message)
+    await sender.send_messages(message)
+
+    assert message.message_id is None
+    ids = [frame[4][0] for frame in fake.frames]
+    assert all(ids)
+    assert len(set(ids)) == 2
+
+
+async def test_sends_that_wait_share_frames_and_keep_their_own_outcomes(
+    fake: FakeFrontEnd, asynchronous: aio.ServiceBusClient
+) -> None:
+    fake.hold_frames = asyncio.Event()
+    fake.group_errors["bad"] = [errors.QuotaExceeded("full")]
+    sender = asynchronous.get_queue_sender("q")
+    ids = [f"m-{index}" for index in range(300)] + ["bad"]
+
+    sends = [
+        asyncio.create_task(sender.send_messages(ServiceBusMessage("x", message_id=one)))
+        for one in ids
+    ]
+    while not fake.frames:
+        await asyncio.sleep(0.005)
+    fake.call(fake.hold_frames.set)
+    outcomes = await asyncio.gather(*sends, return_exceptions=True)
+
+    assert outcomes[:-1] == [None] * 300
+    assert isinstance(outcomes[-1], exceptions.ServiceBusQuotaExceededError)
+    assert len(fake.frames) < 30
+    assert len(fake.queues["q"].messages) == 300
+
+
+async def test_a_frame_is_repeated_exactly_when_the_stream_breaks(
+    sender: Any, fake: FakeFrontEnd
+) -> None:
+    fake.break_send_streams = 1
+
+    await sender.send_messages([ServiceBusMessage("a"), ServiceBusMessage("b")])
+
+    first, second = fake.frames
+    assert first[:2] == second[:2]
+    assert first[3:] == second[3:]
+    assert first[2] == 0
+    assert second[2] > 0
+    assert len(fake.queues["q"].messages) == 2
+
+
+async def test_a_frame_refused_as_busy_is_repeated_with_its_number(
+    sender: Any, fake: FakeFrontEnd
+) -> None:
+    fake.frame_errors = [errors.ServerBusy("wait", retry_after_ms=5)]
+
+    await sender.send_messages(ServiceBusMessage("a"))
+
+    assert [frame[1] for frame in fake.frames] == [1, 1]
+    assert len(fake.queues["q"].messages) == 1
+
+
+async def test_a_unit_that_failed_retryably_goes_into_a_new_frame(
+    sender: Any, fake: FakeFrontEnd
+) -> None:
+    fake.group_errors["m"] = [errors.PartitionUnavailable("partition 3 is away")]
+
+    await sender.send_messages(ServiceBusMessage("a", message_id="m"))
+
+    assert [frame[1] for frame in fake.frames] == [1, 2]
+    assert len(fake.queues["q"].messages) == 1
+
+
+async def test_retries_end_with_the_policy(sender: Any, fake: FakeFrontEnd) -> None:
+    fake.group_errors["m"] = [errors.PartitionUnavailable("partition 3 is away")] * 9
+
+    with pytest.raises(exceptions.PartitionUnavailableError, match="partition 3") as raised:
+        await sender.send_messages(ServiceBusMessage("a", message_id="m"))
+
+    assert isinstance(raised.value, exceptions.ServiceBusCommunicationError)
+    assert raised.value.reason == "PARTITION_UNAVAILABLE"
+    assert len(fake.frames) == 4
+
+
+async def test_what_is_not_retryable_fails_at_once(client: Any, fake: FakeFrontEnd) -> None:
+    from tests.client.conftest import Either
+
+    sender = Either(client.get_queue_sender("nowhere"))
+
+    with pytest.raises(exceptions.MessagingEntityNotFoundError, match="nowhere"):
+        await sender.send_messages(ServiceBusMessage("a"))
+
+    assert len(fake.frames) == 1
+
+
+async def test_an_answer_that_never_comes_leaves_the_outcome_unknown(
+    sender: Any, fake: FakeFrontEnd
+) -> None:
+    fake.swallow_frames = 99
+
+    with pytest.raises(exceptions.OperationTimeoutError, match="outcome is unknown"):
+        await sender.send_messages(ServiceBusMessage("a"), timeout=0.1)
+
+
+async def test_a_front_end_that_is_not_there_is_a_connection_error() -> None:
+    async with AsyncClient("127.0.0.1:1", "key", use_tls=False, retry_total=1, **RETRY) as client:
+        sender = client.get_queue_sender("q")
+
+        with pytest.raises(exceptions.ServiceBusConnectionError):
+            await sender.send_messages(ServiceBusMessage("a"), timeout=20)
+
+
+async def test_messages_are_scheduled_and_cancelled_by_their_numbers(
+    sender: Any, receiver: Any, fake: FakeFrontEnd
+) -> None:
+    later = datetime.now(UTC) + timedelta(hours=1)
+
+    numbers = await sender.schedule_messages(
+        [ServiceBusMessage("a"), ServiceBusMessage("b")], later
+    )
+    [shown] = await receiver.peek_messages()
+    await sender.cancel_scheduled_messages(numbers[0])
+
+    assert numbers == [memory_queue.FIRST_NUMBER, memory_queue.FIRST_NUMBER + 1]
+    assert abs(shown.scheduled_enqueue_time_utc - later) < timedelta(milliseconds=1)
+    assert shown.state is sync_client.ServiceBusMessageState.SCHEDULED
+    assert list(fake.queues["q"].messages) == [numbers[1]]
+    with pytest.raises(exceptions.MessageNotFoundError):
+        await sender.cancel_scheduled_messages(numbers)
+
+
+async def test_a_closed_sender_refuses(sender: Any) -> None:
+    await sender.close()
+
+    with pytest.raises(ValueError, match="closed"):
+        await sender.send_messages(ServiceBusMessage("a"))
+
+
+async def test_bad_timeouts_are_refused(sender: Any) -> None:
+    with pytest.raises(ValueError, match="timeout"):
+        await sender.send_messages(ServiceBusMessage("a"), timeout=0)
+
+
+async def test_what_is_no_message_is_refused(sender: Any) -> None:
+    with pytest.raises(TypeError, match="int"):
+        await sender.send_messages(5)
+    with pytest.raises(TypeError, match="str"):
+        await sender.send_messages(["text"])
+
+
+def test_threads_share_a_sender(sync: ServiceBusClient, fake: FakeFrontEnd) -> None:
+    sender = sync.get_queue_sender("q")
+
+    def send() -> None:
+        for _ in range(50):
+            sender.send_messages(ServiceBusMessage(b"x"))
+
+    threads = [threading.Thread(target=send) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert len(fake.queues["q"].messages) == 400
+    assert len(fake.frames) < 400
+
+
+async def test_closing_the_client_fails_what_is_under_way(fake: FakeFrontEnd) -> None:
+    fake.swallow_frames = 99
+    client = AsyncClient.from_connection_string(fake.connection_string)
+    sending = asyncio.create_task(
+        client.get_queue_sender("q").send_messages(ServiceBusMessage("a"))
+    )
+    while not fake.frames:
+        await asyncio.sleep(0.005)
+
+    await client.close()
+
+    with pytest.raises(exceptions.ServiceBusConnectionError, match="closed"):
+        await sending
