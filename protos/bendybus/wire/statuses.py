@@ -71,9 +71,7 @@ def to_status(error: BusError) -> status_pb2.Status:
     """Return the status of a unary call: ErrorInfo always, RetryInfo and BadRequest where due."""
     details: list[any_pb2.Any] = [
         _any(
-            error_details_pb2.ErrorInfo(
-                reason=error.reason, domain=DOMAIN, metadata=error.metadata
-            )
+            error_details_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN, metadata=error.metadata)
         )
     ]
     if error.retry_after_ms:
