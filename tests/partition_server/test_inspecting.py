@@ -322,7 +322,9 @@ def test_no_room_for_the_copy_is_said_and_leaves_nothing_behind(
     busy.send(*[b"x" * 1_000] * 200, groups=(200,))
     place = tmp_path / "place"
     place.mkdir()
-    command = f"ulimit -f 50; {sys.executable} -m bendybus.partition_server store check {store.path}"
+    command = (
+        f"ulimit -f 50; {sys.executable} -m bendybus.partition_server store check {store.path}"
+    )
 
     done = subprocess.run(
         ["bash", "-c", command],
