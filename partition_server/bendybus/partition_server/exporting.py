@@ -74,7 +74,7 @@ def _record(row: Row, name: str, partition: int) -> Record:
         "dead_letter_reason": row.dead_letter_reason,
         "dead_letter_error_description": row.dead_letter_error_description,
         "dead_letter_source": row.dead_letter_source,
-        "enqueued_sequence_number": row.enqueued_sequence_number,
+        "enqueued_sequence_number": row.enqueued_sequence_number or None,
         **_content(row),
     }
     return {
