@@ -269,17 +269,16 @@ class Bus:
             self.crash(node.index)
             self.after(self.random.randint(100, 3_000), lambda: self.restart(node.index))
             return
-        line = (node.generation, node.stream)
+        generation = node.generation
         for to, value in answers:
             if to != "setup":
                 node.arrives_here = max(node.arrives_here, self.now + self.line())
-                self.after(node.arrives_here - self.now, self._answer(node, line, to, value))
+                self.after(node.arrives_here - self.now, self._answer(node, generation, to, value))
 
-    def _answer(
-        self, node: Node, line: tuple[int, int], to: Any, value: Any
-    ) -> Callable[[], None]:
+    def _answer(self, node: Node, generation: int, to: Any, value: Any) -> Callable[[], None]:
         def arrive() -> None:
-            if (node.generation, node.stream) == line or isinstance(value, Appended | Failed):
+            broken = isinstance(to, str) and to != self._stream(node.index)
+            if node.generation == generation and not broken:
                 self._answered(node.index, to, value)
 
         return arrive
