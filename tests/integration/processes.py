@@ -48,8 +48,7 @@ class Process:
 
     def kill(self) -> None:
         """End it as a power cut would."""
-        self.popen.kill()
-        self.popen.wait(10)
+        self.end()
 
     def end(self) -> None:
         """End it, whatever state it is in."""
@@ -59,7 +58,8 @@ class Process:
         self.popen.wait(10)
         for stream in (self.popen.stdin, self.popen.stdout, self._log):
             if stream is not None:
-                stream.close()
+                with contextlib.suppress(BrokenPipeError):
+                    stream.close()
 
     def rss_bytes(self) -> int:
         """Return the resident memory."""
