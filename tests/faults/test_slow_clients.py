@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from typing import Any
 
 import grpc
 import pytest
@@ -17,6 +18,7 @@ from bendybus.v1 import (
 from tests.integration.processes import Bus
 
 MB = 1024 * 1024
+PEEK_LOCK = receiver_pb2.RECEIVE_MODE_PEEK_LOCK
 
 
 async def test_a_receiver_that_does_not_read_costs_bounded_memory(bus: Bus) -> None:
@@ -28,7 +30,7 @@ async def test_a_receiver_that_does_not_read_costs_bounded_memory(bus: Bus) -> N
 
     async with grpc.aio.insecure_channel(bus.front_end_address) as channel:
         call = receiver_pb2_grpc.ReceiverServiceStub(channel).ReceiveStream()
-        open_ = receiver_pb2.OpenReceiver(entity_path="orders", receive_mode=1)
+        open_ = receiver_pb2.OpenReceiver(entity_path="orders", receive_mode=PEEK_LOCK)
         await call.write(receiver_pb2.ReceiveStreamRequest(open=open_))
         for ask_id in range(1, 41):
             ask = receiver_pb2.Ask(ask_id=ask_id, max_messages=5_000, max_wait_ms=-1)
@@ -37,8 +39,9 @@ async def test_a_receiver_that_does_not_read_costs_bounded_memory(bus: Bus) -> N
         grown = bus.front_end.rss_bytes() - before
         call.cancel()
 
-    # 100 MB of messages wait in the partitions; what is on its way to one receiver is bounded.
-    assert grown < 90 * MB
+    # 100 MB of messages wait in the partitions; what is on its way to one receiver is bounded:
+    # 16 MB handed over, 16 MB reserved, and copies of frames on their way.
+    assert grown < 64 * MB
 
 
 async def test_a_sender_that_does_not_read_is_told_that_the_server_is_busy(bus: Bus) -> None:
@@ -55,7 +58,7 @@ async def test_a_sender_that_does_not_read_is_told_that_the_server_is_busy(bus: 
                     batch=message_pb2.MessageBatch(messages=[payload]),
                 )
             )
-        answers = []
+        answers: list[Any] = []
         async with asyncio.timeout(60):
             while len(answers) < frames:
                 answers.append(await call.read())
@@ -74,13 +77,17 @@ async def test_a_sender_that_does_not_read_is_told_that_the_server_is_busy(bus: 
         (receiver_pb2.ReceiveStreamRequest(), "INVALID_ARGUMENT"),
         (
             receiver_pb2.ReceiveStreamRequest(
-                open=receiver_pb2.OpenReceiver(entity_path="nowhere", receive_mode=1)
+                open=receiver_pb2.OpenReceiver(entity_path="nowhere", receive_mode=PEEK_LOCK)
             ),
             "ENTITY_NOT_FOUND",
         ),
         (
             receiver_pb2.ReceiveStreamRequest(
-                settle=receiver_pb2.SettleFrame(frame_id=1, disposition=1, lock_tokens=b"short")
+                settle=receiver_pb2.SettleFrame(
+                    frame_id=1,
+                    disposition=receiver_pb2.DISPOSITION_COMPLETE,
+                    lock_tokens=b"short",
+                )
             ),
             "INVALID_ARGUMENT",
         ),
@@ -93,7 +100,7 @@ async def test_nonsense_ends_only_the_stream_that_it_came_on(
         call = receiver_pb2_grpc.ReceiverServiceStub(channel).ReceiveStream()
         await call.write(request_)
         async with asyncio.timeout(10):
-            answer = await call.read()
+            answer: Any = await call.read()
 
     assert answer.error.reason == reason
     with bus.client() as client, client.get_queue_sender("orders") as sender:

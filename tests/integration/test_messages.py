@@ -6,7 +6,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from bendybus.client import ServiceBusClient, ServiceBusMessage, ServiceBusReceiveMode
+from bendybus.client import (
+    ServiceBusClient,
+    ServiceBusMessage,
+    ServiceBusReceivedMessage,
+    ServiceBusReceiveMode,
+)
 from bendybus.client.exceptions import MessageLockLostError, MessageSizeExceededError
 from bendybus.domain import partitioning
 from tests.integration.processes import Bus, eventually
@@ -104,9 +109,7 @@ def test_copies_of_a_message_are_found_whichever_way_they_come(
 
 @pytest.mark.requirement("R13")
 @pytest.mark.parametrize("partitioned", [True, False])
-def test_a_receiver_need_not_know_of_partitioning(
-    standard_bus: Bus, partitioned: bool
-) -> None:
+def test_a_receiver_need_not_know_of_partitioning(standard_bus: Bus, partitioned: bool) -> None:
     name = f"cycle-{partitioned}"
     with standard_bus.administration() as administration:
         administration.create_queue(name, enable_partitioning=partitioned, max_delivery_count=3)
@@ -117,7 +120,7 @@ def test_a_receiver_need_not_know_of_partitioning(
                     ServiceBusMessage(body, subject=body, application_properties={"n": 1})
                 )
         with client.get_queue_receiver(name) as receiver:
-            held = {}
+            held: dict[str, ServiceBusReceivedMessage] = {}
             while len(held) < 5:
                 for message in receiver.receive_messages(5, max_wait_time=5):
                     held[str(message)] = message
@@ -127,12 +130,14 @@ def test_a_receiver_need_not_know_of_partitioning(
             receiver.defer_message(held["defer"])
             receiver.dead_letter_message(held["dead"], reason="why", error_description="how")
             until = held["renew"].locked_until_utc
+            assert until is not None
             assert receiver.renew_message_lock(held["renew"]) >= until
             receiver.complete_message(held["renew"])
             [again] = receiver.receive_messages(5, max_wait_time=5)
             assert (str(again), again.delivery_count) == ("abandon", 1)
             receiver.complete_message(again)
-            [deferred] = receiver.receive_deferred_messages(held["defer"].sequence_number)
+            number = held["defer"].sequence_number or 0
+            [deferred] = receiver.receive_deferred_messages(number)
             assert (str(deferred), deferred.subject) == ("defer", "defer")
             receiver.complete_message(deferred)
             assert receiver.receive_messages(1, max_wait_time=0.3) == []
@@ -157,7 +162,7 @@ def test_prefetched_messages_are_released_uncounted(
         receiver.complete_message(first)
 
     with client.get_queue_receiver(name) as receiver:
-        rest = []
+        rest: list[ServiceBusReceivedMessage] = []
         while len(rest) < 19:
             rest += receiver.receive_messages(50, max_wait_time=5)
 
@@ -180,7 +185,7 @@ def test_what_one_receiver_has_cached_comes_to_others_when_it_closes(
 
     assert second.receive_messages(4, max_wait_time=0.5) == []
     first.close()
-    found = []
+    found: list[ServiceBusReceivedMessage] = []
     while len(found) < 3:
         found += second.receive_messages(4, max_wait_time=5)
     second.close()
@@ -351,8 +356,13 @@ def test_the_front_end_frees_an_idle_receivers_cache(
     idle.receive_messages(1, max_wait_time=5)
 
     found: list[object] = []
+
+    def all_found() -> bool:
+        found.extend(other.receive_messages(4, max_wait_time=1))
+        return len(found) == 3
+
     eventually(
-        lambda: found.extend(other.receive_messages(4, max_wait_time=1)) or len(found) == 3,
+        all_found,
         within_s=12,
         what="what the idle receiver had cached",
     )
