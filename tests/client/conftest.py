@@ -5,14 +5,15 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
+
 from bendybus import client as sync_client
 from bendybus.client import aio
-from bendybus.client.aio import management as aio_management
 from bendybus.client import management as sync_management
+from bendybus.client.aio import management as aio_management
 from tests.client.fake_front_end import FakeFrontEnd
 
 # Short pauses: a test that retries should not sleep.
-RETRY = {"retry_backoff_factor": 0.01}
+RETRY: dict[str, Any] = {"retry_backoff_factor": 0.01}
 
 
 class Either:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import grpc
+
 from bendybus.domain import entity, errors
 from bendybus.domain.entity import Entity, Origin
 from bendybus.domain.errors import BusError
@@ -22,6 +23,7 @@ from bendybus.v1 import (
     sender_pb2_grpc,
 )
 from bendybus.wire import entities, statuses
+from tests.client import memory_queue
 from tests.client.memory_queue import PARTITION, MemoryQueue
 
 _OPTIONS = (
@@ -169,8 +171,11 @@ class FakeFrontEnd:
         self._loop = asyncio.get_running_loop()
         self._stop, self._arrived = asyncio.Event(), asyncio.Event()
         server = grpc.aio.server(options=_OPTIONS)
-        sender_pb2_grpc.add_SenderServiceServicer_to_server(_Sender(self), server)
-        receiver_pb2_grpc.add_ReceiverServiceServicer_to_server(_Receiver(self), server)
+        # Calls that no client makes stay unimplemented.
+        sender: Any = _Sender(self)  # type: ignore[abstract]
+        receiver: Any = _Receiver(self)  # type: ignore[abstract]
+        sender_pb2_grpc.add_SenderServiceServicer_to_server(sender, server)
+        receiver_pb2_grpc.add_ReceiverServiceServicer_to_server(receiver, server)
         management_pb2_grpc.add_ManagementServiceServicer_to_server(_Management(self), server)
         self.port = server.add_insecure_port("127.0.0.1:0")
         await server.start()
@@ -267,8 +272,6 @@ class _Stream:
                 except BusError as exc:
                     result.failures.add(index=index, error=statuses.to_error(exc))
             if request.settle.disposition == receiver_pb2.DISPOSITION_RENEW_LOCK:
-                from tests.client import memory_queue
-
                 result.locked_until_ms = memory_queue.now_ms() + queue.lock_ms
             await self._say(receiver_pb2.ReceiveStreamResponse(settle_result=result))
             fake.arrived()
@@ -297,7 +300,9 @@ class _Receiver(receiver_pb2_grpc.ReceiverServiceServicer):
     def __init__(self, fake: FakeFrontEnd) -> None:
         self._fake = fake
 
-    async def ReceiveStream(self, request_iterator: Any, context: Any) -> None:
+    async def ReceiveStream(  # type: ignore[override]  # writes through the context
+        self, request_iterator: Any, context: Any
+    ) -> None:
         await _Stream(self._fake, context).run(request_iterator)
 
     async def ReceiveDeferred(self, request: Any, context: Any) -> Any:

@@ -71,7 +71,7 @@ class MemoryQueue:
     def lock(self, most: int, *, delete: bool) -> list[Stored]:
         """Lock, or delete, the oldest messages that may be received."""
         now = now_ms()
-        found = []
+        found: list[Stored] = []
         for stored in list(self.messages.values()):
             if len(found) == most:
                 break

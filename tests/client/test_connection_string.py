@@ -1,8 +1,8 @@
 """Connection strings and the arguments of clients."""
 
 import pytest
-from bendybus.client import ServiceBusClient, connection_string, exceptions
-from bendybus.client import parse_connection_string
+
+from bendybus.client import ServiceBusClient, connection_string, exceptions, parse_connection_string
 from bendybus.client.retrying import RetryPolicy
 from bendybus.domain import errors
 

@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+
 from bendybus.client import ServiceBusMessage, aio, exceptions
 from bendybus.client.exceptions import (
     HttpResponseError,

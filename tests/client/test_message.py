@@ -5,14 +5,21 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from bendybus.client import ServiceBusMessage, ServiceBusMessageBatch, ServiceBusReceivedMessage
-from bendybus.client import outgoing, received_message, values
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bendybus.client import (
+    ServiceBusMessage,
+    ServiceBusMessageBatch,
+    ServiceBusReceivedMessage,
+    outgoing,
+    received_message,
+    values,
+)
 from bendybus.client.exceptions import MessageSizeExceededError
 from bendybus.client.received_message import Delivered
 from bendybus.domain import limits
 from bendybus.v1 import message_pb2
-from hypothesis import given
-from hypothesis import strategies as st
 
 
 def received(message: ServiceBusMessage) -> ServiceBusReceivedMessage:

@@ -6,13 +6,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+
 from bendybus import client as sync_client
 from bendybus.client import ServiceBusClient, ServiceBusMessage, aio, exceptions
 from bendybus.client.aio import ServiceBusClient as AsyncClient
 from bendybus.client.amqp import AmqpAnnotatedMessage
 from bendybus.domain import errors
 from tests.client import memory_queue
-from tests.client.conftest import RETRY
+from tests.client.conftest import RETRY, Either
 from tests.client.fake_front_end import FakeFrontEnd
 
 
@@ -72,7 +73,7 @@ async def test_messages_mappings_amqp_messages_and_batches_can_be_sent(
     await sender.send_messages([])
 
     assert len(fake.queues["q"].messages) == 5
-    assert [frame[4][0] for frame in fake.frames][0] == "map"
+    assert fake.frames[0][4] == ["map"]
 
 
 async def test_amqp_bodies_arrive_in_their_form(sender: Any, receiver: Any) -> None:
@@ -80,7 +81,7 @@ async def test_amqp_bodies_arrive_in_their_form(sender: Any, receiver: Any) -> N
     await sender.send_messages(AmqpAnnotatedMessage(sequence_body=[[1, 2], [b"x"]]))
     await sender.send_messages(AmqpAnnotatedMessage(data_body=[b"a", b"b"]))
 
-    received = []
+    received: list[Any] = []
     while len(received) < 3:
         received += await receiver.receive_messages(3)
 
@@ -177,8 +178,6 @@ async def test_retries_end_with_the_policy(sender: Any, fake: FakeFrontEnd) -> N
 
 
 async def test_what_is_not_retryable_fails_at_once(client: Any, fake: FakeFrontEnd) -> None:
-    from tests.client.conftest import Either
-
     sender = Either(client.get_queue_sender("nowhere"))
 
     with pytest.raises(exceptions.MessagingEntityNotFoundError, match="nowhere"):
@@ -272,3 +271,17 @@ async def test_closing_the_client_fails_what_is_under_way(fake: FakeFrontEnd) ->
 
     with pytest.raises(exceptions.ServiceBusConnectionError, match="closed"):
         await sending
+
+
+async def test_callers_wait_when_there_is_no_room(
+    fake: FakeFrontEnd, sender: Any, asynchronous: aio.ServiceBusClient
+) -> None:
+    sender.target._link.get().admission._messages_max = 0
+    sender.target._link.get().admission.enter(1, 1)
+
+    with pytest.raises(exceptions.OperationTimeoutError, match="Nothing was sent"):
+        await sender.send_messages(ServiceBusMessage("a"), timeout=0.05)
+
+    sender.target._link.get().admission.leave(1, 1)
+    await sender.send_messages(ServiceBusMessage("b"))
+    assert len(fake.frames) == 1

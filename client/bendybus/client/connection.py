@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import grpc
+
 from bendybus.client import exceptions, io_thread
 from bendybus.client.admission import Admission
 from bendybus.client.exceptions import ServiceBusError
@@ -33,13 +34,16 @@ _OPTIONS: Final = (
 )
 
 
+_RETRY_DEFAULT: Final = RetryPolicy()
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Where and how to connect."""
 
     target: str
     use_tls: bool = True
-    retry: RetryPolicy = RetryPolicy()
+    retry: RetryPolicy = _RETRY_DEFAULT
     root_certificates: bytes | None = None
 
 

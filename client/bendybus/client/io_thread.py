@@ -229,7 +229,7 @@ class LoopWaiter:
 class Outbox:
     """Outcomes on their way to one application loop: one wake-up for all that are ready."""
 
-    __slots__ = ("_ready", "_woken", "loop", "__weakref__")
+    __slots__ = ("__weakref__", "_ready", "_woken", "loop")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop

@@ -1,12 +1,12 @@
 """The sender of the synchronous surface."""
 
-import contextlib
 from datetime import datetime
 from types import TracebackType
 from typing import Any
 
 from bendybus.client import blocking, handles
 from bendybus.client.connection import Connection
+from bendybus.client.exceptions import OperationTimeoutError
 from bendybus.client.io_thread import ThreadWaiter
 from bendybus.client.outgoing import Columns, ServiceBusMessageBatch
 from bendybus.client.senders import SenderHandle
@@ -98,7 +98,13 @@ def _wait_outside(connection: Connection, columns: Columns, timeout_s: float) ->
     admission = connection.admission
     door = ThreadWaiter(lost=lambda _: admission.leave(count, size))
     admission.wait(count, size, door)
-    with contextlib.ExitStack() as stack:
-        stack.callback(admission.forget, door)
+    try:
         door.wait(timeout_s)
-        stack.pop_all()
+    except OperationTimeoutError:
+        admission.forget(door)
+        raise OperationTimeoutError(
+            message=f"No room to send in {timeout_s:g} s. Nothing was sent."
+        ) from None
+    except BaseException:
+        admission.forget(door)
+        raise

@@ -167,9 +167,11 @@ class Sending:
         now = self._loop.time()
         if self._repeats:
             frame = self._repeats.popleft()
-        elif not self._waiting or len(self._in_flight) >= FRAMES_IN_FLIGHT_MAX:
-            return None
-        elif self._should_hold(now):
+        elif (
+            not self._waiting
+            or len(self._in_flight) >= FRAMES_IN_FLIGHT_MAX
+            or self._should_hold(now)
+        ):
             return None
         else:
             frame = self._build()

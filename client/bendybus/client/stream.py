@@ -8,11 +8,14 @@ import asyncio
 from typing import Any, Final, Protocol
 
 import grpc
+
 from bendybus.client.retrying import RetryPolicy
 from bendybus.domain.errors import BusError, RetryableError
 from bendybus.wire import statuses
 
 _END_TIMEOUT_S: Final = 2.0
+# However long an outage was: so soon after its end streams are back.
+_PAUSE_MAX_S: Final = 2.0
 # What grpc.aio makes of a write into a stream that is just ending; the real status is lost then.
 _WRITE_RACE: Final = "Internal error from Core"
 
@@ -43,7 +46,7 @@ class Stream:
         self._owner = owner
         self._retry = retry
         self._wake = asyncio.Event()
-        self._closing = False
+        self._closed = asyncio.Event()
         self._call: Any = None
         self._ended = asyncio.Event()
         self._ended.set()
@@ -55,13 +58,13 @@ class Stream:
     async def run(self) -> None:
         """Keep the stream until `close`; the task of the owner."""
         failures = 0
-        while not self._closing:
+        while not self._closed.is_set():
             if not self._owner.has_work():
                 self._wake.clear()
                 await self._wake.wait()
                 continue
             heard, error = await self._session()
-            if self._closing:
+            if self._closed.is_set():
                 break
             failures = 1 if heard else failures + 1
             self._owner.broken(error)
@@ -75,7 +78,7 @@ class Stream:
 
     async def close(self) -> None:
         """End for good. What is under way is the owner's to finish before."""
-        self._closing = True
+        self._closed.set()
         self._wake.set()
         await self.cancel()
 
@@ -133,8 +136,10 @@ class Stream:
 
     async def _pause(self, pause_s: float) -> None:
         # Not woken by new work: it would turn an outage into a storm of attempts.
-        if not self._closing and pause_s > 0:
-            await asyncio.sleep(pause_s)
+        try:
+            await asyncio.wait_for(self._closed.wait(), min(pause_s, _PAUSE_MAX_S))
+        except TimeoutError:
+            return
 
 
 def _bus_error(error: grpc.aio.AioRpcError) -> BusError:

@@ -144,7 +144,7 @@ def from_value(value: Value) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """Return a received value as a Python program would have written it: text as str, …"""
+    """Return a received value as a Python program would have written it: text is str."""
     if isinstance(value, (Text, Symbol)):
         return value.decode()
     if isinstance(value, Timestamp):

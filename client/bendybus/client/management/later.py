@@ -5,6 +5,8 @@ from typing import Any
 from bendybus.client.exceptions import not_supported
 from bendybus.client.management.models import TrueRuleFilter
 
+_EVERYTHING = TrueRuleFilter()
+
 
 class LaterAdministration:
     """Refuses all of it with one sentence."""
@@ -157,7 +159,7 @@ class LaterAdministration:
         subscription_name: str,
         rule_name: str,
         *,
-        filter: Any = TrueRuleFilter(),
+        filter: Any = _EVERYTHING,
         action: Any = None,
         **kwargs: Any,
     ) -> Any:

@@ -1,9 +1,11 @@
-"""Asynchronous administration of topics, subscriptions and rules: the names exist, what they do does not yet."""
+"""Asynchronous administration of topics, subscriptions, rules: names that do nothing yet."""
 
 from typing import Any
 
 from bendybus.client.exceptions import not_supported
 from bendybus.client.management.models import TrueRuleFilter
+
+_EVERYTHING = TrueRuleFilter()
 
 
 class LaterAdministration:
@@ -157,7 +159,7 @@ class LaterAdministration:
         subscription_name: str,
         rule_name: str,
         *,
-        filter: Any = TrueRuleFilter(),
+        filter: Any = _EVERYTHING,
         action: Any = None,
         **kwargs: Any,
     ) -> Any:
