@@ -1,9 +1,9 @@
 """The frame of the bare pipeline, described here instead of in a file that needs a compiler.
 
-    1 partition  number + 1, so that it is always there: the second byte of a frame
-    2 messages   opaque
-    3 numbers    of messages: delivered, or to delete
-    4 credit     a client asks for so many; a partition has done so many
+1 partition  number + 1, so that it is always there: the second byte of a frame
+2 messages   opaque
+3 numbers    of messages: delivered, or to delete
+4 credit     a client asks for so many; a partition has done so many
 """
 
 from typing import Any, Final
@@ -30,7 +30,7 @@ def _make() -> Any:
     for number, (name, kind, label) in enumerate(fields, 1):
         message.field.add(name=name, number=number, type=kind, label=label)
     pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)  # type: ignore[no-untyped-call]
+    pool.Add(file)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("bare.Frame"))
 
 
@@ -42,7 +42,7 @@ def partition_of(raw: bytes) -> int:
     return raw[1] - 1
 
 
-class Handler(grpc.GenericRpcHandler):  # type: ignore[type-arg]
+class Handler(grpc.GenericRpcHandler):
     """Serves one method that streams raw frames both ways."""
 
     def __init__(self, stream: Any) -> None:
