@@ -3,13 +3,13 @@
 from dataclasses import replace
 
 import pytest
+
 from bendybus.domain import errors, sequence_number
 from bendybus.domain.entity import Fingerprint
 from bendybus.domain.limits import Tier
 from bendybus.frontend import peeking
 from bendybus.frontend.breaker import Breaker
 from bendybus.frontend.directory import Directory
-
 from tests.frontend.entities import queue
 
 FINGERPRINT = Fingerprint("n", "u", Tier.STANDARD, 4, 0)

@@ -4,6 +4,7 @@ import itertools
 from typing import Any
 
 import pytest
+
 from bendybus.frontend import receiving
 from bendybus.frontend.receiving import (
     AskPartition,
@@ -52,9 +53,7 @@ class Receiver:
         self.take(self.link.ask(ClientAsk(tag, messages, size_bytes, self.now + wait_ms), self.now))
         return tag
 
-    def reserve(
-        self, partition: int, *names: str, complete: bool = False, size: int = 10
-    ) -> None:
+    def reserve(self, partition: int, *names: str, complete: bool = False, size: int = 10) -> None:
         """Let a partition answer its open ask."""
         ask = self.asked[partition]
         if complete:

@@ -1,14 +1,16 @@
 """Which partition gets which part of a frame."""
 
 import pytest
+
 from bendybus.domain import errors, partitioning
 from bendybus.frontend import routing
 from bendybus.frontend.routing import Keys
-
 from tests.frontend.entities import queue
 
 
-def route(entity: object, keys: Keys, sizes: tuple[int, ...] = (), **options: object) -> routing.Routed:
+def route(
+    entity: object, keys: Keys, sizes: tuple[int, ...] = (), **options: object
+) -> routing.Routed:
     """Route with lane 1."""
     return routing.route(entity, keys, sizes, lane=1, split=bool(options.get("split")))  # type: ignore[arg-type]
 
@@ -39,9 +41,7 @@ def test_units_with_the_same_partition_key_go_together() -> None:
 
     routed = route(queue(partitions=16), keys, (1, 1, 1, 1))
 
-    where = {
-        unit.start: part.pinned for part in routed.parts for unit in part.units
-    }
+    where = {unit.start: part.pinned for part in routed.parts for unit in part.units}
     assert where[0] == where[2] == partitioning.partition_of("a", 16)
     assert where[1] == partitioning.partition_of("b", 16)
     assert where[3] is None

@@ -172,9 +172,7 @@ class Driver:
             delivery.boot & lock_token.BOOT_MASK,
             zip([row.counter for row in delivery.rows], delivery.generations, strict=True),
         )
-        return [
-            (row, packed[i * 16 : i * 16 + 16]) for i, row in enumerate(delivery.rows)
-        ]
+        return [(row, packed[i * 16 : i * 16 + 16]) for i, row in enumerate(delivery.rows)]
 
     def settle(self, disposition: Disposition, *tokens: bytes, **options: Any) -> Settled:
         """Settle; failures are in the answer."""

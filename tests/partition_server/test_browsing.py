@@ -1,6 +1,7 @@
 """Peek and batch delete, inside one partition."""
 
 import pytest
+
 from bendybus.domain import errors
 from bendybus.domain.limits import KB, PEEK_BYTES_MAX
 from bendybus.partition_server.commands import (
@@ -11,7 +12,6 @@ from bendybus.partition_server.commands import (
     ReceiveDeferred,
     Settle,
 )
-
 from tests.partition_server.driver import Driver
 
 

@@ -5,14 +5,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from bendybus.domain import sequence_number
-from bendybus.partition_server.commands import Disposition, Reserved, StreamEnded
-from bendybus.partition_server.memory_store import MemoryStore
-from bendybus.partition_server.sqlite_store import SqliteStore
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from bendybus.domain import sequence_number
+from bendybus.partition_server.commands import Disposition, Reserved, StreamEnded
+from bendybus.partition_server.memory_store import MemoryStore
+from bendybus.partition_server.sqlite_store import SqliteStore
 from tests.partition_server.driver import Driver, fingerprint
 
 LOCK_MS = 10_000
@@ -264,11 +264,17 @@ class SqliteQueueMachine(QueueMachine):
 
 TestQueueModel = QueueMachine.TestCase
 TestQueueModel.settings = settings(
-    max_examples=300, stateful_step_count=50, deadline=None, derandomize=True,
+    max_examples=300,
+    stateful_step_count=50,
+    deadline=None,
+    derandomize=True,
     suppress_health_check=list(HealthCheck),
 )
 TestSqliteQueueModel = SqliteQueueMachine.TestCase
 TestSqliteQueueModel.settings = settings(
-    max_examples=25, stateful_step_count=30, deadline=None, derandomize=True,
+    max_examples=25,
+    stateful_step_count=30,
+    deadline=None,
+    derandomize=True,
     suppress_health_check=list(HealthCheck),
 )

@@ -1,10 +1,12 @@
 """Sending, inside one partition."""
 
+from typing import Any
+
 import pytest
+
 from bendybus.domain import errors, limits, sequence_number
 from bendybus.domain.entity import EntityStatus, QueueDescription
 from bendybus.partition_server.commands import Append, Batch, Failed
-
 from tests.partition_server.conftest import MakeStore
 from tests.partition_server.driver import Driver, fingerprint
 
@@ -44,9 +46,7 @@ def test_the_enqueued_time_never_runs_backwards(queue: Driver) -> None:
 def test_a_group_is_stored_whole_or_not_at_all(queue: Driver) -> None:
     too_long = "k" * (limits.KEY_CHARS_MAX + 1)
 
-    outcome = queue.send(
-        b"a", b"b", b"c", groups=(1, 2), partition_keys=["k", "k", too_long]
-    )
+    outcome = queue.send(b"a", b"b", b"c", groups=(1, 2), partition_keys=["k", "k", too_long])
 
     assert [bool(number) for number in outcome.numbers] == [True, False, False]
     [(group, error)] = outcome.failures
@@ -154,7 +154,9 @@ def test_a_frame_for_another_generation_is_refused(queue: Driver) -> None:
         ({"scheduled_ms": [0, -5]}, "scheduled_ms"),
     ],
 )
-def test_a_malformed_frame_names_the_field(queue: Driver, columns: dict, field: str) -> None:
+def test_a_malformed_frame_names_the_field(
+    queue: Driver, columns: dict[str, Any], field: str
+) -> None:
     with pytest.raises(errors.InvalidArgument) as caught:
         queue.send(b"a", b"b", **columns)
 

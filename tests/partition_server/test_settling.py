@@ -1,6 +1,7 @@
 """Settling: what becomes of locked messages."""
 
 import pytest
+
 from bendybus.domain import errors
 from bendybus.partition_server.commands import (
     Delivery,
@@ -10,7 +11,6 @@ from bendybus.partition_server.commands import (
     Settle,
 )
 from bendybus.v1 import message_pb2
-
 from tests.partition_server.driver import Driver
 
 

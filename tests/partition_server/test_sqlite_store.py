@@ -11,13 +11,13 @@ from typing import Any
 
 import apsw
 import pytest
+
 from bendybus.partition_server import queries
 from bendybus.partition_server.commands import Append, Batch
 from bendybus.partition_server.errors import FileRefused, StoreFailed, StoreFull
 from bendybus.partition_server.partition import Partition
 from bendybus.partition_server.sqlite_store import SqliteStore
 from bendybus.partition_server.stored import Changes, Row, row_id
-
 from tests.partition_server.driver import Driver, fingerprint
 
 
@@ -186,8 +186,10 @@ def test_every_query_has_one_caller() -> None:
 
     text = (resources.files("bendybus.partition_server") / "sqlite_store.py").read_text("utf-8")
 
-    assert all(text.count(f'"{name}"') == 1 or name == "browse" or name == "read_header"
-               for name in queries.load())
+    assert all(
+        text.count(f'"{name}"') == 1 or name == "browse" or name == "read_header"
+        for name in queries.load()
+    )
 
 
 def test_the_log_is_checkpointed_by_the_writer_and_stays_bounded(store: SqliteStore) -> None:
@@ -226,11 +228,12 @@ def test_a_killed_process_loses_nothing_that_was_committed(tmp_path: Path) -> No
     )
     subprocess.run([sys.executable, "-c", script, str(tmp_path)], timeout=60, check=False)
 
-    driver = Driver(SqliteStore(tmp_path, fingerprint()))
+    store = SqliteStore(tmp_path, fingerprint())
+    driver = Driver(store)
 
     assert [row.payload for row in driver.peek()] == [b"%d" % n for n in range(1, 50)]
     assert list(driver.send(b"new").numbers) == [51]
-    driver.store.close()
+    store.close()
 
 
 def test_the_figures_of_a_slot_are_those_of_its_messages(store: SqliteStore) -> None:

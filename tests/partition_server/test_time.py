@@ -1,10 +1,10 @@
 """What time does: expiry, schedules, clocks that jump."""
 
 import pytest
+
 from bendybus.domain import errors, sequence_number
 from bendybus.partition_server import sweeping
 from bendybus.partition_server.commands import CancelScheduled, Disposition, Done, Failed
-
 from tests.partition_server.driver import Driver
 
 
@@ -118,9 +118,7 @@ def test_a_receiver_that_waits_gets_what_becomes_active(queue: Driver) -> None:
 def test_a_cancelled_schedule_never_comes(queue: Driver) -> None:
     [number] = queue.send(b"a", scheduled_ms=[queue.wall_ms + 1_000]).numbers
 
-    [answer] = queue.run(
-        CancelScheduled("t", queue.ref(), [sequence_number.counter_of(number)])
-    )
+    [answer] = queue.run(CancelScheduled("t", queue.ref(), [sequence_number.counter_of(number)]))
 
     assert answer == Done(1)
     queue.advance(2_000)

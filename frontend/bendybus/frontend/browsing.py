@@ -15,15 +15,11 @@ from bendybus.internal.v1 import partition_pb2
 from bendybus.v1 import message_pb2, receiver_pb2
 
 
-async def peek(
-    gateway: Gateway, request: receiver_pb2.PeekRequest
-) -> receiver_pb2.PeekResponse:
+async def peek(gateway: Gateway, request: receiver_pb2.PeekRequest) -> receiver_pb2.PeekResponse:
     """Return messages of whichever partitions answer first, and a cursor to go on from."""
     entity, dead_letter = gateway.directory.lookup(request.entity_path)
     count = max(1, request.max_messages)
-    positions = peeking.start(
-        request.cursor, len(gateway.upstreams), request.from_sequence_number
-    )
+    positions = peeking.start(request.cursor, len(gateway.upstreams), request.from_sequence_number)
     make = _peek_call(gateway, entity, dead_letter, positions, count)
     asked = [p for p in entity.partitions() if positions[p] != peeking.SKIP]
     if request.from_sequence_number:
@@ -59,9 +55,7 @@ def _peek_call(
 Found = list[tuple[int, message_pb2.DeliveredBatch]]
 
 
-async def _in_order(
-    gateway: Gateway, partitions: Iterable[int], make: Make, count: int
-) -> Found:
+async def _in_order(gateway: Gateway, partitions: Iterable[int], make: Make, count: int) -> Found:
     """Ask one after the other until there is enough; what is out of reach is left out."""
     found: Found = []
     failed: BusError | None = None

@@ -25,7 +25,10 @@ class Figures:
             "bendybus_outgoing_messages", "OutgoingMessages", label, registry=registry
         )
         self.requests = Counter(
-            "bendybus_incoming_requests", "IncomingRequests: frames of sends", label, registry=registry
+            "bendybus_incoming_requests",
+            "IncomingRequests: frames of sends",
+            label,
+            registry=registry,
         )
         self.settled = Counter(
             "bendybus_settled_messages",
@@ -55,10 +58,15 @@ class Figures:
             "bendybus_cached_messages", "Messages held ready for receivers", registry=registry
         )
         self.under_way = Gauge(
-            "bendybus_sends_under_way", "Parts of frames that wait for partitions", registry=registry
+            "bendybus_sends_under_way",
+            "Parts of frames that wait for partitions",
+            registry=registry,
         )
         self.breakers = Gauge(
-            "bendybus_breaker_open", "1 while a partition is rested", ["partition"], registry=registry
+            "bendybus_breaker_open",
+            "1 while a partition is rested",
+            ["partition"],
+            registry=registry,
         )
         self.loop_lag = Gauge(
             "bendybus_loop_lag_seconds", "How late the event loop runs", registry=registry

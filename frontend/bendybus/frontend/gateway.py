@@ -1,6 +1,6 @@
 """The front end's parts, put together: who hears what a partition says.
 
-    Upstream (one per partition) ──► Gateway ──► SendDesk, ReceiveDesk, SettleDesk, Directory
+Upstream (one per partition) ──► Gateway ──► SendDesk, ReceiveDesk, SettleDesk, Directory
 """
 
 import asyncio

@@ -29,7 +29,7 @@ class ManagementService(management_pb2_grpc.ManagementServiceServicer):
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
-    async def GetNamespace(  # noqa: N802 - the name is the contract's
+    async def GetNamespace(
         self, request: management_pb2.GetNamespaceRequest, context: Context
     ) -> management_pb2.GetNamespaceResponse:
         """Show the namespace and its partitions as this front end sees them."""
@@ -52,7 +52,7 @@ class ManagementService(management_pb2_grpc.ManagementServiceServicer):
             ],
         )
 
-    async def CreateQueue(  # noqa: N802
+    async def CreateQueue(
         self, request: management_pb2.CreateQueueRequest, context: Context
     ) -> management_pb2.CreateQueueResponse:
         """Create a queue on all partitions."""
@@ -73,7 +73,7 @@ class ManagementService(management_pb2_grpc.ManagementServiceServicer):
             queue=entities.queue_to_proto(entity), outcomes=outcomes
         )
 
-    async def UpdateQueue(  # noqa: N802
+    async def UpdateQueue(
         self, request: management_pb2.UpdateQueueRequest, context: Context
     ) -> management_pb2.UpdateQueueResponse:
         """Change a queue on all partitions."""
@@ -94,7 +94,7 @@ class ManagementService(management_pb2_grpc.ManagementServiceServicer):
             queue=entities.queue_to_proto(entity), outcomes=outcomes
         )
 
-    async def DeleteQueue(  # noqa: N802
+    async def DeleteQueue(
         self, request: management_pb2.DeleteQueueRequest, context: Context
     ) -> management_pb2.DeleteQueueResponse:
         """Delete a queue and its messages on all partitions."""
@@ -111,7 +111,7 @@ class ManagementService(management_pb2_grpc.ManagementServiceServicer):
             raise
         return management_pb2.DeleteQueueResponse(outcomes=outcomes)
 
-    async def GetQueue(  # noqa: N802
+    async def GetQueue(
         self, request: management_pb2.GetQueueRequest, context: Context
     ) -> management_pb2.GetQueueResponse:
         """Show a queue."""
@@ -123,7 +123,7 @@ class ManagementService(management_pb2_grpc.ManagementServiceServicer):
         [queue] = await self._shown([entity], request.include_runtime)
         return management_pb2.GetQueueResponse(queue=queue)
 
-    async def ListQueues(  # noqa: N802
+    async def ListQueues(
         self, request: management_pb2.ListQueuesRequest, context: Context
     ) -> management_pb2.ListQueuesResponse:
         """Show queues by name, a page at a time."""
@@ -150,7 +150,9 @@ class ManagementService(management_pb2_grpc.ManagementServiceServicer):
                 raise
             entity = half_done
         outcomes = await self._copy(entity)
-        missing = [o.partition for o in outcomes if not o.done and o.partition in entity.partitions()]
+        missing = [
+            o.partition for o in outcomes if not o.done and o.partition in entity.partitions()
+        ]
         if missing:
             raise errors.PartitionUnavailable(
                 f"queue {entity.name!r}: the change is recorded, but partitions {missing} could "
@@ -279,5 +281,3 @@ def _runtime(
             value = getattr(total, field.name) + getattr(share.count_details, field.name)
             setattr(total, field.name, value)
     return runtime
-
-

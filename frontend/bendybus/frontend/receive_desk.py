@@ -253,9 +253,7 @@ class ReceiveDesk:
             deliver_id = next(self._ids) if receiver.delete else 0
             request = partition_pb2.DeliverFramesRequest(
                 partition=partition,
-                deliver=partition_pb2.Deliver(
-                    deliver_id=deliver_id, lock_tokens=batch.lock_tokens
-                ),
+                deliver=partition_pb2.Deliver(deliver_id=deliver_id, lock_tokens=batch.lock_tokens),
             )
             accepted = self._upstreams[partition].deliver(request)
             if not receiver.delete:

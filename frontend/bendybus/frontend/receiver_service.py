@@ -32,7 +32,7 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
         self._gateway = gateway
         self._leases = leases
 
-    async def Receive(  # noqa: N802 - the name is the contract's
+    async def Receive(
         self, request: receiver_pb2.ReceiveRequest, context: Context
     ) -> receiver_pb2.ReceiveResponse:
         """Wait for messages on the server; calls of one client share a cache."""
@@ -45,7 +45,7 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
             raise
         return receiver_pb2.ReceiveResponse(batches=batches)
 
-    async def ReceiveStream(  # noqa: N802
+    async def ReceiveStream(
         self, request_iterator: AsyncIterator[receiver_pb2.ReceiveStreamRequest], context: Context
     ) -> AsyncIterator[receiver_pb2.ReceiveStreamResponse]:
         """One receiver."""
@@ -66,7 +66,7 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
                 finally:
                     reader.cancel()
 
-    async def Settle(  # noqa: N802
+    async def Settle(
         self, request: receiver_pb2.SettleRequest, context: Context
     ) -> receiver_pb2.SettleResponse:
         """Settle by tokens as text."""
@@ -88,7 +88,7 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
             failures=result.failures, locked_until_ms=result.locked_until_ms
         )
 
-    async def ReceiveDeferred(  # noqa: N802
+    async def ReceiveDeferred(
         self, request: receiver_pb2.ReceiveDeferredRequest, context: Context
     ) -> receiver_pb2.ReceiveDeferredResponse:
         """Lock deferred messages, each in the partition of its number."""
@@ -100,7 +100,7 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
             raise
         return receiver_pb2.ReceiveDeferredResponse(batches=batches)
 
-    async def Peek(  # noqa: N802
+    async def Peek(
         self, request: receiver_pb2.PeekRequest, context: Context
     ) -> receiver_pb2.PeekResponse:
         """Show messages."""
@@ -111,7 +111,7 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
             await statuses.abort(context, error)
             raise
 
-    async def DeleteMessages(  # noqa: N802
+    async def DeleteMessages(
         self, request: receiver_pb2.DeleteMessagesRequest, context: Context
     ) -> receiver_pb2.DeleteMessagesResponse:
         """Delete the oldest messages."""
@@ -243,5 +243,3 @@ def _token(text: str) -> bytes:
         return uuid.UUID(text).bytes
     except ValueError as exc:
         raise errors.InvalidArgument("lock_tokens", f"{text!r} is no UUID.") from exc
-
-

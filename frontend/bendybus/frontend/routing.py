@@ -127,9 +127,7 @@ def _pieces(
     if len(set(found)) == 1:
         return [(unit, found[0])]
     if split:
-        return [
-            (Unit(unit.group, i, i + 1), key) for i, key in enumerate(found, start=unit.start)
-        ]
+        return [(Unit(unit.group, i, i + 1), key) for i, key in enumerate(found, start=unit.start)]
     raise errors.InvalidOperation(
         f"queue {entity.name!r}: a batch for a partitioned queue is stored whole in one partition, "
         f"so all its messages need the same partition key; this one has {len(set(found))}. Send "

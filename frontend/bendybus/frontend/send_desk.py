@@ -128,7 +128,9 @@ class SendDesk:
                 "messages", f"a frame holds 1 to {limits.FRAME_MESSAGES_MAX} messages."
             )
         if len(self._board) >= ATTEMPTS_MAX:
-            raise errors.ServerBusy("the front end has too many sends under way.", retry_after_ms=500)
+            raise errors.ServerBusy(
+                "the front end has too many sends under way.", retry_after_ms=500
+            )
         producer_id, sequence = request.producer_id, request.frame_id
         if not producer_id:
             self._sequence += 1

@@ -25,7 +25,7 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
-    async def Send(  # noqa: N802 - the name is the contract's
+    async def Send(
         self, request: sender_pb2.SendRequest, context: Context
     ) -> sender_pb2.SendResponse:
         """Send messages as one unit."""
@@ -45,7 +45,7 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
             duplicates=response.duplicates,
         )
 
-    async def SendStream(  # noqa: N802
+    async def SendStream(
         self, request_iterator: AsyncIterator[sender_pb2.SendStreamRequest], context: Context
     ) -> AsyncIterator[sender_pb2.SendStreamResponse]:
         """Send frames; the reader never waits for a partition."""
@@ -79,7 +79,7 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
             finally:
                 reader.cancel()
 
-    async def CancelScheduledMessages(  # noqa: N802
+    async def CancelScheduledMessages(
         self, request: sender_pb2.CancelScheduledMessagesRequest, context: Context
     ) -> sender_pb2.CancelScheduledMessagesResponse:
         """Delete scheduled messages, each in the partition of its number."""
@@ -140,6 +140,4 @@ def _busy(request: sender_pb2.SendStreamRequest) -> sender_pb2.SendStreamRespons
         f"{STREAM_FRAMES_MAX} frames of this stream are under way already. Wait for answers.",
         retry_after_ms=500,
     )
-    return sender_pb2.SendStreamResponse(
-        frame_id=request.frame_id, error=statuses.to_error(error)
-    )
+    return sender_pb2.SendStreamResponse(frame_id=request.frame_id, error=statuses.to_error(error))

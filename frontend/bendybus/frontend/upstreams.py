@@ -184,7 +184,9 @@ class Upstream:
             self._show()
             if writer is not None:
                 writer.cancel()
-                with contextlib.suppress(asyncio.CancelledError, grpc.RpcError, asyncio.InvalidStateError):
+                with contextlib.suppress(
+                    asyncio.CancelledError, grpc.RpcError, asyncio.InvalidStateError
+                ):
                     await writer
             call.cancel()
             while not outbox.empty():

@@ -34,9 +34,7 @@ def peek(keeper: Keeper, command: Peek, now: Now) -> Peeked:
     return Peeked(Delivery(place.queue.state.slot, rows), following)
 
 
-def cancel_scheduled(
-    keeper: Keeper, command: CancelScheduled, stage: Stage, now: Now
-) -> Done:
+def cancel_scheduled(keeper: Keeper, command: CancelScheduled, stage: Stage, now: Now) -> Done:
     """Delete scheduled messages, all or none. Raises MessageNotFound for one that is not."""
     place = keeper.find(command.entity, now)
     slot = place.queue.state.slot
@@ -54,9 +52,7 @@ def cancel_scheduled(
     return Done(len(rows))
 
 
-def delete_messages(
-    keeper: Keeper, command: DeleteMessages, stage: Stage, now: Now
-) -> Done:
+def delete_messages(keeper: Keeper, command: DeleteMessages, stage: Stage, now: Now) -> Done:
     """Delete the oldest messages that are not locked; see DeleteMessages."""
     place = keeper.find(command.entity, now)
     queue = place.queue

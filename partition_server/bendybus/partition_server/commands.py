@@ -182,7 +182,7 @@ class Withdrawn:
 
 @dataclass(slots=True)
 class Delivered:
-    """The messages of a Deliver in delete mode are gone for good; those in `lost` were not there."""
+    """What a Deliver in delete mode named is gone for good; those in `lost` were not there."""
 
     deliver_id: int
     lost: Sequence[int] = ()

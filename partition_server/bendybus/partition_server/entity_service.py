@@ -23,7 +23,7 @@ class EntityService(entity_pb2_grpc.EntityServiceServicer):
     def __init__(self, hosts: Hosts) -> None:
         self._hosts = hosts
 
-    async def CommitEntity(  # noqa: N802 - the name is the contract's
+    async def CommitEntity(
         self, request: entity_pb2.CommitEntityRequest, context: Context
     ) -> entity_pb2.CommitEntityResponse:
         """Commit a change of the catalogue; only at the registrar."""
@@ -49,7 +49,7 @@ class EntityService(entity_pb2_grpc.EntityServiceServicer):
             await statuses.abort(context, error)
             raise
 
-    async def ApplyEntity(  # noqa: N802
+    async def ApplyEntity(
         self, request: entity_pb2.ApplyEntityRequest, context: Context
     ) -> entity_pb2.ApplyEntityResponse:
         """Copy an entry of the registrar."""
@@ -63,7 +63,7 @@ class EntityService(entity_pb2_grpc.EntityServiceServicer):
             await statuses.abort(context, error)
             raise
 
-    async def WatchEntities(  # noqa: N802
+    async def WatchEntities(
         self, request: entity_pb2.WatchEntitiesRequest, context: Context
     ) -> AsyncIterator[entity_pb2.WatchEntitiesResponse]:
         """Send the catalogue, then what changes."""
@@ -83,7 +83,7 @@ class EntityService(entity_pb2_grpc.EntityServiceServicer):
         except BusError as error:
             await statuses.abort(context, error)
 
-    async def FenceIdleEntity(  # noqa: N802
+    async def FenceIdleEntity(
         self, request: entity_pb2.FenceIdleEntityRequest, context: Context
     ) -> entity_pb2.FenceIdleEntityResponse:
         """Refuse an idle entity's traffic for a moment."""

@@ -1,9 +1,9 @@
 """Guards a partition's file from the outside: one process, the right inode, a reserve of space.
 
-    partition-NN.db       the file (with -wal and -shm beside it while it is open)
-    partition-NN.lock     locked while a process has the file; names the process
-    partition-NN.reserve  space that is given up when the disk is full, so that settling goes on;
-                          its presence also tells a lost file from a new partition
+partition-NN.db       the file (with -wal and -shm beside it while it is open)
+partition-NN.lock     locked while a process has the file; names the process
+partition-NN.reserve  space that is given up when the disk is full, so that settling goes on;
+                      its presence also tells a lost file from a new partition
 """
 
 import contextlib

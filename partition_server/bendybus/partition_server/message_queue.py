@@ -132,9 +132,7 @@ class MessageQueue:
         while True:
             if not self.window and self.loaded < self.state.counter:
                 self._load(page)
-            if self.returned and (
-                not self.window or self.returned[0] < self.window[0].counter
-            ):
+            if self.returned and (not self.window or self.returned[0] < self.window[0].counter):
                 found = rows([row_id(self.state.slot, heapq.heappop(self.returned))])
                 if found and found[0].state == 0 and found[0].counter not in self.locks:
                     return found[0]

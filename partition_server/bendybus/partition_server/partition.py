@@ -510,5 +510,3 @@ def _failure(value: Any, error: BusError) -> Any:
     if isinstance(value, Delivered):
         return Delivered(value.deliver_id, error=error)
     return value if isinstance(value, Failed) else Failed(error)
-
-

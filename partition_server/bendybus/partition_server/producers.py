@@ -115,6 +115,8 @@ def _consecutive(numbers: Sequence[int]) -> bool:
     if not numbers:
         return True
     first = numbers[0]
-    return bool(first) and numbers[-1] - first == len(numbers) - 1 and list(numbers) == list(
-        range(first, first + len(numbers))
+    return (
+        bool(first)
+        and numbers[-1] - first == len(numbers) - 1
+        and list(numbers) == list(range(first, first + len(numbers)))
     )

@@ -106,9 +106,7 @@ def serve(keeper: Keeper, place: Place, answers: list[Answer], now: Now) -> None
         answers.append(Answer(ask.stream, Reserved(ask.ask_id, delivery, lasts_ms, complete)))
 
 
-def receive_deferred(
-    keeper: Keeper, command: ReceiveDeferred, stage: Stage, now: Now
-) -> Delivery:
+def receive_deferred(keeper: Keeper, command: ReceiveDeferred, stage: Stage, now: Now) -> Delivery:
     """Lock deferred messages, or delete them; all or none.
 
     Raises MessageNotFound when a number is none, not deferred, or locked.
@@ -124,7 +122,9 @@ def receive_deferred(
     queue = place.queue
     rows = keeper.store.rows([row_id(queue.state.slot, c) for c in command.counters])
     found = {
-        row.counter for row in rows if row.state == State.DEFERRED and row.counter not in queue.locks
+        row.counter
+        for row in rows
+        if row.state == State.DEFERRED and row.counter not in queue.locks
     }
     missing = [counter for counter in command.counters if counter not in found]
     if missing:

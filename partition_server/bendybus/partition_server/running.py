@@ -198,9 +198,7 @@ class PartitionThread:
     def _open(self) -> None:
         opened = self.store.open()
         now = self._clock()
-        self._state = Partition(
-            opened, self.store, now, clock_hold_ms=self._settings.clock_hold_ms
-        )
+        self._state = Partition(opened, self.store, now, clock_hold_ms=self._settings.clock_hold_ms)
         self._failure = ""
         self.serving = True
         self._disk_checked_s = 0.0

@@ -42,9 +42,7 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
         server.add_insecure_port(settings.health_listen)
     await server.start()
     metrics_server = metrics.start(hosts, host, settings.metrics_port)
-    watching = asyncio.get_running_loop().create_task(
-        _watch_health(health, threads), name="health"
-    )
+    watching = asyncio.get_running_loop().create_task(_watch_health(health, threads), name="health")
     serving.print_ready(address=f"{host}:{port}", partitions=list(settings.partitions))
     try:
         await stop.wait()
@@ -70,9 +68,7 @@ def _thread(settings: Settings, index: int, dispatcher: Dispatcher) -> Partition
     return PartitionThread(settings, store, dispatcher.deliver)
 
 
-async def _watch_health(
-    health: serving.Health, threads: dict[int, PartitionThread]
-) -> None:
+async def _watch_health(health: serving.Health, threads: dict[int, PartitionThread]) -> None:
     """Ready while every partition of the process has its store open; alive in any case."""
     shown: bool | None = None
     while True:

@@ -59,7 +59,7 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
     def __init__(self, hosts: Hosts) -> None:
         self._hosts = hosts
 
-    async def SendFrames(  # noqa: N802 - the name is the contract's
+    async def SendFrames(
         self, request_iterator: AsyncIterator[partition_pb2.SendFramesRequest], context: Context
     ) -> AsyncIterator[partition_pb2.SendFramesResponse]:
         """Store frames; answers after the commit that holds them."""
@@ -78,7 +78,7 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
         async for frame in both_ways(read(), outbox):
             yield frame
 
-    async def DeliverFrames(  # noqa: N802
+    async def DeliverFrames(
         self, request_iterator: AsyncIterator[partition_pb2.DeliverFramesRequest], context: Context
     ) -> AsyncIterator[partition_pb2.DeliverFramesResponse]:
         """Reserve, deliver, settle; see the contract."""
@@ -103,7 +103,7 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
             if opened:
                 opened[0].submit(commands.StreamEnded(outbox))
 
-    async def Echo(  # noqa: N802
+    async def Echo(
         self, request_iterator: AsyncIterator[partition_pb2.EchoRequest], context: Context
     ) -> AsyncIterator[partition_pb2.EchoResponse]:
         """Answer at once, from the loop."""
@@ -118,7 +118,7 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
                 conditions=thread.conditions if thread else ("NotServedHere",),
             )
 
-    async def Peek(  # noqa: N802
+    async def Peek(
         self, request: partition_pb2.PeekRequest, context: Context
     ) -> partition_pb2.PeekResponse:
         """Show messages."""
@@ -140,7 +140,7 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
             and sequence_number.compose(request.partition, following),
         )
 
-    async def ReceiveDeferred(  # noqa: N802
+    async def ReceiveDeferred(
         self, request: partition_pb2.ReceiveDeferredRequest, context: Context
     ) -> partition_pb2.ReceiveDeferredResponse:
         """Lock deferred messages."""
@@ -157,7 +157,7 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
         batch = self._to_proto(request.partition, delivery)
         return partition_pb2.ReceiveDeferredResponse(batch=batch)
 
-    async def CancelScheduledMessages(  # noqa: N802
+    async def CancelScheduledMessages(
         self, request: partition_pb2.CancelScheduledMessagesRequest, context: Context
     ) -> partition_pb2.CancelScheduledMessagesResponse:
         """Delete scheduled messages."""
@@ -172,7 +172,7 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
         )
         return partition_pb2.CancelScheduledMessagesResponse()
 
-    async def DeleteMessages(  # noqa: N802
+    async def DeleteMessages(
         self, request: partition_pb2.DeleteMessagesRequest, context: Context
     ) -> partition_pb2.DeleteMessagesResponse:
         """Delete the oldest messages."""
@@ -189,7 +189,7 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
         )
         return partition_pb2.DeleteMessagesResponse(deleted=done.count)
 
-    async def GetCounts(  # noqa: N802
+    async def GetCounts(
         self, request: partition_pb2.GetCountsRequest, context: Context
     ) -> partition_pb2.GetCountsResponse:
         """Count."""
@@ -216,9 +216,7 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
             ]
         )
 
-    async def _ask(
-        self, context: Context, partition: int, make: Callable[[Call], Command]
-    ) -> Any:
+    async def _ask(self, context: Context, partition: int, make: Callable[[Call], Command]) -> Any:
         try:
             return await self._hosts.ask(partition, make)
         except BusError as error:
@@ -228,9 +226,7 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
         return columns.delivery_to_proto(delivery, partition=partition)
 
 
-async def both_ways(
-    reading: Coroutine[Any, Any, None], outbox: Outbox[Any]
-) -> AsyncIterator[Any]:
+async def both_ways(reading: Coroutine[Any, Any, None], outbox: Outbox[Any]) -> AsyncIterator[Any]:
     """Yield the outbox's frames while `reading` runs; raise what it raises."""
     reader = asyncio.get_running_loop().create_task(reading, name="stream-reader")
     reader.add_done_callback(lambda _: outbox.close())
@@ -276,9 +272,7 @@ def _send_response(answer: tuple[int, Any]) -> partition_pb2.SendFramesResponse:
     )
 
 
-def _deliver_command(
-    request: partition_pb2.DeliverFramesRequest, stream: Outbox[Any]
-) -> Command:
+def _deliver_command(request: partition_pb2.DeliverFramesRequest, stream: Outbox[Any]) -> Command:
     kind = request.WhichOneof("kind")
     if kind == "ask":
         ask = request.ask
@@ -313,9 +307,7 @@ def _deliver_command(
     raise errors.InvalidArgument("kind", "a frame says what it is.")
 
 
-def _deliver_response(
-    value: Any, thread: PartitionThread
-) -> partition_pb2.DeliverFramesResponse:
+def _deliver_response(value: Any, thread: PartitionThread) -> partition_pb2.DeliverFramesResponse:
     response = partition_pb2.DeliverFramesResponse
     if isinstance(value, commands.Reserved):
         batch = columns.delivery_to_proto(value.delivery, partition=thread.partition)

@@ -1,12 +1,12 @@
 """The rules of settling: what becomes of a locked message, and of a lock that ends.
 
-    locked ──complete──► gone                       (delete mode: ──deliver──► gone)
-           ──abandon──► ready, delivery count + 1   ─┐ at MaxDeliveryCount or past its time:
-           ──lock ends──► ready, + 1 if delivered    ─┴─► dead-letter sub-queue or gone
-           ──release──► ready, uncounted
-           ──defer──► deferred (received by number only)
-           ──dead-letter──► dead-letter sub-queue, with a number of its own there
-           ──renew──► locked for a whole lock duration more
+locked ──complete──► gone                       (delete mode: ──deliver──► gone)
+       ──abandon──► ready, delivery count + 1   ─┐ at MaxDeliveryCount or past its time:
+       ──lock ends──► ready, + 1 if delivered    ─┴─► dead-letter sub-queue or gone
+       ──release──► ready, uncounted
+       ──defer──► deferred (received by number only)
+       ──dead-letter──► dead-letter sub-queue, with a number of its own there
+       ──renew──► locked for a whole lock duration more
 """
 
 from dataclasses import dataclass
@@ -138,9 +138,7 @@ class Settler:
         else:
             self.give_back(place, counter, lock)
 
-    def count_delivery(
-        self, place: Place, counter: int, lock: Lock, changed: bytes | None
-    ) -> None:
+    def count_delivery(self, place: Place, counter: int, lock: Lock, changed: bytes | None) -> None:
         """Make a failed delivery durable and let the message be received again, or not."""
         count = min(lock.delivery_count + 1, limits.DELIVERY_COUNT_STORED_MAX)
         most = place.entity.queue.max_delivery_count
@@ -178,9 +176,7 @@ class Settler:
         self._forget_update(row.id)
         self._stage.remove(place.queue, row.id, row.state, row.size())
 
-    def move_to_dead_letters(
-        self, place: Place, row: Row, reason: str, description: str
-    ) -> None:
+    def move_to_dead_letters(self, place: Place, row: Row, reason: str, description: str) -> None:
         """Move a message that is not locked (any more) to the dead-letter sub-queue."""
         self._forget_update(row.id)
         self._stage.remove(place.queue, row.id, row.state, row.size())

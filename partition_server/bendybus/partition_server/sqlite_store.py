@@ -271,9 +271,7 @@ class SqliteStore:
         with _translated(self.path):
             return db.execute(self._queries[name], values).fetchall()
 
-    def _page(
-        self, name: str, slot: int, start: int, limit: int, size_limit: int
-    ) -> list[Row]:
+    def _page(self, name: str, slot: int, start: int, limit: int, size_limit: int) -> list[Row]:
         span = (row_id(slot, start), ((slot + 1) << SLOT_SHIFT) - 1)
         found: list[Row] = []
         db = self._connection()

@@ -51,7 +51,7 @@ class Store(Protocol):
         """Return the rows that exist among `ids`, in order of id."""
 
     def browse(self, slot: int, start: int, limit: int, size_limit: int) -> list[Row]:
-        """Return rows of every state with a counter from `start` up, in order; stops like active."""
+        """Return rows of every state from counter `start` up, in order; stops like `active`."""
 
     def expiring(self, until_ms: int, after: tuple[int, int], limit: int) -> list[Row]:
         """Return rows that expire at or before `until_ms`, in order of (expires_ms, id) > after."""

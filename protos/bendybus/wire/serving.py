@@ -61,9 +61,7 @@ def configure_logging(level: str) -> None:
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
 
 
-def add_health_and_reflection(
-    server: grpc.aio.Server, services: Sequence[str]
-) -> Health:
+def add_health_and_reflection(server: grpc.aio.Server, services: Sequence[str]) -> Health:
     """Add grpc.health.v1 and reflection; everything is NOT_SERVING until `set_serving`."""
     servicer = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
@@ -72,11 +70,9 @@ def add_health_and_reflection(
     return servicer
 
 
-async def set_serving(
-    servicer: Health, services: Sequence[str], serving: bool
-) -> None:
+async def set_serving(servicer: Health, services: Sequence[str], serving: bool) -> None:
     """Set the health of the server ("") and of its services."""
-    status = health_pb2.HealthCheckResponse.ServingStatus
+    status = health_pb2.HealthCheckResponse
     value = status.SERVING if serving else status.NOT_SERVING
     for name in ("", *services):
         await servicer.set(name, value)

@@ -71,9 +71,7 @@ def to_status(error: BusError) -> status_pb2.Status:
     """Return the status of a unary call: ErrorInfo always, RetryInfo and BadRequest where due."""
     details: list[any_pb2.Any] = [
         _any(
-            error_details_pb2.ErrorInfo(
-                reason=error.reason, domain=DOMAIN, metadata=error.metadata
-            )
+            error_details_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN, metadata=error.metadata)
         )
     ]
     if error.retry_after_ms:
@@ -85,7 +83,7 @@ def to_status(error: BusError) -> status_pb2.Status:
             field=error.field, description=error.message
         )
         details.append(_any(error_details_pb2.BadRequest(field_violations=[violation])))
-    code = code_pb2.Code.Value(CODES[type(error)].name)
+    code = code_pb2.Code.Value(CODES[_BY_REASON[error.reason]].name)
     return status_pb2.Status(code=code, message=error.message, details=details)
 
 
