@@ -101,8 +101,12 @@ docs: install ## Generate the reference pages that come from code
 	@$(PY) -m tests.conformance
 
 .PHONY: bench
-bench: install ## Measure, beside the bare pipeline and the peers that are installed
+bench: install $(VENV)/.bench ## Measure, beside the bare pipeline and the peers that are installed
 	@$(PY) -m bench $(ARGS)
+
+$(VENV)/.bench: requirements/bench.txt $(VENV)/.installed
+	@$(PY) -m pip install --quiet --require-hashes -r requirements/bench.txt
+	@touch $@
 
 .PHONY: pins
 pins: ## Choose new versions of every dependency (network; look at the diff)
@@ -114,6 +118,11 @@ pins: ## Choose new versions of every dependency (network; look at the diff)
 	  --no-emit-options --extra dev --extra server --extra store --output-file - \
 	  pyproject.toml requirements/dev.in | sed '/^#/d;/^bendybus @/d'; } > "$$out"; \
 	cp "$$out" requirements/dev.txt; rm "$$out"
+	@out=$$(mktemp); { sed -n '/^#/p;/^[^#]/q' requirements/bench.txt; \
+	$(VENV)-pins/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --upgrade \
+	  --no-annotate --no-header --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
+	  --no-emit-options --output-file - requirements/bench.in | sed '/^#/d'; } > "$$out"; \
+	cp "$$out" requirements/bench.txt; rm "$$out"
 
 .PHONY: clean
 clean: ## Remove what the other targets made

@@ -132,7 +132,8 @@ def test_a_batch_is_full_at_its_size() -> None:
 def test_units_with_and_without_extras_share_columns() -> None:
     first = outgoing.columns_of([ServiceBusMessage("a"), ServiceBusMessage("b", session_id="")])
     second = outgoing.columns_of(ServiceBusMessage("c", time_to_live=timedelta(0)))
-    assert first is not None and second is not None
+    assert first is not None
+    assert second is not None
 
     batch = outgoing.batch_proto([second, first])
 
@@ -162,7 +163,8 @@ def test_amqp_sees_what_was_written() -> None:
 
     raw = message.raw_amqp_message
 
-    assert raw.properties is not None and raw.header is not None
+    assert raw.properties is not None
+    assert raw.header is not None
     assert (raw.properties.message_id, raw.properties.group_id) == ("m", "s")
     assert raw.header.time_to_live == 5_000
     assert list(raw.body) == [b"x"]

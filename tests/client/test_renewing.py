@@ -34,7 +34,7 @@ async def test_locks_are_renewed_together_while_the_loop_is_busy(
         messages = await receiver.receive_messages(3)
 
         # On purpose: nothing of the application's loop runs meanwhile.
-        time.sleep(1.6)
+        time.sleep(1.6)  # noqa: ASYNC251 - blocking is the point
         await receiver.complete_messages(messages)
 
     assert not queue.messages

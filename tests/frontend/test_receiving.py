@@ -312,3 +312,15 @@ def test_a_cancelled_receive_is_answered_empty() -> None:
 
 def test_an_idle_link_needs_no_alarm() -> None:
     assert Receiver().link.next_due() is None
+
+
+def test_nothing_is_handed_over_or_asked_for_while_the_client_does_not_read() -> None:
+    receiver = Receiver(partitions=1)
+    receiver.ask(5)
+    receiver.link.pause()
+
+    receiver.reserve(0, "a")
+    assert receiver.handed == []
+    receiver.take(receiver.link.resume(receiver.now))
+
+    assert receiver.handed == [(1, ["a"])]

@@ -154,7 +154,9 @@ def test_a_frame_for_another_generation_is_refused(queue: Driver) -> None:
         ({"scheduled_ms": [0, -5]}, "scheduled_ms"),
     ],
 )
-def test_a_malformed_frame_names_the_field(queue: Driver, columns: dict[str, Any], field: str) -> None:
+def test_a_malformed_frame_names_the_field(
+    queue: Driver, columns: dict[str, Any], field: str
+) -> None:
     with pytest.raises(errors.InvalidArgument) as caught:
         queue.send(b"a", b"b", **columns)
 

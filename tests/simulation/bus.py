@@ -10,6 +10,7 @@ import heapq
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -92,14 +93,12 @@ class Bus:
         self._silent_crashes = 0.0
         self.abandoned = 0.1
         self.now = 1_000_000
-        self.skew = {index: 0 for index in range(PARTITIONS)}
+        self.skew = dict.fromkeys(range(PARTITIONS), 0)
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._order = itertools.count()
         self._ids = itertools.count(1)
         description = QueueDescription(enable_partitioning=True, lock_duration_ms=LOCK_MS)
-        self.entity = Entity(
-            "orders", "uid", 1, Origin.CLIENT, description, PARTITIONS, 0, 0, 0
-        )
+        self.entity = Entity("orders", "uid", 1, Origin.CLIENT, description, PARTITIONS, 0, 0, 0)
         self.down: set[int] = set()
         self.nodes = [self._node(index) for index in range(PARTITIONS)]
         self.board = SendBoard(lambda partition: partition not in self.down)
@@ -269,17 +268,16 @@ class Bus:
             self.crash(node.index)
             self.after(self.random.randint(100, 3_000), lambda: self.restart(node.index))
             return
-        line = (node.generation, node.stream)
+        generation = node.generation
         for to, value in answers:
             if to != "setup":
                 node.arrives_here = max(node.arrives_here, self.now + self.line())
-                self.after(node.arrives_here - self.now, self._answer(node, line, to, value))
+                self.after(node.arrives_here - self.now, self._answer(node, generation, to, value))
 
-    def _answer(
-        self, node: Node, line: tuple[int, int], to: Any, value: Any
-    ) -> Callable[[], None]:
+    def _answer(self, node: Node, generation: int, to: Any, value: Any) -> Callable[[], None]:
         def arrive() -> None:
-            if (node.generation, node.stream) == line or isinstance(value, Appended | Failed):
+            broken = isinstance(to, str) and to != self._stream(node.index)
+            if node.generation == generation and not broken:
                 self._answered(node.index, to, value)
 
         return arrive
@@ -331,7 +329,9 @@ class Bus:
         ]
         link = self.asks.get(value.ask_id)
         if link is None:
-            self._command(index, Release(self._stream(index), b"".join(lease.token for lease in data)))
+            self._command(
+                index, Release(self._stream(index), b"".join(lease.token for lease in data))
+            )
             return
         if value.complete:
             del self.asks[value.ask_id]
@@ -356,7 +356,7 @@ class Bus:
                 node = self.nodes[action.partition]
                 if node.rules is not None and node.stalled_until <= self.now:
                     generation = node.generation
-                    self.after(250, lambda i=node.index, g=generation: self._back(i, g))
+                    self.after(250, partial(self._back, node.index, generation))
             elif isinstance(action, Finished):
                 self._finished(action.frame)
             else:

@@ -6,8 +6,8 @@ one partition.
 """
 
 import pytest
-from bendybus.domain import partitioning, sequence_number
 
+from bendybus.domain import partitioning, sequence_number
 from tests.simulation.bus import PARTITIONS, Bus
 
 SEEDS = range(40)

@@ -68,6 +68,14 @@ class Receiver:
         size_bytes = min(size_bytes or receiving.LINK_BYTES_MAX, receiving.LINK_BYTES_MAX)
         self.perform(self.link.ask(ClientAsk(tag, messages, size_bytes, deadline), now))
 
+    def pause(self) -> None:
+        """Hand nothing over until `resume`."""
+        self.link.pause()
+
+    def resume(self) -> None:
+        """Go on after a pause."""
+        self.perform(self.link.resume(now_ms()))
+
     def cancel(self, tag: Any) -> None:
         """End a receive."""
         self.perform(self.link.cancel(tag, now_ms()))

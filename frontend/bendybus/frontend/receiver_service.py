@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import grpc
 
-from bendybus.domain import errors, sequence_number
+from bendybus.domain import errors, limits, sequence_number
 from bendybus.domain.errors import BusError
 from bendybus.frontend import browsing
 from bendybus.frontend.calls import gather, remaining_ms
@@ -21,6 +21,8 @@ from bendybus.wire import statuses
 Context = grpc.aio.ServicerContext[Any, Any]
 # Settlements of one stream under way; the reader waits beyond that.
 SETTLES_MAX: Final = 256
+# Bytes handed over that the client has not taken off the wire; the receiver pauses beyond that.
+UNREAD_BYTES_MAX: Final = 16 * limits.MB
 
 Out = asyncio.Queue[receiver_pb2.ReceiveStreamResponse | BusError | None]
 
@@ -63,6 +65,7 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
                             yield receiver_pb2.ReceiveStreamResponse(error=error)
                             return
                         yield frame
+                        stream.written(frame)
                 finally:
                     reader.cancel()
 
@@ -169,6 +172,7 @@ class _Stream:
         self._receiver: Receiver | None = None
         self._settles: set[asyncio.Task[None]] = set()
         self._room = asyncio.Semaphore(SETTLES_MAX)
+        self._unread_bytes = 0
 
     async def __aenter__(self) -> "_Stream":
         return self
@@ -178,6 +182,15 @@ class _Stream:
             self._gateway.receives.close(self._receiver)
         for task in self._settles:
             task.cancel()
+
+    def written(self, frame: receiver_pb2.ReceiveStreamResponse) -> None:
+        """Note that the client took a frame; go on if it had fallen behind."""
+        if not frame.HasField("delivery"):
+            return
+        behind = self._unread_bytes >= UNREAD_BYTES_MAX
+        self._unread_bytes -= frame.delivery.ByteSize()
+        if behind and self._unread_bytes < UNREAD_BYTES_MAX and self._receiver is not None:
+            self._receiver.resume()
 
     async def read(self, requests: AsyncIterator[receiver_pb2.ReceiveStreamRequest]) -> None:
         """Take what the client says until it ends."""
@@ -226,6 +239,9 @@ class _Stream:
 
     def _hand(self, tag: int, batches: Sequence[message_pb2.DeliveredBatch]) -> None:
         delivery = receiver_pb2.Delivery(ask_id=tag, batches=batches)
+        self._unread_bytes += delivery.ByteSize()
+        if self._unread_bytes >= UNREAD_BYTES_MAX and self._receiver is not None:
+            self._receiver.pause()
         self.out.put_nowait(receiver_pb2.ReceiveStreamResponse(delivery=delivery))
 
     async def _settle(self, frame: receiver_pb2.SettleFrame) -> None:

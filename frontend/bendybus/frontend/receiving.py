@@ -123,6 +123,7 @@ class Link:
         # Since when asks are open that nobody waits for; None: none.
         self._unwanted_since_ms: int | None = None
         self._closed = False
+        self._paused = False
 
     # From the client
 
@@ -140,6 +141,16 @@ class Link:
                 self._asks.remove(ask)
                 return [HandOver(tag, ()), *self._note_unwanted(now_ms)]
         return []
+
+    def pause(self) -> None:
+        """Hand nothing over for now: the client does not read what it was given."""
+        self._paused = True
+
+    def resume(self, now_ms: int) -> list[Action]:
+        """Go on after a pause."""
+        self._paused = False
+        self._used_ms = now_ms
+        return self._move(now_ms) if self._asks else []
 
     def close(self) -> list[Action]:
         """End the receiver: nothing stays reserved for it."""
@@ -249,6 +260,8 @@ class Link:
     def _move(self, now_ms: int) -> list[Action]:
         actions: list[Action] = []
         actions += self._drop_stale(now_ms)
+        if self._paused:
+            return actions
         while self._asks and self._cache:
             ask = self._asks.popleft()
             actions.append(HandOver(ask.tag, self._slices(ask)))

@@ -51,6 +51,10 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
         """Send frames; the reader never waits for a partition."""
         answers: asyncio.Queue[sender_pb2.SendStreamResponse | None] = asyncio.Queue()
         under_way = 0
+        # Cleared while the client does not take its answers off the wire: then nothing more of
+        # it is read. The reader waits for its own client here, never for a partition.
+        taken = asyncio.Event()
+        taken.set()
 
         def respond(response: sender_pb2.SendStreamResponse) -> None:
             nonlocal under_way
@@ -60,6 +64,9 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
         async def read() -> None:
             nonlocal under_way
             async for request in request_iterator:
+                if answers.qsize() >= STREAM_FRAMES_MAX:
+                    taken.clear()
+                    await taken.wait()
                 under_way += 1
                 if under_way > STREAM_FRAMES_MAX:
                     respond(_busy(request))
@@ -75,6 +82,7 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
                 while (answer := await answers.get()) is not None or under_way:
                     if answer is not None:
                         yield answer
+                        taken.set()
                 await reader
             finally:
                 reader.cancel()

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from bendybus.domain import lock_token, sequence_number
 from bendybus.internal.v1 import partition_pb2
 from bendybus.partition_server.commands import Batch, Delivery, EntityRef
-from bendybus.partition_server.stored import Row, State
+from bendybus.partition_server.stored import COUNTER_MASK, Row, State
 from bendybus.v1 import message_pb2
 
 
@@ -34,12 +34,12 @@ def delivery_to_proto(delivery: Delivery, *, partition: int) -> message_pb2.Deli
     proto = message_pb2.DeliveredBatch(
         partition=partition,
         messages=[row.payload for row in rows],
-        sequence_numbers=[base + row.counter for row in rows],
+        sequence_numbers=[base + (row.id & COUNTER_MASK) for row in rows],
         enqueued_time_ms=[row.enqueued_ms for row in rows],
         locked_until_ms=delivery.locked_until_ms,
     )
     if delivery.generations:
-        counters = [row.counter for row in rows]
+        counters = [row.id & COUNTER_MASK for row in rows]
         pairs = zip(counters, delivery.generations, strict=True)
         proto.lock_tokens = lock_token.pack(
             partition, delivery.slot, delivery.boot & lock_token.BOOT_MASK, pairs

@@ -115,34 +115,43 @@ class MessageQueue:
         They leave the window; the caller locks them. Rows past their time are left to expiry.
         """
         taken: list[Row] = []
+        window = self.window
         while len(taken) < count and size_bytes > 0:
-            row = self._next(page, rows)
+            if window and not self.returned and not self.gone:
+                row: Row | None = window.popleft()
+            else:
+                row = self._next(page, rows)
             if row is None:
                 break
-            if taken and len(row.payload) > size_bytes:
+            size = len(row.payload)
+            self.window_bytes -= size
+            if taken and size > size_bytes:
                 self._put_back(row)
                 break
             if row.expires_ms is not None and row.expires_ms <= now_ms:
                 continue
-            size_bytes -= len(row.payload)
+            size_bytes -= size
             taken.append(row)
         return taken
 
     def _next(self, page: ReadPage, rows: ReadRows) -> Row | None:
+        """Return the next row; the caller takes its bytes from the window's."""
         while True:
             if not self.window and self.loaded < self.state.counter:
                 self._load(page)
             if self.returned and (not self.window or self.returned[0] < self.window[0].counter):
                 found = rows([row_id(self.state.slot, heapq.heappop(self.returned))])
                 if found and found[0].state == 0 and found[0].counter not in self.locks:
+                    # It never counted to the window.
+                    self.window_bytes += len(found[0].payload)
                     return found[0]
                 continue
             if not self.window:
                 return None
             row = self.window.popleft()
-            self.window_bytes -= len(row.payload)
             if self.gone and row.counter in self.gone:
                 self.gone.discard(row.counter)
+                self.window_bytes -= len(row.payload)
                 continue
             return row
 

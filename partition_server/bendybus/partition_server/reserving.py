@@ -149,10 +149,11 @@ def _lock(
     generations: list[int] = []
     stream = ask.stream if ask else None
     delete, deferred = bool(ask and ask.delete), ask is None
-    for row in rows:
+    counters = [row.id & COUNTER_MASK for row in rows]
+    for row, counter in zip(rows, counters, strict=True):
         generation = generation + 1 & lock_token.GENERATION_MASK
         generations.append(generation)
-        locks[row.id & COUNTER_MASK] = Lock(
+        locks[counter] = Lock(
             generation,
             until_ms,
             stream,
@@ -165,7 +166,6 @@ def _lock(
             row.changed_properties,
         )
     keeper.lock_generation = generation
-    counters = [row.counter for row in rows]
     queue.watch_lock(until_ms, list(zip(counters, generations, strict=True)))
     keeper.lock_ends_at(until_ms, queue.state.slot)
     locked_until_ms = now.wall_ms + place.entity.queue.lock_duration_ms

@@ -9,13 +9,13 @@ locked ──complete──► gone                       (delete mode: ──de
        ──renew──► locked for a whole lock duration more
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Final, Protocol, cast
 
 from bendybus.domain import errors, limits, lock_token, sequence_number
 from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
-from bendybus.domain.lock_token import LockToken
 from bendybus.partition_server.commands import (
     Deliver,
     Delivered,
@@ -28,7 +28,7 @@ from bendybus.partition_server.commands import (
 from bendybus.partition_server.message_queue import Lock, MessageQueue
 from bendybus.partition_server.stage import Stage
 from bendybus.partition_server.store import Store
-from bendybus.partition_server.stored import Row, RowUpdate, row_id
+from bendybus.partition_server.stored import Row, RowUpdate, SlotState, row_id
 
 TTL_REASON = "TTLExpiredException"
 TTL_DESCRIPTION = "The message expired and was dead lettered."
@@ -42,6 +42,11 @@ class Place:
     entity: Entity
     queue: MessageQueue
     dead_letters: MessageQueue
+
+
+# Where tokens of other partitions and of deleted queues lead: no locks.
+_NO_QUEUE: Final = MessageQueue(SlotState(0, ""))
+_NOWHERE: Final = Place(cast(Any, None), _NO_QUEUE, _NO_QUEUE)
 
 
 class Places(Protocol):
@@ -72,22 +77,23 @@ class Settler:
 
     def settle(self, command: Settle) -> Settled:
         """Settle token by token; those that cannot be are failures, by index."""
-        failures: list[tuple[int, BusError]] = []
         _check_texts(command)
-        until_ms, count = 0, 0
-        for index, token in enumerate(lock_token.unpack(command.tokens)):
-            count += 1
+        if command.disposition is Disposition.COMPLETE:
+            count, lost = self._complete(command.tokens)
+            return Settled(command.settle_id, count, [(index, _lost()) for index in lost])
+        failures: list[tuple[int, BusError]] = []
+        until_ms, index = 0, -1
+        for index, (place, counter, lock) in enumerate(self._found(command.tokens)):
             try:
-                place, lock = self._find(token)
-                if command.disposition is Disposition.COMPLETE:
-                    self._complete(place.queue, token.counter)
-                elif command.disposition is Disposition.RENEW_LOCK:
-                    until_ms = self._renew(place, token.counter, lock)
+                if lock is None:
+                    raise _lost()
+                if command.disposition is Disposition.RENEW_LOCK:
+                    until_ms = self._renew(place, counter, lock)
                 else:
-                    self._other(command, place, token.counter, lock)
+                    self._other(command, place, counter, lock)
             except BusError as error:
                 failures.append((index, error))
-        return Settled(command.settle_id, count, failures, until_ms)
+        return Settled(command.settle_id, index + 1, failures, until_ms)
 
     def _other(self, command: Settle, place: Place, counter: int, lock: Lock) -> None:
         if command.disposition is Disposition.ABANDON:
@@ -106,29 +112,23 @@ class Settler:
     def deliver(self, command: Deliver) -> Delivered | None:
         """Mark reserved messages as delivered; in delete mode, delete them."""
         lost: list[int] = []
-        deleting = False
-        for index, token in enumerate(lock_token.unpack(command.tokens)):
-            try:
-                place, lock = self._find(token)
-            except errors.MessageLockLost:
+        for index, (_, _, lock) in enumerate(self._found(command.tokens)):
+            if lock is None:
                 lost.append(index)
-                continue
-            if lock.delete:
-                deleting = True
-                self._complete(place.queue, token.counter)
+            elif lock.delete:
+                # A receiver has one mode: all of them are to be deleted.
+                _, lost = self._complete(command.tokens)
+                return Delivered(command.deliver_id, lost)
             else:
                 lock.delivered = True
-        return Delivered(command.deliver_id, lost) if deleting or lost else None
+        return Delivered(command.deliver_id, lost) if lost else None
 
     def release(self, command: Release) -> None:
         """Give back what is still locked; no delivery is counted."""
-        for token in lock_token.unpack(command.tokens):
-            try:
-                place, lock = self._find(token)
-            except errors.MessageLockLost:
-                continue
-            self._stage.unlock(place.queue, token.counter)
-            self.give_back(place, token.counter, lock)
+        for place, counter, lock in self._found(command.tokens):
+            if lock is not None:
+                self._stage.unlock(place.queue, counter)
+                self.give_back(place, counter, lock)
 
     def lock_over(self, place: Place, counter: int, lock: Lock) -> None:
         """End a lock whose time is over: a delivery, if the client had the message."""
@@ -195,29 +195,59 @@ class Settler:
         )
         self._stage.append_row(place.dead_letters, moved)
 
-    def _find(self, token: LockToken) -> tuple[Place, Lock]:
-        places = self._places
-        if token.partition == places.partition and token.boot == places.boot & lock_token.BOOT_MASK:
-            place = places.place(token.slot)
-            if place is not None:
-                lock = place.queue.locks.get(token.counter)
-                if (
-                    lock is not None
-                    and lock.generation == token.generation
-                    and lock.until_mono_ms > self._now.mono_ms
-                ):
-                    place.queue.last_used_mono_ms = self._now.mono_ms
-                    return place, lock
-        raise errors.MessageLockLost(
-            f"the lock on message {token.counter} of partition {token.partition} is lost: it "
-            "ended, the message was settled before, or the partition started anew. The message, "
-            "if still there, will be delivered again."
-        )
+    def _found(self, tokens: bytes) -> Iterator[tuple[Place, int, Lock | None]]:
+        """Yield (place, counter, lock) per token; no lock where it is lost."""
+        places, now_ms = self._places, self._now.mono_ms
+        boot = places.boot & lock_token.BOOT_MASK
+        known, place = -1, _NOWHERE
+        for high, low in lock_token.words(tokens):
+            where = high >> 24
+            if where != known:
+                known, place = where, self._place(where)
+            counter = (high & 0xFFFFFF) << 24 | low >> 40
+            lock = place.queue.locks.get(counter)
+            if (
+                lock is not None
+                and lock.generation == low & lock_token.GENERATION_MASK
+                and low >> 24 & lock_token.BOOT_MASK == boot
+                and lock.until_mono_ms > now_ms
+            ):
+                yield place, counter, lock
+            else:
+                yield place, counter, None
 
-    def _complete(self, queue: MessageQueue, counter: int) -> None:
-        lock = self._stage.unlock(queue, counter)
-        id_ = row_id(queue.state.slot, counter)
-        self._stage.remove(queue, id_, int(lock.deferred), lock.size_bytes)
+    def _place(self, where: int) -> Place:
+        """Return the place of a token's partition and slot, one without locks if there is none."""
+        if where >> 24 != self._places.partition:
+            return _NOWHERE
+        place = self._places.place(where & 0xFFFFFF)
+        if place is None:
+            return _NOWHERE
+        place.queue.last_used_mono_ms = self._now.mono_ms
+        return place
+
+    def _complete(self, tokens: bytes) -> tuple[int, list[int]]:
+        """Delete locked messages; return how many tokens there were, and which were lost."""
+        lost: list[int] = []
+        index, at, slot = -1, _NOWHERE, 0
+        ids: list[int] = []
+        deferred = size_bytes = 0
+        for index, (place, counter, lock) in enumerate(self._found(tokens)):
+            if lock is None:
+                lost.append(index)
+                continue
+            if place is not at:
+                if ids:
+                    self._stage.remove_many(at.queue, ids, deferred, size_bytes)
+                at, slot, ids, deferred, size_bytes = place, place.queue.state.slot, [], 0, 0
+            del place.queue.locks[counter]
+            self._stage.unlocked.append((place.queue, counter, lock))
+            ids.append(row_id(slot, counter))
+            deferred += lock.deferred
+            size_bytes += lock.size_bytes
+        if ids:
+            self._stage.remove_many(at.queue, ids, deferred, size_bytes)
+        return index + 1, lost
 
     def _renew(self, place: Place, counter: int, lock: Lock) -> int:
         lasts_ms = place.entity.queue.lock_duration_ms
@@ -269,6 +299,13 @@ class Settler:
         updates = self._stage.changes.updates
         if updates and updates[-1].id == id_:
             updates.pop()
+
+
+def _lost() -> BusError:
+    return errors.MessageLockLost(
+        "the lock on the message is lost: it ended, the message was settled before, or the "
+        "partition started anew. The message, if still there, will be delivered again."
+    )
 
 
 def _check_texts(command: Settle) -> None:

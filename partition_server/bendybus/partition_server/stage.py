@@ -94,6 +94,17 @@ class Stage:
             figures.scheduled -= 1
         self.changes.deletes.append(id_)
 
+    def remove_many(
+        self, queue: MessageQueue, ids: list[int], deferred: int, size_bytes: int
+    ) -> None:
+        """Delete messages that were locked, of which `deferred` were DEFERRED."""
+        self.touch(queue)
+        figures = queue.state
+        figures.size_bytes -= size_bytes
+        figures.active -= len(ids) - deferred
+        figures.deferred -= deferred
+        self.changes.deletes += ids
+
     def unlock(self, queue: MessageQueue, counter: int) -> Lock:
         """Take a lock away; it comes back if the commit fails."""
         lock = queue.locks.pop(counter)

@@ -83,7 +83,7 @@ def to_status(error: BusError) -> status_pb2.Status:
             field=error.field, description=error.message
         )
         details.append(_any(error_details_pb2.BadRequest(field_violations=[violation])))
-    code = code_pb2.Code.Value(CODES[type(error)].name)
+    code = code_pb2.Code.Value(CODES[_BY_REASON[error.reason]].name)
     return status_pb2.Status(code=code, message=error.message, details=details)
 
 

@@ -1,0 +1,1 @@
+"""Bendybus, measured through its public client against `bendybus up`."""

@@ -1,0 +1,44 @@
+"""How much work each measurement does: bounded, so that a run ends by itself. Pure."""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+BODY_BYTES: Final = 256
+PARTITIONS: Final = 4
+FRAME_MESSAGES: Final = 500
+WINDOW: Final = 16
+TASKS: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Loads:
+    """Counts of messages, and how often each throughput is measured."""
+
+    repeats: int = 3
+    bare: dict[int, int] = field(
+        default_factory=lambda: {1: 2_000, 20: 20_000, 100: 60_000, 500: 150_000}
+    )
+    """Messages for each number of messages a frame."""
+    single_sends: int = 1_000
+    """One awaited send after another."""
+    batched: int = 100_000
+    loop: int = 3_000
+    """The plain loop: receive one, complete it."""
+    tasks_each: int = 20
+    """How many sends each of the tasks awaits."""
+    idle_s: float = 10.0
+    peer: int = 30_000
+    peer_singles: int = 500
+
+
+QUICK: Final = Loads(
+    repeats=1,
+    bare={1: 500, 20: 10_000, 100: 30_000, 500: 100_000},
+    single_sends=300,
+    batched=50_000,
+    loop=1_000,
+    tasks_each=10,
+    idle_s=4.0,
+    peer=10_000,
+    peer_singles=100,
+)

@@ -1,0 +1,84 @@
+"""The marks that a run is held against: a figure, what it must reach, and whether it does. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from bench.row import Row
+
+BARE: Final = "bare pipeline"
+OURS: Final = "Bendybus"
+IDLE: Final = "Bendybus, idle"
+QUORUM: Final = "RabbitMQ quorum"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A rule about one figure; with a base, the figure is divided by the base's."""
+
+    title: str
+    figure: tuple[str, str]
+    limit: float
+    at_most: bool = False
+    base: tuple[str, str] | None = None
+    unit: str = "×"
+    goal: bool = False
+    """Wanted later, not yet asked for."""
+
+
+MARKS: Final = (
+    Mark("send ÷ bare at 500", (OURS, "send"), 20, base=(BARE, "send_500"), unit="%"),
+    Mark("receive+complete ÷ bare at 500", (OURS, "receive_complete"), 20,
+         base=(BARE, "receive_delete_500"), unit="%"),
+    Mark("1,000 tasks awaiting their sends", (OURS, "tasks"), 15_000, unit="/s"),
+    Mark("one send p50 ÷ bare at window 1", (OURS, "single_send_p50"), 2, at_most=True,
+         base=(BARE, "single_send_p50")),
+    Mark("16 idle partitions", (IDLE, "idle_partitions"), 5, at_most=True, unit="% of a core"),
+    Mark("send ÷ bare at 500", (OURS, "send"), 40, base=(BARE, "send_500"), unit="%", goal=True),
+    Mark("receive+complete ÷ bare at 500", (OURS, "receive_complete"), 40,
+         base=(BARE, "receive_delete_500"), unit="%", goal=True),
+    Mark("send ÷ RabbitMQ quorum", (OURS, "send"), 3, base=(QUORUM, "send"), goal=True),
+    Mark("receive+complete ÷ RabbitMQ quorum", (OURS, "receive_complete"), 2,
+         base=(QUORUM, "receive_complete"), goal=True),
+    Mark("one send p50 ÷ RabbitMQ quorum", (OURS, "single_send_p50"), 2, at_most=True,
+         base=(QUORUM, "single_send_p50"), goal=True),
+    Mark("1,000 tasks awaiting their sends", (OURS, "tasks"), 30_000, unit="/s", goal=True),
+    Mark("16 idle partitions", (IDLE, "idle_partitions"), 3, at_most=True, unit="% of a core",
+         goal=True),
+    Mark("memory of a partition server", (IDLE, "rss_partition"), 60, at_most=True, unit="MB",
+         goal=True),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A mark, and the figure of this run; no figure when it was not measured."""
+
+    mark: Mark
+    value: float | None
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the mark is reached; None when it was not measured."""
+        if self.value is None:
+            return None
+        return self.value <= self.mark.limit if self.mark.at_most else self.value >= self.mark.limit
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the verdict for a JSON file."""
+        return {**asdict(self.mark), "value": self.value, "met": self.met}
+
+
+def judge(rows: Sequence[Row]) -> list[Verdict]:
+    """Hold the rows of a run against all marks."""
+    known = {(row.system, row.what): row.median for row in rows if row.values}
+    verdicts: list[Verdict] = []
+    for mark in MARKS:
+        value = known.get(mark.figure)
+        if mark.base is not None:
+            base = known.get(mark.base)
+            value = value / base if value is not None and base else None
+            if value is not None and mark.unit == "%":
+                value *= 100
+        verdicts.append(Verdict(mark, value))
+    return verdicts

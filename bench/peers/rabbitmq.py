@@ -1,0 +1,187 @@
+"""RabbitMQ: a classic and a quorum queue, pika with publisher confirms."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from bench import processes, row
+from bench.loads import Loads
+from bench.peers import peer
+from bench.recorder import Recorder
+from bench.row import Row
+
+SYSTEMS: Final = {"RabbitMQ classic": "classic", "RabbitMQ quorum": "quorum"}
+# Unconfirmed messages, and deliveries not yet acknowledged, at any time.
+WINDOW: Final = 1_000
+ACKNOWLEDGE_EACH: Final = 100
+
+
+def measure(load: Loads, folder: Path, emit: Callable[[Row], None]) -> None:
+    """Measure both kinds of queue on one server."""
+    if peer.missing(tuple(SYSTEMS), "rabbitmq-server", "pika", emit):
+        return
+    with _server(folder) as (port, pids):
+        for system, kind in SYSTEMS.items():
+            _measure(load, system, kind, port, Recorder(system, {"server": [pids]}), emit)
+
+
+@contextmanager
+def _server(folder: Path) -> Iterator[tuple[int, list[int]]]:
+    port, epmd_port = processes.free_port(), processes.free_port()
+    log, plugins = folder / "rabbitmq.log", folder / "plugins"
+    plugins.write_text("[].", encoding="utf-8")
+    config = folder / "rabbitmq.conf"
+    config.write_text("vm_memory_high_watermark.relative = 0.5\ndisk_free_limit.absolute = 50MB\n")
+    own = {
+        "HOME": str(folder),
+        "ERL_EPMD_PORT": str(epmd_port),
+        "ERL_EPMD_ADDRESS": "127.0.0.1",
+        "RABBITMQ_CONF_ENV_FILE": str(folder / "none"),
+        "RABBITMQ_CONFIG_FILE": str(config),
+        "RABBITMQ_NODENAME": "bendybus-bench@localhost",
+        "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
+        "RABBITMQ_NODE_PORT": str(port),
+        "RABBITMQ_DIST_PORT": str(processes.free_port()),
+        "RABBITMQ_MNESIA_BASE": str(folder / "mnesia"),
+        "RABBITMQ_LOG_BASE": str(folder / "log"),
+        "RABBITMQ_LOGS": "-",
+        "RABBITMQ_PID_FILE": str(folder / "pid"),
+        "RABBITMQ_ENABLED_PLUGINS_FILE": str(plugins),
+        # Signals go to the server itself, not to a script around it.
+        "RUNNING_UNDER_SYSTEMD": "true",
+    }
+    epmd, server = peer.program("epmd"), "/usr/lib/rabbitmq/bin/rabbitmq-server"
+    if epmd is None or not Path(server).exists():
+        raise RuntimeError("rabbitmq-server is not laid out as Debian's package is.")
+    # Started here: the one that the server would start by itself would outlive it.
+    with (
+        processes.running([epmd, "-port", str(epmd_port)], log=log, env=own),
+        processes.running([server], log=folder / "out.log", env=own) as process,
+    ):
+        processes.wait_for_port(port, process, folder / "out.log", peer.START_S)
+        yield port, processes.family(process.pid)
+
+
+def _measure(
+    load: Loads, system: str, kind: str, port: int, recorder: Recorder, emit: Callable[[Row], None]
+) -> None:
+    import pika
+
+    name = f"{peer.NAME}-{kind}"
+    where = pika.ConnectionParameters("127.0.0.1", port)
+    with pika.BlockingConnection(where) as connection:
+        channel = connection.channel()
+        channel.queue_declare(name, durable=True, arguments={"x-queue-type": kind})
+    for _ in range(load.repeats):
+        _Publishing(where, name, load.peer).run(recorder, "send")
+        _Consuming(where, name, load.peer).run(recorder, "receive_complete")
+    emit(recorder.row("send", "send, confirmed", f"window {WINDOW}", "persistent"))
+    emit(recorder.row("receive_complete", "receive + acknowledge",
+                      f"prefetch {WINDOW}; {ACKNOWLEDGE_EACH} an acknowledgement"))  # fmt: skip
+    took = _one_by_one(where, name, load.peer_singles)
+    for each in row.latency_rows(system, "single_send", "one confirmed publish at a time", took):
+        emit(each)
+
+
+def _one_by_one(where: Any, name: str, count: int) -> list[float]:
+    import pika
+
+    took: list[float] = []
+    with pika.BlockingConnection(where) as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        properties = pika.BasicProperties(delivery_mode=2)
+        for _ in range(count):
+            began = time.perf_counter()
+            channel.basic_publish("", name, peer.BODY, properties, mandatory=False)
+            took.append(time.perf_counter() - began)
+        channel.queue_purge(name)
+    return took
+
+
+class _Work:
+    """A connection driven by callbacks: pika's fast way."""
+
+    def __init__(self, where: Any, name: str, count: int) -> None:
+        import pika
+
+        self.name, self.count = name, count
+        self.properties = pika.BasicProperties(delivery_mode=2)
+        self.channel: Any = None
+        self.connection = pika.SelectConnection(where, on_open_callback=self._opened)
+
+    def run(self, recorder: Recorder, what: str) -> None:
+        """Connect, then measure the work alone."""
+        self.connection.ioloop.start()
+        assert self.channel is not None, "closed before it was open"
+        with recorder.timing(what, self.count):
+            self.begin()
+            self.connection.ioloop.start()
+        self.connection.close()
+        self.connection.ioloop.start()
+
+    def _opened(self, connection: Any) -> None:
+        connection.add_on_close_callback(lambda *_: connection.ioloop.stop())
+        connection.channel(on_open_callback=self._ready)
+
+    def _ready(self, channel: Any) -> None:
+        self.channel = channel
+        self.connection.ioloop.stop()
+
+    def begin(self) -> None:
+        """Start what ends with `done`."""
+        raise NotImplementedError
+
+    def done(self, *_: Any) -> None:
+        """Stop the loop."""
+        self.connection.ioloop.stop()
+
+
+class _Publishing(_Work):
+    def begin(self) -> None:
+        """Publish until the window is full; go on as confirms come."""
+        self.sent = self.all_up_to = 0
+        # Confirms of single messages come out of order; one for many covers all up to its tag.
+        self.ahead: set[int] = set()
+        self.channel.confirm_delivery(self._confirm, callback=lambda _: self._fill())
+
+    def _fill(self) -> None:
+        publish, name, properties = self.channel.basic_publish, self.name, self.properties
+        room = WINDOW - (self.sent - self.all_up_to - len(self.ahead))
+        for _ in range(min(room, self.count - self.sent)):
+            publish("", name, peer.BODY, properties)
+            self.sent += 1
+
+    def _confirm(self, frame: Any) -> None:
+        assert frame.method.NAME == "Basic.Ack", "refused"
+        tag = frame.method.delivery_tag
+        if frame.method.multiple:
+            self.all_up_to = tag
+            self.ahead = {each for each in self.ahead if each > tag}
+        else:
+            self.ahead.add(tag)
+        confirmed = self.all_up_to + len(self.ahead)
+        if confirmed == self.count:
+            self.done()
+        elif self.sent - confirmed <= WINDOW // 2:
+            self._fill()
+
+
+class _Consuming(_Work):
+    def begin(self) -> None:
+        """Consume; acknowledge many at once."""
+        self.gone = 0
+        self.channel.basic_qos(prefetch_count=WINDOW, callback=self._consume)
+
+    def _consume(self, _: Any) -> None:
+        self.channel.basic_consume(self.name, self._take)
+
+    def _take(self, channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        self.gone += 1
+        if self.gone % ACKNOWLEDGE_EACH == 0 or self.gone == self.count:
+            channel.basic_ack(method.delivery_tag, multiple=True)
+        if self.gone == self.count:
+            # An answer to what follows an acknowledgement says that it arrived.
+            channel.queue_declare(self.name, passive=True, callback=self.done)
