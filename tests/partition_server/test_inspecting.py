@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
+from bendybus.domain.entity import Origin
 from bendybus.partition_server import __main__ as program
 from bendybus.partition_server import arguments, inspecting
-from bendybus.partition_server.commands import Disposition
+from bendybus.partition_server.commands import CommitEntity, Disposition, EntityAction
 from bendybus.partition_server.sqlite_store import SqliteStore
 from bendybus.v1 import message_pb2
 from tests.partition_server.driver import Driver, fingerprint
@@ -202,6 +203,15 @@ def test_check_finds_what_does_not_fit(
     [found] = lines_of(capsys)
     assert code == 1
     assert any(sentence in finding for finding in found["findings"]), found
+
+
+def test_a_deleted_queue_whose_messages_are_being_removed_is_fine(
+    busy: Driver, store: SqliteStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    busy.run(CommitEntity("t", EntityAction.DELETE, "orders", Origin.CLIENT))
+
+    assert run("check", store.path) == 0
+    assert "all fine" in capsys.readouterr().out
 
 
 def test_check_finds_damaged_pages(

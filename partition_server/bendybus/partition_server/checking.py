@@ -44,18 +44,20 @@ def _tables(database: Any) -> Iterator[str]:
 
 
 def _slots(database: Any) -> Iterator[str]:
-    live = {e["uid"]: e["name"] for e in inspecting.catalogue(database) if not e["deleted"]}
+    entries = {entry["uid"]: entry for entry in inspecting.catalogue(database)}
     mains: dict[str, set[int]] = defaultdict(set)
     for slot in database.query(queries.load("inspecting.sql")["slots"]):
         number, uid = slot["slot"], slot["uid"]
-        if slot["dropped"]:
-            continue
         mains[uid].add(number & ~1)
-        if uid not in live:
-            yield f"slot {number} belongs to {uid}, which is no entity of the catalogue."
+        if uid not in entries and not slot["dropped"]:
+            yield (
+                f"slot {number} belongs to {uid}, which is no entity of the catalogue: a server "
+                "removes it when it opens the file (or does so now, if the queue was made anew)."
+            )
     for uid, numbers in mains.items():
         if len(numbers) > 1:
-            yield f"queue {live.get(uid, uid)!r} has several slots: {sorted(numbers)}."
+            name = inspecting.path_of(entries.get(uid), 0)
+            yield f"queue {name!r} has several slots: {sorted(numbers)}."
 
 
 def _figures(database: Any) -> Iterator[str]:
@@ -66,10 +68,11 @@ def _figures(database: Any) -> Iterator[str]:
     for number in sorted(counted.keys() - slots.keys()):
         yield f"slot {number} has messages or keys but no figures."
     for number, slot in slots.items():
-        if slot["dropped"]:
+        entry = names.get(slot["uid"])
+        if entry is None or entry["deleted"] or slot["dropped"]:
             # Being removed: its rows go first, its figures last.
             continue
-        queue = inspecting.path_of(names.get(slot["uid"]), number)
+        queue = inspecting.path_of(entry, number)
         for name in FIGURES:
             if slot[name] != counted[number][name]:
                 yield (

@@ -117,7 +117,7 @@ def _queue(slot: Record, entry: Record | None, span: Record) -> Record:
         "deliveries": span.get("deliveries") or 0,
         "oldest": iso(span.get("oldest_ms")),
         "newest": iso(span.get("newest_ms")),
-        "dropped": bool(slot["dropped"]),
+        "dropped": entry is None or entry["deleted"] or bool(slot["dropped"]),
     }
 
 
