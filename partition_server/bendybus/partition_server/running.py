@@ -14,7 +14,9 @@ from typing import Any, Final
 
 from bendybus.domain import errors
 from bendybus.domain.errors import BusError
+from bendybus.partition_server import inbox
 from bendybus.partition_server.commands import (
+    Append,
     Ask,
     Command,
     Failed,
@@ -34,7 +36,8 @@ logger = logging.getLogger(__name__)
 # The longest wait: keeps the standstill check and the disk check honest, costs next to nothing.
 WAIT_S_MAX: Final = 1.0
 REOPEN_S: Final = 1.0
-WAL_BYTES_MAX: Final = WAL_PAGES_MAX * 4096
+# The log may still grow by this, and a checkpoint lets the file grow by as much again.
+LOG_BYTES_MAX: Final = WAL_PAGES_MAX * 4096 + inbox.TAKE_BYTES
 
 
 def read_clocks() -> Now:
@@ -139,16 +142,34 @@ class PartitionThread:
         self._note_streams(commands)
         groups = list(state.grouped(commands))
         for at, group in enumerate(groups):
-            if not self._perform(state.decide(group, now), state, now):
+            if not self._perform(group, state, now):
                 self._refuse([command for later in groups[at + 1 :] for command in later])
                 return
         if time.monotonic() >= self._full_until_s:
             stage = state.sweep(now)
             if stage is not None:
-                self._perform(stage, state, now)
+                self._finish(stage, state, now)
 
-    def _perform(self, stage: Stage, state: Partition, now: Now) -> bool:
-        """Commit and answer; return False when the store had to be closed."""
+    def _perform(self, group: list[Command], state: Partition, now: Now) -> bool:
+        """Decide, commit and answer; return False when the store had to be closed.
+
+        Without room, sends are refused and the rest is decided again: what settles, deletes or
+        expires makes room, and may use the reserve for it.
+        """
+        stage = state.decide(group, now)
+        try:
+            return self._finish(stage, state, now, give_up=False)
+        except StoreFull as error:
+            state.take_back(stage, now)
+            self._no_room(error)
+            refusal = Failed(self._unavailable(str(error)))
+            sends = [command for command in group if isinstance(command, Append)]
+            self._deliver([Answer(command.reply_to, refusal) for command in sends])
+            rest = [command for command in group if not isinstance(command, Append)]
+            return not rest or self._finish(state.decide(rest, now), state, now)
+
+    def _finish(self, stage: Stage, state: Partition, now: Now, *, give_up: bool = True) -> bool:
+        """Commit and answer; without room, answer so (or raise StoreFull if not `give_up`)."""
         try:
             if stage.changes:
                 began = time.perf_counter()
@@ -156,6 +177,8 @@ class PartitionThread:
                 self.figures.committed(stage.changes, time.perf_counter() - began)
             answers = state.apply(stage, now)
         except StoreFull as error:
+            if not give_up:
+                raise
             self._no_room(error)
             answers = state.abandon(stage, self._unavailable(str(error)), now)
         except StoreError as error:
@@ -250,10 +273,10 @@ class PartitionThread:
             conditions.append("ClockJump")
         if time.monotonic() - self._disk_checked_s >= WAIT_S_MAX or not self._disk_checked_s:
             self._disk_checked_s = time.monotonic()
-            # What the log may still take before its next checkpoint is as good as gone.
-            ahead = max(0, WAL_BYTES_MAX - self.store.wal_bytes())
+            # What the log and its next checkpoint may still take is as good as gone.
+            ahead = max(0, 2 * LOG_BYTES_MAX - self.store.wal_bytes())
             mark = self._settings.free_space_min_bytes
-            free = self.store.guard.free_bytes() - min(ahead, mark)
+            free = self.store.guard.free_bytes() - ahead
             if free < mark:
                 state.sends_refused = (
                     f"the volume has {max(free, 0) // 1024} KB left of the {mark // 1024} KB that "

@@ -33,8 +33,10 @@ from bendybus.partition_server.stored import (
 
 APPLICATION_ID: Final = 0x42454E44  # "BEND"
 # Pages of WAL after which the writer checkpoints, within its own commit. Nobody else reads for
-# long, so the WAL ends there (16 MB) and the next commit writes it from its beginning.
-WAL_PAGES_MAX: Final = 4_000
+# long, so the WAL ends there (4 MB and one commit) and the next commit writes it from its
+# beginning. A larger one was measured to be no faster, and a full disk must have room for all of
+# it a second time, or a checkpoint cannot end.
+WAL_PAGES_MAX: Final = 1_000
 # Rows of one INSERT step; smaller remainders go in powers of two, so few statements are prepared.
 _STEP_ROWS: Final = (256, 128, 64, 32, 16, 8, 4, 2, 1)
 _PLAIN_COLUMNS: Final = 11
