@@ -94,6 +94,17 @@ class SqliteStore:
             return os.stat(f"{self.path}-wal").st_size
         return 0
 
+    def unused_bytes(self) -> int:
+        """Return the space inside the file that deleted messages left: as good as free."""
+        with _translated(self.path):
+            db = self._connection()
+            return int(db.pragma("freelist_count")) * int(db.pragma("page_size"))
+
+    def shrink(self, pages: int) -> None:
+        """Give up to `pages` unused pages at the end of the file back to the volume."""
+        with _translated(self.path):
+            self._connection().execute(f"PRAGMA incremental_vacuum({pages})").fetchall()
+
     def checkpoint(self) -> None:
         """Move the write-ahead log into the file, for a clean end."""
         with _translated(self.path):
