@@ -50,10 +50,10 @@ format: install ## Format the code and sort its imports
 	@ruff format --quiet $(CODE)
 
 .PHONY: check
-check: install check-lint check-types check-imports check-protos check-crds check-tidy ## Lint, types, rooms, drift, tidiness: no network
+check: install check-lint check-types check-imports check-protos check-crds check-conformance check-tidy ## Lint, types, rooms, drift, tidiness: no network
 	@echo "check: all fine"
 
-.PHONY: check-lint check-types check-imports check-protos check-crds check-tidy
+.PHONY: check-lint check-types check-imports check-protos check-crds check-conformance check-tidy
 check-lint: install
 	@echo "check: ruff"
 	@ruff check --quiet $(CODE)
@@ -75,6 +75,9 @@ check-crds: install
 	@echo "check: CRDs and reference pages are those of the code"
 	@$(PY) -m bendybus.crds --check
 	@$(PY) -m docs.generate --check
+check-conformance: install
+	@echo "check: every requirement has a test"
+	@$(PY) -m tests.conformance --check
 check-tidy: install
 	@echo "check: tidy"
 	@$(PY) -m pytest -q --no-header -p no:cacheprovider tests/test_tidy.py tests/test_packaging.py
@@ -95,6 +98,7 @@ crds: install ## Generate crds/generated/*.yaml from the models
 .PHONY: docs
 docs: install ## Generate the reference pages that come from code
 	@$(PY) -m docs.generate
+	@$(PY) -m tests.conformance
 
 .PHONY: bench
 bench: install $(VENV)/.bench ## Measure, beside the bare pipeline and the peers that are installed

@@ -23,7 +23,8 @@ def parse(field: str, text: str) -> int | None:
         value = isodate.parse_duration(text)
     except (isodate.ISO8601Error, TypeError, ValueError, OverflowError):
         value = None
-    if not isinstance(value, timedelta) or value < timedelta(0):
+    # The parser takes "PT" and "P1DT", where something is missing, for zero and a day.
+    if not isinstance(value, timedelta) or value < timedelta(0) or text.endswith(("P", "T")):
         raise InvalidArgument(
             field, f"{text!r} is no ISO-8601 duration such as PT30S, PT5M or P7D."
         )

@@ -94,13 +94,18 @@ def _buckets(figures: Figures) -> list[tuple[str, float]]:
 class _Running:
     def __init__(self, hosts: Hosts, host: str, port: int) -> None:
         registry = CollectorRegistry()
-        registry.register(_PartitionCollector(hosts))
+        registry.register(collector(hosts))
         self._server, self._thread = start_http_server(port, addr=host, registry=registry)
 
     def close(self) -> None:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+
+def collector(hosts: Hosts) -> Collector:
+    """Return what asks the partitions of a process at every scrape."""
+    return _PartitionCollector(hosts)
 
 
 def start(hosts: Hosts, host: str, port: int) -> MetricsServer:

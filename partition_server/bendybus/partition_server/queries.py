@@ -1,4 +1,4 @@
-"""Loads `sql/queries.sql`: one statement per name, used by one caller each."""
+"""Loads files of `sql/`: one statement per name, used by one caller each."""
 
 import re
 from importlib import resources
@@ -7,9 +7,9 @@ from typing import Final
 _BLOCK: Final = re.compile(r"^-- (\w+) --\n-- .+\n", re.MULTILINE)
 
 
-def load() -> dict[str, str]:
+def load(file: str = "queries.sql") -> dict[str, str]:
     """Return statement by name."""
-    text = (resources.files(__package__) / "sql" / "queries.sql").read_text("utf-8")
+    text = (resources.files(__package__) / "sql" / file).read_text("utf-8")
     parts = _BLOCK.split(text)[1:]
     return {name: sql.strip() for name, sql in zip(parts[::2], parts[1::2], strict=True)}
 

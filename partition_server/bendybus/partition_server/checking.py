@@ -1,0 +1,106 @@
+"""Whether a partition's file holds together: pages, tables, and figures against messages.
+
+Used on a copy. Every finding is a sentence; none means that all is fine.
+"""
+
+import sqlite3
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from typing import Any, Final
+
+from bendybus.partition_server import inspecting, queries
+from bendybus.partition_server.stored import ROW_BYTES, State
+
+FIGURES: Final = ("active", "deferred", "scheduled", "size_bytes")
+_STATES: Final = {State.ACTIVE: "active", State.DEFERRED: "deferred", State.SCHEDULED: "scheduled"}
+
+
+def findings(database: Any) -> list[str]:
+    """Return what is wrong, worst first. Figures are looked at only in whole pages."""
+    sql = queries.load("inspecting.sql")
+    broken = [row["integrity_check"] for row in database.query(sql["pages"])]
+    if broken != ["ok"]:
+        return [f"SQLite finds: {line}." for line in broken]
+    tables = list(_tables(database))
+    # Without its own tables nothing more can be asked.
+    return tables or [*_slots(database), *_figures(database)]
+
+
+def _tables(database: Any) -> Iterator[str]:
+    sql = queries.load("inspecting.sql")
+    memory = sqlite3.connect(":memory:")
+    for script in queries.migrations():
+        memory.executescript(script)
+    wanted = {(kind, name): text for kind, name, text in memory.execute(sql["objects"])}
+    memory.close()
+    found = {(row["type"], row["name"]): row["sql"] for row in database.query(sql["objects"])}
+    for kind, name in sorted(wanted.keys() - found.keys()):
+        yield f"{kind} {name} is missing."
+    for kind, name in sorted(found.keys() - wanted.keys()):
+        yield f"{kind} {name} is not of this program."
+    for kind, name in sorted(wanted.keys() & found.keys()):
+        if wanted[kind, name] != found[kind, name]:
+            yield f"{kind} {name} is not as this version makes it."
+
+
+def _slots(database: Any) -> Iterator[str]:
+    live = {e["uid"]: e["name"] for e in inspecting.catalogue(database) if not e["deleted"]}
+    mains: dict[str, set[int]] = defaultdict(set)
+    for slot in database.query(queries.load("inspecting.sql")["slots"]):
+        number, uid = slot["slot"], slot["uid"]
+        if slot["dropped"]:
+            continue
+        mains[uid].add(number & ~1)
+        if uid not in live:
+            yield f"slot {number} belongs to {uid}, which is no entity of the catalogue."
+    for uid, numbers in mains.items():
+        if len(numbers) > 1:
+            yield f"queue {live.get(uid, uid)!r} has several slots: {sorted(numbers)}."
+
+
+def _figures(database: Any) -> Iterator[str]:
+    sql = queries.load("inspecting.sql")
+    names = {entry["uid"]: entry for entry in inspecting.catalogue(database)}
+    slots = {slot["slot"]: slot for slot in database.query(sql["slots"])}
+    counted, highest, newest = _counted(database)
+    for number in sorted(counted.keys() - slots.keys()):
+        yield f"slot {number} has messages or keys but no figures."
+    for number, slot in slots.items():
+        if slot["dropped"]:
+            # Being removed: its rows go first, its figures last.
+            continue
+        queue = inspecting.path_of(names.get(slot["uid"]), number)
+        for name in FIGURES:
+            if slot[name] != counted[number][name]:
+                yield (
+                    f"queue {queue!r}: {name} is noted as {slot[name]}, but is "
+                    f"{counted[number][name]}."
+                )
+        if highest.get(number, 0) > slot["counter"]:
+            yield (
+                f"queue {queue!r}: the highest number given is noted as {slot['counter']}, but a "
+                f"message has {highest[number]}."
+            )
+        # A dead letter keeps the time at which it was first enqueued.
+        if not number & 1 and newest.get(number, 0) > slot["last_enqueued_ms"]:
+            yield f"queue {queue!r}: a message is newer than the last enqueued time."
+
+
+def _counted(database: Any) -> tuple[dict[int, Counter[str]], dict[int, int], dict[int, int]]:
+    """Return what messages and keys make up: figures, highest counter, newest time by slot."""
+    sql = queries.load("inspecting.sql")
+    counted: dict[int, Counter[str]] = defaultdict(Counter)
+    highest: dict[int, int] = {}
+    newest: dict[int, int] = {}
+    for row in database.query(sql["measured"]):
+        slot = row["slot"]
+        figures = counted[slot]
+        figures[_STATES.get(row["state"], "unknown")] += 1
+        texts = len(row["message_id"]) + len(row["partition_key"]) + len(row["session_id"] or "")
+        figures["size_bytes"] += row["payload_bytes"] + texts + ROW_BYTES
+        highest[slot] = row["counter"]
+        newest[slot] = max(newest.get(slot, 0), row["enqueued_ms"])
+    for row in database.query(sql["remembered"]):
+        # Counted here: SQLite's length() ends at the NUL that is in some keys.
+        counted[row["slot"]]["size_bytes"] += len(row["key"]) + ROW_BYTES
+    return counted, highest, newest

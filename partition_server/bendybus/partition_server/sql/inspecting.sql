@@ -1,0 +1,40 @@
+-- pages --
+-- Whether the pages, indexes and rows of the file hold together.
+PRAGMA integrity_check(20)
+
+-- objects --
+-- Tables and indexes, with what made them.
+SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name
+
+-- header --
+-- Whose file it is.
+SELECT namespace_name, namespace_uid, tier, partition_count, partition_index, boot FROM header
+
+-- entries --
+-- The catalogue, tombstones too.
+SELECT entry FROM entities ORDER BY key
+
+-- slots --
+-- The figures of every (sub-)queue.
+SELECT slot, uid, counter, active, deferred, scheduled, size_bytes, last_enqueued_ms, dropped
+FROM slots ORDER BY slot
+
+-- measured --
+-- Every message's place, state and time, and the texts that count to its size.
+SELECT id >> 44 AS slot, id & 17592186044415 AS counter, state, enqueued_ms, expires_ms,
+    length(payload) AS payload_bytes, message_id, partition_key, session_id
+FROM messages ORDER BY id
+
+-- remembered --
+-- The keys of duplicate detection, which count to the quota.
+SELECT slot, key FROM history
+
+-- spans --
+-- When the messages of every (sub-)queue were enqueued.
+SELECT id >> 44 AS slot, count(*) AS messages, min(enqueued_ms) AS oldest_ms,
+    max(enqueued_ms) AS newest_ms, sum(delivery_count) AS deliveries
+FROM messages GROUP BY id >> 44
+
+-- stored --
+-- Whole messages, in the order of their numbers.
+SELECT * FROM messages ORDER BY id

@@ -1,0 +1,74 @@
+"""Sequence numbers and lock tokens: layouts that files and clients keep."""
+
+import uuid
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bendybus.domain import lock_token, sequence_number
+from bendybus.domain.errors import InvalidArgument
+from bendybus.domain.lock_token import LockToken
+
+TOKENS = st.builds(
+    LockToken,
+    partition=st.integers(0, 2**16 - 1),
+    slot=st.integers(0, 2**24 - 1),
+    counter=st.integers(0, 2**48 - 1),
+    boot=st.integers(0, lock_token.BOOT_MASK),
+    generation=st.integers(0, lock_token.GENERATION_MASK),
+)
+
+
+@pytest.mark.requirement("R17")
+def test_a_sequence_number_is_the_partition_then_the_counter() -> None:
+    assert sequence_number.compose(0, 1) == 1
+    assert sequence_number.compose(3, 7) == 0x0003_0000_0000_0007
+    assert sequence_number.compose(15, 1) == 4_222_124_650_659_841
+
+
+@given(st.integers(0, 2**15 - 1), st.integers(0, sequence_number.COUNTER_MAX))
+def test_the_parts_of_a_sequence_number_come_back(partition: int, counter: int) -> None:
+    number = sequence_number.compose(partition, counter)
+
+    assert sequence_number.partition_of(number) == partition
+    assert sequence_number.counter_of(number) == counter
+    assert 0 <= number < 2**63
+
+
+def test_numbers_of_one_partition_rise_with_their_counters() -> None:
+    numbers = [sequence_number.compose(2, n) for n in (1, 2, 1_000, sequence_number.COUNTER_MAX)]
+
+    assert numbers == sorted(numbers)
+    assert numbers[-1] < sequence_number.compose(3, 1)
+
+
+def test_a_token_has_the_layout_that_clients_may_keep() -> None:
+    token = LockToken(partition=3, slot=2, counter=0x0102_0304_0506, boot=7, generation=9)
+
+    assert token.to_bytes().hex() == "00030000020102030405060007000009"
+    assert str(uuid.UUID(bytes=token.to_bytes())) == "00030000-0201-0203-0405-060007000009"
+
+
+@given(TOKENS)
+def test_the_parts_of_a_token_come_back(token: LockToken) -> None:
+    packed = token.to_bytes()
+
+    assert len(packed) == lock_token.TOKEN_BYTES
+    assert list(lock_token.unpack(packed)) == [token]
+    assert lock_token.partition_of(packed) == token.partition
+
+
+@given(st.lists(st.tuples(st.integers(0, 2**48 - 1), st.integers(0, 2**24 - 1))))
+def test_tokens_are_packed_together_as_one_by_one(locks: list[tuple[int, int]]) -> None:
+    packed = lock_token.pack(5, 4, 3, locks)
+
+    singly = [LockToken(5, 4, counter, 3, generation) for counter, generation in locks]
+    assert packed == b"".join(token.to_bytes() for token in singly)
+    assert list(lock_token.unpack(packed)) == singly
+
+
+@pytest.mark.parametrize("length", [1, 15, 17])
+def test_bytes_that_are_no_tokens_are_refused(length: int) -> None:
+    with pytest.raises(InvalidArgument, match="multiple of 16"):
+        list(lock_token.unpack(b"x" * length))
