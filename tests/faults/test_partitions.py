@@ -323,7 +323,8 @@ def small_disk(folder: Path, megabytes: int) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        subprocess.run(["umount", str(folder)], timeout=10, check=False)
+        # Lazily: a test that failed may have left a process on it.
+        subprocess.run(["umount", "--lazy", str(folder)], timeout=10, check=False)
 
 
 def test_a_full_disk_refuses_sends_lets_receivers_make_room_and_recovers(

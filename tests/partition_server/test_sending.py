@@ -79,6 +79,16 @@ def test_a_batch_of_a_partitioned_premium_namespace_is_at_most_one_megabyte(
         queue.send(half, half, b"x")
 
 
+@pytest.mark.requirement("R40")
+def test_a_larger_limit_of_the_queue_does_not_lift_that_of_a_partitioned_namespace(
+    driver: Driver,
+) -> None:
+    driver.create(max_message_size_in_kilobytes=2_048)
+
+    with pytest.raises(errors.MessageSizeExceeded):
+        driver.send(b"x" * (limits.MB + 1))
+
+
 def test_standard_messages_are_at_most_256_kilobytes(make_store: MakeStore) -> None:
     driver = Driver(make_store(fingerprint(tier=limits.Tier.STANDARD)))
     driver.create(enable_partitioning=True)

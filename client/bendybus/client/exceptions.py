@@ -51,6 +51,8 @@ class ServiceBusError(Exception):
         self.reason: str = kwargs.pop("reason", "")
         self.metadata: dict[str, str] = dict(kwargs.pop("metadata", None) or {})
         self.inner_exception: BaseException | None = kwargs.pop("error", None)
+        # Of a call on several messages: each message that failed, with its own error.
+        self.failures: Sequence[tuple[Any, ServiceBusError]] = kwargs.pop("failures", ())
         self._retryable = kwargs.pop("retryable", self._retryable)
         super().__init__(self.message, *args)
 
@@ -106,13 +108,9 @@ class MessageAlreadySettled(ValueError):
 
 
 class MessageLockLostError(_KeywordError):
-    """Raised when locks are no longer held; `failures` pairs each message with its error."""
+    """Raised when locks are no longer held."""
 
     _default = "The lock of the message is lost: receive it again."
-
-    def __init__(self, **kwargs: Any) -> None:
-        self.failures: Sequence[tuple[Any, ServiceBusError]] = kwargs.pop("failures", ())
-        super().__init__(**kwargs)
 
 
 class SessionLockLostError(_KeywordError):

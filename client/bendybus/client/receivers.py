@@ -227,16 +227,22 @@ def note_settled(message: ServiceBusReceivedMessage, outcome: Outcome) -> None:
 
 
 def note_all_settled(messages: Sequence[ServiceBusReceivedMessage], outcome: Outcome) -> None:
-    """Note which messages are settled; raise MessageLockLostError that lists the others."""
+    """Note which messages are settled; raise an error whose `failures` lists the others.
+
+    It is of the kind of the first failure that is not just a lost lock, if there is one.
+    """
     failed = dict(outcome.errors)
     for index, message in enumerate(messages):
         if index not in failed:
             message._settled = True
     if failed:
-        raise MessageLockLostError(
+        errors = [error for _, error in outcome.errors]
+        worst = next((e for e in errors if not isinstance(e, MessageLockLostError)), errors[0])
+        raise type(worst)(
             message=f"{len(failed)} of {len(messages)} messages were not completed; the first: "
-            f"{outcome.errors[0][1]}",
-            reason=outcome.errors[0][1].reason,
+            f"{worst}",
+            reason=worst.reason,
+            metadata=worst.metadata,
             failures=[(messages[index], error) for index, error in outcome.errors],
         )
 

@@ -186,15 +186,19 @@ class Partition:
 
     def abandon(self, stage: Stage, error: BusError, now: Now) -> list[Answer]:
         """Take a stage back whose commit failed; return what to tell whom."""
+        self.take_back(stage, now)
+        answers = [Answer(to, _failure(value, error)) for to, value in stage.answers]
+        for command in stage.after:
+            self._after(command, answers, now, {})
+        return answers
+
+    def take_back(self, stage: Stage, now: Now) -> None:
+        """Undo a stage whose commit failed, so that its commands can be decided again."""
         stage.roll_back()
         self._producers.roll_back(stage.changes.producers)
         for queue, counter, lock in stage.unlocked:
             self.lock_ends_at(max(lock.until_mono_ms, now.mono_ms), queue.state.slot)
             assert counter in queue.locks
-        answers = [Answer(to, _failure(value, error)) for to, value in stage.answers]
-        for command in stage.after:
-            self._after(command, answers, now, {})
-        return answers
 
     def stood_still(self, gap_ms: int) -> None:
         """Give locks the time back that the process stood still."""

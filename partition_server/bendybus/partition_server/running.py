@@ -6,6 +6,7 @@ apply → answers. A commit that finds no room is taken back and the store goes 
 failure closes the store, answers everybody who waits, and opens it anew.
 """
 
+import contextlib
 import logging
 import threading
 import time
@@ -14,7 +15,9 @@ from typing import Any, Final
 
 from bendybus.domain import errors
 from bendybus.domain.errors import BusError
+from bendybus.partition_server import inbox
 from bendybus.partition_server.commands import (
+    Append,
     Ask,
     Command,
     Failed,
@@ -34,12 +37,18 @@ logger = logging.getLogger(__name__)
 # The longest wait: keeps the standstill check and the disk check honest, costs next to nothing.
 WAIT_S_MAX: Final = 1.0
 REOPEN_S: Final = 1.0
-WAL_BYTES_MAX: Final = WAL_PAGES_MAX * 4096
+# The log may still grow by this, and a checkpoint lets the file grow by as much again.
+LOG_BYTES_MAX: Final = WAL_PAGES_MAX * 4096 + inbox.TAKE_BYTES
 
 
 def read_clocks() -> Now:
     """Return both clocks."""
     return Now(time.time_ns() // 1_000_000, time.monotonic_ns() // 1_000_000)
+
+
+# An idle partition gives unused space back, a little at a time.
+SHRINK_BYTES_MIN: Final = 16 * 1024 * 1024
+SHRINK_PAGES: Final = 500
 
 
 class PartitionThread:
@@ -96,7 +105,15 @@ class PartitionThread:
                 commands = self._inbox.take(self._wait_s())
                 if self._stopping.is_set() and not commands:
                     break
-                self._turn(commands)
+                try:
+                    self._turn(commands)
+                except Exception as error:
+                    # The boundary of this thread: whatever went wrong, state and file are opened
+                    # anew. Who was answered already ignores the second answer.
+                    if not isinstance(error, StoreError):
+                        logger.exception("partition %d: internal error", self.partition)
+                    self._close(str(error) or type(error).__name__)
+                    self._refuse(commands)
             if self._state is not None:
                 self.store.checkpoint()
         except StoreError as error:
@@ -135,40 +152,56 @@ class PartitionThread:
                 extra={"partition": self.partition, "action": "standstill"},
             )
             state.stood_still(gap_ms)
-        self._check_disk(state, now)
+        self._check_disk(state, now, commands)
         self._note_streams(commands)
-        groups = list(state.grouped(commands))
-        for at, group in enumerate(groups):
-            if not self._perform(state.decide(group, now), state, now):
-                self._refuse([command for later in groups[at + 1 :] for command in later])
-                return
+        for group in state.grouped(commands):
+            self._perform(group, state, now)
         if time.monotonic() >= self._full_until_s:
             stage = state.sweep(now)
             if stage is not None:
-                self._perform(stage, state, now)
+                self._finish(stage, state, now)
 
-    def _perform(self, stage: Stage, state: Partition, now: Now) -> bool:
-        """Commit and answer; return False when the store had to be closed."""
+    def _perform(self, group: list[Command], state: Partition, now: Now) -> None:
+        """Decide, commit and answer.
+
+        Without room, sends are refused and the rest is decided again: what settles, deletes or
+        expires makes room, and may use the reserve for it.
+        """
+        stage = state.decide(group, now)
         try:
-            if stage.changes:
-                began = time.perf_counter()
-                self.store.commit(stage.changes)
-                self.figures.committed(stage.changes, time.perf_counter() - began)
-            answers = state.apply(stage, now)
+            self._commit(stage)
+        except StoreFull as error:
+            state.take_back(stage, now)
+            self._no_room(error)
+            refusal = Failed(self._unavailable(str(error)))
+            sends = [command for command in group if isinstance(command, Append)]
+            self._deliver([Answer(command.reply_to, refusal) for command in sends])
+            rest = [command for command in group if not isinstance(command, Append)]
+            if rest:
+                self._finish(state.decide(rest, now), state, now)
+        else:
+            self._deliver_all(state.apply(stage, now))
+
+    def _finish(self, stage: Stage, state: Partition, now: Now) -> None:
+        """Commit and answer; without room, answer that."""
+        try:
+            self._commit(stage)
         except StoreFull as error:
             self._no_room(error)
             answers = state.abandon(stage, self._unavailable(str(error)), now)
-        except StoreError as error:
-            self._close(str(error))
-            failed = Failed(self._unavailable(str(error)))
-            waiting = [to for to, _ in stage.answers if to not in self._streams]
-            self._deliver([Answer(to, failed) for to in (*self._streams, *waiting)])
-            self._streams.clear()
-            self._refuse(stage.after)
-            return False
+        else:
+            answers = state.apply(stage, now)
+        self._deliver_all(answers)
+
+    def _commit(self, stage: Stage) -> None:
+        if stage.changes:
+            began = time.perf_counter()
+            self.store.commit(stage.changes)
+            self.figures.committed(stage.changes, time.perf_counter() - began)
+
+    def _deliver_all(self, answers: list[Answer]) -> None:
         if answers:
             self._deliver(answers)
-        return True
 
     def _note_streams(self, commands: Sequence[Command]) -> None:
         for command in commands:
@@ -179,13 +212,14 @@ class PartitionThread:
 
     def _refuse(self, commands: Sequence[Command]) -> None:
         error = self._unavailable(self._failure)
-        answers = []
+        # All streams end: their locks and asks are void.
+        answers = [Answer(stream, Failed(error)) for stream in self._streams]
+        self._streams.clear()
         for command in commands:
             if not isinstance(command, StreamEnded):
                 to = getattr(command, "reply_to", None) or getattr(command, "stream", None)
                 answers.append(Answer(to, Failed(error)))
-        if answers:
-            self._deliver(answers)
+        self._deliver_all(answers)
 
     def _unavailable(self, why: str) -> BusError:
         return errors.PartitionUnavailable(
@@ -244,16 +278,19 @@ class PartitionThread:
             extra={"partition": self.partition, "action": "disk-full"},
         )
 
-    def _check_disk(self, state: Partition, now: Now) -> None:
+    def _check_disk(self, state: Partition, now: Now, commands: Sequence[Command] = ()) -> None:
+        """Refuse sends while there is too little room; look once a second, and before sends."""
         conditions = []
         if state.clock.expiry_held(now):
             conditions.append("ClockJump")
-        if time.monotonic() - self._disk_checked_s >= WAIT_S_MAX or not self._disk_checked_s:
+        due = time.monotonic() - self._disk_checked_s >= WAIT_S_MAX
+        if due or any(isinstance(command, Append) for command in commands):
             self._disk_checked_s = time.monotonic()
-            # What the log may still take before its next checkpoint is as good as gone.
-            ahead = max(0, WAL_BYTES_MAX - self.store.wal_bytes())
+            unused = self.store.unused_bytes()
+            # What the log and its next checkpoint may still take is as good as gone.
+            ahead = max(0, 2 * LOG_BYTES_MAX - self.store.wal_bytes())
             mark = self._settings.free_space_min_bytes
-            free = self.store.guard.free_bytes() - min(ahead, mark)
+            free = self.store.guard.free_bytes() + unused - ahead
             if free < mark:
                 state.sends_refused = (
                     f"the volume has {max(free, 0) // 1024} KB left of the {mark // 1024} KB that "
@@ -262,6 +299,9 @@ class PartitionThread:
             elif free > mark + mark // 4 or not state.sends_refused:
                 state.sends_refused = ""
                 self.store.guard.restore_reserve()
+            if not commands and unused > SHRINK_BYTES_MIN:
+                with contextlib.suppress(StoreFull):
+                    self.store.shrink(SHRINK_PAGES)
         if state.sends_refused:
             conditions.append("DiskLow")
         self.conditions = tuple(conditions)

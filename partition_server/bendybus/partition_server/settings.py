@@ -27,10 +27,10 @@ class Settings:
     """Where grpc.health.v1 answers in plain text, also when TLS is on; "": nowhere."""
     metrics_port: int = 0
     """Port of /metrics on the listening host; 0: none."""
-    free_space_min_bytes: int = 48 * MB
-    """Sends are refused while the volume has less, beside the write-ahead log."""
-    reserve_bytes: int = 8 * MB
-    """Preallocated per partition; given up when the disk is full, so that settling goes on."""
+    free_space_min_bytes: int = 32 * MB
+    """Sends are refused while the volume has less than this and what the log may still take."""
+    reserve_bytes: int = 16 * MB
+    """Preallocated per partition; given up when the disk is full: enough to end a checkpoint."""
     clock_hold_ms: int = 5 * limits.MINUTE_MS
     """How long expiry waits after the wall clock jumped."""
     log_level: str = "info"

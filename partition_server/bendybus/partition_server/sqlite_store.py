@@ -33,8 +33,10 @@ from bendybus.partition_server.stored import (
 
 APPLICATION_ID: Final = 0x42454E44  # "BEND"
 # Pages of WAL after which the writer checkpoints, within its own commit. Nobody else reads for
-# long, so the WAL ends there (16 MB) and the next commit writes it from its beginning.
-WAL_PAGES_MAX: Final = 4_000
+# long, so the WAL ends there (4 MB and one commit) and the next commit writes it from its
+# beginning. A larger one was measured to be no faster, and a full disk must have room for all of
+# it a second time, or a checkpoint cannot end.
+WAL_PAGES_MAX: Final = 1_000
 # Rows of one INSERT step; smaller remainders go in powers of two, so few statements are prepared.
 _STEP_ROWS: Final = (256, 128, 64, 32, 16, 8, 4, 2, 1)
 _PLAIN_COLUMNS: Final = 11
@@ -91,6 +93,17 @@ class SqliteStore:
         with contextlib.suppress(OSError):
             return os.stat(f"{self.path}-wal").st_size
         return 0
+
+    def unused_bytes(self) -> int:
+        """Return the space inside the file that deleted messages left: as good as free."""
+        with _translated(self.path):
+            db = self._connection()
+            return int(db.pragma("freelist_count")) * int(db.pragma("page_size"))
+
+    def shrink(self, pages: int) -> None:
+        """Give up to `pages` unused pages at the end of the file back to the volume."""
+        with _translated(self.path):
+            self._connection().execute(f"PRAGMA incremental_vacuum({pages})").fetchall()
 
     def checkpoint(self) -> None:
         """Move the write-ahead log into the file, for a clean end."""
