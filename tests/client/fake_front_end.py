@@ -125,7 +125,8 @@ class FakeFrontEnd:
             response.sequence_numbers.extend(queue.append(batch))
         else:
             self._store_good(queue, batch, sizes, bad, response)
-        self._seen[key] = response
+        if not any(f.error.metadata["outcome"] for f in response.failures):
+            self._seen[key] = response
         self.arrived()
         return response
 

@@ -169,3 +169,22 @@ def test_amqp_sees_what_was_written() -> None:
     assert raw.header.time_to_live == 5_000
     assert list(raw.body) == [b"x"]
     assert repr(message).startswith("ServiceBusMessage(body=b'x'")
+
+
+@pytest.mark.parametrize(
+    ("properties", "what"),
+    [({"large": "x" * 33_000}, "large"), ({str(n): "x" * 30_000 for n in range(3)}, "together")],
+)
+def test_properties_have_the_limits_of_a_header(
+    properties: dict[str | bytes, Any], what: str
+) -> None:
+    message = ServiceBusMessage("body", application_properties=properties)
+
+    with pytest.raises(MessageSizeExceededError, match=what):
+        outgoing.encode(message)
+
+
+def test_a_large_body_is_no_large_header() -> None:
+    message = ServiceBusMessage(b"x" * 200_000, application_properties={"small": 1})
+
+    assert len(outgoing.encode(message)) > 200_000

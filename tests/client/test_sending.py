@@ -129,6 +129,32 @@ async def test_sends_that_wait_share_frames_and_keep_their_own_outcomes(
     assert len(fake.queues["q"].messages) == 300
 
 
+async def test_a_unit_of_unknown_outcome_is_repeated_under_the_name_of_its_frame(
+    fake: FakeFrontEnd, asynchronous: aio.ServiceBusClient
+) -> None:
+    away = errors.PartitionUnavailable("partition 3 is away", metadata={"outcome": "unknown"})
+    fake.group_errors["pinned"] = [away]
+    sender = asynchronous.get_queue_sender("q")
+
+    await sender.send_messages(ServiceBusMessage("x", message_id="pinned"))
+
+    first, second = fake.frames
+    assert first[:2] == second[:2]
+
+
+async def test_a_unit_that_is_known_not_to_be_stored_goes_into_a_new_frame(
+    fake: FakeFrontEnd, asynchronous: aio.ServiceBusClient
+) -> None:
+    fake.group_errors["busy"] = [errors.ServerBusy("later")]
+    sender = asynchronous.get_queue_sender("q")
+
+    await sender.send_messages(ServiceBusMessage("x", message_id="busy"))
+
+    first, second = fake.frames
+    assert first[0] == second[0]
+    assert first[1] != second[1]
+
+
 async def test_a_frame_is_repeated_exactly_when_the_stream_breaks(
     sender: Any, fake: FakeFrontEnd
 ) -> None:

@@ -59,6 +59,13 @@ def test_a_repeat_repeats_its_failures_too(queue: Driver) -> None:
     assert queue.counts().active == 1
 
 
+def test_a_repeat_that_is_not_exact_is_refused(queue: Driver) -> None:
+    queue.send(b"a", b"b", **PRODUCER)
+
+    with pytest.raises(errors.InvalidOperation, match="must be exact"):
+        queue.send(b"a", **PRODUCER)
+
+
 def test_a_repeat_that_is_too_old_is_an_error_not_a_second_message(queue: Driver) -> None:
     with pytest.raises(errors.ServiceTimeout, match="no longer known"):
         queue.send(b"a", **PRODUCER, age_ms=producers.AGE_MS_MAX + 1)

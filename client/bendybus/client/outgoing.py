@@ -232,7 +232,28 @@ def _encode_slowly(message: ServiceBusMessage) -> bytes:
         proto.reply_to_session_id = message._reply_to_session_id
     if message._application_properties:
         values.fill_map(proto.application_properties, message._application_properties)
-    return proto.SerializeToString()
+        for name, value in proto.application_properties.items():
+            if value.ByteSize() > limits.PROPERTY_BYTES_MAX:
+                raise _header_too_large(
+                    f"application_properties[{name!r}]", value.ByteSize(), limits.PROPERTY_BYTES_MAX
+                )
+    payload = proto.SerializeToString()
+    if len(payload) > limits.HEADER_BYTES_MAX:
+        proto.ClearField("data")
+        proto.ClearField("value")
+        proto.ClearField("sequences")
+        if proto.ByteSize() > limits.HEADER_BYTES_MAX:
+            raise _header_too_large(
+                "all properties together", proto.ByteSize(), limits.HEADER_BYTES_MAX
+            )
+    return payload
+
+
+def _header_too_large(what: str, size: int, most: int) -> MessageSizeExceededError:
+    return MessageSizeExceededError(
+        message=f"{what}: {size} bytes are more than the {most} allowed beside the body. Put large "
+        "values into the body."
+    )
 
 
 def _prefix(length: int) -> bytes:

@@ -3,7 +3,8 @@
     send_messages ─► Unit ─► waiting[(entity, timeout)] ─► Frame ─► in flight ─► outcome per unit
                                    ▲   failed unit, retryable ────────┤
                                    └─ new frame_id                    │
-                      repeats: the same frame, the same frame_id ◄────┘ stream broke, frame refused
+                      repeats: the same frame_id  ◄───────────────────┘ stream broke, frame refused,
+                                                                        unit of unknown outcome
 
 A unit goes out at once when the stream is free; what comes while frames are under way shares the
 next one. A frame is repeated exactly, so that the bus can tell it from a new one.
@@ -199,15 +200,24 @@ class Sending:
             return
         _cancel(frame)
         failures = {failure.group: failure.error for failure in response.failures}
+        unknown: list[Unit] = []
         start = 0
         for index, unit in enumerate(frame.units):
             stop = start + len(unit.columns.messages)
             if index in failures:
-                self._unit_failed(unit, statuses.from_error(failures[index]))
+                error = statuses.from_error(failures[index])
+                # A unit that may be split has pieces of known outcome too: it is no exact repeat.
+                known = unit.split or error.metadata.get("outcome") != "unknown"
+                if not known and self._may_repeat(unit, error):
+                    unknown.append(unit)
+                else:
+                    self._unit_failed(unit, error)
             else:
                 numbers = list(response.sequence_numbers[start:stop]) if unit.numbers else None
                 self._finish(unit, numbers)
             start = stop
+        if unknown:
+            self._repeat_unknown(frame, unknown)
 
     def broken(self, error: BusError) -> None:
         """Repeat what was in flight, or give it up when the policy says so."""
@@ -269,6 +279,24 @@ class Sending:
             self._resting.discard(frame)
             self._repeats.append(frame)
             self.stream.wake()
+
+    def _may_repeat(self, unit: Unit, error: BusError) -> bool:
+        unit.failures += 1
+        pause = self._retry.pause_s(unit.failures, error)
+        late = self._loop.time() + pause >= unit.deadline_s
+        if late or not self._retry.allows(error, unit.failures):
+            unit.failures -= 1
+            return False
+        return True
+
+    def _repeat_unknown(self, frame: Frame, units: list[Unit]) -> None:
+        """Send units that may be stored already again, by the name that partitions know."""
+        again = Frame(frame.frame_id, units, self._producer_id)
+        again.failures = frame.failures
+        again.first_sent_s = frame.first_sent_s
+        self._resting.add(again)
+        pause = self._retry.pause_s(max(unit.failures for unit in units))
+        self._loop.call_later(pause, self._repeat, again)
 
     def _unit_failed(self, unit: Unit, error: BusError) -> None:
         unit.failures += 1

@@ -65,13 +65,11 @@ RECEIVERS_PER_ENTITY: Final = 5_000
 
 # Time-outs
 SEND_TIMEOUT_MS_DEFAULT: Final = 60 * SECOND_MS
-SEND_TIMEOUT_MS_ADVISED: Final = 15 * SECOND_MS  # less may not be enough for another partition
 
 # Our own bounds
 FRAME_MESSAGES_MAX: Final = 5_000
 FRAME_BYTES_MAX: Final = 2 * MB  # of messages in one frame, or one message that is larger
 GRPC_FRAME_BYTES_MAX: Final = 110 * MB  # the largest message and what surrounds it
-GRPC_FRAME_BYTES_STANDARD: Final = 8 * MB
 LOCKS_PER_QUEUE: Final = 100_000  # in one partition
 DELIVERY_COUNT_STORED_MAX: Final = 2**31 - 1
 

@@ -62,6 +62,8 @@ class Attempt:
     # Not before; 0: it is under way.
     retry_at_ms: int = 0
     full: bool = True
+    # Some partition may have stored it: a repeat must go by the same name.
+    unknown: bool = False
     last_error: BusError | None = None
 
 
@@ -212,6 +214,7 @@ class SendBoard:
             metadata={"entity": frame.entity.name, "partition": str(partition)},
         )
         attempt.full = False
+        attempt.unknown = True
         if attempt.part.pinned is None:
             return self._next(attempt, now_ms)
         return self._fail(attempt, attempt.last_error)
@@ -272,6 +275,9 @@ class SendBoard:
         return []
 
     def _fail(self, attempt: Attempt, error: BusError) -> list[Action]:
+        if attempt.unknown:
+            # Clients repeat these units under the same frame's name, which partitions know.
+            error.metadata["outcome"] = "unknown"
         for unit in attempt.part.units:
             attempt.frame.failures[unit.group] = error
         return self._part_done(attempt.frame)

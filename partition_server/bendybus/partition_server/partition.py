@@ -150,8 +150,7 @@ class Partition:
                     self._sweeper.forget_keys(self, self._detecting(), stage, now)
         elif self._dropped:
             slot = next(iter(self._dropped.values()))
-            if remove_dropped(self, slot, stage.changes):
-                del self._dropped[slot.slot]
+            remove_dropped(self, slot, stage.changes)
         else:
             return None
         return stage
@@ -160,6 +159,8 @@ class Partition:
         """Let everybody see a committed stage; return what to tell whom, in order."""
         for entity in stage.changes.entities:
             self._take_entity(entity, stage, now)
+        for slot in stage.changes.slots_removed:
+            self._dropped.pop(slot, None)
         for queue, counter in stage.vanished:
             queue.forget([counter])
         served: dict[int, MessageQueue] = {}

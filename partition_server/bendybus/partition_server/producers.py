@@ -42,7 +42,14 @@ class Producers:
         """
         entry = self._entries.get(_key(command))
         if entry is not None:
-            return _outcome_from_json(entry.outcome)
+            outcome = _outcome_from_json(entry.outcome)
+            if len(outcome.numbers) != len(command.batch.payloads):
+                raise errors.InvalidOperation(
+                    f"frame {command.producer_sequence} was stored with {len(outcome.numbers)} "
+                    f"messages and is repeated with {len(command.batch.payloads)}: a repeat must "
+                    "be exact."
+                )
+            return outcome
         first_try_ms = now.wall_ms - command.age_ms
         if command.age_ms and (
             command.age_ms > AGE_MS_MAX or first_try_ms < self._forgotten_until_ms

@@ -165,16 +165,14 @@ def _activate(place: Place, row: Row, stage: Stage, now: Now) -> None:
     stage.append_row(place.queue, fresh)
 
 
-def remove_dropped(places: Places, slot: SlotState, changes: Changes) -> bool:
-    """Remove some rows of a deleted entity's slot, then the slot; return whether it is gone."""
+def remove_dropped(places: Places, slot: SlotState, changes: Changes) -> None:
+    """Remove some rows of a deleted entity's slot; when none is left, the slot."""
     rows = places.store.browse(slot.slot, 0, SWEEP_ROWS, SWEEP_BYTES)
     if rows:
         changes.deletes += [row.id for row in rows]
-        return False
+        return
     keys = places.store.history(slot.slot, 1 << 62, SWEEP_ROWS)
     if keys:
         changes.history_deletes += keys
-        changes.slots[slot.slot] = slot
-        return False
+        return
     changes.slots_removed.append(slot.slot)
-    return True
