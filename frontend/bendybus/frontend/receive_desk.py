@@ -235,8 +235,9 @@ class ReceiveDesk:
         request = partition_pb2.DeliverFramesRequest(partition=action.partition, ask=ask)
         if not self._upstreams[action.partition].deliver(request):
             del self._asks[action.ask_id]
+            busy = errors.ServerBusy(f"partition {action.partition} has too much waiting.")
             loop = asyncio.get_running_loop()
-            loop.call_soon(receiver.link.ask_ended, action.ask_id, action.partition, now_ms())
+            loop.call_soon(receiver.refused, action.ask_id, action.partition, busy)
 
     def withdraw(self, action: WithdrawAsk) -> None:
         """Take an ask back; what still comes for it is cached or given back."""

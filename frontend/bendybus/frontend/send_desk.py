@@ -28,8 +28,9 @@ from bendybus.v1 import message_pb2, sender_pb2
 from bendybus.wire import statuses
 
 TICK_S: Final = 0.05
-# Frames under way through this process; more are refused as busy.
+# Parts of frames, and bytes of them, under way through this process; more are refused as busy.
 ATTEMPTS_MAX: Final = 20_000
+BYTES_MAX: Final = 256 * limits.MB
 
 Respond = Callable[[sender_pb2.SendStreamResponse], None]
 
@@ -39,6 +40,7 @@ class _Tag:
     frame_id: int
     respond: Respond
     began_s: float
+    size_bytes: int
 
 
 class SendDesk:
@@ -54,17 +56,20 @@ class SendDesk:
         # For sends that come without a producer of their own.
         self._producer_id = os.urandom(16)
         self._sequence = 0
+        self._bytes = 0
         self._ticking = False
 
     def submit(self, request: sender_pb2.SendStreamRequest, respond: Respond) -> None:
         """Start a frame; `respond` is called once, maybe at once."""
-        tag = _Tag(request.frame_id, respond, time.perf_counter())
+        size_bytes = request.batch.ByteSize()
+        tag = _Tag(request.frame_id, respond, time.perf_counter(), size_bytes)
         try:
             frame, routed = self._frame(request, tag)
         except BusError as error:
             self._figures.refused(request.entity_path, error)
             respond(_refusal(request.frame_id, error))
             return
+        self._bytes += size_bytes
         self._perform(self._board.submit(frame, routed, now_ms()))
         self._start_ticking()
 
@@ -127,7 +132,8 @@ class SendDesk:
             raise errors.InvalidArgument(
                 "messages", f"a frame holds 1 to {limits.FRAME_MESSAGES_MAX} messages."
             )
-        if len(self._board) >= ATTEMPTS_MAX:
+        full = self._bytes and self._bytes + tag.size_bytes > BYTES_MAX
+        if full or len(self._board) >= ATTEMPTS_MAX:
             raise errors.ServerBusy(
                 "the front end has too many sends under way.", retry_after_ms=500
             )
@@ -184,6 +190,7 @@ class SendDesk:
 
     def _finish(self, frame: Frame) -> None:
         tag: _Tag = frame.tag
+        self._bytes -= tag.size_bytes
         seconds = time.perf_counter() - tag.began_s
         failed = len(frame.failures)
         for error in frame.failures.values():

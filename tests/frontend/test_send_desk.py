@@ -1,0 +1,64 @@
+"""Bounds of what is under way through a front end."""
+
+import pytest
+
+from bendybus.domain.entity import Fingerprint
+from bendybus.domain.limits import Tier
+from bendybus.frontend import send_desk
+from bendybus.frontend.directory import Directory
+from bendybus.frontend.figures import Figures
+from bendybus.frontend.send_desk import SendDesk
+from bendybus.v1 import message_pb2, sender_pb2
+from tests.frontend.entities import queue
+
+
+class Upstream:
+    """A partition that takes everything and answers nothing."""
+
+    available = True
+    clock_offset_ms = 0
+
+    def send(self, request: object) -> bool:
+        """Take a frame."""
+        return True
+
+
+def frame(frame_id: int, size: int) -> sender_pb2.SendStreamRequest:
+    """Return a frame of one message."""
+    batch = message_pb2.MessageBatch(messages=[b"x" * size])
+    return sender_pb2.SendStreamRequest(frame_id=frame_id, entity_path="orders", batch=batch)
+
+
+async def test_sends_under_way_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(send_desk, "BYTES_MAX", 10_000)
+    directory = Directory()
+    fingerprint = Fingerprint("n", "u", Tier.PREMIUM, 4, 0)
+    directory.update(0, fingerprint, [queue()], snapshot=True)
+    upstreams = {partition: Upstream() for partition in range(4)}
+    desk = SendDesk(upstreams, directory, Figures())  # type: ignore[arg-type]
+    answers: list[sender_pb2.SendStreamResponse] = []
+
+    for frame_id in range(1, 5):
+        desk.submit(frame(frame_id, 4_000), answers.append)
+
+    assert [answer.frame_id for answer in answers] == [3, 4]
+    assert {answer.error.reason for answer in answers} == {"SERVER_BUSY"}
+    desk.lost(0, "end")
+    desk.lost(1, "end")
+    desk.lost(2, "end")
+    desk.lost(3, "end")
+
+
+async def test_one_large_frame_is_always_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(send_desk, "BYTES_MAX", 10)
+    directory = Directory()
+    fingerprint = Fingerprint("n", "u", Tier.PREMIUM, 4, 0)
+    directory.update(0, fingerprint, [queue()], snapshot=True)
+    upstreams = {partition: Upstream() for partition in range(4)}
+    desk = SendDesk(upstreams, directory, Figures())  # type: ignore[arg-type]
+    answers: list[sender_pb2.SendStreamResponse] = []
+
+    desk.submit(frame(1, 4_000), answers.append)
+
+    assert answers == []
+    assert desk.under_way() == 1
