@@ -165,14 +165,9 @@ class Driver:
 
     def tokens(self, reserved: Reserved) -> list[tuple[Any, bytes]]:
         """Return (row, token) pairs of a reservation."""
-        delivery = reserved.delivery
-        packed = lock_token.pack(
-            self.partition.partition,
-            delivery.slot,
-            delivery.boot & lock_token.BOOT_MASK,
-            zip([row.counter for row in delivery.rows], delivery.generations, strict=True),
-        )
-        return [(row, packed[i * 16 : i * 16 + 16]) for i, row in enumerate(delivery.rows)]
+        packed = tokens_of(reserved, self.partition.partition)
+        rows = reserved.delivery.rows
+        return [(row, packed[i * 16 : i * 16 + 16]) for i, row in enumerate(rows)]
 
     def settle(self, disposition: Disposition, *tokens: bytes, **options: Any) -> Settled:
         """Settle; failures are in the answer."""
@@ -192,3 +187,10 @@ class Driver:
 
 
 _APPEND_FIELDS = ("producer_id", "producer_sequence", "producer_lane", "age_ms", "deadline_mono_ms")
+
+
+def tokens_of(reserved: Reserved, partition: int = 0) -> bytes:
+    """Return the tokens of a reservation, one after the other."""
+    delivery = reserved.delivery
+    pairs = zip([row.counter for row in delivery.rows], delivery.generations, strict=True)
+    return lock_token.pack(partition, delivery.slot, delivery.boot & lock_token.BOOT_MASK, pairs)

@@ -18,6 +18,7 @@ class Directory:
     def __init__(self) -> None:
         self.fingerprint: Fingerprint | None = None
         self._best: dict[str, Entity] = {}
+        self._by_uid: dict[str, Entity] = {}
         self._known: dict[int, dict[str, int]] = {}
 
     def update(
@@ -33,6 +34,10 @@ class Directory:
             generations[entry.key] = max(entry.generation, generations.get(entry.key, 0))
             best = self._best.get(entry.key)
             if best is None or entry.generation > best.generation:
+                if best is not None:
+                    self._by_uid.pop(best.uid, None)
+                if not entry.deleted:
+                    self._by_uid[entry.uid] = entry
                 self._best[entry.key] = entry
                 news.append(entry)
         return news
@@ -71,7 +76,7 @@ class Directory:
 
     def by_uid(self, uid: str) -> Entity | None:
         """Return the entity with this UID."""
-        return next((e for e in self._best.values() if e.uid == uid and not e.deleted), None)
+        return self._by_uid.get(uid)
 
     def live(self) -> list[Entity]:
         """Return what exists, by name."""

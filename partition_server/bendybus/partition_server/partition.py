@@ -80,6 +80,7 @@ class Partition:
         # Set by the shell: why sends are refused (no room on the disk), "" if they are not.
         self.sends_refused = ""
         self.lock_generation = 0
+        self.asks_at: dict[tuple[Any, int], int] = {}
         self._producers = Producers(opened.producers)
         self._sweeper = Sweeper()
         self._places: dict[int, Place] = {}
@@ -244,10 +245,6 @@ class Partition:
         place.queue.used(now.wall_ms, now.mono_ms)
         return place
 
-    def live_places(self) -> Iterable[Place]:
-        """Return every (sub-)queue."""
-        return self._places.values()
-
     # Deciding
 
     def _append(self, command: Append, stage: Stage, now: Now) -> None:
@@ -314,6 +311,8 @@ class Partition:
     def _stream_ended(self, stream: Any, settler: Settler) -> None:
         if stream in self._watchers:
             self._watchers.remove(stream)
+        for key in [key for key in self.asks_at if key[0] == stream]:
+            del self.asks_at[key]
         for slot, place in self._places.items():
             queue = place.queue
             if queue.asks:
@@ -486,6 +485,7 @@ class Partition:
         for slot in (main, main | 1):
             queue = self._places.pop(slot).queue
             for ask in queue.asks:
+                self.asks_at.pop((ask.stream, ask.ask_id), None)
                 answers.append(Answer(ask.stream, AskRefused(ask.ask_id, gone)))
             queue.state.dropped = True
             self._dropped[slot] = queue.state
@@ -498,6 +498,7 @@ class Partition:
             asks = self._places[slot].queue.asks
             while asks:
                 ask = asks.popleft()
+                self.asks_at.pop((ask.stream, ask.ask_id), None)
                 answers.append(Answer(ask.stream, AskRefused(ask.ask_id, changed)))
 
     def _detecting(self) -> list[Place]:

@@ -4,8 +4,8 @@ What is given for an ask is *reserved*: the front end has it, the client has not
 *delivered* when the front end says so. A stream that ends gives back what was only reserved.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Final, Protocol
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
 
 from bendybus.domain import errors, limits, lock_token
 from bendybus.partition_server.commands import (
@@ -30,12 +30,11 @@ class Keeper(Places, Protocol):
     """What reserving needs to know of the partition."""
 
     lock_generation: int
+    # Where an open ask waits: (stream, ask id) → slot.
+    asks_at: dict[tuple[Any, int], int]
 
     def find(self, ref: EntityRef, now: Now) -> Place:
         """Return the place that a call is about."""
-
-    def live_places(self) -> Iterable[Place]:
-        """Return every (sub-)queue."""
 
 
 def open_ask(keeper: Keeper, command: Ask, now: Now) -> Place:
@@ -65,16 +64,20 @@ def open_ask(keeper: Keeper, command: Ask, now: Now) -> Place:
             command.max_bytes,
         )
     )
+    keeper.asks_at[command.stream, command.ask_id] = place.queue.state.slot
     return place
 
 
 def withdraw(keeper: Keeper, command: Withdraw) -> None:
     """Forget an ask, if it is still open."""
-    for place in keeper.live_places():
-        for ask in place.queue.asks:
-            if ask.ask_id == command.ask_id and ask.stream == command.stream:
-                place.queue.asks.remove(ask)
-                return
+    slot = keeper.asks_at.pop((command.stream, command.ask_id), None)
+    place = None if slot is None else keeper.place(slot)
+    if place is None:
+        return
+    for ask in place.queue.asks:
+        if ask.ask_id == command.ask_id and ask.stream == command.stream:
+            place.queue.asks.remove(ask)
+            return
 
 
 def serve(keeper: Keeper, place: Place, answers: list[Answer], now: Now) -> None:
@@ -99,7 +102,9 @@ def serve(keeper: Keeper, place: Place, answers: list[Answer], now: Now) -> None
         # One message is always given, but not one more each time: what stopped at its size is full.
         full = last_frame and len(rows) < wanted and queue.has_ready()
         complete = full or ask.messages <= 0 or ask.size_bytes <= 0
-        if not complete:
+        if complete:
+            keeper.asks_at.pop((ask.stream, ask.ask_id), None)
+        else:
             queue.asks.append(ask)
         delivery = _lock(keeper, place, rows, now, ask=ask)
         lasts_ms = place.entity.queue.lock_duration_ms

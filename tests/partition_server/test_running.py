@@ -1,0 +1,166 @@
+"""The thread of a partition: what it does when its store fails, fills up or stands still."""
+
+import queue
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bendybus.domain import errors
+from bendybus.domain.entity import Entity, Origin
+from bendybus.partition_server import running
+from bendybus.partition_server.commands import (
+    Append,
+    Appended,
+    Ask,
+    Batch,
+    CommitEntity,
+    Deliver,
+    Disposition,
+    EntityAction,
+    EntityRef,
+    Failed,
+    Reserved,
+    Settle,
+    Settled,
+)
+from bendybus.partition_server.errors import StoreFailed, StoreFull
+from bendybus.partition_server.running import PartitionThread
+from bendybus.partition_server.settings import Settings
+from bendybus.partition_server.sqlite_store import SqliteStore
+from bendybus.partition_server.stage import Answer
+from tests.partition_server.driver import fingerprint, tokens_of
+
+WAIT_S = 10.0
+
+
+class Runner:
+    """A running partition, and its answers in order."""
+
+    def __init__(self, folder: Path, *, free_space_min_bytes: int = 0) -> None:
+        self.answers: queue.Queue[Answer] = queue.Queue()
+        self.store = SqliteStore(folder, fingerprint(), reserve_bytes=1 << 20)
+        settings = Settings(
+            data=folder, namespace_uid="u", free_space_min_bytes=free_space_min_bytes
+        )
+        self.thread = PartitionThread(settings, self.store, self._take)
+        self.thread.start()
+
+    def _take(self, answers: Sequence[Answer]) -> None:
+        for answer in answers:
+            self.answers.put(answer)
+
+    def ask(self, command: Any) -> Any:
+        """Submit a command and return the value of the next answer."""
+        assert self.thread.submit(command)
+        return self.answers.get(timeout=WAIT_S).value
+
+    def create(self) -> EntityRef:
+        """Create the queue."""
+        action = EntityAction.CREATE
+        entity = self.ask(CommitEntity("t", action, "orders", Origin.CLIENT, uid="uid"))
+        assert isinstance(entity, Entity)
+        return EntityRef(entity.uid, entity.generation)
+
+
+@pytest.fixture
+def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runner]:
+    """A running partition."""
+    monkeypatch.setattr(running, "REOPEN_S", 0.01)
+    made = Runner(tmp_path)
+    yield made
+    made.thread.stop()
+
+
+def failing_once(store: SqliteStore, error: Exception) -> Callable[[Any], None]:
+    """Return a commit that fails the first time."""
+    commit, errors_left = store.commit, [error]
+
+    def fail(changes: Any) -> None:
+        if errors_left:
+            raise errors_left.pop()
+        commit(changes)
+
+    return fail
+
+
+def test_what_was_answered_is_there_after_a_stop(runner: Runner, tmp_path: Path) -> None:
+    ref = runner.create()
+    assert isinstance(runner.ask(Append("t", ref, Batch([b"a", b"b"]))), Appended)
+
+    runner.thread.stop()
+
+    again = SqliteStore(tmp_path, fingerprint())
+    again.open()
+    assert [row.payload for row in again.browse(0, 0, 10, 1 << 20)] == [b"a", b"b"]
+    again.close()
+
+
+@pytest.mark.parametrize("error", [StoreFailed("disk I/O error"), AssertionError("a defect")])
+def test_a_store_that_fails_is_opened_anew_and_everybody_is_told(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    ref = runner.create()
+    runner.ask(Append("t", ref, Batch([b"kept"])))
+    reserved = runner.ask(Ask("stream", 1, ref, False, 1, 1 << 20))
+    assert isinstance(reserved, Reserved)
+    monkeypatch.setattr(runner.store, "commit", failing_once(runner.store, error))
+
+    runner.thread.submit(Append("sender", ref, Batch([b"lost"])))
+    told = {answer.to: answer.value for answer in (_next(runner), _next(runner))}
+
+    # The stream ends, because its locks are void; the sender knows that nothing was stored.
+    assert set(told) == {"stream", "sender"}
+    assert all(isinstance(value.error, errors.PartitionUnavailable) for value in told.values())
+    outcome: Any = Failed(errors.BusError(""))
+    while isinstance(outcome, Failed):
+        outcome = runner.ask(Append("sender", ref, Batch([b"after"])))
+    settled = runner.ask(Settle("s", 1, Disposition.COMPLETE, tokens_of(reserved)))
+    assert isinstance(settled.failures[0][1], errors.MessageLockLost)
+    again = runner.ask(Ask("new stream", 1, ref, False, 10, 1 << 20))
+    assert [row.payload for row in again.delivery.rows] == [b"kept", b"after"]
+    assert again.delivery.boot == reserved.delivery.boot + 1
+
+
+def _next(runner: Runner) -> Answer:
+    return runner.answers.get(timeout=WAIT_S)
+
+
+def test_without_room_sends_are_refused_and_settling_goes_on_with_the_reserve(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ref = runner.create()
+    runner.ask(Append("t", ref, Batch([b"a"])))
+    reserved = runner.ask(Ask("s", 1, ref, False, 1, 1 << 20))
+    runner.thread.submit(Deliver("s", 1, tokens_of(reserved)))
+    assert runner.store.guard.reserve_path.stat().st_size == 1 << 20
+    monkeypatch.setattr(runner.store, "commit", failing_once(runner.store, StoreFull("no room")))
+
+    settled = runner.ask(Settle("s", 1, Disposition.COMPLETE, tokens_of(reserved)))
+
+    assert isinstance(settled, Settled)
+    assert not settled.failures
+    assert runner.thread.serving
+
+
+def test_a_send_without_room_says_so(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    ref = runner.create()
+    monkeypatch.setattr(runner.store, "commit", failing_once(runner.store, StoreFull("no room")))
+
+    refused = runner.ask(Append("t", ref, Batch([b"a"])))
+
+    assert isinstance(refused, Failed)
+    assert isinstance(refused.error, errors.PartitionUnavailable)
+    assert "no room" in refused.error.message
+
+
+def test_a_volume_below_its_mark_refuses_sends_and_shows_it(tmp_path: Path) -> None:
+    runner = Runner(tmp_path, free_space_min_bytes=1 << 60)
+    ref = runner.create()
+
+    refused = runner.ask(Append("t", ref, Batch([b"a"])))
+    runner.thread.stop()
+
+    assert "keeps free" in refused.error.message
+    assert runner.thread.conditions == ("DiskLow",)
