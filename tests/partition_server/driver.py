@@ -89,7 +89,7 @@ class Driver:
         self.wall_ms += milliseconds
         if not wall_only:
             self.mono_ms += milliseconds
-            self.partition.clock.waiting(self.mono_ms)
+            self.partition.clock.waiting(self.mono_ms - milliseconds, self.mono_ms)
         self.partition.clock.observe(self.now)
         return self.sweep()
 

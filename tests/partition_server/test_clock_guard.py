@@ -42,13 +42,22 @@ def test_waiting_as_planned_is_not_standing_still() -> None:
     guard = ClockGuard(Now(0, 0), hold_ms=1)
     guard.observe(Now(0, 0))
 
-    guard.waiting(30_000)
+    guard.waiting(0, 30_000)
 
     assert guard.observe(Now(30_010, 30_010)) == 0
 
 
 def test_waking_up_late_is_standing_still() -> None:
     guard = ClockGuard(Now(0, 0), hold_ms=1)
-    guard.waiting(1_000)
+    guard.waiting(0, 1_000)
 
     assert guard.observe(Now(9_000, 9_000)) == 8_000
+
+
+def test_standing_still_in_the_middle_of_work_counts_although_a_wait_follows() -> None:
+    guard = ClockGuard(Now(0, 0), hold_ms=1)
+    guard.observe(Now(100, 100))
+
+    guard.waiting(6_100, 7_100)
+
+    assert guard.observe(Now(7_100, 7_100)) == 6_000

@@ -165,7 +165,8 @@ class QueueMachine(RuleBasedStateMachine):
         """Let locks end, messages expire, schedules come due."""
         self.driver.wall_ms += milliseconds
         self.driver.mono_ms += milliseconds
-        self.driver.partition.clock.waiting(self.driver.mono_ms)
+        before_ms = self.driver.mono_ms - milliseconds
+        self.driver.partition.clock.waiting(before_ms, self.driver.mono_ms)
         self.driver.partition.clock.observe(self.driver.now)
         now = self.driver.now
         for found in list(self.expected.values()):

@@ -228,7 +228,7 @@ class Bus:
         gap = node.rules.clock.observe(now)
         if gap:
             node.rules.stood_still(gap)
-        node.rules.clock.waiting(self.now + 500)
+        node.rules.clock.waiting(self.now, self.now + 500)
         commands, node.waiting = node.waiting, []
         self._turn(node, commands)
         for _ in range(3):

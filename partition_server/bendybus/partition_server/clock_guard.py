@@ -37,9 +37,13 @@ class ClockGuard:
         self._expected_mono_ms = now.mono_ms
         return gap_ms if gap_ms > STANDSTILL_MS else 0
 
-    def waiting(self, until_mono_ms: int) -> None:
-        """Say that the loop is going to wait, so that this is not taken for standing still."""
-        self._expected_mono_ms = until_mono_ms
+    def waiting(self, now_mono_ms: int, until_mono_ms: int) -> None:
+        """Say that the loop is going to wait, so that this is not taken for standing still.
+
+        What it stood still since the last look, in the middle of its work, still counts.
+        """
+        lost_ms = now_mono_ms - (self._expected_mono_ms or now_mono_ms)
+        self._expected_mono_ms = until_mono_ms - (lost_ms if lost_ms > STANDSTILL_MS else 0)
 
     def expiry_held(self, now: Now) -> bool:
         """Whether expiry waits because the wall clock jumped."""

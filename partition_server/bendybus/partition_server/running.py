@@ -133,7 +133,7 @@ class PartitionThread:
             due_ms = self._state.wait_ms(now)
             if due_ms is not None and time.monotonic() >= self._full_until_s:
                 wait_s = max(0.0, min(wait_s, due_ms / 1000))
-            self._state.clock.waiting(now.mono_ms + round(wait_s * 1000))
+            self._state.clock.waiting(now.mono_ms, now.mono_ms + round(wait_s * 1000))
         return wait_s
 
     def _turn(self, commands: list[Command]) -> None:
