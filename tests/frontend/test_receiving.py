@@ -71,9 +71,11 @@ class Receiver:
         )
 
     def pass_time(self, milliseconds: int) -> None:
-        """Move the clock."""
+        """Move the clock; what was due is done, so that no alarm rings again at once."""
         self.now += milliseconds
         self.take(self.link.due(self.now))
+        following = self.link.next_due()
+        assert following is None or following > self.now
 
 
 @pytest.mark.requirement("R11")
@@ -324,3 +326,23 @@ def test_nothing_is_handed_over_or_asked_for_while_the_client_does_not_read() ->
     receiver.take(receiver.link.resume(receiver.now))
 
     assert receiver.handed == [(1, ["a"])]
+
+
+def test_a_receiver_that_waits_while_a_partition_is_down_rings_no_alarm_for_it() -> None:
+    receiver = Receiver(down=(3,))
+    receiver.ask(400, wait_ms=60_000)
+
+    receiver.pass_time(receiving.BROADEN_MS)
+
+    assert receiver.link.next_due() == receiver.now - receiving.BROADEN_MS + 60_000
+
+
+def test_a_paused_receiver_rings_no_alarm() -> None:
+    receiver = Receiver()
+    receiver.ask(400, wait_ms=60_000)
+    receiver.link.pause()
+    receiver.reserve(0, "a")
+
+    receiver.pass_time(receiving.BROADEN_MS)
+
+    assert receiver.link.next_due() > receiver.now + 1_000  # type: ignore[operator]

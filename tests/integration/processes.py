@@ -136,9 +136,11 @@ class Bus:
         """Return a client."""
         return ServiceBusClient.from_connection_string(self.connection_string, **options)
 
-    def administration(self) -> ServiceBusAdministrationClient:
+    def administration(self, **options: Any) -> ServiceBusAdministrationClient:
         """Return an administration client."""
-        return ServiceBusAdministrationClient.from_connection_string(self.connection_string)
+        return ServiceBusAdministrationClient.from_connection_string(
+            self.connection_string, **options
+        )
 
 
 def eventually(

@@ -246,6 +246,8 @@ class Bus:
         self._perform_sends(self.board.due(self.now))
         for link in self.links:
             self._perform_link(link, link.due(self.now))
+            following = link.next_due()
+            assert following is None or following > self.now, "an alarm that rings for ever"
 
     def _turn(self, node: Node, commands: list[Command]) -> None:
         for group in Partition.grouped(commands):

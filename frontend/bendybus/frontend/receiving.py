@@ -124,6 +124,8 @@ class Link:
         self._unwanted_since_ms: int | None = None
         self._closed = False
         self._paused = False
+        # When `due` looked last: what was due by then is done, or cannot be.
+        self._looked_ms = now_ms
 
     # From the client
 
@@ -216,6 +218,7 @@ class Link:
     def due(self, now_ms: int) -> list[Action]:
         """Take the passing of time: waits that are over, locks half gone, an idle receiver."""
         actions: list[Action] = []
+        self._looked_ms = now_ms
         while self._asks and _over(self._asks[0], now_ms):
             actions.append(HandOver(self._asks.popleft().tag, ()))
         for ask in [ask for ask in self._asks if _over(ask, now_ms)]:
@@ -239,7 +242,10 @@ class Link:
         if self._unwanted_since_ms is not None:
             times.append(self._unwanted_since_ms + WITHDRAW_MS)
         if self._asks and self._open and len(self._open) < len(self._partitions):
-            times.append(min(since for _, _, since in self._open.values()) + BROADEN_MS)
+            # Once: the partitions that are missing then are out of reach.
+            broaden_ms = min(since for _, _, since in self._open.values()) + BROADEN_MS
+            if broaden_ms > self._looked_ms:
+                times.append(broaden_ms)
         return min(times, default=None)
 
     def idle(self, now_ms: int) -> bool:
