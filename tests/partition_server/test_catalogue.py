@@ -227,6 +227,24 @@ def test_messages_of_a_deleted_queue_are_removed_in_bounded_steps(
     assert driver.store.open().slots == []
 
 
+def test_scheduled_messages_of_a_deleted_queue_are_removed_when_they_are_due(
+    driver: Driver,
+) -> None:
+    driver.create()
+    driver.send(b"later", b"soon", scheduled_ms=[driver.wall_ms + 5_000] * 2)
+    commit(driver, EntityAction.DELETE)
+
+    driver.wall_ms += 5_000
+    stages = 0
+    while (stage := driver.partition.sweep(driver.now)) is not None:
+        driver.store.commit(stage.changes)
+        driver.partition.apply(stage, driver.now)
+        stages += 1
+        assert stages < 20
+
+    assert driver.store.browse(0, 0, 10, 1 << 20) == []
+
+
 def test_a_queue_that_is_created_again_is_empty_and_has_a_new_uid(driver: Driver) -> None:
     driver.create()
     driver.send(b"old")

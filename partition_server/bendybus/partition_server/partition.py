@@ -86,6 +86,7 @@ class Partition:
         self._places: dict[int, Place] = {}
         self._main_slots: dict[str, int] = {}
         self._dropped: dict[int, SlotState] = {}
+        self._dropping = False
         self._fenced_until: dict[str, int] = {}
         self._watchers: list[Any] = []
         self._open_places(opened.slots, now)
@@ -138,7 +139,9 @@ class Partition:
         held = self.clock.expiry_held(now)
         due = self._sweeper.due(now, expiry_held=held)
         stage = Stage()
-        if due:
+        # In turn with what is due: rows of a deleted queue may themselves be what is due.
+        self._dropping = bool(self._dropped) and not (due and self._dropping)
+        if due and not self._dropping:
             settler = Settler(self, stage, now, expiry_held=held)
             match self._sweeper.next_kind(due):
                 case Kind.LOCK_ENDS:
