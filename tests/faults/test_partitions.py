@@ -9,12 +9,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import grpc
 import pytest
 
 from bendybus.client import ServiceBusClient, ServiceBusMessage
 from bendybus.client.exceptions import MessageLockLostError, ServiceBusError
 from bendybus.domain import partitioning
+from bendybus.internal.v1 import partition_pb2, partition_pb2_grpc
 from tests.integration.processes import Bus, Process, eventually
 
 MakeBus = Callable[..., Bus]
@@ -294,6 +297,35 @@ def test_a_partition_with_a_bad_file_does_not_start_and_others_go_on(
         for n in range(6):
             sender.send_messages(ServiceBusMessage(str(n)))
         assert set(drain(client, wait_s=0.5)) == {str(n) for n in range(6)}
+
+
+def test_a_bad_file_does_not_take_the_other_partitions_of_its_process_along(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "partition-01.db").write_bytes(b"no database" * 1_000)
+    process = Process(
+        "bendybus.partition_server",
+        "serve",
+        f"--data={tmp_path}",
+        "--namespace-uid=uid",
+        "--tier=Premium",
+        "--partition-count=2",
+        "--partitions=0,1",
+        "--listen=127.0.0.1:0",
+        log=tmp_path / "both.log",
+    )
+    try:
+        with grpc.insecure_channel(process.address) as channel:
+            stub: Any = partition_pb2_grpc.PartitionServiceStub(channel)
+            requests = [partition_pb2.EchoRequest(partition=index) for index in (0, 1)]
+            healthy, broken = stub.Echo(iter(requests), timeout=10)
+    finally:
+        process.end()
+
+    assert healthy.serving
+    assert not broken.serving
+    assert list(broken.conditions) == ["StoreFailed"]
+    assert "damaged or no SQLite file" in (tmp_path / "both.log").read_text()
 
 
 def test_a_file_of_another_namespace_is_refused_by_the_process(bus: Bus, tmp_path: Path) -> None:

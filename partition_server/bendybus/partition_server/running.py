@@ -80,10 +80,16 @@ class PartitionThread:
         self._disk_checked_s = 0.0
         self._thread = threading.Thread(target=self._run, name=f"partition-{self.partition}")
 
-    def start(self) -> None:
-        """Open the file and begin; raises FileRefused or StoreFailed if it cannot be opened."""
-        self._open()
+    def start(self) -> StoreError | None:
+        """Open the file and begin; return why it cannot be opened, if so (it is tried again)."""
+        failure: StoreError | None = None
+        try:
+            self._open()
+        except StoreError as error:
+            failure = error
+            self._close(str(error))
         self._thread.start()
+        return failure
 
     def stop(self) -> None:
         """Finish what waits, checkpoint, close the file. Blocks."""

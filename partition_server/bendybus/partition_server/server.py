@@ -29,8 +29,12 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
     """Run until `stop` is set. Order at the end: not ready, drain, commit what waits, close."""
     dispatcher = Dispatcher(asyncio.get_running_loop())
     threads = {index: _thread(settings, index, dispatcher) for index in settings.partitions}
-    for thread in threads.values():
-        thread.start()
+    failures = [failure for thread in threads.values() if (failure := thread.start())]
+    if len(failures) == len(threads):
+        # Nothing to serve. With some of them open, the others are unhealthy and tried again.
+        for thread in threads.values():
+            thread.stop()
+        raise failures[0]
     server = grpc.aio.server(options=serving.OPTIONS)
     hosts = Hosts(threads)
     partition_pb2_grpc.add_PartitionServiceServicer_to_server(PartitionService(hosts), server)
