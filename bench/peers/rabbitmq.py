@@ -1,6 +1,7 @@
 """RabbitMQ: a classic and a quorum queue, pika with publisher confirms."""
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -101,7 +102,7 @@ def _one_by_one(where: Any, name: str, count: int) -> list[float]:
     return took
 
 
-class _Work:
+class _Work(ABC):
     """A connection driven by callbacks: pika's fast way."""
 
     def __init__(self, where: Any, name: str, count: int) -> None:
@@ -130,9 +131,9 @@ class _Work:
         self.channel = channel
         self.connection.ioloop.stop()
 
+    @abstractmethod
     def begin(self) -> None:
         """Start what ends with `done`."""
-        raise NotImplementedError
 
     def done(self, *_: Any) -> None:
         """Stop the loop."""

@@ -106,7 +106,7 @@ def test_an_update_that_was_done_half_way_is_seen_through(
     code = run(bus, "apply", "-f", FLIGHTS)
 
     assert code == 0, capsys.readouterr().err
-    assert bus.calls == ["update flights", "create audit"]
+    assert bus.calls == ["update flights", "update flights", "create audit"]
     assert "queue 'flights': updated" in capsys.readouterr().out
 
 

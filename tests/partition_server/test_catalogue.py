@@ -76,6 +76,23 @@ def test_an_update_changes_only_what_it_names(driver: Driver) -> None:
     assert (entity.queue.max_delivery_count, entity.queue.lock_duration_ms) == (3, 30_000)
 
 
+def test_a_manifest_need_not_repeat_what_a_premium_namespace_decides(driver: Driver) -> None:
+    created = commit(driver, EntityAction.CREATE, origin=Origin.MANIFEST)
+    manifest = {"enable_partitioning": False, "max_message_size_in_kilobytes": 0}
+
+    updated = commit(driver, EntityAction.UPDATE, origin=Origin.MANIFEST, changes=manifest)
+
+    assert updated == created
+    assert updated.queue.enable_partitioning
+
+
+def test_a_client_cannot_switch_partitioning_off_in_a_premium_namespace(driver: Driver) -> None:
+    driver.create()
+
+    with pytest.raises(errors.PartitioningImmutable):
+        commit(driver, EntityAction.UPDATE, changes={"enable_partitioning": False})
+
+
 def test_an_update_to_what_is_already_there_changes_nothing(driver: Driver) -> None:
     before = driver.create(max_delivery_count=3)
 

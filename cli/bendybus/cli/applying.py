@@ -6,11 +6,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final, Protocol, TypeVar
 
-from bendybus.crds.bundling import Bundle, QueueWish
-from bendybus.domain import entity, errors, limits
+from bendybus.crds.bundling import Bundle, Place, QueueWish
+from bendybus.domain import entity, errors
 from bendybus.domain.entity import QueueDescription
 from bendybus.domain.errors import BusError
-from bendybus.domain.limits import Tier
 from bendybus.v1 import management_pb2 as pb
 from bendybus.wire import entities
 
@@ -70,33 +69,28 @@ def plan(bundle: Bundle, existing: Sequence[pb.Queue]) -> list[Step]:
     unclaimed = {queue.name.lower(): queue for queue in existing}
     for wish in bundle.queues:
         found = unclaimed.pop(wish.name.lower(), None)
-        steps.append(_step(wish, found, bundle.place.tier))
+        steps.append(_step(wish, found, bundle.place))
     for queue in unclaimed.values():
         if queue.origin == pb.ENTITY_ORIGIN_MANIFEST:
             steps.append(Step(Change.KEPT, queue.name))
     return steps
 
 
-def _step(wish: QueueWish, found: pb.Queue | None, tier: Tier) -> Step:
+def _step(wish: QueueWish, found: pb.Queue | None, place: Place) -> Step:
     if found is None:
         return Step(Change.CREATED, wish.name, wish)
     current = entities.description_from_proto(found.description)
-    entity.check_update(found.name, current, wish.description)
+    wanted = entity.settled(
+        wish.description, tier=place.tier, partition_count=place.partition_count
+    )
+    entity.check_update(found.name, current, wanted)
     if found.origin != pb.ENTITY_ORIGIN_MANIFEST:
         raise errors.EntityAlreadyExists(
             f"{wish.source}: queue {found.name!r} was made by an administration call, not from a "
             "manifest. Choose another name, or delete that queue first."
         )
-    same = _settled(current, tier) == _settled(wish.description, tier)
-    change = Change.UNCHANGED if same else Change.UPDATED
+    change = Change.UNCHANGED if current == wanted else Change.UPDATED
     return Step(change, found.name, wish, found.generation)
-
-
-def _settled(description: QueueDescription, tier: Tier) -> QueueDescription:
-    """Return the description as the bus keeps it: with the message size of the tier, if none."""
-    kilobytes = limits.message_bytes_default(tier) // limits.KB
-    wanted = description.max_message_size_in_kilobytes or kilobytes
-    return replace(description, max_message_size_in_kilobytes=wanted)
 
 
 class Patience:
@@ -145,6 +139,9 @@ def _persist(bus: Bus, step: Step, bundle: Bundle, patience: Patience) -> Outcom
             if error.retryable:
                 planned = plan(bundle, bus.queues(runtime=False))
                 now = next((each for each in planned if each.name == step.name), now)
+                if now.change is Change.UNCHANGED:
+                    # Recorded, but not on every partition: only another call tells when it is.
+                    now = replace(now, change=Change.UPDATED)
             raise
 
     return patience.call(attempt)

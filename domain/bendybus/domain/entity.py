@@ -264,6 +264,20 @@ class Entity:
         return largest
 
 
+def settled(wanted: QueueDescription, *, tier: Tier, partition_count: int) -> QueueDescription:
+    """Return the description as a namespace keeps it: what the tier decides is written down.
+
+    Premium: partitioning is the namespace's, whatever the description says.
+    """
+    premium = tier is Tier.PREMIUM
+    default_kb = limits.message_bytes_default(tier) // limits.KB
+    return replace(
+        wanted,
+        enable_partitioning=partition_count > 1 if premium else wanted.enable_partitioning,
+        max_message_size_in_kilobytes=wanted.max_message_size_in_kilobytes or default_kb,
+    )
+
+
 def placement(
     name: str, wanted: QueueDescription, *, tier: Tier, partition_count: int
 ) -> tuple[int, int]:

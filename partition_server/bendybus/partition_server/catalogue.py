@@ -126,19 +126,12 @@ class Catalogue:
             partition_count=fingerprint.partition_count,
         )
         self._check_room(count)
-        largest_kb = wanted.max_message_size_in_kilobytes or (
-            limits.message_bytes_default(fingerprint.tier) // limits.KB
-        )
         return Entity(
             name=command.name,
             uid=command.uid,
             generation=self._next_generation(),
             origin=command.origin,
-            queue=replace(
-                wanted,
-                enable_partitioning=count > 1,
-                max_message_size_in_kilobytes=largest_kb,
-            ),
+            queue=self._settled(wanted),
             partition_count=count,
             home_partition=home,
             created_at_ms=now.wall_ms,
@@ -147,12 +140,16 @@ class Catalogue:
 
     def _update(self, command: CommitEntity, current: Entity, now: Now) -> Entity:
         wanted = entities.merged(current.queue, command.changes)
+        if command.origin is Origin.MANIFEST:
+            # A manifest has a value for every field, also for what the namespace decides.
+            wanted = self._settled(wanted)
         entities.check_update(current.name, current.queue, wanted)
         entities.check_description(
             wanted,
             tier=self._fingerprint.tier,
             partition_count=self._fingerprint.partition_count,
         )
+        wanted = self._settled(wanted)
         if wanted == current.queue:
             return current
         return replace(
@@ -160,6 +157,13 @@ class Catalogue:
             queue=wanted,
             generation=self._next_generation(),
             updated_at_ms=now.wall_ms,
+        )
+
+    def _settled(self, wanted: QueueDescription) -> QueueDescription:
+        return entities.settled(
+            wanted,
+            tier=self._fingerprint.tier,
+            partition_count=self._fingerprint.partition_count,
         )
 
     def _check_may_change(self, command: CommitEntity, current: Entity) -> None:
