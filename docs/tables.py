@@ -34,7 +34,9 @@ ADVICE: Final[dict[str, str]] = {
     "longer `lockDuration`.",
     "MESSAGE_SIZE_EXCEEDED": "Send less at a time, or a reference to data kept elsewhere.",
     "QUOTA_EXCEEDED": "Receive, purge, or look at the dead letters: they count, too.",
-    "UNAUTHORIZED": "Use credentials with the right to do this.",
+    "UNAUTHENTICATED": "Use the connection string of this bus; `cause` says what is wrong with the "
+    "token. See [security](security.md).",
+    "UNAUTHORIZED": "Use a key of a policy with the right to do this.",
 }
 _CONSTANT: Final = re.compile(r"^([A-Z][A-Z_]+)\b[^#]*(?:  # (.+))?$")
 _BASES: Final = ("KB", "MB", "SECOND_MS", "MINUTE_MS", "DAY_MS")

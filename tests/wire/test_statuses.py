@@ -91,7 +91,7 @@ def test_an_unknown_reason_of_a_later_version_is_an_error_all_the_same() -> None
         (grpc.StatusCode.UNAVAILABLE, errors.RetryableError),
         (grpc.StatusCode.DEADLINE_EXCEEDED, errors.ServiceTimeout),
         (grpc.StatusCode.RESOURCE_EXHAUSTED, errors.ServerBusy),
-        (grpc.StatusCode.UNAUTHENTICATED, errors.Unauthorized),
+        (grpc.StatusCode.UNAUTHENTICATED, errors.Unauthenticated),
         (grpc.StatusCode.UNKNOWN, BusError),
     ],
 )

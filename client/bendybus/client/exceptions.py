@@ -239,6 +239,7 @@ _BY_ERROR: Final[dict[type[BusError], type[ServiceBusError]]] = {
     errors.MessageLockLost: MessageLockLostError,
     errors.MessageSizeExceeded: MessageSizeExceededError,
     errors.QuotaExceeded: ServiceBusQuotaExceededError,
+    errors.Unauthenticated: ServiceBusAuthenticationError,
     errors.Unauthorized: ServiceBusAuthorizationError,
 }
 _BY_ERROR_IN_MANAGEMENT: Final[dict[type[BusError], type[ServiceBusError]]] = {
@@ -247,6 +248,7 @@ _BY_ERROR_IN_MANAGEMENT: Final[dict[type[BusError], type[ServiceBusError]]] = {
     errors.ServiceTimeout: OperationTimeoutError,
     errors.RetryableError: ServiceBusConnectionError,
     errors.PartitionUnavailable: PartitionUnavailableError,
+    errors.Unauthenticated: ServiceBusAuthenticationError,
     errors.Unauthorized: ServiceBusAuthorizationError,
     errors.InvalidArgument: InvalidArgumentError,
 }

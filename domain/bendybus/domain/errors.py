@@ -17,7 +17,8 @@
     ├── MessageLockLost
     ├── MessageSizeExceeded
     ├── QuotaExceeded
-    └── Unauthorized
+    ├── Unauthenticated            no token, or one that no key of this bus made, or an old one
+    └── Unauthorized               the caller is known, and may not do this
 
 Each carries a sentence for people and `metadata` for programs; `reason` is the stable word that
 goes over the wire.
@@ -145,6 +146,12 @@ class QuotaExceeded(BusError):
     """Raised when the entity holds all that it may hold."""
 
     reason = "QUOTA_EXCEEDED"
+
+
+class Unauthenticated(BusError):
+    """Raised when the bus does not know the caller; `metadata["cause"]` says why."""
+
+    reason = "UNAUTHENTICATED"
 
 
 class Unauthorized(BusError):

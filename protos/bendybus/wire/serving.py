@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import grpc
@@ -18,9 +19,13 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from bendybus.domain import limits
+from bendybus.wire import tls
 
 # The health servicer of grpcio-health-checking, which has no types.
 Health = Any
+# A service name of grpc.health.v1 that is SERVING as long as the event loop answers.
+LIVE: Final = "live"
+HEALTH_STOP_S: Final = 0.2
 OPTIONS: Final[list[tuple[str, int]]] = [
     ("grpc.max_receive_message_length", limits.GRPC_FRAME_BYTES_MAX),
     ("grpc.max_send_message_length", limits.GRPC_FRAME_BYTES_MAX),
@@ -68,6 +73,41 @@ def add_health_and_reflection(server: grpc.aio.Server, services: Sequence[str]) 
     names = (*services, health.SERVICE_NAME, reflection.SERVICE_NAME)
     reflection.enable_server_reflection(names, server)
     return servicer
+
+
+def open_port(
+    server: grpc.aio.Server,
+    listen: str,
+    directory: tls.Directory | None,
+    *,
+    demand_client_certificate: bool,
+) -> int:
+    """Open the port of a server, with TLS if there is a directory for it; return its number."""
+    if directory is None:
+        return int(server.add_insecure_port(listen))
+    credentials = tls.server_credentials(
+        directory, demand_client_certificate=demand_client_certificate
+    )
+    return int(server.add_secure_port(listen, credentials))
+
+
+async def start_health(listen: str, servicer: Health) -> grpc.aio.Server:
+    """Answer health, and nothing else, in plain text at `listen`; "": nowhere.
+
+    A server of its own: what the other port demands of callers must have no way around it.
+    """
+    server = grpc.aio.server(options=OPTIONS)
+    health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
+    await servicer.set(LIVE, health_pb2.HealthCheckResponse.SERVING)
+    if listen:
+        server.add_insecure_port(listen)
+    await server.start()
+    return server
+
+
+def tls_directory(path: Path | None) -> tls.Directory | None:
+    """Return the files of a process's TLS; None: it speaks plain text. Raises TlsError."""
+    return None if path is None else tls.Directory(path)
 
 
 async def set_serving(servicer: Health, services: Sequence[str], serving: bool) -> None:

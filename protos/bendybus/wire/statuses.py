@@ -37,6 +37,7 @@ CODES: Final[dict[type[BusError], grpc.StatusCode]] = {
     errors.MessageLockLost: grpc.StatusCode.FAILED_PRECONDITION,
     errors.MessageSizeExceeded: grpc.StatusCode.INVALID_ARGUMENT,
     errors.QuotaExceeded: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    errors.Unauthenticated: grpc.StatusCode.UNAUTHENTICATED,
     errors.Unauthorized: grpc.StatusCode.PERMISSION_DENIED,
 }
 _BY_REASON: Final = {kind.reason: kind for kind in CODES}
@@ -46,7 +47,7 @@ _BY_CODE: Final[dict[grpc.StatusCode, type[BusError]]] = {
     grpc.StatusCode.DEADLINE_EXCEEDED: errors.ServiceTimeout,
     grpc.StatusCode.CANCELLED: errors.RetryableError,
     grpc.StatusCode.RESOURCE_EXHAUSTED: errors.ServerBusy,
-    grpc.StatusCode.UNAUTHENTICATED: errors.Unauthorized,
+    grpc.StatusCode.UNAUTHENTICATED: errors.Unauthenticated,
     grpc.StatusCode.PERMISSION_DENIED: errors.Unauthorized,
     grpc.StatusCode.INVALID_ARGUMENT: errors.InvalidOperation,
 }

@@ -1,0 +1,227 @@
+"""Shared access: policies with keys, and the tokens that are signed with them. Service Bus's form.
+
+    SharedAccessSignature sr=<URI>&sig=<HMAC>&se=<seconds since 1970>&skn=<policy>
+
+Every value is URL-encoded; what is signed is `<sr as it stands in the token>` + newline + `<se>`,
+with HMAC-SHA256 and the key's UTF-8 bytes. The path of the URI is the entity that the token is
+for, empty for the whole namespace; its host is not looked at, since front ends are reached by many
+names and the keys are of this namespace alone.
+
+A policy grants rights on the namespace or on one entity. What a token allows is what both allow.
+Keys never appear in what these values print.
+"""
+
+import base64
+import binascii
+import hashlib
+import hmac
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+from urllib.parse import quote_plus, unquote_plus, urlencode, urlsplit
+
+from bendybus.domain.errors import Unauthenticated, Unauthorized
+
+# Clocks of clients and servers differ: a token is good for so much longer than it says.
+CLOCK_SKEW_S: Final = 5
+TOKEN_CHARS_MAX: Final = 4_096
+_SCHEME: Final = "SharedAccessSignature "
+_FIELDS: Final = frozenset({"sr", "sig", "se", "skn"})
+
+
+class Right(StrEnum):
+    """What a policy may grant."""
+
+    MANAGE = "Manage"
+    SEND = "Send"
+    LISTEN = "Listen"
+
+
+class Cause(StrEnum):
+    """Why a caller was refused; `metadata["cause"]` of the error, label of the metric."""
+
+    NO_TOKEN = "no-token"
+    MALFORMED = "malformed-token"
+    UNKNOWN_POLICY = "unknown-policy"
+    WRONG_KEY = "wrong-key"
+    EXPIRED = "expired-token"
+    WRONG_ENTITY = "wrong-entity"
+    MISSING_RIGHT = "missing-right"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Rights on an entity, "" for the whole namespace, and the keys that stand for them."""
+
+    name: str
+    rights: frozenset[Right]
+    entity: str = ""
+    keys: tuple[str, ...] = field(default=(), repr=False)
+
+    @property
+    def granted(self) -> frozenset[Right]:
+        """The rights, with those that Manage implies."""
+        return frozenset(Right) if Right.MANAGE in self.rights else self.rights
+
+
+# By name; entities may have policies of the same name.
+Policies = Mapping[str, Sequence[Policy]]
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token's parts. `resource` is the path that it is for, in lower case."""
+
+    resource: str
+    policy: str
+    expires_at_s: int
+    signed: str = field(repr=False)
+    signature: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What a verified token allows until it expires."""
+
+    policy: Policy
+    resource: str
+    expires_at_s: int
+
+    def check(self, entity_path: str, right: Right) -> None:
+        """Raise Unauthorized unless the grant covers that right there; "" is the namespace."""
+        path = entity_path.lower()
+        for scope in (self.policy.entity.lower(), self.resource):
+            if not _covers(scope, path):
+                where = f"queue {entity_path!r}" if entity_path else "the whole namespace"
+                raise Unauthorized(
+                    f"policy {self.policy.name!r}: the token is not for {where}. Use a key of a "
+                    "policy on it, or on the namespace.",
+                    metadata={"cause": Cause.WRONG_ENTITY, "policy": self.policy.name},
+                )
+        if right not in self.policy.granted:
+            raise Unauthorized(
+                f"policy {self.policy.name!r} does not grant {right}. Use a key of a policy that "
+                "does.",
+                metadata={
+                    "cause": Cause.MISSING_RIGHT,
+                    "policy": self.policy.name,
+                    "right": right,
+                },
+            )
+
+
+def group(policies: Iterable[Policy]) -> Policies:
+    """Return policies by name."""
+    found: dict[str, list[Policy]] = {}
+    for policy in policies:
+        found.setdefault(policy.name, []).append(policy)
+    return found
+
+
+def sign(uri: str, policy: str, key: str, expires_at_s: int) -> str:
+    """Return a token for `uri` that ends at `expires_at_s`."""
+    encoded = quote_plus(uri)
+    signature = base64.b64encode(_signature(f"{encoded}\n{expires_at_s}", key)).decode("ascii")
+    parts = {"sr": uri, "sig": signature, "se": str(expires_at_s), "skn": policy}
+    return _SCHEME + urlencode(parts)
+
+
+def parse(text: str) -> Token:
+    """Return the parts of a token. Raises Unauthenticated, without the text."""
+    if not text:
+        raise _unauthenticated(
+            Cause.NO_TOKEN,
+            "the call carries no token. Connect with a connection string that has a key.",
+        )
+    if not text.startswith(_SCHEME) or len(text) > TOKEN_CHARS_MAX:
+        raise _malformed("it does not begin with SharedAccessSignature, or is too long")
+    parts: dict[str, str] = {}
+    for part in text[len(_SCHEME) :].split("&"):
+        name, _, value = part.partition("=")
+        if name not in _FIELDS or name in parts or not value:
+            raise _malformed("it needs sr, sig, se and skn, once each")
+        parts[name] = value
+    if len(parts) != len(_FIELDS):
+        raise _malformed("it needs sr, sig, se and skn, once each")
+    expires = parts["se"]
+    if not (expires.isascii() and expires.isdigit() and len(expires) <= 12):
+        raise _malformed("se is no number of seconds")
+    try:
+        signature = base64.b64decode(unquote_plus(parts["sig"]), validate=True)
+        resource = path_of(unquote_plus(parts["sr"]))
+    except (binascii.Error, ValueError):
+        raise _malformed("sig is not base64, or sr no URI") from None
+    signed = f"{parts['sr']}\n{expires}"
+    return Token(resource, unquote_plus(parts["skn"]), int(expires), signed, signature)
+
+
+def expires_at_s(text: str) -> int | None:
+    """Return when a token ends; None for what is no token."""
+    try:
+        return parse(text).expires_at_s
+    except Unauthenticated:
+        return None
+
+
+def authenticate(policies: Policies, text: str, now_s: float) -> Grant:
+    """Return what a token allows. Raises Unauthenticated unless a key of its policy signed it.
+
+    Every key of the name is compared, in constant time, so that time tells nothing of them.
+    """
+    token = parse(text)
+    named = policies.get(token.policy)
+    if not named:
+        raise _unauthenticated(
+            Cause.UNKNOWN_POLICY,
+            "there is no policy of the name in the token. Use the connection string of this bus.",
+        )
+    matching: Policy | None = None
+    for policy in named:
+        for key in policy.keys:
+            same = hmac.compare_digest(_signature(token.signed, key), token.signature)
+            matching = matching or (policy if same else None)
+    if matching is None:
+        raise _unauthenticated(
+            Cause.WRONG_KEY,
+            f"the token is not signed with a key of policy {token.policy!r}: the key was "
+            "changed, or is of another bus. Use the connection string of this bus.",
+            policy=token.policy,
+        )
+    if now_s >= token.expires_at_s + CLOCK_SKEW_S:
+        raise _unauthenticated(
+            Cause.EXPIRED,
+            f"the token of policy {token.policy!r} has expired. Make a new one; if it is new, set "
+            "the clock.",
+            policy=token.policy,
+        )
+    return Grant(matching, token.resource, token.expires_at_s)
+
+
+def verify(policies: Policies, text: str, entity_path: str, right: Right, now_s: float) -> Grant:
+    """Return the grant of a token that allows `right` there. Raises Unauth… errors with a cause."""
+    grant = authenticate(policies, text, now_s)
+    grant.check(entity_path, right)
+    return grant
+
+
+def path_of(uri: str) -> str:
+    """Return the path of a resource's URI, without slashes around it, in lower case."""
+    return urlsplit(uri if "//" in uri else f"//{uri}").path.strip("/").lower()
+
+
+def _covers(scope: str, path: str) -> bool:
+    return not scope or path == scope or path.startswith(f"{scope}/")
+
+
+def _signature(text: str, key: str) -> bytes:
+    return hmac.new(key.encode("utf-8"), text.encode("utf-8"), hashlib.sha256).digest()
+
+
+def _malformed(why: str) -> Unauthenticated:
+    return _unauthenticated(Cause.MALFORMED, f"the token cannot be read: {why}.")
+
+
+def _unauthenticated(cause: Cause, message: str, policy: str = "") -> Unauthenticated:
+    metadata = {"cause": str(cause), **({"policy": policy} if policy else {})}
+    return Unauthenticated(message, metadata=metadata)

@@ -1,0 +1,50 @@
+"""Ending streams in good order: each open one has a way to be asked to end.
+
+A stream that was asked takes nothing more, answers what it owes, and ends with OK. Who is at the
+other end opens it again elsewhere; nothing is lost or stored twice for it.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+End = Callable[[], None]
+
+
+class Drain:
+    """The open streams of a server. On the loop only."""
+
+    def __init__(self) -> None:
+        self.begun = False
+        self._streams: set[End] = set()
+        self._empty = asyncio.Event()
+        self._empty.set()
+
+    def begin(self) -> None:
+        """Ask all streams to end, and those that open from now on at once."""
+        self.begun = True
+        for end in list(self._streams):
+            end()
+
+    async def ended(self, timeout_s: float) -> bool:
+        """Wait until no stream is open; return whether that came true in time."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._empty.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    @contextmanager
+    def stream(self, end: End) -> Iterator[None]:
+        """Hold a stream that `end` asks to end."""
+        self._streams.add(end)
+        self._empty.clear()
+        if self.begun:
+            end()
+        try:
+            yield
+        finally:
+            self._streams.discard(end)
+            if not self._streams:
+                self._empty.set()
