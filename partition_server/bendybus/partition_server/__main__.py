@@ -7,6 +7,7 @@ import sys
 from bendybus.partition_server import arguments, server
 from bendybus.partition_server.errors import StoreError
 from bendybus.wire import serving
+from bendybus.wire.tls import TlsError
 
 
 def main() -> int:
@@ -29,7 +30,7 @@ def main() -> int:
         serving.exit_with_parent()
     try:
         asyncio.run(serving.run_until_signal(lambda stop: server.serve(settings, stop)))
-    except StoreError as error:
+    except (StoreError, TlsError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0

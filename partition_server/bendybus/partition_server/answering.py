@@ -40,8 +40,17 @@ class Call:
 class Outbox(Generic[Frame]):
     """Frames on their way to one stream, made from values by `convert`."""
 
-    def __init__(self, convert: Callable[[Any], Frame | None]) -> None:
+    def __init__(
+        self,
+        convert: Callable[[Any], Frame | None],
+        *,
+        pays: Callable[[Any], bool] = lambda value: True,
+    ) -> None:
         self._convert = convert
+        # Answers that somebody at the other end waits for; `pays` says which values are such.
+        self._pays = pays
+        self._owed = 0
+        self.finishing = False
         self._frames: asyncio.Queue[Frame | Failed | None] = asyncio.Queue()
 
     def answer(self, value: Any) -> None:
@@ -52,6 +61,22 @@ class Outbox(Generic[Frame]):
         frame = self._convert(value)
         if frame is not None:
             self._frames.put_nowait(frame)
+        if self._pays(value):
+            self._owed -= 1
+            self._end_if_paid()
+
+    def owe(self) -> None:
+        """Note that an answer must come before the stream may end."""
+        self._owed += 1
+
+    def finish(self) -> None:
+        """End the stream as soon as it owes nothing; whoever reads it takes nothing more."""
+        self.finishing = True
+        self._end_if_paid()
+
+    def _end_if_paid(self) -> None:
+        if self.finishing and self._owed <= 0:
+            self.close()
 
     def close(self) -> None:
         """End the stream after what is queued."""

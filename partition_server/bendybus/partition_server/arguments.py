@@ -27,6 +27,9 @@ def parser() -> argparse.ArgumentParser:
     serve.add_argument("--free-space-min-bytes", type=int)
     serve.add_argument("--reserve-bytes", type=int)
     serve.add_argument("--clock-hold-ms", type=int)
+    serve.add_argument("--tls-directory", type=Path, help="of tls.crt, tls.key and ca.crt")
+    serve.add_argument("--bus-identity", help="spiffe://bendybus/ns/NS/bus/NAME: who may call")
+    serve.add_argument("--drain-s", type=float, help="longest time for calls in flight at the end")
     serve.add_argument("--log-level", default="info")
     serve.add_argument("--exit-with-parent", action="store_true", help="end at end of input")
     store = commands.add_parser("store", help="look into a partition's file")
@@ -56,7 +59,8 @@ def settings(arguments: argparse.Namespace, env: Mapping[str, str]) -> Settings:
     from_env = {
         name: type(getattr(made, name))(text)
         for name, text in Settings.from_env(env).items()
-        if name in Settings.__dataclass_fields__ and isinstance(getattr(made, name), int | str)
+        if name in Settings.__dataclass_fields__
+        and isinstance(getattr(made, name), int | float | str)
     }
     made = replace(made, **{**from_env, **given})
     made.validate()

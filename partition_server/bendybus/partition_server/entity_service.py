@@ -76,8 +76,9 @@ class EntityService(entity_pb2_grpc.EntityServiceServicer):
             submit(thread, commands.Watch(outbox))
             try:
                 # The caller's cancellation ends this handler, wherever it waits.
-                while (frame := await outbox.next()) is not None:
-                    yield frame
+                with self._hosts.attendance.stream(outbox.close):
+                    while (frame := await outbox.next()) is not None:
+                        yield frame
             finally:
                 thread.submit(commands.StreamEnded(outbox))
         except BusError as error:

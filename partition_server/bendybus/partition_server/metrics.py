@@ -13,6 +13,7 @@ from bendybus.partition_server.commands import Counts, EntityCounts
 from bendybus.partition_server.figures import COMMIT_BOUNDS_S, Figures
 from bendybus.partition_server.service import Hosts
 from bendybus.partition_server.waiting import Waiter
+from bendybus.wire.refusals import Refusals
 
 SCRAPE_TIMEOUT_S: Final = 2.0
 _GAUGES: Final = (
@@ -33,8 +34,9 @@ class MetricsServer(Protocol):
 
 
 class _PartitionCollector(Collector):
-    def __init__(self, hosts: Hosts) -> None:
+    def __init__(self, hosts: Hosts, refusals: Refusals) -> None:
         self._hosts = hosts
+        self._refusals = refusals
 
     def collect(self) -> Iterable[Metric]:
         counts = {index: self._counts(index) for index in self._hosts.threads}
@@ -45,6 +47,12 @@ class _PartitionCollector(Collector):
                     gauge.add_metric([entity.name, str(index)], getattr(entity, attribute))
             yield gauge
         yield from self._store_metrics()
+        refused = CounterMetricFamily(
+            "bendybus_refused_peers", "Calls of peers that may not make them", labels=["reason"]
+        )
+        for reason, count in list(self._refusals.counts.items()):
+            refused.add_metric([reason], count)
+        yield refused
 
     def _counts(self, index: int) -> list[EntityCounts]:
         waiter: Waiter[list[EntityCounts]] = Waiter()
@@ -92,9 +100,9 @@ def _buckets(figures: Figures) -> list[tuple[str, float]]:
 
 
 class _Running:
-    def __init__(self, hosts: Hosts, host: str, port: int) -> None:
+    def __init__(self, hosts: Hosts, refusals: Refusals, host: str, port: int) -> None:
         registry = CollectorRegistry()
-        registry.register(collector(hosts))
+        registry.register(collector(hosts, refusals))
         self._server, self._thread = start_http_server(port, addr=host, registry=registry)
 
     def close(self) -> None:
@@ -103,11 +111,11 @@ class _Running:
         self._thread.join()
 
 
-def collector(hosts: Hosts) -> Collector:
+def collector(hosts: Hosts, refusals: Refusals) -> Collector:
     """Return what asks the partitions of a process at every scrape."""
-    return _PartitionCollector(hosts)
+    return _PartitionCollector(hosts, refusals)
 
 
-def start(hosts: Hosts, host: str, port: int) -> MetricsServer:
+def start(hosts: Hosts, refusals: Refusals, host: str, port: int) -> MetricsServer:
     """Serve /metrics on `host`:`port` in a thread of its own; port 0: do not."""
-    return _Running(hosts, host, port) if port else contextlib.ExitStack()
+    return _Running(hosts, refusals, host, port) if port else contextlib.ExitStack()

@@ -9,6 +9,7 @@ import grpc
 from bendybus.domain.entity import Fingerprint
 from bendybus.internal.v1 import entity_pb2_grpc, partition_pb2_grpc
 from bendybus.partition_server import metrics
+from bendybus.partition_server.admitting import Admission
 from bendybus.partition_server.answering import Dispatcher
 from bendybus.partition_server.entity_service import EntityService
 from bendybus.partition_server.running import PartitionThread
@@ -16,6 +17,7 @@ from bendybus.partition_server.service import Hosts, PartitionService
 from bendybus.partition_server.settings import Settings
 from bendybus.partition_server.sqlite_store import SqliteStore
 from bendybus.wire import serving
+from bendybus.wire.refusals import Refusals
 
 logger = logging.getLogger(__name__)
 SERVICES: Final = (
@@ -26,7 +28,8 @@ HEALTH_EVERY_S: Final = 0.5
 
 
 async def serve(settings: Settings, stop: asyncio.Event) -> None:
-    """Run until `stop` is set. Order at the end: not ready, drain, commit what waits, close."""
+    """Run until `stop` is set, then take everything down in order."""
+    directory = serving.tls_directory(settings.tls_directory)
     dispatcher = Dispatcher(asyncio.get_running_loop())
     threads = {index: _thread(settings, index, dispatcher) for index in settings.partitions}
     failures = [failure for thread in threads.values() if (failure := thread.start())]
@@ -35,17 +38,18 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
         for thread in threads.values():
             thread.stop()
         raise failures[0]
-    server = grpc.aio.server(options=serving.OPTIONS)
+    refusals = Refusals(logger, "peer")
+    interceptors = [Admission(settings.bus_identity, refusals)] if directory is not None else []
+    server = grpc.aio.server(options=serving.OPTIONS, interceptors=interceptors)
     hosts = Hosts(threads)
     partition_pb2_grpc.add_PartitionServiceServicer_to_server(PartitionService(hosts), server)
     entity_pb2_grpc.add_EntityServiceServicer_to_server(EntityService(hosts), server)
     health = serving.add_health_and_reflection(server, SERVICES)
     host = settings.listen.rsplit(":", 1)[0]
-    port = server.add_insecure_port(settings.listen)
-    if settings.health_listen:
-        server.add_insecure_port(settings.health_listen)
+    port = serving.open_port(server, settings.listen, directory, demand_client_certificate=True)
     await server.start()
-    metrics_server = metrics.start(hosts, host, settings.metrics_port)
+    health_server = await serving.start_health(settings.health_listen, health)
+    metrics_server = metrics.start(hosts, refusals, host, settings.metrics_port)
     watching = asyncio.get_running_loop().create_task(_watch_health(health, threads), name="health")
     serving.print_ready(address=f"{host}:{port}", partitions=list(settings.partitions))
     try:
@@ -54,10 +58,22 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
     finally:
         watching.cancel()
         await serving.set_serving(health, SERVICES, False)
-        await server.stop(settings.drain_s)
+        await _drain(hosts, server, settings.drain_s)
         for thread in threads.values():
             await asyncio.to_thread(thread.stop)
         metrics_server.close()
+        await health_server.stop(serving.HEALTH_STOP_S)
+
+
+async def _drain(hosts: Hosts, server: grpc.aio.Server, drain_s: float) -> None:
+    """End the streams that carry messages, owing nothing; then the others; then all calls."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + drain_s
+    hosts.traffic.begin()
+    if not await hosts.traffic.ended(drain_s):
+        logger.warning("partition server: streams are cut off after %g s", drain_s)
+    hosts.attendance.begin()
+    await server.stop(max(0.0, deadline - loop.time()))
 
 
 def _thread(settings: Settings, index: int, dispatcher: Dispatcher) -> PartitionThread:

@@ -19,6 +19,7 @@ from bendybus.partition_server.commands import Command
 from bendybus.partition_server.running import PartitionThread, read_clocks
 from bendybus.v1 import receiver_pb2
 from bendybus.wire import statuses
+from bendybus.wire.draining import Drain
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -28,6 +29,10 @@ class Hosts:
 
     def __init__(self, threads: Mapping[int, PartitionThread]) -> None:
         self.threads = threads
+        # At the end of the process: first what carries messages, then echoes and watches, by
+        # which front ends would take the partition for dead while it still answers.
+        self.traffic = Drain()
+        self.attendance = Drain()
 
     def find(self, partition: int) -> PartitionThread:
         """Return the partition's thread. Raises InvalidOperation if it is not served here."""
@@ -63,10 +68,15 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
         self, request_iterator: AsyncIterator[partition_pb2.SendFramesRequest], context: Context
     ) -> AsyncIterator[partition_pb2.SendFramesResponse]:
         """Store frames; answers after the commit that holds them."""
+        await self._refuse_at_the_end(context)
         outbox: Outbox[partition_pb2.SendFramesResponse] = Outbox(_send_response)
 
         async def read() -> None:
             async for request in request_iterator:
+                if outbox.finishing:
+                    # Not taken: the front end learns at the end of the stream, and goes elsewhere.
+                    continue
+                outbox.owe()
                 reply = SendReply(outbox, request.frame_id)
                 try:
                     submit(self._hosts.find(request.partition), _append(request, reply))
@@ -75,28 +85,36 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
 
         # At once, so that the front end knows that the stream is open.
         await context.send_initial_metadata(())
-        async for frame in both_ways(read(), outbox):
-            yield frame
+        with self._hosts.traffic.stream(outbox.finish):
+            async for frame in both_ways(read(), outbox):
+                yield frame
 
     async def DeliverFrames(
         self, request_iterator: AsyncIterator[partition_pb2.DeliverFramesRequest], context: Context
     ) -> AsyncIterator[partition_pb2.DeliverFramesResponse]:
         """Reserve, deliver, settle; see the contract."""
+        await self._refuse_at_the_end(context)
         opened: list[PartitionThread] = []
         outbox: Outbox[partition_pb2.DeliverFramesResponse] = Outbox(
-            lambda value: _deliver_response(value, opened[0])
+            lambda value: _deliver_response(value, opened[0]), pays=_is_outcome
         )
 
         async def read() -> None:
             async for request in request_iterator:
+                if outbox.finishing:
+                    continue
                 if not opened:
                     opened.append(self._hosts.find(request.partition))
-                submit(opened[0], _deliver_command(request, outbox))
+                command = _deliver_command(request, outbox)
+                if request.HasField("settle") or request.deliver.deliver_id:
+                    outbox.owe()
+                submit(opened[0], command)
 
         await context.send_initial_metadata(())
         try:
-            async for frame in both_ways(read(), outbox):
-                yield frame
+            with self._hosts.traffic.stream(outbox.finish):
+                async for frame in both_ways(read(), outbox):
+                    yield frame
         except BusError as error:
             await statuses.abort(context, error)
         finally:
@@ -107,16 +125,26 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
         self, request_iterator: AsyncIterator[partition_pb2.EchoRequest], context: Context
     ) -> AsyncIterator[partition_pb2.EchoResponse]:
         """Answer at once, from the loop."""
-        async for request in request_iterator:
-            thread = self._hosts.threads.get(request.partition)
-            now = read_clocks()
-            yield partition_pb2.EchoResponse(
-                echo_id=request.echo_id,
-                monotonic_ms=now.mono_ms,
-                wall_ms=now.wall_ms,
-                serving=thread is not None and thread.serving,
-                conditions=thread.conditions if thread else ("NotServedHere",),
-            )
+        outbox: Outbox[partition_pb2.EchoResponse] = Outbox(lambda response: response)
+
+        async def read() -> None:
+            async for request in request_iterator:
+                outbox.answer(self._echo(request))
+
+        with self._hosts.attendance.stream(outbox.close):
+            async for frame in both_ways(read(), outbox):
+                yield frame
+
+    def _echo(self, request: partition_pb2.EchoRequest) -> partition_pb2.EchoResponse:
+        thread = self._hosts.threads.get(request.partition)
+        now = read_clocks()
+        return partition_pb2.EchoResponse(
+            echo_id=request.echo_id,
+            monotonic_ms=now.mono_ms,
+            wall_ms=now.wall_ms,
+            serving=thread is not None and thread.serving,
+            conditions=thread.conditions if thread else ("NotServedHere",),
+        )
 
     async def Peek(
         self, request: partition_pb2.PeekRequest, context: Context
@@ -216,6 +244,11 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
             ]
         )
 
+    async def _refuse_at_the_end(self, context: Context) -> None:
+        if self._hosts.traffic.begun:
+            error = errors.PartitionUnavailable("the partition server is stopping.")
+            await statuses.abort(context, error)
+
     async def _ask(self, context: Context, partition: int, make: Callable[[Call], Command]) -> Any:
         try:
             return await self._hosts.ask(partition, make)
@@ -227,13 +260,22 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
 
 
 async def both_ways(reading: Coroutine[Any, Any, None], outbox: Outbox[Any]) -> AsyncIterator[Any]:
-    """Yield the outbox's frames while `reading` runs; raise what it raises."""
+    """Yield the outbox's frames: while `reading` runs, and what is owed then; raise its error."""
     reader = asyncio.get_running_loop().create_task(reading, name="stream-reader")
-    reader.add_done_callback(lambda _: outbox.close())
+
+    def read_all(task: asyncio.Task[None]) -> None:
+        failed = not task.cancelled() and task.exception() is not None
+        if failed or task.cancelled():
+            outbox.close()
+        else:
+            outbox.finish()
+
+    reader.add_done_callback(read_all)
     try:
         while (frame := await outbox.next()) is not None:
             yield frame
-        await reader
+        if reader.done():
+            await reader
     finally:
         reader.cancel()
 
@@ -305,6 +347,13 @@ def _deliver_command(request: partition_pb2.DeliverFramesRequest, stream: Outbox
             settle.dead_letter_error_description,
         )
     raise errors.InvalidArgument("kind", "a frame says what it is.")
+
+
+def _is_outcome(value: Any) -> bool:
+    """Whether a front end must not lose this answer: what was settled or deleted."""
+    return isinstance(value, commands.Settled) or (
+        isinstance(value, commands.Delivered) and bool(value.deliver_id)
+    )
 
 
 def _deliver_response(value: Any, thread: PartitionThread) -> partition_pb2.DeliverFramesResponse:

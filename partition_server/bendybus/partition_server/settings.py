@@ -37,6 +37,10 @@ class Settings:
     exit_with_parent: bool = False
     drain_s: float = 5.0
     """How long calls in flight may take when the server stops."""
+    tls_directory: Path | None = None
+    """Folder of tls.crt, tls.key and ca.crt: TLS, and a certificate of every caller."""
+    bus_identity: str = ""
+    """What the identities of this bus begin with: spiffe://bendybus/ns/NS/bus/NAME."""
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> dict[str, str]:
@@ -63,3 +67,12 @@ class Settings:
             raise ValueError("--namespace-uid: is needed; it ties files to their namespace.")
         if ":" not in self.listen:
             raise ValueError(f"--listen: {self.listen!r} is not HOST:PORT.")
+        if self.drain_s < 0:
+            raise ValueError("--drain-s: must not be negative.")
+        if self.tls_directory is not None and not self.bus_identity:
+            raise ValueError(
+                "--bus-identity: is needed with --tls-directory; it says whose certificates are "
+                "let in, such as spiffe://bendybus/ns/default/bus/demo."
+            )
+        if self.bus_identity and self.tls_directory is None:
+            raise ValueError("--bus-identity: has no use without --tls-directory; give both.")
