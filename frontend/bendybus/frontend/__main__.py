@@ -3,10 +3,13 @@
 import argparse
 import asyncio
 import sys
+from pathlib import Path
 
 from bendybus.frontend import server
+from bendybus.frontend.policy_file import PolicyFileError
 from bendybus.frontend.settings import Settings
 from bendybus.wire import serving
+from bendybus.wire.tls import TlsError
 
 
 def _partition(text: str) -> tuple[int, str]:
@@ -27,13 +30,20 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument(
         "--partition", type=_partition, action="append", default=[], metavar="INDEX=HOST:PORT"
     )
+    serve.add_argument("--tls-directory", type=Path, help="of tls.crt, tls.key and ca.crt")
+    serve.add_argument("--bus-identity", default="", help="spiffe://bendybus/ns/NS/bus/NAME")
+    serve.add_argument("--access-policies", type=Path, help="JSON file; without it any key will do")
+    serve.add_argument(
+        "--max-connection-age-s", type=float, default=0.0, help="then clients move; 0: never"
+    )
+    serve.add_argument("--drain-s", type=float, default=5.0, help="for calls in flight at the end")
     serve.add_argument("--log-level", default="info")
     serve.add_argument("--exit-with-parent", action="store_true", help="end at end of input")
     return top
 
 
 def main() -> int:
-    """Run the command; 0 ended well, 2 wrong usage."""
+    """Run the command; 0 ended well, 1 failed, 2 wrong usage."""
     parser = _parser()
     options = vars(parser.parse_args())
     del options["command"]
@@ -45,7 +55,11 @@ def main() -> int:
     serving.configure_logging(settings.log_level)
     if settings.exit_with_parent:
         serving.exit_with_parent()
-    asyncio.run(serving.run_until_signal(lambda stop: server.serve(settings, stop)))
+    try:
+        asyncio.run(serving.run_until_signal(lambda stop: server.serve(settings, stop)))
+    except (TlsError, PolicyFileError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
     return 0
 
 

@@ -1,15 +1,32 @@
 """Counters of a front end for /metrics, with the names of Azure Monitor where it has one."""
 
+from collections.abc import Iterable
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import Metric
+from prometheus_client.metrics_core import CounterMetricFamily
+from prometheus_client.registry import Collector
 
 from bendybus.domain import errors
 from bendybus.domain.errors import BusError
+from bendybus.wire.refusals import Refusals
 
 _LATENCY_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 60.0)
 # Not from users: a name that does not exist must not make a new series each time.
 _UNKNOWN: Final = "(unknown)"
+
+
+class _RefusalCollector(Collector):
+    source: Refusals | None = None
+
+    def collect(self) -> Iterable[Metric]:
+        family = CounterMetricFamily(
+            "bendybus_refused_callers", "Calls without the right token for them", labels=["cause"]
+        )
+        for cause, count in list(self.source.counts.items() if self.source else ()):
+            family.add_metric([cause], count)
+        yield family
 
 
 class Figures:
@@ -68,9 +85,15 @@ class Figures:
             ["partition"],
             registry=registry,
         )
+        self._refusals = _RefusalCollector()
+        registry.register(self._refusals)
         self.loop_lag = Gauge(
             "bendybus_loop_lag_seconds", "How late the event loop runs", registry=registry
         )
+
+    def count_refusals(self, refusals: Refusals) -> None:
+        """Show what another counts: callers that were refused."""
+        self._refusals.source = refusals
 
     def sent(self, entity: str, count: int, seconds: float) -> None:
         """Count a frame that was stored."""

@@ -27,12 +27,14 @@ LAG_CHECK_S: Final = 1.0
 class Gateway:
     """One front end."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(
+        self, settings: Settings, credentials: grpc.ChannelCredentials | None = None
+    ) -> None:
         self.settings = settings
         self.figures = Figures()
         self.directory = Directory()
         self.upstreams = {
-            partition: Upstream(partition, address, settings, self)
+            partition: Upstream(partition, address, settings, self, credentials)
             for partition, address in sorted(settings.partitions.items())
         }
         self.sends = SendDesk(self.upstreams, self.directory, self.figures)
@@ -47,6 +49,11 @@ class Gateway:
                 group.create_task(upstream.run(), name=f"upstream-{upstream.partition}")
             group.create_task(self._keep_up(), name="keep-up")
             group.create_task(self._measure(), name="measure")
+
+    def renew(self, credentials: grpc.ChannelCredentials) -> None:
+        """Go over to new channels to all partitions."""
+        for upstream in self.upstreams.values():
+            upstream.renew(credentials)
 
     def ready(self) -> bool:
         """Whether this front end can serve: some partition answers, and entities are known."""
@@ -74,6 +81,10 @@ class Gateway:
         """Forget what the partition had reserved."""
         self.settles.lost(partition, why)
         self.receives.lost(partition)
+
+    def deliver_stream_moving(self, partition: int) -> None:
+        """Ask again on the next stream for what was asked for on this one."""
+        self.receives.moving(partition)
 
     def stalled(self, partition: int, why: str) -> None:
         """Give up on what only this partition could store."""

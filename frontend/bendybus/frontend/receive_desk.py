@@ -49,6 +49,8 @@ class Receiver:
         self.delete = delete
         self._hand = hand
         self._fail = fail
+        # Hand-overs that wait for partitions to delete.
+        self.handing = 0
         self._timer: asyncio.TimerHandle | None = None
         self.link = Link(entity.partitions(), desk.available, desk.next_ask_id, now_ms())
 
@@ -257,6 +259,7 @@ class ReceiveDesk:
     def hand_over(self, receiver: Receiver, action: HandOver) -> None:
         """Tell the partitions, then hand over: at once, or when they have deleted."""
         pending = _Pending(receiver, action.tag)
+        receiver.handing += 1
         for data, start, end, partition in action.slices:
             batch = batches.cut(data, start, end)
             deliver_id = next(self._ids) if receiver.delete else 0
@@ -304,6 +307,18 @@ class ReceiveDesk:
                 del self._deliveries[deliver_id], pending.waiting[deliver_id]
                 self._finish(pending)
 
+    def moving(self, partition: int) -> None:
+        """Take note that a partition's stream ends in good order; another one is opened.
+
+        What it reserved goes back; what it is deleting is still answered on the old stream.
+        """
+        for ask_id, (_, where) in list(self._asks.items()):
+            if where == partition:
+                del self._asks[ask_id]
+        for receiver in list(self._receivers):
+            receiver.perform(receiver.link.partition_lost(partition))
+        self.back(partition)
+
     def back(self, partition: int) -> None:
         """Ask a partition that returned on behalf of whoever waits."""
         for receiver in list(self._receivers):
@@ -348,4 +363,5 @@ class ReceiveDesk:
 
     def _finish(self, pending: _Pending) -> None:
         if not pending.waiting:
+            pending.receiver.handing -= 1
             pending.receiver.hand(pending.tag, pending.ready)

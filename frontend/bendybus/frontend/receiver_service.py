@@ -9,8 +9,11 @@ import grpc
 
 from bendybus.domain import errors, limits, sequence_number
 from bendybus.domain.errors import BusError
+from bendybus.domain.shared_access import Right
 from bendybus.frontend import browsing
+from bendybus.frontend.access import Pass, enter
 from bendybus.frontend.calls import gather, remaining_ms
+from bendybus.frontend.client_streams import ClientStreams
 from bendybus.frontend.gateway import Gateway
 from bendybus.frontend.leases import Leases
 from bendybus.frontend.receive_desk import Receiver
@@ -30,9 +33,10 @@ Out = asyncio.Queue[receiver_pb2.ReceiveStreamResponse | BusError | None]
 class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
     """Gives messages to clients."""
 
-    def __init__(self, gateway: Gateway, leases: Leases) -> None:
+    def __init__(self, gateway: Gateway, leases: Leases, streams: ClientStreams) -> None:
         self._gateway = gateway
         self._leases = leases
+        self._streams = streams
 
     async def Receive(
         self, request: receiver_pb2.ReceiveRequest, context: Context
@@ -51,21 +55,24 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
         self, request_iterator: AsyncIterator[receiver_pb2.ReceiveStreamRequest], context: Context
     ) -> AsyncIterator[receiver_pb2.ReceiveStreamResponse]:
         """One receiver."""
-        stream = _Stream(self._gateway)
+        caller = await enter(self._streams.access, context)
+        stream = _Stream(self._gateway, caller)
         await context.send_initial_metadata(())
         with self._gateway.figures.connections.track_inprogress():
             async with stream:
+                held = self._streams.stream(caller, stream.finish)
                 reader = asyncio.get_running_loop().create_task(
                     stream.read(request_iterator), name="receive-stream-reader"
                 )
                 try:
-                    while (frame := await stream.out.get()) is not None:
-                        if isinstance(frame, BusError):
-                            error = statuses.to_error(frame)
-                            yield receiver_pb2.ReceiveStreamResponse(error=error)
-                            return
-                        yield frame
-                        stream.written(frame)
+                    with held:
+                        while (frame := await stream.out.get()) is not None:
+                            if isinstance(frame, BusError):
+                                error = statuses.to_error(frame)
+                                yield receiver_pb2.ReceiveStreamResponse(error=error)
+                                return
+                            yield frame
+                            stream.written(frame)
                 finally:
                     reader.cancel()
 
@@ -166,9 +173,11 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
 class _Stream:
     """One ReceiveStream: its receiver, its settlements, what it has to say."""
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: Gateway, caller: Pass) -> None:
         self.out: Out = asyncio.Queue()
         self._gateway = gateway
+        self._caller = caller
+        self._finishing = False
         self._receiver: Receiver | None = None
         self._settles: set[asyncio.Task[None]] = set()
         self._room = asyncio.Semaphore(SETTLES_MAX)
@@ -183,23 +192,40 @@ class _Stream:
         for task in self._settles:
             task.cancel()
 
+    def finish(self) -> None:
+        """Take nothing more, hand nothing more over; end when all is answered."""
+        self._finishing = True
+        if self._receiver is not None:
+            self._receiver.pause()
+        self._end_if_done()
+
+    def _end_if_done(self) -> None:
+        # What partitions are deleting for this client must get to it.
+        handing = self._receiver is not None and self._receiver.handing
+        if self._finishing and not self._settles and not handing:
+            self.out.put_nowait(None)
+
+    def _settled(self, task: asyncio.Task[None]) -> None:
+        self._settles.discard(task)
+        self._end_if_done()
+
     def written(self, frame: receiver_pb2.ReceiveStreamResponse) -> None:
         """Note that the client took a frame; go on if it had fallen behind."""
         if not frame.HasField("delivery"):
             return
         behind = self._unread_bytes >= UNREAD_BYTES_MAX
         self._unread_bytes -= frame.delivery.ByteSize()
-        if behind and self._unread_bytes < UNREAD_BYTES_MAX and self._receiver is not None:
+        caught_up = behind and self._unread_bytes < UNREAD_BYTES_MAX
+        if caught_up and self._receiver is not None and not self._finishing:
             self._receiver.resume()
 
     async def read(self, requests: AsyncIterator[receiver_pb2.ReceiveStreamRequest]) -> None:
         """Take what the client says until it ends."""
         try:
             async for request in requests:
-                await self._take(request)
-            if self._settles:
-                await asyncio.wait(self._settles)
-            self.out.put_nowait(None)
+                if not self._finishing:
+                    await self._take(request)
+            self.finish()
         except BusError as error:
             self.out.put_nowait(error)
 
@@ -209,12 +235,15 @@ class _Stream:
             self._open(request.open)
             return
         if kind == "settle":
+            if self._receiver is None:
+                # Whose messages these are is not said.
+                self._caller.check("", Right.LISTEN)
             await self._room.acquire()
             task = asyncio.get_running_loop().create_task(
                 self._settle(request.settle), name="settle"
             )
             self._settles.add(task)
-            task.add_done_callback(self._settles.discard)
+            task.add_done_callback(self._settled)
             return
         if self._receiver is None:
             raise errors.InvalidArgument("kind", "the first frame of a receiver opens it.")
@@ -229,6 +258,7 @@ class _Stream:
     def _open(self, request: receiver_pb2.OpenReceiver) -> None:
         if self._receiver is not None:
             raise errors.InvalidArgument("open", "a receiver is opened once.")
+        self._caller.check(request.entity_path, Right.LISTEN)
         self._receiver = self._gateway.receives.open(
             request.entity_path, request.receive_mode, self._hand, self.out.put_nowait
         )
@@ -243,6 +273,7 @@ class _Stream:
         if self._unread_bytes >= UNREAD_BYTES_MAX and self._receiver is not None:
             self._receiver.pause()
         self.out.put_nowait(receiver_pb2.ReceiveStreamResponse(delivery=delivery))
+        self._end_if_done()
 
     async def _settle(self, frame: receiver_pb2.SettleFrame) -> None:
         try:

@@ -8,8 +8,12 @@ import grpc
 
 from bendybus.domain import errors, sequence_number
 from bendybus.domain.errors import BusError
+from bendybus.domain.shared_access import Right
+from bendybus.frontend.access import Pass, enter
 from bendybus.frontend.calls import gather, remaining_ms
+from bendybus.frontend.client_streams import ClientStreams
 from bendybus.frontend.gateway import Gateway
+from bendybus.frontend.send_desk import Respond
 from bendybus.internal.v1 import partition_pb2
 from bendybus.v1 import message_pb2, sender_pb2, sender_pb2_grpc
 from bendybus.wire import statuses
@@ -22,8 +26,9 @@ STREAM_FRAMES_MAX: Final = 512
 class SenderService(sender_pb2_grpc.SenderServiceServicer):
     """Takes messages from clients."""
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: Gateway, streams: ClientStreams) -> None:
         self._gateway = gateway
+        self._streams = streams
 
     async def Send(
         self, request: sender_pb2.SendRequest, context: Context
@@ -49,8 +54,10 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
         self, request_iterator: AsyncIterator[sender_pb2.SendStreamRequest], context: Context
     ) -> AsyncIterator[sender_pb2.SendStreamResponse]:
         """Send frames; the reader never waits for a partition."""
+        caller = await enter(self._streams.access, context)
         answers: asyncio.Queue[sender_pb2.SendStreamResponse | None] = asyncio.Queue()
         under_way = 0
+        finishing = False
         # Cleared while the client does not take its answers off the wire: then nothing more of
         # it is read. The reader waits for its own client here, never for a partition.
         taken = asyncio.Event()
@@ -60,10 +67,21 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
             nonlocal under_way
             under_way -= 1
             answers.put_nowait(response)
+            if finishing and not under_way:
+                answers.put_nowait(None)
+
+        def finish() -> None:
+            # What is under way is still answered; what is read from now on is not taken.
+            nonlocal finishing
+            finishing = True
+            if not under_way:
+                answers.put_nowait(None)
 
         async def read() -> None:
             nonlocal under_way
             async for request in request_iterator:
+                if finishing:
+                    continue
                 if answers.qsize() >= STREAM_FRAMES_MAX:
                     taken.clear()
                     await taken.wait()
@@ -71,21 +89,36 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
                 if under_way > STREAM_FRAMES_MAX:
                     respond(_busy(request))
                 else:
-                    self._gateway.sends.submit(request, respond)
+                    self._submit(caller, request, respond)
 
         await context.send_initial_metadata(())
         reader = asyncio.get_running_loop().create_task(read(), name="send-stream-reader")
-        reader.add_done_callback(lambda _: answers.put_nowait(None))
-        with self._gateway.figures.connections.track_inprogress():
+        reader.add_done_callback(lambda _: finish())
+        open_ = self._gateway.figures.connections.track_inprogress()
+        with open_, self._streams.stream(caller, finish):
             try:
-                # At the client's half-close, what is under way is still answered.
-                while (answer := await answers.get()) is not None or under_way:
-                    if answer is not None:
-                        yield answer
-                        taken.set()
-                await reader
+                while (answer := await answers.get()) is not None:
+                    yield answer
+                    taken.set()
+                if reader.done():
+                    await reader
             finally:
                 reader.cancel()
+
+    def _submit(
+        self, caller: Pass, request: sender_pb2.SendStreamRequest, respond: Respond
+    ) -> None:
+        try:
+            caller.check(request.entity_path, Right.SEND)
+        except BusError as error:
+            self._gateway.figures.refused(request.entity_path, error)
+            respond(
+                sender_pb2.SendStreamResponse(
+                    frame_id=request.frame_id, error=statuses.to_error(error)
+                )
+            )
+        else:
+            self._gateway.sends.submit(request, respond)
 
     async def CancelScheduledMessages(
         self, request: sender_pb2.CancelScheduledMessagesRequest, context: Context

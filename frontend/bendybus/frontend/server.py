@@ -8,14 +8,17 @@ import grpc
 from prometheus_client import start_http_server
 
 from bendybus.frontend import idling
+from bendybus.frontend.access import Access, Door
+from bendybus.frontend.client_streams import ClientStreams
 from bendybus.frontend.gateway import Gateway
 from bendybus.frontend.leases import Leases
 from bendybus.frontend.management_service import ManagementService
+from bendybus.frontend.policy_file import PolicyFile
 from bendybus.frontend.receiver_service import ReceiverService
 from bendybus.frontend.sender_service import SenderService
 from bendybus.frontend.settings import Settings
 from bendybus.v1 import management_pb2_grpc, receiver_pb2_grpc, sender_pb2_grpc
-from bendybus.wire import serving
+from bendybus.wire import serving, tls
 
 logger = logging.getLogger(__name__)
 SERVICES: Final = (
@@ -26,43 +29,91 @@ SERVICES: Final = (
 READY_CHECK_S: Final = 0.1
 # Long enough for every partition to be tried once; then the port opens with what there is.
 FIRST_LOOK_S: Final = 5.0
+# At the end: how long those who still send new connections here may take to learn of it.
+LINGER_SHARE: Final = 0.05
+LINGER_S_MAX: Final = 1.0
+# Receives wait for a minute and more on their connection.
+GRACE_MS_MIN: Final = 120_000
 
 
 async def serve(settings: Settings, stop: asyncio.Event) -> None:
     """Run until `stop` is set. Order at the end: not ready, drain, close the ways."""
-    gateway = Gateway(settings)
+    directory = serving.tls_directory(settings.tls_directory)
+    file = settings.access_policies
+    access = Access(None if file is None else PolicyFile(file))
+    gateway = Gateway(
+        settings, tls.channel_credentials(directory.material()) if directory else None
+    )
+    gateway.figures.count_refusals(access.refusals)
     leases = Leases(gateway.receives)
-    server = grpc.aio.server(options=serving.OPTIONS)
-    sender_pb2_grpc.add_SenderServiceServicer_to_server(SenderService(gateway), server)
+    streams = ClientStreams(access, settings.max_connection_age_s)
+    server = grpc.aio.server(
+        options=[*serving.OPTIONS, *_age_options(settings)],
+        interceptors=[Door(access)] if access.demanded else [],
+    )
+    sender_pb2_grpc.add_SenderServiceServicer_to_server(SenderService(gateway, streams), server)
     receiver_pb2_grpc.add_ReceiverServiceServicer_to_server(
-        ReceiverService(gateway, leases), server
+        ReceiverService(gateway, leases, streams), server
     )
     management_pb2_grpc.add_ManagementServiceServicer_to_server(ManagementService(gateway), server)
     health = serving.add_health_and_reflection(server, SERVICES)
     host = settings.listen.rsplit(":", 1)[0]
-    port = server.add_insecure_port(settings.listen)
-    if settings.health_listen:
-        server.add_insecure_port(settings.health_listen)
+    port = serving.open_port(server, settings.listen, directory, demand_client_certificate=False)
     async with asyncio.TaskGroup() as group:
         tasks = [
             group.create_task(gateway.run(), name="gateway"),
             group.create_task(leases.run(), name="leases"),
             group.create_task(idling.run(gateway), name="idling"),
+            group.create_task(access.run(streams.recheck), name="access-policies"),
         ]
+        if directory is not None:
+            tasks.append(group.create_task(_watch_tls(directory, gateway), name="tls"))
+        health_server = await serving.start_health(settings.health_listen, health)
         await _first_look(gateway)
         await server.start()
         metrics = _start_metrics(settings, gateway, host)
-        tasks.append(group.create_task(_watch_health(health, gateway), name="health"))
+        watching = group.create_task(_watch_health(health, gateway), name="health")
         serving.print_ready(address=f"{host}:{port}", partitions=sorted(settings.partitions))
         await stop.wait()
         logger.info("front end: stopping", extra={"action": "stop"})
+        watching.cancel()
         await serving.set_serving(health, SERVICES, False)
-        await server.stop(settings.drain_s)
+        await _drain(streams, server, settings.drain_s)
         for task in tasks:
             task.cancel()
+        await health_server.stop(serving.HEALTH_STOP_S)
         if metrics is not None:
             metrics.shutdown()
             metrics.server_close()
+
+
+async def _drain(streams: ClientStreams, server: grpc.aio.Server, drain_s: float) -> None:
+    """Go on for a moment, until nobody is sent here; move streams; finish calls."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + drain_s
+    await asyncio.sleep(min(LINGER_S_MAX, drain_s * LINGER_SHARE))
+    # STRICTLY BEFORE the streams end: a client that comes back must find another front end.
+    stopping = loop.create_task(server.stop(max(0.0, deadline - loop.time())), name="stop")
+    await asyncio.sleep(0)
+    streams.drain.begin()
+    await stopping
+
+
+def _age_options(settings: Settings) -> list[tuple[str, int]]:
+    if not settings.max_connection_age_s:
+        return []
+    age_ms = round(settings.max_connection_age_s * 1000)
+    # Streams end by themselves soon after the age, also those opened just before it; the grace is
+    # for what does not: after it the connection is cut off.
+    grace_ms = max(GRACE_MS_MIN, 2 * age_ms)
+    return [
+        ("grpc.max_connection_age_ms", max(1, age_ms)),
+        ("grpc.max_connection_age_grace_ms", grace_ms),
+    ]
+
+
+async def _watch_tls(directory: tls.Directory, gateway: Gateway) -> None:
+    await tls.watch(directory, lambda material: gateway.renew(tls.channel_credentials(material)))
 
 
 async def _first_look(gateway: Gateway) -> None:

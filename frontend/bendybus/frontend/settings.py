@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,14 @@ class Settings:
     exit_with_parent: bool = False
     drain_s: float = 5.0
     """How long calls in flight may take when the server stops."""
+    tls_directory: Path | None = None
+    """Folder of tls.crt, tls.key and ca.crt: TLS to clients, and mTLS to partitions."""
+    bus_identity: str = ""
+    """What the identities of this bus begin with: spiffe://bendybus/ns/NS/bus/NAME."""
+    access_policies: Path | None = None
+    """File of access policies: every client needs a token; without it any key will do."""
+    max_connection_age_s: float = 0.0
+    """Age at which clients are asked to connect again, maybe to another front end; 0: never."""
 
     def validate(self) -> None:
         """Raise ValueError with a sentence for the first setting that cannot be."""
@@ -36,6 +45,12 @@ class Settings:
         if set(self.partitions) != expected:
             missing = sorted(expected - set(self.partitions))
             raise ValueError(f"--partition: indexes must be 0 and up without a gap; add {missing}.")
+        for option, value in (
+            ("--drain-s", self.drain_s),
+            ("--max-connection-age-s", self.max_connection_age_s),
+        ):
+            if value < 0:
+                raise ValueError(f"{option}: must not be negative.")
         for address in [self.listen, *self.partitions.values()]:
             if ":" not in address:
                 raise ValueError(f"{address!r} is not HOST:PORT.")

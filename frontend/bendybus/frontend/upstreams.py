@@ -4,19 +4,24 @@ Deliveries, sends and health are separate streams on channels of their own, so t
 does not hold up another. Each stream has a bounded outbox: whoever puts into a full one is told at
 once and goes elsewhere. A stream that ends is opened again with a back-off of at most 2 s, or as
 soon as the probe says that the partition is back.
+
+When certificates change, channels are made anew: `renew` opens them, and the streams move over one
+after the other, in good order, while the partition stays available.
 """
 
 import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any, Final, Protocol
 
 import grpc
 
 from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.frontend.breaker import Breaker
+from bendybus.frontend.pumping import Ending, Pump
+from bendybus.frontend.pumping import why as why_ended
 from bendybus.frontend.settings import Settings
 from bendybus.internal.v1 import (
     entity_pb2,
@@ -27,10 +32,12 @@ from bendybus.internal.v1 import (
 from bendybus.wire import entities, serving
 
 logger = logging.getLogger(__name__)
-OUTBOX_FRAMES: Final = 1_024
 BACKOFF_S_MIN: Final = 0.05
 BACKOFF_S_MAX: Final = 2.0
 PROBE_AGAIN_S: Final = 0.25
+# How long new channels may take to connect, and streams to move to them.
+RENEW_S: Final = 10.0
+MARK_AGAIN_S: Final = 0.05
 
 
 def now_ms() -> int:
@@ -53,6 +60,9 @@ class Listener(Protocol):
     def deliver_stream_lost(self, partition: int, why: str) -> None:
         """Take the end of the stream of deliveries: what it reserved is void."""
 
+    def deliver_stream_moving(self, partition: int) -> None:
+        """Take note that the stream of deliveries ends in good order, and another one follows."""
+
     def stalled(self, partition: int, why: str) -> None:
         """Take note that the partition is rested."""
 
@@ -72,7 +82,12 @@ class Upstream:
     """One partition, as the front end reaches it."""
 
     def __init__(
-        self, partition: int, address: str, settings: Settings, listener: Listener
+        self,
+        partition: int,
+        address: str,
+        settings: Settings,
+        listener: Listener,
+        credentials: grpc.ChannelCredentials | None = None,
     ) -> None:
         self.partition = partition
         self.address = address
@@ -81,17 +96,29 @@ class Upstream:
         self.clock_offset_ms: int | None = None
         self._settings = settings
         self._listener = listener
-        self._sends: asyncio.Queue[partition_pb2.SendFramesRequest] = asyncio.Queue(OUTBOX_FRAMES)
-        self._delivers: asyncio.Queue[partition_pb2.DeliverFramesRequest] = asyncio.Queue(
-            OUTBOX_FRAMES
-        )
-        self._sending = self._delivering = False
         self._shown_available = False
+        self._sends, self._delivers = Pump(self._show), Pump(self._show)
         self._wake = asyncio.Event()
-        self._channels = [
-            grpc.aio.insecure_channel(address, options=_channel_options()) for _ in range(3)
-        ]
-        control, sends, delivers = self._channels
+        self._renewed = asyncio.Event()
+        self._credentials = credentials
+        self._generation = 0
+        self._watching: Any = None
+        self._use([self._channel() for _ in range(3)])
+
+    def renew(self, credentials: grpc.ChannelCredentials) -> None:
+        """Go over to new channels with these credentials."""
+        self._credentials = credentials
+        self._renewed.set()
+
+    def _channel(self) -> grpc.aio.Channel:
+        if self._credentials is None:
+            return grpc.aio.insecure_channel(self.address, options=_channel_options())
+        return grpc.aio.secure_channel(self.address, self._credentials, options=_channel_options())
+
+    def _use(self, channels: list[grpc.aio.Channel]) -> None:
+        self._channels = channels
+        self._generation += 1
+        control, sends, delivers = channels
         self.calls = partition_pb2_grpc.PartitionServiceStub(control)
         self.catalogue_calls = entity_pb2_grpc.EntityServiceStub(control)
         self._send_stub = partition_pb2_grpc.PartitionServiceStub(sends)
@@ -100,7 +127,7 @@ class Upstream:
     @property
     def available(self) -> bool:
         """Whether the partition is tried."""
-        return self.breaker.closed and self._sending and self._delivering
+        return self.breaker.closed and self._sends.open and self._delivers.open
 
     def conditions(self) -> list[str]:
         """Return why the partition is not available, or what it warns of."""
@@ -109,11 +136,11 @@ class Upstream:
 
     def send(self, request: partition_pb2.SendFramesRequest) -> bool:
         """Queue a frame; False when too many wait or the stream is not open."""
-        return self._sending and _put(self._sends, request)
+        return self._sends.put(request)
 
     def deliver(self, request: partition_pb2.DeliverFramesRequest) -> bool:
         """Queue a frame of the deliver stream; False when too many wait or it is not open."""
-        return self._delivering and _put(self._delivers, request)
+        return self._delivers.put(request)
 
     def miss(self, why: str) -> None:
         """Rest the partition; the probe brings it back."""
@@ -132,7 +159,7 @@ class Upstream:
         """Keep all streams up until cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
-                for task in (self._probe, self._send, self._deliver, self._watch):
+                for task in (self._probe, self._send, self._deliver, self._watch, self._renewing):
                     name = f"upstream-{self.partition}{task.__name__}"
                     group.create_task(task(), name=name)
         finally:
@@ -143,15 +170,18 @@ class Upstream:
 
     async def _send(self) -> None:
         async for _ in self._attempts():
-            call = self._send_stub.SendFrames()
-            why = await self._pump(call, self._sends, self._on_sent, "_sending")
-            self._listener.send_stream_lost(self.partition, why)
+            ending = Ending(True, "")
+            while ending.moved:
+                ending = await self._sends.run(self._send_stub.SendFrames(), self._on_sent)
+            self._listener.send_stream_lost(self.partition, ending.why)
 
     async def _deliver(self) -> None:
         async for _ in self._attempts():
-            call = self._deliver_stub.DeliverFrames()
-            why = await self._pump(call, self._delivers, self._on_delivered, "_delivering")
-            self._listener.deliver_stream_lost(self.partition, why)
+            ending = Ending(True, "")
+            while ending.moved:
+                call = self._deliver_stub.DeliverFrames()
+                ending = await self._delivers.run(call, self._on_delivered)
+            self._listener.deliver_stream_lost(self.partition, ending.why)
 
     def _on_sent(self, response: partition_pb2.SendFramesResponse) -> None:
         self._listener.sent(self.partition, response)
@@ -159,42 +189,43 @@ class Upstream:
     def _on_delivered(self, response: partition_pb2.DeliverFramesResponse) -> None:
         self._listener.delivered(self.partition, response)
 
-    async def _pump(
-        self, call: Any, outbox: asyncio.Queue[Any], take: Callable[[Any], None], flag: str
-    ) -> str:
-        """Write what is queued and hand over what comes until the stream ends; return why."""
+    async def _renewing(self) -> None:
+        """Move to new channels whenever there are new credentials."""
+        while True:
+            await self._renewed.wait()
+            self._renewed.clear()
+            old, fresh = self._channels, [self._channel() for _ in range(3)]
+            connected = await _connected(fresh, RENEW_S if self.available else 0.0)
+            # In any case: what is opened from now on uses them.
+            self._use(fresh)
+            if connected:
+                await self._move()
+            logger.info(
+                "partition %d: new channels%s",
+                self.partition,
+                "" if connected else ", not connected yet",
+                extra={"partition": self.partition, "action": "channels-renewed"},
+            )
+            for channel in old:
+                await channel.close(self._settings.unary_timeout_s)
 
-        async def write() -> None:
-            while True:
-                await call.write(await outbox.get())
-
-        writer: asyncio.Task[None] | None = None
-        try:
-            await call.wait_for_connection()
-            setattr(self, flag, True)
-            self._show()
-            writer = asyncio.get_running_loop().create_task(write(), name="upstream-writer")
-            while (response := await call.read()) is not grpc.aio.EOF:
-                take(response)
-            return "the stream ended"
-        except grpc.RpcError as error:
-            return _why(error)
-        finally:
-            setattr(self, flag, False)
-            self._show()
-            if writer is not None:
-                writer.cancel()
-                with contextlib.suppress(
-                    asyncio.CancelledError, grpc.RpcError, asyncio.InvalidStateError
-                ):
-                    await writer
-            call.cancel()
-            while not outbox.empty():
-                outbox.get_nowait()
+    async def _move(self) -> None:
+        """Let the streams end in good order; each goes on over its new channel."""
+        if self._watching is not None:
+            self._watching.cancel()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(RENEW_S):
+                for pump in (self._sends, self._delivers):
+                    # Nothing tells when there is room for the mark, and it rarely lacks.
+                    while pump.open and not pump.mark():  # noqa: ASYNC110
+                        await asyncio.sleep(MARK_AGAIN_S)
+                    if pump is self._delivers and pump.open:
+                        self._listener.deliver_stream_moving(self.partition)
+                    await pump.fresh.wait()
 
     async def _watch(self) -> None:
         async for _ in self._attempts():
-            call = self.catalogue_calls.WatchEntities(
+            self._watching = call = self.catalogue_calls.WatchEntities(
                 entity_pb2.WatchEntitiesRequest(partition=self.partition)
             )
             try:
@@ -207,6 +238,11 @@ class Upstream:
                     )
             except grpc.RpcError:
                 pass
+            except asyncio.CancelledError:
+                current = asyncio.current_task()
+                if current is None or current.cancelling():
+                    raise
+                # Only the call was cancelled: it moves to a new channel.
             finally:
                 call.cancel()
             self._listener.catalogue_lost(self.partition)
@@ -217,14 +253,14 @@ class Upstream:
             try:
                 await self._echo(call)
             except (grpc.RpcError, TimeoutError, asyncio.InvalidStateError) as error:
-                why = _why(error) if isinstance(error, grpc.RpcError) else "its echo is late"
+                why = why_ended(error) if isinstance(error, grpc.RpcError) else "its echo is late"
                 self.miss(why)
             finally:
                 call.cancel()
 
     async def _echo(self, call: Any) -> None:
-        echo_id = 0
-        while True:
+        echo_id, generation = 0, self._generation
+        while generation == self._generation:
             echo_id += 1
             asked_ms = now_ms()
             async with asyncio.timeout(self._settings.echo_timeout_s):
@@ -273,16 +309,13 @@ class Upstream:
             await asyncio.sleep(min(backoff_s, BACKOFF_S_MAX))
 
 
-def _put(outbox: asyncio.Queue[Any], request: Any) -> bool:
+async def _connected(channels: list[grpc.aio.Channel], timeout_s: float) -> bool:
     try:
-        outbox.put_nowait(request)
-    except asyncio.QueueFull:
+        async with asyncio.timeout(timeout_s):
+            await asyncio.gather(*(channel.channel_ready() for channel in channels))
+    except TimeoutError:
         return False
     return True
-
-
-def _why(error: grpc.RpcError) -> str:
-    return f"{error.code().name.lower()}: {error.details()}" if error.details() else str(error)
 
 
 def _channel_options() -> list[tuple[str, int]]:
@@ -290,6 +323,8 @@ def _channel_options() -> list[tuple[str, int]]:
         *serving.OPTIONS,
         # A pool of its own: streams that must not block each other do not share a connection.
         ("grpc.use_local_subchannel_pool", 1),
+        # A pod comes back under another address.
+        ("grpc.dns_min_time_between_resolutions_ms", 1_000),
         ("grpc.initial_reconnect_backoff_ms", 100),
         ("grpc.min_reconnect_backoff_ms", 100),
         ("grpc.max_reconnect_backoff_ms", round(BACKOFF_S_MAX * 1000)),
