@@ -1,5 +1,6 @@
 """The documentation: links lead somewhere, and what pages repeat of the code is what it says."""
 
+import logging
 import re
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from bendybus.domain import errors
 from bendybus.frontend.figures import Figures
 from bendybus.partition_server import metrics
 from bendybus.partition_server.service import Hosts
+from bendybus.wire.refusals import Refusals
 from docs import generate, tables
 from tests.test_tidy import ROOT, name_of, tracked
 
@@ -57,7 +59,8 @@ def test_the_page_of_metrics_has_every_metric_and_no_other() -> None:
         return set(re.findall(r"^\| `(bendybus_\w+)`", part, re.MULTILINE))
 
     assert listed(front_end) == named([Figures().registry])
-    assert listed(partition) == named([metrics.collector(Hosts({}))])
+    refusals = Refusals(logging.getLogger("test"), "peer")
+    assert listed(partition) == named([metrics.collector(Hosts({}), refusals)])
 
 
 def test_every_error_has_advice() -> None:

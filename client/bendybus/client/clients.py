@@ -24,8 +24,10 @@ class ClientHandle:
     ) -> None:
         """Connect to `HOST:PORT`; nothing is sent before it is needed.
 
-        `credential` is kept and not sent: the bus has no authentication yet. `use_tls=False`
-        speaks plain text. Options of other transports are accepted and have no effect.
+        `credential`: a (policy name, key) pair or an AzureNamedKeyCredential, which sign tokens;
+        or a shared access signature, as a text or an AzureSasCredential. `use_tls=False` speaks
+        plain text; `connection_verify` names the file of the authorities to trust, by default
+        that in BENDYBUS_CA_FILE. Options of other transports are accepted and have no effect.
         """
         self.fully_qualified_namespace = fully_qualified_namespace
         self._credential = credential
@@ -33,6 +35,7 @@ class ClientHandle:
         self._link = Link(
             handles.settings_of(
                 fully_qualified_namespace,
+                credential,
                 {
                     **kwargs,
                     "retry_total": retry_total,

@@ -6,26 +6,29 @@ anew when it is next needed.
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import grpc
 
 from bendybus.client import exceptions, io_thread
 from bendybus.client.admission import Admission
+from bendybus.client.credentials import Credentials
 from bendybus.client.exceptions import ServiceBusError
 from bendybus.client.io_thread import IoThread, Waiter
 from bendybus.client.retrying import RetryPolicy
 from bendybus.client.sending import Sending
 from bendybus.domain import limits
-from bendybus.domain.errors import BusError, RetryableError, ServiceTimeout
+from bendybus.domain.errors import BusError, RetryableError, ServiceTimeout, Unauthenticated
 from bendybus.v1 import management_pb2_grpc, receiver_pb2_grpc, sender_pb2_grpc
-from bendybus.wire import statuses
+from bendybus.wire import statuses, tls
 
 TIMEOUT_S_DEFAULT: Final = limits.SEND_TIMEOUT_MS_DEFAULT / 1_000
 _OPTIONS: Final = (
     ("grpc.max_receive_message_length", limits.GRPC_FRAME_BYTES_MAX),
     ("grpc.max_send_message_length", limits.GRPC_FRAME_BYTES_MAX),
+    # A front end comes back under another address.
+    ("grpc.dns_min_time_between_resolutions_ms", 1_000),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 2_000),
@@ -45,6 +48,7 @@ class Settings:
     use_tls: bool = True
     retry: RetryPolicy = _RETRY_DEFAULT
     root_certificates: bytes | None = None
+    credential: Any = field(default=None, repr=False)
 
 
 class Stubs:
@@ -63,13 +67,16 @@ class Connection:
         self.io = io
         self.settings = settings
         self.admission = Admission()
+        self._credentials = Credentials(settings.credential, settings.target)
         self._channel: grpc.aio.Channel | None = None
         self._stubs: Stubs | None = None
         self._ready = asyncio.Event()
         self._ready.set()
         self._calls: set[Any] = set()
         self._streams: set[Any] = set()
-        self.sending: Sending = Sending(self._open_sending, io.loop, settings.retry, self.admission)
+        self.sending: Sending = Sending(
+            self._open_sending, io.loop, settings.retry, self.admission, self.explained
+        )
         self.closed = False
         io.owners.add(self)
         io.submit(self.keep, self.sending.stream, "bendybus-send")
@@ -161,12 +168,13 @@ class Connection:
     async def _call_once(self, method: Callable[[Stubs], Any], request: Any, left: float) -> Any:
         if left <= 0:
             raise ServiceTimeout("The time given was over before the bus answered.")
-        call = method(await self.stubs())(request, timeout=left)
+        stubs = await self.stubs()
+        call = method(stubs)(request, timeout=left, metadata=self._credentials.metadata())
         self._calls.add(call)
         try:
             return await call
         except grpc.aio.AioRpcError as exc:
-            raise statuses.from_rpc_error(exc) from exc
+            raise self.explained(statuses.from_rpc_error(exc)) from exc
         except asyncio.CancelledError:
             if self._ready.is_set():
                 raise
@@ -175,7 +183,21 @@ class Connection:
             self._calls.discard(call)
 
     async def _open_sending(self) -> Any:
-        return (await self.stubs()).sender.SendStream()
+        return (await self.stubs()).sender.SendStream(metadata=self._credentials.metadata())
+
+    async def open_receiving(self) -> Any:
+        """Open a stream of a receiver. On the I/O thread."""
+        return (await self.stubs()).receiver.ReceiveStream(metadata=self._credentials.metadata())
+
+    def explained(self, error: BusError) -> BusError:
+        """Return an error with what to change, where TLS or a token is the reason."""
+        if isinstance(error, Unauthenticated):
+            self._credentials.refused()
+        if type(error) is not RetryableError:
+            return error
+        settings = self.settings
+        advice = tls.explain(error.message, address=settings.target, use_tls=settings.use_tls)
+        return RetryableError(f"{advice} ({error.message})") if advice else error
 
     def _open_channel(self) -> grpc.aio.Channel:
         if not self.settings.use_tls:

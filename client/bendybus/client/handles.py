@@ -1,17 +1,21 @@
 """What senders and receivers of both surfaces share: their entity, their link, their life."""
 
 import math
+import os
 import uuid
 import warnings
 from typing import Any, Final
 
 from bendybus.client import connection_string
 from bendybus.client.connection import TIMEOUT_S_DEFAULT, Link, Settings
+from bendybus.client.credentials import Credentials
 from bendybus.client.exceptions import not_supported
 from bendybus.client.retrying import RetryPolicy
 
 # How much longer than the I/O thread a caller's thread waits; the I/O thread keeps the time.
 MARGIN_S: Final = 5.0
+# File of the authorities to trust, where `connection_verify` is not given.
+CA_FILE_VARIABLE: Final = "BENDYBUS_CA_FILE"
 
 
 class Handle:
@@ -35,7 +39,7 @@ class Handle:
             raise ValueError("queue_name: it is missing.")
         link: Link | None = options.get("link")
         self._owns_link = link is None
-        self._link = link or Link(settings_of(fully_qualified_namespace, options))
+        self._link = link or Link(settings_of(fully_qualified_namespace, credential, options))
         self.fully_qualified_namespace = fully_qualified_namespace
         self.entity_name = queue_name
         self._name: str = options.get("client_identifier") or f"{kind}-{uuid.uuid4()}"
@@ -54,21 +58,25 @@ class Handle:
         return f"{type(self).__name__} of {self.entity_name}, {self._name}"
 
 
-def settings_of(address: str, options: dict[str, Any]) -> Settings:
+def settings_of(address: str, credential: Any, options: dict[str, Any]) -> Settings:
     """Return the settings in the arguments of a client. Raises ValueError that names a bad one."""
     if options.get("http_proxy"):
         raise not_supported("HTTP proxies")
     host = connection_string.host_of(address, what="fully_qualified_namespace")
+    use_tls = options.get("use_tls", True)
+    # Here, where a traceback shows the line at which the client is made.
+    Credentials(credential, host)
     return Settings(
         target=connection_string.target_of(host),
-        use_tls=options.get("use_tls", True),
+        use_tls=use_tls,
+        credential=credential,
         retry=RetryPolicy(
             total=options.get("retry_total", 3),
             backoff_factor_s=options.get("retry_backoff_factor", 0.8),
             backoff_max_s=options.get("retry_backoff_max", 120),
             mode=options.get("retry_mode", "exponential"),
         ),
-        root_certificates=_certificates(options.get("connection_verify")),
+        root_certificates=_certificates(options.get("connection_verify")) if use_tls else None,
     )
 
 
@@ -88,7 +96,16 @@ def warn_of(options: dict[str, Any]) -> None:
 
 
 def _certificates(path: str | None) -> bytes | None:
+    where = "connection_verify"
     if path is None:
+        path, where = os.environ.get(CA_FILE_VARIABLE), CA_FILE_VARIABLE
+    if not path:
         return None
-    with open(path, "rb") as file:
-        return file.read()
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        reason = (error.strerror or "cannot be read").lower()
+        raise ValueError(
+            f"{where}: {path}: {reason}. Name the file of the bus's ca.crt."
+        ) from error

@@ -258,16 +258,18 @@ def note_renewed(message: ServiceBusReceivedMessage, outcome: Outcome) -> dateti
 
 
 def _new_receiving(handle: ReceiverHandle, connection: Connection) -> Receiving:
-    async def open_call() -> Any:
-        return (await connection.stubs()).receiver.ReceiveStream()
-
     opening = receiver_pb2.OpenReceiver(
         entity_path=handle.entity_path,
         receive_mode=modes.WIRE_MODES[handle._mode],
         client_id=handle.client_identifier,
     )
     made = Receiving(
-        open_call, connection.io.loop, connection.settings.retry, opening, handle._prefetch_count
+        connection.open_receiving,
+        connection.io.loop,
+        connection.settings.retry,
+        opening,
+        handle._prefetch_count,
+        connection.explained,
     )
     connection.io.submit(connection.keep, made.stream, "bendybus-receive")
     return made

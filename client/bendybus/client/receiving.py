@@ -17,7 +17,7 @@ from typing import Any, Final
 from bendybus.client import exceptions
 from bendybus.client.io_thread import Waiter
 from bendybus.client.received_message import Delivered
-from bendybus.client.retrying import RetryPolicy
+from bendybus.client.retrying import RetryPolicy, counted
 from bendybus.client.settling import Outcome, Settlement, Settling
 from bendybus.client.stream import Stream
 from bendybus.domain import limits
@@ -62,6 +62,7 @@ class Receiving:
         retry: RetryPolicy,
         opening: OpenReceiver,
         prefetch_count: int,
+        explain: Callable[[BusError], BusError] = lambda error: error,
     ) -> None:
         self._open_call = open_call
         self._loop = loop
@@ -69,7 +70,7 @@ class Receiving:
         self._opening = opening
         self._prefetch = prefetch_count
         self._locks = opening.receive_mode == receiver_pb2.RECEIVE_MODE_PEEK_LOCK
-        self.stream = Stream(self, retry)
+        self.stream = Stream(self, retry, explain)
         self._settling = Settling(retry)
         self._wants: deque[Want] = deque()
         # Open asks: the want, or how much credit was asked for ahead.
@@ -197,7 +198,7 @@ class Receiving:
         self._settling.stream_broke(error)
         for want in list(self._wants):
             want.ask_id = 0
-            want.failures += 1
+            want.failures += counted(error)
             if not self._retry.allows(error, want.failures):
                 self._drop(want)
                 want.waiter.fail(exceptions.from_bus_error(error))

@@ -3,9 +3,18 @@
 from dataclasses import dataclass
 from typing import Final
 
-from bendybus.domain.errors import BusError
+from bendybus.domain.errors import BusError, RetryableError
 
 MODES: Final = ("exponential", "fixed")
+
+
+class Moved(RetryableError):
+    """Raised when the bus ended a stream in good order, to have it opened elsewhere."""
+
+
+def counted(error: BusError) -> int:
+    """Return how many failures an error is: being moved is none."""
+    return 0 if isinstance(error, Moved) else 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from bendybus.client.admission import Admission
 from bendybus.client.exceptions import OperationTimeoutError
 from bendybus.client.io_thread import Waiter
 from bendybus.client.outgoing import Columns
-from bendybus.client.retrying import RetryPolicy
+from bendybus.client.retrying import RetryPolicy, counted
 from bendybus.client.stream import Stream
 from bendybus.domain.errors import BusError, ServiceTimeout
 from bendybus.v1 import sender_pb2
@@ -108,12 +108,13 @@ class Sending:
         loop: asyncio.AbstractEventLoop,
         retry: RetryPolicy,
         admission: Admission,
+        explain: Callable[[BusError], BusError] = lambda error: error,
     ) -> None:
         self._open_call = open_call
         self._loop = loop
         self._retry = retry
         self._admission = admission
-        self.stream = Stream(self, retry)
+        self.stream = Stream(self, retry, explain)
         self._producer_id = os.urandom(16)
         self._frame_id = 0
         self._waiting: dict[_Key, deque[Unit]] = {}
@@ -224,7 +225,7 @@ class Sending:
         frames = list(self._in_flight.values())
         self._in_flight.clear()
         for frame in frames:
-            frame.failures += 1
+            frame.failures += counted(error)
             if self._retry.allows(error, frame.failures) and frame.timer is not None:
                 self._repeats.append(frame)
             else:

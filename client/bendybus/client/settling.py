@@ -10,7 +10,7 @@ from typing import Any, Final
 from bendybus.client import exceptions
 from bendybus.client.exceptions import OperationTimeoutError, ServiceBusError
 from bendybus.client.io_thread import Waiter
-from bendybus.client.retrying import RetryPolicy
+from bendybus.client.retrying import RetryPolicy, counted
 from bendybus.domain import lock_token
 from bendybus.domain.errors import BusError, ServiceTimeout
 from bendybus.v1 import message_pb2, receiver_pb2
@@ -154,7 +154,7 @@ class Settling:
         # Numbers count up within a stream; the next stream starts over.
         self._frame_id = 0
         for settlement in (entry for members in reversed(frames) for entry in reversed(members)):
-            settlement.failures += 1
+            settlement.failures += counted(error)
             settlement.repeated = True
             if self._retry.allows(error, settlement.failures):
                 self._waiting.appendleft(settlement)

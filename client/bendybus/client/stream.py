@@ -5,17 +5,20 @@ module keeps the stream, and never loses a request: the owner puts back what `br
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 import grpc
 
-from bendybus.client.retrying import RetryPolicy
+from bendybus.client.retrying import Moved, RetryPolicy, counted
 from bendybus.domain.errors import BusError, RetryableError
 from bendybus.wire import statuses
 
 _END_TIMEOUT_S: Final = 2.0
 # However long an outage was: so soon after its end streams are back.
 _PAUSE_MAX_S: Final = 2.0
+# A stream that is ended sooner than this was not moved to a better place.
+_MOVE_AGAIN_S: Final = 0.5
 # What grpc.aio makes of a write into a stream that is just ending; the real status is lost then.
 _WRITE_RACE: Final = "Internal error from Core"
 
@@ -42,9 +45,15 @@ class Owner(Protocol):
 class Stream:
     """Keeps one stream of an owner going."""
 
-    def __init__(self, owner: Owner, retry: RetryPolicy) -> None:
+    def __init__(
+        self,
+        owner: Owner,
+        retry: RetryPolicy,
+        explain: Callable[[BusError], BusError] = lambda error: error,
+    ) -> None:
         self._owner = owner
         self._retry = retry
+        self._explain = explain
         self._wake = asyncio.Event()
         self._closed = asyncio.Event()
         self._call: Any = None
@@ -63,12 +72,21 @@ class Stream:
                 self._wake.clear()
                 await self._wake.wait()
                 continue
+            began = self._loop_time()
             heard, error = await self._session()
+            error = self._explain(error)
             if self._closed.is_set():
                 break
-            failures = 1 if heard else failures + 1
             self._owner.broken(error)
+            if isinstance(error, Moved) and heard and self._loop_time() - began > _MOVE_AGAIN_S:
+                # Asked to go elsewhere: at once, and it is no failure.
+                failures = 0
+                continue
+            failures = 1 if heard else failures + counted(error) or 1
             await self._pause(self._retry.pause_s(failures, error))
+
+    def _loop_time(self) -> float:
+        return asyncio.get_running_loop().time()
 
     async def cancel(self) -> None:
         """End the call at once and wait until nothing of it is left."""
@@ -112,7 +130,7 @@ class Stream:
     async def _ending(self) -> BusError:
         code, details = await self._call.code(), await self._call.details()
         if code is grpc.StatusCode.OK:
-            return RetryableError("The bus ended the stream.")
+            return Moved("The bus ended the stream.")
         return _bus_error(
             grpc.aio.AioRpcError(
                 code,
@@ -144,5 +162,5 @@ class Stream:
 
 def _bus_error(error: grpc.aio.AioRpcError) -> BusError:
     if error.code() is grpc.StatusCode.INTERNAL and (error.details() or "").startswith(_WRITE_RACE):
-        return RetryableError("The connection ended while it was written to.")
+        return Moved("The connection ended while it was written to.")
     return statuses.from_rpc_error(error)

@@ -26,7 +26,7 @@ class AdministrationHandle:
         self.fully_qualified_namespace = fully_qualified_namespace
         self._credential = credential
         kwargs.pop("entity_name", None)
-        self._link = Link(handles.settings_of(fully_qualified_namespace, kwargs))
+        self._link = Link(handles.settings_of(fully_qualified_namespace, credential, kwargs))
 
     @classmethod
     def _from_connection_string(cls, conn_str: str, options: Mapping[str, Any]) -> Any:
