@@ -35,6 +35,7 @@ class Process:
         if not line:
             self.end()
             raise RuntimeError(log.read_text()[-2_000:])
+        self.log = log
         self.address: str = json.loads(line)["address"]
 
     @property
@@ -45,6 +46,16 @@ class Process:
     def signal(self, number: int) -> None:
         """Send a signal."""
         self.popen.send_signal(number)
+
+    def terminate(self, within_s: float = 30.0) -> float:
+        """Ask it to end and wait for that; return how long it took. Its exit code must be 0."""
+        began = time.monotonic()
+        self.popen.send_signal(signal.SIGTERM)
+        code = self.popen.wait(within_s)
+        took_s = time.monotonic() - began
+        self.end()
+        assert code == 0, self.log.read_text()[-2_000:]
+        return took_s
 
     def kill(self) -> None:
         """End it as a power cut would."""
@@ -77,11 +88,13 @@ class Bus:
         partitions: int = 4,
         tier: Tier = Tier.PREMIUM,
         partition_options: tuple[str, ...] = (),
+        front_end_options: tuple[str, ...] = (),
     ) -> None:
         self.folder = folder
         self.count = partitions
         self._tier = tier
         self._options = partition_options
+        self._front_end_options = front_end_options
         folder.mkdir(parents=True, exist_ok=True)
         self.partitions: dict[int, Process] = {}
         self._addresses: dict[int, str] = {}
@@ -114,6 +127,7 @@ class Bus:
             "serve",
             f"--listen={self.front_end_address}",
             *(f"--partition={index}={address}" for index, address in self._addresses.items()),
+            *self._front_end_options,
             *options,
             log=self.folder / "front-end.log",
         )
