@@ -56,13 +56,16 @@ class ManagementService(management_pb2_grpc.ManagementServiceServicer):
         self, request: management_pb2.CreateQueueRequest, context: Context
     ) -> management_pb2.CreateQueueResponse:
         """Create a queue on all partitions."""
+        uid = request.uid or str(uuid.uuid4())
+        from_manifest = request.origin == management_pb2.ENTITY_ORIGIN_MANIFEST
         commit = entity_pb2.CommitEntityRequest(
             partition=REGISTRAR,
             action=entity_pb2.ENTITY_ACTION_CREATE,
             name=request.name,
             queue=request.description,
             origin=request.origin,
-            uid=request.uid or str(uuid.uuid4()),
+            uid=uid,
+            manifest_uid=uid if from_manifest else "",
         )
         try:
             entity, outcomes = await self._change(commit)

@@ -98,12 +98,7 @@ class Catalogue:
         current = self._by_key.get(command.name.lower())
         if current is not None and _is_repeat(command, current):
             return current
-        state = EntityState.ABSENT if current is None else current.state
-        facts = (
-            {} if current is None else {"uid": current.uid, "manifest_uid": current.manifest_uid}
-        )
-        name = command.name if current is None else current.name
-        next_state = lifecycle.after(state, command.action, name, facts=facts)
+        next_state = _state_after(command, current)
         if command.action is EntityAction.CREATE:
             return self._create(command, current, now)
         assert current is not None, "the table lets nothing else happen to what is absent"
@@ -221,6 +216,13 @@ class Catalogue:
                 f"the namespace has {self._spread} partitioned entities, all that a "
                 f"{self._fingerprint.tier} one may have. Create this one without partitioning."
             )
+
+
+def _state_after(command: CommitEntity, current: Entity | None) -> EntityState:
+    if current is None:
+        return lifecycle.after(EntityState.ABSENT, command.action, command.name, facts={})
+    facts = {"uid": current.uid, "manifest_uid": current.manifest_uid}
+    return lifecycle.after(current.state, command.action, current.name, facts=facts)
 
 
 def _manifest(command: CommitEntity) -> str:
