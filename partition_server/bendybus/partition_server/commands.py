@@ -283,6 +283,11 @@ class EntityCounts:
     accessed_at_ms: int
     orphaned: bool = False
 
+    @property
+    def messages(self) -> int:
+        """How many messages that is, in all states."""
+        return self.active + self.deferred + self.scheduled + self.dead_letter
+
 
 @dataclass(slots=True)
 class CommitEntity:
