@@ -102,10 +102,12 @@ class Driver:
 
     # What clients do
 
-    def create(self, name: str = "orders", **changes: Any) -> Entity:
+    def create(
+        self, name: str = "orders", *, origin: Origin = Origin.CLIENT, **changes: Any
+    ) -> Entity:
         """Create a queue; raise what refuses it."""
         action = EntityAction.CREATE
-        command = CommitEntity("t", action, name, Origin.CLIENT, changes, uid=f"uid-{name}")
+        command = CommitEntity("t", action, name, origin, changes, uid=f"uid-{name}")
         [value] = self.run(command)
         if isinstance(value, Failed):
             raise value.error
