@@ -1,13 +1,12 @@
 """What an entity goes through from its creation to its tombstone: states, actions, one table.
 
-                               ORPHAN
-              CREATE        ┌───────────► ORPHANED
-    ABSENT ──────────► LIVE │                │   │ DELETE, by anybody: "purge"
-                       │  ▲ └────────────────┘   ▼
-                       │  └──── CREATE ────── DELETED
-                       │           ADOPT         ▲
-                       └─────────────────────────┘
-                          DELETE, DELETE_IDLE
+             CREATE         ORPHAN
+    ABSENT ─────────► LIVE ─────────► ORPHANED
+                      │  ▲ ◄──────────┘   │
+              DELETE, │  │     ADOPT      │ DELETE, by anybody: "purge"
+          DELETE_IDLE │  │ CREATE         │
+                      ▼  │                │
+                     DELETED ◄────────────┘
 
 An orphan is an entity whose manifest is gone: what it holds is kept and can be received, sends
 are refused. Only adopt and purge end that, both explicit; nothing does by time alone.
