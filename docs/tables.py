@@ -27,6 +27,9 @@ ADVICE: Final[dict[str, str]] = {
     "INVALID_OPERATION": "Change the combination that the sentence names.",
     "PARTITIONING_IMMUTABLE": "Create a queue of another name with the partitioning you want.",
     "MANAGED_BY_MANIFEST": "Edit the manifest and apply it.",
+    "RETAINED_DATA": "Adopt the data with the manifest, or purge it: "
+    "[retained data](../how-to/retained-data.md).",
+    "ENTITY_ORPHANED": "Receive what it holds; [adopt or purge it](../how-to/retained-data.md).",
     "ENTITY_NOT_FOUND": "Create the queue, or correct its name.",
     "ENTITY_ALREADY_EXISTS": "Choose another name, or update what is there.",
     "MESSAGE_NOT_FOUND": "The message was settled, or is not deferred (or scheduled) any more.",

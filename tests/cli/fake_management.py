@@ -33,7 +33,11 @@ class FakeManagement(management_pb2_grpc.ManagementServiceServicer):
 
     def ListQueues(self, request: Any, context: Any) -> pb.ListQueuesResponse:
         self._fail_if_told(context)
-        names = sorted(self._queues)
+        names = sorted(
+            name
+            for name, queue in self._queues.items()
+            if request.include_orphaned or not queue.orphaned
+        )
         first = int(request.page_token or 0)
         page = names[first : first + min(request.page_size or 100, 2)]
         following = first + len(page)
@@ -78,10 +82,13 @@ class FakeManagement(management_pb2_grpc.ManagementServiceServicer):
         del self._queues[request.name.lower()]
         return pb.DeleteQueueResponse(outcomes=self._outcomes())
 
-    def add(self, name: str, origin: entity.Origin, **fields: Any) -> None:
+    def add(
+        self, name: str, origin: entity.Origin, *, orphaned: bool = False, **fields: Any
+    ) -> None:
         """Make a queue as if it had been there before."""
         wire_origin = entities.origin_to_proto(origin)
         self._put(name, str(uuid.uuid4()), wire_origin, entity.QueueDescription(**fields))
+        self._queues[name.lower()].orphaned = orphaned
 
     def _put(
         self, name: str, uid: str, origin: pb.EntityOrigin, wanted: entity.QueueDescription

@@ -1,11 +1,13 @@
 """Bounds of what is under way through a front end."""
 
+from dataclasses import replace
+
 import pytest
 
+from bendybus.domain.directory import Directory
 from bendybus.domain.entity import Fingerprint
 from bendybus.domain.limits import Tier
 from bendybus.frontend import send_desk
-from bendybus.frontend.directory import Directory
 from bendybus.frontend.figures import Figures
 from bendybus.frontend.send_desk import SendDesk
 from bendybus.v1 import message_pb2, sender_pb2
@@ -61,4 +63,23 @@ async def test_one_large_frame_is_always_taken(monkeypatch: pytest.MonkeyPatch) 
     desk.submit(frame(1, 4_000), answers.append)
 
     assert answers == []
+    assert desk.under_way() == 1
+
+
+async def test_a_send_to_an_orphan_is_refused_at_once_but_a_repeat_goes_to_the_partition() -> None:
+    directory = Directory()
+    fingerprint = Fingerprint("n", "u", Tier.PREMIUM, 4, 0)
+    directory.update(0, fingerprint, [replace(queue(), orphaned=True)], snapshot=True)
+    upstreams = {partition: Upstream() for partition in range(4)}
+    desk = SendDesk(upstreams, directory, Figures())  # type: ignore[arg-type]
+    answers: list[sender_pb2.SendStreamResponse] = []
+    repeat = frame(2, 10)
+    repeat.age_ms = 500
+
+    desk.submit(frame(1, 10), answers.append)
+    desk.submit(repeat, answers.append)
+
+    assert [(answer.frame_id, answer.error.reason) for answer in answers] == [
+        (1, "ENTITY_ORPHANED")
+    ]
     assert desk.under_way() == 1

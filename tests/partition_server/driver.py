@@ -5,6 +5,7 @@ from typing import Any
 
 from bendybus.domain import lock_token
 from bendybus.domain.entity import Entity, Fingerprint, Origin, QueueDescription
+from bendybus.domain.lifecycle import EntityAction
 from bendybus.domain.limits import Tier
 from bendybus.partition_server.commands import (
     Append,
@@ -16,7 +17,6 @@ from bendybus.partition_server.commands import (
     Counts,
     Deliver,
     Disposition,
-    EntityAction,
     EntityCounts,
     EntityRef,
     Failed,
@@ -102,10 +102,12 @@ class Driver:
 
     # What clients do
 
-    def create(self, name: str = "orders", **changes: Any) -> Entity:
+    def create(
+        self, name: str = "orders", *, origin: Origin = Origin.CLIENT, **changes: Any
+    ) -> Entity:
         """Create a queue; raise what refuses it."""
         action = EntityAction.CREATE
-        command = CommitEntity("t", action, name, Origin.CLIENT, changes, uid=f"uid-{name}")
+        command = CommitEntity("t", action, name, origin, changes, uid=f"uid-{name}")
         [value] = self.run(command)
         if isinstance(value, Failed):
             raise value.error
@@ -123,7 +125,7 @@ class Driver:
 
     def ref(self, name: str = "orders", *, dead_letter: bool = False) -> EntityRef:
         """Return a reference to a queue as it is now."""
-        entity = next(e for e in self.partition.catalogue.live() if e.name == name)
+        entity = next(e for e in self.partition.catalogue.existing() if e.name == name)
         return EntityRef(entity.uid, entity.generation, dead_letter)
 
     def send(self, *payloads: bytes, groups: tuple[int, ...] = (), **columns: Any) -> Appended:

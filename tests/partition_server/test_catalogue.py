@@ -7,6 +7,7 @@ import pytest
 
 from bendybus.domain import errors, limits
 from bendybus.domain.entity import Entity, EntityStatus, Origin
+from bendybus.domain.lifecycle import EntityAction
 from bendybus.domain.limits import Tier
 from bendybus.partition_server.commands import (
     Append,
@@ -17,7 +18,6 @@ from bendybus.partition_server.commands import (
     CatalogueChanged,
     CommitEntity,
     Done,
-    EntityAction,
     Failed,
     FenceIdle,
     Watch,
@@ -61,11 +61,11 @@ def test_names_are_compared_without_regard_to_case(driver: Driver) -> None:
 
 def test_the_catalogue_survives_a_restart(driver: Driver) -> None:
     driver.create(max_delivery_count=3, status=EntityStatus.SEND_DISABLED)
-    before = driver.partition.catalogue.live()
+    before = driver.partition.catalogue.existing()
 
     driver.restart()
 
-    assert driver.partition.catalogue.live() == before
+    assert driver.partition.catalogue.existing() == before
 
 
 def test_an_update_changes_only_what_it_names(driver: Driver) -> None:
@@ -107,7 +107,7 @@ def test_the_partitioning_of_a_queue_cannot_be_changed(make_store: MakeStore) ->
     with pytest.raises(errors.PartitioningImmutable, match="another name"):
         commit(driver, EntityAction.UPDATE, changes={"enable_partitioning": False})
 
-    [entity] = driver.partition.catalogue.live()
+    [entity] = driver.partition.catalogue.existing()
     assert entity.partition_count == 16
 
 
@@ -225,7 +225,7 @@ def test_a_deleted_queue_leaves_a_tombstone_that_an_older_copy_cannot_undo(
     assert driver.run(ApplyEntity("t", entity)) == [Done()]
     driver.restart()
 
-    assert driver.partition.catalogue.live() == []
+    assert driver.partition.catalogue.existing() == []
 
 
 def test_messages_of_a_deleted_queue_are_removed_in_bounded_steps(

@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from bendybus.domain.entity import Origin
+from bendybus.domain.lifecycle import EntityAction
 from bendybus.partition_server import __main__ as program
 from bendybus.partition_server import arguments, inspecting
-from bendybus.partition_server.commands import CommitEntity, Disposition, EntityAction
+from bendybus.partition_server.commands import CommitEntity, Disposition
 from bendybus.partition_server.sqlite_store import SqliteStore
 from bendybus.v1 import message_pb2
 from tests.partition_server.driver import Driver, fingerprint

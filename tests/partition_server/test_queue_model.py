@@ -5,12 +5,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from bendybus.domain import sequence_number
-from bendybus.partition_server.commands import Disposition, Reserved, StreamEnded
+from bendybus.domain import errors, sequence_number
+from bendybus.domain.entity import Origin
+from bendybus.domain.lifecycle import EntityAction
+from bendybus.partition_server.commands import CommitEntity, Disposition, Reserved, StreamEnded
 from bendybus.partition_server.memory_store import MemoryStore
 from bendybus.partition_server.sqlite_store import SqliteStore
 from tests.partition_server.driver import Driver, fingerprint
@@ -48,6 +51,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.store = self.make_store()
         self.driver = Driver(self.store)
         self.driver.create(
+            origin=Origin.MANIFEST,
             lock_duration_ms=LOCK_MS,
             max_delivery_count=MAX_DELIVERIES,
             requires_duplicate_detection=True,
@@ -59,8 +63,19 @@ class QueueMachine(RuleBasedStateMachine):
         self.seen: dict[str, tuple[int, int]] = {}
         self.sent = 0
         self.last = 0
+        self.orphaned = False
 
     # Commands
+
+    @rule()
+    def lose_or_find_a_manifest(self) -> None:
+        """Orphan the queue, or let a manifest adopt it: what it holds stays as it is."""
+        action = EntityAction.ADOPT if self.orphaned else EntityAction.ORPHAN
+        manifest = "adopting" if self.orphaned else ""
+        self.driver.run(CommitEntity("t", action, "orders", Origin.MANIFEST, manifest_uid=manifest))
+        self.orphaned = not self.orphaned
+        [entity] = self.driver.partition.catalogue.existing()
+        assert entity.orphaned is self.orphaned
 
     @rule(message_id=st.sampled_from(["", "a", "b", "c"]), life=st.sampled_from([0, 3_000, 30_000]))
     def send(self, message_id: str, life: int) -> None:
@@ -73,6 +88,10 @@ class QueueMachine(RuleBasedStateMachine):
         self._send("", life, self.driver.wall_ms + delay)
 
     def _send(self, message_id: str, life: int, due_ms: int) -> None:
+        if self.orphaned:
+            with pytest.raises(errors.EntityOrphaned):
+                self.driver.send(b"refused", scheduled_ms=[due_ms])
+            return
         self.sent += 1
         payload = b"%d" % self.sent
         known = self.seen.get(message_id) if message_id else None

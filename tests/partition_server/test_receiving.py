@@ -4,6 +4,7 @@ import pytest
 
 from bendybus.domain import errors
 from bendybus.domain.entity import EntityStatus, Origin
+from bendybus.domain.lifecycle import EntityAction
 from bendybus.partition_server import message_queue
 from bendybus.partition_server.commands import (
     Append,
@@ -14,7 +15,6 @@ from bendybus.partition_server.commands import (
     Deliver,
     Delivered,
     Disposition,
-    EntityAction,
     Release,
     Reserved,
     StreamEnded,

@@ -9,6 +9,7 @@ import pytest
 
 from bendybus.domain import errors
 from bendybus.domain.entity import Entity, Origin
+from bendybus.domain.lifecycle import EntityAction
 from bendybus.partition_server import running
 from bendybus.partition_server.commands import (
     Append,
@@ -18,7 +19,6 @@ from bendybus.partition_server.commands import (
     CommitEntity,
     Deliver,
     Disposition,
-    EntityAction,
     EntityRef,
     Failed,
     Reserved,

@@ -44,6 +44,9 @@ ENTITIES = st.builds(
     created_at_ms=LONG,
     updated_at_ms=LONG,
     deleted=st.booleans(),
+    orphaned=st.booleans(),
+    manifest_uid=st.text(min_size=1, max_size=5),
+    auto_deleted=st.booleans(),
 )
 
 
@@ -58,6 +61,15 @@ def test_a_description_comes_back(description: QueueDescription) -> None:
 @given(ENTITIES)
 def test_an_entry_comes_back(entity: Entity) -> None:
     assert entities.entity_from_proto(entities.entity_to_proto(entity)) == entity
+
+
+@pytest.mark.parametrize(("origin", "manifest"), [(Origin.MANIFEST, "uid"), (Origin.CLIENT, "")])
+def test_an_entry_of_an_older_server_belongs_to_the_manifest_that_made_it(
+    origin: Origin, manifest: str
+) -> None:
+    old = Entity("orders", "uid", 4, origin, QueueDescription(), 1, 9, 0, 0)
+
+    assert entities.entity_from_proto(entities.entity_to_proto(old)).manifest_uid == manifest
 
 
 @pytest.mark.parametrize("tier", list(Tier))

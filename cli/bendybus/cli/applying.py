@@ -7,9 +7,10 @@ from enum import StrEnum
 from typing import Final, Protocol, TypeVar
 
 from bendybus.crds.bundling import Bundle, Place, QueueWish
-from bendybus.domain import entity, errors
+from bendybus.domain import entity, errors, lifecycle
 from bendybus.domain.entity import QueueDescription
 from bendybus.domain.errors import BusError
+from bendybus.domain.lifecycle import EntityAction, EntityState
 from bendybus.v1 import management_pb2 as pb
 from bendybus.wire import entities
 
@@ -47,8 +48,8 @@ class Outcome:
 class Bus(Protocol):
     """What applying needs of a bus; `management.Management` is one."""
 
-    def queues(self, *, runtime: bool) -> list[pb.Queue]:
-        """Return all queues."""
+    def queues(self, *, runtime: bool, orphaned: bool = False) -> list[pb.Queue]:
+        """Return all queues; orphaned ones only if asked for."""
 
     def create(self, name: str, wanted: QueueDescription, *, uid: str) -> pb.CreateQueueResponse:
         """Make a queue."""
@@ -62,7 +63,8 @@ class Bus(Protocol):
 def plan(bundle: Bundle, existing: Sequence[pb.Queue]) -> list[Step]:
     """Return the steps that make `existing` what the manifests say.
 
-    Queues that a manifest made and none declares any more are kept, and said to be.
+    Queues that a manifest made and none declares any more are kept, and said to be; orphans are
+    nobody's, and a manifest does not take one over by its name alone.
     Raises BusError for the first change that can never be made; then nothing is done.
     """
     steps: list[Step] = []
@@ -71,7 +73,7 @@ def plan(bundle: Bundle, existing: Sequence[pb.Queue]) -> list[Step]:
         found = unclaimed.pop(wish.name.lower(), None)
         steps.append(_step(wish, found, bundle.place))
     for queue in unclaimed.values():
-        if queue.origin == pb.ENTITY_ORIGIN_MANIFEST:
+        if queue.origin == pb.ENTITY_ORIGIN_MANIFEST and not queue.orphaned:
             steps.append(Step(Change.KEPT, queue.name))
     return steps
 
@@ -79,6 +81,8 @@ def plan(bundle: Bundle, existing: Sequence[pb.Queue]) -> list[Step]:
 def _step(wish: QueueWish, found: pb.Queue | None, place: Place) -> Step:
     if found is None:
         return Step(Change.CREATED, wish.name, wish)
+    if found.orphaned:
+        lifecycle.after(EntityState.ORPHANED, EntityAction.CREATE, found.name, facts={})
     current = entities.description_from_proto(found.description)
     wanted = entity.settled(
         wish.description, tier=place.tier, partition_count=place.partition_count
@@ -123,7 +127,7 @@ def apply(bus: Bus, bundle: Bundle, patience: Patience) -> list[Outcome]:
 
     Safe to repeat as a whole. Raises BusError when a change is refused or patience is over.
     """
-    steps = plan(bundle, patience.call(lambda: bus.queues(runtime=False)))
+    steps = plan(bundle, patience.call(lambda: bus.queues(runtime=False, orphaned=True)))
     return [_persist(bus, step, bundle, patience) for step in steps]
 
 
@@ -137,7 +141,7 @@ def _persist(bus: Bus, step: Step, bundle: Bundle, patience: Patience) -> Outcom
             return replace(_do(bus, now), step=step)
         except BusError as error:
             if error.retryable:
-                planned = plan(bundle, bus.queues(runtime=False))
+                planned = plan(bundle, bus.queues(runtime=False, orphaned=True))
                 now = next((each for each in planned if each.name == step.name), now)
                 if now.change is Change.UNCHANGED:
                     # Recorded, but not on every partition: only another call tells when it is.

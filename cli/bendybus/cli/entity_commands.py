@@ -12,11 +12,17 @@ from bendybus.cli.management import Management
 from bendybus.cli.printing import Output
 from bendybus.crds import queue_manifest
 from bendybus.domain import durations, entity
+from bendybus.domain.lifecycle import EntityState
 from bendybus.v1 import management_pb2 as pb
 from bendybus.wire import entities
 
 _QUEUE_WORDS: Final = ("queue", "queues", "q", "bq")
 _PATIENCE_S: Final = 10.0
+_ORPHANED: Final = (
+    "Its manifest is gone. What it holds can be received; sends are refused. To adopt it, annotate "
+    "a manifest of this name with bendybus.io/retained-data: adopt; to purge it and all that it "
+    "holds: bendybus delete queue {name}"
+)
 describe_app = typer.Typer(help="Show all there is to know.")
 delete_app = typer.Typer(help="Delete what a bus holds.")
 
@@ -68,11 +74,14 @@ def get(
     context: typer.Context,
     what: Annotated[str, typer.Argument(help="queues, or the name of one.")] = "queues",
     output: OutputOption = Output.TABLE,
+    everything: Annotated[
+        bool, typer.Option("--all", "-a", help="Orphaned queues, too: their manifests are gone.")
+    ] = False,
 ) -> None:
     """List the queues of a bus with their counts."""
     with connected(context) as bus:
         if what.lower() in _QUEUE_WORDS:
-            queues = bus.queues(runtime=True)
+            queues = bus.queues(runtime=True, orphaned=everything)
         else:
             queues = [bus.queue(what)]
     if output is Output.JSON:
@@ -90,7 +99,7 @@ def _row(queue: pb.Queue, wide: bool) -> list[object]:
     row: list[object] = [
         queue.name,
         queue.partition_count,
-        entities.description_from_proto(queue.description).status.value,
+        _status(queue),
         _availability(queue),
         counts.active_message_count,
         counts.dead_letter_message_count,
@@ -105,6 +114,12 @@ def _row(queue: pb.Queue, wide: bool) -> list[object]:
             queue.home_partition if queue.partition_count == 1 else None,
         ]
     return row
+
+
+def _status(queue: pb.Queue) -> str:
+    if queue.orphaned:
+        return EntityState.ORPHANED.value
+    return entities.description_from_proto(queue.description).status.value
 
 
 def _availability(queue: pb.Queue) -> str:
@@ -125,6 +140,7 @@ def _as_json(queue: pb.Queue) -> dict[str, Any]:
         "uid": queue.uid,
         "generation": queue.generation,
         "origin": entities.origin_from_proto(queue.origin).value,
+        "orphaned": queue.orphaned,
         "partitionCount": queue.partition_count,
         "homePartition": queue.home_partition if queue.partition_count == 1 else None,
         "spec": spec,
@@ -173,6 +189,7 @@ def describe_queue(
     rows: list[tuple[str, object]] = [
         ("name", queue.name),
         ("origin", facts["origin"]),
+        *([("state", EntityState.ORPHANED.value)] if queue.orphaned else []),
         ("partitions", queue.partition_count),
         ("homePartition", facts["homePartition"]),
         ("availability", facts["availabilityStatus"]),
@@ -183,6 +200,9 @@ def describe_queue(
     printing.line("")
     columns = ("PARTITION", "REACHABLE", "ACTIVE", "DEADLETTER", "SCHEDULED", "DEFERRED", "SIZE")
     printing.table(columns, (_share(each) for each in queue.runtime.partitions))
+    if queue.orphaned:
+        printing.line("")
+        printing.line(_ORPHANED.format(name=queue.name))
 
 
 def _share(part: pb.PartitionRuntime) -> list[object]:
@@ -206,16 +226,21 @@ def delete_queue(
     name: Annotated[str, typer.Argument(help="Name of the queue.")],
     yes: Yes = False,
 ) -> None:
-    """Delete a queue and every message in it."""
+    """Delete a queue and every message in it; of an orphaned one, this is the purge."""
     with connected(context) as bus:
         queue = bus.queue(name)
         counts = queue.runtime.count_details
         held = counts.active_message_count + counts.dead_letter_message_count
-        confirm(f"Delete queue {queue.name!r} and its {held} messages?", yes)
+        if queue.orphaned:
+            # Nobody looks at these any more: count them, too.
+            held += counts.deferred_message_count + counts.scheduled_message_count
+        what = "Purge orphaned queue" if queue.orphaned else "Delete queue"
+        confirm(f"{what} {queue.name!r} and its {held} messages?", yes)
         answer = bus.delete(queue)
     missing = [str(each.partition) for each in answer.outcomes if not each.done]
     follow = f"; partition {', '.join(missing)} will follow when it is back" if missing else ""
-    printing.line(f"queue {queue.name!r}: deleted{follow}")
+    done = "purged" if queue.orphaned else "deleted"
+    printing.line(f"queue {queue.name!r}: {done}{follow}")
 
 
 def confirm(question: str, yes: bool) -> None:

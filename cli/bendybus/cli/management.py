@@ -61,13 +61,16 @@ class Management:
         answer = self.namespace()
         return Place(answer.name, Tier(answer.tier), answer.partition_count)
 
-    def queues(self, *, runtime: bool) -> list[pb.Queue]:
-        """Return all queues, by name."""
+    def queues(self, *, runtime: bool, orphaned: bool = False) -> list[pb.Queue]:
+        """Return all queues, by name; orphaned ones only if asked for."""
         found: list[pb.Queue] = []
         token = ""
         while True:
             request = pb.ListQueuesRequest(
-                include_runtime=runtime, page_size=_PAGE, page_token=token
+                include_runtime=runtime,
+                page_size=_PAGE,
+                page_token=token,
+                include_orphaned=orphaned,
             )
             with self._translated():
                 page = self._stub.ListQueues(request, timeout=self._deadline_s)

@@ -233,6 +233,8 @@ _BY_ERROR: Final[dict[type[BusError], type[ServiceBusError]]] = {
     errors.InvalidOperation: InvalidOperationError,
     errors.PartitioningImmutable: InvalidOperationError,
     errors.ManagedByManifest: InvalidOperationError,
+    errors.RetainedData: InvalidOperationError,
+    errors.EntityOrphaned: MessagingEntityDisabledError,
     errors.EntityNotFound: MessagingEntityNotFoundError,
     errors.EntityAlreadyExists: MessagingEntityAlreadyExistsError,
     errors.MessageNotFound: MessageNotFoundError,
@@ -277,5 +279,8 @@ def _make(kind: type[ServiceBusError], error: BusError) -> ServiceBusError:
         "error": error,
     }
     made = kind(**facts)
+    if isinstance(error, errors.EntityOrphaned):
+        # Unlike one that is disabled, it does not come back by waiting.
+        made._retryable = False
     made.__cause__ = error
     return made

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from bendybus.domain import limits
 from bendybus.domain.errors import InvalidArgument, InvalidOperation, PartitioningImmutable
+from bendybus.domain.lifecycle import EntityState
 from bendybus.domain.limits import Tier
 from bendybus.domain.partitioning import home_partition
 
@@ -238,11 +239,24 @@ class Entity:
     created_at_ms: int
     updated_at_ms: int
     deleted: bool = False
+    orphaned: bool = False
+    # The manifest that it belongs to; "" for what a client made. `uid` is the identity of the
+    # data for ever, also when another manifest adopts it.
+    manifest_uid: str = ""
+    # Of a tombstone: deleted by AutoDeleteOnIdle.
+    auto_deleted: bool = False
 
     @property
     def key(self) -> str:
         """The name as it is compared: without regard to case."""
         return self.name.lower()
+
+    @property
+    def state(self) -> EntityState:
+        """Where in its life it is."""
+        if self.deleted:
+            return EntityState.DELETED
+        return EntityState.ORPHANED if self.orphaned else EntityState.LIVE
 
     @property
     def partitioned(self) -> bool:
@@ -289,6 +303,11 @@ def placement(
     spread = wanted.enable_partitioning or tier is Tier.PREMIUM
     home = home_partition(name, partition_count)
     return (partition_count, home) if spread and partition_count > 1 else (1, home)
+
+
+def manifest_of(manifest_uid: str, *, uid: str, origin: Origin) -> str:
+    """Return the manifest that an entry belongs to, also for one written before entries said so."""
+    return manifest_uid or (uid if origin is Origin.MANIFEST else "")
 
 
 def split_path(entity_path: str) -> tuple[str, bool]:

@@ -11,6 +11,8 @@
     ├── InvalidOperation           the values are fine, the combination is not
     ├── PartitioningImmutable      partitioning is set once, when a thing is created
     ├── ManagedByManifest          the entity comes from a manifest and is changed only there
+    ├── RetainedData               the name holds data whose manifest is gone: adopt or purge it
+    ├── EntityOrphaned             it takes no messages: its manifest is gone
     ├── EntityNotFound
     ├── EntityAlreadyExists
     ├── MessageNotFound
@@ -110,6 +112,18 @@ class ManagedByManifest(BusError):
     """Raised when a client would change an entity that a manifest declares."""
 
     reason = "MANAGED_BY_MANIFEST"
+
+
+class RetainedData(BusError):
+    """Raised when a name holds data whose manifest is gone, which only adopt and purge end."""
+
+    reason = "RETAINED_DATA"
+
+
+class EntityOrphaned(BusError):
+    """Raised when an entity takes no messages because its manifest is gone."""
+
+    reason = "ENTITY_ORPHANED"
 
 
 class EntityNotFound(BusError):

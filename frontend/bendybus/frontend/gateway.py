@@ -4,13 +4,17 @@ Upstream (one per partition) ──► Gateway ──► SendDesk, ReceiveDesk, 
 """
 
 import asyncio
+import contextlib
 import logging
+from collections import Counter
+from collections.abc import Iterator
 from typing import Final
 
 import grpc
 
+from bendybus.domain.directory import Directory
 from bendybus.domain.entity import Entity, Fingerprint
-from bendybus.frontend.directory import Directory
+from bendybus.domain.lifecycle import EntityState
 from bendybus.frontend.figures import Figures
 from bendybus.frontend.receive_desk import ReceiveDesk
 from bendybus.frontend.send_desk import SendDesk
@@ -41,6 +45,7 @@ class Gateway:
         self.receives = ReceiveDesk(self.upstreams, self.directory, self.figures)
         self.settles = SettleDesk(self.upstreams, self.figures)
         self._repair = asyncio.Event()
+        self._copying: Counter[str] = Counter()
 
     async def run(self) -> None:
         """Keep the ways to all partitions up until cancelled."""
@@ -114,7 +119,7 @@ class Gateway:
                 "queue %s: generation %d%s",
                 entity.name,
                 entity.generation,
-                " (deleted)" if entity.deleted else "",
+                "" if entity.state is EntityState.LIVE else f" ({entity.state.lower()})",
                 extra={"entity": entity.name, "partition": partition, "action": "learned"},
             )
         self._repair.set()
@@ -124,6 +129,21 @@ class Gateway:
         self.directory.forget(partition)
 
     # Bringing partitions up to date
+
+    @contextlib.contextmanager
+    def copying(self, key: str) -> Iterator[None]:
+        """Leave a name to whoever changes it now: two copies of each entry would be one too many.
+
+        What is still missing afterwards is copied as always.
+        """
+        self._copying[key] += 1
+        try:
+            yield
+        finally:
+            self._copying[key] -= 1
+            if not self._copying[key]:
+                del self._copying[key]
+            self._repair.set()
 
     async def apply(self, partition: int, entity: Entity) -> None:
         """Copy one entry to one partition. Raises grpc.RpcError."""
@@ -142,6 +162,8 @@ class Gateway:
             failed = False
             for partition, upstream in self.upstreams.items():
                 for entity in self.directory.lagging(partition) if upstream.available else ():
+                    if entity.key in self._copying:
+                        continue
                     try:
                         await self.apply(partition, entity)
                     except grpc.RpcError as error:

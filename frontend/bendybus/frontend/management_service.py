@@ -56,13 +56,16 @@ class ManagementService(management_pb2_grpc.ManagementServiceServicer):
         self, request: management_pb2.CreateQueueRequest, context: Context
     ) -> management_pb2.CreateQueueResponse:
         """Create a queue on all partitions."""
+        uid = request.uid or str(uuid.uuid4())
+        from_manifest = request.origin == management_pb2.ENTITY_ORIGIN_MANIFEST
         commit = entity_pb2.CommitEntityRequest(
             partition=REGISTRAR,
             action=entity_pb2.ENTITY_ACTION_CREATE,
             name=request.name,
             queue=request.description,
             origin=request.origin,
-            uid=request.uid or str(uuid.uuid4()),
+            uid=uid,
+            manifest_uid=uid if from_manifest else "",
         )
         try:
             entity, outcomes = await self._change(commit)
@@ -126,13 +129,14 @@ class ManagementService(management_pb2_grpc.ManagementServiceServicer):
     async def ListQueues(
         self, request: management_pb2.ListQueuesRequest, context: Context
     ) -> management_pb2.ListQueuesResponse:
-        """Show queues by name, a page at a time."""
+        """Show queues by name, a page at a time; orphaned ones only if asked for."""
         size = min(request.page_size or PAGE_DEFAULT, PAGE_MAX)
-        after = [e for e in self._gateway.directory.live() if e.key > request.page_token]
-        page = after[:size]
+        page, more = self._gateway.directory.page(
+            request.page_token, size, with_orphaned=request.include_orphaned
+        )
         return management_pb2.ListQueuesResponse(
             queues=await self._shown(page, request.include_runtime),
-            next_page_token=page[-1].key if len(after) > size else "",
+            next_page_token=page[-1].key if more else "",
         )
 
     # Changing
@@ -142,14 +146,15 @@ class ManagementService(management_pb2_grpc.ManagementServiceServicer):
     ) -> tuple[Entity, list[management_pb2.PartitionOutcome]]:
         """Commit at the registrar, copy to all; raise when partitions that matter failed."""
         entities_rules.check_name(commit.name)
-        try:
-            entity = await self._commit(commit)
-        except errors.EntityAlreadyExists:
-            half_done = self._half_done(commit)
-            if half_done is None:
-                raise
-            entity = half_done
-        outcomes = await self._copy(entity)
+        with self._gateway.copying(commit.name.lower()):
+            try:
+                entity = await self._commit(commit)
+            except errors.EntityAlreadyExists:
+                half_done = self._half_done(commit)
+                if half_done is None:
+                    raise
+                entity = half_done
+            outcomes = await self._copy(entity)
         missing = [
             o.partition for o in outcomes if not o.done and o.partition in entity.partitions()
         ]
@@ -192,8 +197,9 @@ class ManagementService(management_pb2_grpc.ManagementServiceServicer):
             return None
         changes = entities.description_changes(commit.queue)
         same = all(getattr(entity.queue, name) == value for name, value in changes.items())
+        holders = self._gateway.directory.holders(entity.key)
         lagging = any(
-            entity in self._gateway.directory.lagging(partition) or not upstream.available
+            partition not in holders or not upstream.available
             for partition, upstream in self._gateway.upstreams.items()
         )
         made_by = entities.origin_from_proto(commit.origin)

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from bendybus.domain import errors
+from bendybus.domain.directory import Directory
 from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
 from bendybus.frontend import batches, receiving
-from bendybus.frontend.directory import Directory
 from bendybus.frontend.figures import Figures
 from bendybus.frontend.receiving import (
     AskPartition,

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bendybus.domain import errors, limits
+from bendybus.domain import errors, lifecycle, limits
+from bendybus.domain.directory import Directory
 from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
 from bendybus.frontend import batches, routing
-from bendybus.frontend.directory import Directory
 from bendybus.frontend.figures import Figures
 from bendybus.frontend.sending import (
     Action,
@@ -127,6 +127,9 @@ class SendDesk:
                 f"{entity.name!r}.",
                 metadata={"entity": entity.name},
             )
+        if entity.orphaned and not request.age_ms:
+            # A repeat goes on to the partition: it may be stored already, and then that is told.
+            raise lifecycle.refuse_sends(entity.name)
         count = len(request.batch.messages)
         if not 0 < count <= limits.FRAME_MESSAGES_MAX:
             raise errors.InvalidArgument(

@@ -3,16 +3,21 @@
 Partition 0 is the registrar. It commits every create, update and delete first; entries of one
 name follow each other by generation, which counts over the whole catalogue. Deleted entities
 leave tombstones, so that a partition that was away cannot bring one back, and data is deleted
-only because of a tombstone, never because an entry is absent.
+only because of a tombstone, never because an entry is absent. What may follow what is a table,
+`lifecycle.TRANSITIONS`.
+
+Nothing here looks at all entries when one changes: there may be 10,000 and as many tombstones.
 """
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 from bendybus.domain import entity as entities
-from bendybus.domain import errors, limits
+from bendybus.domain import errors, lifecycle, limits
 from bendybus.domain.entity import Entity, Fingerprint, Origin, QueueDescription
-from bendybus.partition_server.commands import CommitEntity, EntityAction, EntityRef, Now
+from bendybus.domain.lifecycle import EntityAction, EntityState
+from bendybus.partition_server.commands import CommitEntity, EntityRef, Now
 
 
 class Catalogue:
@@ -20,16 +25,26 @@ class Catalogue:
 
     def __init__(self, fingerprint: Fingerprint, known: Iterable[Entity]) -> None:
         self._fingerprint = fingerprint
-        self._by_key = {entity.key: entity for entity in known}
-        self._by_uid = {e.uid: e for e in self._by_key.values() if not e.deleted}
+        self._by_key: dict[str, Entity] = {}
+        self._by_uid: dict[str, Entity] = {}
+        # UID → generation of the tombstone.
+        self._buried: dict[str, int] = {}
+        self._spread = 0
+        self._generation = 0
+        for entity in known:
+            self.put(entity)
 
     def all(self) -> list[Entity]:
         """Return every entry, tombstones too."""
         return list(self._by_key.values())
 
-    def live(self) -> list[Entity]:
-        """Return what exists."""
+    def existing(self) -> list[Entity]:
+        """Return what there is data of: live entities and orphans."""
         return list(self._by_uid.values())
+
+    def by_key(self, key: str) -> Entity | None:
+        """Return the entry of a name in lower case, also a tombstone."""
+        return self._by_key.get(key)
 
     def by_uid(self, uid: str) -> Entity | None:
         """Return the entity, None if it is deleted or was never there."""
@@ -38,11 +53,17 @@ class Catalogue:
     def put(self, entity: Entity) -> None:
         """Take a committed entry."""
         old = self._by_key.get(entity.key)
-        if old is not None:
-            self._by_uid.pop(old.uid, None)
+        if old is not None and self._by_uid.pop(old.uid, None) is not None:
+            self._spread -= old.partitioned
+        elif old is not None:
+            self._buried.pop(old.uid, None)
         self._by_key[entity.key] = entity
-        if not entity.deleted:
+        self._generation = max(self._generation, entity.generation)
+        if entity.deleted:
+            self._buried[entity.uid] = entity.generation
+        else:
             self._by_uid[entity.uid] = entity
+            self._spread += entity.partitioned
 
     def resolve(self, ref: EntityRef) -> Entity:
         """Return the entity of a call.
@@ -52,7 +73,7 @@ class Catalogue:
         """
         entity = self._by_uid.get(ref.uid)
         if entity is None:
-            if any(e.uid == ref.uid and e.generation >= ref.generation for e in self.all()):
+            if self._buried.get(ref.uid, -1) >= ref.generation:
                 raise errors.EntityNotFound("the entity was deleted.")
             raise errors.GenerationMismatch(
                 f"partition {self._fingerprint.partition} does not know the entity yet.",
@@ -75,17 +96,28 @@ class Catalogue:
             raise errors.InvalidOperation("only partition 0, the registrar, decides on entities.")
         entities.check_name(command.name)
         current = self._by_key.get(command.name.lower())
+        if current is not None and _is_repeat(command, current):
+            return current
+        next_state = _state_after(command, current)
         if command.action is EntityAction.CREATE:
             return self._create(command, current, now)
-        if current is None or current.deleted:
-            raise errors.EntityNotFound(
-                f"there is no queue {command.name!r}.", metadata={"entity": command.name}
-            )
-        self._check_may_change(command, current)
-        if command.action is EntityAction.UPDATE:
-            return self._update(command, current, now)
+        assert current is not None, "the table lets nothing else happen to what is absent"
+        _check_may_change(command, current)
+        changes: dict[str, Any] = {}
+        if command.action in (EntityAction.UPDATE, EntityAction.ADOPT):
+            changes["queue"] = self._changed(command, current)
+        if command.action is EntityAction.ADOPT:
+            changes["manifest_uid"] = command.manifest_uid
+        if changes == {"queue": current.queue}:
+            return current
         return replace(
-            current, deleted=True, generation=self._next_generation(), updated_at_ms=now.wall_ms
+            current,
+            deleted=next_state is EntityState.DELETED,
+            orphaned=next_state is EntityState.ORPHANED,
+            auto_deleted=command.action is EntityAction.DELETE_IDLE,
+            generation=self._generation + 1,
+            updated_at_ms=now.wall_ms,
+            **changes,
         )
 
     def accept(self, entry: Entity) -> bool:
@@ -109,11 +141,9 @@ class Catalogue:
         return entry.generation > current.generation
 
     def _create(self, command: CommitEntity, current: Entity | None, now: Now) -> Entity:
-        if current is not None and not current.deleted:
-            raise errors.EntityAlreadyExists(
-                f"there is a queue {current.name!r} already. Choose another name or update it.",
-                metadata={"entity": current.name, "uid": current.uid},
-            )
+        manifest_uid = _manifest(command)
+        if current is not None:
+            _check_not_auto_deleted(current, manifest_uid)
         fingerprint = self._fingerprint
         wanted = entities.merged(QueueDescription(), command.changes)
         entities.check_description(
@@ -128,17 +158,29 @@ class Catalogue:
         self._check_room(count)
         return Entity(
             name=command.name,
-            uid=command.uid,
-            generation=self._next_generation(),
+            uid=self._new_uid(manifest_uid or command.uid, current),
+            generation=self._generation + 1,
             origin=command.origin,
             queue=self._settled(wanted),
             partition_count=count,
             home_partition=home,
             created_at_ms=now.wall_ms,
             updated_at_ms=now.wall_ms,
+            manifest_uid=manifest_uid,
         )
 
-    def _update(self, command: CommitEntity, current: Entity, now: Now) -> Entity:
+    def _new_uid(self, wanted: str, tombstone: Entity | None) -> str:
+        """Return the UID of a new entity: another one than any data of its name ever had.
+
+        A partition that was away during both the deletion and the creation tells by it that
+        what it holds is the old data.
+        """
+        if tombstone is not None and wanted in (tombstone.uid, tombstone.manifest_uid):
+            return f"{wanted}-{self._generation + 1}"
+        return wanted
+
+    def _changed(self, command: CommitEntity, current: Entity) -> QueueDescription:
+        """Return the description that an update or an adoption leads to."""
         wanted = entities.merged(current.queue, command.changes)
         if command.origin is Origin.MANIFEST:
             # A manifest has a value for every field, also for what the namespace decides.
@@ -149,15 +191,7 @@ class Catalogue:
             tier=self._fingerprint.tier,
             partition_count=self._fingerprint.partition_count,
         )
-        wanted = self._settled(wanted)
-        if wanted == current.queue:
-            return current
-        return replace(
-            current,
-            queue=wanted,
-            generation=self._next_generation(),
-            updated_at_ms=now.wall_ms,
-        )
+        return self._settled(wanted)
 
     def _settled(self, wanted: QueueDescription) -> QueueDescription:
         return entities.settled(
@@ -166,43 +200,91 @@ class Catalogue:
             partition_count=self._fingerprint.partition_count,
         )
 
-    def _check_may_change(self, command: CommitEntity, current: Entity) -> None:
-        if command.uid and command.uid != current.uid:
-            raise errors.InvalidOperation(
-                f"queue {current.name!r} belongs to another manifest (UID {current.uid}).",
-                metadata={"entity": current.name},
-            )
-        if command.if_generation and command.if_generation != current.generation:
-            raise errors.GenerationMismatch(
-                f"queue {current.name!r} was changed meanwhile (generation {current.generation}). "
-                "Read it again and repeat.",
-                metadata={"entity": current.name, "generation": str(current.generation)},
-            )
-        if command.action is EntityAction.DELETE_IDLE:
-            return
-        if current.origin is Origin.MANIFEST and command.origin is not Origin.MANIFEST:
-            raise errors.ManagedByManifest(
-                f"queue {current.name!r} comes from a manifest and is changed only there: edit "
-                "the manifest and apply it.",
-                metadata={"entity": current.name},
-            )
-
     def _check_room(self, partition_count: int) -> None:
-        live = self.live()
-        if len(live) >= limits.ENTITIES_PER_NAMESPACE:
+        # Orphans count: what they hold is kept.
+        existing = len(self._by_uid)
+        if existing >= limits.ENTITIES_PER_NAMESPACE:
             raise errors.QuotaExceeded(
-                f"the namespace has {len(live)} entities, all that it may have. Delete some."
+                f"the namespace has {existing} entities, all that it may have. Delete some."
             )
-        spread = sum(1 for entity in live if entity.partitioned)
         if (
             partition_count > 1
             and self._fingerprint.tier is not limits.Tier.PREMIUM
-            and spread >= limits.PARTITIONED_ENTITIES_PER_NAMESPACE
+            and self._spread >= limits.PARTITIONED_ENTITIES_PER_NAMESPACE
         ):
             raise errors.QuotaExceeded(
-                f"the namespace has {spread} partitioned entities, all that a "
+                f"the namespace has {self._spread} partitioned entities, all that a "
                 f"{self._fingerprint.tier} one may have. Create this one without partitioning."
             )
 
-    def _next_generation(self) -> int:
-        return max((e.generation for e in self._by_key.values()), default=0) + 1
+
+def _state_after(command: CommitEntity, current: Entity | None) -> EntityState:
+    if current is None:
+        return lifecycle.after(EntityState.ABSENT, command.action, command.name, facts={})
+    facts = {"uid": current.uid, "manifest_uid": current.manifest_uid}
+    return lifecycle.after(current.state, command.action, current.name, facts=facts)
+
+
+def _manifest(command: CommitEntity) -> str:
+    """Return the manifest that a command speaks for."""
+    return entities.manifest_of(command.manifest_uid, uid=command.uid, origin=command.origin)
+
+
+def _is_repeat(command: CommitEntity, current: Entity) -> bool:
+    """Whether what a manifest wants was done for it already: it may have lost the answer."""
+    if lifecycle.REPEATS.get(command.action) is not current.state:
+        return False
+    if command.action is EntityAction.ORPHAN:
+        same = command.manifest_uid in ("", current.manifest_uid)
+        return same and command.uid in ("", current.uid) and command.origin is Origin.MANIFEST
+    return current.manifest_uid != "" and current.manifest_uid == _manifest(command)
+
+
+def _check_not_auto_deleted(tombstone: Entity, manifest_uid: str) -> None:
+    if tombstone.auto_deleted and manifest_uid and manifest_uid == tombstone.manifest_uid:
+        raise errors.InvalidOperation(
+            f"queue {tombstone.name!r} was deleted by the bus because it was idle for its "
+            "autoDeleteOnIdle. Delete its manifest and make it again to have a new queue.",
+            metadata={"entity": tombstone.name, "auto_deleted": "true"},
+        )
+
+
+def _check_may_change(command: CommitEntity, current: Entity) -> None:
+    """Raise unless the caller may do this to an entity that is in the state for it."""
+    purge = current.orphaned and command.action is EntityAction.DELETE
+    _check_identity(command, current, any_manifest=purge)
+    if command.action is EntityAction.DELETE_IDLE or purge:
+        return
+    if command.action in lifecycle.MANIFEST_ACTIONS:
+        if command.origin is not Origin.MANIFEST or current.origin is not Origin.MANIFEST:
+            raise errors.InvalidOperation(
+                f"queue {current.name!r}: only what has a manifest is orphaned or adopted, and "
+                "only by manifests.",
+                metadata={"entity": current.name},
+            )
+        if command.action is EntityAction.ADOPT and not command.manifest_uid:
+            raise errors.InvalidArgument("manifest_uid", "an adoption names the new manifest.")
+    elif current.origin is Origin.MANIFEST and command.origin is not Origin.MANIFEST:
+        raise errors.ManagedByManifest(
+            f"queue {current.name!r} comes from a manifest and is changed only there: edit "
+            "the manifest and apply it.",
+            metadata={"entity": current.name},
+        )
+
+
+def _check_identity(command: CommitEntity, current: Entity, *, any_manifest: bool) -> None:
+    """Raise when the caller means other data, another manifest's, or an older generation."""
+    adopts = command.action is EntityAction.ADOPT
+    other_data = command.uid not in ("", current.uid)
+    other_manifest = command.manifest_uid not in ("", current.manifest_uid)
+    if other_data or (other_manifest and not adopts and not any_manifest):
+        raise errors.InvalidOperation(
+            f"queue {current.name!r} belongs to another manifest (UID {current.uid}).",
+            metadata={"entity": current.name, "manifest_uid": current.manifest_uid},
+        )
+    if command.if_generation and command.if_generation != current.generation:
+        raise errors.GenerationMismatch(
+            f"queue {current.name!r} was changed meanwhile (generation {current.generation}). "
+            "Read it again and repeat.",
+            metadata={"entity": current.name, "generation": str(current.generation)},
+        )

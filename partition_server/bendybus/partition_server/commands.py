@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from bendybus.domain.entity import Entity, Origin
 from bendybus.domain.errors import BusError
+from bendybus.domain.lifecycle import EntityAction
 from bendybus.partition_server.stored import Row
 
 
@@ -280,15 +281,12 @@ class EntityCounts:
     size_bytes: int
     idle_ms: int
     accessed_at_ms: int
+    orphaned: bool = False
 
-
-class EntityAction(IntEnum):
-    """What to do with a name; numbers as in the contract."""
-
-    CREATE = 1
-    UPDATE = 2
-    DELETE = 3
-    DELETE_IDLE = 4
+    @property
+    def messages(self) -> int:
+        """How many messages that is, in all states."""
+        return self.active + self.deferred + self.scheduled + self.dead_letter
 
 
 @dataclass(slots=True)
@@ -304,6 +302,8 @@ class CommitEntity:
     # At create: the UID to have (the shell makes one); else: refuse another one, unless "".
     uid: str = ""
     if_generation: int = 0
+    # At create from a manifest, and at adopt: the manifest. Else: refuse another one, unless "".
+    manifest_uid: str = ""
 
 
 @dataclass(slots=True)

@@ -8,6 +8,7 @@ import grpc
 
 from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
+from bendybus.domain.lifecycle import EntityAction
 from bendybus.internal.v1 import entity_pb2, entity_pb2_grpc
 from bendybus.partition_server import commands
 from bendybus.partition_server.answering import Outbox
@@ -30,18 +31,19 @@ class EntityService(entity_pb2_grpc.EntityServiceServicer):
         try:
             uid = request.uid
             if request.action == entity_pb2.ENTITY_ACTION_CREATE:
-                uid = uid or str(uuid.uuid4())
+                uid = uid or request.manifest_uid or str(uuid.uuid4())
             changes = entities.description_changes(request.queue)
             entity: Entity = await self._hosts.ask(
                 request.partition,
                 lambda reply: commands.CommitEntity(
                     reply,
-                    commands.EntityAction(request.action),
+                    EntityAction(request.action),
                     request.name,
                     entities.origin_from_proto(request.origin),
                     changes,
                     uid,
                     request.if_generation,
+                    request.manifest_uid,
                 ),
             )
             return entity_pb2.CommitEntityResponse(entity=entities.entity_to_proto(entity))

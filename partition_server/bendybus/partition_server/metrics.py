@@ -39,13 +39,16 @@ class _PartitionCollector(Collector):
         self._refusals = refusals
 
     def collect(self) -> Iterable[Metric]:
-        counts = {index: self._counts(index) for index in self._hosts.threads}
+        asked = {index: self._counts(index) for index in self._hosts.threads}
+        # One that did not answer is left out: nothing there would be something else.
+        counts = {index: found for index, found in asked.items() if found is not None}
         for name, text, attribute in _GAUGES:
             gauge = GaugeMetricFamily(f"bendybus_{name}", text, labels=["entity", "partition"])
             for index, entities in counts.items():
                 for entity in entities:
                     gauge.add_metric([entity.name, str(index)], getattr(entity, attribute))
             yield gauge
+        yield from _orphans(counts)
         yield from self._store_metrics()
         refused = CounterMetricFamily(
             "bendybus_refused_peers", "Calls of peers that may not make them", labels=["reason"]
@@ -54,11 +57,11 @@ class _PartitionCollector(Collector):
             refused.add_metric([reason], count)
         yield refused
 
-    def _counts(self, index: int) -> list[EntityCounts]:
+    def _counts(self, index: int) -> list[EntityCounts] | None:
         waiter: Waiter[list[EntityCounts]] = Waiter()
         if self._hosts.threads[index].submit(Counts(waiter)):
-            return waiter.value(SCRAPE_TIMEOUT_S) or []
-        return []
+            return waiter.value(SCRAPE_TIMEOUT_S)
+        return None
 
     def _store_metrics(self) -> Iterable[Metric]:
         up = GaugeMetricFamily("bendybus_partition_serving", "Store open", labels=["partition"])
@@ -88,6 +91,21 @@ class _PartitionCollector(Collector):
             for word in thread.conditions:
                 condition.add_metric([*label, word], 1.0)
         yield from (up, wal, commit, stored, removed, condition)
+
+
+def _orphans(counts: dict[int, list[EntityCounts]]) -> Iterable[Metric]:
+    """What waits for somebody to adopt or purge it; zero where nothing does, to alert on."""
+    queues = GaugeMetricFamily(
+        "bendybus_orphaned_entities", "Entities whose manifest is gone", labels=["partition"]
+    )
+    messages = GaugeMetricFamily(
+        "bendybus_orphaned_messages", "Messages that orphaned entities hold", labels=["partition"]
+    )
+    for index, entities in counts.items():
+        orphans = [entity for entity in entities if entity.orphaned]
+        queues.add_metric([str(index)], len(orphans))
+        messages.add_metric([str(index)], sum(entity.messages for entity in orphans))
+    yield from (queues, messages)
 
 
 def _buckets(figures: Figures) -> list[tuple[str, float]]:

@@ -14,7 +14,7 @@ Sweeps are stages of the same kind. Reads need the store and so happen in `apply
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from bendybus.domain import errors, lock_token
+from bendybus.domain import errors, lifecycle, lock_token
 from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.domain.errors import BusError
 from bendybus.partition_server import browsing, reserving
@@ -85,12 +85,14 @@ class Partition:
         self._sweeper = Sweeper()
         self._places: dict[int, Place] = {}
         self._main_slots: dict[str, int] = {}
+        # After the highest slot that was in use since the file was opened; even.
+        self._slots_end = 0
         self._dropped: dict[int, SlotState] = {}
         self._dropping = False
         self._fenced_until: dict[str, int] = {}
         self._watchers: list[Any] = []
         self._open_places(opened.slots, now)
-        for entity in self.catalogue.live():
+        for entity in self.catalogue.existing():
             self._ensure_slots(entity, now)
         self._sweeper.load(store.next_times(-1))
 
@@ -283,6 +285,8 @@ class Partition:
         return outcome
 
     def _check_sends(self, entity: Entity, command: Append, now: Now) -> None:
+        if entity.orphaned:
+            raise lifecycle.refuse_sends(entity.name)
         if not entity.queue.status.sends:
             raise errors.EntityDisabled(
                 f"queue {entity.name!r} is {entity.queue.status}: it takes no messages. Set its "
@@ -420,11 +424,12 @@ class Partition:
             # Somebody who waits for a message uses the entity.
             idle_ms=0 if waiting else now.mono_ms - used_ms,
             accessed_at_ms=max(main.queue.accessed_at_ms, dead.queue.accessed_at_ms),
+            orphaned=entity.orphaned,
         )
 
     def _fence(self, command: FenceIdle, now: Now) -> bool:
         entity = self.catalogue.by_uid(command.uid)
-        if entity is None or entity.generation != command.generation:
+        if entity is None or entity.orphaned or entity.generation != command.generation:
             return False
         if command.uid in self._main_slots:
             if self._count(command.uid, now).idle_ms < command.idle_ms:
@@ -435,7 +440,7 @@ class Partition:
     # Entities and their slots
 
     def _take_entity(self, entity: Entity, stage: Stage, now: Now) -> None:
-        old = {e.key: e for e in self.catalogue.all()}.get(entity.key)
+        old = self.catalogue.by_key(entity.key)
         self.catalogue.put(entity)
         if old is not None and (entity.deleted or old.uid != entity.uid):
             self._drop(old, stage.answers)
@@ -451,11 +456,18 @@ class Partition:
             return []
         if self.partition not in entity.partitions():
             return []
-        taken = max([*self._places, *self._dropped], default=-1)
-        main = (taken | 1) + 1
-        if main >= SLOT_MAX:
-            raise errors.QuotaExceeded("the partition's file has no slot left for an entity.")
+        main = self._free_slot()
         return [SlotState(main, entity.uid), SlotState(main | 1, entity.uid)]
+
+    def _free_slot(self) -> int:
+        """Return the number of a pair of slots that nothing uses: after all others, if it can."""
+        if self._slots_end < SLOT_MAX:
+            return self._slots_end
+        used = self._places.keys() | self._dropped.keys()
+        main = next((n for n in range(0, SLOT_MAX, 2) if n not in used and n + 1 not in used), None)
+        if main is None:
+            raise errors.QuotaExceeded("the partition's file has no slot left for an entity.")
+        return main
 
     def _ensure_slots(self, entity: Entity, now: Now) -> None:
         slots = self.new_slots(entity)
@@ -471,6 +483,7 @@ class Partition:
             uid = known[main if main in known else main | 1].uid
             # A slot is written when its first message is; its partner may still be missing.
             pair = [known.get(number) or SlotState(number, uid) for number in (main, main | 1)]
+            self._slots_end = max(self._slots_end, main + 2)
             entity = self.catalogue.by_uid(uid)
             if entity is None:
                 self._dropped.update({slot.slot: slot for slot in pair})

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import apsw
 
+from bendybus.domain import entity as entities
 from bendybus.domain.entity import Entity, EntityStatus, Fingerprint, Origin, QueueDescription
 from bendybus.domain.limits import Tier
 from bendybus.partition_server import file_guard, queries
@@ -354,9 +355,16 @@ def _difference(path: Path, stored: Fingerprint, own: Fingerprint) -> str:
         for name in Fingerprint.__dataclass_fields__
         if getattr(stored, name) != getattr(own, name)
     ]
-    return (
+    told = (
         f"{path} belongs elsewhere: {', '.join(facts)}. The partitioning of a namespace never "
         "changes; give this partition its own file."
+    )
+    if stored.namespace_uid == own.namespace_uid:
+        return told
+    return (
+        f"{told} On Kubernetes it is the data of an earlier BusNamespace of this name: annotate "
+        "the BusNamespace with bendybus.io/retained-data: adopt to go on with it, or purge to "
+        "begin empty."
     )
 
 
@@ -368,5 +376,9 @@ def _entity_from_json(text: str) -> Entity:
     values = json.loads(text)
     queue = values.pop("queue")
     queue["status"] = EntityStatus(queue["status"])
-    values["origin"] = Origin(values["origin"])
+    values["origin"] = origin = Origin(values["origin"])
+    # Entries that were written before orphans existed have none of their fields.
+    values["manifest_uid"] = entities.manifest_of(
+        values.get("manifest_uid", ""), uid=values["uid"], origin=origin
+    )
     return Entity(queue=QueueDescription(**queue), **values)

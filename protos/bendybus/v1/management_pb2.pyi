@@ -124,7 +124,7 @@ class QueueRuntime(_message.Message):
     def __init__(self, availability_status: _Optional[_Union[EntityAvailabilityStatus, str]] = ..., count_details: _Optional[_Union[MessageCountDetails, _Mapping]] = ..., size_in_bytes: _Optional[int] = ..., max_size_in_megabytes_total: _Optional[int] = ..., created_at_ms: _Optional[int] = ..., updated_at_ms: _Optional[int] = ..., accessed_at_ms: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[PartitionRuntime, _Mapping]]] = ...) -> None: ...
 
 class Queue(_message.Message):
-    __slots__ = ("name", "uid", "generation", "origin", "description", "partition_count", "home_partition", "runtime")
+    __slots__ = ("name", "uid", "generation", "origin", "description", "partition_count", "home_partition", "runtime", "orphaned")
     NAME_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
@@ -133,6 +133,7 @@ class Queue(_message.Message):
     PARTITION_COUNT_FIELD_NUMBER: _ClassVar[int]
     HOME_PARTITION_FIELD_NUMBER: _ClassVar[int]
     RUNTIME_FIELD_NUMBER: _ClassVar[int]
+    ORPHANED_FIELD_NUMBER: _ClassVar[int]
     name: str
     uid: str
     generation: int
@@ -141,7 +142,8 @@ class Queue(_message.Message):
     partition_count: int
     home_partition: int
     runtime: QueueRuntime
-    def __init__(self, name: _Optional[str] = ..., uid: _Optional[str] = ..., generation: _Optional[int] = ..., origin: _Optional[_Union[EntityOrigin, str]] = ..., description: _Optional[_Union[QueueDescription, _Mapping]] = ..., partition_count: _Optional[int] = ..., home_partition: _Optional[int] = ..., runtime: _Optional[_Union[QueueRuntime, _Mapping]] = ...) -> None: ...
+    orphaned: bool
+    def __init__(self, name: _Optional[str] = ..., uid: _Optional[str] = ..., generation: _Optional[int] = ..., origin: _Optional[_Union[EntityOrigin, str]] = ..., description: _Optional[_Union[QueueDescription, _Mapping]] = ..., partition_count: _Optional[int] = ..., home_partition: _Optional[int] = ..., runtime: _Optional[_Union[QueueRuntime, _Mapping]] = ..., orphaned: bool = ...) -> None: ...
 
 class PartitionOutcome(_message.Message):
     __slots__ = ("partition", "done", "error")
@@ -254,14 +256,16 @@ class GetQueueResponse(_message.Message):
     def __init__(self, queue: _Optional[_Union[Queue, _Mapping]] = ...) -> None: ...
 
 class ListQueuesRequest(_message.Message):
-    __slots__ = ("include_runtime", "page_size", "page_token")
+    __slots__ = ("include_runtime", "page_size", "page_token", "include_orphaned")
     INCLUDE_RUNTIME_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    INCLUDE_ORPHANED_FIELD_NUMBER: _ClassVar[int]
     include_runtime: bool
     page_size: int
     page_token: str
-    def __init__(self, include_runtime: bool = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+    include_orphaned: bool
+    def __init__(self, include_runtime: bool = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., include_orphaned: bool = ...) -> None: ...
 
 class ListQueuesResponse(_message.Message):
     __slots__ = ("queues", "next_page_token")

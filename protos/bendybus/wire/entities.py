@@ -83,22 +83,29 @@ def entity_to_proto(value: Entity) -> entity_pb2.Entity:
         deleted=value.deleted,
         created_at_ms=value.created_at_ms,
         updated_at_ms=value.updated_at_ms,
+        orphaned=value.orphaned,
+        manifest_uid=value.manifest_uid,
+        auto_deleted=value.auto_deleted,
     )
 
 
 def entity_from_proto(proto: entity_pb2.Entity) -> Entity:
     """Return the entry that `proto` carries."""
+    origin = origin_from_proto(proto.origin)
     return Entity(
         name=proto.name,
         uid=proto.uid,
         generation=proto.generation,
-        origin=origin_from_proto(proto.origin),
+        origin=origin,
         queue=description_from_proto(proto.queue),
         partition_count=proto.partition_count,
         home_partition=proto.home_partition,
         deleted=proto.deleted,
         created_at_ms=proto.created_at_ms,
         updated_at_ms=proto.updated_at_ms,
+        orphaned=proto.orphaned,
+        manifest_uid=entity.manifest_of(proto.manifest_uid, uid=proto.uid, origin=origin),
+        auto_deleted=proto.auto_deleted,
     )
 
 
@@ -112,6 +119,7 @@ def queue_to_proto(value: Entity) -> management_pb2.Queue:
         description=description_to_proto(value.queue),
         partition_count=value.partition_count,
         home_partition=value.home_partition,
+        orphaned=value.orphaned,
     )
 
 

@@ -15,14 +15,18 @@ class EntityAction(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ENTITY_ACTION_UPDATE: _ClassVar[EntityAction]
     ENTITY_ACTION_DELETE: _ClassVar[EntityAction]
     ENTITY_ACTION_DELETE_IDLE: _ClassVar[EntityAction]
+    ENTITY_ACTION_ORPHAN: _ClassVar[EntityAction]
+    ENTITY_ACTION_ADOPT: _ClassVar[EntityAction]
 ENTITY_ACTION_UNSPECIFIED: EntityAction
 ENTITY_ACTION_CREATE: EntityAction
 ENTITY_ACTION_UPDATE: EntityAction
 ENTITY_ACTION_DELETE: EntityAction
 ENTITY_ACTION_DELETE_IDLE: EntityAction
+ENTITY_ACTION_ORPHAN: EntityAction
+ENTITY_ACTION_ADOPT: EntityAction
 
 class Entity(_message.Message):
-    __slots__ = ("name", "uid", "generation", "origin", "queue", "partition_count", "home_partition", "deleted", "created_at_ms", "updated_at_ms")
+    __slots__ = ("name", "uid", "generation", "origin", "queue", "partition_count", "home_partition", "deleted", "created_at_ms", "updated_at_ms", "orphaned", "manifest_uid", "auto_deleted")
     NAME_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
@@ -33,6 +37,9 @@ class Entity(_message.Message):
     DELETED_FIELD_NUMBER: _ClassVar[int]
     CREATED_AT_MS_FIELD_NUMBER: _ClassVar[int]
     UPDATED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    ORPHANED_FIELD_NUMBER: _ClassVar[int]
+    MANIFEST_UID_FIELD_NUMBER: _ClassVar[int]
+    AUTO_DELETED_FIELD_NUMBER: _ClassVar[int]
     name: str
     uid: str
     generation: int
@@ -43,10 +50,13 @@ class Entity(_message.Message):
     deleted: bool
     created_at_ms: int
     updated_at_ms: int
-    def __init__(self, name: _Optional[str] = ..., uid: _Optional[str] = ..., generation: _Optional[int] = ..., origin: _Optional[_Union[_management_pb2.EntityOrigin, str]] = ..., queue: _Optional[_Union[_management_pb2.QueueDescription, _Mapping]] = ..., partition_count: _Optional[int] = ..., home_partition: _Optional[int] = ..., deleted: bool = ..., created_at_ms: _Optional[int] = ..., updated_at_ms: _Optional[int] = ...) -> None: ...
+    orphaned: bool
+    manifest_uid: str
+    auto_deleted: bool
+    def __init__(self, name: _Optional[str] = ..., uid: _Optional[str] = ..., generation: _Optional[int] = ..., origin: _Optional[_Union[_management_pb2.EntityOrigin, str]] = ..., queue: _Optional[_Union[_management_pb2.QueueDescription, _Mapping]] = ..., partition_count: _Optional[int] = ..., home_partition: _Optional[int] = ..., deleted: bool = ..., created_at_ms: _Optional[int] = ..., updated_at_ms: _Optional[int] = ..., orphaned: bool = ..., manifest_uid: _Optional[str] = ..., auto_deleted: bool = ...) -> None: ...
 
 class CommitEntityRequest(_message.Message):
-    __slots__ = ("partition", "action", "name", "queue", "origin", "uid", "if_generation")
+    __slots__ = ("partition", "action", "name", "queue", "origin", "uid", "if_generation", "manifest_uid")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     ACTION_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -54,6 +64,7 @@ class CommitEntityRequest(_message.Message):
     ORIGIN_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
     IF_GENERATION_FIELD_NUMBER: _ClassVar[int]
+    MANIFEST_UID_FIELD_NUMBER: _ClassVar[int]
     partition: int
     action: EntityAction
     name: str
@@ -61,7 +72,8 @@ class CommitEntityRequest(_message.Message):
     origin: _management_pb2.EntityOrigin
     uid: str
     if_generation: int
-    def __init__(self, partition: _Optional[int] = ..., action: _Optional[_Union[EntityAction, str]] = ..., name: _Optional[str] = ..., queue: _Optional[_Union[_management_pb2.QueueDescription, _Mapping]] = ..., origin: _Optional[_Union[_management_pb2.EntityOrigin, str]] = ..., uid: _Optional[str] = ..., if_generation: _Optional[int] = ...) -> None: ...
+    manifest_uid: str
+    def __init__(self, partition: _Optional[int] = ..., action: _Optional[_Union[EntityAction, str]] = ..., name: _Optional[str] = ..., queue: _Optional[_Union[_management_pb2.QueueDescription, _Mapping]] = ..., origin: _Optional[_Union[_management_pb2.EntityOrigin, str]] = ..., uid: _Optional[str] = ..., if_generation: _Optional[int] = ..., manifest_uid: _Optional[str] = ...) -> None: ...
 
 class CommitEntityResponse(_message.Message):
     __slots__ = ("entity",)

@@ -62,7 +62,9 @@ class EntityServiceServicer(object):
     """
 
     def CommitEntity(self, request, context):
-        """Only at the registrar: commits a create, update or delete, or refuses it.
+        """Only at the registrar: commits a change of the catalogue, or refuses it. A repeated CREATE,
+        ORPHAN or ADOPT by the same manifest_uid answers with the entry as it is, so that a caller
+        that lost the answer may repeat.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -34,7 +34,10 @@ class EntityServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> EntityServiceAsyncStub: ...
     CommitEntity: _grpc.UnaryUnaryMultiCallable[_entity_pb2.CommitEntityRequest, _entity_pb2.CommitEntityResponse]
-    """Only at the registrar: commits a create, update or delete, or refuses it."""
+    """Only at the registrar: commits a change of the catalogue, or refuses it. A repeated CREATE,
+    ORPHAN or ADOPT by the same manifest_uid answers with the entry as it is, so that a caller
+    that lost the answer may repeat.
+    """
     ApplyEntity: _grpc.UnaryUnaryMultiCallable[_entity_pb2.ApplyEntityRequest, _entity_pb2.ApplyEntityResponse]
     """Copies an entry that the registrar committed; older ones than the partition has are ignored."""
     WatchEntities: _grpc.UnaryStreamMultiCallable[_entity_pb2.WatchEntitiesRequest, _entity_pb2.WatchEntitiesResponse]
@@ -50,7 +53,10 @@ class EntityServiceAsyncStub(EntityServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     CommitEntity: _aio.UnaryUnaryMultiCallable[_entity_pb2.CommitEntityRequest, _entity_pb2.CommitEntityResponse]  # type: ignore[assignment]
-    """Only at the registrar: commits a create, update or delete, or refuses it."""
+    """Only at the registrar: commits a change of the catalogue, or refuses it. A repeated CREATE,
+    ORPHAN or ADOPT by the same manifest_uid answers with the entry as it is, so that a caller
+    that lost the answer may repeat.
+    """
     ApplyEntity: _aio.UnaryUnaryMultiCallable[_entity_pb2.ApplyEntityRequest, _entity_pb2.ApplyEntityResponse]  # type: ignore[assignment]
     """Copies an entry that the registrar committed; older ones than the partition has are ignored."""
     WatchEntities: _aio.UnaryStreamMultiCallable[_entity_pb2.WatchEntitiesRequest, _entity_pb2.WatchEntitiesResponse]  # type: ignore[assignment]
@@ -69,7 +75,10 @@ class EntityServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _entity_pb2.CommitEntityRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_entity_pb2.CommitEntityResponse, _abc.Awaitable[_entity_pb2.CommitEntityResponse]]:
-        """Only at the registrar: commits a create, update or delete, or refuses it."""
+        """Only at the registrar: commits a change of the catalogue, or refuses it. A repeated CREATE,
+        ORPHAN or ADOPT by the same manifest_uid answers with the entry as it is, so that a caller
+        that lost the answer may repeat.
+        """
 
     @_abc_1.abstractmethod
     def ApplyEntity(

@@ -1,0 +1,160 @@
+"""What somebody beside the partitions knows of the entities: what the partitions told. Pure.
+
+Front ends and the operator each have one. Every partition's watch brings its whole catalogue,
+then changes. Generations are given by the registrar alone, so the highest generation of a name is
+the truth, whoever brought it; a partition with an older one lags and is brought up to date by any
+front end that notices.
+
+A change costs as much as there are partitions, never as much as there are entities: which entries
+a partition lacks is noted when they come, not looked for.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable
+
+from bendybus.domain import entity as entities
+from bendybus.domain import errors
+from bendybus.domain.entity import Entity, Fingerprint
+from bendybus.domain.lifecycle import EntityState
+
+
+class Directory:
+    """Entries by name, per partition and overall."""
+
+    def __init__(self) -> None:
+        self.fingerprint: Fingerprint | None = None
+        self._best: dict[str, Entity] = {}
+        self._by_uid: dict[str, Entity] = {}
+        self._by_manifest_uid: dict[str, Entity] = {}
+        # Names by state, as sets that keep their order; sorted when somebody wants them so.
+        self._names: dict[EntityState, dict[str, None]] = {state: {} for state in EntityState}
+        self._sorted: dict[bool, list[str]] = {}
+        # Of each partition that was heard: what it has, and the names of which it has less.
+        self._known: dict[int, dict[str, int]] = {}
+        self._behind: dict[int, set[str]] = {}
+
+    def update(
+        self, partition: int, fingerprint: Fingerprint, entries: Iterable[Entity], *, snapshot: bool
+    ) -> list[Entity]:
+        """Take what a partition said; return the entries that are news here."""
+        if self.fingerprint is None:
+            self.fingerprint = fingerprint
+        if snapshot or partition not in self._known:
+            self._known[partition] = {}
+            self._behind[partition] = set(self._best)
+        generations, behind = self._known[partition], self._behind[partition]
+        news: list[Entity] = []
+        for entry in entries:
+            key, best = entry.key, self._best.get(entry.key)
+            generations[key] = max(entry.generation, generations.get(key, 0))
+            if best is None or entry.generation > best.generation:
+                self._take(entry, best)
+                best = entry
+                news.append(entry)
+            if generations[key] >= best.generation:
+                behind.discard(key)
+        return news
+
+    def forget(self, partition: int) -> None:
+        """Note that a partition is out of reach: what it has now is unknown."""
+        self._known.pop(partition, None)
+        self._behind.pop(partition, None)
+
+    # Who has what
+
+    def lagging(self, partition: int) -> list[Entity]:
+        """Return the entries that a reachable partition does not have yet, oldest first."""
+        behind = (self._best[key] for key in self._behind.get(partition, ()))
+        return sorted(behind, key=lambda entry: entry.generation)
+
+    def known_generation(self, partition: int, key: str) -> int | None:
+        """Return the generation of a name in a partition: 0 for none, None while it is unknown."""
+        generations = self._known.get(partition)
+        return None if generations is None else generations.get(key, 0)
+
+    def holders(self, key: str) -> list[int]:
+        """Return the partitions that are known to have the current entry of a name."""
+        if key not in self._best:
+            return []
+        return sorted(p for p, behind in self._behind.items() if key not in behind)
+
+    # What there is
+
+    def lookup(self, entity_path: str) -> tuple[Entity, bool]:
+        """Return (entity, dead-letter sub-queue) of a path; orphans exist, too.
+
+        Raises EntityNotFound; PartitionUnavailable while the registrar was never reached, since
+        then nobody knows what there is.
+        """
+        name, dead_letter = entities.split_path(entity_path)
+        entity = self._best.get(name.lower())
+        if entity is not None and not entity.deleted:
+            return entity, dead_letter
+        if entity is None and not self._known:
+            raise errors.PartitionUnavailable(
+                "the front end has not reached any partition yet. Try again in a moment."
+            )
+        raise errors.EntityNotFound(
+            f"there is no queue {name!r}. Create it first (bendybus apply, or an administration "
+            "client).",
+            metadata={"entity": name},
+        )
+
+    def entry(self, key: str) -> Entity | None:
+        """Return what is known of a name in lower case, also a tombstone."""
+        return self._best.get(key)
+
+    def by_uid(self, uid: str) -> Entity | None:
+        """Return the entity with this UID, live or orphaned."""
+        return self._by_uid.get(uid)
+
+    def by_manifest_uid(self, manifest_uid: str) -> Entity | None:
+        """Return the entry that belongs to a manifest, in whatever state, also a tombstone."""
+        return self._by_manifest_uid.get(manifest_uid)
+
+    def live(self) -> list[Entity]:
+        """Return what exists and has an owner."""
+        return self._in(EntityState.LIVE)
+
+    def orphaned(self) -> list[Entity]:
+        """Return what waits to be adopted or purged."""
+        return self._in(EntityState.ORPHANED)
+
+    def tombstones(self) -> list[Entity]:
+        """Return what was deleted."""
+        return self._in(EntityState.DELETED)
+
+    def page(self, after: str, size: int, *, with_orphaned: bool) -> tuple[list[Entity], bool]:
+        """Return up to `size` entities by name that follow `after`, and whether more do."""
+        names = self._sorted.get(with_orphaned)
+        if names is None:
+            orphans = self._names[EntityState.ORPHANED] if with_orphaned else ()
+            names = sorted([*self._names[EntityState.LIVE], *orphans])
+            self._sorted[with_orphaned] = names
+        start = bisect_right(names, after)
+        page = names[start : start + size]
+        return [self._best[key] for key in page], start + size < len(names)
+
+    def _in(self, state: EntityState) -> list[Entity]:
+        return [self._best[key] for key in self._names[state]]
+
+    def _take(self, entry: Entity, old: Entity | None) -> None:
+        """Make an entry the one that counts; every partition that is known lacks it until told."""
+        key = entry.key
+        if old is not None:
+            self._by_uid.pop(old.uid, None)
+            if self._by_manifest_uid.get(old.manifest_uid) is old:
+                del self._by_manifest_uid[old.manifest_uid]
+        if old is None or old.state is not entry.state:
+            if old is not None:
+                del self._names[old.state][key]
+            self._names[entry.state][key] = None
+            self._sorted.clear()
+        self._best[key] = entry
+        if not entry.deleted:
+            self._by_uid[entry.uid] = entry
+        if entry.manifest_uid:
+            self._by_manifest_uid[entry.manifest_uid] = entry
+        for partition, generations in self._known.items():
+            if generations.get(key, 0) < entry.generation:
+                self._behind[partition].add(key)

@@ -1,0 +1,124 @@
+"""What an entity goes through from its creation to its tombstone: states, actions, one table.
+
+             CREATE         ORPHAN
+    ABSENT ─────────► LIVE ─────────► ORPHANED
+                      │  ▲ ◄──────────┘   │
+              DELETE, │  │     ADOPT      │ DELETE, by anybody: "purge"
+          DELETE_IDLE │  │ CREATE         │
+                      ▼  │                │
+                     DELETED ◄────────────┘
+
+An orphan is an entity whose manifest is gone: what it holds is kept and can be received, sends
+are refused. Only adopt and purge end that, both explicit; nothing does by time alone.
+"""
+
+from collections.abc import Mapping
+from enum import IntEnum, StrEnum
+from types import MappingProxyType
+from typing import Final
+
+from bendybus.domain import errors
+from bendybus.domain.errors import BusError
+
+
+class EntityState(StrEnum):
+    """Where in its life an entity is; ABSENT is a name that nobody ever used."""
+
+    ABSENT = "Absent"
+    LIVE = "Live"
+    ORPHANED = "Orphaned"
+    DELETED = "Deleted"
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is data to receive."""
+        return self in (EntityState.LIVE, EntityState.ORPHANED)
+
+
+class EntityAction(IntEnum):
+    """What to do with a name; numbers as in the contract."""
+
+    CREATE = 1
+    UPDATE = 2
+    DELETE = 3
+    DELETE_IDLE = 4
+    ORPHAN = 5
+    ADOPT = 6
+
+
+# Actions that only manifests take.
+MANIFEST_ACTIONS: Final = frozenset({EntityAction.ORPHAN, EntityAction.ADOPT})
+# What a manifest did already when it finds its entity in this state: to repeat it is no error.
+REPEATS: Final = MappingProxyType(
+    {
+        EntityAction.CREATE: EntityState.LIVE,
+        EntityAction.ADOPT: EntityState.LIVE,
+        EntityAction.ORPHAN: EntityState.ORPHANED,
+    }
+)
+_ABSENT, _LIVE = EntityState.ABSENT, EntityState.LIVE
+_ORPHANED, _DELETED = EntityState.ORPHANED, EntityState.DELETED
+
+# (state, action) → the state that it leads to, or the error that refuses it.
+TRANSITIONS: Final = MappingProxyType[
+    tuple[EntityState, EntityAction], EntityState | type[BusError]
+](
+    {
+        (_ABSENT, EntityAction.CREATE): _LIVE,
+        (_ABSENT, EntityAction.UPDATE): errors.EntityNotFound,
+        (_ABSENT, EntityAction.DELETE): errors.EntityNotFound,
+        (_ABSENT, EntityAction.DELETE_IDLE): errors.EntityNotFound,
+        (_ABSENT, EntityAction.ORPHAN): errors.EntityNotFound,
+        (_ABSENT, EntityAction.ADOPT): errors.EntityNotFound,
+        (_LIVE, EntityAction.CREATE): errors.EntityAlreadyExists,
+        (_LIVE, EntityAction.UPDATE): _LIVE,
+        (_LIVE, EntityAction.DELETE): _DELETED,
+        (_LIVE, EntityAction.DELETE_IDLE): _DELETED,
+        (_LIVE, EntityAction.ORPHAN): _ORPHANED,
+        (_LIVE, EntityAction.ADOPT): errors.InvalidOperation,
+        (_ORPHANED, EntityAction.CREATE): errors.RetainedData,
+        (_ORPHANED, EntityAction.UPDATE): errors.RetainedData,
+        (_ORPHANED, EntityAction.DELETE): _DELETED,
+        # Kept until somebody decides, however long nobody looks at it.
+        (_ORPHANED, EntityAction.DELETE_IDLE): errors.RetainedData,
+        (_ORPHANED, EntityAction.ORPHAN): _ORPHANED,
+        (_ORPHANED, EntityAction.ADOPT): _LIVE,
+        (_DELETED, EntityAction.CREATE): _LIVE,
+        (_DELETED, EntityAction.UPDATE): errors.EntityNotFound,
+        (_DELETED, EntityAction.DELETE): errors.EntityNotFound,
+        (_DELETED, EntityAction.DELETE_IDLE): errors.EntityNotFound,
+        (_DELETED, EntityAction.ORPHAN): errors.EntityNotFound,
+        (_DELETED, EntityAction.ADOPT): errors.EntityNotFound,
+    }
+)
+_SENTENCES: Final[dict[type[BusError], str]] = {
+    errors.EntityNotFound: "there is no queue {name!r}.",
+    errors.EntityAlreadyExists: (
+        "there is a queue {name!r} already. Choose another name or update it."
+    ),
+    errors.InvalidOperation: "queue {name!r} has a manifest: only an orphaned one can be adopted.",
+    errors.RetainedData: (
+        "queue {name!r} holds the data of a manifest that is gone. Adopt it (annotate its new "
+        "manifest with bendybus.io/retained-data: adopt) or purge it (bendybus delete queue "
+        "{name})."
+    ),
+}
+
+
+def after(
+    state: EntityState, action: EntityAction, name: str, *, facts: Mapping[str, str]
+) -> EntityState:
+    """Return the state that an action leads to. Raises the error that refuses it, with `facts`."""
+    found = TRANSITIONS[state, action]
+    if isinstance(found, EntityState):
+        return found
+    raise found(_SENTENCES[found].format(name=name), metadata={"entity": name, **facts})
+
+
+def refuse_sends(name: str) -> BusError:
+    """Return what a sender to an orphan is told."""
+    return errors.EntityOrphaned(
+        f"queue {name!r} takes no messages: its manifest is gone. What it holds can be received. "
+        "Adopt it with a manifest, or purge it (bendybus delete queue).",
+        metadata={"entity": name},
+    )

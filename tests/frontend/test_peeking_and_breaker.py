@@ -1,0 +1,46 @@
+"""Cursors of peeks; breakers."""
+
+import pytest
+
+from bendybus.domain import errors, sequence_number
+from bendybus.frontend import peeking
+from bendybus.frontend.breaker import Breaker
+
+
+def test_a_cursor_goes_round() -> None:
+    assert peeking.start(peeking.encode([1, 2, peeking.SKIP]), 3, 0) == [1, 2, peeking.SKIP]
+
+
+def test_a_peek_without_a_cursor_starts_at_the_beginning_of_every_partition() -> None:
+    assert peeking.start(b"", 3, 0) == [0, 0, 0]
+
+
+@pytest.mark.requirement("R17")
+def test_an_explicit_number_starts_in_its_own_partition_and_goes_on_through_later_ones() -> None:
+    number = sequence_number.compose(1, 7)
+
+    assert peeking.start(b"", 4, number) == [peeking.SKIP, number, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("cursor", "number"),
+    [(b"nonsense", 0), (peeking.encode([0]), 0), (b"", sequence_number.compose(9, 1)), (b"", -1)],
+)
+def test_a_bad_cursor_or_number_names_the_field(cursor: bytes, number: int) -> None:
+    with pytest.raises(errors.InvalidArgument):
+        peeking.start(cursor, 4, number)
+
+
+def test_one_miss_opens_a_breaker_and_only_a_probe_closes_it() -> None:
+    breaker = Breaker()
+    breaker.echoed(serving=True, conditions=())
+    assert breaker.closed
+
+    assert breaker.miss("late")
+    assert not breaker.miss("late again")
+    breaker.echoed(serving=False, conditions=("StoreFailed",))
+    assert not breaker.closed
+    breaker.echoed(serving=True, conditions=())
+
+    assert breaker.closed
+    assert breaker.opened == 1
