@@ -8,7 +8,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PY := $(BIN)/python
-ROOMS := $(wildcard domain protos crds partition_server frontend client cli)
+ROOMS := $(wildcard domain protos crds partition_server frontend operator client cli)
 CODE := $(ROOMS) $(wildcard examples bench docs tests)
 PROTOC_OUT = --python_out=$(1) --pyi_out=$(1) --grpc_python_out=$(1) --mypy_grpc_out=quiet:$(1)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -115,7 +115,7 @@ pins: ## Choose new versions of every dependency (network; look at the diff)
 	@out=$$(mktemp); { sed -n '/^#/p;/^[^#]/q' requirements/dev.txt; \
 	$(VENV)-pins/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --upgrade \
 	  --no-annotate --no-header --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
-	  --no-emit-options --extra dev --extra server --extra store --output-file - \
+	  --no-emit-options --extra dev --output-file - \
 	  pyproject.toml requirements/dev.in | sed '/^#/d;/^bendybus @/d'; } > "$$out"; \
 	cp "$$out" requirements/dev.txt; rm "$$out"
 	@out=$$(mktemp); { sed -n '/^#/p;/^[^#]/q' requirements/bench.txt; \

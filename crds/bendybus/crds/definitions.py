@@ -106,7 +106,10 @@ BUS_NAMESPACE: Final = Definition(
         _column("Tier", ".spec.sku.tier"),
         _column("Partitions", ".status.partitions", "integer"),
         *_TAIL,
+        _column("Queues", ".status.queues", "integer"),
         *_COUNTS,
+        _column("Orphaned", ".status.orphanedCount", "integer", wide=True),
+        _column("Secret", ".status.connectionSecret", wide=True),
         _AGE,
     ),
 )
@@ -128,7 +131,8 @@ QUEUE: Final = Definition(
         *_not_yet(),
     ),
     columns=(
-        _column("Namespace", ".spec.namespaceRef.name"),
+        # Not "Namespace": with -A kubectl puts a column of that name in front.
+        _column("Bus", ".spec.namespaceRef.name"),
         _column("Partitions", ".status.partitions", "integer"),
         *_TAIL,
         *_COUNTS,

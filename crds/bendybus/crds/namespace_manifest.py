@@ -1,5 +1,6 @@
 """BusNamespace: a bus of so many partitions, chosen for good when it is made."""
 
+from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import BeforeValidator, Field, StrictInt, StrictStr, model_validator
@@ -50,6 +51,47 @@ class Resources(ManifestModel):
     limits: dict[str, Quantity] = Field(default_factory=dict, description="Never exceeded.")
 
 
+class Right(StrEnum):
+    """What the holder of a key may do; Manage includes the others."""
+
+    LISTEN = "Listen"
+    SEND = "Send"
+    MANAGE = "Manage"
+
+
+class AuthorizationRule(ManifestModel):
+    """A shared access policy; its two keys are in the Secret <bus>-<name in lower case>."""
+
+    name: Annotated[
+        StrictStr,
+        Field(min_length=1, max_length=50, pattern=r"^[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?$"),
+    ] = Field(description="SharedAccessKeyName in connection strings.")
+    rights: list[Right] = Field(
+        min_length=1, max_length=3, description="Listen, Send, Manage (which includes both)."
+    )
+    entity: StrictStr | None = Field(
+        None, min_length=1, max_length=260, description="Only this queue; default: the whole bus."
+    )
+
+
+class Autoscaling(ManifestModel):
+    """How the number of front ends follows their load; needs a metrics-server in the cluster."""
+
+    min_replicas: StrictInt = Field(2, ge=1, le=100, description="Never fewer pods.")
+    max_replicas: StrictInt = Field(10, ge=1, le=100, description="Never more pods.")
+    target_cpu_utilization: StrictInt = Field(
+        70, ge=1, le=100, description="Percent of the processor that pods request."
+    )
+
+    @model_validator(mode="after")
+    def _in_order(self) -> "Autoscaling":
+        if self.min_replicas > self.max_replicas:
+            raise ValueError(
+                f"minReplicas {self.min_replicas} is more than maxReplicas {self.max_replicas}."
+            )
+        return self
+
+
 class Frontend(ManifestModel):
     """The stateless gateways in front of the partitions."""
 
@@ -57,6 +99,14 @@ class Frontend(ManifestModel):
     resources: Resources = Field(default_factory=Resources, description="Of each pod.")
     service_type: Literal["ClusterIP", "NodePort", "LoadBalancer"] = Field(
         "ClusterIP", description="How clients reach it."
+    )
+    autoscaling: Autoscaling | None = Field(
+        None, description="Let the load choose how many pods; replicas is then not used."
+    )
+    host_names: list[KubernetesName] = Field(
+        default_factory=list,
+        max_length=20,
+        description="Further names by which clients reach it; added to its certificate.",
     )
 
 
@@ -89,6 +139,15 @@ class BusNamespaceSpec(ManifestModel):
         max_length=1000,
         description="Kubernetes namespaces whose entities may join; default: its own.",
     )
+    authorization_rules: list[AuthorizationRule] = Field(
+        default_factory=list,
+        max_length=12,
+        description="Shared access policies beside RootManageSharedAccessKey.",
+        json_schema_extra={
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["name"],
+        },
+    )
     deletion_policy: DeletionPolicy = Field(
         DeletionPolicy.RETAIN, description="Whether the data outlives the manifest."
     )
@@ -108,6 +167,16 @@ class BusNamespaceStatus(Status):
 
     ready_partitions: int | None = Field(None, description="How many partitions answer.")
     endpoint: StrictStr | None = Field(None, description="Where clients connect.")
+    connection_secret: StrictStr | None = Field(
+        None, description="Secret with the connection string of RootManageSharedAccessKey."
+    )
+    queues: int | None = Field(None, description="How many queues it has.")
+    orphaned_count: int | None = Field(
+        None, description="Queues whose manifest is gone and whose messages are kept."
+    )
+    orphaned: list[StrictStr] = Field(
+        default_factory=list, description="Names of the first 20 of them: adopt or purge each."
+    )
 
 
 class BusNamespace(ManifestModel):

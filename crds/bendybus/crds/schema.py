@@ -1,8 +1,8 @@
 """From a pydantic model to the structural schema that Kubernetes accepts.
 
 Structural means: no references, no alternatives with null, no titles, no closed objects (unknown
-fields are pruned by the server; `bendybus` itself refuses them). Defaults of objects are `{}`,
-so that the server fills in the defaults of their fields.
+fields are pruned by the server; `bendybus` itself refuses them). The default of an object holds
+the defaults of its fields: the API server evaluates CEL rules on a default as it is written.
 """
 
 from typing import Any
@@ -37,8 +37,13 @@ def _converted(schema: Schema, definitions: dict[str, Schema], defaults: bool) -
             name: _converted(value, definitions, defaults)
             for name, value in result["properties"].items()
         }
-        if defaults and not result.get("required"):
-            result["default"] = {}
+        optional = {"type": "null"} in schema.get("anyOf", [])
+        if defaults and not optional and not result.get("required"):
+            result["default"] = {
+                name: value["default"]
+                for name, value in result["properties"].items()
+                if "default" in value
+            }
     return _ordered(result)
 
 

@@ -1,0 +1,131 @@
+"""Gathers the facts for `admission` and turns its sentences into Kopf's refusals.
+
+Answers on every replica, also one that stands by: nothing from the world or a keeper is used, only
+the objects in the request, the API server and the partitions themselves.
+"""
+
+import asyncio
+import logging
+from typing import Any, Final
+
+import kopf
+
+from bendybus.operator import admission, names, world
+from bendybus.operator.admission import Held
+from bendybus.operator.authority import OwnAuthority
+from bendybus.operator.conditions import Counts
+from bendybus.operator.kubernetes_api import ApiError, Body, KubernetesApi
+from bendybus.operator.metrics import Metrics
+from bendybus.operator.names import ObjectKey
+from bendybus.operator.partition_link import PartitionLink
+from bendybus.operator.settings import Settings
+from bendybus.operator.world import BusView
+from bendybus.wire import tls
+
+logger = logging.getLogger(__name__)
+ASK_S: Final = 2.0
+
+
+class Admitting:
+    """The webhooks."""
+
+    def __init__(
+        self, api: KubernetesApi, settings: Settings, metrics: Metrics, authority: OwnAuthority
+    ) -> None:
+        self._api = api
+        self._settings = settings
+        self._metrics = metrics
+        self._authority = authority
+
+    async def bus(self, operation: str, body: Body, old: Body | None) -> None:
+        """Judge a BusNamespace. Raises kopf.AdmissionError."""
+        if operation == "DELETE":
+            return await self._deletion("BusNamespace", body, world.key_of(body), "")
+        self._refuse("BusNamespace", admission.check_bus(body, old))
+
+    async def queue(self, operation: str, body: Body, old: Body | None) -> list[str]:
+        """Judge a Queue; return warnings. Raises kopf.AdmissionError."""
+        view = world.queue_view(body)
+        if operation == "DELETE":
+            await self._deletion("Queue", body, view.bus, view.entity_name)
+            return []
+        bus = await self._bus_of(view.bus)
+        self._refuse("Queue", admission.check_queue(body, old, bus))
+        return admission.notes(body, bus)
+
+    async def _bus_of(self, key: ObjectKey) -> BusView | None:
+        try:
+            found = await self._api.get("BusNamespace", key.namespace, key.name)
+        except ApiError as error:
+            raise kopf.AdmissionError(
+                f"BusNamespace {key} could not be read ({error.message}); try again.", code=503
+            ) from error
+        return world.bus_view(found) if found is not None else None
+
+    async def _deletion(self, kind: str, body: Body, bus: ObjectKey, entity: str) -> None:
+        if not admission.guards(body) or await self._ending(body["metadata"]["namespace"]):
+            return
+        view = await self._bus_of(bus)
+        if view is None or view.manifest is None:
+            return
+        held = await self._held(view, body["metadata"].get("uid", "") if entity else "")
+        what = f"{kind} {body['metadata']['name']!r}"
+        self._refuse(kind, admission.check_deletion(what, held))
+
+    async def _ending(self, namespace: str) -> bool:
+        """Whether a Kubernetes namespace is being deleted; then nothing may be in its way."""
+        try:
+            found = await self._api.get("Namespace", "", namespace)
+        except ApiError:
+            return False
+        return found is None or "deletionTimestamp" in found["metadata"]
+
+    async def _held(self, view: BusView, manifest_uid: str) -> Held:
+        """Ask all partitions what they hold: of one manifest's entity, or of all."""
+        assert view.manifest is not None
+        if self._settings.issuer_name:
+            material = await asyncio.to_thread(tls.read, self._settings.client_tls_directory)
+        else:
+            material = await self._authority.operator_material()
+        links = [
+            PartitionLink(
+                index,
+                names.partition_address(view.key, index),
+                material,
+                _Deaf(),
+                timeout_s=ASK_S,
+            )
+            for index in range(view.manifest.partition_count)
+        ]
+        try:
+            answers = await asyncio.gather(*(link.counts() for link in links))
+        finally:
+            await asyncio.gather(*(link.close() for link in links))
+        messages, unknown = 0, []
+        for index, answer in enumerate(answers):
+            if answer is None:
+                unknown.append(index)
+                continue
+            for uid, counts in answer.items():
+                if manifest_uid in ("", uid):
+                    messages += _messages(counts)
+        return Held(messages, tuple(unknown))
+
+    def _refuse(self, kind: str, sentences: list[str]) -> None:
+        if sentences:
+            self._metrics.refused.labels(kind).inc()
+            raise kopf.AdmissionError(" ".join(sentences), code=422)
+
+
+class _Deaf:
+    """Hears nothing: these links are only asked."""
+
+    def catalogue(self, *_: Any, **__: Any) -> None:
+        """Ignore it."""
+
+    def reached(self, *_: Any) -> None:
+        """Ignore it."""
+
+
+def _messages(counts: Counts) -> int:
+    return counts.active + counts.dead_letter + counts.scheduled

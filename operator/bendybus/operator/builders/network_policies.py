@@ -1,0 +1,50 @@
+"""NetworkPolicies: who may connect to partitions and front ends, where the cluster enforces them."""
+
+from typing import Any
+
+from bendybus.operator import names
+from bendybus.operator.builders import frontend, partitions
+from bendybus.operator.builders.context import Context, Manifest, metadata
+
+
+def partition_policy(context: Context) -> Manifest:
+    """Return the policy of partitions: the bus's own pods and the operator; probes and metrics."""
+    peers = [
+        {"podSelector": {"matchLabels": names.role_labels(context.bus, frontend.ROLE)}},
+        {"podSelector": {"matchLabels": names.role_labels(context.bus, partitions.ROLE)}},
+        {
+            "namespaceSelector": {
+                "matchLabels": {"kubernetes.io/metadata.name": context.operator_namespace}
+            },
+            "podSelector": {"matchLabels": {"app.kubernetes.io/component": "operator"}},
+        },
+    ]
+    rules = [
+        {"from": peers, "ports": _ports(names.PARTITION_PORT)},
+        {"ports": _ports(names.PARTITION_HEALTH_PORT, names.PARTITION_METRICS_PORT)},
+    ]
+    return _policy(context, names.partition_set(context.bus), partitions.ROLE, rules)
+
+
+def frontend_policy(context: Context) -> Manifest:
+    """Return the policy of front ends: everyone; who may do what is said by shared access keys."""
+    ports = (names.FRONTEND_PORT, names.FRONTEND_HEALTH_PORT, names.FRONTEND_METRICS_PORT)
+    rules = [{"ports": _ports(*ports)}]
+    return _policy(context, names.frontend(context.bus), frontend.ROLE, rules)
+
+
+def _ports(*numbers: int) -> list[Manifest]:
+    return [{"protocol": "TCP", "port": number} for number in numbers]
+
+
+def _policy(context: Context, name: str, role: str, rules: list[dict[str, Any]]) -> Manifest:
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": metadata(context, name, role),
+        "spec": {
+            "podSelector": {"matchLabels": names.role_labels(context.bus, role)},
+            "policyTypes": ["Ingress"],
+            "ingress": rules,
+        },
+    }

@@ -1,0 +1,95 @@
+"""What the pods of both roles have in common: no API token, restricted security, probes, TLS files."""
+
+from typing import Final
+
+from bendybus.operator import names
+from bendybus.operator.builders.context import Context, Manifest
+from bendybus.operator.names import ObjectKey
+
+TLS_DIRECTORY: Final = "/etc/bendybus/tls"
+POLICIES_DIRECTORY: Final = "/etc/bendybus/access"
+GRACE_S: Final = 60
+DRAIN_S: Final = 20
+_USER: Final = 10001
+
+
+def spec(context: Context, role: str, container: Manifest, volumes: list[Manifest]) -> Manifest:
+    """Return the spec of a pod of one container."""
+    return {
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": GRACE_S,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": _USER,
+            "runAsGroup": _USER,
+            "fsGroup": _USER,
+            "fsGroupChangePolicy": "OnRootMismatch",
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "topologySpreadConstraints": [
+            _spread(context.bus, role, "topology.kubernetes.io/zone"),
+            _spread(context.bus, role, "kubernetes.io/hostname"),
+        ],
+        "containers": [container],
+        "volumes": [*volumes, {"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}}],
+    }
+
+
+def _spread(bus: ObjectKey, role: str, key: str) -> Manifest:
+    return {
+        "maxSkew": 1,
+        "topologyKey": key,
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": names.role_labels(bus, role)},
+    }
+
+
+def container(context: Context, name: str, *, module: str, arguments: list[str]) -> Manifest:
+    """Return the container without its ports, probes, mounts and resources."""
+    return {
+        "name": name,
+        "image": context.image,
+        "imagePullPolicy": context.image_pull_policy,
+        "command": ["python3", "-m", module, "serve"],
+        "args": arguments,
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+    }
+
+
+def probes(port: int) -> Manifest:
+    """Return the probes, which speak gRPC in plain text to the health port.
+
+    `live` answers as long as the process's loop turns, also with a full disk; "" is readiness.
+    """
+    live = {"grpc": {"port": port, "service": "live"}, "timeoutSeconds": 5}
+    return {
+        "startupProbe": {**live, "periodSeconds": 2, "failureThreshold": 60},
+        "livenessProbe": {**live, "periodSeconds": 10, "failureThreshold": 6},
+        "readinessProbe": {
+            "grpc": {"port": port},
+            "timeoutSeconds": 3,
+            "periodSeconds": 2,
+            "failureThreshold": 2,
+        },
+    }
+
+
+def ports(**numbers: int) -> list[Manifest]:
+    """Return named container ports."""
+    return [{"name": name, "containerPort": number} for name, number in numbers.items()]
+
+
+def secret_volume(name: str, secret: str) -> Manifest:
+    """Return a volume with the files of a Secret."""
+    return {"name": name, "secret": {"secretName": secret, "defaultMode": 0o440}}
+
+
+def mount(name: str, path: str, *, read_only: bool = True) -> Manifest:
+    """Return a mount; writable ones are the exception."""
+    made: Manifest = {"name": name, "mountPath": path}
+    return made | {"readOnly": True} if read_only else made

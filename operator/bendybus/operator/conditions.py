@@ -1,0 +1,170 @@
+"""The status of manifests: one pure function per condition and kind."""
+
+import datetime as dt
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from bendybus.crds.manifest import AvailabilityStatus
+from bendybus.domain.entity import Entity
+from bendybus.operator import names
+from bendybus.operator.data_identity import Footing, Identity
+from bendybus.operator.names import ObjectKey
+from bendybus.operator.reasons import Reason
+
+READY: Final = "Ready"
+ORPHANS_SHOWN: Final = 20
+Status = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Messages and bytes of one queue, or of all queues of a bus, over all partitions that answer."""
+
+    active: int = 0
+    dead_letter: int = 0
+    scheduled: int = 0
+    size_bytes: int = 0
+
+    def __add__(self, other: "Counts") -> "Counts":
+        return Counts(
+            self.active + other.active,
+            self.dead_letter + other.dead_letter,
+            self.scheduled + other.scheduled,
+            self.size_bytes + other.size_bytes,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a manifest is Ready; True, False or Unknown."""
+
+    ready: bool
+    reason: Reason
+    message: str
+
+
+def ready_condition(
+    verdict: Verdict, generation: int, before: Sequence[Mapping[str, Any]], now: dt.datetime
+) -> Status:
+    """Return the Ready condition; the time of its last transition stays while it says the same."""
+    status = "True" if verdict.ready else "False"
+    since = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    for old in before:
+        if old.get("type") == READY and old.get("status") == status:
+            since = old.get("lastTransitionTime") or since
+    return {
+        "type": READY,
+        "status": status,
+        "reason": verdict.reason.value,
+        "message": verdict.message,
+        "lastTransitionTime": since,
+        "observedGeneration": generation,
+    }
+
+
+def of_partitions(missing: Collection[int], what: str) -> Verdict | None:
+    """Return the verdict that partitions are out of reach, None if none is."""
+    if not missing:
+        return None
+    named = ", ".join(str(partition) for partition in sorted(missing))
+    word = "partition" if len(missing) == 1 else "partitions"
+    return Verdict(False, Reason.PARTITION_UNAVAILABLE, f"{word} {named} cannot be reached; {what}")
+
+
+def queue_verdict(entity: Entity, unreachable: Collection[int], behind: Collection[int]) -> Verdict:
+    """Return whether a queue that the registrar knows can be used in full.
+
+    `unreachable`: partitions that do not answer; `behind`: those that lack its latest change.
+    """
+    held_by = set(entity.partitions())
+    verdict = of_partitions(
+        held_by & set(unreachable), "what is kept there waits, and keyed sends to it fail."
+    )
+    if verdict is not None:
+        return verdict
+    late = held_by & set(behind)
+    if late:
+        named = ", ".join(str(partition) for partition in sorted(late))
+        return Verdict(False, Reason.PROGRESSING, f"the change is on its way to {named}.")
+    where = (
+        f"spread over {entity.partition_count} partitions"
+        if entity.partitioned
+        else f"whole in partition {entity.home_partition}"
+    )
+    return Verdict(True, Reason.AVAILABLE, f"{entity.name} is {where}.")
+
+
+def queue_facts(entity: Entity, unreachable: Collection[int], counts: Counts | None) -> Status:
+    """Return the part of a queue's status that comes from the bus."""
+    limited = bool(set(entity.partitions()) & set(unreachable))
+    facts: Status = {
+        "partitions": entity.partition_count,
+        "availabilityStatus": _availability(limited).value,
+        "maxSizeInMegabytesTotal": entity.queue.max_size_in_megabytes * entity.partition_count,
+    }
+    if not entity.partitioned:
+        facts["homePartition"] = entity.home_partition
+    return facts | (_counted(counts) if counts is not None else {})
+
+
+def bus_verdict(
+    footing: Footing, unreachable: Collection[int], frontends_ready: int, *, started: bool
+) -> Verdict:
+    """Return whether a bus can be used in full. `started`: all partitions have answered once."""
+    if footing.reason is not None:
+        return Verdict(False, footing.reason, footing.message)
+    missing = of_partitions(
+        unreachable, "the bus works without, except for what is kept there and keyed sends to it."
+    )
+    if missing is not None and not started:
+        return Verdict(
+            False, Reason.PROGRESSING, missing.message.split(";")[0] + " yet; pods are starting."
+        )
+    if missing is not None:
+        return missing
+    if frontends_ready < 1:
+        reason = Reason.FRONTEND_UNAVAILABLE if started else Reason.PROGRESSING
+        return Verdict(False, reason, "no front-end pod is ready; clients cannot connect.")
+    return Verdict(True, Reason.AVAILABLE, "all partitions and the front end answer.")
+
+
+def bus_facts(
+    bus: ObjectKey,
+    identity: Identity | None,
+    unreachable: Collection[int],
+    queues: Collection[Entity],
+    orphaned: Sequence[Entity],
+    counts: Counts | None,
+) -> Status:
+    """Return the part of a BusNamespace's status that comes from the bus."""
+    if identity is None:
+        return {}
+    facts: Status = {
+        "partitions": identity.partition_count,
+        "readyPartitions": identity.partition_count - len(unreachable),
+        "availabilityStatus": _availability(bool(unreachable)).value,
+        "endpoint": f"sb://{names.frontend_host(bus)}:{names.FRONTEND_PORT}",
+        "connectionSecret": names.access_secret(bus, names.ROOT_RULE),
+        "queues": len(queues),
+        "orphanedCount": len(orphaned),
+        "orphaned": sorted(entity.name for entity in orphaned)[:ORPHANS_SHOWN],
+    }
+    return facts | (_counted(counts) if counts is not None else {})
+
+
+def _availability(limited: bool) -> AvailabilityStatus:
+    return AvailabilityStatus.LIMITED if limited else AvailabilityStatus.AVAILABLE
+
+
+def _counted(counts: Counts) -> Status:
+    return {
+        "countDetails": {
+            "activeMessageCount": counts.active,
+            "deadLetterMessageCount": counts.dead_letter,
+            "scheduledMessageCount": counts.scheduled,
+            "transferMessageCount": 0,
+            "transferDeadLetterMessageCount": 0,
+        },
+        "sizeInBytes": counts.size_bytes,
+    }

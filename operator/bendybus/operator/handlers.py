@@ -1,0 +1,57 @@
+"""The index of everything that Kopf calls; each body only hands over.
+
+No handler here puts a finalizer on anything (`on.event`, `on.validate` do not), and none stores
+progress in objects: what is to be done is decided by the keepers from what there is.
+Admission handlers have explicit ids: these are the paths in the webhook configuration, and Kopf
+allows whatever comes to a path that it does not know.
+"""
+
+from typing import Any
+
+import kopf
+
+from bendybus.crds.manifest import GROUP, VERSION
+from bendybus.operator.names import MANAGED_BY
+
+_OURS: dict[str, Any] = dict(MANAGED_BY)
+
+
+@kopf.on.event(GROUP, VERSION, "busnamespaces")
+async def bus_changed(event: Any, memo: Any, **_: Any) -> None:
+    """Hand a BusNamespace's event to the office."""
+    memo.office.bus_event(event["type"], dict(event["object"]))
+
+
+@kopf.on.event(GROUP, VERSION, "queues")
+async def queue_changed(event: Any, memo: Any, **_: Any) -> None:
+    """Hand a Queue's event to the office."""
+    memo.office.queue_event(event["type"], dict(event["object"]))
+
+
+@kopf.on.event("apps", "v1", "statefulsets", labels=_OURS)
+@kopf.on.event("apps", "v1", "deployments", labels=_OURS)
+@kopf.on.event("", "v1", "services", labels=_OURS)
+@kopf.on.event("", "v1", "secrets", labels=_OURS)
+async def child_changed(event: Any, memo: Any, **_: Any) -> None:
+    """Hand an event of something that the operator made to the office."""
+    memo.office.child_event(event["type"], dict(event["object"]))
+
+
+@kopf.on.validate(GROUP, VERSION, "busnamespaces", id="busnamespaces")
+async def admit_bus(memo: Any, operation: str, body: Any, old: Any, **_: Any) -> None:
+    """Judge a change of a BusNamespace."""
+    await memo.admitting.bus(operation, dict(body), dict(old) if old else None)
+
+
+@kopf.on.validate(GROUP, VERSION, "queues", id="queues")
+async def admit_queue(
+    memo: Any, operation: str, body: Any, old: Any, warnings: list[str], **_: Any
+) -> None:
+    """Judge a change of a Queue."""
+    warnings.extend(await memo.admitting.queue(operation, dict(body), dict(old) if old else None))
+
+
+@kopf.on.probe(id="leading")
+async def show_leading(memo: Any, **_: Any) -> bool:
+    """Say whether this replica acts."""
+    return bool(memo.office.leading)

@@ -1,0 +1,364 @@
+"""Keeps one bus: one task does all for its manifests, another asks its partitions for counts.
+
+What is to be done is a set of keys with the time when each is due, so it is bounded by the number
+of manifests however often they change. Everything is decided from the world and the catalogue as
+they are when its turn comes: a key in the set says "look at it", never what to do.
+"""
+
+import asyncio
+import contextlib
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from bendybus.crds.manifest import DeletionPolicy
+from bendybus.domain.entity import Entity
+from bendybus.domain.errors import BusError
+from bendybus.operator import conditions, names, plan
+from bendybus.operator.authority import OwnAuthority, now_utc
+from bendybus.operator.bus_keeping import BusKeeping, Kept
+from bendybus.operator.bus_link import BusLink
+from bendybus.operator.conditions import Verdict
+from bendybus.operator.data_identity import Footing
+from bendybus.operator.entity_keeping import EntityKeeping
+from bendybus.operator.kubernetes_api import ApiError, KubernetesApi
+from bendybus.operator.metrics import Metrics
+from bendybus.operator.names import ObjectKey
+from bendybus.operator.plan import Departure
+from bendybus.operator.reasons import Reason
+from bendybus.operator.settings import Settings
+from bendybus.operator.status_writer import StatusWriter
+from bendybus.operator.world import BusView, QueueView, World
+from bendybus.wire import tls
+
+logger = logging.getLogger(__name__)
+# Reasons that pass by themselves, and how soon they are looked at again.
+PASSING_S: Final = {
+    Reason.PROGRESSING: 1.0,
+    Reason.PARTITION_UNAVAILABLE: 5.0,
+    Reason.NAMESPACE_NOT_READY: 2.0,
+    Reason.REFUSED: 60.0,
+}
+RETRY_S_MIN: Final = 1.0
+RETRY_S_MAX: Final = 30.0
+AT_ONCE: Final = 16
+COUNTS_AGAIN_S: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What keepers share."""
+
+    api: KubernetesApi
+    settings: Settings
+    world: World
+    writer: StatusWriter
+    metrics: Metrics
+    buses: BusKeeping
+    entities: EntityKeeping
+    authority: OwnAuthority
+
+
+class Keeper:
+    """One bus, whether its BusNamespace exists or is only named by queues."""
+
+    def __init__(self, bus: ObjectKey, tools: Tools) -> None:
+        self.bus = bus
+        self._tools = tools
+        self._wake = asyncio.Event()
+        self._bus_due: float | None = 0.0
+        self._bus_retry_s = RETRY_S_MIN
+        self._queues_due: dict[ObjectKey, float] = {}
+        self._verdicts: dict[ObjectKey, Verdict] = {}
+        self._departures: dict[str, Departure] = {}
+        self._look_for_orphans = True
+        self._kept = Kept(Footing(None), 0)
+        self._link: BusLink | None = None
+        self._link_task: asyncio.Task[None] | None = None
+
+    # What others say
+
+    def look_at_bus(self) -> None:
+        """Have the BusNamespace and its objects looked at."""
+        self._bus_due = 0.0
+        self._wake.set()
+
+    def look_at_queue(self, key: ObjectKey) -> None:
+        """Have a Queue looked at."""
+        self._queues_due[key] = 0.0
+        self._wake.set()
+
+    def look_at_all(self) -> None:
+        """Have everything looked at, also for orphans: lists are complete now."""
+        self._look_for_orphans = True
+        self._look_at_queues()
+        self.look_at_bus()
+
+    def departed(self, departure: Departure) -> None:
+        """Take note of a manifest that was deleted."""
+        self._departures[departure.manifest_uid] = departure
+        self._wake.set()
+
+    def _look_at_queues(self) -> None:
+        for key in self._tools.world.queues_of(self.bus):
+            self._queues_due[key] = 0.0
+        self._wake.set()
+
+    def _link_changed(self, keys: list[str]) -> None:
+        """Take note of what partitions said: changed entities, or with none: who answers."""
+        if not keys:
+            self._look_at_queues()
+            return
+        for key in keys:
+            for queue in self._tools.world.named(self.bus, key):
+                self._queues_due[queue.key] = 0.0
+        self._wake.set()
+
+    # The two tasks
+
+    async def run(self) -> None:
+        """Keep the bus until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._steward(), name=f"steward-{self.bus}")
+                group.create_task(self._count(), name=f"count-{self.bus}")
+        finally:
+            await self._close_link()
+
+    async def _steward(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._wait(loop.time())
+            now = loop.time()
+            view = self._tools.world.buses.get(self.bus)
+            if self._bus_due is not None and self._bus_due <= now:
+                await self._keep_bus(view)
+            await self._let_go()
+            await self._keep_queues(view)
+            if self._link is not None:
+                await self._link.catch_up()
+            self._show_bus(view)
+
+    async def _wait(self, now: float) -> None:
+        due = [*self._queues_due.values()] + ([] if self._bus_due is None else [self._bus_due])
+        timeout_s = max(0.0, min(due) - now) if due else None
+        if timeout_s != 0.0:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), timeout_s)
+        self._wake.clear()
+
+    async def _count(self) -> None:
+        settings = self._tools.settings
+        while True:
+            link = self._link
+            if link is None:
+                await asyncio.sleep(COUNTS_AGAIN_S)
+                continue
+            for key in await link.refresh_counts():
+                for queue in self._tools.world.named(self.bus, key):
+                    self._show_queue(queue, urgent=False)
+            self._show_bus(self._tools.world.buses.get(self.bus), urgent=False)
+            every_s = COUNTS_AGAIN_S if link.unreachable() else settings.counts_every_s
+            await asyncio.sleep(min(every_s, settings.counts_every_s))
+
+    # The bus
+
+    async def _keep_bus(self, view: BusView | None) -> None:
+        self._bus_due = None
+        if view is None:
+            self._kept = Kept(Footing(None), 0)
+            await self._close_link()
+            return
+        if view.manifest is None:
+            problem = view.problems[0] if view.problems else ""
+            footing = Footing(
+                self._kept.footing.identity, reason=Reason.INVALID_SPEC, message=problem
+            )
+            self._kept = Kept(footing, self._kept.frontends_ready)
+            return
+        if view.annotations.get(names.PAUSE_ANNOTATION) == "true":
+            footing = Footing(
+                self._kept.footing.identity,
+                reason=Reason.PAUSED,
+                message=f"the annotation {names.PAUSE_ANNOTATION} keeps the operator away.",
+            )
+            self._kept = Kept(footing, self._kept.frontends_ready)
+            return
+        try:
+            loop = asyncio.get_running_loop()
+            began = loop.time()
+            self._kept = await self._tools.buses.keep(view)
+            await self._open_link(self._kept)
+            self._tools.metrics.reconciled("BusNamespace", loop.time() - began)
+        except ApiError as error:
+            self._tools.metrics.errors.labels("BusNamespace").inc()
+            logger.warning(
+                "bus %s: looked at again in %.0f s: %s",
+                self.bus,
+                self._bus_retry_s,
+                error.message,
+                extra={"action": "retry"},
+            )
+            self._bus_due = loop.time() + self._bus_retry_s
+            self._bus_retry_s = min(2 * self._bus_retry_s, RETRY_S_MAX)
+            return
+        self._bus_retry_s = RETRY_S_MIN
+        if self._kept.frontends_ready < 1 and self._kept.footing.identity is not None:
+            self._bus_due = loop.time() + 2 * RETRY_S_MIN
+
+    async def _open_link(self, kept: Kept) -> None:
+        identity = kept.footing.identity
+        if identity is None:
+            await self._close_link()
+            return
+        material = await self._material()
+        link = self._link
+        if link is not None and link.identity == identity and link.material == material:
+            return
+        await self._close_link()
+        self._link = BusLink(
+            self.bus,
+            identity,
+            material,
+            timeout_s=self._tools.settings.call_timeout_s,
+            changed=self._link_changed,
+        )
+        self._link_task = asyncio.create_task(self._link.run(), name=f"link-{self.bus}")
+        self._look_for_orphans = True
+        self._look_at_queues()
+
+    async def _material(self) -> tls.Material:
+        settings = self._tools.settings
+        if settings.issuer_name:
+            return await asyncio.to_thread(tls.read, Path(settings.client_tls_directory))
+        return await self._tools.authority.operator_material()
+
+    async def _close_link(self) -> None:
+        task, self._link, self._link_task = self._link_task, None, None
+        if task is not None:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    def _show_bus(self, view: BusView | None, *, urgent: bool = True) -> None:
+        if view is None:
+            return
+        link, footing = self._link, self._kept.footing
+        unreachable = link.unreachable() if link is not None else set()
+        verdict = conditions.bus_verdict(
+            footing,
+            unreachable,
+            self._kept.frontends_ready,
+            started=link is not None and link.started,
+        )
+        before = view.status.get("conditions") or []
+        ready = conditions.ready_condition(verdict, view.generation, before, now_utc())
+        status = {"conditions": [ready], "observedGeneration": view.generation}
+        if link is not None:
+            status |= conditions.bus_facts(
+                self.bus,
+                footing.identity,
+                unreachable,
+                link.directory.live(),
+                link.directory.orphaned(),
+                link.total(),
+            )
+            labels = (self.bus.namespace, self.bus.name)
+            self._tools.metrics.unreachable.labels(*labels).set(len(unreachable))
+            self._tools.metrics.orphaned.labels(*labels).set(len(link.directory.orphaned()))
+        self._tools.writer.put(
+            "BusNamespace",
+            view.key,
+            view.uid,
+            status=status,
+            current=view.status,
+            urgent=urgent or _ready_changed(status, view),
+        )
+
+    # Entities
+
+    async def _let_go(self) -> None:
+        """Do what follows from manifests that are gone."""
+        link = self._link
+        if link is None or not link.knows_catalogue():
+            return
+        for uid, departure in list(self._departures.items()):
+            try:
+                await self._tools.entities.depart(await self._as_seen(departure), link)
+            except (BusError, ApiError) as error:
+                self._later(f"queue {departure.name}: not released yet: {error}")
+                return
+            del self._departures[uid]
+        if not self._look_for_orphans:
+            return
+        world = self._tools.world
+        uids = {queue.uid for queue in world.queues_of(self.bus).values()}
+        found = plan.orphans(link.directory.live(), uids, set(self._departures))
+        try:
+            for name in found:
+                await self._tools.entities.orphan(name, link)
+        except BusError as error:
+            self._later(f"orphans are not marked yet: {error}")
+            return
+        self._look_for_orphans = False
+
+    def _later(self, why: str) -> None:
+        logger.warning("bus %s: %s", self.bus, why, extra={"action": "retry"})
+        asyncio.get_running_loop().call_later(RETRY_S_MIN, self._wake.set)
+
+    async def _as_seen(self, departure: Departure) -> Departure:
+        """Return the departure; in a Kubernetes namespace that ends, Delete becomes Retain."""
+        if departure.policy is not DeletionPolicy.DELETE:
+            return departure
+        namespace = await self._tools.api.get("Namespace", "", departure.namespace)
+        if namespace is not None and "deletionTimestamp" not in namespace["metadata"]:
+            return departure
+        return departure.retained()
+
+    async def _keep_queues(self, view: BusView | None) -> None:
+        now = asyncio.get_running_loop().time()
+        due = [key for key, when in self._queues_due.items() if when <= now]
+        for start in range(0, len(due), AT_ONCE):
+            await asyncio.gather(
+                *(self._keep_queue(key, view) for key in due[start : start + AT_ONCE])
+            )
+
+    async def _keep_queue(self, key: ObjectKey, view: BusView | None) -> None:
+        del self._queues_due[key]
+        queue = self._tools.world.queue(key)
+        if queue is None or queue.bus != self.bus:
+            self._verdicts.pop(key, None)
+            return
+        paused = self._kept.footing.reason is Reason.PAUSED
+        if paused and key in self._verdicts:
+            return
+        verdict = await self._tools.entities.keep(
+            queue, view, None if paused else self._link, self._rival_of
+        )
+        self._verdicts[key] = verdict
+        again_s = None if verdict.ready else PASSING_S.get(verdict.reason)
+        if again_s is not None and key not in self._queues_due:
+            self._queues_due[key] = asyncio.get_running_loop().time() + again_s
+        self._show_queue(self._tools.world.queue(key) or queue, urgent=True)
+
+    def _rival_of(self, entity: Entity) -> QueueView | None:
+        return self._tools.world.queue_by_uid(entity.manifest_uid)
+
+    def _show_queue(self, queue: QueueView, *, urgent: bool) -> None:
+        verdict = self._verdicts.get(queue.key)
+        if verdict is None:
+            return
+        status = EntityKeeping.status(queue, verdict, self._link)
+        self._tools.writer.put(
+            "Queue",
+            queue.key,
+            queue.uid,
+            status=status,
+            current=queue.status,
+            urgent=urgent and _ready_changed(status, queue),
+        )
+
+
+def _ready_changed(status: conditions.Status, view: BusView | QueueView) -> bool:
+    return bool(status["conditions"] != (view.status.get("conditions") or []))

@@ -1,0 +1,181 @@
+"""The Kubernetes API as the operator uses it: paths and verbs over the official client.
+
+The client blocks, so calls run in a few threads of their own. This is the seam: errors of the
+client become `ApiError` here, and tests put a fake in its place.
+"""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, Protocol
+
+import urllib3
+from kubernetes import client, config
+
+from bendybus.operator.names import MANAGER
+
+Body = dict[str, Any]
+THREADS: Final = 4
+TIMEOUT_S: Final = 20
+PAGE: Final = 500
+# kind → (path of its API group and version, plural, whether it is in a namespace)
+KINDS: Final[dict[str, tuple[str, str, bool]]] = {
+    "BusNamespace": ("/apis/bendybus.io/v1alpha1", "busnamespaces", True),
+    "Queue": ("/apis/bendybus.io/v1alpha1", "queues", True),
+    "Namespace": ("/api/v1", "namespaces", False),
+    "Secret": ("/api/v1", "secrets", True),
+    "Service": ("/api/v1", "services", True),
+    "Event": ("/api/v1", "events", True),
+    "PersistentVolumeClaim": ("/api/v1", "persistentvolumeclaims", True),
+    "StatefulSet": ("/apis/apps/v1", "statefulsets", True),
+    "Deployment": ("/apis/apps/v1", "deployments", True),
+    "PodDisruptionBudget": ("/apis/policy/v1", "poddisruptionbudgets", True),
+    "HorizontalPodAutoscaler": ("/apis/autoscaling/v2", "horizontalpodautoscalers", True),
+    "NetworkPolicy": ("/apis/networking.k8s.io/v1", "networkpolicies", True),
+    "Certificate": ("/apis/cert-manager.io/v1", "certificates", True),
+    "ValidatingWebhookConfiguration": (
+        "/apis/admissionregistration.k8s.io/v1",
+        "validatingwebhookconfigurations",
+        False,
+    ),
+    "ClusterKopfPeering": ("/apis/kopf.dev/v1", "clusterkopfpeerings", False),
+    "KopfPeering": ("/apis/kopf.dev/v1", "kopfpeerings", True),
+}
+
+
+class ApiError(Exception):
+    """Raised when the API server refuses a call or cannot be reached (status 0)."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+
+
+class KubernetesApi(Protocol):
+    """What the operator needs of the API server."""
+
+    async def get(self, kind: str, namespace: str, name: str) -> Body | None:
+        """Return an object, None if there is none. Raises ApiError."""
+
+    async def list(self, kind: str, namespace: str = "", *, labels: str = "") -> list[Body]:
+        """Return all objects of a kind, of all namespaces if none is named. Raises ApiError."""
+
+    async def apply(self, body: Body, *, subresource: str = "", manager: str = MANAGER) -> Body:
+        """Apply an object server-side, taking over what others wrote. Raises ApiError."""
+
+    async def create(self, body: Body) -> Body:
+        """Make an object; ApiError 409 if it exists."""
+
+    async def merge(self, kind: str, namespace: str, name: str, patch: Body) -> Body:
+        """Merge a patch into an object. Raises ApiError."""
+
+    async def delete(self, kind: str, namespace: str, name: str, *, orphan: bool = False) -> None:
+        """Delete an object, without its children if `orphan`; none is fine. Raises ApiError."""
+
+
+def path_of(kind: str, namespace: str, name: str = "", subresource: str = "") -> str:
+    """Return the path of an object, or of a list without a name."""
+    prefix, plural, in_namespace = KINDS[kind]
+    place = f"/namespaces/{namespace}" if in_namespace and namespace else ""
+    parts = [f"{prefix}{place}/{plural}", name, subresource]
+    return "/".join(part for part in parts if part)
+
+
+class RealKubernetesApi:
+    """The API server that the pod, or KUBECONFIG, names."""
+
+    def __init__(self) -> None:
+        config.load_config()
+        self._client = client.ApiClient()
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="kubernetes")
+
+    async def get(self, kind: str, namespace: str, name: str) -> Body | None:
+        """Return an object, None if there is none."""
+        try:
+            return await self._call("GET", path_of(kind, namespace, name))
+        except ApiError as error:
+            if error.status == 404:
+                return None
+            raise
+
+    async def list(self, kind: str, namespace: str = "", *, labels: str = "") -> list[Body]:
+        """Return all objects of a kind, page by page."""
+        items: list[Body] = []
+        query: dict[str, str] = {"limit": str(PAGE)} | ({"labelSelector": labels} if labels else {})
+        while True:
+            answer = await self._call("GET", path_of(kind, namespace), query)
+            items.extend(answer.get("items") or [])
+            more = answer["metadata"].get("continue")
+            if not more:
+                # Items of a list do not say what they are.
+                version, name = answer.get("apiVersion"), answer["kind"].removesuffix("List")
+                return [{"apiVersion": version, "kind": name, **item} for item in items]
+            query["continue"] = more
+
+    async def apply(self, body: Body, *, subresource: str = "", manager: str = MANAGER) -> Body:
+        """Apply an object server-side."""
+        metadata = body["metadata"]
+        path = path_of(body["kind"], metadata.get("namespace", ""), metadata["name"], subresource)
+        query = {"fieldManager": manager, "force": "true"}
+        return await self._call("PATCH", path, query, body, "application/apply-patch+yaml")
+
+    async def create(self, body: Body) -> Body:
+        """Make an object."""
+        path = path_of(body["kind"], body["metadata"].get("namespace", ""))
+        return await self._call("POST", path, {"fieldManager": MANAGER}, body)
+
+    async def merge(self, kind: str, namespace: str, name: str, patch: Body) -> Body:
+        """Merge a patch into an object."""
+        path = path_of(kind, namespace, name)
+        query = {"fieldManager": MANAGER}
+        return await self._call("PATCH", path, query, patch, "application/merge-patch+json")
+
+    async def delete(self, kind: str, namespace: str, name: str, *, orphan: bool = False) -> None:
+        """Delete an object."""
+        query = {"propagationPolicy": "Orphan" if orphan else "Background"}
+        try:
+            await self._call("DELETE", path_of(kind, namespace, name), query)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: Body | None = None,
+        content_type: str = "application/json",
+    ) -> Body:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(
+            self._threads, self._blocking, method, path, dict(query or {}), body, content_type
+        )
+
+    def _blocking(
+        self, method: str, path: str, query: dict[str, str], body: Body | None, content_type: str
+    ) -> Body:
+        headers = {"Accept": "application/json"}
+        # YAML is a superset of JSON; the client sends text of other types as it is.
+        content: Any = json.dumps(body) if body and "yaml" in content_type else body
+        if body is not None:
+            headers["Content-Type"] = content_type
+        try:
+            request = self._client.param_serialize(
+                method,
+                path,
+                query_params=list(query.items()),
+                header_params=headers,
+                body=content,
+                auth_settings=["BearerToken"],
+            )
+            response = self._client.call_api(*request, _request_timeout=TIMEOUT_S)
+            data = response.read()
+        except (urllib3.exceptions.HTTPError, client.ApiException, OSError) as exc:
+            raise ApiError(0, f"the API server cannot be reached: {exc}") from exc
+        answer: Body = json.loads(data) if data else {}
+        if response.status >= 300:
+            raise ApiError(response.status, str(answer.get("message", response.reason)))
+        return answer

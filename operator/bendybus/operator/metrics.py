@@ -1,0 +1,75 @@
+"""Prometheus metrics of the operator; names are part of docs/reference/metrics.md."""
+
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+
+
+class Metrics:
+    """All of them, in a registry of their own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._reconcile = Histogram(
+            "bendybus_operator_reconcile_seconds",
+            "Time of one look at one manifest, calls included.",
+            ["kind"],
+            registry=self.registry,
+            buckets=_BUCKETS,
+        )
+        self.errors = Counter(
+            "bendybus_operator_reconcile_errors",
+            "Looks at a manifest that failed and are repeated.",
+            ["kind"],
+            registry=self.registry,
+        )
+        self.not_ready = Gauge(
+            "bendybus_operator_not_ready",
+            "Manifests that are not Ready, by kind and reason.",
+            ["kind", "reason"],
+            registry=self.registry,
+        )
+        self.leading = Gauge(
+            "bendybus_operator_leading",
+            "1 on the operator that acts, 0 on its standby.",
+            registry=self.registry,
+        )
+        self.waiting = Gauge(
+            "bendybus_operator_status_waiting",
+            "Objects whose status waits to be written.",
+            registry=self.registry,
+        )
+        self.written = Gauge(
+            "bendybus_operator_status_written",
+            "Status patches written since the start.",
+            registry=self.registry,
+        )
+        self.unreachable = Gauge(
+            "bendybus_operator_partitions_unreachable",
+            "Partitions of a bus that do not answer.",
+            ["namespace", "bus"],
+            registry=self.registry,
+        )
+        self.orphaned = Gauge(
+            "bendybus_operator_orphaned_entities",
+            "Entities of a bus whose manifest is gone and whose messages are kept.",
+            ["namespace", "bus"],
+            registry=self.registry,
+        )
+        self.refused = Counter(
+            "bendybus_operator_admission_refused",
+            "Changes that the webhooks refused.",
+            ["kind"],
+            registry=self.registry,
+        )
+        self.certificate_end = Gauge(
+            "bendybus_operator_webhook_certificate_end_seconds",
+            "When the webhooks' certificate ends, seconds since 1970.",
+            registry=self.registry,
+        )
+
+    def reconciled(self, kind: str, seconds: float) -> None:
+        """Take note of one look at one manifest."""
+        self._reconcile.labels(kind).observe(seconds)

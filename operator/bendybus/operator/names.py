@@ -1,0 +1,104 @@
+"""Names of everything that belongs to a bus on Kubernetes: objects, labels, addresses, identities."""
+
+from dataclasses import dataclass
+from typing import Final
+
+GROUP: Final = "bendybus.io"
+MANAGER: Final = "bendybus-operator"
+
+BUS_LABEL: Final = f"{GROUP}/bus"
+ROLE_LABEL: Final = f"{GROUP}/role"
+MANAGED_BY: Final = {"app.kubernetes.io/managed-by": MANAGER}
+
+# On volume claims and on the StatefulSet: what the files in the volumes belong to.
+UID_ANNOTATION: Final = f"{GROUP}/namespace-uid"
+TIER_ANNOTATION: Final = f"{GROUP}/tier"
+COUNT_ANNOTATION: Final = f"{GROUP}/partition-count"
+# On a manifest: what is to become of data that an earlier manifest of the name left.
+RETAINED_ANNOTATION: Final = f"{GROUP}/retained-data"
+# On an entity's manifest with deletionPolicy Delete: it may be deleted although it holds messages.
+ALLOW_DELETION_ANNOTATION: Final = f"{GROUP}/allow-deletion"
+# On a BusNamespace: the operator leaves it alone.
+PAUSE_ANNOTATION: Final = f"{GROUP}/paused"
+
+FRONTEND_PORT: Final = 7480
+FRONTEND_HEALTH_PORT: Final = 7481
+FRONTEND_METRICS_PORT: Final = 7482
+PARTITION_PORT: Final = 7490
+PARTITION_HEALTH_PORT: Final = 7491
+PARTITION_METRICS_PORT: Final = 7492
+
+ROOT_RULE: Final = "RootManageSharedAccessKey"
+OPERATOR_IDENTITY: Final = "spiffe://bendybus/operator"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ObjectKey:
+    """Kubernetes namespace and name of an object whose kind is clear."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+def partition_set(bus: ObjectKey) -> str:
+    """Return the name of the StatefulSet of the partitions, and of its headless Service."""
+    return f"{bus.name}-partition"
+
+
+def frontend(bus: ObjectKey) -> str:
+    """Return the name of the front end's Deployment and Service."""
+    return f"{bus.name}-frontend"
+
+
+def partition_tls(bus: ObjectKey) -> str:
+    """Return the name of the Secret with the partitions' certificate."""
+    return f"{bus.name}-partition-tls"
+
+
+def frontend_tls(bus: ObjectKey) -> str:
+    """Return the name of the Secret with the front end's certificate."""
+    return f"{bus.name}-frontend-tls"
+
+
+def policies(bus: ObjectKey) -> str:
+    """Return the name of the Secret that front ends read policies and keys from."""
+    return f"{bus.name}-access-policies"
+
+
+def access_secret(bus: ObjectKey, rule: str) -> str:
+    """Return the name of the Secret with the keys and connection strings of one policy."""
+    return f"{bus.name}-{rule.lower()}"
+
+
+def volume_claim(bus: ObjectKey, partition: int) -> str:
+    """Return the name of a partition's PersistentVolumeClaim."""
+    return f"data-{partition_set(bus)}-{partition}"
+
+
+def partition_address(bus: ObjectKey, partition: int) -> str:
+    """Return HOST:PORT of a partition's broker."""
+    service = partition_set(bus)
+    return f"{service}-{partition}.{service}.{bus.namespace}.svc:{PARTITION_PORT}"
+
+
+def frontend_host(bus: ObjectKey) -> str:
+    """Return the name by which pods of the cluster reach the front end."""
+    return f"{frontend(bus)}.{bus.namespace}.svc"
+
+
+def bus_identity(bus: ObjectKey) -> str:
+    """Return the prefix of the identities of a bus's processes."""
+    return f"spiffe://bendybus/ns/{bus.namespace}/bus/{bus.name}"
+
+
+def bus_labels(bus: ObjectKey) -> dict[str, str]:
+    """Return the labels that everything of a bus carries."""
+    return {"app.kubernetes.io/name": "bendybus", BUS_LABEL: bus.name, **MANAGED_BY}
+
+
+def role_labels(bus: ObjectKey, role: str) -> dict[str, str]:
+    """Return the labels of one role's objects (partition, frontend); also their selector."""
+    return {**bus_labels(bus), ROLE_LABEL: role}

@@ -1,0 +1,238 @@
+"""The operator as a whole: the world, a keeper per bus, and who of the peers acts.
+
+Events say that something changed; a list every few minutes, and whenever this operator begins to
+act, says it again for what was missed. Nothing is done for a bus but by its keeper.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+from typing import Any, Final
+
+from bendybus.crds.manifest import DeletionPolicy
+from bendybus.operator import names, world
+from bendybus.operator.authority import OwnAuthority, now_utc
+from bendybus.operator.bus_keeping import BusKeeping
+from bendybus.operator.entity_keeping import EntityKeeping
+from bendybus.operator.keeper import Keeper, Tools
+from bendybus.operator.kubernetes_api import ApiError, Body, KubernetesApi
+from bendybus.operator.leadership import leads
+from bendybus.operator.metrics import Metrics
+from bendybus.operator.names import ObjectKey
+from bendybus.operator.plan import Departure
+from bendybus.operator.settings import Settings
+from bendybus.operator.status_writer import StatusWriter
+from bendybus.operator.world import BusView, QueueView, World
+
+logger = logging.getLogger(__name__)
+LOOK_S: Final = 2.0
+DELETED: Final = "DELETED"
+
+
+class Office:
+    """Takes events, lists everything now and then, keeps a keeper per bus while it acts."""
+
+    def __init__(
+        self, api: KubernetesApi, settings: Settings, metrics: Metrics, *, priority: int
+    ) -> None:
+        self._api = api
+        self._settings = settings
+        self._metrics = metrics
+        self._priority = priority
+        self.authority = OwnAuthority(api, settings)
+        self._writer = StatusWriter(api, patches_per_s=settings.status_patches_per_s)
+        self.world = World()
+        self._tools = Tools(
+            api=api,
+            settings=settings,
+            world=self.world,
+            writer=self._writer,
+            metrics=metrics,
+            buses=BusKeeping(api, settings, self.authority),
+            entities=EntityKeeping(metrics),
+            authority=self.authority,
+        )
+        self._keepers: dict[ObjectKey, tuple[Keeper, asyncio.Task[None]]] = {}
+        self._children: dict[tuple[str, ObjectKey], int] = {}
+        self._forgetting: set[asyncio.Task[None]] = set()
+        self.leading = False
+        self._listed_at: float | None = None
+
+    # Events, from the handlers
+
+    def bus_event(self, change: str | None, body: Body) -> None:
+        """Take an event of a BusNamespace."""
+        if not self.leading:
+            return
+        view = world.bus_view(body)
+        before = self.world.buses.get(view.key)
+        if change == DELETED:
+            self.world.drop_bus(view.key)
+            if view.manifest and view.manifest.spec.deletion_policy is DeletionPolicy.DELETE:
+                self._forget_volumes(view)
+        else:
+            self.world.put_bus(view)
+            if before is not None and _same(before, view):
+                return
+        keeper = self._keeper(view.key)
+        keeper.look_at_all()
+
+    def queue_event(self, change: str | None, body: Body) -> None:
+        """Take an event of a Queue."""
+        if not self.leading:
+            return
+        view = world.queue_view(body)
+        before = self.world.queue(view.key)
+        if change == DELETED:
+            self.world.drop_queue(view.key)
+            self._departed(view)
+            return
+        self.world.put_queue(view)
+        if before is not None and before.uid != view.uid:
+            self._departed(before)
+        if before is None or not _same(before, view):
+            self._keeper(view.bus).look_at_queue(view.key)
+
+    def child_event(self, change: str | None, body: Body) -> None:
+        """Take an event of an object that the operator makes: somebody may have changed it."""
+        labels = body["metadata"].get("labels") or {}
+        if not self.leading or names.BUS_LABEL not in labels:
+            return
+        own = world.key_of(body)
+        bus = ObjectKey(own.namespace, labels[names.BUS_LABEL])
+        mark = hash(json.dumps(_mark(body), sort_keys=True))
+        known = self._children.pop((body["kind"], own), None)
+        if change != DELETED:
+            self._children[body["kind"], own] = mark
+        if known != mark and bus in self._keepers:
+            self._keepers[bus][0].look_at_bus()
+
+    def _departed(self, view: QueueView) -> None:
+        departure = Departure(view.uid, view.entity_name, view.key.namespace, view.deletion_policy)
+        keeper = self._keeper(view.bus)
+        keeper.departed(departure)
+        for rival in self.world.named(view.bus, view.entity_name.lower()):
+            keeper.look_at_queue(rival.key)
+
+    def _forget_volumes(self, view: BusView) -> None:
+        async def forget() -> None:
+            try:
+                await self._tools.buses.forget(view)
+            except ApiError as error:
+                logger.error(
+                    "bus %s: volumes not deleted, they stay: %s",
+                    view.key,
+                    error.message,
+                    extra={"action": "forget"},
+                )
+
+        task = asyncio.create_task(forget(), name=f"forget-{view.key}")
+        self._forgetting.add(task)
+        task.add_done_callback(self._forgetting.discard)
+
+    # The task
+
+    async def run(self) -> None:
+        """Act whenever no other peer does, until cancelled."""
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._writer.run(), name="status-writer")
+                while True:
+                    await self._look(loop.time())
+                    self._metrics.leading.set(self.leading)
+                    self._metrics.waiting.set(self._writer.waiting())
+                    self._metrics.written.set(self._writer.written)
+                    self._tend()
+                    await asyncio.sleep(LOOK_S)
+        finally:
+            await self._stop()
+
+    async def _look(self, now: float) -> None:
+        try:
+            leading = await self._leads()
+            if leading and not self.leading:
+                logger.info("operator: acting", extra={"action": "leading"})
+                self._listed_at = None
+            if not leading and self.leading:
+                logger.info("operator: standing by", extra={"action": "standby"})
+                self.leading = False
+                await self._stop()
+            overdue = self._listed_at is None or now - self._listed_at > self._settings.resync_s
+            if leading and overdue:
+                # From here on events count: what changes during the lists comes as one.
+                self.leading = True
+                await self._list()
+                self._listed_at = now
+        except ApiError as error:
+            # While the API server is away, what is known goes on: the bus does not need it.
+            logger.warning("operator: %s", error.message, extra={"action": "retry"})
+
+    async def _leads(self) -> bool:
+        settings = self._settings
+        if not settings.peering:
+            return True
+        namespaced = bool(settings.watch_namespaces)
+        kind = "KopfPeering" if namespaced else "ClusterKopfPeering"
+        place = settings.watch_namespaces[0] if namespaced else ""
+        peering = await self._api.get(kind, place, settings.peering)
+        status = (peering or {}).get("status") or {}
+        if settings.identity not in status:
+            # Kopf has not signed us in yet; until then it is not known who is first.
+            return False
+        return leads(status, settings.identity, self._priority, now_utc())
+
+    async def _list(self) -> None:
+        buses: list[Body] = []
+        queues: list[Body] = []
+        for namespace in self._settings.watch_namespaces or ("",):
+            buses += await self._api.list("BusNamespace", namespace)
+            queues += await self._api.list("Queue", namespace)
+        self.world.replace(map(world.bus_view, buses), map(world.queue_view, queues))
+        for key in self.world.bus_keys() | set(self._keepers):
+            self._keeper(key).look_at_all()
+
+    def _keeper(self, bus: ObjectKey) -> Keeper:
+        known = self._keepers.get(bus)
+        if known is None:
+            keeper = Keeper(bus, self._tools)
+            task = asyncio.create_task(keeper.run(), name=f"keeper-{bus}")
+            known = self._keepers[bus] = (keeper, task)
+        return known[0]
+
+    def _tend(self) -> None:
+        """Let keepers go whose bus is gone; one that failed stops the operator, loudly."""
+        for bus, (_, task) in list(self._keepers.items()):
+            if task.done():
+                task.result()
+            if bus not in self.world.bus_keys():
+                del self._keepers[bus]
+                task.cancel()
+
+    async def _stop(self) -> None:
+        self.leading = False
+        keepers, self._keepers = self._keepers, {}
+        self._writer.clear()
+        for _, task in keepers.values():
+            task.cancel()
+        for _, task in keepers.values():
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+
+def _same(before: BusView | QueueView, now: BusView | QueueView) -> bool:
+    """Whether nothing changed but the status, which is the operator's own."""
+    return (before.uid, before.generation, before.annotations, before.deleting) == (
+        now.uid,
+        now.generation,
+        now.annotations,
+        now.deleting,
+    )
+
+
+def _mark(body: Body) -> Any:
+    """Return what matters of a child: its spec's generation, its data, how many pods are ready."""
+    ready = (body.get("status") or {}).get("readyReplicas")
+    is_deployment = body["kind"] == "Deployment"
+    return [body["metadata"].get("generation"), body.get("data"), ready if is_deployment else None]

@@ -1,0 +1,151 @@
+"""The way to one partition: its catalogue as it says it, calls, and whether it answers."""
+
+import asyncio
+import contextlib
+import logging
+from typing import Any, Final, Protocol
+
+import grpc
+
+from bendybus.domain.entity import Entity, Fingerprint
+from bendybus.domain.errors import BusError, PartitionUnavailable
+from bendybus.internal.v1 import entity_pb2, entity_pb2_grpc, partition_pb2, partition_pb2_grpc
+from bendybus.operator.conditions import Counts
+from bendybus.wire import entities, statuses, tls
+
+logger = logging.getLogger(__name__)
+BACKOFF_S_MIN: Final = 0.2
+BACKOFF_S_MAX: Final = 2.0
+_OPTIONS: Final = [
+    # A pod comes back under another address: ask for it again soon.
+    ("grpc.dns_min_time_between_resolutions_ms", 1_000),
+    ("grpc.initial_reconnect_backoff_ms", 200),
+    ("grpc.max_reconnect_backoff_ms", 2_000),
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.max_receive_message_length", 64 * 1024 * 1024),
+    # Two operators in one process (tests) must not share connections.
+    ("grpc.use_local_subchannel_pool", 1),
+]
+
+
+class Listener(Protocol):
+    """Who is told what a partition says."""
+
+    def catalogue(
+        self, partition: int, fingerprint: Fingerprint, entries: list[Entity], *, snapshot: bool
+    ) -> None:
+        """Take entries of the partition's catalogue."""
+
+    def reached(self, partition: int, reachable: bool) -> None:
+        """Take note that a partition answers, or does not any more."""
+
+
+class PartitionLink:
+    """One partition of one bus."""
+
+    def __init__(
+        self,
+        partition: int,
+        address: str,
+        material: tls.Material | None,
+        listener: Listener,
+        *,
+        timeout_s: float,
+    ) -> None:
+        self.partition = partition
+        self.address = address
+        self.reachable = False
+        self._timeout_s = timeout_s
+        self._listener = listener
+        if material is None:
+            self._channel = grpc.aio.insecure_channel(address, options=_OPTIONS)
+        else:
+            credentials = tls.channel_credentials(material)
+            self._channel = grpc.aio.secure_channel(address, credentials, options=_OPTIONS)
+        self._entities = entity_pb2_grpc.EntityServiceStub(self._channel)
+        self._calls = partition_pb2_grpc.PartitionServiceStub(self._channel)
+
+    async def run(self) -> None:
+        """Watch the partition's catalogue until cancelled."""
+        backoff_s = BACKOFF_S_MIN
+        try:
+            while True:
+                with contextlib.suppress(grpc.RpcError):
+                    request = entity_pb2.WatchEntitiesRequest(partition=self.partition)
+                    async for response in self._entities.WatchEntities(request):
+                        backoff_s = BACKOFF_S_MIN
+                        self._heard(response)
+                self._set(False)
+                await asyncio.sleep(backoff_s)
+                backoff_s = min(2 * backoff_s, BACKOFF_S_MAX)
+        finally:
+            self._set(False)
+            await self.close()
+
+    async def close(self) -> None:
+        """Close the way; `run` does it by itself."""
+        await self._channel.close()
+
+    async def commit(self, request: entity_pb2.CommitEntityRequest) -> Entity:
+        """Ask the registrar for a change; only of partition 0. Raises BusError."""
+        answer = await self._ask(self._entities.CommitEntity(request, timeout=self._timeout_s))
+        return entities.entity_from_proto(answer.entity)
+
+    async def copy(self, entity: Entity) -> None:
+        """Give the partition an entry that the registrar committed. Raises BusError."""
+        request = entity_pb2.ApplyEntityRequest(
+            partition=self.partition, entity=entities.entity_to_proto(entity)
+        )
+        await self._ask(self._entities.ApplyEntity(request, timeout=self._timeout_s))
+
+    async def counts(self) -> dict[str, Counts] | None:
+        """Return counts by UID of entity, None if the partition does not answer.
+
+        This is also the probe: a process that stands still keeps its streams open.
+        """
+        request = partition_pb2.GetCountsRequest(partition=self.partition)
+        try:
+            answer = await self._ask(self._calls.GetCounts(request, timeout=self._timeout_s))
+        except BusError:
+            self._set(False)
+            return None
+        self._set(True)
+        return {
+            each.uid: Counts(each.active, each.dead_letter, each.scheduled, each.size_in_bytes)
+            for each in answer.entities
+        }
+
+    async def _ask(self, call: Any) -> Any:
+        try:
+            return await call
+        except grpc.RpcError as error:
+            found = statuses.from_rpc_error(error)
+            if found.retryable:
+                raise PartitionUnavailable(
+                    f"partition {self.partition} does not answer: {found.message}"
+                ) from error
+            raise found from error
+
+    def _heard(self, response: entity_pb2.WatchEntitiesResponse) -> None:
+        self._listener.catalogue(
+            self.partition,
+            entities.fingerprint_from_proto(response.fingerprint),
+            [entities.entity_from_proto(entry) for entry in response.entities],
+            snapshot=response.snapshot,
+        )
+        if response.snapshot:
+            self._set(True)
+
+    def _set(self, reachable: bool) -> None:
+        if reachable == self.reachable:
+            return
+        self.reachable = reachable
+        logger.info(
+            "partition %s: %s",
+            self.address,
+            "answers" if reachable else "does not answer",
+            extra={"partition": self.partition, "action": "reached" if reachable else "lost"},
+        )
+        self._listener.reached(self.partition, reachable)

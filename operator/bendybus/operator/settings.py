@@ -1,0 +1,81 @@
+"""Settings of an operator process."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Final
+
+PREFIX: Final = "BENDYBUS_OPERATOR_"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that an operator is told; nothing else is read from the environment."""
+
+    namespace: str = "bendybus-system"
+    """Kubernetes namespace that the operator runs in: its own Secrets are there."""
+    identity: str = ""
+    """Name among its peers; the pod's name."""
+    watch_namespaces: tuple[str, ...] = ()
+    """Kubernetes namespaces whose manifests it serves; empty: all."""
+    image: str = "localhost/bendybus:dev"
+    """Image of partition and front-end pods, where a BusNamespace names none."""
+    image_pull_policy: str = "IfNotPresent"
+    service: str = "bendybus-operator"
+    """Name of the Service in front of the webhooks."""
+    webhook_configuration: str = "bendybus"
+    """Name of the ValidatingWebhookConfiguration whose CA the operator keeps; empty: none."""
+    webhook_port: int = 9443
+    probe_port: int = 8080
+    metrics_port: int = 8081
+    peering: str = "bendybus"
+    """Name of the KopfPeering or ClusterKopfPeering object; empty: no peers."""
+    tls_directory: Path = Path("/tmp/bendybus-tls")
+    """Where the webhooks' certificate is written (own CA) or mounted (cert-manager)."""
+    issuer_kind: str = ""
+    """Issuer or ClusterIssuer of cert-manager; empty: the operator's own CA."""
+    issuer_name: str = ""
+    client_tls_directory: Path = Path("/etc/bendybus/tls")
+    """Where cert-manager's certificate of the operator itself is mounted."""
+    certificate_days: int = 90
+    """Lifetime of certificates by the own CA; renewed when a third is left."""
+    resync_s: float = 300.0
+    """How often everything is listed and looked at anew."""
+    counts_every_s: float = 10.0
+    """How often partitions are asked for counts; also how soon a stuck one is noticed."""
+    call_timeout_s: float = 3.0
+    """How long a call to a partition may take."""
+    status_patches_per_s: float = 10.0
+    """Bound on status writing over all objects."""
+    log_level: str = "info"
+
+    @classmethod
+    def from_env(cls, env: Mapping[str, str]) -> "Settings":
+        """Return the settings that the environment gives. Raises ValueError that names the one."""
+        given: dict[str, Any] = {}
+        for field in fields(cls):
+            name = PREFIX + field.name.upper()
+            if name in env:
+                given[field.name] = _read(name, field.default, env[name])
+        settings = cls(**given)
+        settings.validate()
+        return settings
+
+    def validate(self) -> None:
+        """Raise ValueError with a sentence for the first setting that cannot be."""
+        for name in ("resync_s", "counts_every_s", "call_timeout_s", "status_patches_per_s"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{PREFIX}{name.upper()}: must be more than 0.")
+        if self.certificate_days < 1:
+            raise ValueError(f"{PREFIX}CERTIFICATE_DAYS: must be 1 or more.")
+        if bool(self.issuer_kind) != bool(self.issuer_name):
+            raise ValueError(f"{PREFIX}ISSUER_KIND and _ISSUER_NAME belong together.")
+
+
+def _read(name: str, default: Any, text: str) -> Any:
+    if isinstance(default, tuple):
+        return tuple(part.strip() for part in text.split(",") if part.strip())
+    try:
+        return type(default)(text)
+    except ValueError as exc:
+        raise ValueError(f"{name}: {text!r} is no number.") from exc

@@ -1,0 +1,124 @@
+"""The webhooks' certificate by the operator's own authority: on disk, and known to the API server.
+
+Each replica makes its own certificate and renews it; all of them have the authority's bundle put
+into the webhook configuration. With cert-manager none of this runs: it mounts the files, and its
+injector writes the bundle.
+"""
+
+import asyncio
+import base64
+import contextlib
+import logging
+import os
+from pathlib import Path
+from typing import Final
+
+from bendybus.operator import certificates
+from bendybus.operator.authority import OwnAuthority
+from bendybus.operator.builders.certificates import Wanted
+from bendybus.operator.kubernetes_api import ApiError, KubernetesApi
+from bendybus.operator.metrics import Metrics
+from bendybus.operator.settings import Settings
+
+logger = logging.getLogger(__name__)
+LOOK_S: Final = 60.0
+AGAIN_S: Final = 2.0
+BUNDLE_MANAGER: Final = "bendybus-operator-ca"
+
+
+class WebhookCertificates:
+    """Keeps tls.crt and tls.key in a directory, and the configuration's caBundle."""
+
+    def __init__(
+        self,
+        api: KubernetesApi,
+        settings: Settings,
+        authority: OwnAuthority,
+        metrics: Metrics,
+    ) -> None:
+        self._api = api
+        self._settings = settings
+        self._authority = authority
+        self._metrics = metrics
+        self._files: dict[str, str] = {}
+
+    @property
+    def certificate(self) -> Path:
+        """Return where the certificate is."""
+        return self._settings.tls_directory / "tls.crt"
+
+    @property
+    def key(self) -> Path:
+        """Return where its key is."""
+        return self._settings.tls_directory / "tls.key"
+
+    async def first(self) -> None:
+        """Return as soon as there is a certificate that the API server can trust."""
+        while not self._settings.issuer_name:
+            with contextlib.suppress(ApiError):
+                await self._renew()
+                return
+            await asyncio.sleep(AGAIN_S)
+
+    async def run(self) -> None:
+        """Look after them until cancelled."""
+        while not self._settings.issuer_name:
+            await asyncio.sleep(LOOK_S)
+            try:
+                await self._renew()
+            except ApiError as error:
+                logger.warning("webhooks: certificate not looked after: %s", error.message)
+
+    async def _renew(self) -> None:
+        settings = self._settings
+        host = f"{settings.service}.{settings.namespace}.svc"
+        wanted = Wanted(
+            "operator", host, (host, f"{host}.cluster.local"), "spiffe://bendybus/webhook"
+        )
+        files = await self._authority.certificate(wanted, self._files)
+        if files != self._files or not self.certificate.exists():
+            await asyncio.to_thread(self._write, files)
+            self._files = files
+            logger.info("webhooks: new certificate", extra={"action": "webhook-certificate"})
+        end = certificates.end_of(files["tls.crt"])
+        self._metrics.certificate_end.set(end.timestamp())
+        await self._publish(files["ca.crt"])
+
+    def _write(self, files: dict[str, str]) -> None:
+        directory = self._settings.tls_directory
+        directory.mkdir(parents=True, exist_ok=True)
+        for path, content in ((self.key, files["tls.key"]), (self.certificate, files["tls.crt"])):
+            fresh = path.with_suffix(".new")
+            descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(descriptor, "w", encoding="ascii") as file:
+                file.write(content)
+            fresh.replace(path)
+
+    async def _publish(self, bundle: str) -> None:
+        name = self._settings.webhook_configuration
+        if not name:
+            return
+        kind = "ValidatingWebhookConfiguration"
+        found = await self._api.get(kind, "", name)
+        if found is None:
+            return
+        encoded = base64.b64encode(bundle.encode()).decode()
+        hooks = found.get("webhooks") or []
+        if all(hook["clientConfig"].get("caBundle") == encoded for hook in hooks):
+            return
+        body = {
+            "apiVersion": found["apiVersion"],
+            "kind": kind,
+            "metadata": {"name": name},
+            "webhooks": [
+                {
+                    "name": hook["name"],
+                    "clientConfig": {"caBundle": encoded},
+                    # Needed in every version that is applied; the chart owns their values.
+                    "admissionReviewVersions": hook["admissionReviewVersions"],
+                    "sideEffects": hook["sideEffects"],
+                }
+                for hook in hooks
+            ],
+        }
+        await self._api.apply(body, manager=BUNDLE_MANAGER)
