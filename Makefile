@@ -8,8 +8,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PY := $(BIN)/python
+# What has no Docker builds images and runs clusters with the scripts in here.
+CLUSTER ?= ../shared/cluster
+IMAGE ?= localhost/bendybus:dev
 ROOMS := $(wildcard domain protos crds partition_server frontend operator client cli)
-CODE := $(ROOMS) $(wildcard examples bench docs tests)
+CODE := $(ROOMS) $(wildcard examples bench charts docs tests)
 PROTOC_OUT = --python_out=$(1) --pyi_out=$(1) --grpc_python_out=$(1) --mypy_grpc_out=quiet:$(1)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PATH := $(CURDIR)/$(BIN):$(PATH)
@@ -50,10 +53,10 @@ format: install ## Format the code and sort its imports
 	@ruff format --quiet $(CODE)
 
 .PHONY: check
-check: install check-lint check-types check-imports check-protos check-crds check-conformance check-tidy ## Lint, types, rooms, drift, tidiness: no network
+check: install check-lint check-types check-imports check-protos check-crds check-chart check-conformance check-tidy ## Lint, types, rooms, drift, tidiness: no network
 	@echo "check: all fine"
 
-.PHONY: check-lint check-types check-imports check-protos check-crds check-conformance check-tidy
+.PHONY: check-lint check-types check-imports check-protos check-crds check-chart check-conformance check-tidy
 check-lint: install
 	@echo "check: ruff"
 	@ruff check --quiet $(CODE)
@@ -75,6 +78,9 @@ check-crds: install
 	@echo "check: CRDs and reference pages are those of the code"
 	@$(PY) -m bendybus.crds --check
 	@$(PY) -m docs.generate --check
+check-chart: install
+	@echo "check: the chart's generated parts"
+	@$(PY) -m charts.generate --check
 check-conformance: install
 	@echo "check: every requirement has a test"
 	@$(PY) -m tests.conformance --check
@@ -94,6 +100,28 @@ protos: install ## Generate the stubs from protos/**/*.proto
 .PHONY: crds
 crds: install ## Generate crds/generated/*.yaml from the models
 	@$(PY) -m bendybus.crds
+
+.PHONY: chart
+chart: install crds ## Generate the parts of charts/bendybus that come from the CRDs and the values
+	@$(PY) -m charts.generate
+
+.PHONY: wheel
+wheel: install ## Build dist/bendybus-*.whl, the same bytes from the same commit
+	@rm -rf dist
+	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(PY) -m hatchling build -t wheel >/dev/null 2>&1
+	@cd dist && sha256sum *.whl
+
+.PHONY: image
+image: wheel ## Build the image localhost/bendybus:dev as build/image.tar, with Docker or without
+	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) CLUSTER=$(CLUSTER) PYTHON=$(PYTHON) \
+	  images/build $(IMAGE) build/image.tar
+	@cd build && sha256sum image.tar && echo "image: $(IMAGE), $$(($$(stat -c %s image.tar) / 1000000)) MB"
+
+.PHONY: kind
+kind: image ## Start a kind cluster, load the image, install the chart (untried where kind is missing)
+	@kind get clusters 2>/dev/null | grep -qx bendybus || kind create cluster --config charts/kind.yaml
+	@kind load image-archive build/image.tar --name bendybus
+	@helm upgrade --install bendybus charts/bendybus --namespace bendybus-system --create-namespace --wait
 
 .PHONY: docs
 docs: install ## Generate the reference pages that come from code
@@ -123,6 +151,12 @@ pins: ## Choose new versions of every dependency (network; look at the diff)
 	  --no-annotate --no-header --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
 	  --no-emit-options --output-file - requirements/bench.in | sed '/^#/d'; } > "$$out"; \
 	cp "$$out" requirements/bench.txt; rm "$$out"
+	@out=$$(mktemp); { sed -n '/^#/p;/^[^#]/q' requirements/image.txt; \
+	$(VENV)-pins/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
+	  --no-annotate --no-header --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
+	  --no-emit-options --extra server --extra operator --constraint requirements/dev.txt \
+	  --output-file - pyproject.toml | sed '/^#/d;/^bendybus @/d'; } > "$$out"; \
+	cp "$$out" requirements/image.txt; rm "$$out"
 
 .PHONY: clean
 clean: ## Remove what the other targets made

@@ -57,27 +57,22 @@ def previous(cluster: Cluster) -> str:
 
 def _build(cluster: Cluster, source: Path, name: str, options: list[str]) -> str:
     """Build and load an image; its tag is that of its content, so that pods notice a new one."""
+    if cluster.nodes is None:
+        raise CommandFailed(f"{name} cannot be loaded here: set BENDYBUS_E2E_IMAGE")
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder)
-        epoch = {**os.environ, "SOURCE_DATE_EPOCH": "1767225600"}
         subprocess.run(
-            [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(out)],
+            [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(out / "dist")],
             cwd=source,
-            env=epoch,
+            env={**os.environ, "SOURCE_DATE_EPOCH": "1767225600"},
             check=True,
             capture_output=True,
         )
-        (wheel,) = out.glob("*.whl")
+        (wheel,) = (out / "dist").glob("*.whl")
         requirements = source / "requirements" / "image.txt"
-        digest = hashlib.sha256(wheel.read_bytes() + requirements.read_bytes())
-        image = f"localhost/{name}:{digest.hexdigest()[:12]}"
-        if cluster.nodes is None:
-            raise CommandFailed(f"{image} cannot be loaded here: set BENDYBUS_E2E_IMAGE")
-        run(
-            [
-                *[TOOLS / "image", "--requirements", requirements, "--wheel", wheel],
-                *["--deb", "libstdc++6", *options, "--load", image, out / "image.tar"],
-            ],
-            timeout_s=600,
-        )
+        parts = wheel.read_bytes() + requirements.read_bytes() + " ".join(options).encode()
+        image = f"localhost/{name}:{hashlib.sha256(parts).hexdigest()[:12]}"
+        command: list[str | Path] = [TOOLS / "image", "--requirements", requirements]
+        command += ["--wheel", wheel, "--deb", "libstdc++6", *options]
+        run([*command, "--load", image, out / "image.tar"], timeout_s=600)
         return image

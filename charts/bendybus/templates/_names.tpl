@@ -1,0 +1,76 @@
+{{- define "bendybus.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" }}
+{{- end }}
+
+{{- define "bendybus.fullname" -}}
+{{- $name := include "bendybus.name" . }}
+{{- if .Values.fullnameOverride }}
+{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" }}
+{{- else if contains $name .Release.Name }}
+{{- .Release.Name | trunc 40 | trimSuffix "-" }}
+{{- else }}
+{{- printf "%s-%s" .Release.Name $name | trunc 40 | trimSuffix "-" }}
+{{- end }}
+{{- end }}
+
+{{- /* Of objects that belong to the cluster: installations for some namespaces may be many. */ -}}
+{{- define "bendybus.clusterName" -}}
+{{- if .Values.watchNamespaces }}
+{{- printf "%s-%s" (include "bendybus.fullname" .) .Release.Namespace | trunc 63 | trimSuffix "-" }}
+{{- else }}
+{{- include "bendybus.fullname" . }}
+{{- end }}
+{{- end }}
+
+{{- define "bendybus.operator" -}}
+{{ include "bendybus.fullname" . }}-operator
+{{- end }}
+
+{{- define "bendybus.serviceAccount" -}}
+{{- if .Values.serviceAccount.create }}
+{{- default (include "bendybus.operator" .) .Values.serviceAccount.name }}
+{{- else }}
+{{- default "default" .Values.serviceAccount.name }}
+{{- end }}
+{{- end }}
+
+{{- define "bendybus.image" -}}
+{{- if .Values.image.digest }}
+{{- printf "%s@%s" .Values.image.repository .Values.image.digest }}
+{{- else }}
+{{- printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) }}
+{{- end }}
+{{- end }}
+
+{{- define "bendybus.selector" -}}
+app.kubernetes.io/name: bendybus
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: operator
+{{- end }}
+
+{{- define "bendybus.labels" -}}
+{{ include "bendybus.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end }}
+
+{{- define "bendybus.issuerKind" -}}
+{{- if .Values.certManager.enabled }}{{ .Values.certManager.issuerRef.kind }}{{ end }}
+{{- end }}
+
+{{- define "bendybus.issuerName" -}}
+{{- if .Values.certManager.enabled }}
+{{- default (printf "%s-ca" (include "bendybus.clusterName" .)) .Values.certManager.issuerRef.name }}
+{{- end }}
+{{- end }}
+
+{{- define "bendybus.testNamespace" -}}
+{{- if .Values.test.namespace }}
+{{- .Values.test.namespace }}
+{{- else if .Values.watchNamespaces }}
+{{- first .Values.watchNamespaces }}
+{{- else }}
+{{- .Release.Namespace }}
+{{- end }}
+{{- end }}
