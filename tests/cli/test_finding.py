@@ -8,6 +8,8 @@ from bendybus.cli import data_directory, endpoint, finding
 from bendybus.cli.endpoint import Endpoint
 from bendybus.cli.errors import Unreachable, UsageError
 from bendybus.cli.finding import Choice
+from bendybus.domain import shared_access
+from bendybus.domain.shared_access import Policy, Right
 
 
 def test_what_is_said_wins_over_the_environment_and_that_over_what_runs(tmp_path: Path) -> None:
@@ -45,7 +47,34 @@ def test_several_local_buses_must_be_told_apart(tmp_path: Path) -> None:
     ],
 )
 def test_a_connection_string_names_an_address(text: str, expected: Endpoint) -> None:
-    assert endpoint.parse(text) == expected
+    found = endpoint.parse(text)
+
+    assert (found.address, found.plain, found.entity_path) == (
+        expected.address,
+        expected.plain,
+        expected.entity_path,
+    )
+
+
+def test_a_key_becomes_a_token_and_never_text() -> None:
+    found = endpoint.parse("Endpoint=sb://bus:1;SharedAccessKeyName=app;SharedAccessKey=a=b==")
+
+    token = found.token(1_000.0)
+
+    policies = shared_access.group([Policy("app", frozenset({Right.SEND}), keys=("a=b==",))])
+    shared_access.verify(policies, token, "orders", Right.SEND, 1_000.0)
+    assert "a=b" not in repr(found)
+    with pytest.raises(UsageError) as refused:
+        endpoint.parse("Endpoint=sb://bus:1;SharedAccessKey=abc;def")
+    assert "def" not in str(refused.value)
+
+
+def test_the_file_of_authorities_is_said_or_in_the_environment() -> None:
+    environment = {finding.CA_FILE_VARIABLE: "/from/env"}
+
+    assert finding.ca_file(Choice("", None, environment, Path("/said"))) == Path("/said")
+    assert finding.ca_file(Choice("", None, environment)) == Path("/from/env")
+    assert finding.ca_file(Choice("", None, {})) is None
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "Endpoint=", "Endpoint=sb://:x"])

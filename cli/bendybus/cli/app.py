@@ -36,13 +36,18 @@ def choose(
     data: Annotated[
         Path | None, typer.Option(help="Folder of a local bus, where several run.")
     ] = None,
+    ca_file: Annotated[
+        Path | None,
+        typer.Option(help=f"Authorities to trust (TLS); default ${finding.CA_FILE_VARIABLE}."),
+    ] = None,
     version: Annotated[bool, typer.Option("--version", help="Print the version and end.")] = False,
 ) -> None:
     """Keep what was said before the command."""
     if version:
         typer.echo(metadata.version("bendybus"))
         raise typer.Exit
-    context.obj = Choice(connection_string, data.absolute() if data else None, dict(os.environ))
+    folder = data.absolute() if data else None
+    context.obj = Choice(connection_string, folder, dict(os.environ), ca_file)
 
 
 app.command("up", rich_help_panel=_LOCAL)(process_commands.up)

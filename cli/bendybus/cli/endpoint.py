@@ -1,12 +1,14 @@
 """Connection strings: where a bus is, and how to speak to it. Pure."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urlsplit
 
 from bendybus.cli.errors import UsageError
+from bendybus.domain import shared_access
 
 PORT_DEFAULT: Final = 7480
+TOKEN_LIFETIME_S: Final = 3_600
 EXAMPLE: Final = (
     "Endpoint=sb://127.0.0.1:7480;SharedAccessKeyName=RootManageSharedAccessKey;"
     "SharedAccessKey=local;UseDevelopmentEmulator=true"
@@ -15,11 +17,21 @@ EXAMPLE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Address of a front end. `plain`: no TLS."""
+    """Address of a front end. `plain`: no TLS. `signature`: a token in place of a key."""
 
     address: str
     plain: bool
     entity_path: str = ""
+    key_name: str = ""
+    key: str = field(default="", repr=False)
+    signature: str = field(default="", repr=False)
+
+    def token(self, now_s: float) -> str:
+        """Return a token for calls that end soon; "" without a key."""
+        if self.signature or not self.key:
+            return self.signature
+        ends_s = int(now_s) + TOKEN_LIFETIME_S
+        return shared_access.sign(f"sb://{self.address}/", self.key_name, self.key, ends_s)
 
 
 def parse(connection_string: str) -> Endpoint:
@@ -31,12 +43,20 @@ def parse(connection_string: str) -> Endpoint:
     for part in filter(None, connection_string.strip().split(";")):
         key, separator, value = part.partition("=")
         if not separator:
-            raise UsageError(f"Connection string: {part!r} has no '='. Example: {EXAMPLE}")
+            # Not the part itself: it may be a piece of a key.
+            raise UsageError(f"Connection string: a part has no '='. Example: {EXAMPLE}")
         parts[key.strip().lower()] = value.strip()
     if not parts.get("endpoint"):
         raise UsageError(f"Connection string: Endpoint is missing. Example: {EXAMPLE}")
     plain = parts.get("usedevelopmentemulator", "").lower() == "true"
-    return Endpoint(_address(parts["endpoint"]), plain, parts.get("entitypath", ""))
+    return Endpoint(
+        _address(parts["endpoint"]),
+        plain,
+        parts.get("entitypath", ""),
+        parts.get("sharedaccesskeyname", ""),
+        parts.get("sharedaccesskey", ""),
+        parts.get("sharedaccesssignature", ""),
+    )
 
 
 def _address(endpoint: str) -> str:

@@ -34,7 +34,8 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 def connected(context: typer.Context) -> Management:
     """Return a connection to the bus that the command is about."""
-    return Management(finding.connection_string(context.obj))
+    where = finding.connection_string(context.obj)
+    return Management(where, ca_file=finding.ca_file(context.obj))
 
 
 def apply(

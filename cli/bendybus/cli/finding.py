@@ -1,4 +1,7 @@
-"""Which bus a command is about: --connection-string, BENDYBUS_CONNECTION_STRING, then run.json."""
+"""Which bus a command is about: --connection-string, BENDYBUS_CONNECTION_STRING, then run.json.
+
+And whom it trusts: --ca-file, then BENDYBUS_CA_FILE.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,6 +12,7 @@ from bendybus.cli import data_directory
 from bendybus.cli.errors import Unreachable
 
 VARIABLE: Final = "BENDYBUS_CONNECTION_STRING"
+CA_FILE_VARIABLE: Final = "BENDYBUS_CA_FILE"
 _START: Final = "Start one with bendybus up -f FILE, or name one with --connection-string."
 
 
@@ -19,6 +23,7 @@ class Choice:
     connection_string: str
     data: Path | None
     environment: Mapping[str, str]
+    ca_file: Path | None = None
 
 
 def connection_string(choice: Choice) -> str:
@@ -27,6 +32,12 @@ def connection_string(choice: Choice) -> str:
         "" if choice.data else choice.environment.get(VARIABLE, "")
     )
     return named or str(local_bus(choice)["connection_string"])
+
+
+def ca_file(choice: Choice) -> Path | None:
+    """Return the file of the authorities to trust; None: those that everybody trusts."""
+    named = choice.environment.get(CA_FILE_VARIABLE)
+    return choice.ca_file or (Path(named) if named else None)
 
 
 def local_bus(choice: Choice) -> dict[str, Any]:

@@ -1,20 +1,24 @@
 """The bus's management service, as commands use it: one method per call, each with a deadline."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import grpc
 
 from bendybus.cli import endpoint
+from bendybus.cli.endpoint import Endpoint
+from bendybus.cli.errors import UsageError
 from bendybus.crds.bundling import Place
 from bendybus.domain import errors
 from bendybus.domain.entity import QueueDescription
 from bendybus.domain.limits import Tier
 from bendybus.v1 import management_pb2 as pb
 from bendybus.v1 import management_pb2_grpc
-from bendybus.wire import entities, statuses
+from bendybus.wire import entities, statuses, tls
 
 _DEADLINE_S: Final = 30.0
 _PAGE: Final = 1_000
@@ -23,7 +27,9 @@ _PAGE: Final = 1_000
 class Management:
     """A connection to one bus. Raises BusError only; whatever cannot be reached is retryable."""
 
-    def __init__(self, where: str, *, deadline_s: float = _DEADLINE_S) -> None:
+    def __init__(
+        self, where: str, *, ca_file: Path | None = None, deadline_s: float = _DEADLINE_S
+    ) -> None:
         self._endpoint = endpoint.parse(where)
         self._deadline_s = deadline_s
         address = self._endpoint.address
@@ -31,9 +37,12 @@ class Management:
         self._channel = (
             grpc.insecure_channel(address, options=options)
             if self._endpoint.plain
-            else grpc.secure_channel(address, grpc.ssl_channel_credentials(), options=options)
+            else grpc.secure_channel(
+                address, grpc.ssl_channel_credentials(_authorities(ca_file)), options=options
+            )
         )
-        self._stub = management_pb2_grpc.ManagementServiceStub(self._channel)
+        calls = grpc.intercept_channel(self._channel, _Tokens(self._endpoint))
+        self._stub = management_pb2_grpc.ManagementServiceStub(calls)
 
     def __enter__(self) -> Self:
         return self
@@ -121,9 +130,41 @@ class Management:
             yield
         except grpc.RpcError as error:
             found = statuses.from_rpc_error(error)
+            advice = tls.explain(
+                found.message, address=self.address, use_tls=not self._endpoint.plain
+            )
+            if type(found) is errors.RetryableError and advice:
+                raise errors.RetryableError(advice) from error
             if type(found) is errors.RetryableError:
                 raise errors.RetryableError(
                     f"No bus answers at {self.address}. Is it running? bendybus up -f FILE "
                     "starts one here."
                 ) from error
             raise found from error
+
+
+class _Tokens(grpc.UnaryUnaryClientInterceptor):
+    """Gives every call a token, signed anew."""
+
+    def __init__(self, where: Endpoint) -> None:
+        self._where = where
+
+    def intercept_unary_unary(
+        self, continuation: Any, client_call_details: Any, request: Any
+    ) -> Any:
+        """Make the call with a token."""
+        token = self._where.token(time.time())
+        metadata = [("authorization", token)] if token else []
+        return continuation(client_call_details._replace(metadata=metadata), request)
+
+
+def _authorities(file: Path | None) -> bytes | None:
+    if file is None:
+        return None
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        reason = (error.strerror or "cannot be read").lower()
+        raise UsageError(
+            f"--ca-file {file}: {reason}. Name the file of the bus's ca.crt."
+        ) from error

@@ -50,8 +50,11 @@ Step = Callable[[int], None]
 @contextmanager
 def client(choice: Choice) -> Iterator[ServiceBusClient]:
     """Give a client of the bus; its errors become those of the CLI, with the same sentence."""
+    trusted = finding.ca_file(choice)
     try:
-        with ServiceBusClient.from_connection_string(finding.connection_string(choice)) as bus:
+        with ServiceBusClient.from_connection_string(
+            finding.connection_string(choice), connection_verify=trusted and str(trusted)
+        ) as bus:
             yield bus
     except MessagingEntityNotFoundError as error:
         raise NotFound(str(error)) from error

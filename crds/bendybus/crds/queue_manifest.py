@@ -100,6 +100,9 @@ class QueueSpec(ManifestModel):
 class QueueStatus(Status):
     """What the operator saw last of a queue."""
 
+    entity_uid: StrictStr | None = Field(
+        None, description="UID of the data; another than metadata.uid when it was adopted."
+    )
     home_partition: int | None = Field(None, description="Partition that holds a plain queue.")
     max_size_in_megabytes_total: int | None = Field(None, description="Per partition × partitions.")
 

@@ -1,4 +1,4 @@
-"""The operator: turns manifests into pods and into entity specs, and says in their status how it is.
+"""The operator: turns manifests into pods and entity specs, and says in their status how it is.
 
 What belongs here: rules of manifests on a cluster (`plan`, `conditions`, `admission`), builders of
 child objects, and the shell that speaks to Kubernetes and to partitions. What does not: rules of

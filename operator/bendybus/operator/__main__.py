@@ -1,9 +1,11 @@
 """`python -m bendybus.operator`: Kopf, the office and the webhooks' certificate in one loop."""
 
 import asyncio
+import logging
 import os
 import random
 import sys
+from typing import Any, cast
 
 import kopf
 from prometheus_client import start_http_server
@@ -33,7 +35,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     kopf_done = kopf.operator(
         settings=operator_settings(settings, priority, certificates),
         memo=kopf.Memo(office=office, admitting=admitting),
-        identity=settings.identity,
+        identity=cast(Any, settings.identity or None),
         standalone=not settings.peering,
         priority=priority,
         peering_name=settings.peering or None,
@@ -60,6 +62,8 @@ def main() -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     serving.configure_logging(settings.log_level)
+    # Kopf says of every event that a handler took it.
+    logging.getLogger("kopf.objects").setLevel(logging.WARNING)
     asyncio.run(serving.run_until_signal(lambda stop: run(settings, stop)))
     return 0
 

@@ -68,7 +68,9 @@ class Admitting:
         view = await self._bus_of(bus)
         if view is None or view.manifest is None:
             return
-        held = await self._held(view, body["metadata"].get("uid", "") if entity else "")
+        # After an adoption the data has another UID than the manifest.
+        uid = (body.get("status") or {}).get("entityUid") or body["metadata"].get("uid", "")
+        held = await self._held(view, uid if entity else "")
         what = f"{kind} {body['metadata']['name']!r}"
         self._refuse(kind, admission.check_deletion(what, held))
 
@@ -80,8 +82,8 @@ class Admitting:
             return False
         return found is None or "deletionTimestamp" in found["metadata"]
 
-    async def _held(self, view: BusView, manifest_uid: str) -> Held:
-        """Ask all partitions what they hold: of one manifest's entity, or of all."""
+    async def _held(self, view: BusView, entity_uid: str) -> Held:
+        """Ask all partitions what they hold: of one entity, or of all."""
         assert view.manifest is not None
         if self._settings.issuer_name:
             material = await asyncio.to_thread(tls.read, self._settings.client_tls_directory)
@@ -107,7 +109,7 @@ class Admitting:
                 unknown.append(index)
                 continue
             for uid, counts in answer.items():
-                if manifest_uid in ("", uid):
+                if entity_uid in ("", uid):
                     messages += _messages(counts)
         return Held(messages, tuple(unknown))
 

@@ -12,7 +12,7 @@ from bendybus.operator.builders import (
     children,
     frontend,
     partitions,
-    secrets,
+    secret_files,
 )
 from bendybus.operator.builders.context import Context
 from bendybus.operator.data_identity import ADOPTED_BY_ANNOTATION, Footing
@@ -117,15 +117,14 @@ class BusKeeping:
             files = files_of(secret)
             renewed = await self._authority.certificate(wanted, files)
             if renewed != {name: files.get(name) for name in renewed}:
-                await self._api.apply(secrets.tls(context, wanted.role, renewed))
+                await self._api.apply(secret_files.tls(context, wanted.role, renewed))
 
     async def _access(self, context: Context) -> None:
         namespace = context.bus.namespace
         found = {}
         for name, _, _ in access_keys.rules(context.spec):
-            secret = await self._api.get(
-                "Secret", namespace, names.access_secret(context.bus, name)
-            )
+            wanted = names.access_secret(context.bus, name)
+            secret = await self._api.get("Secret", namespace, wanted)
             if secret is not None:
                 found[name] = secret
         known = access_keys.policies(context.spec, found, os.urandom)
@@ -133,12 +132,12 @@ class BusKeeping:
             await self._api.get("Secret", namespace, names.frontend_tls(context.bus))
         ).get("ca.crt", "")
         for policy in known:
-            await self._api.apply(secrets.access(context, policy, trust))
-        await self._api.apply(secrets.policies(context, known))
-        wanted = {names.access_secret(context.bus, policy.name) for policy in known}
+            await self._api.apply(secret_files.access(context, policy, trust))
+        await self._api.apply(secret_files.policies(context, known))
+        kept = {names.access_secret(context.bus, policy.name) for policy in known}
         selector = f"{names.BUS_LABEL}={context.bus.name},{names.ROLE_LABEL}=access"
         for secret in await self._api.list("Secret", namespace, labels=selector):
-            if secret["metadata"]["name"] not in wanted:
+            if secret["metadata"]["name"] not in kept:
                 await self._api.delete("Secret", namespace, secret["metadata"]["name"])
 
     async def _grow(self, context: Context, growth: Growth) -> str:

@@ -19,7 +19,7 @@ Status = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Messages and bytes of one queue, or of all queues of a bus, over all partitions that answer."""
+    """Messages and bytes of one queue, or of a bus, over the partitions that answer."""
 
     active: int = 0
     dead_letter: int = 0
@@ -99,6 +99,7 @@ def queue_facts(entity: Entity, unreachable: Collection[int], counts: Counts | N
     """Return the part of a queue's status that comes from the bus."""
     limited = bool(set(entity.partitions()) & set(unreachable))
     facts: Status = {
+        "entityUid": entity.uid,
         "partitions": entity.partition_count,
         "availabilityStatus": _availability(limited).value,
         "maxSizeInMegabytesTotal": entity.queue.max_size_in_megabytes * entity.partition_count,

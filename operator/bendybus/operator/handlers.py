@@ -38,17 +38,20 @@ async def child_changed(event: Any, memo: Any, **_: Any) -> None:
 
 
 @kopf.on.validate(GROUP, VERSION, "busnamespaces", id="busnamespaces")
-async def admit_bus(memo: Any, operation: str, body: Any, old: Any, **_: Any) -> None:
+async def admit_bus(memo: Any, body: Any, **facts: Any) -> None:
     """Judge a change of a BusNamespace."""
-    await memo.admitting.bus(operation, dict(body), dict(old) if old else None)
+    await memo.admitting.bus(facts["operation"], dict(body), _dict(facts["old"]))
 
 
 @kopf.on.validate(GROUP, VERSION, "queues", id="queues")
-async def admit_queue(
-    memo: Any, operation: str, body: Any, old: Any, warnings: list[str], **_: Any
-) -> None:
+async def admit_queue(memo: Any, body: Any, warnings: list[str], **facts: Any) -> None:
     """Judge a change of a Queue."""
-    warnings.extend(await memo.admitting.queue(operation, dict(body), dict(old) if old else None))
+    old = _dict(facts["old"])
+    warnings.extend(await memo.admitting.queue(facts["operation"], dict(body), old))
+
+
+def _dict(body: Any) -> dict[str, Any] | None:
+    return dict(body) if body else None
 
 
 @kopf.on.probe(id="leading")

@@ -171,19 +171,11 @@ class Keeper:
             await self._close_link()
             return
         if view.manifest is None:
-            problem = view.problems[0] if view.problems else ""
-            footing = Footing(
-                self._kept.footing.identity, reason=Reason.INVALID_SPEC, message=problem
-            )
-            self._kept = Kept(footing, self._kept.frontends_ready)
+            self._stand_still(Reason.INVALID_SPEC, view.problems[0] if view.problems else "")
             return
         if view.annotations.get(names.PAUSE_ANNOTATION) == "true":
-            footing = Footing(
-                self._kept.footing.identity,
-                reason=Reason.PAUSED,
-                message=f"the annotation {names.PAUSE_ANNOTATION} keeps the operator away.",
-            )
-            self._kept = Kept(footing, self._kept.frontends_ready)
+            why = f"the annotation {names.PAUSE_ANNOTATION} keeps the operator away."
+            self._stand_still(Reason.PAUSED, why)
             return
         try:
             loop = asyncio.get_running_loop()
@@ -205,7 +197,11 @@ class Keeper:
             return
         self._bus_retry_s = RETRY_S_MIN
         if self._kept.frontends_ready < 1 and self._kept.footing.identity is not None:
-            self._bus_due = loop.time() + 2 * RETRY_S_MIN
+            self._bus_due = loop.time() + 10 * RETRY_S_MIN
+
+    def _stand_still(self, reason: Reason, message: str) -> None:
+        footing = Footing(self._kept.footing.identity, reason=reason, message=message)
+        self._kept = Kept(footing, self._kept.frontends_ready)
 
     async def _open_link(self, kept: Kept) -> None:
         identity = kept.footing.identity

@@ -87,7 +87,7 @@ class RealKubernetesApi:
     """The API server that the pod, or KUBECONFIG, names."""
 
     def __init__(self) -> None:
-        config.load_config()
+        config.load_config()  # type: ignore[no-untyped-call]
         self._client = client.ApiClient()
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="kubernetes")
 
@@ -172,7 +172,7 @@ class RealKubernetesApi:
                 auth_settings=["BearerToken"],
             )
             response = self._client.call_api(*request, _request_timeout=TIMEOUT_S)
-            data = response.read()
+            data = response.read()  # type: ignore[no-untyped-call]
         except (urllib3.exceptions.HTTPError, client.ApiException, OSError) as exc:
             raise ApiError(0, f"the API server cannot be reached: {exc}") from exc
         answer: Body = json.loads(data) if data else {}

@@ -1,4 +1,4 @@
-"""Names of everything that belongs to a bus on Kubernetes: objects, labels, addresses, identities."""
+"""Names of what belongs to a bus on Kubernetes: objects, labels, addresses, identities."""
 
 from dataclasses import dataclass
 from typing import Final

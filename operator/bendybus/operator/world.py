@@ -12,6 +12,7 @@ from bendybus.operator.names import ObjectKey
 
 Body = Mapping[str, Any]
 _EMPTY: Final[Mapping[str, Any]] = {}
+_NOWHERE: Final = ObjectKey("", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class QueueView(View):
     """A Queue, and the bus it names, which may not exist."""
 
     manifest: Queue | None = None
-    bus: ObjectKey = ObjectKey("", "")
+    bus: ObjectKey = _NOWHERE
 
     @property
     def entity_name(self) -> str:

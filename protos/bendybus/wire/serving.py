@@ -53,7 +53,10 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
-        facts.update((k, v) for k, v in vars(record).items() if k not in self._KNOWN)
+        for name, value in vars(record).items():
+            # Libraries attach whole objects; a line of ours holds words and numbers.
+            if name not in self._KNOWN and isinstance(value, str | int | float):
+                facts[name] = value
         if record.exc_info:
             facts["exception"] = self.formatException(record.exc_info)
         return json.dumps(facts, default=str)

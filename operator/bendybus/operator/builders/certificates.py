@@ -22,9 +22,13 @@ def wanted(context: Context) -> tuple[Wanted, Wanted]:
     """Return the certificates of partitions and front ends."""
     bus = context.bus
     service, set_name = names.frontend(bus), names.partition_set(bus)
-    in_cluster = tuple(
-        f"{service}{suffix}" for suffix in ("", f".{bus.namespace}", f".{bus.namespace}.svc")
-    ) + (f"{service}.{bus.namespace}.svc.cluster.local",)
+    domains = (
+        "",
+        f".{bus.namespace}",
+        f".{bus.namespace}.svc",
+        f".{bus.namespace}.svc.cluster.local",
+    )
+    in_cluster = tuple(f"{service}{domain}" for domain in domains)
     pods = f"*.{set_name}.{bus.namespace}.svc"
     identity = names.bus_identity(bus)
     return (

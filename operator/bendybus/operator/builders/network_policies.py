@@ -1,4 +1,4 @@
-"""NetworkPolicies: who may connect to partitions and front ends, where the cluster enforces them."""
+"""NetworkPolicies: who may connect to partitions and front ends, where a cluster enforces them."""
 
 from typing import Any
 

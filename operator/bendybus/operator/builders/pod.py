@@ -1,4 +1,4 @@
-"""What the pods of both roles have in common: no API token, restricted security, probes, TLS files."""
+"""What the pods of both roles share: no API token, restricted security, probes, TLS files."""
 
 from typing import Final
 

@@ -1,0 +1,78 @@
+"""Images for the cluster under test: this checkout, the last tag, and one with a clock to set.
+
+With `BENDYBUS_E2E_IMAGE` the first is taken as given (a cluster whose nodes cannot be loaded); the
+others need the Docker-less build of `shared/cluster`.
+"""
+
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from tests.e2e.cluster import ROOT, TOOLS, Cluster, CommandFailed, run
+
+GIVEN: Final = os.environ.get("BENDYBUS_E2E_IMAGE", "")
+FAKETIME: Final = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"
+
+
+def current(cluster: Cluster) -> str:
+    """Return the name of the image of this checkout; built and loaded."""
+    if GIVEN:
+        return GIVEN
+    return _build(cluster, ROOT, "bendybus", [])
+
+
+def skewed(cluster: Cluster) -> str:
+    """Return an image whose processes take their clock from the file /var/lib/bendybus/clock."""
+    options = ["--deb", "faketime", "--env", f"LD_PRELOAD={FAKETIME}"]
+    options += ["--env", "FAKETIME_TIMESTAMP_FILE=/var/lib/bendybus/clock"]
+    options += ["--env", "FAKETIME_DONT_FAKE_MONOTONIC=1", "--env", "FAKETIME_NO_CACHE=1"]
+    return _build(cluster, ROOT, "bendybus-skewed", options)
+
+
+def last_tag() -> str:
+    """Return the newest tag before this checkout. Fails when the clone has no tags."""
+    try:
+        return run(["git", "-C", ROOT, "describe", "--tags", "--abbrev=0", "HEAD"]).strip()
+    except CommandFailed as error:
+        raise CommandFailed(
+            "the upgrade starts from the last tag, and this clone has none: git fetch --tags"
+        ) from error
+
+
+def previous(cluster: Cluster) -> str:
+    """Return the image of the last tag."""
+    with tempfile.TemporaryDirectory() as folder:
+        tree = Path(folder) / "tree"
+        tree.mkdir()
+        archive = subprocess.run(
+            ["git", "-C", str(ROOT), "archive", last_tag()], capture_output=True, check=True
+        )
+        subprocess.run(["tar", "-x", "-C", str(tree)], input=archive.stdout, check=True)
+        return _build(cluster, tree, "bendybus-previous", [])
+
+
+def _build(cluster: Cluster, source: Path, name: str, options: list[str]) -> str:
+    """Build and load an image; its tag is that of its content, so that pods notice a new one."""
+    if cluster.nodes is None:
+        raise CommandFailed(f"{name} cannot be loaded here: set BENDYBUS_E2E_IMAGE")
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder)
+        subprocess.run(
+            [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(out / "dist")],
+            cwd=source,
+            env={**os.environ, "SOURCE_DATE_EPOCH": "1767225600"},
+            check=True,
+            capture_output=True,
+        )
+        (wheel,) = (out / "dist").glob("*.whl")
+        requirements = source / "requirements" / "image.txt"
+        parts = wheel.read_bytes() + requirements.read_bytes() + " ".join(options).encode()
+        image = f"localhost/{name}:{hashlib.sha256(parts).hexdigest()[:12]}"
+        command: list[str | Path] = [TOOLS / "image", "--requirements", requirements]
+        command += ["--wheel", wheel, "--deb", "libstdc++6", *options]
+        run([*command, "--load", image, out / "image.tar"], timeout_s=600)
+        return image

@@ -1,0 +1,52 @@
+"""A node's wall clock that jumps: libfaketime skews one bus's processes."""
+
+import pytest
+
+from tests.e2e import images
+from tests.e2e.cluster import Cluster, CommandFailed, eventually
+from tests.e2e.conftest import Space
+from tests.e2e.test_data import say
+
+
+@pytest.fixture(scope="session")
+def skewed(cluster: Cluster) -> str:
+    try:
+        return images.skewed(cluster)
+    except CommandFailed as error:
+        pytest.skip(str(error))
+
+
+def set_clock(space: Space, offset: str) -> None:
+    """Set the clock of the partition's process, by libfaketime's file."""
+    command = f"echo '{offset}' > /var/lib/bendybus/clock"
+    space.cluster.kubectl("exec", "bus-partition-0", "-n", space.name, "--", "sh", "-c", command)
+
+
+def test_a_clock_that_jumps_a_day_ahead_expires_nothing_and_is_reported(
+    space: Space, skewed: str
+) -> None:
+    space.start(
+        space.bus("bus", 1, image=skewed),
+        space.queue("orders", "bus", defaultMessageTimeToLive="PT1H"),
+    )
+    say(space, "echo precious | bendybus send orders")
+
+    set_clock(space, "+1d")
+    said = say(
+        space, "bendybus send orders --count 1 2>/dev/null; echo next | bendybus send orders"
+    )
+    warned = eventually(
+        lambda: (
+            "ClockJump" in say(space, "bendybus get partitions || bendybus describe namespace")
+            or None
+        ),
+        within_s=30,
+        what="the jump is reported",
+    )
+    set_clock(space, "+0")
+
+    assert "1 sent" in said
+    assert warned
+    received = say(space, "bendybus receive orders --max 2")
+    assert "precious" in received
+    assert "next" in received

@@ -1,0 +1,178 @@
+"""Data outlives manifests, charts and pods; it goes only when somebody says so."""
+
+import json
+
+import pytest
+
+from tests.e2e import traffic
+from tests.e2e.cluster import Cluster, CommandFailed, eventually
+from tests.e2e.conftest import RELEASE, SYSTEM, Installation, Space
+
+
+def messages(space: Space, queue: str) -> int:
+    """Return how many messages the status of a queue counts."""
+    status = space.cluster.get("Queue", queue, space.name).get("status") or {}
+    counted: int = status["countDetails"]["activeMessageCount"]
+    return counted
+
+
+def say(space: Space, command: str, *, pod: str = "say", bus: str = "bus") -> str:
+    """Run a shell command with the CLI in a pod, and return what it printed."""
+    space.cluster.apply(
+        *traffic.client_pod(
+            pod,
+            space.name,
+            space.image,
+            ["sh", "-c", command],
+            secret=f"{bus}-rootmanagesharedaccesskey",
+        )
+    )
+
+    def over() -> str:
+        phase: str = space.pod(pod)["status"]["phase"]
+        return phase if phase in ("Succeeded", "Failed") else ""
+
+    phase = eventually(over, within_s=60, what=f"pod {pod} ends")
+    said = space.cluster.kubectl("logs", pod, "-n", space.name)
+    space.cluster.kubectl("delete", "pod,configmap", pod, "-n", space.name)
+    assert phase == "Succeeded", said
+    return said
+
+
+@pytest.fixture
+def filled(space: Space) -> Space:
+    """A bus of 2 partitions with 5 messages in the queue `orders`."""
+    space.start(space.bus("bus", 2), space.queue("orders", "bus"))
+    say(space, "for i in $(seq 5); do echo message $i; done | bendybus send orders")
+    return space
+
+
+def test_a_deleted_manifest_leaves_its_messages_until_they_are_adopted_or_purged(
+    filled: Space,
+) -> None:
+    cluster = filled.cluster
+    cluster.kubectl("delete", "queue", "orders", "-n", filled.name)
+
+    def orphaned() -> bool:
+        status = cluster.get("BusNamespace", "bus", filled.name)["status"]
+        return bool(status["orphaned"] == ["orders"])
+
+    eventually(orphaned, within_s=30, what="the bus shows the orphan")
+    cluster.apply(filled.queue("orders", "bus"))
+    kept = cluster.await_reason("Queue", "orders", filled.name, "RetainedData")
+    cluster.kubectl(
+        "annotate", "queue", "orders", "-n", filled.name, "bendybus.io/retained-data=adopt"
+    )
+    cluster.await_ready("Queue", "orders", filled.name)
+
+    assert "=adopt to continue it, or =purge to delete them" in kept["message"]
+    eventually(lambda: messages(filled, "orders") == 5, within_s=30, what="5 messages are counted")
+
+
+def test_purging_gives_an_empty_queue(filled: Space) -> None:
+    cluster = filled.cluster
+    cluster.kubectl("delete", "queue", "orders", "-n", filled.name)
+    again = filled.queue("orders", "bus")
+    again["metadata"]["annotations"] = {"bendybus.io/retained-data": "purge"}
+
+    cluster.apply(again)
+    cluster.await_ready("Queue", "orders", filled.name)
+
+    assert "no message" in say(filled, "bendybus peek orders || echo no message").lower()
+    eventually(lambda: messages(filled, "orders") == 0, within_s=30, what="nothing is counted")
+
+
+def test_a_queue_deleted_while_no_operator_runs_becomes_an_orphan(
+    installation: Installation, filled: Space
+) -> None:
+    cluster = filled.cluster
+    changed = filled.queue("orders", "bus", deletionPolicy="Delete")
+    changed["metadata"]["annotations"] = {"bendybus.io/allow-deletion": "true"}
+    cluster.apply(changed)
+    cluster.kubectl("patch", "validatingwebhookconfiguration", "bendybus", *_policy("Ignore"))
+    cluster.kubectl("scale", "deployment", "-n", SYSTEM, "--all", "--replicas=0")
+    try:
+        eventually(lambda: not installation.operators(), within_s=60, what="no operator runs")
+        cluster.kubectl("delete", "queue", "orders", "-n", filled.name)
+    finally:
+        cluster.kubectl("scale", "deployment", "-n", SYSTEM, "--all", "--replicas=2")
+        cluster.kubectl("patch", "validatingwebhookconfiguration", "bendybus", *_policy("Fail"))
+        cluster.kubectl("rollout", "status", "deployment", "-n", SYSTEM, "--timeout=90s")
+
+    def orphaned() -> bool:
+        status = cluster.get("BusNamespace", "bus", filled.name)["status"]
+        return bool(status["orphanedCount"] == 1)
+
+    eventually(orphaned, within_s=60, what="the deletion that nobody saw deletes nothing")
+    assert "message 1" in say(filled, "bendybus receive orders --max 5 | cat")
+
+
+def _policy(word: str) -> tuple[str, ...]:
+    patch = [
+        {"op": "replace", "path": f"/webhooks/{index}/failurePolicy", "value": word}
+        for index in (0, 1)
+    ]
+    return ("--type=json", "-p", json.dumps(patch))
+
+
+def test_a_queue_with_messages_and_policy_delete_is_deleted_only_if_that_is_allowed(
+    filled: Space,
+) -> None:
+    cluster = filled.cluster
+    cluster.apply(filled.queue("orders", "bus", deletionPolicy="Delete"))
+
+    with pytest.raises(CommandFailed, match=r"holds 5 message\(s\), and its deletionPolicy"):
+        cluster.kubectl("delete", "queue", "orders", "-n", filled.name)
+    cluster.kubectl(
+        "annotate", "queue", "orders", "-n", filled.name, "bendybus.io/allow-deletion=true"
+    )
+    cluster.kubectl("delete", "queue", "orders", "-n", filled.name)
+
+    def gone() -> bool:
+        status = cluster.get("BusNamespace", "bus", filled.name)["status"]
+        return bool(status["queues"] == 0 and status["orphanedCount"] == 0)
+
+    eventually(gone, within_s=30, what="queue and messages are gone")
+
+
+def test_a_namespace_with_a_guarded_queue_can_still_be_deleted(filled: Space) -> None:
+    filled.cluster.apply(filled.queue("orders", "bus", deletionPolicy="Delete"))
+
+    filled.cluster.kubectl("delete", "namespace", filled.name, "--timeout=80s")
+
+    assert not filled.cluster.exists("namespace", filled.name, "")
+
+
+def test_a_bus_that_is_deleted_and_made_anew_continues_with_its_data(filled: Space) -> None:
+    cluster = filled.cluster
+    secret = cluster.get("secret", "bus-rootmanagesharedaccesskey", filled.name)["data"]
+    cluster.kubectl("delete", "queue,busnamespace", "--all", "-n", filled.name)
+    bus, queue = filled.bus("bus", 2), filled.queue("orders", "bus")
+    for each in (bus, queue):
+        each["metadata"]["annotations"] = {"bendybus.io/retained-data": "adopt"}
+
+    filled.start(bus, queue, within_s=120)
+
+    eventually(lambda: messages(filled, "orders") == 5, within_s=40, what="5 messages are counted")
+    again = cluster.get("secret", "bus-rootmanagesharedaccesskey", filled.name)["data"]
+    assert again["primaryConnectionString"] == secret["primaryConnectionString"]
+
+
+def test_without_the_chart_the_bus_runs_on_and_a_new_installation_takes_it_over(
+    installation: Installation, cluster: Cluster, filled: Space
+) -> None:
+    with traffic.running(cluster, filled.name, "bus", "orders", image=filled.image) as load:
+        uids = {p["metadata"]["uid"] for p in cluster.list("pod", filled.name, "bendybus.io/bus")}
+        cluster.helm("uninstall", RELEASE, "-n", SYSTEM, "--wait")
+        try:
+            load.flows(more=100)
+            assert cluster.exists("queue", "orders", filled.name)
+        finally:
+            installation.install()
+        filled.start(filled.queue("more", "bus"), within_s=60)
+        report = load.finish()
+        after = {p["metadata"]["uid"] for p in cluster.list("pod", filled.name, "bendybus.io/bus")}
+
+    traffic.nothing_lost(report)
+    assert report["errors"] == {"keyless": {}, "keyed": {}, "receive": {}}
+    assert uids == after, "no pod was touched"

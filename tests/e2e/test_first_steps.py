@@ -1,0 +1,100 @@
+"""From nothing to messages: the chart, both kinds, all tiers, what people see."""
+
+import time
+
+from tests.e2e import traffic
+from tests.e2e.cluster import ROOT, Cluster, eventually
+from tests.e2e.conftest import Installation, Space
+
+
+def test_from_the_example_to_messages_in_two_minutes(
+    installation: Installation, space: Space
+) -> None:
+    cluster = space.cluster
+    began = time.monotonic()
+
+    cluster.kubectl("apply", "-n", space.name, "-f", str(ROOT / "examples" / "flights.yaml"))
+    for kind, name in (("BusNamespace", "flights"), ("Queue", "flights"), ("Queue", "audit")):
+        cluster.await_ready(kind, name, space.name, within_s=120)
+    with traffic.running(
+        cluster, space.name, "flights", "flights", image=space.image
+    ) as partitioned:
+        assert time.monotonic() - began < 120
+        report = partitioned.finish()
+    with traffic.running(cluster, space.name, "flights", "audit", image=space.image) as plain:
+        plain_report = plain.finish()
+
+    traffic.nothing_lost(report)
+    traffic.nothing_lost(plain_report)
+    status = cluster.get("BusNamespace", "flights", space.name)["status"]
+    assert status["partitions"] == status["readyPartitions"] == 16
+    assert cluster.get("Queue", "flights", space.name)["status"]["partitions"] == 16
+    audit = cluster.get("Queue", "audit", space.name)["status"]
+    assert audit["partitions"] == 1
+    assert audit["homePartition"] in range(16)
+
+
+def test_what_kubectl_shows_says_what_there_is(space: Space) -> None:
+    space.start(space.bus("shop", 2), space.queue("orders", "shop"))
+
+    table = space.cluster.kubectl("get", "bendybus", "-n", space.name)
+
+    lines = [line.split() for line in table.splitlines() if line.strip()]
+    assert lines[0][:6] == ["NAME", "TIER", "PARTITIONS", "READY", "REASON", "QUEUES"]
+    assert lines[1][:6] == [
+        "busnamespace.bendybus.io/shop",
+        "Premium",
+        "2",
+        "True",
+        "Available",
+        "1",
+    ]
+    assert lines[2][:5] == ["NAME", "BUS", "PARTITIONS", "READY", "REASON"]
+    assert lines[3][:5] == ["queue.bendybus.io/orders", "shop", "2", "True", "Available"]
+    events = space.cluster.kubectl("get", "events", "-n", space.name)
+    assert "orders is spread over 2 partitions" in events
+
+
+def test_the_other_tiers_have_the_partitions_they_are_made_with(space: Space) -> None:
+    basic = space.manifest("BusNamespace", "basic", sku={"tier": "Basic"}, frontend={"replicas": 1})
+    space.start(
+        space.bus("one", 1),
+        space.queue("whole", "one"),
+        basic,
+        space.queue("spread", "basic", enablePartitioning=True),
+        space.queue("plain", "basic"),
+    )
+
+    def partitions(name: str) -> int:
+        found: int = space.cluster.get("Queue", name, space.name)["status"]["partitions"]
+        return found
+
+    assert (partitions("whole"), partitions("spread"), partitions("plain")) == (1, 16, 1)
+
+
+def test_counts_in_the_status_follow_the_messages(space: Space) -> None:
+    space.start(space.bus("shop", 2), space.queue("orders", "shop"))
+    send = "for i in $(seq 7); do echo message $i; done | bendybus send orders"
+    space.cluster.apply(
+        *traffic.client_pod(
+            "once",
+            space.name,
+            space.image,
+            ["sh", "-c", send],
+            secret="shop-rootmanagesharedaccesskey",
+        )
+    )
+
+    def counted() -> bool:
+        status = space.cluster.get("Queue", "orders", space.name)["status"]
+        return bool(status["countDetails"]["activeMessageCount"] == 7)
+
+    eventually(counted, within_s=40, what="the status counts 7 messages")
+    bus = space.cluster.get("BusNamespace", "shop", space.name)["status"]
+    assert bus["countDetails"]["activeMessageCount"] == 7
+
+
+def test_helm_test_sends_and_receives(installation: Installation, cluster: Cluster) -> None:
+    said = cluster.helm("test", "bendybus", "-n", "bendybus-system", "--timeout", "120s")
+
+    assert "Phase:          Succeeded" in said

@@ -1,0 +1,177 @@
+"""Keys, roles, certificates, pods without privileges; NetworkPolicies as far as objects go."""
+
+import base64
+import json
+
+import pytest
+
+from tests.e2e import traffic
+from tests.e2e.cluster import eventually
+from tests.e2e.conftest import SYSTEM, Space
+from tests.e2e.test_data import say
+
+
+def secret(space: Space, name: str) -> dict[str, str]:
+    data = space.cluster.get("secret", name, space.name)["data"]
+    return {key: base64.b64decode(text).decode() for key, text in data.items()}
+
+
+@pytest.mark.restricted
+def test_a_bus_runs_where_only_restricted_pods_may(space: Space) -> None:
+    space.start(space.bus("bus", 1), space.queue("orders", "bus"))
+
+    for pod in space.cluster.list("pod", space.name):
+        assert pod["spec"]["automountServiceAccountToken"] is False
+        mounts = pod["spec"]["containers"][0]["volumeMounts"]
+        assert not any("serviceaccount" in mount["mountPath"] for mount in mounts)
+        assert pod["spec"]["containers"][0]["securityContext"]["readOnlyRootFilesystem"]
+
+
+def test_policies_grant_what_they_say_and_no_more(space: Space) -> None:
+    rules = [
+        {"name": "sender", "rights": ["Send"]},
+        {"name": "reader", "rights": ["Listen"], "entity": "orders"},
+    ]
+    space.start(
+        space.bus("bus", 1, authorizationRules=rules),
+        space.queue("orders", "bus"),
+        space.queue("other", "bus"),
+    )
+
+    def attempt(rule: str, command: str) -> str:
+        space.cluster.apply(
+            *traffic.client_pod(
+                "try",
+                space.name,
+                space.image,
+                ["sh", "-c", f"{command} 2>&1 || true"],
+                secret=f"bus-{rule}",
+            )
+        )
+        eventually(
+            lambda: space.pod("try")["status"]["phase"] == "Succeeded", within_s=40, what="it ran"
+        )
+        said = space.cluster.kubectl("logs", "try", "-n", space.name)
+        space.cluster.kubectl("delete", "pod,configmap", "try", "-n", space.name)
+        return said
+
+    assert "1 sent" in attempt("sender", "echo x | bendybus send orders")
+    refused = [
+        attempt("sender", "bendybus receive orders"),
+        attempt("reader", "echo x | bendybus send orders"),
+        attempt("reader", "bendybus receive other"),
+    ]
+    assert "x" in attempt("reader", "bendybus receive orders")
+
+    keys = {text for rule in ("sender", "reader") for text in secret(space, f"bus-{rule}").values()}
+    logs = space.cluster.kubectl("logs", "deployment/bus-frontend", "-n", space.name)
+    for said in refused:
+        assert "sent" not in said
+        assert "right" in said.lower() or "policy" in said.lower(), said
+    for key in keys:
+        if "=" in key:
+            assert key not in logs
+
+
+def test_a_key_is_rotated_by_removing_it(space: Space) -> None:
+    space.start(space.bus("bus", 1), space.queue("orders", "bus"))
+    name = "bus-rootmanagesharedaccesskey"
+    before = secret(space, name)
+    patch = json.dumps([{"op": "remove", "path": "/data/primaryKey"}])
+
+    space.cluster.kubectl("patch", "secret", name, "-n", space.name, "--type=json", "-p", patch)
+    after = eventually(
+        lambda: (
+            (
+                (now := secret(space, name)).get("primaryKey", before["primaryKey"])
+                != before["primaryKey"]
+                and now
+            )
+            or None
+        ),
+        within_s=30,
+        what="there is a new primary key",
+    )
+
+    assert after["secondaryKey"] == before["secondaryKey"]
+    assert after["primaryKey"] in after["primaryConnectionString"]
+    # Mounted Secrets reach pods within a minute or two; then the new key opens the bus.
+    eventually(
+        lambda: "1 sent" in say(space, "echo x | bendybus send orders"),
+        within_s=150,
+        what="front ends know the new key",
+    )
+
+
+def test_partitions_talk_only_to_those_whose_certificate_has_a_role(space: Space) -> None:
+    space.start(space.bus("bus", 1), space.queue("orders", "bus"))
+    script = (
+        "import grpc; from pathlib import Path\n"
+        "ca = Path('/etc/bendybus/ca.crt').read_bytes()\n"
+        f"target = 'bus-partition-0.bus-partition.{space.name}.svc:7490'\n"
+        "for credentials in (grpc.ssl_channel_credentials(ca), None):\n"
+        "    channel = grpc.secure_channel(target, credentials) if credentials else "
+        "grpc.insecure_channel(target)\n"
+        "    try: grpc.channel_ready_future(channel).result(5); print('open')\n"
+        "    except grpc.FutureTimeoutError: print('closed')\n"
+    )
+
+    said = say(space, f'python3 -c "{script}"')
+
+    assert said.split() == ["closed", "closed"]
+
+
+def test_network_policies_name_who_may_connect(space: Space) -> None:
+    space.start(space.bus("bus", 1))
+
+    policy = space.cluster.get("networkpolicy", "bus-partition", space.name)["spec"]
+
+    peers = policy["ingress"][0]["from"]
+    assert policy["ingress"][0]["ports"] == [{"protocol": "TCP", "port": 7490}]
+    assert [peer["podSelector"]["matchLabels"].get("bendybus.io/role") for peer in peers] == [
+        "frontend",
+        "partition",
+        None,
+    ]
+    assert peers[2]["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": SYSTEM}
+
+
+def test_no_key_is_in_a_status_an_event_or_an_argument(space: Space) -> None:
+    space.start(space.bus("bus", 1), space.queue("orders", "bus"))
+    known = secret(space, "bus-rootmanagesharedaccesskey")
+
+    everything = "".join(
+        space.cluster.kubectl("get", kind, "-n", space.name, "-o", "yaml")
+        for kind in ("bendybus", "pods", "events", "deployments", "statefulsets", "configmaps")
+    )
+
+    for name in ("primaryKey", "secondaryKey"):
+        assert known[name] not in everything
+
+
+def test_wrong_keys_are_refused_and_counted(space: Space) -> None:
+    space.start(space.bus("bus", 1), space.queue("orders", "bus"), space.bus("other", 1))
+    foreign = secret(space, "other-rootmanagesharedaccesskey")["primaryKey"]
+    command = (
+        'export BENDYBUS_CONNECTION_STRING="$(echo $BENDYBUS_CONNECTION_STRING | '
+        f"sed 's#SharedAccessKey=.*#SharedAccessKey={foreign}#')\"; "
+        "echo x | bendybus send orders 2>&1 || true"
+    )
+
+    said = say(space, command)
+    metrics = say(
+        space,
+        'python3 -c "import urllib.request as u; print(u.urlopen('
+        f"'http://{_frontend(space)}:7482/metrics'"
+        ').read().decode())"',
+    )
+
+    assert "sent" not in said
+    assert foreign not in said
+    assert "unauthorized" in metrics or "refused" in metrics
+
+
+def _frontend(space: Space) -> str:
+    (pod,) = space.cluster.list("pod", space.name, "bendybus.io/role=frontend,bendybus.io/bus=bus")
+    address: str = pod["status"]["podIP"]
+    return address

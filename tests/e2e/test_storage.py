@@ -1,0 +1,126 @@
+"""A volume that is full, and volumes that are to grow."""
+
+import pytest
+
+from tests.e2e.cluster import Body, Cluster, Nodes, eventually
+from tests.e2e.conftest import Space
+from tests.e2e.test_data import say
+
+TINY = "/var/lib/tiny"
+
+
+@pytest.fixture
+def nodes(cluster: Cluster) -> Nodes:
+    if cluster.nodes is None:
+        pytest.skip("a small file system can be mounted only on nodes of shared/cluster")
+    return cluster.nodes
+
+
+def small_volume(index: int) -> Body:
+    """Return a volume on a tmpfs of node1, for one partition."""
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": f"tiny-{index}", "labels": {"e2e": "tiny"}},
+        "spec": {
+            "capacity": {"storage": "96Mi"},
+            "accessModes": ["ReadWriteOnce"],
+            "persistentVolumeReclaimPolicy": "Retain",
+            "storageClassName": "tiny",
+            "local": {"path": f"{TINY}-{index}"},
+            "nodeAffinity": {
+                "required": {
+                    "nodeSelectorTerms": [
+                        {
+                            "matchExpressions": [
+                                {
+                                    "key": "kubernetes.io/hostname",
+                                    "operator": "In",
+                                    "values": ["node1"],
+                                }
+                            ]
+                        }
+                    ]
+                }
+            },
+        },
+    }
+
+
+def test_a_full_volume_refuses_sends_and_lets_everything_else_go_on(
+    space: Space, nodes: Nodes
+) -> None:
+    cluster = space.cluster
+    for index in (0, 1):
+        path = f"{TINY}-{index}"
+        nodes.execute("node1", "mkdir", "-p", path)
+        nodes.execute("node1", "mount", "-t", "tmpfs", "-o", "size=96m,mode=0777", "tiny", path)
+    try:
+        cluster.apply(small_volume(0), small_volume(1))
+        storage = {"size": "96Mi", "storageClassName": "tiny"}
+        space.start(space.bus("bus", 2, storage=storage), space.queue("orders", "bus"))
+        uids = [space.pod(space.partition_pod("bus", each))["metadata"]["uid"] for each in (0, 1)]
+
+        said = say(
+            space,
+            "head -c 150000 /dev/zero | tr '\\0' x > /tmp/body; "
+            "n=0; while bendybus send orders < /tmp/body >/tmp/said 2>&1; do n=$((n+1)); "
+            "[ $n -gt 2000 ] && exit 1; done; echo $n sent; cat /tmp/said; "
+            "bendybus receive orders --max 2000 | wc -l; "
+            "bendybus send orders < /tmp/body && echo room again",
+        )
+
+        assert "room again" in said
+        after = [space.pod(space.partition_pod("bus", each)) for each in (0, 1)]
+        assert [pod["metadata"]["uid"] for pod in after] == uids
+        restarts = [pod["status"]["containerStatuses"][0]["restartCount"] for pod in after]
+        assert restarts == [0, 0], "liveness does not look at the disk"
+        cluster.await_ready("Queue", "orders", space.name)
+    finally:
+        cluster.kubectl("delete", "namespace", space.name, "--timeout=80s")
+        cluster.kubectl("delete", "pv", "-l", "e2e=tiny", "--timeout=30s")
+        for index in (0, 1):
+            nodes.execute("node1", "umount", "-l", f"{TINY}-{index}")
+
+
+def test_volumes_that_cannot_grow_leave_the_bus_as_it_is_and_say_why(space: Space) -> None:
+    cluster = space.cluster
+    space.start(space.bus("bus", 1, storage={"size": "1Gi"}), space.queue("orders", "bus"))
+
+    cluster.apply(space.bus("bus", 1, storage={"size": "2Gi"}))
+    refused = cluster.await_reason("BusNamespace", "bus", space.name, "StorageNotExpandable")
+
+    assert "allowVolumeExpansion" in refused["message"]
+    assert "1" in say(space, "echo x | bendybus send orders")
+
+
+def test_volumes_grow_where_the_storage_class_allows_it(space: Space) -> None:
+    """The test cluster's provisioner does not resize: what is checked are the objects."""
+    cluster = space.cluster
+    found = cluster.get("storageclass", "standard", "")
+    cluster.apply(
+        {
+            "apiVersion": "storage.k8s.io/v1",
+            "kind": "StorageClass",
+            "metadata": {"name": "growing"},
+            "provisioner": found["provisioner"],
+            "volumeBindingMode": found.get("volumeBindingMode", "Immediate"),
+            "allowVolumeExpansion": True,
+        }
+    )
+    storage = {"size": "1Gi", "storageClassName": "growing"}
+    space.start(space.bus("bus", 1, storage=storage), space.queue("orders", "bus"))
+    uid = space.pod("bus-partition-0")["metadata"]["uid"]
+
+    cluster.apply(space.bus("bus", 1, storage={**storage, "size": "2Gi"}))
+
+    def grown() -> bool:
+        claim = cluster.get("pvc", "data-bus-partition-0", space.name)
+        sets = cluster.get("statefulset", "bus-partition", space.name)["spec"]
+        template = sets["volumeClaimTemplates"][0]["spec"]["resources"]["requests"]["storage"]
+        asked = claim["spec"]["resources"]["requests"]["storage"]
+        return bool(asked == template == "2Gi")
+
+    eventually(grown, within_s=30, what="claim and template ask for 2Gi")
+    cluster.await_ready("BusNamespace", "bus", space.name)
+    assert space.pod("bus-partition-0")["metadata"]["uid"] == uid, "the pod was taken over"

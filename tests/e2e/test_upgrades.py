@@ -1,0 +1,78 @@
+"""New versions under load: of the pods of a bus, and of the chart."""
+
+import statistics
+
+import pytest
+
+from tests.e2e import images, traffic
+from tests.e2e.cluster import Cluster, eventually
+from tests.e2e.conftest import Installation, Space
+
+
+@pytest.fixture(scope="session")
+def previous(cluster: Cluster) -> str:
+    return images.previous(cluster)
+
+
+def images_of(space: Space) -> set[str]:
+    """Return the images that the ready pods of the bus run."""
+    pods = space.cluster.list("pod", space.name, "bendybus.io/bus=bus")
+    ready = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+    assert all(
+        status["ready"] for pod in ready for status in pod["status"].get("containerStatuses", [])
+    ), "some pod is not ready"
+    return {pod["spec"]["containers"][0]["image"] for pod in ready}
+
+
+def pods_of(space: Space) -> set[str]:
+    """Return the UIDs of all pods of buses."""
+    pods = space.cluster.list("pod", space.name, "bendybus.io/bus")
+    return {pod["metadata"]["uid"] for pod in pods}
+
+
+def test_a_bus_goes_from_the_last_version_to_this_one_under_load(
+    space: Space, previous: str
+) -> None:
+    bus = space.bus("bus", 3, frontend={"replicas": 2})
+    old = space.bus("bus", 3, frontend={"replicas": 2}, image=previous)
+    space.start(old, space.queue("orders", "bus"))
+    assert images_of(space) == {previous}
+
+    with traffic.running(space.cluster, space.name, "bus", "orders", image=previous) as load:
+        load.flows(more=300)
+        before = load.report()["per_second"]
+        space.cluster.apply(bus)
+        eventually(lambda: images_of(space) == {space.image}, within_s=150, what="all pods are new")
+        during = load.report()["per_second"][len(before) :]
+        space.cluster.await_ready("BusNamespace", "bus", space.name, within_s=60)
+        load.flows(more=100)
+        report = load.finish()
+
+    traffic.nothing_lost(report)
+    assert report["errors"]["keyless"] == {}
+    assert report["gap_s"]["keyless"] < 5
+    rate_before, rate_during = statistics.mean(before[1:-1]), statistics.mean(during)
+    print(f"sends a second before {rate_before:.0f}, during the upgrade {rate_during:.0f}")
+    assert rate_during > rate_before / 3
+
+
+def test_helm_upgrade_touches_no_bus(installation: Installation, space: Space) -> None:
+    cluster = space.cluster
+    space.start(space.bus("bus", 2), space.queue("orders", "bus"))
+    with traffic.running(cluster, space.name, "bus", "orders", image=space.image) as load:
+        uids = {
+            pod["metadata"]["uid"] for pod in cluster.list("pod", space.name, "bendybus.io/bus")
+        }
+
+        installation.install("--set", "logLevel=debug")
+        installation.install()
+        space.start(space.queue("more", "bus"), within_s=60)
+        load.flows()
+        report = load.finish()
+        after = {
+            pod["metadata"]["uid"] for pod in cluster.list("pod", space.name, "bendybus.io/bus")
+        }
+
+    traffic.nothing_lost(report)
+    assert report["errors"] == {"keyless": {}, "keyed": {}, "receive": {}}
+    assert uids == after
