@@ -74,3 +74,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- .Release.Namespace }}
 {{- end }}
 {{- end }}
+
+{{- /* Removed when the test succeeded, or before the next one; a pod that failed stays to be read. */ -}}
+{{- define "bendybus.testHook" -}}
+helm.sh/hook: test
+helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- end }}
