@@ -159,6 +159,23 @@ def test_a_file_is_consistent_while_another_process_writes_it(
     assert len(numbers) >= 100
 
 
+def test_a_backup_of_a_file_in_use_is_one_sound_file(
+    busy: Driver, store: SqliteStore, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    target = tmp_path / "backup.db"
+
+    assert run("copy", store.path, str(target)) == 0
+    said = capsys.readouterr().out
+    assert run("copy", store.path, str(target)) == 1
+    refused = capsys.readouterr().err
+    assert run("check", target) == 0
+
+    assert said == f"{target}: {target.stat().st_size} bytes, checked\n"
+    assert "exists already. Name a new file" in refused
+    assert not list(tmp_path.glob("backup.db-*"))
+    assert not list(tmp_path.glob("*.part"))
+
+
 def test_a_copied_file_with_its_log_alone_is_read(
     busy: Driver, store: SqliteStore, tmp_path: Path
 ) -> None:

@@ -231,6 +231,12 @@ def store_export(context: typer.Context, file: StoreFile) -> None:
     _store(context, "export", file)
 
 
+@store_app.command("copy", context_settings=_STORE_PASSES)
+def store_copy(context: typer.Context, file: StoreFile) -> None:
+    """Back a partition's file up, also while it is in use: name a new file, or - for output."""
+    _store(context, "copy", file)
+
+
 def load_bundle(files: Sequence[Path], bus: Management) -> Bundle:
     """Return the manifests in `files`, checked against a running bus."""
     place = bus.place()

@@ -38,12 +38,15 @@ def parser() -> argparse.ArgumentParser:
         ("inspect", "tables, counts and figures of a file"),
         ("check", "integrity of a file, and of its figures against its messages"),
         ("export", "messages as JSON lines"),
+        ("copy", "a backup of a file, also of one in use"),
     ):
         action = actions.add_parser(name, help=text)
         action.add_argument("file", type=Path, help="partition-NN.db")
         if name == "export":
             action.add_argument("--entity", default="", help="only this queue")
-        if name != "export":
+        if name == "copy":
+            action.add_argument("to", help="a new file, or - for standard output")
+        elif name != "export":
             action.add_argument("--json", action="store_true", help="JSON instead of a table")
     return top
 

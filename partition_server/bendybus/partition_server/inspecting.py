@@ -1,4 +1,4 @@
-"""`store inspect|check|export FILE`: a look into a partition's file, on a backup copy.
+"""`store inspect|check|export|copy FILE`: a look into a partition's file, on a backup copy.
 
 Called by `__main__`; `bendybus store …` starts it as a process. Needs the extra `store`
 (sqlite-utils), which a server does not. Never writes to the file, whether a server has it or not.
@@ -23,8 +23,12 @@ _YEAR_9999_MS: Final = 253_402_300_000_000
 
 def run(options: argparse.Namespace) -> int:
     """Do what the command line says; 0 fine, 1 something is wrong with the file."""
+    if options.action == "copy":
+        return _back_up(options.file, options.to)
     try:
         # Named here, so that what is missing is said in a sentence.
+        import sqlite_utils  # noqa: F401
+
         from bendybus.partition_server import checking, copying, exporting
     except ModuleNotFoundError as error:
         print(f"error: {error.name} is needed: install bendybus[server,store].", file=sys.stderr)
@@ -45,6 +49,34 @@ def run(options: argparse.Namespace) -> int:
     except BrokenPipeError:
         # Whoever read has seen enough; Python's own flush at the end must not complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 1
+
+
+def _back_up(file: Path, to: str) -> int:
+    """Copy to a new file, which appears when it is whole, or to standard output ("-")."""
+    from bendybus.partition_server import copying
+
+    try:
+        if to == "-":
+            copying.back_up(file, sys.stdout.buffer)
+            return 0
+        target = Path(to)
+        if target.exists():
+            raise FileRefused(f"{target} exists already. Name a new file; none is written over.")
+        part = target.with_name(f"{target.name}.part")
+        try:
+            with part.open("wb") as out:
+                size = copying.back_up(file, out)
+                os.fsync(out.fileno())
+            part.rename(target)
+        finally:
+            part.unlink(missing_ok=True)
+        print(f"{target}: {size} bytes, checked")
+        return 0
+    except StoreError as error:
+        print(f"error: {error}", file=sys.stderr)
+    except OSError as error:
+        print(f"error: {to}: {error.strerror}. Choose another place.", file=sys.stderr)
     return 1
 
 
