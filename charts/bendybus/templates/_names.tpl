@@ -35,6 +35,9 @@
 {{- end }}
 
 {{- define "bendybus.image" -}}
+{{- if eq .Values.image.tag "latest" }}
+{{- fail "image.tag: latest is no version, nodes would run different ones. Name one, or a digest." }}
+{{- end }}
 {{- if .Values.image.digest }}
 {{- printf "%s@%s" .Values.image.repository .Values.image.digest }}
 {{- else }}
