@@ -11,7 +11,7 @@ import pytest
 from tests.e2e import images
 from tests.e2e.cluster import ROOT, Body, Cluster, eventually, provided
 
-SYSTEM: Final = "bendybus-system"
+SYSTEM: Final = os.environ.get("BENDYBUS_E2E_NAMESPACE", "bendybus-system")
 RELEASE: Final = "bendybus"
 CHART: Final = ROOT / "charts" / "bendybus"
 API_VERSION: Final = "bendybus.io/v1alpha1"
@@ -120,7 +120,7 @@ def space(request: pytest.FixtureRequest, installation: Installation) -> Iterato
     )
     yield Space(cluster, name, installation.image)
     if not os.environ.get("BENDYBUS_E2E_KEEP"):
-        cluster.kubectl("delete", "namespace", name, "--wait=false")
+        cluster.kubectl("delete", "namespace", name, "--wait=false", "--ignore-not-found")
 
 
 def _strict(request: pytest.FixtureRequest) -> bool:

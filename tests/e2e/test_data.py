@@ -78,7 +78,7 @@ def test_purging_gives_an_empty_queue(filled: Space) -> None:
     cluster.apply(again)
     cluster.await_ready("Queue", "orders", filled.name)
 
-    assert "no message" in say(filled, "bendybus peek orders || echo no message").lower()
+    assert len(say(filled, "bendybus peek orders").splitlines()) == 1, "only the head of the table"
     eventually(lambda: messages(filled, "orders") == 0, within_s=30, what="nothing is counted")
 
 

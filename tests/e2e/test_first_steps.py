@@ -4,7 +4,7 @@ import time
 
 from tests.e2e import traffic
 from tests.e2e.cluster import ROOT, Cluster, eventually
-from tests.e2e.conftest import Installation, Space
+from tests.e2e.conftest import SYSTEM, Installation, Space
 
 
 def test_from_the_example_to_messages_in_two_minutes(
@@ -95,6 +95,6 @@ def test_counts_in_the_status_follow_the_messages(space: Space) -> None:
 
 
 def test_helm_test_sends_and_receives(installation: Installation, cluster: Cluster) -> None:
-    said = cluster.helm("test", "bendybus", "-n", "bendybus-system", "--timeout", "120s")
+    said = cluster.helm("test", "bendybus", "-n", SYSTEM, "--timeout", "120s")
 
     assert "Phase:          Succeeded" in said
