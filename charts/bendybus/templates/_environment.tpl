@@ -45,5 +45,5 @@
 - name: BENDYBUS_OPERATOR_STATUS_PATCHES_PER_S
   value: {{ .Values.operator.statusPatchesPerSecond | quote }}
 - name: BENDYBUS_OPERATOR_LOG_LEVEL
-  value: {{ .Values.operator.logLevel }}
+  value: {{ .Values.logLevel }}
 {{- end }}
