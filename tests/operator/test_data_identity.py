@@ -122,3 +122,11 @@ def test_the_own_stateful_set_speaks_before_there_are_volumes() -> None:
 
     assert data_identity.known(bus(), [], own) == [Claim("", THEIRS, adopted_by="bus-1")]
     assert data_identity.known(bus(), [], foreign) == []
+
+
+def test_volumes_that_are_being_deleted_are_in_nobodys_way() -> None:
+    """A bus deleted with its data and made again at once: pods wait for the old volumes to go."""
+    leaving = claim_body(uid="bus-0")
+    leaving["metadata"]["deletionTimestamp"] = "2026-11-21T12:00:00Z"
+
+    assert data_identity.footing(bus(), data_identity.known(bus(), [leaving], None)).reason is None
