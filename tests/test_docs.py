@@ -3,15 +3,19 @@
 import logging
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from bendybus.domain import errors
+from bendybus.domain import errors, shared_access
+from bendybus.frontend import rights
 from bendybus.frontend.figures import Figures
-from bendybus.partition_server import metrics
+from bendybus.internal.v1 import entity_pb2, partition_pb2
+from bendybus.partition_server import metrics, roles
 from bendybus.partition_server.service import Hosts
+from bendybus.v1 import management_pb2, receiver_pb2, sender_pb2
 from bendybus.wire.refusals import Refusals
 from docs import generate, tables
 from tests.test_tidy import ROOT, name_of, tracked
@@ -61,6 +65,35 @@ def test_the_page_of_metrics_has_every_metric_and_no_other() -> None:
     assert listed(front_end) == named([Figures().registry])
     refusals = Refusals(logging.getLogger("test"), "peer")
     assert listed(partition) == named([metrics.collector(Hosts({}), refusals)])
+
+
+def test_the_page_of_security_has_every_method_with_its_roles_or_right() -> None:
+    page = (ROOT / "docs" / "reference" / "security.md").read_text(encoding="utf-8")
+
+    def short(method: str) -> str:
+        return method.rpartition(".")[2].replace("/", ".")
+
+    expected = {
+        f"| `{short(method)}` | {', '.join(sorted(allowed))} |"
+        for method, allowed in roles.METHODS.items()
+    } | {
+        f"| `{short(method)}` | {rule.right}{'' if rule.field else ', namespace'} |"
+        for method, rule in rights.RULES.items()
+    }
+    causes = {f"`{cause}`" for cause in shared_access.Cause}
+
+    assert expected == set(re.findall(r"^\| `[A-Z]\w+\.\w+` \| .+ \|$", page, re.MULTILINE))
+    assert {cause for cause in causes if f"| {cause} |" not in page} == set()
+
+
+def test_every_method_of_the_services_is_in_the_tables_of_security() -> None:
+    def methods(*modules: Any) -> set[str]:
+        services = [s for module in modules for s in module.DESCRIPTOR.services_by_name.values()]
+        return {f"/{s.full_name}/{m.name}" for s in services for m in s.methods}
+
+    ours = {name for name in roles.METHODS if "bendybus" in name}
+    assert ours == methods(partition_pb2, entity_pb2)
+    assert set(rights.RULES) == methods(sender_pb2, receiver_pb2, management_pb2)
 
 
 def test_every_error_has_advice() -> None:

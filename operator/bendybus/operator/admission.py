@@ -32,7 +32,23 @@ class Held:
 
 def check_bus(body: Body, old: Body | None) -> list[str]:
     """Return why a BusNamespace cannot be so; nothing if it can."""
+    if _same_spec(body, old):
+        return []
     view = bus_view(body)
+    found = bus_problems(view)
+    before = bus_view(old).manifest if old is not None else None
+    if before is not None and view.manifest is not None:
+        found += _bus_changes(view.key.name, before, view.manifest)
+    return found
+
+
+def _same_spec(body: Body, old: Body | None) -> bool:
+    """Whether an update is about labels, annotations or finalizers: never refuse to mend those."""
+    return old is not None and body.get("spec") == old.get("spec")
+
+
+def bus_problems(view: BusView) -> list[str]:
+    """Return why a BusNamespace cannot run, whatever it was before; also for the reconciler."""
     if view.manifest is None:
         return list(view.problems)
     name = view.key.name
@@ -49,9 +65,11 @@ def check_bus(body: Body, old: Body | None) -> list[str]:
         )
     if len(set(rules)) != len(rules):
         found.append("spec.authorizationRules: two names differ in case only. Rename one.")
-    before = bus_view(old).manifest if old is not None else None
-    if before is not None:
-        found += _bus_changes(name, before, view.manifest)
+    for rule in sorted({*rules} & names.RULES_TAKEN):
+        found.append(
+            f"spec.authorizationRules: {rule!r} would need the name of a Secret that the bus has "
+            "already. Rename it."
+        )
     return found
 
 
@@ -83,6 +101,8 @@ def _bus_changes(name: str, before: BusNamespace, now: BusNamespace) -> list[str
 
 def check_queue(body: Body, old: Body | None, bus: BusView | None) -> list[str]:
     """Return why a Queue cannot be so; nothing if it can, or if its bus does not exist yet."""
+    if _same_spec(body, old):
+        return []
     view = queue_view(body)
     if view.manifest is None:
         return list(view.problems)

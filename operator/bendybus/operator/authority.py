@@ -1,6 +1,7 @@
 """Keeps the operator's own certificate authority in a Secret, and hands out certificates."""
 
 import base64
+import contextlib
 import datetime as dt
 import logging
 from collections.abc import Callable, Mapping
@@ -19,9 +20,12 @@ _CERTIFICATE_FILES: Final = ("tls.crt", "tls.key", "ca.crt")
 
 
 def files_of(secret: Mapping[str, Any] | None) -> dict[str, str]:
-    """Return the files of a Secret as text."""
-    data = (secret or {}).get("data") or {}
-    return {name: base64.b64decode(text).decode() for name, text in data.items()}
+    """Return the files of a Secret as text, without those that are none: anybody may write them."""
+    files = {}
+    for name, text in ((secret or {}).get("data") or {}).items():
+        with contextlib.suppress(ValueError):
+            files[name] = base64.b64decode(text).decode()
+    return files
 
 
 def now_utc() -> dt.datetime:
@@ -54,7 +58,14 @@ class OwnAuthority:
                     raise
                 # A peer was quicker: its authority is the one.
                 secret = await self._api.get("Secret", namespace, SECRET)
-        known = Authority.from_files(files_of(secret))
+        try:
+            known = Authority.from_files(files_of(secret))
+        except (KeyError, ValueError, TypeError) as error:
+            raise ApiError(
+                422,
+                f"Secret {namespace}/{SECRET} holds no certificate authority. Put its files back, "
+                "or delete it: then a new one is made, and every certificate by it.",
+            ) from error
         advanced = certificates.advanced(known, self._now())
         if advanced is not known:
             assert secret is not None

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -44,11 +45,16 @@ class Authority:
 
     @classmethod
     def from_files(cls, files: Mapping[str, str]) -> "Authority":
-        """Return the authority that a Secret's files hold."""
+        """Return the authority that a Secret's files hold. Raises KeyError, ValueError."""
         upcoming = None
         if "next.crt" in files and "next.key" in files:
             upcoming = Pair(files["next.crt"], files["next.key"])
-        return cls(Pair(files["tls.crt"], files["tls.key"]), files["ca.crt"], upcoming)
+        made = cls(Pair(files["tls.crt"], files["tls.key"]), files["ca.crt"], upcoming)
+        for pair in filter(None, (made.current, made.upcoming)):
+            _read(pair.certificate)
+            serialization.load_pem_private_key(pair.key.encode(), None)
+        x509.load_pem_x509_certificates(made.bundle.encode())
+        return made
 
     def to_files(self) -> dict[str, str]:
         """Return the files of its Secret."""
@@ -128,17 +134,22 @@ def is_current(
     now: dt.datetime,
 ) -> bool:
     """Whether a certificate in a Secret need not be issued anew."""
+    signer = _read(authority.current.certificate)
     try:
         certificate = _read(files["tls.crt"])
-        signer = _read(authority.current.certificate)
+        key = serialization.load_pem_private_key(files["tls.key"].encode(), None)
         certificate.verify_directly_issued_by(signer)
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except Exception:
+    except (KeyError, ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
+        return False
+    except x509.ExtensionNotFound:
+        return False
+    if key.public_key() != certificate.public_key():
         return False
     same = set(names.get_values_for_type(x509.DNSName)) == set(dns_names) and set(
         names.get_values_for_type(x509.UniformResourceIdentifier)
     ) == set(uris)
-    return same and not ends_soon(files["tls.crt"], now) and "tls.key" in files
+    return same and not ends_soon(files["tls.crt"], now)
 
 
 def ends_soon(pem: str, now: dt.datetime) -> bool:

@@ -70,11 +70,19 @@ def claim_of(body: Mapping[str, Any]) -> Claim | None:
     return Claim(metadata["name"], identity, annotations.get(ADOPTED_BY_ANNOTATION, ""))
 
 
+def staying(claims: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the claims that are not being deleted."""
+    return [body for body in claims if "deletionTimestamp" not in body["metadata"]]
+
+
 def known(
     bus: BusView, claims: Iterable[Mapping[str, Any]], stateful_set: Mapping[str, Any] | None
 ) -> list[Claim]:
-    """Return what volumes say, and the bus's own StatefulSet before it has any."""
-    found = [claim for body in claims if (claim := claim_of(body)) is not None]
+    """Return what volumes say, and the bus's own StatefulSet before it has any.
+
+    Volumes that are being deleted say nothing any more: pods wait until they are gone.
+    """
+    found = [claim for body in staying(claims) if (claim := claim_of(body)) is not None]
     if stateful_set is not None:
         owners = stateful_set["metadata"].get("ownerReferences") or []
         running = claim_of(stateful_set)

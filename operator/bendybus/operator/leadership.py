@@ -12,9 +12,17 @@ from typing import Any
 def leads(status: Mapping[str, Any], identity: str, priority: int, now: dt.datetime) -> bool:
     """Whether no other living peer has this priority or a higher one."""
     return not any(
-        name != identity and int(peer.get("priority", 0)) >= priority and _lives(peer, now)
+        name != identity and _number(peer, "priority", 0) >= priority and _lives(peer, now)
         for name, peer in status.items()
     )
+
+
+def _number(peer: Any, field: str, default: int) -> int:
+    """Return a number in a peer's entry; anybody may have written there."""
+    try:
+        return int(peer[field])
+    except (KeyError, TypeError, ValueError):
+        return default
 
 
 def _lives(peer: Mapping[str, Any], now: dt.datetime) -> bool:
@@ -27,4 +35,4 @@ def _lives(peer: Mapping[str, Any], now: dt.datetime) -> bool:
         return True
     if last.tzinfo is None:
         last = last.replace(tzinfo=dt.UTC)
-    return last + dt.timedelta(seconds=int(peer.get("lifetime", 60))) > now
+    return last + dt.timedelta(seconds=_number(peer, "lifetime", 60)) > now

@@ -29,6 +29,8 @@ PARTITION_HEALTH_PORT: Final = 7491
 PARTITION_METRICS_PORT: Final = 7492
 
 ROOT_RULE: Final = "RootManageSharedAccessKey"
+# Policies in lower case whose Secret would have the name of another Secret of the bus.
+RULES_TAKEN: Final = frozenset({"partition-tls", "frontend-tls", "access-policies"})
 OPERATOR_IDENTITY: Final = "spiffe://bendybus/operator"
 
 

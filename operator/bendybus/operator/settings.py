@@ -1,5 +1,7 @@
 """Settings of an operator process."""
 
+import logging
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -64,12 +66,30 @@ class Settings:
     def validate(self) -> None:
         """Raise ValueError with a sentence for the first setting that cannot be."""
         for name in ("resync_s", "counts_every_s", "call_timeout_s", "status_patches_per_s"):
-            if getattr(self, name) <= 0:
-                raise ValueError(f"{PREFIX}{name.upper()}: must be more than 0.")
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value > 0):
+                raise ValueError(f"{PREFIX}{name.upper()}: must be more than 0, and finite.")
+        for name in ("webhook_port", "probe_port", "metrics_port"):
+            if not 0 < getattr(self, name) < 65_536:
+                raise ValueError(f"{PREFIX}{name.upper()}: must be a port, 1 to 65535.")
+        for name in ("namespace", "image", "service"):
+            if not getattr(self, name):
+                raise ValueError(f"{PREFIX}{name.upper()}: must not be empty.")
         if self.certificate_days < 1:
             raise ValueError(f"{PREFIX}CERTIFICATE_DAYS: must be 1 or more.")
         if bool(self.issuer_kind) != bool(self.issuer_name):
             raise ValueError(f"{PREFIX}ISSUER_KIND and _ISSUER_NAME belong together.")
+        if self.issuer_kind not in ("", "Issuer", "ClusterIssuer"):
+            raise ValueError(f"{PREFIX}ISSUER_KIND: must be Issuer or ClusterIssuer.")
+        if self.image_pull_policy not in ("IfNotPresent", "Always", "Never"):
+            raise ValueError(f"{PREFIX}IMAGE_PULL_POLICY: must be IfNotPresent, Always or Never.")
+        if self.log_level.upper() not in logging.getLevelNamesMapping():
+            raise ValueError(f"{PREFIX}LOG_LEVEL: {self.log_level!r} is not known; try info.")
+        if self.peering and not self.identity:
+            # It would look for itself among its peers for ever, and never act.
+            raise ValueError(
+                f"{PREFIX}IDENTITY: is needed among peers; or set {PREFIX}PEERING to nothing."
+            )
 
 
 def _read(name: str, default: Any, text: str) -> Any:

@@ -15,19 +15,23 @@ from bendybus.operator.reasons import Reason
 
 _FACTORS: Final[dict[str, Decimal]] = {
     "": Decimal(1),
-    "m": Decimal("0.001"),
+    **{unit: Decimal(1000) ** -power for power, unit in enumerate(("m", "u", "n"), 1)},
     **{
         unit: Decimal(1000) ** power for power, unit in enumerate(("k", "M", "G", "T", "P", "E"), 1)
     },
     **{unit + "i": Decimal(1024) ** n for n, unit in enumerate(("K", "M", "G", "T", "P", "E"), 1)},
 }
 
+_QUANTITY: Final = re.compile(
+    r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)([numkMGTPE]|[KMGTPE]i)?"
+)
+
 
 def amount(quantity: int | str) -> Decimal:
-    """Return a quantity of Kubernetes as a number."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([a-zA-Z]*)", str(quantity))
+    """Return a quantity as a number; one that the API server took, also 1e3 and 5."""
+    found = _QUANTITY.fullmatch(str(quantity))
     assert found is not None, quantity
-    return Decimal(found[1]) * _FACTORS[found[2]]
+    return Decimal(found[1]) * _FACTORS[found[2] or ""]
 
 
 @dataclass(frozen=True, slots=True)

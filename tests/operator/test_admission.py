@@ -1,0 +1,188 @@
+"""What the webhooks refuse, and with which sentence."""
+
+import copy
+from typing import Any
+
+import pytest
+
+from bendybus.operator import admission, names, plan
+from bendybus.operator.admission import Held
+from bendybus.operator.plan import Step
+from tests.operator.manifests import bus, bus_body, changed, queue, queue_body
+
+STANDARD: dict[str, Any] = {"sku": {"tier": "Standard"}}
+
+
+def one(sentences: list[str]) -> str:
+    assert len(sentences) == 1, sentences
+    return sentences[0]
+
+
+def test_good_manifests_are_taken() -> None:
+    assert admission.check_bus(bus_body(), None) == []
+    assert admission.check_queue(queue_body(), None, bus()) == []
+
+
+def test_a_queue_may_come_before_its_bus() -> None:
+    body = queue_body()
+
+    assert admission.check_queue(body, None, None) == []
+    assert "shop/orders" in one(admission.notes(body, None))
+    assert admission.notes(body, bus()) == []
+
+
+@pytest.mark.parametrize("name", ["1st", "a" * 41, "with.dot", "-x", "x-"])
+def test_a_name_that_pods_cannot_carry_is_refused(name: str) -> None:
+    assert "metadata.name" in one(admission.check_bus(bus_body(name), None))
+
+
+@pytest.mark.parametrize("name", ["a", "a" * 40, "a-1"])
+def test_names_that_pods_can_carry_are_taken(name: str) -> None:
+    assert admission.check_bus(bus_body(name), None) == []
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        ["rootmanagesharedaccesskey"],
+        ["App", "app"],
+        ["Frontend-TLS"],
+        ["partition-tls"],
+        ["access-policies"],
+    ],
+)
+def test_policies_whose_secrets_would_collide_are_refused(rules: list[str]) -> None:
+    wanted = [{"name": name, "rights": ["Send"]} for name in rules]
+
+    refused = one(admission.check_bus(bus_body(authorizationRules=wanted), None))
+
+    assert refused.startswith("spec.authorizationRules: ")
+
+
+@pytest.mark.parametrize(
+    ("new", "field"),
+    [
+        ({"sku": {"tier": "Standard"}, "premiumMessagingPartitions": None}, "sku.tier"),
+        ({"premiumMessagingPartitions": 4}, "premiumMessagingPartitions"),
+        ({"storage": {"size": "10Gi", "storageClassName": "fast"}}, "storageClassName"),
+        ({"storage": {"size": "9.5Gi"}}, "storage.size"),
+    ],
+)
+def test_what_is_fixed_on_a_bus_is_refused(new: dict[str, Any], field: str) -> None:
+    old = bus_body()
+
+    refused = admission.check_bus(changed(old, **new), old)
+
+    assert field in refused[0]
+
+
+def test_a_volume_may_grow() -> None:
+    old = bus_body(storage={"size": "1.5Gi"})
+
+    assert admission.check_bus(changed(old, storage={"size": "1537Mi"}), old) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ({}, {"namespaceRef": {"name": "hub"}}),
+        ({}, {"entityName": "other"}),
+        ({}, {"enablePartitioning": True}),
+        ({"enablePartitioning": True}, {"enablePartitioning": False}),
+        ({}, {"requiresDuplicateDetection": True}),
+    ],
+)
+def test_what_is_fixed_on_a_queue_is_refused(old: dict[str, Any], new: dict[str, Any]) -> None:
+    before = queue_body(**old)
+
+    refused = one(admission.check_queue(changed(before, **new), before, None))
+
+    assert next(iter(new)) in refused
+
+
+def test_to_write_a_default_out_is_no_change() -> None:
+    before = queue_body()
+    after = changed(before, entityName="paid", enablePartitioning=False)
+
+    assert admission.check_queue(after, before, bus()) == []
+
+
+def test_who_may_not_use_a_bus_is_refused_with_the_way_out() -> None:
+    guest = queue_body(namespace="guest", namespaceRef={"name": "orders", "namespace": "shop"})
+
+    assert "spec.allowedNamespaces" in one(admission.check_queue(guest, None, bus()))
+
+
+def test_an_update_that_leaves_the_spec_alone_is_never_refused() -> None:
+    """Else an object that was taken before cannot even be annotated or released."""
+    guest = queue_body(namespace="guest", namespaceRef={"name": "orders", "namespace": "shop"})
+    wrong = bus_body("x" * 60)
+
+    for old, check in (
+        (guest, lambda body, old: admission.check_queue(body, old, bus())),
+        (wrong, admission.check_bus),
+    ):
+        new = copy.deepcopy(old)
+        new["metadata"]["annotations"] = {names.ALLOW_DELETION_ANNOTATION: "true"}
+        assert check(new, old) == []
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"lockDuration": "PT1S"},
+        {"lockDuration": "soon"},
+        {"maxSizeInMegabytes": 3},
+        {"maxDeliveryCount": 0},
+        {"autoDeleteOnIdle": "PT1M"},
+        {"forwardTo": "x"},
+        {"requiresSession": True},
+        {"entityName": "a//b"},
+        {"nonsense": 1},
+        {"maxMessageSizeInKilobytes": 2048},
+        {"duplicateDetectionHistoryTimeWindow": "PT1S"},
+        {"namespaceRef": {"name": "orders", "namespace": "elsewhere"}},
+        {},
+        {"enablePartitioning": True},
+        {"status": "SendDisabled"},
+    ],
+    ids=str,
+)
+def test_webhook_and_reconciler_say_the_same(spec: dict[str, Any]) -> None:
+    """A manifest that gets past a webhook that is off must not be made."""
+    body, standard = queue_body(**spec), bus(**STANDARD)
+    if "namespaceRef" in spec:
+        standard = bus(namespace="elsewhere", **STANDARD)
+
+    refused = admission.check_queue(body, None, standard)
+    decision = plan.decide(queue(**spec), standard, None)
+
+    assert bool(refused) == (decision.step is Step.REFUSE)
+    if refused:
+        assert decision.message in refused[0]
+
+
+def test_only_a_deletion_that_deletes_messages_is_looked_at() -> None:
+    allowed = {names.ALLOW_DELETION_ANNOTATION: "true"}
+
+    assert admission.guards(queue_body(deletionPolicy="Delete"))
+    assert not admission.guards(queue_body())
+    assert not admission.guards(queue_body(deletionPolicy="Retain"))
+    assert not admission.guards(queue_body(deletionPolicy="Delete", annotations=allowed))
+
+
+def test_what_holds_messages_is_not_deleted() -> None:
+    refused = one(admission.check_deletion("Queue 'paid'", Held(messages=3, unknown=(1,))))
+
+    assert refused.startswith("Queue 'paid' holds 3 message(s)")
+    assert names.ALLOW_DELETION_ANNOTATION in refused
+
+
+def test_what_cannot_be_asked_is_not_deleted() -> None:
+    refused = one(admission.check_deletion("Queue 'paid'", Held(unknown=(1, 3))))
+
+    assert "partition(s) 1, 3 cannot say" in refused
+
+
+def test_what_is_empty_is_deleted() -> None:
+    assert admission.check_deletion("Queue 'paid'", Held()) == []

@@ -1,0 +1,112 @@
+"""Status as a function of what is known."""
+
+import datetime as dt
+
+from bendybus.crds.namespace_manifest import BusNamespaceStatus
+from bendybus.crds.queue_manifest import QueueStatus
+from bendybus.domain.limits import Tier
+from bendybus.operator import conditions
+from bendybus.operator.conditions import Counts, Verdict
+from bendybus.operator.data_identity import Footing, Identity
+from bendybus.operator.reasons import Reason
+from tests.operator.manifests import BUS, bus, entry, queue
+
+NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
+STANDING = Footing(Identity("bus-1", Tier.PREMIUM, 2))
+STANDARD = bus(sku={"tier": "Standard"})
+
+
+def test_a_condition_keeps_its_time_while_it_says_the_same() -> None:
+    before = [{"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-01T00:00:00Z"}]
+
+    same = conditions.ready_condition(Verdict(False, Reason.REFUSED, "no"), 3, before, NOW)
+    other = conditions.ready_condition(Verdict(True, Reason.AVAILABLE, "yes"), 3, before, NOW)
+
+    assert same["lastTransitionTime"] == "2026-01-01T00:00:00Z"
+    assert other["lastTransitionTime"] == "2026-11-21T12:00:00Z"
+    assert (other["status"], other["observedGeneration"]) == ("True", 3)
+
+
+def test_a_partitioned_queue_is_not_ready_while_one_partition_is_away() -> None:
+    verdict = conditions.queue_verdict(entry(queue()), {1}, set())
+
+    assert (verdict.ready, verdict.reason) == (False, Reason.PARTITION_UNAVAILABLE)
+    assert verdict.message.startswith("partition 1 cannot be reached; ")
+
+
+def test_a_plain_queue_cares_for_its_home_only() -> None:
+    plain = entry(queue(), STANDARD)
+    others = set(range(16)) - {plain.home_partition}
+
+    assert conditions.queue_verdict(plain, others, others).ready
+    assert not conditions.queue_verdict(plain, {plain.home_partition}, set()).ready
+
+
+def test_a_queue_is_not_ready_before_every_partition_has_the_change() -> None:
+    verdict = conditions.queue_verdict(entry(queue()), set(), {0, 1})
+
+    assert (verdict.ready, verdict.reason) == (False, Reason.PROGRESSING)
+    assert verdict.message == "the change is on its way to 0, 1."
+
+
+def test_the_facts_of_a_queue() -> None:
+    spread = conditions.queue_facts(entry(queue()), {1}, Counts(3, 2, 1, 9))
+    plain = conditions.queue_facts(entry(queue(), STANDARD), set(), None)
+
+    assert spread["availabilityStatus"] == "Limited"
+    assert spread["maxSizeInMegabytesTotal"] == 2 * 1024
+    assert spread["countDetails"]["deadLetterMessageCount"] == 2
+    assert "homePartition" not in spread
+    assert plain["availabilityStatus"] == "Available"
+    assert plain["homePartition"] == entry(queue(), STANDARD).home_partition
+    assert "countDetails" not in plain
+
+
+def test_the_api_server_keeps_every_field_of_a_status() -> None:
+    """What the schema does not have is pruned, and would be written again and again."""
+    ready = conditions.ready_condition(Verdict(True, Reason.AVAILABLE, "yes"), 1, [], NOW)
+    common = {"conditions": [ready], "observedGeneration": 1}
+    of_queue = conditions.queue_facts(entry(queue(), STANDARD), set(), Counts())
+    of_bus = conditions.bus_facts(BUS, STANDING.identity, set(), [], [], Counts())
+
+    QueueStatus.model_validate({**common, **of_queue})
+    BusNamespaceStatus.model_validate({**common, **of_bus})
+
+
+def test_a_bus_is_ready_when_all_partitions_and_a_front_end_answer() -> None:
+    assert conditions.bus_verdict(STANDING, set(), 1, started=True).ready
+
+
+def test_a_bus_that_starts_is_progressing_and_one_that_lost_a_partition_is_not() -> None:
+    starting = conditions.bus_verdict(STANDING, {0, 1}, 0, started=False)
+    limited = conditions.bus_verdict(STANDING, {0}, 2, started=True)
+    headless = conditions.bus_verdict(STANDING, set(), 0, started=True)
+
+    assert starting.reason is Reason.PROGRESSING
+    assert starting.message == "partitions 0, 1 cannot be reached yet; pods are starting."
+    assert limited.reason is Reason.PARTITION_UNAVAILABLE
+    assert headless.reason is Reason.FRONTEND_UNAVAILABLE
+
+
+def test_what_a_bus_stands_on_comes_before_how_it_runs() -> None:
+    refused = Footing(None, reason=Reason.RETAINED_DATA, message="kept")
+
+    verdict = conditions.bus_verdict(refused, set(), 2, started=True)
+
+    assert verdict == Verdict(False, Reason.RETAINED_DATA, "kept")
+
+
+def test_the_facts_of_a_bus_name_the_first_orphans_and_count_all() -> None:
+    orphans = [entry(queue(f"q{n:02}"), orphaned=True) for n in reversed(range(30))]
+
+    facts = conditions.bus_facts(BUS, STANDING.identity, {1}, [], orphans, Counts(1))
+
+    assert facts["orphanedCount"] == 30
+    assert facts["orphaned"] == [f"q{n:02}" for n in range(20)]
+    assert (facts["partitions"], facts["readyPartitions"]) == (2, 1)
+    assert facts["endpoint"] == "sb://orders-frontend.shop.svc:7480"
+    assert facts["connectionSecret"] == "orders-rootmanagesharedaccesskey"
+
+
+def test_a_bus_that_stands_on_nothing_has_no_facts() -> None:
+    assert conditions.bus_facts(BUS, None, set(), [], [], None) == {}
