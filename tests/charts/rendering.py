@@ -1,4 +1,4 @@
-"""Helm and kubectl on the chart: rendered objects, refusals, and what an API server says of them."""
+"""Helm and kubectl on the chart: rendered objects, refusals, what an API server says."""
 
 import functools
 import shutil
