@@ -1,4 +1,4 @@
-"""Helm and kubectl on the chart: rendered objects, refusals, and what an API server says of them."""
+"""Helm and kubectl on the chart: rendered objects, refusals, what an API server says."""
 
 import functools
 import shutil
@@ -63,7 +63,11 @@ def only(bodies: Iterable[Body], kind: str) -> Body:
 
 
 def server_side_dry_run(
-    values: Mapping[str, Any] | None = None, *, without: Iterable[str] = ()
+    values: Mapping[str, Any],
+    *,
+    namespace: str,
+    environment: Mapping[str, str],
+    without: Iterable[str] = (),
 ) -> list[str]:
     """Have the API server of KUBECONFIG judge the chart, as e2e tests do; return kubectl's lines.
 
@@ -71,11 +75,13 @@ def server_side_dry_run(
     Raises ValueError with the first refusal.
     """
     left_out = set(without)
-    bodies = [body for body in render(values) if body["kind"] not in left_out]
+    found = render(values, f"--namespace={namespace}")
+    bodies = [body for body in found if body["kind"] not in left_out]
     done = subprocess.run(
         ["kubectl", "apply", "--server-side", "--force-conflicts", "--dry-run=server",
          "--field-manager=helm", "--filename=-"],
         input=yaml.safe_dump_all(bodies), capture_output=True, text=True, timeout=120, check=False,
+        env=dict(environment),
     )  # fmt: skip
     if done.returncode:
         raise ValueError(done.stderr)

@@ -301,6 +301,16 @@ def test_the_peering_is_the_one_that_the_operator_looks_at() -> None:
     assert of_kind(render(NAMESPACED), "ClusterKopfPeering") == []
 
 
+def test_partitions_let_in_the_operator_by_the_labels_of_its_pods() -> None:
+    text = (ROOT / "operator/bendybus/operator/builders/network_policies.py").read_text()
+    labels = only(render(), "Deployment")["spec"]["template"]["metadata"]["labels"]
+
+    wanted = re.findall(r'"(app\.kubernetes\.io/component)": "(\w+)"', text)
+
+    assert wanted == [("app.kubernetes.io/component", "operator")]
+    assert dict(wanted).items() <= labels.items()
+
+
 # Rights
 
 

@@ -2,7 +2,6 @@
 
 import json
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,7 @@ class FakeKubectl:
 
 
 @pytest.fixture
-def kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeKubectl]:
+def kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeKubectl:
     folder = tmp_path / "kubectl"
     folder.mkdir()
     program = folder / "kubectl"
@@ -39,4 +38,4 @@ def kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeKub
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(folder))
     monkeypatch.setenv("FAKE_KUBECTL", str(folder))
-    yield FakeKubectl(folder)
+    return FakeKubectl(folder)

@@ -1,8 +1,8 @@
 """`python tests/cli/fake_kubectl.py ARGUMENTS`: kubectl as tests want it, told by a JSON file.
 
-FAKE_KUBECTL names a folder. `answers.json` maps what the arguments begin with (options left out) to
-{"out", "err", "code"}; a list of answers is given one by one, the last one for ever. Calls are added
-to `calls`. `port-forward` opens nothing: the port it says is one that a test listens on.
+FAKE_KUBECTL names a folder. `answers.json` maps what the arguments begin with (options left out)
+to {"out", "err", "code"}; a list of answers is given one by one, the last one for ever. Calls are
+added to `calls`. `port-forward` opens nothing: the port it says is one that a test listens on.
 """
 
 import json

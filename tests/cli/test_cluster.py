@@ -4,6 +4,7 @@ import base64
 import contextlib
 import json
 import os
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -252,3 +253,13 @@ def test_two_ways_to_name_a_bus_are_one_too_many(
 
     assert code == 2
     assert "not two" in capsys.readouterr().err
+
+
+def test_a_command_that_is_ended_ends_its_forward(kubectl: FakeKubectl) -> None:
+    kubectl.answers(**{"port-forward": stays(4711)})
+
+    with pytest.raises(SystemExit), forwarding.forwarded(Kubectl(), "x", 7480):
+        signal.raise_signal(signal.SIGTERM)
+
+    with pytest.raises(ProcessLookupError):
+        os.kill(kubectl.calls()[0]["pid"], 0)

@@ -1,4 +1,4 @@
-"""`apply` on a cluster: kubectl applies, and we wait for the manifests to be Ready, and say why not."""
+"""`apply` on a cluster: kubectl applies, and we wait for Ready, and say why not."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence

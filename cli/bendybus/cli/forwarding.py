@@ -5,10 +5,12 @@ started on the same port, so that the client only reconnects.
 """
 
 import re
+import signal
 import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from types import FrameType
 from typing import Final
 
 from bendybus.cli.backoff import Backoff
@@ -19,6 +21,7 @@ HOST: Final = "127.0.0.1"
 READY_S: Final = 20.0
 STOP_S: Final = 2.0
 _READY: Final = re.compile(r"Forwarding from 127\.0\.0\.1:(\d+) ->")
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP)
 _LOST: Final = "lost connection to pod"
 _SAID_CHARS_MAX: Final = 4_096
 
@@ -30,9 +33,28 @@ def forwarded(
     """Give the local port that leads to `port` of the Service. Raises CliError."""
     forward = Forward(kubectl, service, port)
     try:
-        yield forward.start(ready_s)
+        with _ending_in_order():
+            yield forward.start(ready_s)
     finally:
         forward.stop()
+
+
+@contextmanager
+def _ending_in_order() -> Iterator[None]:
+    """Turn signals that would end this process at once into an exit that cleans up."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, _leave) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _leave(number: int, _frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)
 
 
 class Forward:
