@@ -20,6 +20,7 @@ from bendybus.operator.builders import (
     secret_files,
 )
 from bendybus.operator.builders.context import Context
+from bendybus.operator.data_identity import Identity
 from bendybus.partition_server import arguments
 from tests.operator.manifests import context
 
@@ -122,7 +123,7 @@ def test_there_is_a_pod_for_every_partition(spec: dict[str, Any], count: int) ->
 
 def test_replicas_follow_the_volumes_not_the_manifest() -> None:
     of = context()
-    foreign = Context(**{**_fields(of), "identity": partitions.Identity("x", Tier.PREMIUM, 8)})
+    foreign = Context(**{**_fields(of), "identity": Identity("x", Tier.PREMIUM, 8)})
 
     assert partitions.stateful_set(foreign)["spec"]["replicas"] == 8
 

@@ -30,7 +30,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     certificates = WebhookCertificates(api, settings, office.authority, metrics)
     start_http_server(settings.metrics_port, registry=metrics.registry)
     await certificates.first()
-    admitting = Admitting(api, settings, metrics, office.authority)
+    admitting = Admitting(api, metrics, office.reaching)
     assert handlers.admit_bus is not None
     kopf_done = kopf.operator(
         settings=operator_settings(settings, priority, certificates),

@@ -10,17 +10,15 @@ from typing import Any, Final
 
 import kopf
 
-from bendybus.operator import admission, names, world
+from bendybus.operator import admission, world
 from bendybus.operator.admission import Held
-from bendybus.operator.authority import OwnAuthority
 from bendybus.operator.conditions import Counts
 from bendybus.operator.kubernetes_api import ApiError, Body, KubernetesApi
 from bendybus.operator.metrics import Metrics
 from bendybus.operator.names import ObjectKey
 from bendybus.operator.partition_link import PartitionLink
-from bendybus.operator.settings import Settings
+from bendybus.operator.reaching import Reaching
 from bendybus.operator.world import BusView
-from bendybus.wire import tls
 
 logger = logging.getLogger(__name__)
 ASK_S: Final = 2.0
@@ -29,13 +27,10 @@ ASK_S: Final = 2.0
 class Admitting:
     """The webhooks."""
 
-    def __init__(
-        self, api: KubernetesApi, settings: Settings, metrics: Metrics, authority: OwnAuthority
-    ) -> None:
+    def __init__(self, api: KubernetesApi, metrics: Metrics, reaching: Reaching) -> None:
         self._api = api
-        self._settings = settings
         self._metrics = metrics
-        self._authority = authority
+        self._reaching = reaching
 
     async def bus(self, operation: str, body: Body, old: Body | None) -> None:
         """Judge a BusNamespace. Raises kopf.AdmissionError."""
@@ -85,14 +80,17 @@ class Admitting:
     async def _held(self, view: BusView, entity_uid: str) -> Held:
         """Ask all partitions what they hold: of one entity, or of all."""
         assert view.manifest is not None
-        if self._settings.issuer_name:
-            material = await asyncio.to_thread(tls.read, self._settings.client_tls_directory)
-        else:
-            material = await self._authority.operator_material()
+        try:
+            material = await self._reaching.material()
+        except ApiError as error:
+            raise kopf.AdmissionError(
+                f"the partitions could not be asked for messages ({error.message}); try again.",
+                code=503,
+            ) from error
         links = [
             PartitionLink(
                 index,
-                names.partition_address(view.key, index),
+                self._reaching.address(view.key, index),
                 material,
                 _Deaf(),
                 timeout_s=ASK_S,
@@ -122,7 +120,11 @@ class Admitting:
 class _Deaf:
     """Hears nothing: these links are only asked."""
 
-    def catalogue(self, *_: Any, **__: Any) -> None:
+    def catalogue(self, *_: Any, **__: Any) -> bool:
+        """Ignore it."""
+        return True
+
+    def lost(self, *_: Any) -> None:
         """Ignore it."""
 
     def reached(self, *_: Any) -> None:

@@ -18,6 +18,7 @@ from bendybus.operator.builders.context import Context
 from bendybus.operator.data_identity import ADOPTED_BY_ANNOTATION, Footing
 from bendybus.operator.kubernetes_api import ApiError, KubernetesApi
 from bendybus.operator.names import ObjectKey
+from bendybus.operator.reasons import Reason
 from bendybus.operator.settings import Settings
 from bendybus.operator.storage import Growth, grown
 from bendybus.operator.world import BusView
@@ -65,20 +66,56 @@ class BusKeeping:
         for name in footing.adopt:
             patch = {"metadata": {"annotations": {ADOPTED_BY_ANNOTATION: view.uid}}}
             await self._api.merge("PersistentVolumeClaim", view.key.namespace, name, patch)
-        context = self._context(view, footing)
+        try:
+            return await self._make(self._context(view, footing), footing, claims, current)
+        except ApiError as error:
+            if not error.final:
+                raise
+            # A quota, a policy of the cluster, a name that is taken: what runs, runs on.
+            message = f"what the bus needs cannot be made: {error.message}"
+            return Kept(replace(footing, reason=Reason.REFUSED, message=message), 0)
+
+    async def _make(
+        self, context: Context, footing: Footing, claims: list[Body], current: Body | None
+    ) -> Kept:
+        _check_ours(context, current)
+        if current is None:
+            await self._check_names(context)
         await self._certificates(context)
         await self._access(context)
-        growth = grown(context.spec.storage.size, claims)
+        staying = [
+            claim
+            for claim in data_identity.staying(claims)
+            if claim["metadata"]["name"] not in footing.purge
+        ]
+        growth = grown(context.spec.storage.size, staying)
         why = await self._grow(context, growth)
         footing = growth.judged(footing, why)
         context = replace(context, storage_size=growth.template_size(current, why))
         if current is not None and growth.differs(current, context.storage_size):
-            # The pods stay, and the new StatefulSet takes them over.
-            name = current["metadata"]["name"]
-            await self._api.delete("StatefulSet", view.key.namespace, name, orphan=True)
+            await self._release_pods(current)
         made = [await self._api.apply(body) for body in children.all_of(context)]
         await self._prune(context, made)
         return Kept(footing, _frontends_ready(made))
+
+    async def _check_names(self, context: Context) -> None:
+        """Raise ApiError if a new bus would take over an object that is somebody else's."""
+        wanted = [(body["kind"], body["metadata"]["name"]) for body in children.all_of(context)]
+        wanted.append(("Secret", names.policies(context.bus)))
+        if not context.issuer_name:
+            # cert-manager's carry no labels of ours, and stay when their Certificate goes.
+            wanted += [("Secret", each.secret) for each in certificates.wanted(context)]
+        for kind, name in wanted:
+            _check_ours(context, await self._api.get(kind, context.bus.namespace, name))
+
+    async def _release_pods(self, stateful_set: Body) -> None:
+        """Delete a StatefulSet around its pods; the next one takes them over. Raises ApiError."""
+        metadata = stateful_set["metadata"]
+        namespace, name = metadata["namespace"], metadata["name"]
+        await self._api.delete("StatefulSet", namespace, name, orphan=True)
+        if await self._api.get("StatefulSet", namespace, name) is not None:
+            # It lets go of its pods in its own time, and until then is what it was.
+            raise ApiError(409, f"StatefulSet {name} is being made anew")
 
     async def forget(self, view: BusView) -> None:
         """Delete the volumes of a bus whose manifest was seen to be deleted with policy Delete."""
@@ -126,6 +163,7 @@ class BusKeeping:
             wanted = names.access_secret(context.bus, name)
             secret = await self._api.get("Secret", namespace, wanted)
             if secret is not None:
+                _check_ours(context, secret)
                 found[name] = secret
         known = access_keys.policies(context.spec, found, os.urandom)
         trust = files_of(
@@ -154,12 +192,29 @@ class BusKeeping:
 
     async def _prune(self, context: Context, made: list[Body]) -> None:
         wanted = {(body["kind"], body["metadata"]["name"]) for body in made}
-        selector = f"{names.BUS_LABEL}={context.bus.name}"
+        labels = names.bus_labels(context.bus)
+        selector = ",".join(f"{name}={value}" for name, value in labels.items())
         for kind in PRUNED:
             for body in await self._api.list(kind, context.bus.namespace, labels=selector):
                 name = body["metadata"]["name"]
                 if (kind, name) not in wanted:
                     await self._api.delete(kind, context.bus.namespace, name)
+
+
+def _check_ours(context: Context, body: Body | None) -> None:
+    """Raise ApiError for an object of another bus, or of no bus that nobody made for this one."""
+    if body is None:
+        return
+    owner = (body["metadata"].get("labels") or {}).get(names.BUS_LABEL)
+    is_access = body["kind"] == "Secret" and "primaryKey" in (body.get("data") or {})
+    # Keys may have been there before the bus, written by hand or kept from an earlier one.
+    if owner != context.bus.name and not (owner is None and is_access):
+        what = f"{body['kind']} {body['metadata']['name']!r}"
+        raise ApiError(
+            403,
+            f"{what} is there already, and not of this bus. Delete it, or choose another name for "
+            "the BusNamespace or its policy.",
+        )
 
 
 def _frontends_ready(made: list[Body]) -> int:

@@ -11,7 +11,7 @@ from bendybus.domain.errors import BusError, PartitionUnavailable
 from bendybus.internal.v1 import entity_pb2
 from bendybus.operator.conditions import Counts
 from bendybus.operator.data_identity import Identity
-from bendybus.operator.names import ObjectKey, partition_address
+from bendybus.operator.names import ObjectKey
 from bendybus.operator.partition_link import PartitionLink
 from bendybus.v1 import management_pb2
 from bendybus.wire import entities, tls
@@ -31,7 +31,7 @@ class BusLink:
         *,
         timeout_s: float,
         changed: Callable[[list[str]], None],
-        address: Callable[[ObjectKey, int], str] = partition_address,
+        address: Callable[[ObjectKey, int], str],
     ) -> None:
         """`changed` is called with the keys of entities that changed; with none: reachability."""
         self.bus = bus
@@ -42,6 +42,7 @@ class BusLink:
         self.started = False
         self._changed = changed
         self._counts: dict[int, dict[str, Counts]] = {}
+        self._total = Counts()
         self._seen: set[int] = set()
         self._links = [
             PartitionLink(index, address(bus, index), material, self, timeout_s=timeout_s)
@@ -58,7 +59,7 @@ class BusLink:
 
     def catalogue(
         self, partition: int, fingerprint: Fingerprint, entries: list[Entity], *, snapshot: bool
-    ) -> None:
+    ) -> bool:
         """Learn what a partition has; one with another fingerprint is not believed."""
         if fingerprint.namespace_uid != self.identity.uid:
             logger.error(
@@ -69,11 +70,16 @@ class BusLink:
                 self.identity.uid,
                 extra={"partition": partition, "action": "fingerprint"},
             )
-            return
+            return False
         lagged = {entry.key for entry in self.directory.lagging(partition)}
         news = self.directory.update(partition, fingerprint, entries, snapshot=snapshot)
         told = {entry.key for entry in entries} if not snapshot else lagged
         self._changed([*{entry.key for entry in news} | told])
+        return True
+
+    def lost(self, partition: int) -> None:
+        """Forget what a partition has: it tells all again when it is back."""
+        self.directory.forget(partition)
 
     def reached(self, partition: int, reachable: bool) -> None:
         """Take note of a partition that came or went."""
@@ -81,7 +87,6 @@ class BusLink:
             self._seen.add(partition)
             self.started = self.started or len(self._seen) == len(self._links)
         else:
-            self.directory.forget(partition)
             self._counts.pop(partition, None)
         self._changed([])
 
@@ -112,9 +117,8 @@ class BusLink:
         )
 
     def total(self) -> Counts:
-        """Return the counts of all entities."""
-        each = (counts for known in self._counts.values() for counts in known.values())
-        return sum(each, Counts())
+        """Return the counts of all entities, as of when partitions were asked last."""
+        return self._total
 
     # What is asked
 
@@ -162,9 +166,12 @@ class BusLink:
 
     async def _catch_up(self, link: PartitionLink) -> None:
         for entity in self.directory.lagging(link.partition):
-            await self._copy(link, entity)
+            # One that stands still would take a timeout for each.
+            if not await self._copy(link, entity):
+                return
 
-    async def _copy(self, link: PartitionLink, entity: Entity) -> None:
+    async def _copy(self, link: PartitionLink, entity: Entity) -> bool:
+        """Give a partition an entry; whether it answered."""
         try:
             await link.copy(entity)
         except BusError as error:
@@ -176,8 +183,9 @@ class BusLink:
                 error.message,
                 extra={"partition": link.partition, "entity": entity.name, "action": "copy"},
             )
-            return
+            return not error.retryable
         self._learn(link.partition, entity)
+        return True
 
     def _learn(self, partition: int, entity: Entity) -> None:
         fingerprint = self.directory.fingerprint
@@ -198,5 +206,7 @@ class BusLink:
             changed |= {
                 uid for uid in before.keys() | now.keys() if before.get(uid) != now.get(uid)
             }
+        each = (counts for known in self._counts.values() for counts in known.values())
+        self._total = sum(each, Counts())
         known = (self.directory.by_uid(uid) for uid in changed)
         return [entity.key for entity in known if entity is not None]

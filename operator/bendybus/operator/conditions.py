@@ -14,6 +14,8 @@ from bendybus.operator.reasons import Reason
 
 READY: Final = "Ready"
 ORPHANS_SHOWN: Final = 20
+# A bus that says one of these is not starting any more, whoever looks at it now.
+_RAN: Final = {Reason.AVAILABLE, Reason.PARTITION_UNAVAILABLE, Reason.FRONTEND_UNAVAILABLE}
 Status = dict[str, Any]
 
 
@@ -128,6 +130,12 @@ def bus_verdict(
         reason = Reason.FRONTEND_UNAVAILABLE if started else Reason.PROGRESSING
         return Verdict(False, reason, "no front-end pod is ready; clients cannot connect.")
     return Verdict(True, Reason.AVAILABLE, "all partitions and the front end answer.")
+
+
+def has_run(status: Mapping[str, Any]) -> bool:
+    """Whether a bus whose status this is has had all its partitions answering before."""
+    reasons = {each.get("reason") for each in status.get("conditions") or []}
+    return not reasons.isdisjoint(_RAN)
 
 
 def bus_facts(

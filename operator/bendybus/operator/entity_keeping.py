@@ -28,7 +28,7 @@ ACTIONS: Final = {
     Step.ADOPT: entity_pb2.ENTITY_ACTION_ADOPT,
     Step.PURGE: entity_pb2.ENTITY_ACTION_DELETE,
 }
-# Purge, create, and one more look: more steps than this for one change are a mistake of ours.
+# Purge, create, and one more look; more steps than this lead nowhere.
 STEPS_MAX: Final = 4
 
 
@@ -80,7 +80,13 @@ class EntityKeeping:
                     "partition 0, which decides on entities, does not answer; it is tried again.",
                 )
             await self._do(queue, decision, entry, link)
-        raise AssertionError(f"queue {queue.key}: no end of steps, the last was {decision.step}")
+        # Partitions of another version may keep an entity otherwise than it is asked for here.
+        return Verdict(
+            False,
+            Reason.REFUSED,
+            f"the bus took {decision.step.value.lower()} {STEPS_MAX} times and is not as asked; "
+            "are partitions and operator of one version?",
+        )
 
     async def _do(
         self, queue: QueueView, decision: Decision, entry: Entity | None, link: BusLink

@@ -9,14 +9,13 @@ import asyncio
 import contextlib
 import logging
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from bendybus.crds.manifest import DeletionPolicy
 from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
-from bendybus.operator import conditions, names, plan
-from bendybus.operator.authority import OwnAuthority, now_utc
+from bendybus.operator import admission, conditions, names, plan
+from bendybus.operator.authority import now_utc
 from bendybus.operator.bus_keeping import BusKeeping, Kept
 from bendybus.operator.bus_link import BusLink
 from bendybus.operator.conditions import Verdict
@@ -26,11 +25,11 @@ from bendybus.operator.kubernetes_api import ApiError, KubernetesApi
 from bendybus.operator.metrics import Metrics
 from bendybus.operator.names import ObjectKey
 from bendybus.operator.plan import Departure
+from bendybus.operator.reaching import Reaching
 from bendybus.operator.reasons import Reason
 from bendybus.operator.settings import Settings
 from bendybus.operator.status_writer import StatusWriter
 from bendybus.operator.world import BusView, QueueView, World
-from bendybus.wire import tls
 
 logger = logging.getLogger(__name__)
 # Reasons that pass by themselves, and how soon they are looked at again.
@@ -44,6 +43,9 @@ RETRY_S_MIN: Final = 1.0
 RETRY_S_MAX: Final = 30.0
 AT_ONCE: Final = 16
 COUNTS_AGAIN_S: Final = 2.0
+# How long partitions may take to answer a new link before any status says that they do not.
+PATIENCE_S: Final = 5.0
+PAUSED: Final = f"the annotation {names.PAUSE_ANNOTATION} keeps the operator away."
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ class Tools:
     metrics: Metrics
     buses: BusKeeping
     entities: EntityKeeping
-    authority: OwnAuthority
+    reaching: Reaching
 
 
 class Keeper:
@@ -74,6 +76,9 @@ class Keeper:
         self._departures: dict[str, Departure] = {}
         self._look_for_orphans = True
         self._kept = Kept(Footing(None), 0)
+        # The generation of the manifest that was acted on, and shown.
+        self._kept_generation = 0
+        self._patient_until = 0.0
         self._link: BusLink | None = None
         self._link_task: asyncio.Task[None] | None = None
 
@@ -134,6 +139,7 @@ class Keeper:
             view = self._tools.world.buses.get(self.bus)
             if self._bus_due is not None and self._bus_due <= now:
                 await self._keep_bus(view)
+                await self._first_answers(view)
             await self._let_go()
             await self._keep_queues(view)
             if self._link is not None:
@@ -148,17 +154,36 @@ class Keeper:
                 await asyncio.wait_for(self._wake.wait(), timeout_s)
         self._wake.clear()
 
+    async def _first_answers(self, view: BusView | None) -> None:
+        """Let partitions answer a new link, so that no status tells of that moment."""
+        if view is None or not view.status:
+            return
+        loop = asyncio.get_running_loop()
+        while self._impatient_in_s() > 0:
+            self._wake.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), self._patient_until - loop.time())
+
+    def _impatient_in_s(self) -> float:
+        if self._link is None or self._link.started:
+            return 0.0
+        return self._patient_until - asyncio.get_running_loop().time()
+
     async def _count(self) -> None:
         settings = self._tools.settings
         while True:
             link = self._link
+            if self._link_task is not None and self._link_task.done():
+                # A mistake of ours ended it; that must not stay unseen.
+                self._link_task.result()
             if link is None:
                 await asyncio.sleep(COUNTS_AGAIN_S)
                 continue
             for key in await link.refresh_counts():
                 for queue in self._tools.world.named(self.bus, key):
                     self._show_queue(queue, urgent=False)
-            self._show_bus(self._tools.world.buses.get(self.bus), urgent=False)
+            if self._impatient_in_s() <= 0:
+                self._show_bus(self._tools.world.buses.get(self.bus), urgent=False)
             every_s = COUNTS_AGAIN_S if link.unreachable() else settings.counts_every_s
             await asyncio.sleep(min(every_s, settings.counts_every_s))
 
@@ -167,48 +192,58 @@ class Keeper:
     async def _keep_bus(self, view: BusView | None) -> None:
         self._bus_due = None
         if view is None:
-            self._kept = Kept(Footing(None), 0)
+            self._kept, self._kept_generation = Kept(Footing(None), 0), 0
             await self._close_link()
             return
-        if view.manifest is None:
-            self._stand_still(Reason.INVALID_SPEC, view.problems[0] if view.problems else "")
-            return
+        problems = admission.bus_problems(view)
         if view.annotations.get(names.PAUSE_ANNOTATION) == "true":
-            why = f"the annotation {names.PAUSE_ANNOTATION} keeps the operator away."
-            self._stand_still(Reason.PAUSED, why)
-            return
+            self._stand_still(view, Reason.PAUSED, PAUSED)
+        elif problems:
+            self._stand_still(view, Reason.INVALID_SPEC, problems[0])
+        else:
+            await self._try_to_keep(view)
+
+    async def _try_to_keep(self, view: BusView) -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         try:
-            loop = asyncio.get_running_loop()
-            began = loop.time()
             self._kept = await self._tools.buses.keep(view)
+            self._kept_generation = view.generation
             await self._open_link(self._kept)
-            self._tools.metrics.reconciled("BusNamespace", loop.time() - began)
         except ApiError as error:
             self._tools.metrics.errors.labels("BusNamespace").inc()
-            logger.warning(
-                "bus %s: looked at again in %.0f s: %s",
-                self.bus,
-                self._bus_retry_s,
-                error.message,
-                extra={"action": "retry"},
-            )
-            self._bus_due = loop.time() + self._bus_retry_s
+            self._later(f"looked at again in {self._bus_retry_s:.0f} s: {error.message}", 0.0)
+            if error.final:
+                why = f"what the bus needs cannot be made: {error.message}"
+                self._stand_still(view, Reason.REFUSED, why)
+            self._look_again_in(self._bus_retry_s)
             self._bus_retry_s = min(2 * self._bus_retry_s, RETRY_S_MAX)
             return
+        self._tools.metrics.reconciled("BusNamespace", loop.time() - began)
         self._bus_retry_s = RETRY_S_MIN
-        if self._kept.frontends_ready < 1 and self._kept.footing.identity is not None:
-            self._bus_due = loop.time() + 10 * RETRY_S_MIN
+        if self._kept.footing.identity is None or self._kept.footing.reason is Reason.REFUSED:
+            # Nobody says when volumes are gone, or when a quota was raised.
+            self._look_again_in(RETRY_S_MAX)
+        elif self._kept.frontends_ready < 1:
+            self._look_again_in(10 * RETRY_S_MIN)
 
-    def _stand_still(self, reason: Reason, message: str) -> None:
+    def _look_again_in(self, delay_s: float) -> None:
+        """Have the bus looked at again, unless that is due already: it changed meanwhile."""
+        if self._bus_due is None:
+            self._bus_due = asyncio.get_running_loop().time() + delay_s
+
+    def _stand_still(self, view: BusView, reason: Reason, message: str) -> None:
         footing = Footing(self._kept.footing.identity, reason=reason, message=message)
         self._kept = Kept(footing, self._kept.frontends_ready)
+        self._kept_generation = view.generation
 
     async def _open_link(self, kept: Kept) -> None:
         identity = kept.footing.identity
         if identity is None:
             await self._close_link()
             return
-        material = await self._material()
+        reaching = self._tools.reaching
+        material = await reaching.material()
         link = self._link
         if link is not None and link.identity == identity and link.material == material:
             return
@@ -219,16 +254,12 @@ class Keeper:
             material,
             timeout_s=self._tools.settings.call_timeout_s,
             changed=self._link_changed,
+            address=reaching.address,
         )
         self._link_task = asyncio.create_task(self._link.run(), name=f"link-{self.bus}")
+        self._patient_until = asyncio.get_running_loop().time() + PATIENCE_S
         self._look_for_orphans = True
         self._look_at_queues()
-
-    async def _material(self) -> tls.Material:
-        settings = self._tools.settings
-        if settings.issuer_name:
-            return await asyncio.to_thread(tls.read, Path(settings.client_tls_directory))
-        return await self._tools.authority.operator_material()
 
     async def _close_link(self) -> None:
         task, self._link, self._link_task = self._link_task, None, None
@@ -236,6 +267,7 @@ class Keeper:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+            self._tools.metrics.forget_bus(self.bus.namespace, self.bus.name)
 
     def _show_bus(self, view: BusView | None, *, urgent: bool = True) -> None:
         if view is None:
@@ -246,11 +278,12 @@ class Keeper:
             footing,
             unreachable,
             self._kept.frontends_ready,
-            started=link is not None and link.started,
+            started=(link is not None and link.started) or conditions.has_run(view.status),
         )
         before = view.status.get("conditions") or []
-        ready = conditions.ready_condition(verdict, view.generation, before, now_utc())
-        status = {"conditions": [ready], "observedGeneration": view.generation}
+        generation = self._kept_generation or view.generation
+        ready = conditions.ready_condition(verdict, generation, before, now_utc())
+        status = {"conditions": [ready], "observedGeneration": generation}
         if link is not None:
             status |= conditions.bus_facts(
                 self.bus,
@@ -277,13 +310,15 @@ class Keeper:
     async def _let_go(self) -> None:
         """Do what follows from manifests that are gone."""
         link = self._link
-        if link is None or not link.knows_catalogue():
+        if link is None or not link.knows_catalogue() or self._paused:
             return
         for uid, departure in list(self._departures.items()):
             try:
                 await self._tools.entities.depart(await self._as_seen(departure), link)
             except (BusError, ApiError) as error:
                 self._later(f"queue {departure.name}: not released yet: {error}")
+                if isinstance(error, BusError) and not error.retryable:
+                    continue
                 return
             del self._departures[uid]
         if not self._look_for_orphans:
@@ -299,9 +334,15 @@ class Keeper:
             return
         self._look_for_orphans = False
 
-    def _later(self, why: str) -> None:
+    @property
+    def _paused(self) -> bool:
+        return self._kept.footing.reason is Reason.PAUSED
+
+    def _later(self, why: str, again_s: float = RETRY_S_MIN) -> None:
+        """Say why something is left for another turn, which comes by itself after `again_s`."""
         logger.warning("bus %s: %s", self.bus, why, extra={"action": "retry"})
-        asyncio.get_running_loop().call_later(RETRY_S_MIN, self._wake.set)
+        if again_s:
+            asyncio.get_running_loop().call_later(again_s, self._wake.set)
 
     async def _as_seen(self, departure: Departure) -> Departure:
         """Return the departure; in a Kubernetes namespace that ends, Delete becomes Retain."""
@@ -326,12 +367,12 @@ class Keeper:
         if queue is None or queue.bus != self.bus:
             self._verdicts.pop(key, None)
             return
-        paused = self._kept.footing.reason is Reason.PAUSED
-        if paused and key in self._verdicts:
+        if self._paused and (key in self._verdicts or queue.status):
             return
-        verdict = await self._tools.entities.keep(
-            queue, view, None if paused else self._link, self._rival_of
-        )
+        if self._paused:
+            verdict = Verdict(False, Reason.PAUSED, PAUSED)
+        else:
+            verdict = await self._tools.entities.keep(queue, view, self._link, self._rival_of)
         self._verdicts[key] = verdict
         again_s = None if verdict.ready else PASSING_S.get(verdict.reason)
         if again_s is not None and key not in self._queues_due:

@@ -52,6 +52,11 @@ class ApiError(Exception):
         self.status = status
         self.message = message
 
+    @property
+    def final(self) -> bool:
+        """Whether the same call will be refused again until somebody changes something."""
+        return 400 <= self.status < 500 and self.status not in (401, 408, 409, 410, 429)
+
 
 class KubernetesApi(Protocol):
     """What the operator needs of the API server."""
@@ -175,7 +180,11 @@ class RealKubernetesApi:
             data = response.read()  # type: ignore[no-untyped-call]
         except (urllib3.exceptions.HTTPError, client.ApiException, OSError) as exc:
             raise ApiError(0, f"the API server cannot be reached: {exc}") from exc
-        answer: Body = json.loads(data) if data else {}
+        try:
+            answer: Body = json.loads(data) if data else {}
+        except ValueError as exc:
+            # Something between here and the API server answered in its place.
+            raise ApiError(0, f"the API server gave no JSON (status {response.status})") from exc
         if response.status >= 300:
             raise ApiError(response.status, str(answer.get("message", response.reason)))
         return answer

@@ -1,5 +1,6 @@
 """Prometheus metrics of the operator; names are part of docs/reference/metrics.md."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -69,6 +70,17 @@ class Metrics:
             "When the webhooks' certificate ends, seconds since 1970.",
             registry=self.registry,
         )
+
+    def forget_bus(self, namespace: str, bus: str) -> None:
+        """Show nothing any more of a bus that nobody asks."""
+        for gauge in (self.unreachable, self.orphaned):
+            gauge.remove(namespace, bus)
+
+    def show_not_ready(self, reasons: Mapping[tuple[str, str], int]) -> None:
+        """Show how many manifests are not Ready; `reasons`: (kind, reason) → how many."""
+        self.not_ready.clear()
+        for labels, count in reasons.items():
+            self.not_ready.labels(*labels).set(count)
 
     def reconciled(self, kind: str, seconds: float) -> None:
         """Take note of one look at one manifest."""

@@ -8,12 +8,15 @@ import asyncio
 import contextlib
 import json
 import logging
+from collections import Counter
+from collections.abc import Callable
 from typing import Any, Final
 
 from bendybus.crds.manifest import DeletionPolicy
 from bendybus.operator import names, world
 from bendybus.operator.authority import OwnAuthority, now_utc
 from bendybus.operator.bus_keeping import BusKeeping
+from bendybus.operator.conditions import READY
 from bendybus.operator.entity_keeping import EntityKeeping
 from bendybus.operator.keeper import Keeper, Tools
 from bendybus.operator.kubernetes_api import ApiError, Body, KubernetesApi
@@ -21,9 +24,10 @@ from bendybus.operator.leadership import leads
 from bendybus.operator.metrics import Metrics
 from bendybus.operator.names import ObjectKey
 from bendybus.operator.plan import Departure
+from bendybus.operator.reaching import Reaching, ReachingPods
 from bendybus.operator.settings import Settings
 from bendybus.operator.status_writer import StatusWriter
-from bendybus.operator.world import BusView, QueueView, World
+from bendybus.operator.world import BusView, QueueView, View, World
 
 logger = logging.getLogger(__name__)
 LOOK_S: Final = 2.0
@@ -34,13 +38,22 @@ class Office:
     """Takes events, lists everything now and then, keeps a keeper per bus while it acts."""
 
     def __init__(
-        self, api: KubernetesApi, settings: Settings, metrics: Metrics, *, priority: int
+        self,
+        api: KubernetesApi,
+        settings: Settings,
+        metrics: Metrics,
+        *,
+        priority: int,
+        reaching: Reaching | None = None,
+        look_s: float = LOOK_S,
     ) -> None:
         self._api = api
         self._settings = settings
         self._metrics = metrics
         self._priority = priority
+        self._look_s = look_s
         self.authority = OwnAuthority(api, settings)
+        self.reaching = reaching or ReachingPods(settings, self.authority)
         self._writer = StatusWriter(api, patches_per_s=settings.status_patches_per_s)
         self.world = World()
         self._tools = Tools(
@@ -51,18 +64,23 @@ class Office:
             metrics=metrics,
             buses=BusKeeping(api, settings, self.authority),
             entities=EntityKeeping(metrics),
-            authority=self.authority,
+            reaching=self.reaching,
         )
         self._keepers: dict[ObjectKey, tuple[Keeper, asyncio.Task[None]]] = {}
         self._children: dict[tuple[str, ObjectKey], int] = {}
         self._forgetting: set[asyncio.Task[None]] = set()
         self.leading = False
         self._listed_at: float | None = None
+        # Events that came while lists were read, which may be older than they are.
+        self._heard: list[Callable[[], None]] | None = None
 
     # Events, from the handlers
 
     def bus_event(self, change: str | None, body: Body) -> None:
         """Take an event of a BusNamespace."""
+        if self._heard is not None:
+            self._heard.append(lambda: self.bus_event(change, body))
+            return
         if not self.leading:
             return
         view = world.bus_view(body)
@@ -80,17 +98,21 @@ class Office:
 
     def queue_event(self, change: str | None, body: Body) -> None:
         """Take an event of a Queue."""
+        if self._heard is not None:
+            self._heard.append(lambda: self.queue_event(change, body))
+            return
         if not self.leading:
             return
         view = world.queue_view(body)
         before = self.world.queue(view.key)
         if change == DELETED:
             self.world.drop_queue(view.key)
-            self._departed(view)
+            self._departed(view.bus, _departure(view))
             return
         self.world.put_queue(view)
         if before is not None and before.uid != view.uid:
-            self._departed(before)
+            # Its deletion was not seen, so neither was the policy that was in force then.
+            self._departed(before.bus, _departure(before).retained())
         if before is None or not _same(before, view):
             self._keeper(view.bus).look_at_queue(view.key)
 
@@ -108,11 +130,10 @@ class Office:
         if known != mark and bus in self._keepers:
             self._keepers[bus][0].look_at_bus()
 
-    def _departed(self, view: QueueView) -> None:
-        departure = Departure(view.uid, view.entity_name, view.key.namespace, view.deletion_policy)
-        keeper = self._keeper(view.bus)
+    def _departed(self, bus: ObjectKey, departure: Departure) -> None:
+        keeper = self._keeper(bus)
         keeper.departed(departure)
-        for rival in self.world.named(view.bus, view.entity_name.lower()):
+        for rival in self.world.named(bus, departure.name.lower()):
             keeper.look_at_queue(rival.key)
 
     def _forget_volumes(self, view: BusView) -> None:
@@ -141,11 +162,9 @@ class Office:
                 group.create_task(self._writer.run(), name="status-writer")
                 while True:
                     await self._look(loop.time())
-                    self._metrics.leading.set(self.leading)
-                    self._metrics.waiting.set(self._writer.waiting())
-                    self._metrics.written.set(self._writer.written)
+                    self._measure()
                     self._tend()
-                    await asyncio.sleep(LOOK_S)
+                    await asyncio.sleep(self._look_s)
         finally:
             await self._stop()
 
@@ -161,8 +180,6 @@ class Office:
                 await self._stop()
             overdue = self._listed_at is None or now - self._listed_at > self._settings.resync_s
             if leading and overdue:
-                # From here on events count: what changes during the lists comes as one.
-                self.leading = True
                 await self._list()
                 self._listed_at = now
         except ApiError as error:
@@ -184,14 +201,40 @@ class Office:
         return leads(status, settings.identity, self._priority, now_utc())
 
     async def _list(self) -> None:
+        """Read all manifests and act from then on; raises ApiError.
+
+        Before the first complete lists nothing is done: a queue that is not known yet would look
+        like one whose manifest is gone. Events meanwhile come after, since they may be newer.
+        """
         buses: list[Body] = []
         queues: list[Body] = []
-        for namespace in self._settings.watch_namespaces or ("",):
-            buses += await self._api.list("BusNamespace", namespace)
-            queues += await self._api.list("Queue", namespace)
-        self.world.replace(map(world.bus_view, buses), map(world.queue_view, queues))
+        self._heard = []
+        try:
+            for namespace in self._settings.watch_namespaces or ("",):
+                buses += await self._api.list("BusNamespace", namespace)
+                queues += await self._api.list("Queue", namespace)
+            self.world.replace(map(world.bus_view, buses), map(world.queue_view, queues))
+            self.leading = True
+        finally:
+            heard, self._heard = self._heard, None
+            for event in heard:
+                event()
         for key in self.world.bus_keys() | set(self._keepers):
             self._keeper(key).look_at_all()
+
+    def _measure(self) -> None:
+        self._metrics.leading.set(self.leading)
+        self._metrics.waiting.set(self._writer.waiting())
+        self._metrics.written.set(self._writer.written)
+        views: list[tuple[str, View]] = [("Queue", view) for view in self.world.queues()]
+        views += [("BusNamespace", view) for view in self.world.buses.values()]
+        reasons = Counter(
+            (kind, each.get("reason", ""))
+            for kind, view in views
+            for each in view.status.get("conditions") or []
+            if each.get("type") == READY and each.get("status") != "True"
+        )
+        self._metrics.show_not_ready(reasons if self.leading else {})
 
     def _keeper(self, bus: ObjectKey) -> Keeper:
         known = self._keepers.get(bus)
@@ -212,6 +255,7 @@ class Office:
 
     async def _stop(self) -> None:
         self.leading = False
+        self._children.clear()
         keepers, self._keepers = self._keepers, {}
         self._writer.clear()
         for _, task in keepers.values():
@@ -219,6 +263,10 @@ class Office:
         for _, task in keepers.values():
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+
+
+def _departure(view: QueueView) -> Departure:
+    return Departure(view.uid, view.entity_name, view.key.namespace, view.deletion_policy)
 
 
 def _same(before: BusView | QueueView, now: BusView | QueueView) -> bool:

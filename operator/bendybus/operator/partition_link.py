@@ -1,7 +1,6 @@
 """The way to one partition: its catalogue as it says it, calls, and whether it answers."""
 
 import asyncio
-import contextlib
 import logging
 from typing import Any, Final, Protocol
 
@@ -35,15 +34,22 @@ class Listener(Protocol):
 
     def catalogue(
         self, partition: int, fingerprint: Fingerprint, entries: list[Entity], *, snapshot: bool
-    ) -> None:
-        """Take entries of the partition's catalogue."""
+    ) -> bool:
+        """Take entries of the partition's catalogue; False when its file is another bus's."""
+
+    def lost(self, partition: int) -> None:
+        """Take note that nobody tells any more what the partition has."""
 
     def reached(self, partition: int, reachable: bool) -> None:
         """Take note that a partition answers, or does not any more."""
 
 
 class PartitionLink:
-    """One partition of one bus."""
+    """One partition of one bus.
+
+    Reachable is one that has told its whole catalogue on the stream that is open now, and that
+    answered the last time it was asked: a process that stands still keeps its streams open.
+    """
 
     def __init__(
         self,
@@ -57,6 +63,9 @@ class PartitionLink:
         self.partition = partition
         self.address = address
         self.reachable = False
+        self._told = False
+        self._answers = True
+        self._closed = False
         self._timeout_s = timeout_s
         self._listener = listener
         if material is None:
@@ -70,27 +79,31 @@ class PartitionLink:
     async def run(self) -> None:
         """Watch the partition's catalogue until cancelled."""
         backoff_s = BACKOFF_S_MIN
+        why = "it ended the stream"
         try:
             while True:
-                with contextlib.suppress(grpc.RpcError):
+                try:
                     request = entity_pb2.WatchEntitiesRequest(partition=self.partition)
                     async for response in self._entities.WatchEntities(request):
                         backoff_s = BACKOFF_S_MIN
                         self._heard(response)
-                self._set(False)
+                except grpc.RpcError as error:
+                    why = statuses.from_rpc_error(error).message
+                self._silent(why)
                 await asyncio.sleep(backoff_s)
                 backoff_s = min(2 * backoff_s, BACKOFF_S_MAX)
         finally:
-            self._set(False)
+            self._silent("the way is closed")
             await self.close()
 
     async def close(self) -> None:
         """Close the way; `run` does it by itself."""
+        self._closed = True
         await self._channel.close()
 
     async def commit(self, request: entity_pb2.CommitEntityRequest) -> Entity:
         """Ask the registrar for a change; only of partition 0. Raises BusError."""
-        answer = await self._ask(self._entities.CommitEntity(request, timeout=self._timeout_s))
+        answer = await self._ask(self._entities.CommitEntity, request)
         return entities.entity_from_proto(answer.entity)
 
     async def copy(self, entity: Entity) -> None:
@@ -98,28 +111,32 @@ class PartitionLink:
         request = entity_pb2.ApplyEntityRequest(
             partition=self.partition, entity=entities.entity_to_proto(entity)
         )
-        await self._ask(self._entities.ApplyEntity(request, timeout=self._timeout_s))
+        await self._ask(self._entities.ApplyEntity, request)
 
     async def counts(self) -> dict[str, Counts] | None:
         """Return counts by UID of entity, None if the partition does not answer.
 
-        This is also the probe: a process that stands still keeps its streams open.
+        This is also the probe of a process that stands still.
         """
         request = partition_pb2.GetCountsRequest(partition=self.partition)
         try:
-            answer = await self._ask(self._calls.GetCounts(request, timeout=self._timeout_s))
-        except BusError:
-            self._set(False)
+            answer = await self._ask(self._calls.GetCounts, request)
+        except BusError as error:
+            self._answers = False
+            self._show(error.message)
             return None
-        self._set(True)
+        self._answers = True
+        self._show()
         return {
             each.uid: Counts(each.active, each.dead_letter, each.scheduled, each.size_in_bytes)
             for each in answer.entities
         }
 
-    async def _ask(self, call: Any) -> Any:
+    async def _ask(self, method: Any, request: Any) -> Any:
+        if self._closed:
+            raise PartitionUnavailable(f"the way to partition {self.partition} was closed.")
         try:
-            return await call
+            return await method(request, timeout=self._timeout_s)
         except grpc.RpcError as error:
             found = statuses.from_rpc_error(error)
             if found.retryable:
@@ -127,25 +144,42 @@ class PartitionLink:
                     f"partition {self.partition} does not answer: {found.message}"
                 ) from error
             raise found from error
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if not self._closed or (task is not None and task.cancelling()):
+                raise
+            # Not we were cancelled but the call, by the closing of its channel.
+            raise PartitionUnavailable(
+                f"the way to partition {self.partition} was closed."
+            ) from None
 
     def _heard(self, response: entity_pb2.WatchEntitiesResponse) -> None:
-        self._listener.catalogue(
+        believed = self._listener.catalogue(
             self.partition,
             entities.fingerprint_from_proto(response.fingerprint),
             [entities.entity_from_proto(entry) for entry in response.entities],
             snapshot=response.snapshot,
         )
         if response.snapshot:
-            self._set(True)
+            self._told, self._answers = believed, True
+            self._show("" if believed else "its file belongs to another namespace")
 
-    def _set(self, reachable: bool) -> None:
+    def _silent(self, why: str) -> None:
+        """Take note that the stream is over."""
+        if self._told:
+            self._told = False
+            self._listener.lost(self.partition)
+        self._show(why)
+
+    def _show(self, why: str = "") -> None:
+        reachable = self._told and self._answers
         if reachable == self.reachable:
             return
         self.reachable = reachable
         logger.info(
             "partition %s: %s",
             self.address,
-            "answers" if reachable else "does not answer",
+            "answers" if reachable else f"does not answer: {why}",
             extra={"partition": self.partition, "action": "reached" if reachable else "lost"},
         )
         self._listener.reached(self.partition, reachable)

@@ -19,17 +19,24 @@ _Target = tuple[str, ObjectKey, str]
 _Status = Mapping[str, Any]
 STATUS_MANAGER: Final = "bendybus-operator-status"
 RETRY_S: Final = 2.0
+ECHO_S: Final = 5.0
 
 
 class StatusWriter:
     """The one place that writes status."""
 
-    def __init__(self, api: KubernetesApi, *, patches_per_s: float) -> None:
+    def __init__(
+        self, api: KubernetesApi, *, patches_per_s: float, retry_s: float = RETRY_S
+    ) -> None:
         self._api = api
+        self._retry_s = retry_s
         self._gap_s = 1.0 / patches_per_s
         # Target → (status to write, status that the object had when it was put here first)
         self._urgent: dict[_Target, tuple[_Status, _Status]] = {}
         self._later: dict[_Target, tuple[_Status, _Status]] = {}
+        # What was written and may not have come back as an event yet: until when it counts as
+        # what the object has.
+        self._fresh: dict[_Target, tuple[_Status, float]] = {}
         self._wake = asyncio.Event()
         self.written = 0
         self.failed = 0
@@ -46,6 +53,7 @@ class StatusWriter:
     ) -> None:
         """Have `status` written, unless the object has it by now (`current`)."""
         target = (kind, key, uid)
+        current = self._as_written(target, current)
         urgent = urgent or target in self._urgent
         self._later.pop(target, None)
         if status == current:
@@ -55,6 +63,12 @@ class StatusWriter:
         (self._urgent if urgent else self._later)[target] = (status, current)
         self._wake.set()
 
+    def _as_written(self, target: _Target, current: _Status) -> _Status:
+        fresh = self._fresh.get(target)
+        if fresh is None or fresh[1] < asyncio.get_running_loop().time():
+            return current
+        return fresh[0]
+
     def waiting(self) -> int:
         """Return how many objects wait."""
         return len(self._urgent) + len(self._later)
@@ -63,6 +77,7 @@ class StatusWriter:
         """Forget what waits: another operator writes now."""
         self._urgent.clear()
         self._later.clear()
+        self._fresh.clear()
 
     async def run(self) -> None:
         """Write until cancelled."""
@@ -75,12 +90,20 @@ class StatusWriter:
             target = next(iter(waiting))
             status, before = waiting.pop(target)
             began = asyncio.get_running_loop().time()
-            if await self._write(target, status) and reason_of(status) != reason_of(before):
-                await self._note(target, status)
+            if await self._write(target, status, before):
+                self._remember(target, status, began)
+                if reason_of(status) != reason_of(before):
+                    await self._note(target, status)
             spent = asyncio.get_running_loop().time() - began
             await asyncio.sleep(max(0.0, self._gap_s - spent))
 
-    async def _write(self, target: _Target, status: _Status) -> bool:
+    def _remember(self, target: _Target, status: _Status, now: float) -> None:
+        while self._fresh and next(iter(self._fresh.values()))[1] < now:
+            del self._fresh[next(iter(self._fresh))]
+        self._fresh.pop(target, None)
+        self._fresh[target] = (status, now + ECHO_S)
+
+    async def _write(self, target: _Target, status: _Status, before: _Status) -> bool:
         kind, key, uid = target
         body = {
             "apiVersion": API_VERSION,
@@ -104,9 +127,9 @@ class StatusWriter:
                 error.message,
                 extra={"action": "status"},
             )
-            if target not in self._urgent:
-                self._urgent[target] = (status, {})
-            await asyncio.sleep(RETRY_S)
+            if not error.final:
+                self._urgent.setdefault(target, (status, before))
+                await asyncio.sleep(self._retry_s)
             return False
 
     async def _note(self, target: _Target, status: _Status) -> None:

@@ -134,6 +134,10 @@ class World:
         """Return a Queue, None if there is none."""
         return self._queues.get(key)
 
+    def queues(self) -> Iterable[QueueView]:
+        """Return all Queues."""
+        return self._queues.values()
+
     def queue_by_uid(self, uid: str) -> QueueView | None:
         """Return the Queue with this UID, None if there is none."""
         return self._by_uid.get(uid)

@@ -1,0 +1,251 @@
+"""A cluster for the operator: the API server in memory, its controllers, real partition servers.
+
+Servers run in this process, on loopback, with real files, real gRPC and no TLS.
+"""
+
+import asyncio
+import contextlib
+import copy
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from bendybus.domain.limits import Tier
+from bendybus.operator import names
+from bendybus.operator.metrics import Metrics
+from bendybus.operator.names import ObjectKey
+from bendybus.operator.office import Office
+from bendybus.operator.settings import Settings
+from bendybus.partition_server import server
+from bendybus.partition_server.settings import Settings as PartitionSettings
+from tests.operator.memory_api import Body, MemoryKubernetesApi
+
+Value = TypeVar("Value")
+WITHIN_S = 15.0
+CHILDREN = ("StatefulSet", "Deployment", "Service", "Secret")
+
+
+async def eventually(look: Callable[[], Value], what: str = "the condition") -> Value:
+    """Return the first true value of `look`; fail when there is none in time."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + WITHIN_S
+    while True:
+        value = look()
+        if value:
+            return value
+        assert loop.time() < deadline, f"{what} did not come true within {WITHIN_S} s"
+        await asyncio.sleep(0.01)
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class Loopback:
+    """Reaches the partitions of a cluster in plain text."""
+
+    def __init__(self, cluster: "Cluster") -> None:
+        self._cluster = cluster
+
+    def address(self, bus: ObjectKey, partition: int) -> str:
+        """Return where a partition is, or will be."""
+        return self._cluster.address(bus, partition)
+
+    async def material(self) -> None:
+        """Return nothing: plain text."""
+
+
+class Operator:
+    """One operator process's office."""
+
+    def __init__(self, cluster: "Cluster", priority: int, **settings: Any) -> None:
+        values: dict[str, Any] = {
+            "peering": "",
+            "counts_every_s": 0.2,
+            "call_timeout_s": 1.0,
+            "status_patches_per_s": 500.0,
+        }
+        self.office = Office(
+            cluster.api,
+            Settings(**{**values, **settings}),
+            Metrics(),
+            priority=priority,
+            reaching=Loopback(cluster),
+            look_s=0.02,
+        )
+        # What a watch that is cut off does not bring.
+        self.deaf = False
+        cluster.api.watchers.append(self._hear)
+        self._cluster = cluster
+        self.task = asyncio.create_task(self.office.run(), name="operator")
+
+    def _hear(self, change: str, body: Body) -> None:
+        if self.deaf or self.task.done():
+            return
+        change = "DELETED" if change.startswith("DELETED") else change
+        loop = asyncio.get_running_loop()
+        if body["kind"] == "BusNamespace":
+            loop.call_soon(self.office.bus_event, change, body)
+        elif body["kind"] == "Queue":
+            loop.call_soon(self.office.queue_event, change, body)
+        elif body["kind"] in CHILDREN:
+            loop.call_soon(self.office.child_event, change, body)
+
+    async def stop(self) -> None:
+        """End it as a kill would; raise what it died of, if it did."""
+        with contextlib.suppress(ValueError):
+            self._cluster.api.watchers.remove(self._hear)
+        self.task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self.task
+
+
+class Partition:
+    """One partition server."""
+
+    def __init__(self, settings: PartitionSettings) -> None:
+        self._stop = asyncio.Event()
+        self.task = asyncio.create_task(server.serve(settings, self._stop), name="partition")
+
+    async def stop(self) -> None:
+        """End it."""
+        self._stop.set()
+        await self.task
+
+
+class Cluster:
+    """API server, controllers, partitions, operators."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.api = MemoryKubernetesApi()
+        self.operators: list[Operator] = []
+        self.partitions: dict[tuple[ObjectKey, int], Partition] = {}
+        self.identities: dict[ObjectKey, tuple[str, Tier, int]] = {}
+        # Partitions whose pods do not start.
+        self.held_back: set[int] = set()
+        self._ports: dict[tuple[ObjectKey, int], int] = {}
+        self._ending: list[asyncio.Task[None]] = []
+        for name in ("shop", "guest", "bendybus-system"):
+            self.api.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        self.api.watchers.append(self._control)
+
+    def operator(self, priority: int = 1, **settings: Any) -> Operator:
+        """Start an operator."""
+        made = Operator(self, priority, **settings)
+        self.operators.append(made)
+        return made
+
+    def address(self, bus: ObjectKey, partition: int) -> str:
+        """Return where a partition is, or will be."""
+        if (bus, partition) not in self._ports:
+            self._ports[bus, partition] = free_port()
+        return f"127.0.0.1:{self._ports[bus, partition]}"
+
+    def start(self, bus: ObjectKey, index: int) -> None:
+        """Start a partition's server on its file."""
+        uid, tier, count = self.identities[bus]
+        folder = self.folder / bus.name / str(index)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.partitions[bus, index] = Partition(
+            PartitionSettings(
+                data=folder,
+                namespace_name=bus.name,
+                namespace_uid=uid,
+                tier=tier,
+                partition_count=count,
+                partitions=(index,),
+                listen=self.address(bus, index),
+                reserve_bytes=0,
+                free_space_min_bytes=0,
+                drain_s=0.5,
+            )
+        )
+
+    async def stop(self, bus: ObjectKey, index: int) -> None:
+        """End a partition's server; its file stays."""
+        await self.partitions.pop((bus, index)).stop()
+
+    async def end(self) -> None:
+        """End everything; a part that died says so."""
+        for operator in self.operators:
+            await operator.stop()
+        await asyncio.gather(*self._ending, *(each.stop() for each in self.partitions.values()))
+
+    # The controllers of Kubernetes, as far as they matter
+
+    def _control(self, change: str, body: Body) -> None:
+        if body["kind"] == "StatefulSet":
+            self._control_pods(change, body)
+        elif body["kind"] == "Deployment" and change != "DELETED" and "status" not in body:
+            ready = copy.deepcopy(body)
+            ready["status"] = {"readyReplicas": body["spec"].get("replicas", 2)}
+            self.api.put(ready)
+        elif body["kind"] == "PersistentVolumeClaim" and change == "DELETED":
+            bus, index = body["metadata"]["labels"][names.BUS_LABEL], body["metadata"]["name"][-1]
+            for file in (self.folder / bus / index).glob("*"):
+                file.unlink()
+
+    def _control_pods(self, change: str, body: Body) -> None:
+        metadata = body["metadata"]
+        bus = ObjectKey(metadata["namespace"], metadata["labels"][names.BUS_LABEL])
+        if change == "DELETED":
+            for key in [key for key in self.partitions if key[0] == bus]:
+                stopping = self.partitions.pop(key).stop()
+                self._ending.append(asyncio.create_task(stopping))
+        if change.startswith("DELETED"):
+            return
+        annotations = metadata["annotations"]
+        self.identities[bus] = (
+            annotations[names.UID_ANNOTATION],
+            Tier(annotations[names.TIER_ANNOTATION]),
+            int(annotations[names.COUNT_ANNOTATION]),
+        )
+        for index in range(body["spec"]["replicas"]):
+            self._claim(body, bus, index)
+            if (bus, index) not in self.partitions and index not in self.held_back:
+                self.start(bus, index)
+
+    def _claim(self, body: Body, bus: ObjectKey, index: int) -> None:
+        (template,) = body["spec"]["volumeClaimTemplates"]
+        name = names.volume_claim(bus, index)
+        if ("PersistentVolumeClaim", bus.namespace, name) not in self.api.objects:
+            self.api.put(
+                {
+                    "apiVersion": "v1",
+                    "kind": "PersistentVolumeClaim",
+                    "metadata": {
+                        **copy.deepcopy(template["metadata"]),
+                        "name": name,
+                        "namespace": bus.namespace,
+                    },
+                    "spec": copy.deepcopy(template["spec"]),
+                }
+            )
+
+    # What users do and see
+
+    def apply(self, body: Body) -> Body:
+        """Apply a manifest."""
+        return self.api.put(body)
+
+    def ready(self, kind: str, name: str, namespace: str = "shop") -> Body:
+        """Return the Ready condition, {} if there is none."""
+        body = self.api.objects.get((kind, namespace, name), {})
+        conditions = (body.get("status") or {}).get("conditions") or [{}]
+        found: Body = conditions[0]
+        return found
+
+    async def says(self, kind: str, name: str, reason: str, namespace: str = "shop") -> Body:
+        """Wait until a manifest gives this reason; return its status."""
+        await eventually(
+            lambda: self.ready(kind, name, namespace).get("reason") == reason,
+            f"{kind} {name} says {reason}",
+        )
+        status: Body = self.api.one(kind, name, namespace)["status"]
+        return status
