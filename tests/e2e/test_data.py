@@ -16,7 +16,9 @@ def messages(space: Space, queue: str) -> int:
     return counted
 
 
-def say(space: Space, command: str, *, pod: str = "say", bus: str = "bus") -> str:
+def say(
+    space: Space, command: str, *, pod: str = "say", bus: str = "bus", within_s: float = 60
+) -> str:
     """Run a shell command with the CLI in a pod, and return what it printed."""
     space.cluster.apply(
         *traffic.client_pod(
@@ -32,7 +34,7 @@ def say(space: Space, command: str, *, pod: str = "say", bus: str = "bus") -> st
         phase: str = space.pod(pod)["status"]["phase"]
         return phase if phase in ("Succeeded", "Failed") else ""
 
-    phase = eventually(over, within_s=60, what=f"pod {pod} ends")
+    phase = eventually(over, within_s=within_s, what=f"pod {pod} ends")
     said = space.cluster.kubectl("logs", pod, "-n", space.name)
     space.cluster.kubectl("delete", "pod,configmap", pod, "-n", space.name)
     assert phase == "Succeeded", said

@@ -102,7 +102,9 @@ class MemoryKubernetesApi:
         new = copy.deepcopy(old)
         _merge(new, patch)
         if kind == "PersistentVolumeClaim" and not self.expandable:
-            sizes = [amount(each["spec"]["resources"]["requests"]["storage"]) for each in (old, new)]
+            sizes = [
+                amount(each["spec"]["resources"]["requests"]["storage"]) for each in (old, new)
+            ]
             if sizes[0] != sizes[1]:
                 raise ApiError(403, "only dynamically provisioned pvc can be resized")
         return self._store((kind, namespace, name), old, new)

@@ -30,4 +30,3 @@ async def test_a_changed_field_reaches_every_partition(cluster: Cluster) -> None
     await cluster.says("Queue", "paid", "Available")
 
     cluster.apply(changed(body, maxDeliveryCount=3))
-

@@ -63,6 +63,8 @@ class PartitionLink:
         self.partition = partition
         self.address = address
         self.reachable = False
+        # What the partition warned of when it answered last.
+        self.conditions: tuple[str, ...] = ()
         self._told = False
         self._answers = True
         self._closed = False
@@ -126,6 +128,7 @@ class PartitionLink:
             self._show(error.message)
             return None
         self._answers = True
+        self.conditions = tuple(answer.conditions)
         self._show()
         return {
             each.uid: Counts(each.active, each.dead_letter, each.scheduled, each.size_in_bytes)
@@ -167,7 +170,9 @@ class PartitionLink:
     def _silent(self, why: str) -> None:
         """Take note that the stream is over."""
         if self._told:
-            self._told = False
+            # What the partition warned of when it answered last.
+        self.conditions: tuple[str, ...] = ()
+        self._told = False
             self._listener.lost(self.partition)
         self._show(why)
 

@@ -229,6 +229,7 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
             lambda reply: commands.Counts(reply, list(request.uids)),
         )
         return partition_pb2.GetCountsResponse(
+            conditions=self._hosts.find(request.partition).conditions,
             entities=[
                 partition_pb2.EntityCounts(
                     uid=count.uid,
@@ -243,7 +244,7 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
                     accessed_at_ms=count.accessed_at_ms,
                 )
                 for count in counts
-            ]
+            ],
         )
 
     async def _refuse_at_the_end(self, context: Context) -> None:

@@ -299,10 +299,12 @@ class GetCountsRequest(_message.Message):
     def __init__(self, partition: _Optional[int] = ..., uids: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class GetCountsResponse(_message.Message):
-    __slots__ = ("entities",)
+    __slots__ = ("entities", "conditions")
     ENTITIES_FIELD_NUMBER: _ClassVar[int]
+    CONDITIONS_FIELD_NUMBER: _ClassVar[int]
     entities: _containers.RepeatedCompositeFieldContainer[EntityCounts]
-    def __init__(self, entities: _Optional[_Iterable[_Union[EntityCounts, _Mapping]]] = ...) -> None: ...
+    conditions: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, entities: _Optional[_Iterable[_Union[EntityCounts, _Mapping]]] = ..., conditions: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class EntityCounts(_message.Message):
     __slots__ = ("uid", "generation", "active", "locked", "deferred", "scheduled", "dead_letter", "size_in_bytes", "idle_ms", "accessed_at_ms")
