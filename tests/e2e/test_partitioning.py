@@ -158,8 +158,8 @@ def test_the_fourth_layer_is_the_file_itself_in_another_pod(running: Space) -> N
                         "image": running.image,
                         "command": [
                             *("sh", "-c"),
-                            "python3 -m bendybus.partition_server store copy /theirs/partition-00.db "
-                            "/tmp/partition-01.db && exec python3 -m "
+                            "python3 -m bendybus.partition_server store copy "
+                            "/theirs/partition-00.db /tmp/partition-01.db && exec python3 -m "
                             "bendybus.partition_server serve --data /tmp --namespace-name bus "
                             f"--namespace-uid {uid} --tier Premium --partition-count 2 "
                             "--partitions 1",

@@ -170,9 +170,7 @@ class PartitionLink:
     def _silent(self, why: str) -> None:
         """Take note that the stream is over."""
         if self._told:
-            # What the partition warned of when it answered last.
-        self.conditions: tuple[str, ...] = ()
-        self._told = False
+            self._told = False
             self._listener.lost(self.partition)
         self._show(why)
 
