@@ -282,7 +282,9 @@ class _Stream:
 
     async def _settle(self, frame: receiver_pb2.SettleFrame) -> None:
         try:
-            result = await self._gateway.settles.settle(frame)
+            # A token can be guessed; what the receiver was opened for was checked.
+            uid = self._receiver.entity.uid if self._receiver is not None else ""
+            result = await self._gateway.settles.settle(frame, entity_uid=uid)
             self.out.put_nowait(receiver_pb2.ReceiveStreamResponse(settle_result=result))
         except BusError as error:
             self.out.put_nowait(error)

@@ -356,6 +356,7 @@ def _deliver_command(request: partition_pb2.DeliverFramesRequest, stream: Outbox
             changed.SerializeToString() if changed.entries else None,
             settle.dead_letter_reason,
             settle.dead_letter_error_description,
+            settle.entity_uid,
         )
     raise errors.InvalidArgument("kind", "a frame says what it is.")
 
