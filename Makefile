@@ -141,6 +141,10 @@ $(VENV)/.bench: requirements/bench.txt $(VENV)/.installed
 	@$(PY) -m pip install --quiet --require-hashes -r requirements/bench.txt
 	@touch $@
 
+.PHONY: bench-kubernetes
+bench-kubernetes: install ## Measure the operator and a bus on a cluster (10 minutes)
+	@BENDYBUS_CLUSTER_TOOLS=$${BENDYBUS_CLUSTER_TOOLS:-$(abspath $(CLUSTER))} $(PY) -m bench.on_kubernetes
+
 .PHONY: pins
 pins: ## Choose new versions of every dependency (network; look at the diff)
 	@$(PYTHON) -m venv $(VENV)-pins
