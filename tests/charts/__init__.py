@@ -1,1 +1,1 @@
-"""The chart, as Helm renders it. Where there is no `helm` on the PATH, these tests are skipped."""
+"""The chart, as Helm renders it. Tests that need `helm` are skipped where the PATH has none."""
