@@ -43,7 +43,7 @@ class MemoryKubernetesApi:
         if self._lingering.get(key, 0) > 0:
             self._lingering[key] -= 1
             if not self._lingering[key]:
-                self._drop(key)
+                self._drop(key, orphan=True)
         return copy.deepcopy(self.objects.get(key))
 
     async def list(self, kind: str, namespace: str = "", *, labels: str = "") -> list[Body]:
@@ -102,7 +102,9 @@ class MemoryKubernetesApi:
         new = copy.deepcopy(old)
         _merge(new, patch)
         if kind == "PersistentVolumeClaim" and not self.expandable:
-            sizes = [amount(each["spec"]["resources"]["requests"]["storage"]) for each in (old, new)]
+            sizes = [
+                amount(each["spec"]["resources"]["requests"]["storage"]) for each in (old, new)
+            ]
             if sizes[0] != sizes[1]:
                 raise ApiError(403, "only dynamically provisioned pvc can be resized")
         return self._store((kind, namespace, name), old, new)
