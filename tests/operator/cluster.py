@@ -11,7 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+import grpc
+
+from bendybus.domain.entity import Entity
 from bendybus.domain.limits import Tier
+from bendybus.internal.v1 import entity_pb2, entity_pb2_grpc
 from bendybus.operator import names
 from bendybus.operator.metrics import Metrics
 from bendybus.operator.names import ObjectKey
@@ -19,6 +23,7 @@ from bendybus.operator.office import Office
 from bendybus.operator.settings import Settings
 from bendybus.partition_server import server
 from bendybus.partition_server.settings import Settings as PartitionSettings
+from bendybus.wire import entities
 from tests.operator.memory_api import Body, MemoryKubernetesApi
 
 Value = TypeVar("Value")
@@ -106,11 +111,18 @@ class Operator:
 
 
 class Partition:
-    """One partition server."""
+    """One partition server; it starts when the one before it on the same volume has ended."""
 
-    def __init__(self, settings: PartitionSettings) -> None:
+    def __init__(self, settings: PartitionSettings, before: asyncio.Task[None] | None) -> None:
         self._stop = asyncio.Event()
-        self.task = asyncio.create_task(server.serve(settings, self._stop), name="partition")
+        self._before = before
+        self.task = asyncio.create_task(self._run(settings), name="partition")
+
+    async def _run(self, settings: PartitionSettings) -> None:
+        if self._before is not None:
+            await self._before
+        settings.data.mkdir(parents=True, exist_ok=True)
+        await server.serve(settings, self._stop)
 
     async def stop(self) -> None:
         """End it."""
@@ -130,7 +142,7 @@ class Cluster:
         # Partitions whose pods do not start.
         self.held_back: set[int] = set()
         self._ports: dict[tuple[ObjectKey, int], int] = {}
-        self._ending: list[asyncio.Task[None]] = []
+        self._ending: dict[tuple[ObjectKey, int], asyncio.Task[None]] = {}
         for name in ("shop", "guest", "bendybus-system"):
             self.api.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         self.api.watchers.append(self._control)
@@ -150,11 +162,9 @@ class Cluster:
     def start(self, bus: ObjectKey, index: int) -> None:
         """Start a partition's server on its file."""
         uid, tier, count = self.identities[bus]
-        folder = self.folder / bus.name / str(index)
-        folder.mkdir(parents=True, exist_ok=True)
         self.partitions[bus, index] = Partition(
             PartitionSettings(
-                data=folder,
+                data=self.folder / bus.name / str(index),
                 namespace_name=bus.name,
                 namespace_uid=uid,
                 tier=tier,
@@ -164,7 +174,8 @@ class Cluster:
                 reserve_bytes=0,
                 free_space_min_bytes=0,
                 drain_s=0.5,
-            )
+            ),
+            self._ending.get((bus, index)),
         )
 
     async def stop(self, bus: ObjectKey, index: int) -> None:
@@ -175,7 +186,9 @@ class Cluster:
         """End everything; a part that died says so."""
         for operator in self.operators:
             await operator.stop()
-        await asyncio.gather(*self._ending, *(each.stop() for each in self.partitions.values()))
+        await asyncio.gather(
+            *self._ending.values(), *(each.stop() for each in self.partitions.values())
+        )
 
     # The controllers of Kubernetes, as far as they matter
 
@@ -196,8 +209,7 @@ class Cluster:
         bus = ObjectKey(metadata["namespace"], metadata["labels"][names.BUS_LABEL])
         if change == "DELETED":
             for key in [key for key in self.partitions if key[0] == bus]:
-                stopping = self.partitions.pop(key).stop()
-                self._ending.append(asyncio.create_task(stopping))
+                self._ending[key] = asyncio.create_task(self.partitions.pop(key).stop())
         if change.startswith("DELETED"):
             return
         annotations = metadata["annotations"]
@@ -228,11 +240,50 @@ class Cluster:
                 }
             )
 
+    # The bus itself
+
+    async def catalogue(self, bus: ObjectKey, index: int) -> dict[str, Entity]:
+        """Return what a partition has, by name, tombstones included."""
+        async with grpc.aio.insecure_channel(self.address(bus, index)) as channel:
+            stub = entity_pb2_grpc.EntityServiceStub(channel)
+            async for response in stub.WatchEntities(
+                entity_pb2.WatchEntitiesRequest(partition=index), timeout=WITHIN_S
+            ):
+                found = [entities.entity_from_proto(each) for each in response.entities]
+                return {entity.name: entity for entity in found}
+        raise AssertionError("the partition told nothing")
+
+    async def commit(self, bus: ObjectKey, action: Any, name: str, **fields: Any) -> None:
+        """Have the registrar change an entity, as somebody beside the operator does."""
+        request = entity_pb2.CommitEntityRequest(action=action, name=name, **fields)
+        async with grpc.aio.insecure_channel(self.address(bus, 0)) as channel:
+            await entity_pb2_grpc.EntityServiceStub(channel).CommitEntity(request, timeout=WITHIN_S)
+
     # What users do and see
 
     def apply(self, body: Body) -> Body:
         """Apply a manifest."""
         return self.api.put(body)
+
+    def annotate(self, kind: str, name: str, **annotations: str) -> None:
+        """Annotate a manifest; `retained_data` is bendybus.io/retained-data."""
+        body = self.api.one(kind, name)
+        made = {f"bendybus.io/{key.replace('_', '-')}": v for key, v in annotations.items()}
+        body["metadata"]["annotations"] = {**body["metadata"].get("annotations", {}), **made}
+        self.api.put(body)
+
+    def history(self, kind: str, name: str) -> list[str]:
+        """Return the list to which every new reason of a manifest is added from now on."""
+        reasons: list[str] = []
+
+        def watch(_: str, body: Body) -> None:
+            if (body["kind"], body["metadata"]["name"]) == (kind, name):
+                reason = self.ready(kind, name).get("reason", "")
+                if reason and reasons[-1:] != [reason]:
+                    reasons.append(reason)
+
+        self.api.watchers.append(watch)
+        return reasons
 
     def ready(self, kind: str, name: str, namespace: str = "shop") -> Body:
         """Return the Ready condition, {} if there is none."""

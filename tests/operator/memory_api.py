@@ -43,7 +43,7 @@ class MemoryKubernetesApi:
         if self._lingering.get(key, 0) > 0:
             self._lingering[key] -= 1
             if not self._lingering[key]:
-                self._drop(key)
+                self._drop(key, orphan=True)
         return copy.deepcopy(self.objects.get(key))
 
     async def list(self, kind: str, namespace: str = "", *, labels: str = "") -> list[Body]:

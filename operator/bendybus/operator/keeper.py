@@ -156,7 +156,7 @@ class Keeper:
 
     async def _first_answers(self, view: BusView | None) -> None:
         """Let partitions answer a new link, so that no status tells of that moment."""
-        if view is None or not view.status:
+        if view is None or not conditions.has_run(view.status):
             return
         loop = asyncio.get_running_loop()
         while self._impatient_in_s() > 0:

@@ -65,6 +65,8 @@ class PartitionLink:
         self.reachable = False
         # What the partition warned of when it answered last.
         self.conditions: tuple[str, ...] = ()
+        # Calls so far, for whoever wonders what a change costs.
+        self.asked = 0
         self._told = False
         self._answers = True
         self._closed = False
@@ -138,6 +140,7 @@ class PartitionLink:
     async def _ask(self, method: Any, request: Any) -> Any:
         if self._closed:
             raise PartitionUnavailable(f"the way to partition {self.partition} was closed.")
+        self.asked += 1
         try:
             return await method(request, timeout=self._timeout_s)
         except grpc.RpcError as error:
