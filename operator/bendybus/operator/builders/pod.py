@@ -68,7 +68,7 @@ def probes(port: int) -> Manifest:
     """
     live = {"grpc": {"port": port, "service": "live"}, "timeoutSeconds": 5}
     return {
-        "startupProbe": {**live, "periodSeconds": 2, "failureThreshold": 60},
+        "startupProbe": {**live, "periodSeconds": 1, "failureThreshold": 120},
         "livenessProbe": {**live, "periodSeconds": 10, "failureThreshold": 6},
         "readinessProbe": {
             "grpc": {"port": port},
