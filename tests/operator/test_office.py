@@ -340,7 +340,7 @@ async def test_a_partition_with_another_buss_file_does_not_count(cluster: Cluste
 
     status = await cluster.says("Queue", "paid", "PartitionUnavailable")
     assert status["conditions"][0]["message"].startswith("partition 1 ")
-    assert not cluster.ready("BusNamespace", "orders")["status"] == "True"
+    assert cluster.ready("BusNamespace", "orders")["status"] != "True"
     assert await cluster.catalogue(BUS, 1) == {}
 
 
