@@ -7,6 +7,13 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
+_POSITIVE: Final = (
+    "resync_s",
+    "counts_every_s",
+    "call_timeout_s",
+    "status_patches_per_s",
+    "urgent_patches_per_s",
+)
 PREFIX: Final = "BENDYBUS_OPERATOR_"
 
 
@@ -67,7 +74,7 @@ class Settings:
 
     def validate(self) -> None:
         """Raise ValueError with a sentence for the first setting that cannot be."""
-        for name in ("resync_s", "counts_every_s", "call_timeout_s", "status_patches_per_s", "urgent_patches_per_s"):
+        for name in _POSITIVE:
             value = getattr(self, name)
             if not (math.isfinite(value) and value > 0):
                 raise ValueError(f"{PREFIX}{name.upper()}: must be more than 0, and finite.")
