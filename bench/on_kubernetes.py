@@ -237,9 +237,9 @@ def _key_of_partition_0() -> str:
 def _send_rate(space: Space, _: Installation) -> list[str]:
     """Sends a second while the last release becomes this one."""
     cluster, old = space.cluster, images.previous(space.cluster)
-    bus = space.bus("rolling", 3, frontend={"replicas": 2})
+    bus = space.bus("rolling", 4, frontend={"replicas": 2})
     space.start(
-        space.bus("rolling", 3, frontend={"replicas": 2}, image=old),
+        space.bus("rolling", 4, frontend={"replicas": 2}, image=old),
         space.queue("work", "rolling"),
     )
     with traffic.running(

@@ -11,7 +11,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--e2e",
         action="store_true",
-        help="run the tests on a cluster (see docs/how-to/test-on-a-cluster.md)",
+        help="run the tests on a cluster (docs/how-to/test-on-a-cluster.md)",
     )
 
 

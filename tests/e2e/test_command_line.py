@@ -32,6 +32,7 @@ def written(tmp_path: Path, *documents: Any) -> str:
     return str(file)
 
 
+@pytest.mark.core
 def test_the_command_line_applies_sends_and_receives(space: Space, tmp_path: Path) -> None:
     file = written(tmp_path, space.bus("shop", 2), space.queue("orders", "shop"))
 

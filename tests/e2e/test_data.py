@@ -49,6 +49,7 @@ def filled(space: Space) -> Space:
     return space
 
 
+@pytest.mark.core
 def test_a_deleted_manifest_leaves_its_messages_until_they_are_adopted_or_purged(
     filled: Space,
 ) -> None:
@@ -145,6 +146,7 @@ def test_a_namespace_with_a_guarded_queue_can_still_be_deleted(filled: Space) ->
     assert not filled.cluster.exists("namespace", filled.name, "")
 
 
+@pytest.mark.core
 def test_a_bus_that_is_deleted_and_made_anew_continues_with_its_data(filled: Space) -> None:
     cluster = filled.cluster
     secret = cluster.get("secret", "bus-rootmanagesharedaccesskey", filled.name)["data"]
@@ -160,6 +162,7 @@ def test_a_bus_that_is_deleted_and_made_anew_continues_with_its_data(filled: Spa
     assert again["primaryConnectionString"] == secret["primaryConnectionString"]
 
 
+@pytest.mark.core
 def test_without_the_chart_the_bus_runs_on_and_a_new_installation_takes_it_over(
     installation: Installation, cluster: Cluster, filled: Space
 ) -> None:

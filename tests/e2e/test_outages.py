@@ -88,6 +88,7 @@ def process_of(space: Space, nodes: Nodes, pod: str) -> tuple[str, str]:
     return node, next(line.split()[1] for line in tasks.splitlines() if container in line)
 
 
+@pytest.mark.core
 def test_pods_that_are_deleted_or_killed_come_back_and_nothing_is_lost(
     loaded: Loaded,
 ) -> None:
@@ -114,6 +115,7 @@ def test_pods_that_are_deleted_or_killed_come_back_and_nothing_is_lost(
     assert report["gap_s"]["keyless"] < 10
 
 
+@pytest.mark.core
 def test_a_partition_that_stands_still_is_seen_and_passed_by(loaded: Loaded, nodes: Nodes) -> None:
     space, load = loaded.space, loaded.load
     node, process = process_of(space, nodes, space.partition_pod("bus", 2))
@@ -181,6 +183,7 @@ def test_the_bus_does_not_need_the_api_server(
     assert before, "operators ran before"
 
 
+@pytest.mark.core
 def test_an_operator_that_dies_during_a_change_leaves_nothing_half_done(
     installation: Installation, loaded: Loaded
 ) -> None:
@@ -202,6 +205,7 @@ def test_an_operator_that_dies_during_a_change_leaves_nothing_half_done(
     assert report["errors"] == {"keyless": {}, "keyed": {}, "receive": {}}
 
 
+@pytest.mark.core
 def test_the_standby_takes_over_when_the_leader_dies(
     installation: Installation, space: Space
 ) -> None:

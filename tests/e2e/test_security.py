@@ -54,6 +54,7 @@ def test_a_bus_runs_where_only_restricted_pods_may(installation: Installation) -
         assert pod["spec"]["containers"][0]["securityContext"]["readOnlyRootFilesystem"]
 
 
+@pytest.mark.core
 def test_policies_grant_what_they_say_and_no_more(space: Space) -> None:
     def attempt(rule: str, command: str) -> str:
         space.cluster.apply(

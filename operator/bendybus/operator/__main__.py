@@ -59,7 +59,8 @@ def quieten() -> None:
     kopf_objects = logging.getLogger("kopf.objects")
     kopf_objects.setLevel(logging.WARNING)
     kopf_objects.addFilter(lambda record: not record.getMessage().startswith("Handler 'admit_"))
-    logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
+    for name in ("aiohttp.access", "kopf.activities.probe"):
+        logging.getLogger(name).setLevel(logging.WARNING)
 
 
 def main() -> int:

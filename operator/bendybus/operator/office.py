@@ -54,7 +54,11 @@ class Office:
         self._look_s = look_s
         self.authority = OwnAuthority(api, settings)
         self.reaching = reaching or ReachingPods(settings, self.authority)
-        self._writer = StatusWriter(api, patches_per_s=settings.status_patches_per_s)
+        self._writer = StatusWriter(
+            api,
+            patches_per_s=settings.status_patches_per_s,
+            urgent_per_s=settings.urgent_patches_per_s,
+        )
         self.world = World()
         self._tools = Tools(
             api=api,

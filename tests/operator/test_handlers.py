@@ -1,0 +1,298 @@
+"""Kopf itself: its webhook server over HTTPS, its watches, and what it must not do to objects."""
+
+import asyncio
+import copy
+import json
+import ssl
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import kmock
+import kopf
+import pytest
+import pytest_asyncio
+from kmock import ResourceInfo
+
+from bendybus.operator import handlers, names
+from bendybus.operator.admitting import Admitting
+from bendybus.operator.authority import OwnAuthority
+from bendybus.operator.metrics import Metrics
+from bendybus.operator.settings import Settings
+from bendybus.operator.watching import operator_settings
+from bendybus.operator.webhook_certificates import WebhookCertificates
+from tests.operator.cluster import Cluster, Loopback, eventually, free_port
+from tests.operator.manifests import bus_body, changed, queue_body
+
+pytestmark = pytest.mark.integration
+Body = dict[str, Any]
+WATCHED = {
+    "bendybus.io/v1alpha1/busnamespaces": "BusNamespace",
+    "bendybus.io/v1alpha1/queues": "Queue",
+    "apps/v1/statefulsets": "StatefulSet",
+    "apps/v1/deployments": "Deployment",
+    "v1/services": "Service",
+    "v1/secrets": "Secret",
+    "v1/namespaces": "Namespace",
+    "v1/events": "Event",
+    "apiextensions.k8s.io/v1/customresourcedefinitions": "CustomResourceDefinition",
+}
+
+
+class Ear:
+    """Stands where the office does; notes the events."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, str | None, str]] = []
+        self.leading = True
+
+    def bus_event(self, change: str | None, body: Body) -> None:
+        self.heard.append(("bus", change, body["metadata"]["name"]))
+
+    def queue_event(self, change: str | None, body: Body) -> None:
+        self.heard.append(("queue", change, body["metadata"]["name"]))
+
+    def child_event(self, change: str | None, body: Body) -> None:
+        self.heard.append((body["kind"], change, body["metadata"]["name"]))
+
+
+class Running:
+    """A Kopf operator with our handlers, whose webhooks can be asked."""
+
+    def __init__(self, cluster: Cluster, folder: Path) -> None:
+        self.settings = Settings(
+            tls_directory=folder, webhook_port=free_port(), peering="", namespace="bendybus-system"
+        )
+        self.metrics = Metrics()
+        self.ear = Ear()
+        self.authority = OwnAuthority(cluster.api, self.settings)
+        self.certificates = WebhookCertificates(
+            cluster.api, self.settings, self.authority, self.metrics
+        )
+        self.admitting = Admitting(cluster.api, self.metrics, Loopback(cluster))
+        self.stop = threading.Event()
+
+    async def start(self, server: str) -> "asyncio.Future[None]":
+        """Run Kopf in a thread: when it stops, it cancels every task of its loop."""
+        await self.certificates.first()
+        assert handlers.admit_bus is not None
+        registry = copy.deepcopy(kopf.get_default_registry())
+
+        @kopf.on.login(registry=registry)
+        def login(**_: Any) -> kopf.ConnectionInfo:
+            return kopf.ConnectionInfo(server=server)
+
+        running = kopf.operator(
+            registry=registry,
+            settings=operator_settings(self.settings, 1, self.certificates),
+            memo=kopf.Memo(office=self.ear, admitting=self.admitting),
+            standalone=True,
+            clusterwide=True,
+            stop_flag=self.stop,
+        )
+        return asyncio.ensure_future(asyncio.to_thread(asyncio.run, running))
+
+    async def post(self, path: str, review: Body) -> Body:
+        """Post an AdmissionReview as the API server does, and verify the certificate as it does."""
+        bundle = (await self.authority.authority()).bundle
+        context = ssl.create_default_context(cadata=bundle)
+        context.check_hostname = False
+        request = urllib.request.Request(
+            f"https://127.0.0.1:{self.settings.webhook_port}{path}",
+            data=json.dumps(review).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+
+        def call() -> Body:
+            with urllib.request.urlopen(request, context=context, timeout=10) as answer:
+                found: Body = json.loads(answer.read())["response"]
+                return found
+
+        return await asyncio.to_thread(call)
+
+    async def ask(self, body: Body, *, old: Body | None = None, operation: str = "") -> Body:
+        """Ask as the webhook configuration of the chart says."""
+        path = "/busnamespaces" if body["kind"] == "BusNamespace" else "/queues"
+        return await self.post(path, review(body, old, operation))
+
+
+def review(body: Body, old: Body | None = None, operation: str = "") -> Body:
+    plural = "busnamespaces" if body["kind"] == "BusNamespace" else "queues"
+    gone = operation == "DELETE"
+    return {
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": "review-1",
+            "kind": {"group": "bendybus.io", "version": "v1alpha1", "kind": body["kind"]},
+            "resource": {"group": "bendybus.io", "version": "v1alpha1", "resource": plural},
+            "operation": operation or ("UPDATE" if old else "CREATE"),
+            "userInfo": {"username": "somebody"},
+            "namespace": body["metadata"]["namespace"],
+            "name": body["metadata"]["name"],
+            "object": None if gone else body,
+            "oldObject": body if gone else old,
+        },
+    }
+
+
+@pytest_asyncio.fixture
+async def running(
+    cluster: Cluster, tmp_path: Path, kmock: kmock.KubernetesEmulator
+) -> AsyncIterator[Running]:
+    for resource, kind in WATCHED.items():
+        kmock.resources[resource] = ResourceInfo(
+            kind=kind,
+            singular=kind.lower(),
+            verbs={"list", "watch", "patch", "get"},
+            namespaced=kind not in ("Namespace", "CustomResourceDefinition"),
+        )
+    cluster.operator()
+    cluster.apply(bus_body())
+    cluster.apply(queue_body())
+    await cluster.says("Queue", "paid", "Available")
+    made = Running(cluster, tmp_path / "tls")
+    task = await made.start(str(kmock.url))
+    await until_it_answers(made)
+    yield made
+    made.stop.set()
+    await asyncio.wait_for(task, 10)
+
+
+async def until_it_answers(running: Running) -> None:
+    for _ in range(500):
+        try:
+            await running.ask(bus_body())
+            return
+        except (urllib.error.URLError, ConnectionError):
+            await asyncio.sleep(0.02)
+    raise AssertionError("the webhook server does not answer")
+
+
+async def test_webhooks_allow_and_refuse(running: Running, cluster: Cluster) -> None:
+    # Taken, without a word and with a warning.
+    assert (await running.ask(bus_body()))["allowed"]
+    assert await running.ask(queue_body("new")) == {"uid": "review-1", "allowed": True}
+    early = await running.ask(queue_body("early", namespaceRef={"name": "nowhere"}))
+    assert early["allowed"]
+    assert early["warnings"] == [
+        "there is no BusNamespace shop/nowhere yet; the queue is made when it appears"
+    ]
+
+    # Refused, with a sentence for people and a code for programs.
+    for body, old, words in (
+        (queue_body(lockDuration="PT1S"), None, "spec.lockDuration"),
+        (bus_body("9"), None, "metadata.name"),
+        (changed(queue_body(), entityName="x"), queue_body(), "spec.entityName"),
+        (changed(bus_body(), premiumMessagingPartitions=4), bus_body(), "cannot become 4"),
+    ):
+        refused = await running.ask(body, old=old)
+        assert refused["allowed"] is False
+        assert refused["status"]["code"] == 422
+        assert words in refused["status"]["message"]
+    labels = {"kind": "Queue"}
+    registry = running.metrics.registry
+    assert registry.get_sample_value("bendybus_operator_admission_refused_total", labels) == 2
+
+    # A path that is no handler's id: Kopf lets everything through. See the chart's test.
+    assert (await running.post("/wrong", review(bus_body("9"))))["allowed"] is True
+    assert (await running.post("/", review(bus_body("9"))))["allowed"] is True
+
+    # Deletion.
+    kept = queue_body(deletionPolicy="Retain")
+    gone = queue_body(deletionPolicy="Delete")
+    assert (await running.ask(kept, operation="DELETE"))["allowed"]
+    assert (await running.ask(gone, operation="DELETE"))["allowed"], "it holds no message"
+    await cluster.stop(names.ObjectKey("shop", "orders"), 1)
+    unknown = await running.ask(gone, operation="DELETE")
+    assert "partition(s) 1 cannot say" in unknown["status"]["message"]
+    allowed = {names.ALLOW_DELETION_ANNOTATION: "true"}
+    meant = queue_body(deletionPolicy="Delete", annotations=allowed)
+    assert (await running.ask(meant, operation="DELETE"))["allowed"]
+    ending = cluster.api.one("Namespace", "shop", "")
+    ending["metadata"]["deletionTimestamp"] = "2026-11-21T12:00:00Z"
+    cluster.api.put(ending)
+    assert (await running.ask(gone, operation="DELETE"))["allowed"], "a namespace must end"
+
+
+async def test_events_reach_the_office_and_objects_stay_as_they_are(
+    running: Running, kmock: kmock.KubernetesEmulator
+) -> None:
+    bodies = {
+        "bendybus.io/v1alpha1/busnamespaces": bus_body(),
+        "bendybus.io/v1alpha1/queues": queue_body(),
+        "apps/v1/statefulsets": {
+            "apiVersion": "apps/v1",
+            "kind": "StatefulSet",
+            "metadata": {"name": "ours", "namespace": "shop", "uid": "1",
+                         "labels": dict(names.MANAGED_BY)},
+        },
+    }  # fmt: skip
+    for resource, body in bodies.items():
+        async with asyncio.timeout(10):
+            await create(str(kmock.url), resource, body)
+
+    await eventually(lambda: len(running.ear.heard) >= 3)
+
+    assert {(kind, name) for kind, _, name in running.ear.heard} == {
+        ("bus", "orders"),
+        ("queue", "paid"),
+        ("StatefulSet", "ours"),
+    }
+    for resource, body in bodies.items():
+        stored = kmock.objects[resource, "shop", body["metadata"]["name"]]
+        assert stored["metadata"].get("finalizers") is None
+        assert dict(stored["metadata"].get("annotations") or {}) == (
+            body["metadata"].get("annotations") or {}
+        )
+    assert not [request for request in kmock if request.method and request.method.value == "PATCH"]
+
+
+async def create(server: str, resource: str, body: Body) -> None:
+    prefix, plural = resource.rsplit("/", 1)
+    root = "apis" if "." in prefix or "/" in prefix else "api"
+    request = urllib.request.Request(
+        f"{server.rstrip('/')}/{root}/{prefix}/namespaces/shop/{plural}",
+        data=json.dumps(body).encode(),
+        headers={"Content-Type": "application/json"},
+        method="POST",
+    )
+    await asyncio.to_thread(lambda: urllib.request.urlopen(request, timeout=5).read())
+
+
+def test_no_handler_needs_a_finalizer_or_remembers_anything() -> None:
+    registry = kopf.get_default_registry()
+
+    assert list(registry._spawning.get_all_handlers()) == []
+    assert list(registry._changing.get_all_handlers()) == []
+    assert list(registry._indexing.get_all_handlers()) == []
+    assert {handler.id for handler in registry._webhooks.get_all_handlers()} == {
+        "busnamespaces",
+        "queues",
+    }
+
+
+def test_the_chart_posts_to_the_paths_that_are_handlers_ids() -> None:
+    template = Path(__file__).parents[2] / "charts/bendybus/templates/webhooks.yaml"
+    candidates = [template, *template.parent.glob("*webhook*.yaml")]
+    text = "".join(path.read_text() for path in candidates if path.exists())
+
+    assert 'range $plural := list "busnamespaces" "queues"' in text
+    assert "path: /{{ $plural }}" in text
+
+
+def test_kopf_is_told_to_write_no_webhook_configuration_and_to_peer_for_sure(
+    tmp_path: Path, cluster: Cluster
+) -> None:
+    settings = Settings(tls_directory=tmp_path, identity="me")
+    authority = OwnAuthority(cluster.api, settings)
+    certificates = WebhookCertificates(cluster.api, settings, authority, Metrics())
+
+    made = operator_settings(settings, 7, certificates)
+
+    assert made.admission.managed is None
+    assert made.peering.mandatory is True
+    assert made.peering.priority == 7

@@ -1,0 +1,70 @@
+"""A change costs what it costs, however many queues there are."""
+
+import asyncio
+
+import pytest
+
+from tests.operator.cluster import Cluster, eventually
+from tests.operator.manifests import bus_body, changed, queue_body
+
+pytestmark = pytest.mark.integration
+MANY = 1_000
+
+
+async def cost_of_a_change(cluster: Cluster, name: str, deliveries: int) -> tuple[int, int]:
+    """Return (calls to the API server, calls to partitions) of one change of one queue."""
+    office = cluster.operators[0].office
+    ((keeper, _),) = office._keepers.values()
+    assert keeper._link is not None
+    links = keeper._link._links
+    calls, asked = len(cluster.api.calls), sum(link.asked for link in links)
+    generation = cluster.api.one("Queue", name)["metadata"]["generation"] + 1
+
+    cluster.apply(changed(cluster.api.one("Queue", name), maxDeliveryCount=deliveries))
+    await eventually(
+        lambda: cluster.api.one("Queue", name)["status"]["observedGeneration"] == generation
+    )
+    await eventually(lambda: not office._writer.waiting())
+
+    return len(cluster.api.calls) - calls, sum(link.asked for link in links) - asked
+
+
+async def test_a_change_costs_the_same_with_many_queues(cluster: Cluster) -> None:
+    # Counts are asked for so seldom that they do not count.
+    cluster.operator(counts_every_s=3600.0, status_patches_per_s=5_000.0)
+    cluster.apply(bus_body())
+    for number in range(10):
+        cluster.apply(queue_body(f"q{number}"))
+    for number in range(10):
+        await cluster.says("Queue", f"q{number}", "Available")
+    await cluster.says("BusNamespace", "orders", "Available")
+    few = await cost_of_a_change(cluster, "q7", 3)
+
+    for number in range(10, MANY):
+        cluster.apply(queue_body(f"q{number}"))
+    for number in range(MANY):
+        await cluster.says("Queue", f"q{number}", "Available")
+    await eventually(lambda: cluster.api.one("BusNamespace", "orders")["status"]["queues"] == MANY)
+    many = await cost_of_a_change(cluster, "q7", 4)
+
+    assert many == few
+    # One status; one commit, and one copy for the other partition.
+    assert few == (1, 2)
+
+
+async def test_many_manifests_at_once_make_no_flood_of_status(cluster: Cluster) -> None:
+    """Whatever changes, no more than so many patches a second are written."""
+    rate = 50.0
+    cluster.operator(status_patches_per_s=rate)
+    calls = cluster.api.calls
+    cluster.apply(bus_body())
+    for number in range(100):
+        cluster.apply(queue_body(f"q{number}"))
+    await eventually(lambda: sum(verb == "apply-status" for verb, _, _ in calls) > 5)
+    office = cluster.operators[0].office
+
+    began, before = asyncio.get_running_loop().time(), office._writer.written
+    await eventually(lambda: office._writer.written >= before + 20)
+
+    assert asyncio.get_running_loop().time() - began >= 20 / rate * 0.9
+    assert office._writer.waiting() <= 101

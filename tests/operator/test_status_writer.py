@@ -1,0 +1,246 @@
+"""Status is written at a bounded rate, the urgent first, and each change once."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from bendybus.operator.kubernetes_api import ApiError
+from bendybus.operator.names import ObjectKey
+from bendybus.operator.status_writer import StatusWriter
+from tests.operator.cluster import eventually
+from tests.operator.manifests import queue_body
+from tests.operator.memory_api import MemoryKubernetesApi
+
+Status = dict[str, Any]
+
+
+def ready(reason: str, message: str = "") -> Status:
+    status = "True" if reason == "Available" else "False"
+    condition = {"type": "Ready", "status": status, "reason": reason, "message": message}
+    return {"conditions": [condition]}
+
+
+class Desk:
+    """A writer, an API server, and queues q0, q1, …"""
+
+    def __init__(self, *, patches_per_s: float = 1_000.0, queues: int = 20) -> None:
+        self.api = MemoryKubernetesApi()
+        self.api.put({"kind": "Namespace", "metadata": {"name": "shop"}})
+        for number in range(queues):
+            self.api.put(queue_body(f"q{number}"))
+        self.writer = StatusWriter(self.api, patches_per_s=patches_per_s, retry_s=0.01)
+        self.task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self.task = asyncio.create_task(self.writer.run())
+
+    def put(
+        self,
+        number: int,
+        status: Status,
+        *,
+        current: Status | None = None,
+        urgent: bool = True,
+        uid: str = "",
+    ) -> None:
+        name = f"q{number}"
+        self.writer.put(
+            "Queue",
+            ObjectKey("shop", name),
+            uid or f"{name}-1",
+            status=status,
+            current=current or {},
+            urgent=urgent,
+        )
+
+    def patches(self) -> list[str]:
+        return [name for verb, _, name in self.api.calls if verb == "apply-status"]
+
+    def events(self) -> list[tuple[str, str, str]]:
+        return [
+            (body["involvedObject"]["name"], body["type"], body["reason"])
+            for (kind, _, _), body in self.api.objects.items()
+            if kind == "Event"
+        ]
+
+    async def idle(self) -> None:
+        await eventually(lambda: not self.writer.waiting())
+        # The last one is out of the line before it is written.
+        await self.writer_turn()
+
+    async def writer_turn(self) -> None:
+        """Wait until the writer wrote something that was put now: a mark."""
+        self.api.put(queue_body("mark"))
+        mark = ready("Available", str(len(self.api.calls)))
+        self.writer.put(
+            "Queue", ObjectKey("shop", "mark"), "mark-1", status=mark, current=mark | {"x": 1},
+            urgent=False,
+        )  # fmt: skip
+        await eventually(lambda: self.api.one("Queue", "mark").get("status") == mark)
+
+    async def end(self) -> None:
+        if self.task is not None:
+            assert not self.task.done()
+            self.task.cancel()
+            await asyncio.gather(self.task, return_exceptions=True)
+
+
+@pytest_asyncio.fixture
+async def desk() -> AsyncIterator[Desk]:
+    made = Desk()
+    yield made
+    await made.end()
+
+
+async def test_the_urgent_is_written_first(desk: Desk) -> None:
+    for number in range(10):
+        desk.put(number, ready("Available"), urgent=False)
+    desk.put(10, ready("NameTaken"))
+    desk.put(5, ready("NameTaken"))
+
+    desk.start()
+    await desk.idle()
+
+    assert desk.patches()[:3] == ["q10", "q5", "q0"]
+    assert sorted(desk.patches()[:11]) == sorted(f"q{n}" for n in range(11))
+
+
+async def test_what_changes_many_times_before_its_turn_is_written_once(desk: Desk) -> None:
+    for number in range(100):
+        desk.put(0, ready("Available", str(number)))
+
+    desk.start()
+    await desk.idle()
+
+    assert desk.patches().count("q0") == 1
+    assert desk.api.one("Queue", "q0")["status"]["conditions"][0]["message"] == "99"
+
+
+async def test_what_the_object_has_already_is_not_written(desk: Desk) -> None:
+    desk.put(0, ready("Available"), current=ready("Available"))
+    desk.put(1, ready("NameTaken"))
+    desk.put(1, ready("Available"), current=ready("Available"))
+
+    desk.start()
+    await desk.idle()
+
+    assert set(desk.patches()) == {"mark"}
+
+
+async def test_what_was_just_written_is_not_written_again_before_its_event(desk: Desk) -> None:
+    desk.start()
+    desk.put(0, ready("NameTaken"))
+    await desk.idle()
+
+    # The world has not seen the status yet, and says that it is empty.
+    desk.put(0, ready("NameTaken"))
+    desk.put(0, ready("NameTaken"), urgent=False)
+    await desk.idle()
+
+    assert desk.patches().count("q0") == 1
+    assert desk.events().count(("q0", "Warning", "NameTaken")) == 1
+
+
+async def test_an_event_is_posted_when_the_reason_changes_and_only_then(desk: Desk) -> None:
+    desk.start()
+    for status in (
+        ready("Progressing"),
+        ready("Available", "one"),
+        ready("Available", "two"),
+        ready("PartitionUnavailable"),
+    ):
+        desk.put(0, status, current=desk.api.one("Queue", "q0").get("status"))
+        await desk.idle()
+
+    assert [event for event in desk.events() if event[0] == "q0"] == [
+        ("q0", "Warning", "Progressing"),
+        ("q0", "Normal", "Available"),
+        ("q0", "Warning", "PartitionUnavailable"),
+    ]
+
+
+async def test_an_object_that_was_made_anew_does_not_get_its_predecessors_status(
+    desk: Desk,
+) -> None:
+    desk.put(0, ready("Available"), uid="earlier")
+    desk.put(1, ready("Available"))
+
+    desk.start()
+    await desk.idle()
+
+    assert "status" not in desk.api.one("Queue", "q0")
+    assert "status" in desk.api.one("Queue", "q1")
+    assert [event[0] for event in desk.events()] == ["q1"]
+
+
+async def test_an_object_that_is_gone_is_forgotten(desk: Desk) -> None:
+    desk.api.remove("Queue", "shop", "q0")
+    desk.put(0, ready("Available"))
+
+    desk.start()
+    await desk.idle()
+
+    assert desk.patches().count("q0") == 1
+    assert desk.writer.failed == 1
+
+
+async def test_what_could_not_be_written_is_tried_until_it_can(desk: Desk) -> None:
+    desk.api.refusals["apply-status", "Queue"] = ApiError(0, "away")
+    desk.put(0, ready("NameTaken"), current=ready("NameTaken", "as before"))
+    desk.start()
+    await eventually(lambda: desk.patches().count("q0") > 2)
+
+    desk.api.refusals.clear()
+    await desk.idle()
+
+    assert desk.api.one("Queue", "q0")["status"] == ready("NameTaken")
+    # The reason is the one that it had: no event.
+    assert desk.events() == []
+
+
+async def test_what_is_refused_for_good_holds_up_nobody(desk: Desk) -> None:
+    desk.api.refusals["apply-status", "Queue"] = ApiError(422, "no such field")
+    desk.put(0, ready("NameTaken"))
+    desk.start()
+    await eventually(lambda: desk.writer.failed == 1)
+
+    desk.api.refusals.clear()
+    await desk.idle()
+
+    assert desk.patches().count("q0") == 1
+
+
+async def test_an_event_that_cannot_be_posted_is_no_harm(desk: Desk) -> None:
+    desk.api.refusals["create", "Event"] = ApiError(403, "no")
+    desk.put(0, ready("NameTaken"))
+
+    desk.start()
+    await desk.idle()
+
+    assert desk.api.one("Queue", "q0")["status"] == ready("NameTaken")
+
+
+@pytest.mark.parametrize("rate", [50.0])
+async def test_the_rate_is_bounded(rate: float) -> None:
+    desk = Desk(patches_per_s=rate)
+    loop = asyncio.get_running_loop()
+    for number in range(10):
+        desk.put(number, ready("Available"))
+
+    began = loop.time()
+    desk.start()
+    await eventually(lambda: len(desk.patches()) == 10)
+    took_s = loop.time() - began
+    await desk.end()
+
+    assert took_s >= 9 / rate * 0.9
+
+
+async def test_a_writer_that_stands_by_forgets_what_waits(desk: Desk) -> None:
+    desk.put(0, ready("Available"))
+    desk.writer.clear()
+
+    assert desk.writer.waiting() == 0
