@@ -16,6 +16,7 @@ from bendybus.domain import errors, shared_access
 from bendybus.frontend import rights
 from bendybus.frontend.figures import Figures
 from bendybus.internal.v1 import entity_pb2, partition_pb2
+from bendybus.operator.metrics import Metrics
 from bendybus.operator.reasons import Reason
 from bendybus.partition_server import metrics, roles
 from bendybus.partition_server.service import Hosts
@@ -66,7 +67,8 @@ def named(collectors: list[Collector]) -> set[str]:
 
 def test_the_page_of_metrics_has_every_metric_and_no_other() -> None:
     page = (ROOT / "docs" / "reference" / "metrics.md").read_text(encoding="utf-8")
-    front_end, partition = page.split("## Partition server")
+    front_end, rest = page.split("## Partition server")
+    partition, operator = rest.split("## Operator")
 
     def listed(part: str) -> set[str]:
         return set(re.findall(r"^\| `(bendybus_\w+)`", part, re.MULTILINE))
@@ -74,6 +76,7 @@ def test_the_page_of_metrics_has_every_metric_and_no_other() -> None:
     assert listed(front_end) == named([Figures().registry])
     refusals = Refusals(logging.getLogger("test"), "peer")
     assert listed(partition) == named([metrics.collector(Hosts({}), refusals)])
+    assert listed(operator) == named([Metrics().registry])
 
 
 def test_the_page_of_security_has_every_method_with_its_roles_or_right() -> None:
