@@ -425,3 +425,11 @@ def test_every_binding_names_a_role_that_is_there_and_the_operators_account(
         (subject,) = binding["subjects"]
         assert (binding["metadata"].get("namespace"), binding["roleRef"]["name"]) in roles
         assert (subject["namespace"], subject["name"]) == (NAMESPACE, account)
+
+
+def test_an_operator_answers_webhooks_until_its_endpoint_is_gone() -> None:
+    pod = deployment({})["spec"]["template"]["spec"]
+
+    sleeps_s = pod["containers"][0]["lifecycle"]["preStop"]["sleep"]["seconds"]
+
+    assert 0 < sleeps_s < pod["terminationGracePeriodSeconds"]

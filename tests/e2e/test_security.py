@@ -1,6 +1,7 @@
 """Keys, roles, certificates, pods without privileges; NetworkPolicies as far as objects go."""
 
 import base64
+import functools
 import json
 from collections.abc import Iterator
 
@@ -191,3 +192,49 @@ def _frontend(space: Space) -> str:
     (pod,) = space.cluster.list("pod", space.name, "bendybus.io/role=frontend,bendybus.io/bus=bus")
     address: str = pod["status"]["podIP"]
     return address
+
+
+def test_certificates_are_exchanged_under_load_without_a_restart(space: Space) -> None:
+    """Deleting a Secret is how an owner asks for a new certificate at once."""
+    cluster = space.cluster
+    space.start(space.queue("exchanged", "bus"))
+    pods = [pod["metadata"]["name"] for pod in cluster.list("pod", space.name, "bendybus.io/bus")]
+    before = [serial(space, pod) for pod in pods]
+    with traffic.running(cluster, space.name, "bus", "exchanged", image=space.image) as load:
+        cluster.kubectl("delete", "secret", "bus-partition-tls", "bus-frontend-tls", *_in(space))
+        for name in ("bus-partition-tls", "bus-frontend-tls"):
+            eventually(
+                functools.partial(cluster.exists, "secret", name, space.name),
+                within_s=30,
+                what=f"there is a new {name}",
+            )
+        for pod in pods:
+            cluster.kubectl("annotate", "pod", pod, *_in(space), "e2e/certificates=look")
+        eventually(
+            lambda: not set(before) & {serial(space, pod) for pod in pods},
+            within_s=150,
+            what="all pods show new certificates",
+        )
+        load.flows(more=100)
+        report = load.finish()
+
+    traffic.nothing_lost(report)
+    assert report["errors"] == {"keyless": {}, "keyed": {}, "receive": {}}
+    for pod in pods:
+        statuses = space.pod(pod)["status"]["containerStatuses"]
+        assert [status["restartCount"] for status in statuses] == [0]
+
+
+def _in(space: Space) -> tuple[str, str]:
+    return ("-n", space.name)
+
+
+def serial(space: Space, pod: str) -> str:
+    """Return the serial number of the certificate that a pod shows now."""
+    port = 7480 if "frontend" in pod else 7490
+    script = (
+        "import ssl, sys; from cryptography import x509; "
+        f"pem = ssl.get_server_certificate(('127.0.0.1', {port})); "
+        "print(x509.load_pem_x509_certificate(pem.encode()).serial_number)"
+    )
+    return space.cluster.kubectl("exec", pod, *_in(space), "--", "python3", "-c", script).strip()

@@ -499,3 +499,26 @@ async def test_metrics_show_what_is_not_ready(cluster: Cluster) -> None:
         lambda: registry.get_sample_value("bendybus_operator_not_ready", labels) is None
     )
     assert registry.get_sample_value("bendybus_operator_leading") == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("Secret", "orders-partition-tls"),
+        ("Service", "orders-frontend"),
+        ("Deployment", "orders-frontend"),
+    ],
+)
+async def test_a_child_that_somebody_deletes_is_made_again_at_once(
+    cluster: Cluster, kind: str, name: str
+) -> None:
+    await standing(cluster)
+    before = cluster.api.one(kind, name)["metadata"]["uid"]
+
+    await cluster.api.delete(kind, "shop", name)
+
+    def again() -> bool:
+        found = cluster.api.objects.get((kind, "shop", name))
+        return found is not None and found["metadata"]["uid"] != before
+
+    await eventually(again)

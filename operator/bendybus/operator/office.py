@@ -131,7 +131,7 @@ class Office:
         known = self._children.pop((body["kind"], own), None)
         if change != DELETED:
             self._children[body["kind"], own] = mark
-        if known != mark and bus in self._keepers:
+        if (change == DELETED or known != mark) and bus in self._keepers:
             self._keepers[bus][0].look_at_bus()
 
     def _departed(self, bus: ObjectKey, departure: Departure) -> None:

@@ -19,6 +19,8 @@ _OPTIONS: Final = [
     # A pod comes back under another address: ask for it again soon.
     ("grpc.dns_min_time_between_resolutions_ms", 1_000),
     ("grpc.initial_reconnect_backoff_ms", 200),
+    # An address that is gone swallows connections: do not wait the usual 20 s for it.
+    ("grpc.min_reconnect_backoff_ms", 1_000),
     ("grpc.max_reconnect_backoff_ms", 2_000),
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
