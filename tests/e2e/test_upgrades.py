@@ -11,6 +11,8 @@ from tests.e2e.conftest import Installation, Space
 
 @pytest.fixture(scope="session")
 def previous(cluster: Cluster) -> str:
+    if cluster.nodes is None:
+        pytest.skip("the image of the last release can be loaded only on nodes of shared/cluster")
     return images.previous(cluster)
 
 

@@ -196,7 +196,7 @@ def _others(answer: dict[str, Any], partition: int) -> str:
     return f", and with it {', '.join(others)} of the same process" if others else ""
 
 
-def _store(context: typer.Context, action: str, file: str) -> None:
+def _store(context: typer.Context, action: str, file: str, *more: str) -> None:
     instead = (
         f"kubectl exec NAME-partition-N -- python3 -m bendybus.partition_server store {action} "
         "/var/lib/bendybus/partition-NN.db"
@@ -208,7 +208,7 @@ def _store(context: typer.Context, action: str, file: str) -> None:
     if not path.exists():
         raise NotFound(f"{path} does not exist. Name a partition's file, or its index.")
     command = [sys.executable, "-m", "bendybus.partition_server", "store", action, str(path)]
-    done = subprocess.run([*command, *context.args], check=False)
+    done = subprocess.run([*command, *more, *context.args], check=False)
     if done.returncode:
         raise typer.Exit(done.returncode)
 
@@ -241,9 +241,13 @@ def store_export(context: typer.Context, file: StoreFile) -> None:
 
 
 @store_app.command("copy", context_settings=_STORE_PASSES)
-def store_copy(context: typer.Context, file: StoreFile) -> None:
-    """Back a partition's file up, also while it is in use: name a new file, or - for output."""
-    _store(context, "copy", file)
+def store_copy(
+    context: typer.Context,
+    file: StoreFile,
+    to: Annotated[str, typer.Argument(help="A new file, or - for standard output.")],
+) -> None:
+    """Back a partition's file up, also while it is in use."""
+    _store(context, "copy", file, to)
 
 
 def load_bundle(files: Sequence[Path], bus: Management) -> Bundle:
