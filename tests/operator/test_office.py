@@ -338,8 +338,9 @@ async def test_a_partition_with_another_buss_file_does_not_count(cluster: Cluste
     cluster.identities[BUS] = (uid, tier, count)
     cluster.apply(queue_body())
 
-    status = await cluster.says("Queue", "paid", "PartitionUnavailable")
-    assert status["conditions"][0]["message"].startswith("partition 1 ")
+    await eventually(
+        lambda: cluster.ready("Queue", "paid").get("message", "").startswith("partition 1 ")
+    )
     assert cluster.ready("BusNamespace", "orders")["status"] != "True"
     assert await cluster.catalogue(BUS, 1) == {}
 
@@ -499,3 +500,16 @@ async def test_metrics_show_what_is_not_ready(cluster: Cluster) -> None:
         lambda: registry.get_sample_value("bendybus_operator_not_ready", labels) is None
     )
     assert registry.get_sample_value("bendybus_operator_leading") == 1
+
+
+async def test_a_keeper_that_is_stopped_while_it_closes_its_link_stops(cluster: Cluster) -> None:
+    await standing(cluster, queue=False)
+    office = cluster.operators[0].office
+    ((keeper, task),) = office._keepers.values()
+
+    cluster.api.remove("BusNamespace", "shop", "orders")
+    await eventually(lambda: keeper._link is None)
+    keeper.look_at_bus()
+    task.cancel()
+
+    assert await asyncio.wait({task}, timeout=WITHIN_S) == ({task}, set())

@@ -5,7 +5,6 @@ act, says it again for what was missed. Nothing is done for a bus but by its kee
 """
 
 import asyncio
-import contextlib
 import json
 import logging
 from collections import Counter
@@ -260,9 +259,9 @@ class Office:
         self._writer.clear()
         for _, task in keepers.values():
             task.cancel()
-        for _, task in keepers.values():
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        if keepers:
+            # Not `await task`: its cancellation could not be told from our own.
+            await asyncio.wait({task for _, task in keepers.values()})
 
 
 def _departure(view: QueueView) -> Departure:
