@@ -47,6 +47,11 @@ test: install ## Run every test that needs no cluster
 integration: install ## Run the tests with real processes, files and gRPC only
 	@$(PY) -m pytest -q -m integration $(ARGS)
 
+.PHONY: e2e
+e2e: install ## Run the end-to-end tests: on the cluster of KUBECONFIG, or on one of CLUSTER's (15 minutes)
+	@BENDYBUS_CLUSTER_TOOLS=$${BENDYBUS_CLUSTER_TOOLS:-$(abspath $(CLUSTER))} \
+	  $(PY) -m pytest -q --e2e -p no:cacheprovider tests/e2e $(ARGS)
+
 .PHONY: format
 format: install ## Format the code and sort its imports
 	@ruff check --quiet --fix-only $(CODE)
@@ -135,6 +140,10 @@ bench: install $(VENV)/.bench ## Measure, beside the bare pipeline and the peers
 $(VENV)/.bench: requirements/bench.txt $(VENV)/.installed
 	@$(PY) -m pip install --quiet --require-hashes -r requirements/bench.txt
 	@touch $@
+
+.PHONY: bench-kubernetes
+bench-kubernetes: install ## Measure the operator and a bus on a cluster (10 minutes)
+	@BENDYBUS_CLUSTER_TOOLS=$${BENDYBUS_CLUSTER_TOOLS:-$(abspath $(CLUSTER))} $(PY) -m bench.on_kubernetes
 
 .PHONY: pins
 pins: ## Choose new versions of every dependency (network; look at the diff)

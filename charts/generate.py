@@ -50,7 +50,7 @@ def files() -> dict[Path, str]:
 
 
 def crd_template(text: str) -> str:
-    """Return a CRD as a template. Raises ValueError for text that a template would take as its own."""
+    """Return a CRD as a template. Raises ValueError for text that Helm would evaluate."""
     if "{{" in text:
         raise ValueError("a CRD holds {{, which Helm would evaluate.")
     lines = [line for line in text.splitlines(keepends=True) if not line.startswith("#")]
@@ -96,7 +96,7 @@ def _said(path: str, comment: str) -> str:
 
 
 def _comment_above(lines: list[str], number: int) -> str:
-    """Return the comment that ends on the line before `number` (from 0), as one sentence or more."""
+    """Return the comment that ends on the line before `number` (from 0) as running text."""
     found: list[str] = []
     while number and lines[number - 1].lstrip().startswith("#"):
         number -= 1

@@ -9,7 +9,9 @@ E2E = Path(__file__).parent / "e2e"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--e2e", action="store_true", help="run the tests on a cluster (see docs/how-to/test.md)"
+        "--e2e",
+        action="store_true",
+        help="run the tests on a cluster (docs/how-to/test-on-a-cluster.md)",
     )
 
 

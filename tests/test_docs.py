@@ -3,15 +3,24 @@
 import logging
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
+import yaml
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from bendybus.domain import errors
+from bendybus.cli.app import app
+from bendybus.domain import errors, shared_access
+from bendybus.frontend import rights
 from bendybus.frontend.figures import Figures
-from bendybus.partition_server import metrics
+from bendybus.internal.v1 import entity_pb2, partition_pb2
+from bendybus.operator.metrics import Metrics
+from bendybus.operator.reasons import Reason
+from bendybus.partition_server import metrics, roles
 from bendybus.partition_server.service import Hosts
+from bendybus.v1 import management_pb2, receiver_pb2, sender_pb2
 from bendybus.wire.refusals import Refusals
 from docs import generate, tables
 from tests.test_tidy import ROOT, name_of, tracked
@@ -19,6 +28,11 @@ from tests.test_tidy import ROOT, name_of, tracked
 PAGES = [path for path in tracked() if path.suffix == ".md"]
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
+SHELL = re.compile(r"```sh\n(.*?)```", re.DOTALL)
+# The command, behind the options that come before it.
+BENDYBUS = re.compile(
+    r"^ *bendybus(?: --kube| (?:-n|--namespace|--context|--bus|--data) \S+)* ([a-z]+)", re.MULTILINE
+)
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 
@@ -53,7 +67,8 @@ def named(collectors: list[Collector]) -> set[str]:
 
 def test_the_page_of_metrics_has_every_metric_and_no_other() -> None:
     page = (ROOT / "docs" / "reference" / "metrics.md").read_text(encoding="utf-8")
-    front_end, partition = page.split("## Partition server")
+    front_end, rest = page.split("## Partition server")
+    partition, operator = rest.split("## Operator")
 
     def listed(part: str) -> set[str]:
         return set(re.findall(r"^\| `(bendybus_\w+)`", part, re.MULTILINE))
@@ -61,6 +76,36 @@ def test_the_page_of_metrics_has_every_metric_and_no_other() -> None:
     assert listed(front_end) == named([Figures().registry])
     refusals = Refusals(logging.getLogger("test"), "peer")
     assert listed(partition) == named([metrics.collector(Hosts({}), refusals)])
+    assert listed(operator) == named([Metrics().registry])
+
+
+def test_the_page_of_security_has_every_method_with_its_roles_or_right() -> None:
+    page = (ROOT / "docs" / "reference" / "security.md").read_text(encoding="utf-8")
+
+    def short(method: str) -> str:
+        return method.rpartition(".")[2].replace("/", ".")
+
+    expected = {
+        f"| `{short(method)}` | {', '.join(sorted(allowed))} |"
+        for method, allowed in roles.METHODS.items()
+    } | {
+        f"| `{short(method)}` | {rule.right}{'' if rule.field else ', namespace'} |"
+        for method, rule in rights.RULES.items()
+    }
+    causes = {f"`{cause}`" for cause in shared_access.Cause}
+
+    assert expected == set(re.findall(r"^\| `[A-Z]\w+\.\w+` \| .+ \|$", page, re.MULTILINE))
+    assert {cause for cause in causes if f"| {cause} |" not in page} == set()
+
+
+def test_every_method_of_the_services_is_in_the_tables_of_security() -> None:
+    def methods(*modules: Any) -> set[str]:
+        services = [s for module in modules for s in module.DESCRIPTOR.services_by_name.values()]
+        return {f"/{s.full_name}/{m.name}" for s in services for m in s.methods}
+
+    ours = {name for name in roles.METHODS if "bendybus" in name}
+    assert ours == methods(partition_pb2, entity_pb2)
+    assert set(rights.RULES) == methods(sender_pb2, receiver_pb2, management_pb2)
 
 
 def test_every_error_has_advice() -> None:
@@ -91,3 +136,38 @@ def test_the_list_of_decisions_is_whole() -> None:
     listed = set(LINK.findall((folder / "README.md").read_text(encoding="utf-8")))
 
     assert {path.name for path in folder.glob("2*.md")} == listed
+
+
+def test_every_how_to_is_in_the_list() -> None:
+    folder = ROOT / "docs" / "how-to"
+    listed = set(LINK.findall((folder / "README.md").read_text(encoding="utf-8")))
+
+    assert {path.name for path in folder.glob("*.md")} - {"README.md"} <= listed
+
+
+def test_every_reason_of_a_status_has_a_line_in_troubleshooting_and_no_other() -> None:
+    page = ROOT / "docs" / "how-to" / "troubleshoot-on-kubernetes.md"
+    table = page.read_text(encoding="utf-8").partition("## By reason")[2].partition("\n## ")[0]
+
+    assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == {
+        *(reason.value for reason in Reason)
+    } | {"REASON"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_commands_in_code_blocks_exist(page: Path) -> None:
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z][a-z0-9-]*):", text, re.MULTILINE))
+    commands = set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+
+    blocks = "\n".join(SHELL.findall(page.read_text(encoding="utf-8")))
+
+    assert set(re.findall(r"(?:^|&& )make ([a-z0-9-]+)", blocks, re.MULTILINE)) <= targets
+    assert set(BENDYBUS.findall(blocks)) <= commands
+
+
+@pytest.mark.parametrize("name", ["shop.yaml", "volume-helper.yaml", "restored-claim.yaml"])
+def test_examples_for_kubernetes_are_manifests(name: str) -> None:
+    text = (ROOT / "examples" / "kubernetes" / name).read_text(encoding="utf-8")
+
+    assert all({"apiVersion", "kind", "metadata"} <= set(each) for each in yaml.safe_load_all(text))

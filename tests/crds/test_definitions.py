@@ -109,15 +109,24 @@ def test_the_defaults_of_the_manifest_are_those_of_the_domain() -> None:
 
 def test_the_defaults_in_the_schema_are_those_of_the_model() -> None:
     for definition, model in (
-        (definitions.QUEUE, QueueSpec()),
-        (definitions.BUS_NAMESPACE, BusNamespaceSpec()),
+        (definitions.QUEUE, QueueSpec),
+        (definitions.BUS_NAMESPACE, BusNamespaceSpec),
     ):
-        values = model.model_dump(mode="json", by_alias=True, exclude_none=True)
         spec = _schema(definition)["properties"]["spec"]
 
+        assert model.model_validate(spec["default"]) == model()
         for name, node in spec["properties"].items():
-            if "default" in node and node["default"] != {}:
-                assert node["default"] == values[name], name
+            if "default" in node:
+                assert model.model_validate({name: node["default"]}) == model(), name
+
+
+def test_the_default_of_an_object_holds_those_of_its_fields() -> None:
+    """The API server evaluates rules on a default as it is written, before it fills anything in."""
+    spec = _schema(definitions.BUS_NAMESPACE)["properties"]["spec"]
+
+    assert spec["default"]["sku"] == {"tier": "Standard"}
+    assert spec["default"]["storage"] == {"size": "10Gi"}
+    assert "autoscaling" not in spec["default"]["frontend"], "what is optional stays away"
 
 
 @pytest.mark.parametrize(

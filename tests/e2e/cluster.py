@@ -23,6 +23,8 @@ STATE: Final = Path(
     os.environ.get("BENDYBUS_CLUSTER_STATE", Path.home() / ".local" / "state" / "bendybus-cluster")
 )
 Body = dict[str, Any]
+# While all operators were killed, or their node: until others answer.
+WEBHOOK_AWAY_S: Final = 30.0
 
 
 class CommandFailed(Exception):
@@ -104,8 +106,16 @@ class Cluster:
         return run(["helm", *arguments], timeout_s=timeout_s, env=self.env)
 
     def apply(self, *documents: Body) -> str:
-        """Apply manifests as a user does."""
-        return self.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(documents))
+        """Apply manifests as a user does, and again when no operator answers for a moment."""
+        text = yaml.safe_dump_all(documents)
+        end = time.monotonic() + WEBHOOK_AWAY_S
+        while True:
+            try:
+                return self.kubectl("apply", "-f", "-", stdin=text)
+            except CommandFailed as error:
+                if "failed calling webhook" not in str(error) or time.monotonic() > end:
+                    raise
+                time.sleep(0.5)
 
     def get(self, kind: str, name: str, namespace: str) -> Body:
         """Return an object. Raises CommandFailed if there is none."""

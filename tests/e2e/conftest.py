@@ -1,5 +1,6 @@
 """One cluster and one installation for all tests, a Kubernetes namespace for each."""
 
+import contextlib
 import os
 import re
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ import pytest
 from tests.e2e import images
 from tests.e2e.cluster import ROOT, Body, Cluster, eventually, provided
 
-SYSTEM: Final = "bendybus-system"
+SYSTEM: Final = os.environ.get("BENDYBUS_E2E_NAMESPACE", "bendybus-system")
 RELEASE: Final = "bendybus"
 CHART: Final = ROOT / "charts" / "bendybus"
 API_VERSION: Final = "bendybus.io/v1alpha1"
@@ -102,14 +103,15 @@ class Space:
         return self.cluster.get("pod", name, self.name)
 
 
-@pytest.fixture
-def space(request: pytest.FixtureRequest, installation: Installation) -> Iterator[Space]:
-    words = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).removeprefix("test-")
+@contextlib.contextmanager
+def fresh_space(installation: Installation, title: str, *, strict: bool = False) -> Iterator[Space]:
+    """Give a Kubernetes namespace of its own; `strict`: it takes restricted pods only."""
+    words = re.sub(r"[^a-z0-9]+", "-", title.lower()).removeprefix("test-")
     name = f"e2e-{words[:40].strip('-')}"
     cluster = installation.cluster
     if cluster.exists("namespace", name, ""):
         cluster.kubectl("delete", "namespace", name, "--timeout=80s")
-    labels = {"pod-security.kubernetes.io/enforce": "restricted"} if _strict(request) else {}
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"} if strict else {}
     cluster.apply(
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
     )
@@ -120,8 +122,10 @@ def space(request: pytest.FixtureRequest, installation: Installation) -> Iterato
     )
     yield Space(cluster, name, installation.image)
     if not os.environ.get("BENDYBUS_E2E_KEEP"):
-        cluster.kubectl("delete", "namespace", name, "--wait=false")
+        cluster.kubectl("delete", "namespace", name, "--wait=false", "--ignore-not-found")
 
 
-def _strict(request: pytest.FixtureRequest) -> bool:
-    return request.node.get_closest_marker("restricted") is not None
+@pytest.fixture
+def space(request: pytest.FixtureRequest, installation: Installation) -> Iterator[Space]:
+    with fresh_space(installation, request.node.name) as made:
+        yield made

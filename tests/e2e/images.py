@@ -4,6 +4,7 @@ With `BENDYBUS_E2E_IMAGE` the first is taken as given (a cluster whose nodes can
 others need the Docker-less build of `shared/cluster`.
 """
 
+import contextlib
 import hashlib
 import os
 import subprocess
@@ -33,23 +34,26 @@ def skewed(cluster: Cluster) -> str:
     return _build(cluster, ROOT, "bendybus-skewed", options)
 
 
-def last_tag() -> str:
-    """Return the newest tag before this checkout. Fails when the clone has no tags."""
-    try:
+def last_release() -> str:
+    """Return the newest tag before this checkout, or its commit where a clone has no tags."""
+    with contextlib.suppress(CommandFailed):
         return run(["git", "-C", ROOT, "describe", "--tags", "--abbrev=0", "HEAD"]).strip()
-    except CommandFailed as error:
+    found = run(["git", "-C", ROOT, "log", "-1", "--grep=^release: ", "--format=%H"]).strip()
+    if not found:
         raise CommandFailed(
-            "the upgrade starts from the last tag, and this clone has none: git fetch --tags"
-        ) from error
+            "the upgrade starts from the last release, and this clone has neither its tag nor its "
+            "commit: git fetch --tags --unshallow"
+        )
+    return found
 
 
 def previous(cluster: Cluster) -> str:
-    """Return the image of the last tag."""
+    """Return the image of the last release."""
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder) / "tree"
         tree.mkdir()
         archive = subprocess.run(
-            ["git", "-C", str(ROOT), "archive", last_tag()], capture_output=True, check=True
+            ["git", "-C", str(ROOT), "archive", last_release()], capture_output=True, check=True
         )
         subprocess.run(["tar", "-x", "-C", str(tree)], input=archive.stdout, check=True)
         return _build(cluster, tree, "bendybus-previous", [])

@@ -40,6 +40,7 @@ def standard(space: Space) -> Space:
     return space
 
 
+@pytest.mark.core
 def test_every_invalid_queue_is_refused_with_a_sentence_that_names_the_field(
     standard: Space,
 ) -> None:
@@ -82,6 +83,7 @@ def test_every_invalid_bus_is_refused_with_a_sentence_that_names_the_field(space
     assert space.cluster.list("busnamespace", space.name) == []
 
 
+@pytest.mark.core
 def test_a_path_that_no_webhook_has_would_let_all_through_so_the_paths_are_tried(
     space: Space,
 ) -> None:
@@ -113,6 +115,7 @@ def test_a_namespace_that_may_not_use_the_bus_is_refused(space: Space) -> None:
         cluster.kubectl("delete", "queue", "guest", "-n", "default")
 
 
+@pytest.mark.core
 def test_a_queue_waits_for_its_bus_and_becomes_ready_when_it_appears(space: Space) -> None:
     space.cluster.apply(space.queue("early", "late"))
     waiting = space.cluster.await_reason("Queue", "early", space.name, "NamespaceNotFound")

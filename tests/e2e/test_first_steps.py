@@ -2,11 +2,14 @@
 
 import time
 
+import pytest
+
 from tests.e2e import traffic
 from tests.e2e.cluster import ROOT, Cluster, eventually
-from tests.e2e.conftest import Installation, Space
+from tests.e2e.conftest import SYSTEM, Installation, Space
 
 
+@pytest.mark.core
 def test_from_the_example_to_messages_in_two_minutes(
     installation: Installation, space: Space
 ) -> None:
@@ -34,6 +37,7 @@ def test_from_the_example_to_messages_in_two_minutes(
     assert audit["homePartition"] in range(16)
 
 
+@pytest.mark.core
 def test_what_kubectl_shows_says_what_there_is(space: Space) -> None:
     space.start(space.bus("shop", 2), space.queue("orders", "shop"))
 
@@ -94,7 +98,8 @@ def test_counts_in_the_status_follow_the_messages(space: Space) -> None:
     assert bus["countDetails"]["activeMessageCount"] == 7
 
 
+@pytest.mark.core
 def test_helm_test_sends_and_receives(installation: Installation, cluster: Cluster) -> None:
-    said = cluster.helm("test", "bendybus", "-n", "bendybus-system", "--timeout", "120s")
+    said = cluster.helm("test", "bendybus", "-n", SYSTEM, "--timeout", "120s")
 
     assert "Phase:          Succeeded" in said

@@ -8,12 +8,13 @@ import contextlib
 import functools
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import pytest
 
 from tests.e2e import traffic
 from tests.e2e.cluster import Cluster, CommandFailed, Nodes, eventually
-from tests.e2e.conftest import SYSTEM, Installation, Space
+from tests.e2e.conftest import SYSTEM, Installation, Space, fresh_space
 
 PARTITIONS = 4
 
@@ -25,22 +26,40 @@ def nodes(cluster: Cluster) -> Nodes:
     return cluster.nodes
 
 
+@pytest.fixture(scope="module")
+def shared(installation: Installation) -> Iterator[Space]:
+    """A bus of 4 partitions and two front ends that outlives all of these tests."""
+    with fresh_space(installation, "outages") as space:
+        space.start(space.bus("bus", PARTITIONS, frontend={"replicas": 2}))
+        yield space
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A queue of its own on the shared bus, under load from node1."""
+
+    space: Space
+    queue: str
+    load: traffic.Traffic
+
+
 @pytest.fixture
-def loaded(space: Space) -> Iterator[tuple[Space, traffic.Traffic]]:
-    """A bus of 4 partitions and two front ends under load from node1."""
-    space.start(
-        space.bus("bus", PARTITIONS, frontend={"replicas": 2}), space.queue("orders", "bus")
-    )
-    node = "node1" if space.cluster.nodes else ""
+def loaded(request: pytest.FixtureRequest, shared: Space) -> Iterator[Loaded]:
+    name = "-".join(request.node.name.split("_")[1:5])
+    recovered(shared)
+    shared.start(shared.queue(name, "bus"))
+    node = "node1" if shared.cluster.nodes else ""
     with traffic.running(
-        space.cluster, space.name, "bus", "orders", image=space.image, node=node
+        *(shared.cluster, shared.name, "bus", name), image=shared.image, node=node, name=name
     ) as load:
-        yield space, load
+        yield Loaded(shared, name, load)
+    shared.cluster.kubectl("delete", "queue", name, "-n", shared.name)
 
 
-def limited(space: Space) -> bool:
+def limited(loaded: Loaded) -> bool:
     """Whether queue and bus say that a partition is away."""
-    for kind, name in (("Queue", "orders"), ("BusNamespace", "bus")):
+    space = loaded.space
+    for kind, name in (("Queue", loaded.queue), ("BusNamespace", "bus")):
         status = space.cluster.get(kind, name, space.name)["status"]
         ready = space.ready(kind, name)
         assert status["availabilityStatus"] == "Limited", status
@@ -49,8 +68,7 @@ def limited(space: Space) -> bool:
 
 
 def recovered(space: Space, *, within_s: float = 60) -> None:
-    """Wait until queue and bus are Ready again."""
-    space.cluster.await_ready("Queue", "orders", space.name, within_s=within_s)
+    """Wait until the bus is Ready again."""
     space.cluster.await_ready("BusNamespace", "bus", space.name, within_s=within_s)
 
 
@@ -70,10 +88,11 @@ def process_of(space: Space, nodes: Nodes, pod: str) -> tuple[str, str]:
     return node, next(line.split()[1] for line in tasks.splitlines() if container in line)
 
 
+@pytest.mark.core
 def test_pods_that_are_deleted_or_killed_come_back_and_nothing_is_lost(
-    loaded: tuple[Space, traffic.Traffic],
+    loaded: Loaded,
 ) -> None:
-    space, load = loaded
+    space, load = loaded.space, loaded.load
     cluster = space.cluster
 
     for index, options in enumerate(((), ("--grace-period=0", "--force"), ())):
@@ -96,15 +115,14 @@ def test_pods_that_are_deleted_or_killed_come_back_and_nothing_is_lost(
     assert report["gap_s"]["keyless"] < 10
 
 
-def test_a_partition_that_stands_still_is_seen_and_passed_by(
-    loaded: tuple[Space, traffic.Traffic], nodes: Nodes
-) -> None:
-    space, load = loaded
+@pytest.mark.core
+def test_a_partition_that_stands_still_is_seen_and_passed_by(loaded: Loaded, nodes: Nodes) -> None:
+    space, load = loaded.space, loaded.load
     node, process = process_of(space, nodes, space.partition_pod("bus", 2))
 
     nodes.execute(node, "kill", "-STOP", process)
     try:
-        eventually(lambda: limited(space), within_s=30, what="the status says so")
+        eventually(lambda: limited(loaded), within_s=30, what="the status says so")
         load.flows(more=100)
     finally:
         with contextlib.suppress(CommandFailed):
@@ -118,9 +136,9 @@ def test_a_partition_that_stands_still_is_seen_and_passed_by(
 
 
 def test_a_node_that_dies_takes_its_partitions_along_only_until_it_is_back(
-    loaded: tuple[Space, traffic.Traffic], nodes: Nodes
+    loaded: Loaded, nodes: Nodes
 ) -> None:
-    space, load = loaded
+    space, load = loaded.space, loaded.load
     there = {
         pod["spec"]["nodeName"]
         for pod in space.cluster.list("pod", space.name, "bendybus.io/role=partition")
@@ -129,7 +147,7 @@ def test_a_node_that_dies_takes_its_partitions_along_only_until_it_is_back(
 
     nodes.do("stop", "node2")
     try:
-        eventually(lambda: limited(space), within_s=30, what="the status says so")
+        eventually(lambda: limited(loaded), within_s=30, what="the status says so")
         load.flows(more=100, within_s=60)
     finally:
         nodes.do("start", "node2")
@@ -141,9 +159,9 @@ def test_a_node_that_dies_takes_its_partitions_along_only_until_it_is_back(
 
 
 def test_the_bus_does_not_need_the_api_server(
-    loaded: tuple[Space, traffic.Traffic], nodes: Nodes, installation: Installation
+    loaded: Loaded, nodes: Nodes, installation: Installation
 ) -> None:
-    space, load = loaded
+    space, load = loaded.space, loaded.load
     before = {pod["metadata"]["uid"] for pod in installation.operators()}
     began = load.report()["acknowledged"]["keyless"]
 
@@ -165,10 +183,11 @@ def test_the_bus_does_not_need_the_api_server(
     assert before, "operators ran before"
 
 
+@pytest.mark.core
 def test_an_operator_that_dies_during_a_change_leaves_nothing_half_done(
-    installation: Installation, loaded: tuple[Space, traffic.Traffic]
+    installation: Installation, loaded: Loaded
 ) -> None:
-    space, load = loaded
+    space, load = loaded.space, loaded.load
     cluster = space.cluster
     queues = [space.queue(f"batch-{index}", "bus", lockDuration="PT30S") for index in range(20)]
 
@@ -186,6 +205,7 @@ def test_an_operator_that_dies_during_a_change_leaves_nothing_half_done(
     assert report["errors"] == {"keyless": {}, "keyed": {}, "receive": {}}
 
 
+@pytest.mark.core
 def test_the_standby_takes_over_when_the_leader_dies(
     installation: Installation, space: Space
 ) -> None:

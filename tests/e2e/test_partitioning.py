@@ -60,6 +60,7 @@ MORE = '{"spec": {"premiumMessagingPartitions": 4}}'
 DETECT = '{"spec": {"requiresDuplicateDetection": true}}'
 
 
+@pytest.mark.core
 def test_the_first_layer_is_the_api_server_with_operator_and_webhooks_away(
     installation: Installation, running: Space
 ) -> None:
@@ -95,6 +96,7 @@ def test_the_second_layer_is_the_webhook_with_the_rules_away(running: Space) -> 
             change(running, "queue", "orders", DETECT)
 
 
+@pytest.mark.core
 def test_the_third_layer_is_the_reconciler_with_rules_and_webhooks_away(running: Space) -> None:
     cluster = running.cluster
     with without_rules(cluster), without_webhooks(cluster):
@@ -119,6 +121,7 @@ def test_the_third_layer_is_the_reconciler_with_rules_and_webhooks_away(running:
     assert "requiresDuplicateDetection is false" in queue["message"]
 
 
+@pytest.mark.core
 def test_deleting_and_making_anew_does_not_change_the_partitioning_either(running: Space) -> None:
     cluster = running.cluster
     cluster.kubectl("delete", "queue,busnamespace", "--all", "-n", running.name)
@@ -158,7 +161,8 @@ def test_the_fourth_layer_is_the_file_itself_in_another_pod(running: Space) -> N
                         "image": running.image,
                         "command": [
                             *("sh", "-c"),
-                            "cp /theirs/partition-00.db /tmp/partition-01.db && exec python3 -m "
+                            "python3 -m bendybus.partition_server store copy "
+                            "/theirs/partition-00.db /tmp/partition-01.db && exec python3 -m "
                             "bendybus.partition_server serve --data /tmp --namespace-name bus "
                             f"--namespace-uid {uid} --tier Premium --partition-count 2 "
                             "--partitions 1",
@@ -182,5 +186,5 @@ def test_the_fourth_layer_is_the_file_itself_in_another_pod(running: Space) -> N
         what="the server ends",
     )
     said = cluster.kubectl("logs", "thief", "-n", running.name)
-    assert "belongs to" in said
+    assert "partition 0 instead of 1" in said
     cluster.await_ready("Queue", "orders", running.name)

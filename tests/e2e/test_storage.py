@@ -4,9 +4,58 @@ import pytest
 
 from tests.e2e.cluster import Body, Cluster, Nodes, eventually
 from tests.e2e.conftest import Space
+from tests.e2e.test_clock import warnings
 from tests.e2e.test_data import say
 
 TINY = "/var/lib/tiny"
+BUS = """
+import os
+from bendybus.client import ServiceBusClient, ServiceBusMessage
+client = ServiceBusClient.from_connection_string(os.environ["BENDYBUS_CONNECTION_STRING"])
+"""
+FILL = (
+    BUS
+    + """
+sent = 0
+with client.get_queue_sender("orders") as sender:
+    try:
+        for sent in range(2_000):
+            sender.send_messages(ServiceBusMessage("x" * 150_000), timeout=10)
+    except Exception as error:
+        print("refused:", error)
+print("sent", sent)
+"""
+)
+EMPTY = (
+    BUS
+    + """
+import time
+received = 0
+with client.get_queue_receiver("orders") as receiver:
+    while messages := receiver.receive_messages(100, max_wait_time=3):
+        for message in messages:
+            receiver.complete_message(message)
+        received += len(messages)
+print("received", received)
+with client.get_queue_sender("orders") as sender:
+    for _ in range(100):
+        try:
+            sender.send_messages(ServiceBusMessage("small"), timeout=10)
+        except Exception as error:
+            last = error
+            time.sleep(0.2)
+        else:
+            print("room again")
+            break
+    else:
+        print(last)
+"""
+)
+
+
+def script(space: Space, text: str) -> str:
+    """Run Python with the client in a pod, and return what it printed."""
+    return say(space, f"python3 - <<'END'\n{text}\nEND", within_s=90)
 
 
 @pytest.fixture
@@ -61,15 +110,11 @@ def test_a_full_volume_refuses_sends_and_lets_everything_else_go_on(
         space.start(space.bus("bus", 2, storage=storage), space.queue("orders", "bus"))
         uids = [space.pod(space.partition_pod("bus", each))["metadata"]["uid"] for each in (0, 1)]
 
-        said = say(
-            space,
-            "head -c 150000 /dev/zero | tr '\\0' x > /tmp/body; "
-            "n=0; while bendybus send orders < /tmp/body >/tmp/said 2>&1; do n=$((n+1)); "
-            "[ $n -gt 2000 ] && exit 1; done; echo $n sent; cat /tmp/said; "
-            "bendybus receive orders --max 2000 | wc -l; "
-            "bendybus send orders < /tmp/body && echo room again",
-        )
+        filling = script(space, FILL)
+        eventually(lambda: "DiskLow" in warnings(space), within_s=30, what="the status says so")
+        said = filling + script(space, EMPTY)
 
+        assert "refused: " in said
         assert "room again" in said
         after = [space.pod(space.partition_pod("bus", each)) for each in (0, 1)]
         assert [pod["metadata"]["uid"] for pod in after] == uids

@@ -30,11 +30,12 @@ def pods_of(space: Space) -> set[str]:
     return {pod["metadata"]["uid"] for pod in pods}
 
 
+@pytest.mark.core
 def test_a_bus_goes_from_the_last_version_to_this_one_under_load(
     space: Space, previous: str
 ) -> None:
-    bus = space.bus("bus", 3, frontend={"replicas": 2})
-    old = space.bus("bus", 3, frontend={"replicas": 2}, image=previous)
+    bus = space.bus("bus", 4, frontend={"replicas": 2})
+    old = space.bus("bus", 4, frontend={"replicas": 2}, image=previous)
     space.start(old, space.queue("orders", "bus"))
     assert images_of(space) == {previous}
 

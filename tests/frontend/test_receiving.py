@@ -346,3 +346,25 @@ def test_a_paused_receiver_rings_no_alarm() -> None:
     receiver.pass_time(receiving.BROADEN_MS)
 
     assert receiver.link.next_due() > receiver.now + 1_000  # type: ignore[operator]
+
+
+def test_large_receives_that_asked_at_different_times_still_ask_the_others() -> None:
+    receiver = Receiver()
+    receiver.ask(400)
+    for partition in (0, 1):
+        receiver.reserve(partition, f"m-{partition}", complete=True)
+    for partition in (2, 3):
+        ask = receiver.asked.pop(partition)
+        receiver.take(receiver.link.ask_ended(ask.ask_id, partition, receiver.now))
+    receiver.ask(1)
+    # Both had messages: each is asked first, by receives that come one after the other.
+    receiver.ask(150, wait_ms=60_000)
+    receiver.pass_time(receiving.BROADEN_MS // 2)
+    receiver.ask(150, wait_ms=60_000)
+    assert set(receiver.asked) == {0, 1}
+
+    until = receiver.now + 2 * receiving.BROADEN_MS
+    while (due := receiver.link.next_due()) is not None and due <= until:
+        receiver.pass_time(due - receiver.now)
+
+    assert set(receiver.asked) == {0, 1, 2, 3}

@@ -1,6 +1,8 @@
 """TLS, roles and tokens between real processes."""
 
 import functools
+import subprocess
+import sys
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -396,6 +398,46 @@ def test_certificates_and_their_authority_are_exchanged_under_traffic(
     with secured.client(retry_total=0) as client, pytest.raises(ServiceBusConnectionError):
         send_one(client)
     assert reloads(secured, "front-end.log") == 3
+
+
+def test_a_client_reads_its_authorities_again_when_they_were_exchanged(
+    make_secured: Callable[..., SecuredBus],
+) -> None:
+    secured = make_secured(partitions=1)
+    with secured.client() as client:
+        send_one(client)
+        secured.authority = Authority("new authority")
+        secured.bundle = secured.authority.pem
+        secured.issue("partition")
+        secured.issue("frontend")
+        secured.bus.front_end.terminate()
+        secured.bus.start_front_end()
+        secured.trust(secured.bundle)
+
+        send_one(client)
+        assert receive_one(client) == 1
+
+
+def test_commands_take_the_key_of_the_connection_string_and_a_file_of_authorities(
+    secured: SecuredBus,
+) -> None:
+    def run(*arguments: str, ca_file: bool = True) -> subprocess.CompletedProcess[str]:
+        trust = ["--ca-file", str(secured.ca_file)] if ca_file else []
+        where = ["--connection-string", secured.connection_string()]
+        command = [sys.executable, "-m", "bendybus.cli", *where, *trust, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    listed = run("get", "queues")
+    sent = run("send", "bills", "hello")
+    received = run("receive", "bills", "--max", "1", "--json")
+    untrusting = run("get", "queues", ca_file=False)
+
+    assert "orders" in listed.stdout
+    assert sent.returncode == 0, sent.stderr
+    assert "hello" in received.stdout
+    assert untrusting.returncode == 4
+    assert "--ca-file" in untrusting.stderr
+    assert ROOT_KEY not in untrusting.stderr
 
 
 def test_half_written_certificates_are_not_taken(

@@ -513,3 +513,26 @@ async def test_a_keeper_that_is_stopped_while_it_closes_its_link_stops(cluster: 
     task.cancel()
 
     assert await asyncio.wait({task}, timeout=WITHIN_S) == ({task}, set())
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("Secret", "orders-partition-tls"),
+        ("Service", "orders-frontend"),
+        ("Deployment", "orders-frontend"),
+    ],
+)
+async def test_a_child_that_somebody_deletes_is_made_again_at_once(
+    cluster: Cluster, kind: str, name: str
+) -> None:
+    await standing(cluster)
+    before = cluster.api.one(kind, name)["metadata"]["uid"]
+
+    await cluster.api.delete(kind, "shop", name)
+
+    def again() -> bool:
+        found = cluster.api.objects.get((kind, "shop", name))
+        return found is not None and found["metadata"]["uid"] != before
+
+    await eventually(again)

@@ -286,3 +286,14 @@ def test_an_ask_for_nothing_is_refused(queue: Driver) -> None:
     [refused] = queue.run(Ask("s", 1, queue.ref(), False, 0, 100))
 
     assert isinstance(refused.error, errors.InvalidArgument)
+
+
+def test_an_ask_that_comes_together_with_the_end_of_its_stream_locks_nothing(
+    queue: Driver,
+) -> None:
+    queue.send(b"a")
+
+    values = queue.run(Ask("gone", 7, queue.ref(), False, 1, 1_000), StreamEnded("gone"))
+
+    assert values == []
+    assert [row.payload for row, _ in queue.receive(stream="here")] == [b"a"]

@@ -300,6 +300,22 @@ def test_tokens_of_other_partitions_and_nonsense_are_lost_locks(queue: Driver) -
     assert isinstance(error, errors.MessageLockLost)
 
 
+@pytest.mark.parametrize(
+    "disposition", [Disposition.COMPLETE, Disposition.ABANDON, Disposition.RENEW_LOCK]
+)
+def test_a_receiver_of_another_entity_cannot_settle_with_a_guessed_token(
+    queue: Driver, disposition: Disposition
+) -> None:
+    queue.send(b"a")
+    [(_, token)] = queue.receive()
+
+    stolen = queue.settle(disposition, token, entity_uid="of another queue")
+
+    [(_, error)] = stolen.failures
+    assert isinstance(error, errors.MessageLockLost)
+    assert not queue.settle(Disposition.COMPLETE, token, entity_uid=queue.ref().uid).failures
+
+
 def test_tokens_of_a_wrong_length_are_an_invalid_argument(queue: Driver) -> None:
     [(_, error)] = queue.settle(Disposition.COMPLETE, b"short").failures
 

@@ -44,6 +44,8 @@
   value: {{ .Values.operator.callTimeoutSeconds | quote }}
 - name: BENDYBUS_OPERATOR_STATUS_PATCHES_PER_S
   value: {{ .Values.operator.statusPatchesPerSecond | quote }}
+- name: BENDYBUS_OPERATOR_URGENT_PATCHES_PER_S
+  value: {{ .Values.operator.urgentPatchesPerSecond | quote }}
 - name: BENDYBUS_OPERATOR_LOG_LEVEL
-  value: {{ .Values.operator.logLevel }}
+  value: {{ .Values.logLevel }}
 {{- end }}

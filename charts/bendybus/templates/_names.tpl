@@ -35,6 +35,9 @@
 {{- end }}
 
 {{- define "bendybus.image" -}}
+{{- if eq .Values.image.tag "latest" }}
+{{- fail "image.tag: latest is no version, nodes would run different ones. Name one, or a digest." }}
+{{- end }}
 {{- if .Values.image.digest }}
 {{- printf "%s@%s" .Values.image.repository .Values.image.digest }}
 {{- else }}
@@ -73,4 +76,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- else }}
 {{- .Release.Namespace }}
 {{- end }}
+{{- end }}
+
+{{- /* Removed when the test succeeded, or before the next one; a pod that failed stays to be read. */ -}}
+{{- define "bendybus.testHook" -}}
+helm.sh/hook: test
+helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 {{- end }}

@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from bendybus.cli import entity_commands, finding, message_commands, process_commands
+from bendybus.cli.cluster import ClusterChoice
+from bendybus.cli.errors import UsageError
 from bendybus.cli.finding import Choice
 
 _EPILOG = (
@@ -40,6 +42,18 @@ def choose(
         Path | None,
         typer.Option(help=f"Authorities to trust (TLS); default ${finding.CA_FILE_VARIABLE}."),
     ] = None,
+    kube: Annotated[
+        bool, typer.Option("--kube", help="A bus on a cluster: kubectl's current context.")
+    ] = False,
+    kube_context: Annotated[
+        str, typer.Option("--context", help="A bus on the cluster of this context of kubectl.")
+    ] = "",
+    namespace: Annotated[
+        str, typer.Option("--namespace", "-n", help="Kubernetes namespace of the bus.")
+    ] = "",
+    bus: Annotated[
+        str, typer.Option(help="Name of the BusNamespace, where the namespace has several.")
+    ] = "",
     version: Annotated[bool, typer.Option("--version", help="Print the version and end.")] = False,
 ) -> None:
     """Keep what was said before the command."""
@@ -47,7 +61,11 @@ def choose(
         typer.echo(metadata.version("bendybus"))
         raise typer.Exit
     folder = data.absolute() if data else None
-    context.obj = Choice(connection_string, folder, dict(os.environ), ca_file)
+    on_cluster = kube or kube_context or namespace or bus
+    if on_cluster and (connection_string or data):
+        raise UsageError("Name a bus on a cluster, or --connection-string, or --data; not two.")
+    chosen = ClusterChoice(kube_context, namespace, bus) if on_cluster else None
+    context.obj = Choice(connection_string, folder, dict(os.environ), ca_file, chosen)
 
 
 app.command("up", rich_help_panel=_LOCAL)(process_commands.up)

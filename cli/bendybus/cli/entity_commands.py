@@ -1,13 +1,18 @@
 """`apply`, `get`, `describe`, `delete`: the queues of a bus, by manifest and by name."""
 
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 from google.protobuf import json_format
 
-from bendybus.cli import applying, finding, printing, process_commands
+from bendybus.cli import applying, cluster_applying, finding, printing, process_commands
 from bendybus.cli.errors import CliError, UsageError
+from bendybus.cli.kubectl import Kubectl
 from bendybus.cli.management import Management
 from bendybus.cli.printing import Output
 from bendybus.crds import queue_manifest
@@ -18,6 +23,7 @@ from bendybus.wire import entities
 
 _QUEUE_WORDS: Final = ("queue", "queues", "q", "bq")
 _PATIENCE_S: Final = 10.0
+_WAIT_S: Final = 120.0
 _ORPHANED: Final = (
     "Its manifest is gone. What it holds can be received; sends are refused. To adopt it, annotate "
     "a manifest of this name with bendybus.io/retained-data: adopt; to purge it and all that it "
@@ -32,18 +38,28 @@ OutputOption = Annotated[
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
-def connected(context: typer.Context) -> Management:
-    """Return a connection to the bus that the command is about."""
-    where = finding.connection_string(context.obj)
-    return Management(where, ca_file=finding.ca_file(context.obj))
+@contextmanager
+def connected(context: typer.Context) -> Iterator[Management]:
+    """Give a connection to the bus that the command is about."""
+    with (
+        finding.target(context.obj) as target,
+        Management(target.connection_string, ca_file=target.ca_file) as bus,
+    ):
+        yield bus
 
 
 def apply(
     context: typer.Context,
     files: process_commands.Files,
+    wait: Annotated[
+        float, typer.Option(min=0, help="On a cluster: seconds to wait for Ready; 0: do not.")
+    ] = _WAIT_S,
     as_json: process_commands.JsonFlag = False,
 ) -> None:
-    """Make the queues of a running bus what the manifests say."""
+    """Make the queues of a running bus, or a cluster, what the manifests say."""
+    if context.obj.cluster is not None:
+        _apply_to_cluster(context.obj.cluster.kubectl, files, wait, as_json)
+        return
     with connected(context) as bus:
         bundle = process_commands.load_bundle(files, bus)
         outcomes = applying.apply(bus, bundle, applying.Patience(_PATIENCE_S))
@@ -59,6 +75,22 @@ def apply(
             )
         else:
             printing.line(_told(outcome))
+
+
+def _apply_to_cluster(
+    kubectl: Kubectl, files: Sequence[Path], wait_s: float, as_json: bool
+) -> None:
+    for line in cluster_applying.apply(kubectl, files):
+        (printing.note if as_json else printing.line)(line)
+    if not wait_s:
+        return
+    found = cluster_applying.wait(kubectl, files, wait_s)
+    for each in found:
+        if as_json:
+            printing.json_line(asdict(each))
+        elif each.ready:
+            printing.line(str(each))
+    cluster_applying.check(found)
 
 
 def _told(outcome: applying.Outcome) -> str:
@@ -230,6 +262,8 @@ def delete_queue(
     """Delete a queue and every message in it; of an orphaned one, this is the purge."""
     with connected(context) as bus:
         queue = bus.queue(name)
+        if context.obj.cluster is not None and not queue.orphaned:
+            _refuse_to_undo_a_manifest(queue)
         counts = queue.runtime.count_details
         held = counts.active_message_count + counts.dead_letter_message_count
         if queue.orphaned:
@@ -242,6 +276,16 @@ def delete_queue(
     follow = f"; partition {', '.join(missing)} will follow when it is back" if missing else ""
     done = "purged" if queue.orphaned else "deleted"
     printing.line(f"queue {queue.name!r}: {done}{follow}")
+
+
+def _refuse_to_undo_a_manifest(queue: pb.Queue) -> None:
+    """Raise CliError for a queue that the operator would only make again."""
+    if queue.origin == pb.ENTITY_ORIGIN_MANIFEST:
+        raise CliError(
+            f"Queue {queue.name!r} comes from a manifest, and the operator would make it again. "
+            "Delete that: kubectl delete queues.bendybus.io NAME. Its deletionPolicy says what "
+            "becomes of the messages."
+        )
 
 
 def confirm(question: str, yes: bool) -> None:

@@ -1,15 +1,17 @@
-"""Which bus a command is about: --connection-string, BENDYBUS_CONNECTION_STRING, then run.json.
+"""Which bus a command is about: --connection-string, a cluster, the environment, then run.json.
 
-And whom it trusts: --ca-file, then BENDYBUS_CA_FILE.
+And whom it trusts: --ca-file, then BENDYBUS_CA_FILE; on a cluster, what the bus's Secret says.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from bendybus.cli import data_directory
-from bendybus.cli.errors import Unreachable
+from bendybus.cli import cluster, data_directory
+from bendybus.cli.cluster import ClusterChoice
+from bendybus.cli.errors import Unreachable, UsageError
 
 VARIABLE: Final = "BENDYBUS_CONNECTION_STRING"
 CA_FILE_VARIABLE: Final = "BENDYBUS_CA_FILE"
@@ -24,6 +26,34 @@ class Choice:
     data: Path | None
     environment: Mapping[str, str]
     ca_file: Path | None = None
+    cluster: ClusterChoice | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A bus that can be connected to."""
+
+    connection_string: str
+    ca_file: Path | None
+
+    def __repr__(self) -> str:
+        return "Target(…)"
+
+
+@contextmanager
+def target(choice: Choice) -> Iterator[Target]:
+    """Give the bus; the way to one on a cluster is open as long as the block. Raises CliError."""
+    if choice.cluster is None or choice.connection_string:
+        yield Target(connection_string(choice), ca_file(choice))
+        return
+    with cluster.reached(choice.cluster, choice.environment) as (where, trusted):
+        yield Target(where, ca_file(choice) if choice.ca_file else trusted)
+
+
+def refuse_cluster(choice: Choice, what: str, instead: str) -> None:
+    """Raise UsageError if a cluster was named for what only a bus on this machine has."""
+    if choice.cluster is not None:
+        raise UsageError(f"{what} is for a bus on this machine. On a cluster: {instead}")
 
 
 def connection_string(choice: Choice) -> str:

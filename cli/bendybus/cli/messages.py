@@ -50,11 +50,14 @@ Step = Callable[[int], None]
 @contextmanager
 def client(choice: Choice) -> Iterator[ServiceBusClient]:
     """Give a client of the bus; its errors become those of the CLI, with the same sentence."""
-    trusted = finding.ca_file(choice)
     try:
-        with ServiceBusClient.from_connection_string(
-            finding.connection_string(choice), connection_verify=trusted and str(trusted)
-        ) as bus:
+        with (
+            finding.target(choice) as target,
+            ServiceBusClient.from_connection_string(
+                target.connection_string,
+                connection_verify=target.ca_file and str(target.ca_file),
+            ) as bus,
+        ):
             yield bus
     except MessagingEntityNotFoundError as error:
         raise NotFound(str(error)) from error

@@ -52,6 +52,7 @@ def up(
 ) -> None:
     """Run a bus on this machine until Ctrl-C, as the manifests say."""
     choice: Choice = context.obj
+    finding.refuse_cluster(choice, "up", "helm install, then kubectl apply -f FILE.")
     run_up(files, choice, data=data, port=port, processes=processes, as_json=as_json)
 
 
@@ -124,6 +125,7 @@ def _say_ready(
 
 def ps(context: typer.Context, as_json: JsonFlag = False) -> None:
     """Show the processes of the bus on this machine, live."""
+    finding.refuse_cluster(context.obj, "ps", "kubectl get pods -l bendybus.io/bus=NAME")
     run = finding.local_bus(context.obj)
     processes = control.ask(run["control"], {"action": "ps"})["processes"]
     if as_json:
@@ -183,6 +185,8 @@ def partition_start(
 
 
 def _ask_about(context: typer.Context, action: str, partition: int) -> dict[str, Any]:
+    instead = f"kubectl delete pod NAME-partition-{partition}; it comes back by itself."
+    finding.refuse_cluster(context.obj, f"partition {action}", instead)
     run = finding.local_bus(context.obj)
     return control.ask(run["control"], {"action": action, "partition": partition})
 
@@ -193,6 +197,11 @@ def _others(answer: dict[str, Any], partition: int) -> str:
 
 
 def _store(context: typer.Context, action: str, file: str) -> None:
+    instead = (
+        f"kubectl exec NAME-partition-N -- python3 -m bendybus.partition_server store {action} "
+        "/var/lib/bendybus/partition-NN.db"
+    )
+    finding.refuse_cluster(context.obj, f"store {action}", instead)
     path = Path(file)
     if file.isdecimal() and not path.exists():
         path = _store_file(context.obj, int(file))

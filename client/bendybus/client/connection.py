@@ -47,7 +47,8 @@ class Settings:
     target: str
     use_tls: bool = True
     retry: RetryPolicy = _RETRY_DEFAULT
-    root_certificates: bytes | None = None
+    # File of the authorities to trust; None: those that everybody trusts.
+    ca_file: str | None = None
     credential: Any = field(default=None, repr=False)
 
 
@@ -68,6 +69,7 @@ class Connection:
         self.settings = settings
         self.admission = Admission()
         self._credentials = Credentials(settings.credential, settings.target)
+        self._trusted: bytes | None = None
         self._channel: grpc.aio.Channel | None = None
         self._stubs: Stubs | None = None
         self._ready = asyncio.Event()
@@ -193,16 +195,36 @@ class Connection:
         """Return an error with what to change, where TLS or a token is the reason."""
         if isinstance(error, Unauthenticated):
             self._credentials.refused()
+        if tls.is_untrusted(error.message):
+            self._trust_anew()
         if type(error) is not RetryableError:
             return error
         settings = self.settings
         advice = tls.explain(error.message, address=settings.target, use_tls=settings.use_tls)
         return RetryableError(f"{advice} ({error.message})") if advice else error
 
+    def _authorities(self) -> bytes | None:
+        path = self.settings.ca_file
+        if path is None:
+            return None
+        try:
+            with open(path, "rb") as file:
+                return file.read()
+        except OSError:
+            return self._trusted
+
+    def _trust_anew(self) -> None:
+        """Make the next channel with the authorities of today, if they were exchanged."""
+        channel = self._channel
+        if channel is not None and self._authorities() != self._trusted:
+            self._channel = self._stubs = None
+            self.io.spawn(channel.close(), "bendybus-close")
+
     def _open_channel(self) -> grpc.aio.Channel:
         if not self.settings.use_tls:
             return grpc.aio.insecure_channel(self.settings.target, options=_OPTIONS)
-        credentials = grpc.ssl_channel_credentials(self.settings.root_certificates)
+        self._trusted = self._authorities()
+        credentials = grpc.ssl_channel_credentials(self._trusted)
         return grpc.aio.secure_channel(self.settings.target, credentials, options=_OPTIONS)
 
 

@@ -76,7 +76,7 @@ def settings_of(address: str, credential: Any, options: dict[str, Any]) -> Setti
             backoff_max_s=options.get("retry_backoff_max", 120),
             mode=options.get("retry_mode", "exponential"),
         ),
-        root_certificates=_certificates(options.get("connection_verify")) if use_tls else None,
+        ca_file=_ca_file(options.get("connection_verify")) if use_tls else None,
     )
 
 
@@ -95,15 +95,16 @@ def warn_of(options: dict[str, Any]) -> None:
         warnings.warn(f"Unsupported keyword args: {options}", stacklevel=3)
 
 
-def _certificates(path: str | None) -> bytes | None:
+def _ca_file(path: str | None) -> str | None:
+    """Return the file to read whenever a channel is made. Raises ValueError if nobody may."""
     where = "connection_verify"
     if path is None:
         path, where = os.environ.get(CA_FILE_VARIABLE), CA_FILE_VARIABLE
     if not path:
         return None
     try:
-        with open(path, "rb") as file:
-            return file.read()
+        with open(path, "rb"):
+            return path
     except OSError as error:
         reason = (error.strerror or "cannot be read").lower()
         raise ValueError(

@@ -57,6 +57,7 @@ class Stream:
         self._wake = asyncio.Event()
         self._closed = asyncio.Event()
         self._call: Any = None
+        self._moving = False
         self._ended = asyncio.Event()
         self._ended.set()
 
@@ -103,6 +104,7 @@ class Stream:
     async def _session(self) -> tuple[bool, BusError]:
         heard = False
         self._ended.clear()
+        self._moving = False
         writer: asyncio.Task[None] | None = None
         try:
             self._call = await self._owner.open_call()
@@ -111,7 +113,12 @@ class Stream:
             )
             while (response := await self._call.read()) is not grpc.aio.EOF:
                 heard = True
-                self._owner.handle(response)
+                if response.moving:
+                    # Nothing more is written, so that the answers to what was can all come in.
+                    self._moving = True
+                    self._wake.set()
+                else:
+                    self._owner.handle(response)
             return heard, await self._ending()
         except grpc.aio.AioRpcError as exc:
             return heard, _bus_error(exc)
@@ -142,13 +149,14 @@ class Stream:
 
     async def _write(self, call: Any) -> None:
         try:
-            while True:
+            while not self._moving:
                 request = self._owner.next_request()
                 if request is None:
                     self._wake.clear()
                     await self._wake.wait()
                 else:
                     await call.write(request)
+            await call.done_writing()
         except (grpc.RpcError, asyncio.InvalidStateError, grpc.aio.UsageError):
             return  # the reader gets the status of the call
 

@@ -1,8 +1,8 @@
 """One stream to a partition: a bounded outbox, a writer, a reader; and its change of channel.
 
-A stream is moved to another channel without a loss: a mark goes through the outbox, the writer
-writes what was before it and half-closes, the partition answers what it owes and ends. What was put
-in after the mark is the beginning of the next stream.
+A stream is moved without a loss, because of new certificates or because the partition asks for it:
+a mark goes through the outbox, the writer writes what was before it and half-closes, the partition
+answers what it owes and ends. What was put in after the mark is the beginning of the next stream.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ from typing import Any, Final
 import grpc
 
 OUTBOX_FRAMES: Final = 1_024
+MARK_AGAIN_S: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,10 @@ class Pump:
             self.fresh.set()
             writer = asyncio.get_running_loop().create_task(write(), name="upstream-writer")
             while (response := await call.read()) is not grpc.aio.EOF:
-                take(response)
+                if not response.moving:
+                    take(response)
+                else:
+                    self._mark_soon()
             moved = moved and await call.code() is grpc.StatusCode.OK
             return Ending(moved, "the stream ended")
         except grpc.RpcError as error:
@@ -89,6 +93,11 @@ class Pump:
                 self._show(False)
                 while not self._outbox.empty():
                     self._outbox.get_nowait()
+
+    def _mark_soon(self) -> None:
+        if self.open and not self._put(_Mark()):
+            # A mark that comes too late, in the next stream, only makes that one move.
+            asyncio.get_running_loop().call_later(MARK_AGAIN_S, self._mark_soon)
 
     def _put(self, request: Any) -> bool:
         try:

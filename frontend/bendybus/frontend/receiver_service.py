@@ -19,7 +19,7 @@ from bendybus.frontend.leases import Leases
 from bendybus.frontend.receive_desk import Receiver
 from bendybus.internal.v1 import partition_pb2
 from bendybus.v1 import message_pb2, receiver_pb2, receiver_pb2_grpc
-from bendybus.wire import statuses
+from bendybus.wire import draining, statuses
 
 Context = grpc.aio.ServicerContext[Any, Any]
 # Settlements of one stream under way; the reader waits beyond that.
@@ -60,7 +60,7 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
         await context.send_initial_metadata(())
         with self._gateway.figures.connections.track_inprogress():
             async with stream:
-                held = self._streams.stream(caller, stream.finish)
+                held = self._streams.stream(caller, stream.move)
                 reader = asyncio.get_running_loop().create_task(
                     stream.read(request_iterator), name="receive-stream-reader"
                 )
@@ -192,6 +192,11 @@ class _Stream:
         for task in self._settles:
             task.cancel()
 
+    def move(self) -> None:
+        """Ask the client to half-close; end in any case when it does not."""
+        self.out.put_nowait(receiver_pb2.ReceiveStreamResponse(moving=True))
+        asyncio.get_running_loop().call_later(draining.MOVE_S, self.finish)
+
     def finish(self) -> None:
         """Take nothing more, hand nothing more over; end when all is answered."""
         self._finishing = True
@@ -277,7 +282,9 @@ class _Stream:
 
     async def _settle(self, frame: receiver_pb2.SettleFrame) -> None:
         try:
-            result = await self._gateway.settles.settle(frame)
+            # A token can be guessed; what the receiver was opened for was checked.
+            uid = self._receiver.entity.uid if self._receiver is not None else ""
+            result = await self._gateway.settles.settle(frame, entity_uid=uid)
             self.out.put_nowait(receiver_pb2.ReceiveStreamResponse(settle_result=result))
         except BusError as error:
             self.out.put_nowait(error)

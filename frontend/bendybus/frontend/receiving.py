@@ -243,7 +243,7 @@ class Link:
             times.append(self._unwanted_since_ms + WITHDRAW_MS)
         if self._asks and self._open and len(self._open) < len(self._partitions):
             # Once: the partitions that are missing then are out of reach.
-            broaden_ms = min(since for _, _, since in self._open.values()) + BROADEN_MS
+            broaden_ms = max(since for _, _, since in self._open.values()) + BROADEN_MS
             if broaden_ms > self._looked_ms:
                 times.append(broaden_ms)
         return min(times, default=None)

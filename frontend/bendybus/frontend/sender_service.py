@@ -16,7 +16,7 @@ from bendybus.frontend.gateway import Gateway
 from bendybus.frontend.send_desk import Respond
 from bendybus.internal.v1 import partition_pb2
 from bendybus.v1 import message_pb2, sender_pb2, sender_pb2_grpc
-from bendybus.wire import statuses
+from bendybus.wire import draining, statuses
 
 Context = grpc.aio.ServicerContext[Any, Any]
 # Frames of one stream under way; more are refused as busy.
@@ -77,6 +77,10 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
             if not under_way:
                 answers.put_nowait(None)
 
+        def move() -> None:
+            answers.put_nowait(sender_pb2.SendStreamResponse(moving=True))
+            asyncio.get_running_loop().call_later(draining.MOVE_S, finish)
+
         async def read() -> None:
             nonlocal under_way
             async for request in request_iterator:
@@ -95,7 +99,7 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
         reader = asyncio.get_running_loop().create_task(read(), name="send-stream-reader")
         reader.add_done_callback(lambda _: finish())
         open_ = self._gateway.figures.connections.track_inprogress()
-        with open_, self._streams.stream(caller, finish):
+        with open_, self._streams.stream(caller, move):
             try:
                 while (answer := await answers.get()) is not None:
                     yield answer

@@ -23,6 +23,7 @@ class _Settling:
 
     future: asyncio.Future[receiver_pb2.SettleResult]
     result: receiver_pb2.SettleResult
+    entity_uid: str
     # settle id → (partition, indexes of its tokens in the frame)
     waiting: dict[int, tuple[int, list[int]]] = field(default_factory=dict)
 
@@ -36,8 +37,13 @@ class SettleDesk:
         self._ids = itertools.count(1)
         self._waiting: dict[int, _Settling] = {}
 
-    async def settle(self, frame: receiver_pb2.SettleFrame) -> receiver_pb2.SettleResult:
-        """Return the outcome of a frame. Raises InvalidArgument for what is no settlement."""
+    async def settle(
+        self, frame: receiver_pb2.SettleFrame, *, entity_uid: str = ""
+    ) -> receiver_pb2.SettleResult:
+        """Return the outcome of a frame. Raises InvalidArgument for what is no settlement.
+
+        With `entity_uid` only messages of that entity are settled; tokens of others are lost.
+        """
         if not frame.disposition:
             raise errors.InvalidArgument("disposition", "say what becomes of the messages.")
         count, rest = divmod(len(frame.lock_tokens), lock_token.TOKEN_BYTES)
@@ -48,7 +54,7 @@ class SettleDesk:
             )
         loop = asyncio.get_running_loop()
         result = receiver_pb2.SettleResult(frame_id=frame.frame_id)
-        settling = _Settling(loop.create_future(), result)
+        settling = _Settling(loop.create_future(), result, entity_uid)
         for partition, indexes in _by_partition(frame.lock_tokens, count).items():
             self._start(settling, frame, partition, indexes, count)
         self._figures.settled.labels(
@@ -110,6 +116,7 @@ class SettleDesk:
                 changed_properties=frame.changed_properties,
                 dead_letter_reason=frame.dead_letter_reason,
                 dead_letter_error_description=frame.dead_letter_error_description,
+                entity_uid=settling.entity_uid,
             ),
         )
         if not upstream.deliver(request):

@@ -19,6 +19,7 @@ from typing import Any, Final, Protocol
 import grpc
 
 from bendybus.domain.entity import Entity, Fingerprint
+from bendybus.frontend import pumping
 from bendybus.frontend.breaker import Breaker
 from bendybus.frontend.pumping import Ending, Pump
 from bendybus.frontend.pumping import why as why_ended
@@ -29,7 +30,7 @@ from bendybus.internal.v1 import (
     partition_pb2,
     partition_pb2_grpc,
 )
-from bendybus.wire import entities, serving
+from bendybus.wire import draining, entities, serving
 
 logger = logging.getLogger(__name__)
 BACKOFF_S_MIN: Final = 0.05
@@ -37,7 +38,7 @@ BACKOFF_S_MAX: Final = 2.0
 PROBE_AGAIN_S: Final = 0.25
 # How long new channels may take to connect, and streams to move to them.
 RENEW_S: Final = 10.0
-MARK_AGAIN_S: Final = 0.05
+_MOVES: Final = ((draining.MOVES, "1"),)
 
 
 def now_ms() -> int:
@@ -172,14 +173,16 @@ class Upstream:
         async for _ in self._attempts():
             ending = Ending(True, "")
             while ending.moved:
-                ending = await self._sends.run(self._send_stub.SendFrames(), self._on_sent)
+                ending = await self._sends.run(
+                    self._send_stub.SendFrames(metadata=_MOVES), self._on_sent
+                )
             self._listener.send_stream_lost(self.partition, ending.why)
 
     async def _deliver(self) -> None:
         async for _ in self._attempts():
             ending = Ending(True, "")
             while ending.moved:
-                call = self._deliver_stub.DeliverFrames()
+                call = self._deliver_stub.DeliverFrames(metadata=_MOVES)
                 ending = await self._delivers.run(call, self._on_delivered)
             self._listener.deliver_stream_lost(self.partition, ending.why)
 
@@ -218,7 +221,7 @@ class Upstream:
                 for pump in (self._sends, self._delivers):
                     # Nothing tells when there is room for the mark, and it rarely lacks.
                     while pump.open and not pump.mark():  # noqa: ASYNC110
-                        await asyncio.sleep(MARK_AGAIN_S)
+                        await asyncio.sleep(pumping.MARK_AGAIN_S)
                     if pump is self._delivers and pump.open:
                         self._listener.deliver_stream_moving(self.partition)
                     await pump.fresh.wait()

@@ -54,6 +54,15 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
             task.cancel()
 
 
+def quieten() -> None:
+    """Keep out of the log what is no news: handled events, probes, refusals (they are counted)."""
+    kopf_objects = logging.getLogger("kopf.objects")
+    kopf_objects.setLevel(logging.WARNING)
+    kopf_objects.addFilter(lambda record: not record.getMessage().startswith("Handler 'admit_"))
+    for name in ("aiohttp.access", "kopf.activities.probe"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
 def main() -> int:
     """Run the operator; 0 ended well, 2 wrong settings."""
     try:
@@ -62,8 +71,7 @@ def main() -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     serving.configure_logging(settings.log_level)
-    # Kopf says of every event that a handler took it.
-    logging.getLogger("kopf.objects").setLevel(logging.WARNING)
+    quieten()
     asyncio.run(serving.run_until_signal(lambda stop: run(settings, stop)))
     return 0
 

@@ -120,6 +120,14 @@ class BusLink:
         """Return the counts of all entities, as of when partitions were asked last."""
         return self._total
 
+    def conditions(self) -> dict[str, set[int]]:
+        """Return what partitions that answer warn of: word → partitions."""
+        found: dict[str, set[int]] = {}
+        for link in self._links:
+            for word in link.conditions if link.reachable else ():
+                found.setdefault(word, set()).add(link.partition)
+        return found
+
     # What is asked
 
     async def commit(

@@ -16,6 +16,13 @@ READY: Final = "Ready"
 ORPHANS_SHOWN: Final = 20
 # A bus that says one of these is not starting any more, whoever looks at it now.
 _RAN: Final = {Reason.AVAILABLE, Reason.PARTITION_UNAVAILABLE, Reason.FRONTEND_UNAVAILABLE}
+# What partitions warn of, in words for people.
+WARNINGS: Final = {
+    "ClockJump": "the wall clock jumped; nothing expires until it has been steady for a while.",
+    "DiskLow": "the volume is nearly full; sends are refused until there is room again. Receive "
+    "or purge messages, or let the volume grow.",
+}
+_TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
 Status = dict[str, Any]
 
 
@@ -51,10 +58,7 @@ def ready_condition(
 ) -> Status:
     """Return the Ready condition; the time of its last transition stays while it says the same."""
     status = "True" if verdict.ready else "False"
-    since = now.strftime("%Y-%m-%dT%H:%M:%SZ")
-    for old in before:
-        if old.get("type") == READY and old.get("status") == status:
-            since = old.get("lastTransitionTime") or since
+    since = _since(READY, status, before, now)
     return {
         "type": READY,
         "status": status,
@@ -65,13 +69,44 @@ def ready_condition(
     }
 
 
+def warnings(
+    warned: Mapping[str, Collection[int]],
+    generation: int,
+    before: Sequence[Mapping[str, Any]],
+    now: dt.datetime,
+) -> list[Status]:
+    """Return a condition for everything that partitions warn of; none when all is well."""
+    return [
+        {
+            "type": word,
+            "status": "True",
+            "reason": word,
+            "message": f"{_named(partitions)}: {WARNINGS.get(word, 'see its log.')}",
+            "lastTransitionTime": _since(word, "True", before, now),
+            "observedGeneration": generation,
+        }
+        for word, partitions in sorted(warned.items())
+    ]
+
+
+def _since(kind: str, status: str, before: Sequence[Mapping[str, Any]], now: dt.datetime) -> str:
+    for old in before:
+        if old.get("type") == kind and old.get("status") == status:
+            return str(old.get("lastTransitionTime") or now.strftime(_TIME))
+    return now.strftime(_TIME)
+
+
+def _named(partitions: Collection[int]) -> str:
+    word = "partition" if len(partitions) == 1 else "partitions"
+    return f"{word} {', '.join(str(partition) for partition in sorted(partitions))}"
+
+
 def of_partitions(missing: Collection[int], what: str) -> Verdict | None:
     """Return the verdict that partitions are out of reach, None if none is."""
     if not missing:
         return None
-    named = ", ".join(str(partition) for partition in sorted(missing))
-    word = "partition" if len(missing) == 1 else "partitions"
-    return Verdict(False, Reason.PARTITION_UNAVAILABLE, f"{word} {named} cannot be reached; {what}")
+    message = f"{_named(missing)} cannot be reached; {what}"
+    return Verdict(False, Reason.PARTITION_UNAVAILABLE, message)
 
 
 def queue_verdict(entity: Entity, unreachable: Collection[int], behind: Collection[int]) -> Verdict:

@@ -285,7 +285,9 @@ class Keeper:
         before = view.status.get("conditions") or []
         generation = self._kept_generation or view.generation
         ready = conditions.ready_condition(verdict, generation, before, now_utc())
-        status = {"conditions": [ready], "observedGeneration": generation}
+        warned = link.conditions() if link is not None else {}
+        shown = [ready, *conditions.warnings(warned, generation, before, now_utc())]
+        status = {"conditions": shown, "observedGeneration": generation}
         if link is not None:
             status |= conditions.bus_facts(
                 self.bus,

@@ -92,7 +92,10 @@ class RealKubernetesApi:
     """The API server that the pod, or KUBECONFIG, names."""
 
     def __init__(self) -> None:
-        config.load_config()  # type: ignore[no-untyped-call]
+        try:
+            config.load_incluster_config()  # type: ignore[no-untyped-call]
+        except config.ConfigException:
+            config.load_kube_config()  # type: ignore[no-untyped-call]
         self._client = client.ApiClient()
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="kubernetes")
 

@@ -53,7 +53,11 @@ class Office:
         self._look_s = look_s
         self.authority = OwnAuthority(api, settings)
         self.reaching = reaching or ReachingPods(settings, self.authority)
-        self._writer = StatusWriter(api, patches_per_s=settings.status_patches_per_s)
+        self._writer = StatusWriter(
+            api,
+            patches_per_s=settings.status_patches_per_s,
+            urgent_per_s=settings.urgent_patches_per_s,
+        )
         self.world = World()
         self._tools = Tools(
             api=api,
@@ -126,7 +130,7 @@ class Office:
         known = self._children.pop((body["kind"], own), None)
         if change != DELETED:
             self._children[body["kind"], own] = mark
-        if known != mark and bus in self._keepers:
+        if (change == DELETED or known != mark) and bus in self._keepers:
             self._keepers[bus][0].look_at_bus()
 
     def _departed(self, bus: ObjectKey, departure: Departure) -> None:

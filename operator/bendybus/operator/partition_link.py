@@ -19,6 +19,8 @@ _OPTIONS: Final = [
     # A pod comes back under another address: ask for it again soon.
     ("grpc.dns_min_time_between_resolutions_ms", 1_000),
     ("grpc.initial_reconnect_backoff_ms", 200),
+    # An address that is gone swallows connections: do not wait the usual 20 s for it.
+    ("grpc.min_reconnect_backoff_ms", 1_000),
     ("grpc.max_reconnect_backoff_ms", 2_000),
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
@@ -63,6 +65,8 @@ class PartitionLink:
         self.partition = partition
         self.address = address
         self.reachable = False
+        # What the partition warned of when it answered last.
+        self.conditions: tuple[str, ...] = ()
         # Calls so far, for whoever wonders what a change costs.
         self.asked = 0
         self._told = False
@@ -128,6 +132,7 @@ class PartitionLink:
             self._show(error.message)
             return None
         self._answers = True
+        self.conditions = tuple(answer.conditions)
         self._show()
         return {
             each.uid: Counts(each.active, each.dead_letter, each.scheduled, each.size_in_bytes)

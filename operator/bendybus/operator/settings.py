@@ -7,6 +7,13 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
+_POSITIVE: Final = (
+    "resync_s",
+    "counts_every_s",
+    "call_timeout_s",
+    "status_patches_per_s",
+    "urgent_patches_per_s",
+)
 PREFIX: Final = "BENDYBUS_OPERATOR_"
 
 
@@ -48,7 +55,9 @@ class Settings:
     call_timeout_s: float = 3.0
     """How long a call to a partition may take."""
     status_patches_per_s: float = 10.0
-    """Bound on status writing over all objects."""
+    """Bound on the writing of counts over all objects."""
+    urgent_patches_per_s: float = 40.0
+    """Bound on the writing of changed conditions, which go first."""
     log_level: str = "info"
 
     @classmethod
@@ -65,7 +74,7 @@ class Settings:
 
     def validate(self) -> None:
         """Raise ValueError with a sentence for the first setting that cannot be."""
-        for name in ("resync_s", "counts_every_s", "call_timeout_s", "status_patches_per_s"):
+        for name in _POSITIVE:
             value = getattr(self, name)
             if not (math.isfinite(value) and value > 0):
                 raise ValueError(f"{PREFIX}{name.upper()}: must be more than 0, and finite.")

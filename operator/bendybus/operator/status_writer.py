@@ -26,11 +26,18 @@ class StatusWriter:
     """The one place that writes status."""
 
     def __init__(
-        self, api: KubernetesApi, *, patches_per_s: float, retry_s: float = RETRY_S
+        self,
+        api: KubernetesApi,
+        *,
+        patches_per_s: float,
+        urgent_per_s: float | None = None,
+        retry_s: float = RETRY_S,
     ) -> None:
+        """`urgent_per_s` bounds what is urgent, `patches_per_s` the rest and, alone, both."""
         self._api = api
         self._retry_s = retry_s
         self._gap_s = 1.0 / patches_per_s
+        self._urgent_gap_s = 1.0 / (urgent_per_s or patches_per_s)
         # Target → (status to write, status that the object had when it was put here first)
         self._urgent: dict[_Target, tuple[_Status, _Status]] = {}
         self._later: dict[_Target, tuple[_Status, _Status]] = {}
@@ -87,6 +94,7 @@ class StatusWriter:
                 self._wake.clear()
                 await self._wake.wait()
                 continue
+            gap_s = self._urgent_gap_s if waiting is self._urgent else self._gap_s
             target = next(iter(waiting))
             status, before = waiting.pop(target)
             began = asyncio.get_running_loop().time()
@@ -95,7 +103,7 @@ class StatusWriter:
                 if reason_of(status) != reason_of(before):
                     await self._note(target, status)
             spent = asyncio.get_running_loop().time() - began
-            await asyncio.sleep(max(0.0, self._gap_s - spent))
+            await asyncio.sleep(max(0.0, gap_s - spent))
 
     def _remember(self, target: _Target, status: _Status, now: float) -> None:
         while self._fresh and next(iter(self._fresh.values()))[1] < now:

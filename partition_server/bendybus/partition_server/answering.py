@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from bendybus.partition_server.commands import Failed
 from bendybus.partition_server.stage import Answer
+from bendybus.wire import draining
 
 Frame = TypeVar("Frame")
 
@@ -68,6 +69,11 @@ class Outbox(Generic[Frame]):
     def owe(self) -> None:
         """Note that an answer must come before the stream may end."""
         self._owed += 1
+
+    def move(self, moving: Frame) -> None:
+        """Ask the other end to half-close; end in any case when it does not."""
+        self._frames.put_nowait(moving)
+        asyncio.get_running_loop().call_later(draining.MOVE_S, self.finish)
 
     def finish(self) -> None:
         """End the stream as soon as it owes nothing; whoever reads it takes nothing more."""

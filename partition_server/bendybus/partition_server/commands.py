@@ -126,6 +126,8 @@ class Settle:
     changed_properties: bytes | None = None
     dead_letter_reason: str = ""
     dead_letter_error_description: str = ""
+    # Tokens of other entities are lost to this caller; "": it may settle those of all.
+    entity_uid: str = ""
 
 
 @dataclass(slots=True)

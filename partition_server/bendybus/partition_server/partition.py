@@ -129,6 +129,12 @@ class Partition:
             elif isinstance(command, Release):
                 settler.release(command)
             elif isinstance(command, StreamEnded):
+                # Its asks of this very group would be opened after its end, and lock for nobody.
+                stage.after[:] = [
+                    other
+                    for other in stage.after
+                    if getattr(other, "stream", None) != command.stream
+                ]
                 self._stream_ended(command.stream, settler)
             elif isinstance(command, ALONE):
                 self._decide_alone(command, stage, now)

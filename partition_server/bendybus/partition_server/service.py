@@ -18,8 +18,8 @@ from bendybus.partition_server.answering import Call, Outbox, SendReply
 from bendybus.partition_server.commands import Command
 from bendybus.partition_server.running import PartitionThread, read_clocks
 from bendybus.v1 import receiver_pb2
-from bendybus.wire import statuses
-from bendybus.wire.draining import Drain
+from bendybus.wire import draining, statuses
+from bendybus.wire.draining import Drain, End
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -85,7 +85,8 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
 
         # At once, so that the front end knows that the stream is open.
         await context.send_initial_metadata(())
-        with self._hosts.traffic.stream(outbox.finish):
+        moving = partition_pb2.SendFramesResponse(moving=True)
+        with self._hosts.traffic.stream(_ending(context, outbox, moving)):
             async for frame in both_ways(read(), outbox):
                 yield frame
 
@@ -111,8 +112,9 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
                 submit(opened[0], command)
 
         await context.send_initial_metadata(())
+        moving = partition_pb2.DeliverFramesResponse(moving=True)
         try:
-            with self._hosts.traffic.stream(outbox.finish):
+            with self._hosts.traffic.stream(_ending(context, outbox, moving)):
                 async for frame in both_ways(read(), outbox):
                     yield frame
         except BusError as error:
@@ -227,6 +229,7 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
             lambda reply: commands.Counts(reply, list(request.uids)),
         )
         return partition_pb2.GetCountsResponse(
+            conditions=self._hosts.find(request.partition).conditions,
             entities=[
                 partition_pb2.EntityCounts(
                     uid=count.uid,
@@ -241,7 +244,7 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
                     accessed_at_ms=count.accessed_at_ms,
                 )
                 for count in counts
-            ]
+            ],
         )
 
     async def _refuse_at_the_end(self, context: Context) -> None:
@@ -257,6 +260,14 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
 
     def _to_proto(self, partition: int, delivery: commands.Delivery) -> Any:
         return columns.delivery_to_proto(delivery, partition=partition)
+
+
+def _ending(context: Context, outbox: Outbox[Any], moving: Any) -> End:
+    """Return what asks a stream to end, as the caller knows it."""
+    metadata = context.invocation_metadata() or ()
+    if any(name == draining.MOVES for name, _ in metadata):
+        return lambda: outbox.move(moving)
+    return outbox.finish
 
 
 async def both_ways(reading: Coroutine[Any, Any, None], outbox: Outbox[Any]) -> AsyncIterator[Any]:
@@ -345,6 +356,7 @@ def _deliver_command(request: partition_pb2.DeliverFramesRequest, stream: Outbox
             changed.SerializeToString() if changed.entries else None,
             settle.dead_letter_reason,
             settle.dead_letter_error_description,
+            settle.entity_uid,
         )
     raise errors.InvalidArgument("kind", "a frame says what it is.")
 

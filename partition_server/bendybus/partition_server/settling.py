@@ -78,12 +78,13 @@ class Settler:
     def settle(self, command: Settle) -> Settled:
         """Settle token by token; those that cannot be are failures, by index."""
         _check_texts(command)
+        uid = command.entity_uid
         if command.disposition is Disposition.COMPLETE:
-            count, lost = self._complete(command.tokens)
+            count, lost = self._complete(command.tokens, uid)
             return Settled(command.settle_id, count, [(index, _lost()) for index in lost])
         failures: list[tuple[int, BusError]] = []
         until_ms, index = 0, -1
-        for index, (place, counter, lock) in enumerate(self._found(command.tokens)):
+        for index, (place, counter, lock) in enumerate(self._found(command.tokens, uid)):
             try:
                 if lock is None:
                     raise _lost()
@@ -195,15 +196,17 @@ class Settler:
         )
         self._stage.append_row(place.dead_letters, moved)
 
-    def _found(self, tokens: bytes) -> Iterator[tuple[Place, int, Lock | None]]:
-        """Yield (place, counter, lock) per token; no lock where it is lost."""
+    def _found(
+        self, tokens: bytes, entity_uid: str = ""
+    ) -> Iterator[tuple[Place, int, Lock | None]]:
+        """Yield (place, counter, lock) per token; no lock where it is lost or another entity's."""
         places, now_ms = self._places, self._now.mono_ms
         boot = places.boot & lock_token.BOOT_MASK
         known, place = -1, _NOWHERE
         for high, low in lock_token.words(tokens):
             where = high >> 24
             if where != known:
-                known, place = where, self._place(where)
+                known, place = where, self._place(where, entity_uid)
             counter = (high & 0xFFFFFF) << 24 | low >> 40
             lock = place.queue.locks.get(counter)
             if (
@@ -216,23 +219,23 @@ class Settler:
             else:
                 yield place, counter, None
 
-    def _place(self, where: int) -> Place:
+    def _place(self, where: int, entity_uid: str) -> Place:
         """Return the place of a token's partition and slot, one without locks if there is none."""
         if where >> 24 != self._places.partition:
             return _NOWHERE
         place = self._places.place(where & 0xFFFFFF)
-        if place is None:
+        if place is None or (entity_uid and place.entity.uid != entity_uid):
             return _NOWHERE
         place.queue.last_used_mono_ms = self._now.mono_ms
         return place
 
-    def _complete(self, tokens: bytes) -> tuple[int, list[int]]:
+    def _complete(self, tokens: bytes, entity_uid: str = "") -> tuple[int, list[int]]:
         """Delete locked messages; return how many tokens there were, and which were lost."""
         lost: list[int] = []
         index, at, slot = -1, _NOWHERE, 0
         ids: list[int] = []
         deferred = size_bytes = 0
-        for index, (place, counter, lock) in enumerate(self._found(tokens)):
+        for index, (place, counter, lock) in enumerate(self._found(tokens, entity_uid)):
             if lock is None:
                 lost.append(index)
                 continue

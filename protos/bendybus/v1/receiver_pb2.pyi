@@ -111,16 +111,18 @@ class SettleFrame(_message.Message):
     def __init__(self, frame_id: _Optional[int] = ..., disposition: _Optional[_Union[Disposition, str]] = ..., lock_tokens: _Optional[bytes] = ..., changed_properties: _Optional[_Union[_message_pb2.ValueMap, _Mapping]] = ..., dead_letter_reason: _Optional[str] = ..., dead_letter_error_description: _Optional[str] = ...) -> None: ...
 
 class ReceiveStreamResponse(_message.Message):
-    __slots__ = ("opened", "delivery", "settle_result", "error")
+    __slots__ = ("opened", "delivery", "settle_result", "error", "moving")
     OPENED_FIELD_NUMBER: _ClassVar[int]
     DELIVERY_FIELD_NUMBER: _ClassVar[int]
     SETTLE_RESULT_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
+    MOVING_FIELD_NUMBER: _ClassVar[int]
     opened: ReceiverOpened
     delivery: Delivery
     settle_result: SettleResult
     error: _message_pb2.Error
-    def __init__(self, opened: _Optional[_Union[ReceiverOpened, _Mapping]] = ..., delivery: _Optional[_Union[Delivery, _Mapping]] = ..., settle_result: _Optional[_Union[SettleResult, _Mapping]] = ..., error: _Optional[_Union[_message_pb2.Error, _Mapping]] = ...) -> None: ...
+    moving: bool
+    def __init__(self, opened: _Optional[_Union[ReceiverOpened, _Mapping]] = ..., delivery: _Optional[_Union[Delivery, _Mapping]] = ..., settle_result: _Optional[_Union[SettleResult, _Mapping]] = ..., error: _Optional[_Union[_message_pb2.Error, _Mapping]] = ..., moving: bool = ...) -> None: ...
 
 class ReceiverOpened(_message.Message):
     __slots__ = ("lock_duration_ms",)

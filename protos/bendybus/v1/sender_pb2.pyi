@@ -64,18 +64,20 @@ class SendStreamRequest(_message.Message):
     def __init__(self, frame_id: _Optional[int] = ..., producer_id: _Optional[bytes] = ..., entity_path: _Optional[str] = ..., batch: _Optional[_Union[_message_pb2.MessageBatch, _Mapping]] = ..., group_sizes: _Optional[_Iterable[int]] = ..., timeout_ms: _Optional[int] = ..., age_ms: _Optional[int] = ..., split_by_partition_key: bool = ...) -> None: ...
 
 class SendStreamResponse(_message.Message):
-    __slots__ = ("frame_id", "sequence_numbers", "duplicates", "failures", "error")
+    __slots__ = ("frame_id", "sequence_numbers", "duplicates", "failures", "error", "moving")
     FRAME_ID_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_NUMBERS_FIELD_NUMBER: _ClassVar[int]
     DUPLICATES_FIELD_NUMBER: _ClassVar[int]
     FAILURES_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
+    MOVING_FIELD_NUMBER: _ClassVar[int]
     frame_id: int
     sequence_numbers: _containers.RepeatedScalarFieldContainer[int]
     duplicates: _containers.RepeatedScalarFieldContainer[bool]
     failures: _containers.RepeatedCompositeFieldContainer[GroupFailure]
     error: _message_pb2.Error
-    def __init__(self, frame_id: _Optional[int] = ..., sequence_numbers: _Optional[_Iterable[int]] = ..., duplicates: _Optional[_Iterable[bool]] = ..., failures: _Optional[_Iterable[_Union[GroupFailure, _Mapping]]] = ..., error: _Optional[_Union[_message_pb2.Error, _Mapping]] = ...) -> None: ...
+    moving: bool
+    def __init__(self, frame_id: _Optional[int] = ..., sequence_numbers: _Optional[_Iterable[int]] = ..., duplicates: _Optional[_Iterable[bool]] = ..., failures: _Optional[_Iterable[_Union[GroupFailure, _Mapping]]] = ..., error: _Optional[_Union[_message_pb2.Error, _Mapping]] = ..., moving: bool = ...) -> None: ...
 
 class GroupFailure(_message.Message):
     __slots__ = ("group", "error")

@@ -1,14 +1,30 @@
 """Ending streams in good order: each open one has a way to be asked to end.
 
-A stream that was asked takes nothing more, answers what it owes, and ends with OK. Who is at the
-other end opens it again elsewhere; nothing is lost or stored twice for it.
+    server                     caller
+      │  moving = true           │
+      ├─────────────────────────►│  writes nothing more
+      │              half-close  │
+      │◄─────────────────────────┤
+      │  answers that it owes    │
+      ├─────────────────────────►│
+      │  OK                      │
+      ├─────────────────────────►│  opens the stream anew, elsewhere
+
+So everything that was written is answered, and nothing is lost or done twice. Without the first
+step, a caller that writes just as the stream ends would lose answers that are on their way to it.
+Who does not half-close in `MOVE_S` is an old caller, or hangs: the server then takes nothing more,
+answers what it owes, and ends.
 """
 
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Final
 
 End = Callable[[], None]
+MOVE_S: Final = 1.0
+# In the metadata of a stream: the caller knows `moving`.
+MOVES: Final = "bendybus-moves"
 
 
 class Drain:

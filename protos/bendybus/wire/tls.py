@@ -176,7 +176,7 @@ def explain(details: str, *, address: str, use_tls: bool) -> str:
             f"The bus at {address} speaks plain text: add UseDevelopmentEmulator=true to the "
             "connection string, or start the bus with TLS."
         )
-    if use_tls and "CERTIFICATE_VERIFY_FAILED" in details:
+    if use_tls and is_untrusted(details):
         return (
             f"The certificate of {address} is not by an authority that is trusted here: name the "
             "file of its ca.crt (connection_verify, --ca-file or BENDYBUS_CA_FILE)."
@@ -192,6 +192,11 @@ def explain(details: str, *, address: str, use_tls: bool) -> str:
             "UseDevelopmentEmulator=true from the connection string."
         )
     return ""
+
+
+def is_untrusted(details: str) -> bool:
+    """Whether a connection failed because the authority of its certificate is not trusted."""
+    return "CERTIFICATE_VERIFY_FAILED" in details
 
 
 # How a TLS port looks to a client that speaks plain text.

@@ -27,22 +27,30 @@ def spec(context: Context, role: str, container: Manifest, volumes: list[Manifes
             "fsGroupChangePolicy": "OnRootMismatch",
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "topologySpreadConstraints": [
-            _spread(context.bus, role, "topology.kubernetes.io/zone"),
-            _spread(context.bus, role, "kubernetes.io/hostname"),
-        ],
+        "topologySpreadConstraints": [_over_nodes(context.bus, role)],
+        "affinity": {"podAntiAffinity": _over_zones(context.bus, role)},
         "containers": [container],
         "volumes": [*volumes, {"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}}],
     }
 
 
-def _spread(bus: ObjectKey, role: str, key: str) -> Manifest:
+def _over_nodes(bus: ObjectKey, role: str) -> Manifest:
     return {
         "maxSkew": 1,
-        "topologyKey": key,
+        "topologyKey": "kubernetes.io/hostname",
         "whenUnsatisfiable": "ScheduleAnyway",
         "labelSelector": {"matchLabels": names.role_labels(bus, role)},
     }
+
+
+def _over_zones(bus: ObjectKey, role: str) -> Manifest:
+    """Not a spread constraint as over nodes: a node without the label would count for neither."""
+    term = {
+        "topologyKey": "topology.kubernetes.io/zone",
+        "labelSelector": {"matchLabels": names.role_labels(bus, role)},
+    }
+    preferred = [{"weight": 50, "podAffinityTerm": term}]
+    return {"preferredDuringSchedulingIgnoredDuringExecution": preferred}
 
 
 def container(context: Context, name: str, *, module: str, arguments: list[str]) -> Manifest:
@@ -68,7 +76,7 @@ def probes(port: int) -> Manifest:
     """
     live = {"grpc": {"port": port, "service": "live"}, "timeoutSeconds": 5}
     return {
-        "startupProbe": {**live, "periodSeconds": 2, "failureThreshold": 60},
+        "startupProbe": {**live, "periodSeconds": 1, "failureThreshold": 120},
         "livenessProbe": {**live, "periodSeconds": 10, "failureThreshold": 6},
         "readinessProbe": {
             "grpc": {"port": port},

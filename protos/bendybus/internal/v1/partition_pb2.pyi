@@ -43,18 +43,20 @@ class SendFramesRequest(_message.Message):
     def __init__(self, partition: _Optional[int] = ..., frame_id: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., batch: _Optional[_Union[_message_pb2.MessageBatch, _Mapping]] = ..., group_sizes: _Optional[_Iterable[int]] = ..., producer_id: _Optional[bytes] = ..., producer_sequence: _Optional[int] = ..., producer_lane: _Optional[int] = ..., age_ms: _Optional[int] = ..., deadline_monotonic_ms: _Optional[int] = ...) -> None: ...
 
 class SendFramesResponse(_message.Message):
-    __slots__ = ("frame_id", "sequence_numbers", "duplicates", "failures", "error")
+    __slots__ = ("frame_id", "sequence_numbers", "duplicates", "failures", "error", "moving")
     FRAME_ID_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_NUMBERS_FIELD_NUMBER: _ClassVar[int]
     DUPLICATES_FIELD_NUMBER: _ClassVar[int]
     FAILURES_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
+    MOVING_FIELD_NUMBER: _ClassVar[int]
     frame_id: int
     sequence_numbers: _containers.RepeatedScalarFieldContainer[int]
     duplicates: _containers.RepeatedScalarFieldContainer[bool]
     failures: _containers.RepeatedCompositeFieldContainer[GroupFailure]
     error: _message_pb2.Error
-    def __init__(self, frame_id: _Optional[int] = ..., sequence_numbers: _Optional[_Iterable[int]] = ..., duplicates: _Optional[_Iterable[bool]] = ..., failures: _Optional[_Iterable[_Union[GroupFailure, _Mapping]]] = ..., error: _Optional[_Union[_message_pb2.Error, _Mapping]] = ...) -> None: ...
+    moving: bool
+    def __init__(self, frame_id: _Optional[int] = ..., sequence_numbers: _Optional[_Iterable[int]] = ..., duplicates: _Optional[_Iterable[bool]] = ..., failures: _Optional[_Iterable[_Union[GroupFailure, _Mapping]]] = ..., error: _Optional[_Union[_message_pb2.Error, _Mapping]] = ..., moving: bool = ...) -> None: ...
 
 class GroupFailure(_message.Message):
     __slots__ = ("group", "error")
@@ -115,34 +117,38 @@ class Release(_message.Message):
     def __init__(self, lock_tokens: _Optional[bytes] = ...) -> None: ...
 
 class Settle(_message.Message):
-    __slots__ = ("settle_id", "disposition", "lock_tokens", "changed_properties", "dead_letter_reason", "dead_letter_error_description")
+    __slots__ = ("settle_id", "disposition", "lock_tokens", "changed_properties", "dead_letter_reason", "dead_letter_error_description", "entity_uid")
     SETTLE_ID_FIELD_NUMBER: _ClassVar[int]
     DISPOSITION_FIELD_NUMBER: _ClassVar[int]
     LOCK_TOKENS_FIELD_NUMBER: _ClassVar[int]
     CHANGED_PROPERTIES_FIELD_NUMBER: _ClassVar[int]
     DEAD_LETTER_REASON_FIELD_NUMBER: _ClassVar[int]
     DEAD_LETTER_ERROR_DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    ENTITY_UID_FIELD_NUMBER: _ClassVar[int]
     settle_id: int
     disposition: _receiver_pb2.Disposition
     lock_tokens: bytes
     changed_properties: _message_pb2.ValueMap
     dead_letter_reason: str
     dead_letter_error_description: str
-    def __init__(self, settle_id: _Optional[int] = ..., disposition: _Optional[_Union[_receiver_pb2.Disposition, str]] = ..., lock_tokens: _Optional[bytes] = ..., changed_properties: _Optional[_Union[_message_pb2.ValueMap, _Mapping]] = ..., dead_letter_reason: _Optional[str] = ..., dead_letter_error_description: _Optional[str] = ...) -> None: ...
+    entity_uid: str
+    def __init__(self, settle_id: _Optional[int] = ..., disposition: _Optional[_Union[_receiver_pb2.Disposition, str]] = ..., lock_tokens: _Optional[bytes] = ..., changed_properties: _Optional[_Union[_message_pb2.ValueMap, _Mapping]] = ..., dead_letter_reason: _Optional[str] = ..., dead_letter_error_description: _Optional[str] = ..., entity_uid: _Optional[str] = ...) -> None: ...
 
 class DeliverFramesResponse(_message.Message):
-    __slots__ = ("reserved", "delivered", "settled", "withdrawn", "ask_refused")
+    __slots__ = ("reserved", "delivered", "settled", "withdrawn", "ask_refused", "moving")
     RESERVED_FIELD_NUMBER: _ClassVar[int]
     DELIVERED_FIELD_NUMBER: _ClassVar[int]
     SETTLED_FIELD_NUMBER: _ClassVar[int]
     WITHDRAWN_FIELD_NUMBER: _ClassVar[int]
     ASK_REFUSED_FIELD_NUMBER: _ClassVar[int]
+    MOVING_FIELD_NUMBER: _ClassVar[int]
     reserved: Reserved
     delivered: Delivered
     settled: SettleResult
     withdrawn: Withdrawn
     ask_refused: AskRefused
-    def __init__(self, reserved: _Optional[_Union[Reserved, _Mapping]] = ..., delivered: _Optional[_Union[Delivered, _Mapping]] = ..., settled: _Optional[_Union[SettleResult, _Mapping]] = ..., withdrawn: _Optional[_Union[Withdrawn, _Mapping]] = ..., ask_refused: _Optional[_Union[AskRefused, _Mapping]] = ...) -> None: ...
+    moving: bool
+    def __init__(self, reserved: _Optional[_Union[Reserved, _Mapping]] = ..., delivered: _Optional[_Union[Delivered, _Mapping]] = ..., settled: _Optional[_Union[SettleResult, _Mapping]] = ..., withdrawn: _Optional[_Union[Withdrawn, _Mapping]] = ..., ask_refused: _Optional[_Union[AskRefused, _Mapping]] = ..., moving: bool = ...) -> None: ...
 
 class Reserved(_message.Message):
     __slots__ = ("ask_id", "batch", "lock_remaining_ms", "complete")
@@ -295,10 +301,12 @@ class GetCountsRequest(_message.Message):
     def __init__(self, partition: _Optional[int] = ..., uids: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class GetCountsResponse(_message.Message):
-    __slots__ = ("entities",)
+    __slots__ = ("entities", "conditions")
     ENTITIES_FIELD_NUMBER: _ClassVar[int]
+    CONDITIONS_FIELD_NUMBER: _ClassVar[int]
     entities: _containers.RepeatedCompositeFieldContainer[EntityCounts]
-    def __init__(self, entities: _Optional[_Iterable[_Union[EntityCounts, _Mapping]]] = ...) -> None: ...
+    conditions: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, entities: _Optional[_Iterable[_Union[EntityCounts, _Mapping]]] = ..., conditions: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class EntityCounts(_message.Message):
     __slots__ = ("uid", "generation", "active", "locked", "deferred", "scheduled", "dead_letter", "size_in_bytes", "idle_ms", "accessed_at_ms")
