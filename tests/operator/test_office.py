@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from bendybus.internal.v1 import entity_pb2
+from bendybus.operator import names
 from bendybus.operator.kubernetes_api import ApiError
 from bendybus.operator.reasons import Reason
 from tests.operator.cluster import WITHIN_S, Cluster, eventually
@@ -245,6 +246,22 @@ async def test_many_departures_at_once_are_all_done(cluster: Cluster) -> None:
     await eventually(
         lambda: cluster.api.one("BusNamespace", "orders")["status"]["orphanedCount"] == 10
     )
+
+
+async def test_a_deletion_that_the_bus_did_not_live_to_see_leaves_an_orphan(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    await standing(cluster, deletionPolicy="Delete")
+
+    cluster.api.remove("BusNamespace", "shop", "orders")
+    await cluster.says("Queue", "paid", "NamespaceNotFound")
+    cluster.api.remove("Queue", "shop", "paid")
+    await eventually(lambda: not cluster.operators[0].office._keepers)
+    cluster.apply(bus_body(uid="bus-2", annotations={names.RETAINED_ANNOTATION: "adopt"}))
+    await cluster.says("BusNamespace", "orders", "Available")
+
+    await holds(cluster, 0, orphaned=True, deleted=False)
+    assert "these are orphans: paid" in caplog.text
 
 
 # Partitions that are away

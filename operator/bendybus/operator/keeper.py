@@ -105,6 +105,10 @@ class Keeper:
         self._departures[departure.manifest_uid] = departure
         self._wake.set()
 
+    def undone(self) -> list[str]:
+        """Return the names of queues whose manifests left and that are not released yet."""
+        return [departure.name for departure in self._departures.values()]
+
     def _look_at_queues(self) -> None:
         for key in self._tools.world.queues_of(self.bus):
             self._queues_due[key] = 0.0

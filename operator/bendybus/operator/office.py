@@ -249,10 +249,18 @@ class Office:
 
     def _tend(self) -> None:
         """Let keepers go whose bus is gone; one that failed stops the operator, loudly."""
-        for bus, (_, task) in list(self._keepers.items()):
+        for bus, (keeper, task) in list(self._keepers.items()):
             if task.done():
                 task.result()
             if bus not in self.world.bus_keys():
+                if keeper.undone():
+                    logger.warning(
+                        "bus %s: gone before its queues were released; if its data comes back, "
+                        "these are orphans: %s",
+                        bus,
+                        ", ".join(keeper.undone()),
+                        extra={"action": "undone"},
+                    )
                 del self._keepers[bus]
                 task.cancel()
 
