@@ -16,6 +16,8 @@ from bendybus.domain import errors, shared_access
 from bendybus.frontend import rights
 from bendybus.frontend.figures import Figures
 from bendybus.internal.v1 import entity_pb2, partition_pb2
+from bendybus.operator import data_identity, names
+from bendybus.operator.conditions import READY, WARNINGS
 from bendybus.operator.metrics import Metrics
 from bendybus.operator.reasons import Reason
 from bendybus.partition_server import metrics, roles
@@ -106,6 +108,21 @@ def test_every_method_of_the_services_is_in_the_tables_of_security() -> None:
     ours = {name for name in roles.METHODS if "bendybus" in name}
     assert ours == methods(partition_pb2, entity_pb2)
     assert set(rights.RULES) == methods(sender_pb2, receiver_pb2, management_pb2)
+
+
+def test_the_page_of_kubernetes_has_every_annotation_label_and_condition_and_no_other() -> None:
+    page = (ROOT / "docs" / "reference" / "kubernetes.md").read_text(encoding="utf-8")
+    constants = {**vars(names), **vars(data_identity)}
+    known = {
+        value
+        for name, value in constants.items()
+        if name.endswith(("_ANNOTATION", "_LABEL")) and isinstance(value, str)
+    }
+
+    rows = re.findall(r"^\| `([\w./-]+)` \|", page, re.MULTILINE)
+
+    assert {row for row in rows if row.startswith("bendybus.io/")} == known
+    assert {row for row in rows if "/" not in row} == {READY, *WARNINGS}
 
 
 def test_every_error_has_advice() -> None:

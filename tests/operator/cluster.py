@@ -184,8 +184,9 @@ class Cluster:
 
     async def end(self) -> None:
         """End everything; a part that died says so."""
-        for operator in self.operators:
-            await operator.stop()
+        async with asyncio.timeout(WITHIN_S):
+            for operator in self.operators:
+                await operator.stop()
         await asyncio.gather(
             *self._ending.values(), *(each.stop() for each in self.partitions.values())
         )

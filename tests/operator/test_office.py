@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from bendybus.internal.v1 import entity_pb2
+from bendybus.operator import names
 from bendybus.operator.kubernetes_api import ApiError
 from bendybus.operator.reasons import Reason
 from tests.operator.cluster import WITHIN_S, Cluster, eventually
@@ -247,6 +248,22 @@ async def test_many_departures_at_once_are_all_done(cluster: Cluster) -> None:
     )
 
 
+async def test_a_deletion_that_the_bus_did_not_live_to_see_leaves_an_orphan(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    await standing(cluster, deletionPolicy="Delete")
+
+    cluster.api.remove("BusNamespace", "shop", "orders")
+    await cluster.says("Queue", "paid", "NamespaceNotFound")
+    cluster.api.remove("Queue", "shop", "paid")
+    await eventually(lambda: not cluster.operators[0].office._keepers)
+    cluster.apply(bus_body(uid="bus-2", annotations={names.RETAINED_ANNOTATION: "adopt"}))
+    await cluster.says("BusNamespace", "orders", "Available")
+
+    await holds(cluster, 0, orphaned=True, deleted=False)
+    assert "these are orphans: paid" in caplog.text
+
+
 # Partitions that are away
 
 
@@ -338,8 +355,9 @@ async def test_a_partition_with_another_buss_file_does_not_count(cluster: Cluste
     cluster.identities[BUS] = (uid, tier, count)
     cluster.apply(queue_body())
 
-    status = await cluster.says("Queue", "paid", "PartitionUnavailable")
-    assert status["conditions"][0]["message"].startswith("partition 1 ")
+    await eventually(
+        lambda: cluster.ready("Queue", "paid").get("message", "").startswith("partition 1 ")
+    )
     assert cluster.ready("BusNamespace", "orders")["status"] != "True"
     assert await cluster.catalogue(BUS, 1) == {}
 
@@ -499,6 +517,19 @@ async def test_metrics_show_what_is_not_ready(cluster: Cluster) -> None:
         lambda: registry.get_sample_value("bendybus_operator_not_ready", labels) is None
     )
     assert registry.get_sample_value("bendybus_operator_leading") == 1
+
+
+async def test_a_keeper_that_is_stopped_while_it_closes_its_link_stops(cluster: Cluster) -> None:
+    await standing(cluster, queue=False)
+    office = cluster.operators[0].office
+    ((keeper, task),) = office._keepers.values()
+
+    cluster.api.remove("BusNamespace", "shop", "orders")
+    await eventually(lambda: keeper._link is None)
+    keeper.look_at_bus()
+    task.cancel()
+
+    assert await asyncio.wait({task}, timeout=WITHIN_S) == ({task}, set())
 
 
 @pytest.mark.parametrize(

@@ -105,6 +105,10 @@ class Keeper:
         self._departures[departure.manifest_uid] = departure
         self._wake.set()
 
+    def undone(self) -> list[str]:
+        """Return the names of queues whose manifests left and that are not released yet."""
+        return [departure.name for departure in self._departures.values()]
+
     def _look_at_queues(self) -> None:
         for key in self._tools.world.queues_of(self.bus):
             self._queues_due[key] = 0.0
@@ -150,19 +154,21 @@ class Keeper:
         due = [*self._queues_due.values()] + ([] if self._bus_due is None else [self._bus_due])
         timeout_s = max(0.0, min(due) - now) if due else None
         if timeout_s != 0.0:
+            # Not wait_for: in Python 3.11 it loses a cancellation that comes with the wake-up.
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), timeout_s)
+                async with asyncio.timeout(timeout_s):
+                    await self._wake.wait()
         self._wake.clear()
 
     async def _first_answers(self, view: BusView | None) -> None:
         """Let partitions answer a new link, so that no status tells of that moment."""
         if view is None or not conditions.has_run(view.status):
             return
-        loop = asyncio.get_running_loop()
         while self._impatient_in_s() > 0:
             self._wake.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), self._patient_until - loop.time())
+                async with asyncio.timeout_at(self._patient_until):
+                    await self._wake.wait()
 
     def _impatient_in_s(self) -> float:
         if self._link is None or self._link.started:
@@ -265,8 +271,8 @@ class Keeper:
         task, self._link, self._link_task = self._link_task, None, None
         if task is not None:
             task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+            # Not `await task`: its cancellation could not be told from our own.
+            await asyncio.wait({task})
             self._tools.metrics.forget_bus(self.bus.namespace, self.bus.name)
 
     def _show_bus(self, view: BusView | None, *, urgent: bool = True) -> None:

@@ -5,7 +5,6 @@ act, says it again for what was missed. Nothing is done for a bus but by its kee
 """
 
 import asyncio
-import contextlib
 import json
 import logging
 from collections import Counter
@@ -250,10 +249,18 @@ class Office:
 
     def _tend(self) -> None:
         """Let keepers go whose bus is gone; one that failed stops the operator, loudly."""
-        for bus, (_, task) in list(self._keepers.items()):
+        for bus, (keeper, task) in list(self._keepers.items()):
             if task.done():
                 task.result()
             if bus not in self.world.bus_keys():
+                if keeper.undone():
+                    logger.warning(
+                        "bus %s: gone before its queues were released; if its data comes back, "
+                        "these are orphans: %s",
+                        bus,
+                        ", ".join(keeper.undone()),
+                        extra={"action": "undone"},
+                    )
                 del self._keepers[bus]
                 task.cancel()
 
@@ -264,9 +271,9 @@ class Office:
         self._writer.clear()
         for _, task in keepers.values():
             task.cancel()
-        for _, task in keepers.values():
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        if keepers:
+            # Not `await task`: its cancellation could not be told from our own.
+            await asyncio.wait({task for _, task in keepers.values()})
 
 
 def _departure(view: QueueView) -> Departure:
