@@ -74,6 +74,7 @@ class Operator:
             "counts_every_s": 0.2,
             "call_timeout_s": 1.0,
             "status_patches_per_s": 500.0,
+            "urgent_patches_per_s": 5_000.0,
         }
         self.office = Office(
             cluster.api,

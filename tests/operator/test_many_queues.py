@@ -55,7 +55,7 @@ async def test_a_change_costs_the_same_with_many_queues(cluster: Cluster) -> Non
 async def test_many_manifests_at_once_make_no_flood_of_status(cluster: Cluster) -> None:
     """Whatever changes, no more than so many patches a second are written."""
     rate = 50.0
-    cluster.operator(status_patches_per_s=rate)
+    cluster.operator(status_patches_per_s=rate, urgent_patches_per_s=rate)
     calls = cluster.api.calls
     cluster.apply(bus_body())
     for number in range(100):
