@@ -7,6 +7,7 @@ so by asking for `cluster.nodes`.
 import contextlib
 import json
 import os
+import shlex
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -175,10 +176,11 @@ def provided() -> Iterator[Cluster]:
         )
     run([TOOLS / "build"], timeout_s=1500)
     said = run([TOOLS / "up", "--nodes", "2"], timeout_s=180)
-    for line in said.splitlines():
-        name, separator, value = line.removeprefix("export ").partition("=")
+    # `export KUBECONFIG=… PATH=…:$PATH`, for a shell.
+    for word in shlex.split(said):
+        name, separator, value = word.partition("=")
         if separator and name in ("KUBECONFIG", "PATH"):
-            environment[name] = value.strip("\"'").replace("$PATH", environment["PATH"])
+            environment[name] = value.replace("$PATH", environment["PATH"])
     try:
         yield Cluster(environment, Nodes(TOOLS))
     finally:
