@@ -181,7 +181,11 @@ def provided() -> Iterator[Cluster]:
         name, separator, value = word.partition("=")
         if separator and name in ("KUBECONFIG", "PATH"):
             environment[name] = value.replace("$PATH", environment["PATH"])
+    before = os.environ["PATH"]
+    # For what looks for kubectl and helm by itself: the command line, the chart's rendering.
+    os.environ["PATH"] = environment["PATH"]
     try:
         yield Cluster(environment, Nodes(TOOLS))
     finally:
+        os.environ["PATH"] = before
         run([TOOLS / "down"], timeout_s=60)
