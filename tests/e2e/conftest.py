@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.e2e import images
+from tests.e2e import images, traffic
 from tests.e2e.cluster import ROOT, Body, Cluster, eventually, provided
 
 SYSTEM: Final = os.environ.get("BENDYBUS_E2E_NAMESPACE", "bendybus-system")
@@ -89,6 +89,22 @@ class Space:
             self.cluster.await_ready(
                 each["kind"], each["metadata"]["name"], self.name, within_s=within_s
             )
+
+    def say(
+        self,
+        command: str,
+        *,
+        secret: str = "bus-rootmanagesharedaccesskey",
+        within_s: float = 60,
+        fresh: bool = False,
+    ) -> str:
+        """Run a shell command with the CLI and a bus's Secret; return what it printed."""
+        return traffic.say(
+            *(self.cluster, self.name, self.image, command),
+            secret=secret,
+            within_s=within_s,
+            fresh=fresh,
+        )
 
     def ready(self, kind: str, name: str) -> Body:
         """Return a Ready condition."""

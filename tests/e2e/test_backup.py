@@ -10,7 +10,7 @@ import pytest
 from tests.e2e import traffic
 from tests.e2e.cluster import ROOT, eventually
 from tests.e2e.conftest import Space
-from tests.e2e.test_data import messages, say
+from tests.e2e.test_data import messages
 
 TEMPLATES = ROOT / "examples" / "kubernetes"
 DATA = "/var/lib/bendybus"
@@ -117,13 +117,13 @@ def filled(space: Space) -> Space:
     )
     # Frames without a key go round: every partition gets some of them.
     one = "echo before | bendybus send kept"
-    say(space, " && ".join([one] * FILLED * PARTITIONS))
+    space.say(" && ".join([one] * FILLED * PARTITIONS))
     return space
 
 
 def received(space: Space) -> list[str]:
     """Return the bodies of what `kept` holds, and take them."""
-    said = say(space, "bendybus receive kept --max 100 --json")
+    said = space.say("bendybus receive kept --max 100 --json")
     return [line for line in said.splitlines() if "before" in line]
 
 

@@ -79,15 +79,7 @@ def test_the_other_tiers_have_the_partitions_they_are_made_with(space: Space) ->
 def test_counts_in_the_status_follow_the_messages(space: Space) -> None:
     space.start(space.bus("shop", 2), space.queue("orders", "shop"))
     send = "for i in $(seq 7); do echo message $i; done | bendybus send orders"
-    space.cluster.apply(
-        *traffic.client_pod(
-            "once",
-            space.name,
-            space.image,
-            ["sh", "-c", send],
-            secret="shop-rootmanagesharedaccesskey",
-        )
-    )
+    space.say(send, secret="shop-rootmanagesharedaccesskey")
 
     def counted() -> bool:
         status = space.cluster.get("Queue", "orders", space.name)["status"]

@@ -10,7 +10,6 @@ import pytest
 from tests.e2e import traffic
 from tests.e2e.cluster import eventually
 from tests.e2e.conftest import SYSTEM, Installation, Space, fresh_space
-from tests.e2e.test_data import say
 
 # What an application could do to reach further than its connection string says.
 WITHOUT_ENTITY_PATH = (
@@ -58,21 +57,7 @@ def test_a_bus_runs_where_only_restricted_pods_may(installation: Installation) -
 @pytest.mark.core
 def test_policies_grant_what_they_say_and_no_more(space: Space) -> None:
     def attempt(rule: str, command: str) -> str:
-        space.cluster.apply(
-            *traffic.client_pod(
-                "try",
-                space.name,
-                space.image,
-                ["sh", "-c", f"{command} 2>&1 || true"],
-                secret=f"bus-{rule}",
-            )
-        )
-        eventually(
-            lambda: space.pod("try")["status"]["phase"] == "Succeeded", within_s=40, what="it ran"
-        )
-        said = space.cluster.kubectl("logs", "try", "-n", space.name)
-        space.cluster.kubectl("delete", "pod,configmap", "try", "-n", space.name)
-        return said
+        return space.say(f"{{ {command}; }} 2>&1 || true", secret=f"bus-{rule}")
 
     assert "1 sent" in attempt("sender", "echo x | bendybus send orders")
     refused = [
@@ -118,7 +103,7 @@ def test_a_key_is_rotated_by_removing_it(space: Space) -> None:
         pod_name = pod["metadata"]["name"]
         space.cluster.kubectl("annotate", "pod", pod_name, "-n", space.name, "e2e/look=now")
     eventually(
-        lambda: "1 sent" in say(space, "echo x | bendybus send orders"),
+        lambda: "1 sent" in space.say("echo x | bendybus send orders", fresh=True),
         within_s=150,
         what="front ends know the new key",
     )
@@ -136,7 +121,7 @@ def test_partitions_talk_only_to_those_whose_certificate_has_a_role(space: Space
         "    except grpc.FutureTimeoutError: print('closed')\n"
     )
 
-    said = say(space, f'python3 -c "{script}"')
+    said = space.say(f'python3 -c "{script}"')
 
     assert said.split() == ["closed", "closed"]
 
@@ -175,9 +160,8 @@ def test_wrong_keys_are_refused_and_counted(space: Space) -> None:
         "echo x | bendybus send orders 2>&1 || true"
     )
 
-    said = say(space, command)
-    metrics = say(
-        space,
+    said = space.say(command)
+    metrics = space.say(
         'python3 -c "import urllib.request as u; print(u.urlopen('
         f"'http://{_frontend(space)}:7482/metrics'"
         ').read().decode())"',

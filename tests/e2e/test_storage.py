@@ -5,7 +5,6 @@ import pytest
 from tests.e2e.cluster import Body, Cluster, Nodes, eventually
 from tests.e2e.conftest import Space
 from tests.e2e.test_clock import warnings
-from tests.e2e.test_data import say
 
 TINY = "/var/lib/tiny"
 BUS = """
@@ -55,7 +54,7 @@ with client.get_queue_sender("orders") as sender:
 
 def script(space: Space, text: str) -> str:
     """Run Python with the client in a pod, and return what it printed."""
-    return say(space, f"python3 - <<'END'\n{text}\nEND", within_s=90)
+    return space.say(f"python3 - <<'END'\n{text}\nEND", within_s=90)
 
 
 @pytest.fixture
@@ -136,7 +135,7 @@ def test_volumes_that_cannot_grow_leave_the_bus_as_it_is_and_say_why(space: Spac
     refused = cluster.await_reason("BusNamespace", "bus", space.name, "StorageNotExpandable")
 
     assert "allowVolumeExpansion" in refused["message"]
-    assert "1" in say(space, "echo x | bendybus send orders")
+    assert "1" in space.say("echo x | bendybus send orders")
 
 
 def test_volumes_grow_where_the_storage_class_allows_it(space: Space) -> None:

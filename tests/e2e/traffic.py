@@ -149,6 +149,34 @@ def running(
         )
 
 
+def say(
+    cluster: Cluster,
+    namespace: str,
+    image: str,
+    command: str,
+    *,
+    secret: str,
+    within_s: float = 60,
+    fresh: bool = False,
+) -> str:
+    """Run a shell command where the CLI finds a bus by `secret`; return what it printed.
+
+    In a pod that stays for the next command; with `fresh` in a new one, which reads the Secret as
+    it is now.
+    """
+    pod = f"shell-{secret}"
+    if fresh:
+        cluster.kubectl("delete", "pod", pod, "-n", namespace, "--ignore-not-found")
+    if not cluster.exists("pod", pod, namespace):
+        wait = "trap 'exit 0' TERM; sleep 100000 & wait"
+        cluster.apply(*client_pod(pod, namespace, image, ["sh", "-c", wait], secret=secret))
+        cluster.kubectl(
+            "wait", "--for=condition=Ready", f"pod/{pod}", "-n", namespace, "--timeout=60s"
+        )
+    shell = ("exec", pod, "-n", namespace, "--", "sh", "-c", command)
+    return cluster.kubectl(*shell, timeout_s=within_s)
+
+
 def nothing_lost(report: Report) -> None:
     """Fail unless every acknowledged message was received."""
     assert report["acknowledged"]["keyless"] > 0, report
