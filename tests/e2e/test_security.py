@@ -182,7 +182,8 @@ def test_certificates_are_exchanged_under_load_without_a_restart(space: Space) -
     """Deleting a Secret is how an owner asks for a new certificate at once."""
     cluster = space.cluster
     space.start(space.queue("exchanged", "bus"))
-    pods = [pod["metadata"]["name"] for pod in cluster.list("pod", space.name, "bendybus.io/bus")]
+    ours = cluster.list("pod", space.name, "bendybus.io/bus=bus")
+    pods = [pod["metadata"]["name"] for pod in ours]
     before = [serial(space, pod) for pod in pods]
     with traffic.running(cluster, space.name, "bus", "exchanged", image=space.image) as load:
         cluster.kubectl("delete", "secret", "bus-partition-tls", "bus-frontend-tls", *_in(space))
