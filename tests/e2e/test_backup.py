@@ -161,7 +161,11 @@ def test_a_bus_is_restored_where_nothing_of_it_is_left(filled: Space, tmp_path: 
     key = cluster.get("secret", "bus-rootmanagesharedaccesskey", name)["data"]["primaryKey"]
     cluster.kubectl("delete", "queue,busnamespace", "--all", "-n", name)
     cluster.kubectl("delete", "pvc", "--all", "-n", name)
-    eventually(lambda: not cluster.list("pod", name), within_s=90, what="no pod is left")
+    eventually(
+        lambda: not cluster.list("pod", name, "bendybus.io/bus"),
+        within_s=90,
+        what="no pod of the bus is left",
+    )
 
     for partition in range(PARTITIONS):
         backup.claim(partition)
