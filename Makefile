@@ -50,7 +50,7 @@ integration: install ## Run the tests with real processes, files and gRPC only
 .PHONY: e2e
 e2e: install ## Run the end-to-end tests: on the cluster of KUBECONFIG, or on one of CLUSTER's (15 minutes)
 	@BENDYBUS_CLUSTER_TOOLS=$${BENDYBUS_CLUSTER_TOOLS:-$(abspath $(CLUSTER))} \
-	  $(PY) -m pytest -q --e2e -p no:cacheprovider tests/e2e $(ARGS)
+	  $(PY) -m pytest -q --e2e tests/e2e $(ARGS)
 
 .PHONY: format
 format: install ## Format the code and sort its imports

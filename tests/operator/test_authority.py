@@ -1,5 +1,6 @@
 """The authority in its Secret, and the webhooks' certificate by it."""
 
+import asyncio
 import base64
 import datetime as dt
 from pathlib import Path
@@ -14,6 +15,7 @@ from bendybus.operator.kubernetes_api import ApiError
 from bendybus.operator.metrics import Metrics
 from bendybus.operator.settings import Settings
 from bendybus.operator.webhook_certificates import WebhookCertificates
+from tests.operator.cluster import eventually
 from tests.operator.memory_api import MemoryKubernetesApi
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -144,3 +146,41 @@ async def test_the_webhooks_certificate_is_on_disk_for_nobody_else_and_trusted_b
     assert [verb for verb, of, _ in api.calls if of == kind].count("apply") == 1
     end = metrics.registry.get_sample_value("bendybus_operator_webhook_certificate_end_seconds")
     assert end == certificates.end_of(files.certificate.read_text()).timestamp()
+
+
+async def test_a_configuration_that_helm_makes_after_the_operator_started_is_told_at_once(
+    api: MemoryKubernetesApi, tmp_path: Path
+) -> None:
+    settings = Settings(tls_directory=tmp_path / "tls")
+    files = WebhookCertificates(
+        api, settings, authority(api), Metrics(), first_s=30.0, again_s=0.01
+    )
+    kind = "ValidatingWebhookConfiguration"
+    first = asyncio.create_task(files.first())
+    await eventually(files.certificate.exists)
+    assert not first.done(), "whoever is ready can be called"
+
+    hook = {
+        "name": "queues.bendybus.io",
+        "clientConfig": {"service": {"name": "x", "path": "/queues"}},
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+    }
+    api.put(
+        {"apiVersion": "v1", "kind": kind, "metadata": {"name": "bendybus"}, "webhooks": [hook]}
+    )
+    await asyncio.wait_for(first, 10)
+
+    (stored,) = api.one(kind, "bendybus", "")["webhooks"]
+    assert stored["clientConfig"]["caBundle"]
+
+
+async def test_an_operator_starts_also_where_nobody_makes_a_configuration(
+    api: MemoryKubernetesApi, tmp_path: Path
+) -> None:
+    settings = Settings(tls_directory=tmp_path / "tls")
+    files = WebhookCertificates(api, settings, authority(api), Metrics(), first_s=0.0)
+
+    await asyncio.wait_for(files.first(), 10)
+
+    assert files.certificate.exists()

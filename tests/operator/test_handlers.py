@@ -64,7 +64,11 @@ class Running:
 
     def __init__(self, cluster: Cluster, folder: Path) -> None:
         self.settings = Settings(
-            tls_directory=folder, webhook_port=free_port(), peering="", namespace="bendybus-system"
+            tls_directory=folder,
+            webhook_port=free_port(),
+            webhook_configuration="",
+            peering="",
+            namespace="bendybus-system",
         )
         self.metrics = Metrics()
         self.ear = Ear()

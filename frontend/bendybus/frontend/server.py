@@ -27,6 +27,7 @@ SERVICES: Final = (
     "bendybus.v1.ManagementService",
 )
 READY_CHECK_S: Final = 0.1
+UNREADY_AFTER_S: Final = 10.0
 # Long enough for every partition to be tried once; then the port opens with what there is.
 FIRST_LOOK_S: Final = 5.0
 # At the end: how long those who still send new connections here may take to learn of it.
@@ -134,9 +135,18 @@ def _start_metrics(settings: Settings, gateway: Gateway, host: str):  # type: ig
 
 
 async def _watch_health(health: serving.Health, gateway: Gateway) -> None:
+    """Ready at once when some partition answers; not ready only when none has for a while.
+
+    A pause of all partitions, of a second on a busy node, would take every front end out of its
+    Service, and clients would meet a closed port where they now wait for an answer.
+    """
+    loop = asyncio.get_running_loop()
     shown: bool | None = None
+    last_ready = loop.time() - UNREADY_AFTER_S
     while True:
-        ready = gateway.ready()
+        if gateway.ready():
+            last_ready = loop.time()
+        ready = loop.time() - last_ready < UNREADY_AFTER_S
         if ready != shown:
             await serving.set_serving(health, SERVICES, ready)
             shown = ready

@@ -22,6 +22,8 @@ from bendybus.operator.settings import Settings
 
 logger = logging.getLogger(__name__)
 LOOK_S: Final = 60.0
+# Helm makes the configuration last, perhaps after the first pod has started.
+FIRST_S: Final = 30.0
 AGAIN_S: Final = 2.0
 BUNDLE_MANAGER: Final = "bendybus-operator-ca"
 
@@ -35,11 +37,16 @@ class WebhookCertificates:
         settings: Settings,
         authority: OwnAuthority,
         metrics: Metrics,
+        *,
+        first_s: float = FIRST_S,
+        again_s: float = AGAIN_S,
     ) -> None:
         self._api = api
         self._settings = settings
         self._authority = authority
         self._metrics = metrics
+        self._first_s = first_s
+        self._again_s = again_s
         self._files: dict[str, str] = {}
 
     @property
@@ -53,23 +60,30 @@ class WebhookCertificates:
         return self._settings.tls_directory / "tls.key"
 
     async def first(self) -> None:
-        """Return as soon as there is a certificate that the API server can trust."""
+        """Return when there is a certificate, and the API server was told to trust it.
+
+        Where nobody makes a configuration to tell it in, that is waited for only so long.
+        """
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self._first_s
         while not self._settings.issuer_name:
             with contextlib.suppress(ApiError):
-                await self._renew()
-                return
-            await asyncio.sleep(AGAIN_S)
+                if await self._renew() or loop.time() > end:
+                    return
+            await asyncio.sleep(self._again_s)
 
     async def run(self) -> None:
         """Look after them until cancelled."""
+        told = False
         while not self._settings.issuer_name:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(LOOK_S if told else self._again_s)
             try:
-                await self._renew()
+                told = await self._renew()
             except ApiError as error:
                 logger.warning("webhooks: certificate not looked after: %s", error.message)
 
-    async def _renew(self) -> None:
+    async def _renew(self) -> bool:
+        """Renew what ends; return whether the API server trusts what there is."""
         settings = self._settings
         host = f"{settings.service}.{settings.namespace}.svc"
         wanted = Wanted(
@@ -82,7 +96,7 @@ class WebhookCertificates:
             logger.info("webhooks: new certificate", extra={"action": "webhook-certificate"})
         end = certificates.end_of(files["tls.crt"])
         self._metrics.certificate_end.set(end.timestamp())
-        await self._publish(files["ca.crt"])
+        return await self._publish(files["ca.crt"])
 
     def _write(self, files: dict[str, str]) -> None:
         directory = self._settings.tls_directory
@@ -94,18 +108,18 @@ class WebhookCertificates:
                 file.write(content)
             fresh.replace(path)
 
-    async def _publish(self, bundle: str) -> None:
+    async def _publish(self, bundle: str) -> bool:
         name = self._settings.webhook_configuration
         if not name:
-            return
+            return True
         kind = "ValidatingWebhookConfiguration"
         found = await self._api.get(kind, "", name)
         if found is None:
-            return
+            return False
         encoded = base64.b64encode(bundle.encode()).decode()
         hooks = found.get("webhooks") or []
         if all(hook["clientConfig"].get("caBundle") == encoded for hook in hooks):
-            return
+            return True
         body = {
             "apiVersion": found["apiVersion"],
             "kind": kind,
@@ -122,3 +136,4 @@ class WebhookCertificates:
             ],
         }
         await self._api.apply(body, manager=BUNDLE_MANAGER)
+        return True
