@@ -8,13 +8,12 @@ they are when its turn comes: a key in the set says "look at it", never what to 
 import asyncio
 import contextlib
 import logging
+import math
 from dataclasses import dataclass
 from typing import Final
 
-from bendybus.crds.manifest import DeletionPolicy
 from bendybus.domain.entity import Entity
-from bendybus.domain.errors import BusError
-from bendybus.operator import admission, conditions, names, plan
+from bendybus.operator import admission, conditions, names
 from bendybus.operator.authority import now_utc
 from bendybus.operator.bus_keeping import BusKeeping, Kept
 from bendybus.operator.bus_link import BusLink
@@ -22,6 +21,7 @@ from bendybus.operator.conditions import Verdict
 from bendybus.operator.data_identity import Footing
 from bendybus.operator.entity_keeping import EntityKeeping
 from bendybus.operator.kubernetes_api import ApiError, KubernetesApi
+from bendybus.operator.leaving import Leaving
 from bendybus.operator.metrics import Metrics
 from bendybus.operator.names import ObjectKey
 from bendybus.operator.plan import Departure
@@ -73,8 +73,7 @@ class Keeper:
         self._bus_retry_s = RETRY_S_MIN
         self._queues_due: dict[ObjectKey, float] = {}
         self._verdicts: dict[ObjectKey, Verdict] = {}
-        self._departures: dict[str, Departure] = {}
-        self._look_for_orphans = True
+        self._leaving = Leaving(bus, tools.api, tools.world, tools.entities)
         self._kept = Kept(Footing(None), 0)
         # The generation of the manifest that was acted on, and shown.
         self._kept_generation = 0
@@ -96,18 +95,18 @@ class Keeper:
 
     def look_at_all(self) -> None:
         """Have everything looked at, also for orphans: lists are complete now."""
-        self._look_for_orphans = True
+        self._leaving.look_for_orphans()
         self._look_at_queues()
         self.look_at_bus()
 
     def departed(self, departure: Departure) -> None:
         """Take note of a manifest that was deleted."""
-        self._departures[departure.manifest_uid] = departure
+        self._leaving.note(departure)
         self._wake.set()
 
     def undone(self) -> list[str]:
         """Return the names of queues whose manifests left and that are not released yet."""
-        return [departure.name for departure in self._departures.values()]
+        return self._leaving.undone()
 
     def _look_at_queues(self) -> None:
         for key in self._tools.world.queues_of(self.bus):
@@ -117,6 +116,7 @@ class Keeper:
     def _link_changed(self, keys: list[str]) -> None:
         """Take note of what partitions said: changed entities, or with none: who answers."""
         if not keys:
+            self._leaving.hurry()
             self._look_at_queues()
             return
         for key in keys:
@@ -144,21 +144,31 @@ class Keeper:
             if self._bus_due is not None and self._bus_due <= now:
                 await self._keep_bus(view)
                 await self._first_answers(view)
-            await self._let_go()
+            if self._leaving_due() <= now and self._link is not None:
+                await self._leaving.carry_out(self._link, now)
             await self._keep_queues(view)
             if self._link is not None:
                 await self._link.catch_up()
             self._show_bus(view)
 
     async def _wait(self, now: float) -> None:
-        due = [*self._queues_due.values()] + ([] if self._bus_due is None else [self._bus_due])
-        timeout_s = max(0.0, min(due) - now) if due else None
+        due = [*self._queues_due.values(), self._leaving_due()]
+        due += [] if self._bus_due is None else [self._bus_due]
+        first = min(due)
+        timeout_s = None if first == math.inf else max(0.0, first - now)
         if timeout_s != 0.0:
             # Not wait_for: in Python 3.11 it loses a cancellation that comes with the wake-up.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(timeout_s):
                     await self._wake.wait()
         self._wake.clear()
+
+    def _leaving_due(self) -> float:
+        """Return when departures are to be carried out; never while nothing could be."""
+        link, due = self._link, self._leaving.due
+        if due is None or link is None or not link.knows_catalogue() or self._paused:
+            return math.inf
+        return due
 
     async def _first_answers(self, view: BusView | None) -> None:
         """Let partitions answer a new link, so that no status tells of that moment."""
@@ -218,7 +228,13 @@ class Keeper:
             await self._open_link(self._kept)
         except ApiError as error:
             self._tools.metrics.errors.labels("BusNamespace").inc()
-            self._later(f"looked at again in {self._bus_retry_s:.0f} s: {error.message}", 0.0)
+            logger.warning(
+                "bus %s: looked at again in %.0f s: %s",
+                self.bus,
+                self._bus_retry_s,
+                error.message,
+                extra={"action": "retry"},
+            )
             if error.final:
                 why = f"what the bus needs cannot be made: {error.message}"
                 self._stand_still(view, Reason.REFUSED, why)
@@ -264,7 +280,7 @@ class Keeper:
         )
         self._link_task = asyncio.create_task(self._link.run(), name=f"link-{self.bus}")
         self._patient_until = asyncio.get_running_loop().time() + PATIENCE_S
-        self._look_for_orphans = True
+        self._leaving.look_for_orphans()
         self._look_at_queues()
 
     async def _close_link(self) -> None:
@@ -315,51 +331,9 @@ class Keeper:
 
     # Entities
 
-    async def _let_go(self) -> None:
-        """Do what follows from manifests that are gone."""
-        link = self._link
-        if link is None or not link.knows_catalogue() or self._paused:
-            return
-        for uid, departure in list(self._departures.items()):
-            try:
-                await self._tools.entities.depart(await self._as_seen(departure), link)
-            except (BusError, ApiError) as error:
-                self._later(f"queue {departure.name}: not released yet: {error}")
-                if isinstance(error, BusError) and not error.retryable:
-                    continue
-                return
-            del self._departures[uid]
-        if not self._look_for_orphans:
-            return
-        world = self._tools.world
-        uids = {queue.uid for queue in world.queues_of(self.bus).values()}
-        found = plan.orphans(link.directory.live(), uids, set(self._departures))
-        try:
-            for name in found:
-                await self._tools.entities.orphan(name, link)
-        except BusError as error:
-            self._later(f"orphans are not marked yet: {error}")
-            return
-        self._look_for_orphans = False
-
     @property
     def _paused(self) -> bool:
         return self._kept.footing.reason is Reason.PAUSED
-
-    def _later(self, why: str, again_s: float = RETRY_S_MIN) -> None:
-        """Say why something is left for another turn, which comes by itself after `again_s`."""
-        logger.warning("bus %s: %s", self.bus, why, extra={"action": "retry"})
-        if again_s:
-            asyncio.get_running_loop().call_later(again_s, self._wake.set)
-
-    async def _as_seen(self, departure: Departure) -> Departure:
-        """Return the departure; in a Kubernetes namespace that ends, Delete becomes Retain."""
-        if departure.policy is not DeletionPolicy.DELETE:
-            return departure
-        namespace = await self._tools.api.get("Namespace", "", departure.namespace)
-        if namespace is not None and "deletionTimestamp" not in namespace["metadata"]:
-            return departure
-        return departure.retained()
 
     async def _keep_queues(self, view: BusView | None) -> None:
         now = asyncio.get_running_loop().time()
