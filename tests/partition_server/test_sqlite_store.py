@@ -12,8 +12,9 @@ from typing import Any
 import apsw
 import pytest
 
-from bendybus.partition_server import queries
-from bendybus.partition_server.commands import Append, Batch
+from bendybus.domain import lock_token
+from bendybus.partition_server import copying, queries
+from bendybus.partition_server.commands import Append, Batch, Disposition
 from bendybus.partition_server.errors import FileRefused, StoreFailed, StoreFull
 from bendybus.partition_server.partition import Partition
 from bendybus.partition_server.sqlite_store import SqliteStore
@@ -62,6 +63,28 @@ def test_a_file_moved_to_another_partition_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(FileRefused, match="partition 0 instead of 1"):
         SqliteStore(tmp_path, fingerprint(1)).open()
+
+
+def test_a_token_of_before_a_restore_fits_no_lock_of_after_it(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path, fingerprint())
+    queue = Driver(store)
+    queue.create()
+    queue.send(b"a")
+    backup = tmp_path / "backup.db"
+    with backup.open("wb") as out:
+        copying.back_up(store.path, out)
+    queue.restart()
+    [(_, held)] = queue.receive()
+    store.close()
+
+    backup.rename(store.path)
+    queue.wall_ms += 60_000
+    queue.restart()
+    [(_, given)] = queue.receive()
+
+    assert next(lock_token.unpack(held)).boot == next(lock_token.unpack(given)).boot
+    assert queue.settle(Disposition.COMPLETE, held).failures
+    assert not queue.settle(Disposition.COMPLETE, given).failures
 
 
 def test_every_opening_raises_the_boot_number(tmp_path: Path) -> None:

@@ -6,7 +6,8 @@
     └─────────┴─────────────┴────────────────┴────────┴─────────────┘
 
 Big-endian; reads as a UUID. The slot names the (sub-)queue inside the partition's file, the boot
-number rises whenever the file is opened, the generation with every lock of a boot.
+number rises whenever the file is opened, the generation with every lock of a boot, from where the
+wall clock stood at the opening: so a file that was restored knows no token of before.
 """
 
 import struct

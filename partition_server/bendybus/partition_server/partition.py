@@ -79,7 +79,8 @@ class Partition:
         self.clock = ClockGuard(now, hold_ms=clock_hold_ms)
         # Set by the shell: why sends are refused (no room on the disk), "" if they are not.
         self.sends_refused = ""
-        self.lock_generation = 0
+        # From somewhere else at every opening: a file that was restored has its boot numbers twice.
+        self.lock_generation = now.wall_ms & lock_token.GENERATION_MASK
         self.asks_at: dict[tuple[Any, int], int] = {}
         self._producers = Producers(opened.producers)
         self._sweeper = Sweeper()
