@@ -158,11 +158,8 @@ def test_a_node_that_dies_takes_its_partitions_along_only_until_it_is_back(
     assert report["errors"]["keyless"] == {}
 
 
-def test_the_bus_does_not_need_the_api_server(
-    loaded: Loaded, nodes: Nodes, installation: Installation
-) -> None:
+def test_the_bus_does_not_need_the_api_server(loaded: Loaded, nodes: Nodes) -> None:
     space, load = loaded.space, loaded.load
-    before = {pod["metadata"]["uid"] for pod in installation.operators()}
     began = load.report()["acknowledged"]["keyless"]
 
     nodes.do("freeze", "control-plane")
@@ -180,7 +177,6 @@ def test_the_bus_does_not_need_the_api_server(
     assert report["errors"] == {"keyless": {}, "keyed": {}, "receive": {}}
     assert report["acknowledged"]["keyless"] - began > 60 * 20
     assert report["gap_s"]["keyless"] < 5
-    assert before, "operators ran before"
 
 
 @pytest.mark.core

@@ -135,7 +135,7 @@ def test_volumes_that_cannot_grow_leave_the_bus_as_it_is_and_say_why(space: Spac
     refused = cluster.await_reason("BusNamespace", "bus", space.name, "StorageNotExpandable")
 
     assert "allowVolumeExpansion" in refused["message"]
-    assert "1" in space.say("echo x | bendybus send orders")
+    assert "1 sent" in space.say("echo x | bendybus send orders")
 
 
 def test_volumes_grow_where_the_storage_class_allows_it(space: Space) -> None:

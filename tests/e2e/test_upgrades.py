@@ -63,19 +63,15 @@ def test_helm_upgrade_touches_no_bus(installation: Installation, space: Space) -
     cluster = space.cluster
     space.start(space.bus("bus", 2), space.queue("orders", "bus"))
     with traffic.running(cluster, space.name, "bus", "orders", image=space.image) as load:
-        uids = {
-            pod["metadata"]["uid"] for pod in cluster.list("pod", space.name, "bendybus.io/bus")
-        }
+        before = pods_of(space)
 
         installation.install("--set", "logLevel=debug")
         installation.install()
         space.start(space.queue("more", "bus"), within_s=60)
         load.flows()
         report = load.finish()
-        after = {
-            pod["metadata"]["uid"] for pod in cluster.list("pod", space.name, "bendybus.io/bus")
-        }
+        after = pods_of(space)
 
     traffic.nothing_lost(report)
     assert report["errors"] == {"keyless": {}, "keyed": {}, "receive": {}}
-    assert uids == after
+    assert before == after
