@@ -6,6 +6,7 @@ from typing import Any, Final, Protocol
 
 import grpc
 
+from bendybus.domain import limits
 from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.domain.errors import BusError, PartitionUnavailable
 from bendybus.internal.v1 import entity_pb2, entity_pb2_grpc, partition_pb2, partition_pb2_grpc
@@ -25,7 +26,7 @@ _OPTIONS: Final = [
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.http2.max_pings_without_data", 0),
-    ("grpc.max_receive_message_length", 64 * 1024 * 1024),
+    ("grpc.max_receive_message_length", limits.GRPC_FRAME_BYTES_MAX),
     # Two operators in one process (tests) must not share connections.
     ("grpc.use_local_subchannel_pool", 1),
 ]
