@@ -416,7 +416,7 @@ def peering(cluster: Cluster, **priorities: int) -> None:
     cluster.api.objects[kind, "", "peers"]["status"] = status
 
 
-async def test_the_standby_takes_over_and_the_former_leader_stands_by(cluster: Cluster) -> None:
+async def test_the_standby_takes_over_and_steps_back(cluster: Cluster) -> None:
     peering(cluster, first=2, second=1)
     first = cluster.operator(2, peering="peers", identity="first")
     second = cluster.operator(1, peering="peers", identity="second")
@@ -426,16 +426,52 @@ async def test_the_standby_takes_over_and_the_former_leader_stands_by(cluster: C
     assert (first.office.leading, second.office.leading) == (True, False)
 
     peering(cluster, second=1)
+    await first.stop()
     await eventually(lambda: second.office.leading)
     cluster.apply(queue_body("next"))
     await cluster.says("Queue", "next", "Available")
-    await eventually(lambda: not first.office.leading)
-    peering(cluster, first=2, second=1)
-    await eventually(lambda: first.office.leading)
+    peering(cluster, third=3, second=1)
     await eventually(lambda: not second.office.leading)
+    peering(cluster, second=1)
+    await eventually(lambda: second.office.leading)
     cluster.api.remove("Queue", "shop", "next")
 
     await holds(cluster, 0, "next", orphaned=True)
+
+
+async def test_operators_that_took_each_other_for_dead_do_not_both_stand_by(
+    cluster: Cluster,
+) -> None:
+    """After an outage of the API server each peer sweeps the other out of the peering object."""
+    peering(cluster, first=2, second=1)
+    first = cluster.operator(2, peering="peers", identity="first")
+    second = cluster.operator(1, peering="peers", identity="second")
+    cluster.apply(bus_body())
+    await cluster.says("BusNamespace", "orders", "Available")
+
+    peering(cluster)
+    await eventually(lambda: second.office.leading)
+    assert first.office.leading
+    cluster.apply(queue_body())
+    await cluster.says("Queue", "paid", "Available")
+    peering(cluster, first=2, second=1)
+    await eventually(lambda: not second.office.leading)
+
+    assert first.office.leading
+
+
+async def test_an_operator_that_was_taken_for_dead_reads_what_it_missed(cluster: Cluster) -> None:
+    peering(cluster, first=1)
+    operator = cluster.operator(1, peering="peers", identity="first")
+    cluster.apply(bus_body())
+    cluster.apply(queue_body())
+    await cluster.says("Queue", "paid", "Available")
+
+    operator.deaf = True
+    cluster.api.remove("Queue", "shop", "paid")
+    peering(cluster)
+
+    await holds(cluster, 0, "paid", orphaned=True)
 
 
 # An API server that fails

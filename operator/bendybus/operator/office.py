@@ -73,6 +73,8 @@ class Office:
         self._children: dict[tuple[str, ObjectKey], int] = {}
         self._forgetting: set[asyncio.Task[None]] = set()
         self.leading = False
+        # Whether this operator is, and ever was, among its peers.
+        self._present = self._signed_in = False
         self._listed_at: float | None = None
         # Events that came while lists were read, which may be older than they are.
         self._heard: list[Callable[[], None]] | None = None
@@ -198,10 +200,16 @@ class Office:
         place = settings.watch_namespaces[0] if namespaced else ""
         peering = await self._api.get(kind, place, settings.peering)
         status = (peering or {}).get("status") or {}
-        if settings.identity not in status:
-            # Kopf has not signed us in yet; until then it is not known who is first.
-            return False
-        return leads(status, settings.identity, self._priority, now_utc())
+        present = settings.identity in status
+        if self._present and not present:
+            # Peers took it for dead: it, or the API server, stood still. It goes on until Kopf has
+            # signed it in again, for they may be swept out, too, and two that act do no harm; but
+            # what happened meanwhile must be read first.
+            self._listed_at = None
+        self._present = present
+        self._signed_in = self._signed_in or present
+        # At the start it is not known who is first.
+        return self._signed_in and leads(status, settings.identity, self._priority, now_utc())
 
     async def _list(self) -> None:
         """Read all manifests and act from then on; raises ApiError.
