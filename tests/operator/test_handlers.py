@@ -78,10 +78,20 @@ class Running:
         )
         self.admitting = Admitting(cluster.api, self.metrics, Loopback(cluster))
         self.stop = threading.Event()
+        self.task: asyncio.Future[None]
 
-    async def start(self, server: str) -> "asyncio.Future[None]":
+    async def start(self, server: str) -> None:
         """Run Kopf in a thread: when it stops, it cancels every task of its loop."""
         await self.certificates.first()
+        running = asyncio.to_thread(asyncio.run, self._run(server))
+        self.task = asyncio.ensure_future(running)
+
+    async def _run(self, server: str) -> None:
+        office = asyncio.create_task(asyncio.Event().wait(), name="office")
+
+        async def leave() -> None:
+            office.cancel()
+
         assert handlers.admit_bus is not None
         registry = copy.deepcopy(kopf.get_default_registry())
 
@@ -89,15 +99,14 @@ class Running:
         def login(**_: Any) -> kopf.ConnectionInfo:
             return kopf.ConnectionInfo(server=server)
 
-        running = kopf.operator(
+        await kopf.operator(
             registry=registry,
             settings=operator_settings(self.settings, 1, self.certificates),
-            memo=kopf.Memo(office=self.ear, admitting=self.admitting),
+            memo=kopf.Memo(office=self.ear, admitting=self.admitting, leave=leave),
             standalone=True,
             clusterwide=True,
             stop_flag=self.stop,
         )
-        return asyncio.ensure_future(asyncio.to_thread(asyncio.run, running))
 
     async def post(self, path: str, review: Body) -> Body:
         """Post an AdmissionReview as the API server does, and verify the certificate as it does."""
@@ -159,11 +168,11 @@ async def running(
     cluster.apply(queue_body())
     await cluster.says("Queue", "paid", "Available")
     made = Running(cluster, tmp_path / "tls")
-    task = await made.start(str(kmock.url))
+    await made.start(str(kmock.url))
     await until_it_answers(made)
     yield made
     made.stop.set()
-    await asyncio.wait_for(task, 10)
+    await asyncio.wait_for(made.task, 10)
 
 
 async def until_it_answers(running: Running) -> None:
@@ -286,6 +295,17 @@ def test_the_chart_posts_to_the_paths_that_are_handlers_ids() -> None:
 
     assert 'range $plural := list "busnamespaces" "queues"' in text
     assert "path: /{{ $plural }}" in text
+
+
+async def test_the_operator_ends_at_once(running: Running) -> None:
+    """Kopf gives tasks that it does not know 5 s to end, so they are ended before."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+
+    running.stop.set()
+    await running.task
+
+    assert loop.time() - began < 4
 
 
 def test_kopf_is_told_to_write_no_webhook_configuration_and_to_peer_for_sure(

@@ -58,3 +58,9 @@ def _dict(body: Any) -> dict[str, Any] | None:
 async def show_leading(memo: Any, **_: Any) -> bool:
     """Say whether this replica acts."""
     return bool(memo.office.leading)
+
+
+@kopf.on.cleanup(id="leave")
+async def leave(memo: Any, **_: Any) -> None:
+    """End what acts beside Kopf: it would wait 5 s for that, in vain."""
+    await memo.leave()
