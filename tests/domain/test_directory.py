@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bendybus.domain import errors
+from bendybus.domain import errors, limits
 from bendybus.domain.directory import Directory
 from bendybus.domain.entity import Entity, Fingerprint, Origin, QueueDescription
 from bendybus.domain.lifecycle import EntityState
@@ -110,6 +110,25 @@ def test_an_entity_goes_from_one_list_to_the_other_with_its_state() -> None:
         seen.append([len(each) for each in lists])
 
     assert seen == [[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 0, 0]]
+
+
+def test_only_the_newest_deletions_are_remembered_and_the_others_copied_to_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "TOMBSTONES_MAX", 10)
+    directory = Directory()
+    directory.update(0, FINGERPRINT, [queue("kept", 1)], snapshot=True)
+    directory.update(1, FINGERPRINT, [], snapshot=True)
+
+    for number in range(2, 14):
+        gone = queue(f"q{number}", number, deleted=True, manifest_uid=f"m{number}")
+        directory.update(0, FINGERPRINT, [gone], snapshot=False)
+
+    assert [each.generation for each in directory.tombstones()] == list(range(4, 14))
+    assert directory.lagging(1) == [directory.entry("kept"), *directory.tombstones()]
+    assert directory.by_manifest_uid("m3") is None
+    assert directory.by_manifest_uid("m4") is not None
+    assert directory.entry("q3") is None
 
 
 def test_pages_are_by_name_and_say_whether_there_is_more() -> None:

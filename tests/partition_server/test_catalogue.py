@@ -228,6 +228,45 @@ def test_a_deleted_queue_leaves_a_tombstone_that_an_older_copy_cannot_undo(
     assert driver.partition.catalogue.existing() == []
 
 
+def test_only_the_newest_deletions_are_remembered(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert limits.TOMBSTONES_MAX == 20_000
+    monkeypatch.setattr(limits, "TOMBSTONES_MAX", 10)
+    kept = driver.create("kept")
+    made = []
+    for number in range(12):
+        made.append(driver.create(f"q{number}"))
+        commit(driver, EntityAction.DELETE, f"q{number}")
+
+    def remembered() -> list[str]:
+        found = driver.partition.catalogue.all()
+        return sorted(entry.name for entry in found if entry.deleted)
+
+    assert len(remembered()) == 12, "the next change forgets"
+    driver.create("last")
+    assert remembered() == sorted(f"q{number}" for number in range(2, 12))
+    driver.restart()
+    assert remembered() == sorted(f"q{number}" for number in range(2, 12))
+    assert driver.partition.catalogue.existing()[0] == kept
+    assert driver.create("next").generation > max(entity.generation for entity in made)
+
+
+def test_data_of_a_queue_whose_deletion_is_remembered_no_more_is_still_removed(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "TOMBSTONES_MAX", 0)
+    driver.create()
+    driver.send(*[b"x"] * 5)
+    commit(driver, EntityAction.DELETE)
+    driver.create("other")
+    driver.restart()
+    driver.sweep()
+
+    assert driver.partition.catalogue.by_key("orders") is None
+    assert driver.store.browse(0, 0, 10, 1 << 20) == []
+
+
 def test_messages_of_a_deleted_queue_are_removed_in_bounded_steps(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,6 +53,10 @@ class Directory:
                 news.append(entry)
             if generations[key] >= best.generation:
                 behind.discard(key)
+        buried = self._names[EntityState.DELETED]
+        tombstones = (self._best[key] for key in buried)
+        for tombstone in entities.forgettable(len(buried), tombstones):
+            self._forget(tombstone)
         return news
 
     def forget(self, partition: int) -> None:
@@ -137,6 +141,16 @@ class Directory:
 
     def _in(self, state: EntityState) -> list[Entity]:
         return [self._best[key] for key in self._names[state]]
+
+    def _forget(self, tombstone: Entity) -> None:
+        """Forget a deleted name; partitions forget the oldest ones by themselves."""
+        key = tombstone.key
+        del self._best[key], self._names[EntityState.DELETED][key]
+        if self._by_manifest_uid.get(tombstone.manifest_uid) is tombstone:
+            del self._by_manifest_uid[tombstone.manifest_uid]
+        for partition, generations in self._known.items():
+            generations.pop(key, None)
+            self._behind[partition].discard(key)
 
     def _take(self, entry: Entity, old: Entity | None) -> None:
         """Make an entry the one that counts; every partition that is known lacks it until told."""

@@ -1,6 +1,8 @@
 """What an entity is: its description, the rules that descriptions obey, and its catalogue entry."""
 
+import heapq
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any, Final
@@ -303,6 +305,18 @@ def placement(
     spread = wanted.enable_partitioning or tier is Tier.PREMIUM
     home = home_partition(name, partition_count)
     return (partition_count, home) if spread and partition_count > 1 else (1, home)
+
+
+def forgettable(count: int, tombstones: Iterable[Entity]) -> list[Entity]:
+    """Return the oldest of `count` tombstones, where these are more than are remembered.
+
+    That is none mostly, then many at a time, so that a deletion costs the same however many there
+    were before it.
+    """
+    most = limits.TOMBSTONES_MAX
+    if count <= most + most // 10:
+        return []
+    return heapq.nsmallest(count - most, tombstones, key=lambda each: each.generation)
 
 
 def manifest_of(manifest_uid: str, *, uid: str, origin: Origin) -> str:

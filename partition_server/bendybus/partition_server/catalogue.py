@@ -3,8 +3,9 @@
 Partition 0 is the registrar. It commits every create, update and delete first; entries of one
 name follow each other by generation, which counts over the whole catalogue. Deleted entities
 leave tombstones, so that a partition that was away cannot bring one back, and data is deleted
-only because of a tombstone, never because an entry is absent. What may follow what is a table,
-`lifecycle.TRANSITIONS`.
+only because of a tombstone, never because an entry is absent. The newest `limits.TOMBSTONES_MAX`
+are kept: one that was away for more deletions than that brings its queues back, and loses nothing.
+What may follow what is a table, `lifecycle.TRANSITIONS`.
 
 Nothing here looks at all entries when one changes: there may be 10,000 and as many tombstones.
 """
@@ -27,8 +28,8 @@ class Catalogue:
         self._fingerprint = fingerprint
         self._by_key: dict[str, Entity] = {}
         self._by_uid: dict[str, Entity] = {}
-        # UID → generation of the tombstone.
-        self._buried: dict[str, int] = {}
+        # UID → tombstone.
+        self._buried: dict[str, Entity] = {}
         self._spread = 0
         self._generation = 0
         for entity in known:
@@ -60,10 +61,19 @@ class Catalogue:
         self._by_key[entity.key] = entity
         self._generation = max(self._generation, entity.generation)
         if entity.deleted:
-            self._buried[entity.uid] = entity.generation
+            self._buried[entity.uid] = entity
         else:
             self._by_uid[entity.uid] = entity
             self._spread += entity.partitioned
+
+    def forgettable(self) -> list[str]:
+        """Return the names whose tombstones may go with the next change; see `forget`."""
+        oldest = entities.forgettable(len(self._buried), self._buried.values())
+        return [tombstone.key for tombstone in oldest]
+
+    def forget(self, key: str) -> None:
+        """Forget a deleted name, as it was committed."""
+        del self._buried[self._by_key.pop(key).uid]
 
     def resolve(self, ref: EntityRef) -> Entity:
         """Return the entity of a call.
@@ -73,7 +83,8 @@ class Catalogue:
         """
         entity = self._by_uid.get(ref.uid)
         if entity is None:
-            if self._buried.get(ref.uid, -1) >= ref.generation:
+            tombstone = self._buried.get(ref.uid)
+            if tombstone is not None and tombstone.generation >= ref.generation:
                 raise errors.EntityNotFound("the entity was deleted.")
             raise errors.GenerationMismatch(
                 f"partition {self._fingerprint.partition} does not know the entity yet.",

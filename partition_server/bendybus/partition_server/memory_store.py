@@ -109,6 +109,8 @@ class MemoryStore:
             raise failure
         for entity in changes.entities:
             self._entities[entity.key] = entity
+        for key in changes.entities_forgotten:
+            self._entities.pop(key, None)
         for row in changes.inserts:
             assert row.id not in self._rows, f"row {row.id} exists"
             self._rows[row.id] = row

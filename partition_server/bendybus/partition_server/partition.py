@@ -172,6 +172,8 @@ class Partition:
         """Let everybody see a committed stage; return what to tell whom, in order."""
         for entity in stage.changes.entities:
             self._take_entity(entity, stage, now)
+        for key in stage.changes.entities_forgotten:
+            self.catalogue.forget(key)
         for slot in stage.changes.slots_removed:
             self._dropped.pop(slot, None)
         for queue, counter in stage.vanished:
@@ -353,11 +355,11 @@ class Partition:
         if isinstance(command, CommitEntity):
             entity = self.catalogue.decide(command, now)
             if self.catalogue.by_uid(entity.uid) != entity:
-                stage.changes.entities.append(entity)
+                self._change_catalogue(entity, stage)
             return entity
         if isinstance(command, ApplyEntity):
             if self.catalogue.accept(command.entity):
-                stage.changes.entities.append(command.entity)
+                self._change_catalogue(command.entity, stage)
             return Done()
         if isinstance(command, ReceiveDeferred):
             return reserving.receive_deferred(self, command, stage, now)
@@ -365,6 +367,12 @@ class Partition:
             return browsing.cancel_scheduled(self, command, stage, now)
         assert isinstance(command, DeleteMessages), command
         return browsing.delete_messages(self, command, stage, now)
+
+    def _change_catalogue(self, entity: Entity, stage: Stage) -> None:
+        stage.changes.entities.append(entity)
+        # Never the name that changes now: its tombstone, if it has one, stays or becomes an entity.
+        forgotten = (key for key in self.catalogue.forgettable() if key != entity.key)
+        stage.changes.entities_forgotten.extend(forgotten)
 
     # After the commit
 

@@ -240,6 +240,8 @@ class SqliteStore:
         for entity in changes.entities:
             entry = (entity.key, entity.generation, entity.deleted, _entity_to_json(entity))
             db.execute(sql["write_entity"], entry)
+        for name in changes.entities_forgotten:
+            db.execute(sql["forget_entity"], (name,))
         self._append(db, changes.inserts)
         for update in changes.updates:
             change = (update.state, update.delivery_count, update.changed_properties, update.id)

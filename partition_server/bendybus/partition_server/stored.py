@@ -160,6 +160,8 @@ class Changes:
     """Everything that one transaction writes. Applied whole or not at all, in this order."""
 
     entities: list[Entity] = field(default_factory=list)
+    # Keys of entries that are forgotten; only beside `entities`.
+    entities_forgotten: list[str] = field(default_factory=list)
     inserts: list[Row] = field(default_factory=list)
     updates: list[RowUpdate] = field(default_factory=list)
     deletes: list[int] = field(default_factory=list)

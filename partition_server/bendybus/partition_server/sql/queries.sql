@@ -21,6 +21,10 @@ INSERT INTO entities (key, generation, deleted, entry) VALUES (?, ?, ?, ?)
 ON CONFLICT (key) DO UPDATE
 SET generation = excluded.generation, deleted = excluded.deleted, entry = excluded.entry
 
+-- forget_entity --
+-- A name that was deleted so long ago that it is remembered no more.
+DELETE FROM entities WHERE key = ?
+
 -- read_slots --
 -- The figures of every (sub-)queue.
 SELECT slot, uid, counter, active, deferred, scheduled, size_bytes, last_enqueued_ms, dropped
