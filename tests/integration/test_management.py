@@ -1,5 +1,6 @@
 """Queues on all partitions, health, metrics, reflection."""
 
+import asyncio
 import socket
 import urllib.request
 from collections.abc import Callable
@@ -18,9 +19,13 @@ from bendybus.client.exceptions import (
     MessagingEntityNotFoundError,
     ServiceBusError,
 )
+from bendybus.domain.limits import Tier
 from bendybus.frontend import idling
+from bendybus.frontend import server as frontend_server
 from bendybus.frontend.gateway import Gateway
 from bendybus.frontend.settings import Settings
+from bendybus.partition_server import server as partition_server
+from bendybus.partition_server import settings as partition_settings
 from tests.integration.processes import Bus, eventually
 
 NewQueue = Callable[..., str]
@@ -117,6 +122,40 @@ def test_every_server_has_health_and_reflection(bus: Bus) -> None:
             [listed] = reflection.ServerReflectionInfo(iter([request]), timeout=5)
             names = {service.name for service in listed.list_services_response.service}
             assert any(name.startswith("bendybus.") for name in names)
+
+
+async def test_a_front_end_is_not_ready_before_it_takes_calls(tmp_path: Path) -> None:
+    """Who asks at its first moment must not send clients to a port that is not open yet."""
+    ports = [free_port(), free_port()]
+    stop = asyncio.Event()
+    settings = Settings(
+        partitions={0: f"127.0.0.1:{ports[0]}"},
+        listen="127.0.0.1:0",
+        health_listen=f"127.0.0.1:{ports[1]}",
+    )
+    partition = partition_settings.Settings(
+        data=tmp_path,
+        namespace_name="test",
+        namespace_uid="uid",
+        tier=Tier.PREMIUM,
+        partition_count=1,
+        partitions=(0,),
+        listen=f"127.0.0.1:{ports[0]}",
+    )
+
+    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+        group.create_task(frontend_server.serve(settings, stop))
+        async with grpc.aio.insecure_channel(settings.health_listen) as channel:
+            health: Any = health_pb2_grpc.HealthStub(channel)  # no types
+            told = health.Watch(health_pb2.HealthCheckRequest(), wait_for_ready=True)
+            seen = [(await told.read()).status]
+            group.create_task(partition_server.serve(partition, stop))
+            seen.append((await told.read()).status)
+            told.cancel()
+        stop.set()
+
+    status = health_pb2.HealthCheckResponse
+    assert seen == [status.NOT_SERVING, status.SERVING]
 
 
 def free_port() -> int:

@@ -57,7 +57,7 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
         ReceiverService(gateway, leases, streams), server
     )
     management_pb2_grpc.add_ManagementServiceServicer_to_server(ManagementService(gateway), server)
-    health = serving.add_health_and_reflection(server, SERVICES)
+    health = await serving.add_health_and_reflection(server, SERVICES)
     host = settings.listen.rsplit(":", 1)[0]
     port = serving.open_port(server, settings.listen, directory, demand_client_certificate=False)
     async with asyncio.TaskGroup() as group:

@@ -44,7 +44,7 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
     hosts = Hosts(threads)
     partition_pb2_grpc.add_PartitionServiceServicer_to_server(PartitionService(hosts), server)
     entity_pb2_grpc.add_EntityServiceServicer_to_server(EntityService(hosts), server)
-    health = serving.add_health_and_reflection(server, SERVICES)
+    health = await serving.add_health_and_reflection(server, SERVICES)
     host = settings.listen.rsplit(":", 1)[0]
     port = serving.open_port(server, settings.listen, directory, demand_client_certificate=True)
     await server.start()

@@ -69,9 +69,11 @@ def configure_logging(level: str) -> None:
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
 
 
-def add_health_and_reflection(server: grpc.aio.Server, services: Sequence[str]) -> Health:
+async def add_health_and_reflection(server: grpc.aio.Server, services: Sequence[str]) -> Health:
     """Add grpc.health.v1 and reflection; everything is NOT_SERVING until `set_serving`."""
     servicer = health.aio.HealthServicer()
+    # Its own beginning is SERVING: a pod would be sent clients before its port is open.
+    await set_serving(servicer, services, False)
     health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
     names = (*services, health.SERVICE_NAME, reflection.SERVICE_NAME)
     reflection.enable_server_reflection(names, server)
