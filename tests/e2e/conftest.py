@@ -3,19 +3,22 @@
 import contextlib
 import os
 import re
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pytest
 
 from tests.e2e import images, traffic
-from tests.e2e.cluster import ROOT, Body, Cluster, eventually, provided
+from tests.e2e.cluster import ROOT, Body, Cluster, CommandFailed, eventually, provided
 
 SYSTEM: Final = os.environ.get("BENDYBUS_E2E_NAMESPACE", "bendybus-system")
 RELEASE: Final = "bendybus"
 CHART: Final = ROOT / "charts" / "bendybus"
 API_VERSION: Final = "bendybus.io/v1alpha1"
+SCENE_LINES: Final = 60
+SCENE_COLUMNS: Final = 240
 
 
 @pytest.fixture(scope="session")
@@ -27,6 +30,34 @@ def cluster() -> Iterator[Cluster]:
 @pytest.fixture(scope="session")
 def image(cluster: Cluster) -> str:
     return images.current(cluster)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show with a failure what the cluster looked like then: namespaces are gone afterwards."""
+    report = yield
+    found = getattr(item, "funcargs", {}).get("cluster")
+    if report.failed and found is not None:
+        report.sections.append(("the cluster then", scene(found)))
+    return report
+
+
+def scene(cluster: Cluster) -> str:
+    """Return pods, the latest warnings and what operators said last, as far as can be had."""
+    commands = (
+        ("get", "pods", "-A", "-o", "wide"),
+        ("get", "endpointslices", "-A"),
+        ("get", "events", "-A", "--field-selector=type=Warning", "--sort-by=.lastTimestamp"),
+        ("logs", "-n", SYSTEM, "-l", "app.kubernetes.io/component=operator", "--tail=30"),
+    )
+    shown = []
+    for command in commands:
+        with contextlib.suppress(CommandFailed, subprocess.TimeoutExpired):
+            said = cluster.kubectl(*command, timeout_s=10).splitlines()
+            shown += [f"$ kubectl {' '.join(command)}", *said[:1], *said[1:][-SCENE_LINES:]]
+    return "\n".join(line[:SCENE_COLUMNS] for line in shown)
 
 
 @dataclass(frozen=True, slots=True)
