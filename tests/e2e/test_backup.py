@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from tests.e2e import traffic
 from tests.e2e.cluster import ROOT, eventually
-from tests.e2e.conftest import Space
+from tests.e2e.conftest import Installation, Space, fresh_space
 from tests.e2e.test_data import messages
 
 TEMPLATES = ROOT / "examples" / "kubernetes"
@@ -107,18 +108,25 @@ class Backup:
         return text
 
 
+@pytest.fixture(scope="module")
+def shared(installation: Installation) -> Iterator[Space]:
+    """A bus of 2 partitions; each test leaves `kept` empty."""
+    with fresh_space(installation, "backup") as space:
+        space.start(
+            space.bus("bus", PARTITIONS, storage={"size": "1Gi"}),
+            space.queue("orders", "bus"),
+            space.queue("kept", "bus"),
+        )
+        yield space
+
+
 @pytest.fixture
-def filled(space: Space) -> Space:
-    """A bus of 2 partitions with some messages of `kept` in each of them."""
-    space.start(
-        space.bus("bus", PARTITIONS, storage={"size": "1Gi"}),
-        space.queue("orders", "bus"),
-        space.queue("kept", "bus"),
-    )
+def filled(shared: Space) -> Space:
+    """The bus with some messages of `kept` in each partition."""
     # Frames without a key go round: every partition gets some of them.
     one = "echo before | bendybus send kept"
-    space.say(" && ".join([one] * FILLED * PARTITIONS))
-    return space
+    shared.say(" && ".join([one] * FILLED * PARTITIONS))
+    return shared
 
 
 def received(space: Space) -> list[str]:

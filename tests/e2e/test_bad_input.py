@@ -1,11 +1,12 @@
 """What is refused at kubectl apply, and with which sentence."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.e2e.cluster import Cluster, CommandFailed
-from tests.e2e.conftest import Space
+from tests.e2e.conftest import Installation, Space, fresh_space
 
 Changes = dict[str, Any]
 
@@ -97,9 +98,16 @@ def test_a_path_that_no_webhook_has_would_let_all_through_so_the_paths_are_tried
     assert 'admission webhook "busnamespaces.bendybus.io" denied' in bus
 
 
-def test_a_namespace_that_may_not_use_the_bus_is_refused(space: Space) -> None:
-    cluster = space.cluster
-    cluster.apply(space.bus("bus", 1))
+@pytest.fixture(scope="module")
+def shared(installation: Installation) -> Iterator[Space]:
+    """A bus of one partition, for tests that leave it as it is."""
+    with fresh_space(installation, "bad-input") as space:
+        space.start(space.bus("bus", 1))
+        yield space
+
+
+def test_a_namespace_that_may_not_use_the_bus_is_refused(shared: Space) -> None:
+    space, cluster = shared, shared.cluster
     foreign = space.queue("guest", "bus")
     foreign["metadata"]["namespace"] = "default"
     foreign["spec"]["namespaceRef"]["namespace"] = space.name
@@ -113,6 +121,7 @@ def test_a_namespace_that_may_not_use_the_bus_is_refused(space: Space) -> None:
         cluster.await_ready("Queue", "guest", "default")
     finally:
         cluster.kubectl("delete", "queue", "guest", "-n", "default")
+        cluster.apply(space.bus("bus", 1))
 
 
 @pytest.mark.core
@@ -126,8 +135,9 @@ def test_a_queue_waits_for_its_bus_and_becomes_ready_when_it_appears(space: Spac
     space.cluster.await_ready("Queue", "early", space.name)
 
 
-def test_two_manifests_that_want_one_name_the_first_keeps_it(space: Space) -> None:
-    space.start(space.bus("bus", 1), space.queue("first", "bus", entityName="orders"))
+def test_two_manifests_that_want_one_name_the_first_keeps_it(shared: Space) -> None:
+    space = shared
+    space.start(space.queue("first", "bus", entityName="orders"))
 
     space.cluster.apply(space.queue("second", "bus", entityName="ORDERS"))
 

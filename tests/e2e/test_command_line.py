@@ -3,6 +3,8 @@
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import yaml
 
 from tests.charts import rendering
 from tests.e2e.cluster import eventually
-from tests.e2e.conftest import SYSTEM, Installation, Space
+from tests.e2e.conftest import SYSTEM, Installation, Space, fresh_space
 
 
 def bendybus(
@@ -32,11 +34,26 @@ def written(tmp_path: Path, *documents: Any) -> str:
     return str(file)
 
 
-@pytest.mark.core
-def test_the_command_line_applies_sends_and_receives(space: Space, tmp_path: Path) -> None:
-    file = written(tmp_path, space.bus("shop", 2), space.queue("orders", "shop"))
+@dataclass(frozen=True, slots=True)
+class Shop:
+    """A bus of 2 partitions with the queue `orders`, and what `apply` said when it made them."""
 
-    applied = bendybus(space, "apply", "-f", file)
+    space: Space
+    applied: subprocess.CompletedProcess[str]
+
+
+@pytest.fixture(scope="module")
+def shop(installation: Installation, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    with fresh_space(installation, "command-line") as space:
+        documents = (space.bus("shop", 2), space.queue("orders", "shop"))
+        file = written(tmp_path_factory.mktemp("shop"), *documents)
+        yield Shop(space, bendybus(space, "apply", "-f", file))
+
+
+@pytest.mark.core
+def test_the_command_line_applies_sends_and_receives(shop: Shop) -> None:
+    space, applied = shop.space, shop.applied
+
     sent = bendybus(space, "send", "orders", stdin="one\ntwo\nthree\n")
     listed = bendybus(space, "get", "queues", "-o", "json")
     received = bendybus(space, "receive", "orders", "--max", "3", "--json")
@@ -52,8 +69,8 @@ def test_the_command_line_applies_sends_and_receives(space: Space, tmp_path: Pat
         assert key["primaryKey"] not in done.stdout + done.stderr
 
 
-def test_receiving_goes_on_when_the_front_end_behind_the_port_ends(space: Space) -> None:
-    space.start(space.bus("shop", 2), space.queue("orders", "shop"))
+def test_receiving_goes_on_when_the_front_end_behind_the_port_ends(shop: Shop) -> None:
+    space = shop.space
     receiving = subprocess.Popen(
         [sys.executable, "-m", "bendybus.cli", "-n", space.name, "receive", "orders",
          "--max", "5", "--wait", "60", "--json"],

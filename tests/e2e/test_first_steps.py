@@ -2,12 +2,13 @@
 
 import functools
 import time
+from collections.abc import Iterator
 
 import pytest
 
 from tests.e2e import traffic
 from tests.e2e.cluster import ROOT, Cluster, eventually
-from tests.e2e.conftest import SYSTEM, Installation, Space
+from tests.e2e.conftest import SYSTEM, Installation, Space, fresh_space
 
 
 @pytest.mark.core
@@ -38,9 +39,17 @@ def test_from_the_example_to_messages_in_two_minutes(
     assert audit["homePartition"] in range(16)
 
 
+@pytest.fixture(scope="module")
+def shop(installation: Installation) -> Iterator[Space]:
+    """A bus of 2 partitions with the queue `orders`, for tests that look at it."""
+    with fresh_space(installation, "shop") as space:
+        space.start(space.bus("shop", 2), space.queue("orders", "shop"))
+        yield space
+
+
 @pytest.mark.core
-def test_what_kubectl_shows_says_what_there_is(space: Space) -> None:
-    space.start(space.bus("shop", 2), space.queue("orders", "shop"))
+def test_what_kubectl_shows_says_what_there_is(shop: Space) -> None:
+    space = shop
 
     table = space.cluster.kubectl("get", "bendybus", "-n", space.name)
 
@@ -77,8 +86,8 @@ def test_the_other_tiers_have_the_partitions_they_are_made_with(space: Space) ->
     assert (partitions("whole"), partitions("spread"), partitions("plain")) == (1, 16, 1)
 
 
-def test_counts_in_the_status_follow_the_messages(space: Space) -> None:
-    space.start(space.bus("shop", 2), space.queue("orders", "shop"))
+def test_counts_in_the_status_follow_the_messages(shop: Space) -> None:
+    space = shop
     send = "for i in $(seq 7); do echo message $i; done | bendybus send orders"
     space.say(send, secret="shop-rootmanagesharedaccesskey")
 

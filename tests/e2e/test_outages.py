@@ -203,10 +203,10 @@ def test_an_operator_that_dies_during_a_change_leaves_nothing_half_done(
 
 @pytest.mark.core
 def test_the_standby_takes_over_when_the_leader_dies(
-    installation: Installation, space: Space
+    installation: Installation, shared: Space
 ) -> None:
-    cluster = space.cluster
-    space.start(space.bus("bus", 1))
+    cluster = shared.cluster
+    recovered(shared)
     peers = cluster.kubectl("get", "clusterkopfpeering", "bendybus", "-o", "jsonpath={.status}")
     assert len(installation.operators()) == 2, peers
 
@@ -214,7 +214,7 @@ def test_the_standby_takes_over_when_the_leader_dies(
         installation.operators(), key=lambda pod: priority(cluster, pod["metadata"]["name"])
     )
     cluster.kubectl("delete", "pod", leader["metadata"]["name"], "-n", SYSTEM, "--wait=false")
-    space.start(space.queue("next", "bus"), within_s=40)
+    shared.start(shared.queue("next", "bus"), within_s=40)
 
 
 def priority(cluster: Cluster, pod: str) -> int:

@@ -1,9 +1,11 @@
 """A volume that is full, and volumes that are to grow."""
 
+from collections.abc import Iterator
+
 import pytest
 
 from tests.e2e.cluster import Body, Cluster, Nodes, eventually
-from tests.e2e.conftest import Space
+from tests.e2e.conftest import Installation, Space, fresh_space
 from tests.e2e.test_clock import warnings
 
 TINY = "/var/lib/tiny"
@@ -127,44 +129,54 @@ def test_a_full_volume_refuses_sends_and_lets_everything_else_go_on(
             nodes.execute("node1", "umount", "-l", f"{TINY}-{index}")
 
 
-def test_volumes_that_cannot_grow_leave_the_bus_as_it_is_and_say_why(space: Space) -> None:
-    cluster = space.cluster
-    space.start(space.bus("bus", 1, storage={"size": "1Gi"}), space.queue("orders", "bus"))
+@pytest.fixture(scope="module")
+def shared(installation: Installation) -> Iterator[Space]:
+    """Two buses of one partition: the volume of `growing` may grow, that of `bus` may not."""
+    cluster = installation.cluster
+    found = cluster.get("storageclass", "standard", "")
+    growing = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": "growing"},
+        "provisioner": found["provisioner"],
+        "volumeBindingMode": found.get("volumeBindingMode", "Immediate"),
+        "allowVolumeExpansion": True,
+    }
+    with fresh_space(installation, "storage") as space:
+        cluster.apply(growing)
+        space.start(
+            space.bus("bus", 1, storage={"size": "1Gi"}),
+            space.bus("growing", 1, storage={"size": "1Gi", "storageClassName": "growing"}),
+            space.queue("orders", "bus"),
+        )
+        yield space
 
-    cluster.apply(space.bus("bus", 1, storage={"size": "2Gi"}))
-    refused = cluster.await_reason("BusNamespace", "bus", space.name, "StorageNotExpandable")
+
+def test_volumes_that_cannot_grow_leave_the_bus_as_it_is_and_say_why(shared: Space) -> None:
+    shared.cluster.apply(shared.bus("bus", 1, storage={"size": "2Gi"}))
+    refused = shared.cluster.await_reason(
+        "BusNamespace", "bus", shared.name, "StorageNotExpandable"
+    )
 
     assert "allowVolumeExpansion" in refused["message"]
-    assert "1 sent" in space.say("echo x | bendybus send orders")
+    assert "1 sent" in shared.say("echo x | bendybus send orders")
 
 
-def test_volumes_grow_where_the_storage_class_allows_it(space: Space) -> None:
+def test_volumes_grow_where_the_storage_class_allows_it(shared: Space) -> None:
     """The test cluster's provisioner does not resize: what is checked are the objects."""
-    cluster = space.cluster
-    found = cluster.get("storageclass", "standard", "")
-    cluster.apply(
-        {
-            "apiVersion": "storage.k8s.io/v1",
-            "kind": "StorageClass",
-            "metadata": {"name": "growing"},
-            "provisioner": found["provisioner"],
-            "volumeBindingMode": found.get("volumeBindingMode", "Immediate"),
-            "allowVolumeExpansion": True,
-        }
-    )
-    storage = {"size": "1Gi", "storageClassName": "growing"}
-    space.start(space.bus("bus", 1, storage=storage), space.queue("orders", "bus"))
-    uid = space.pod("bus-partition-0")["metadata"]["uid"]
+    space, cluster = shared, shared.cluster
+    uid = space.pod("growing-partition-0")["metadata"]["uid"]
 
-    cluster.apply(space.bus("bus", 1, storage={**storage, "size": "2Gi"}))
+    storage = {"size": "2Gi", "storageClassName": "growing"}
+    cluster.apply(space.bus("growing", 1, storage=storage))
 
     def grown() -> bool:
-        claim = cluster.get("pvc", "data-bus-partition-0", space.name)
-        sets = cluster.get("statefulset", "bus-partition", space.name)["spec"]
+        claim = cluster.get("pvc", "data-growing-partition-0", space.name)
+        sets = cluster.get("statefulset", "growing-partition", space.name)["spec"]
         template = sets["volumeClaimTemplates"][0]["spec"]["resources"]["requests"]["storage"]
         asked = claim["spec"]["resources"]["requests"]["storage"]
         return bool(asked == template == "2Gi")
 
     eventually(grown, within_s=30, what="claim and template ask for 2Gi")
-    cluster.await_ready("BusNamespace", "bus", space.name)
-    assert space.pod("bus-partition-0")["metadata"]["uid"] == uid, "the pod was taken over"
+    cluster.await_ready("BusNamespace", "growing", space.name)
+    assert space.pod("growing-partition-0")["metadata"]["uid"] == uid, "the pod was taken over"
