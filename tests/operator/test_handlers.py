@@ -320,3 +320,6 @@ def test_kopf_is_told_to_write_no_webhook_configuration_and_to_peer_for_sure(
     assert made.admission.managed is None
     assert made.peering.mandatory is True
     assert made.peering.priority == 7
+    # With ten more for a look at the partitions: the truth in the status within 30 s of the death
+    # of the leader's node.
+    assert made.peering.lifetime <= 15
