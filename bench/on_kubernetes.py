@@ -25,13 +25,14 @@ NAMESPACE: Final = "bench"
 PROBE: Final = """
 import os, sys, time
 from bendybus.client import ServiceBusClient, ServiceBusMessage
+from bendybus.client.exceptions import ServiceBusError
 client = ServiceBusClient.from_connection_string(os.environ["BENDYBUS_CONNECTION_STRING"])
 with client.get_queue_sender("orders") as sender:
     last = time.monotonic()
     while not os.path.exists("/tmp/stop"):
         try:
             sender.send_messages(ServiceBusMessage("x", partition_key="%s"), timeout=15)
-        except Exception:
+        except ServiceBusError:
             continue
         now = time.monotonic()
         if now - last > 0.5:
