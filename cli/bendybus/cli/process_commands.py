@@ -203,14 +203,22 @@ def _store(context: typer.Context, action: str, file: str, *more: str) -> None:
     )
     finding.refuse_cluster(context.obj, f"store {action}", instead)
     path = Path(file)
-    if file.isdecimal() and not path.exists():
+    if file.isdecimal() and _is_missing(path):
         path = _store_file(context.obj, int(file))
-    if not path.exists():
+    if _is_missing(path):
         raise NotFound(f"{path} does not exist. Name a partition's file, or its index.")
     command = [sys.executable, "-m", "bendybus.partition_server", "store", action, str(path)]
     done = subprocess.run([*command, *more, *context.args], check=False)
     if done.returncode:
         raise typer.Exit(done.returncode)
+
+
+def _is_missing(path: Path) -> bool:
+    """Whether there is no such file; one that we may not look for is the command's to speak of."""
+    try:
+        return not path.exists()
+    except PermissionError:
+        return False
 
 
 def _store_file(choice: Choice, partition: int) -> Path:

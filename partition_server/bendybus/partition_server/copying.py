@@ -84,15 +84,20 @@ def opened(file: Path) -> Iterator["Database"]:
 
 
 def _check_there(file: Path) -> None:
-    if not file.exists():
-        raise FileRefused(f"{file} does not exist. Name a partition's file.")
-    if not file.is_file():
-        raise FileRefused(f"{file} is no file. Name a partition's file, such as partition-03.db.")
     try:
+        # These, too, fail in a folder that may not be searched.
+        if not file.exists():
+            raise FileRefused(f"{file} does not exist. Name a partition's file.")
+        if not file.is_file():
+            raise FileRefused(
+                f"{file} is no file. Name a partition's file, such as partition-03.db."
+            )
         with file.open("rb") as stream:
             head = stream.read(16)
     except OSError as exc:
-        raise FileRefused(f"{file} cannot be read: {exc.strerror}.") from exc
+        raise FileRefused(
+            f"{file} cannot be read: {exc.strerror}. Become the user that the bus runs as."
+        ) from exc
     if head != b"SQLite format 3\0":
         raise FileRefused(f"{file} is no SQLite file, or is damaged at its beginning.")
 
