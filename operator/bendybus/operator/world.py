@@ -154,18 +154,16 @@ class World:
         """Return every bus that exists or is named by a Queue."""
         return set(self.buses) | set(self._by_bus)
 
-    def replace(self, buses: Iterable[BusView], queues: Iterable[QueueView]) -> list[QueueView]:
-        """Take complete lists; return the Queues that were known and are no more.
+    def replace(self, buses: Iterable[BusView], queues: Iterable[QueueView]) -> None:
+        """Take complete lists in place of all that is known.
 
-        Those left while nobody looked: their deletionPolicy was not seen in force.
+        Queues that are not in them left while nobody looked: their deletionPolicy was not seen in
+        force, and what they leave is found as orphans.
         """
-        before = dict(self._queues)
         self.buses = {view.key: view for view in buses}
         self._queues, self._by_bus, self._by_name, self._by_uid = {}, {}, {}, {}
         for view in queues:
             self.put_queue(view)
-        now = {view.uid for view in self._queues.values()}
-        return [view for view in before.values() if view.uid not in now]
 
 
 def _name(view: QueueView) -> tuple[ObjectKey, str]:
