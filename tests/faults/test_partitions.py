@@ -78,6 +78,17 @@ def _sends(sender: object, message: ServiceBusMessage) -> bool:
     return True
 
 
+def _outcome(sender: object, message: ServiceBusMessage, *, refusal: str) -> str:
+    """Send once; say whether it was stored, refused, or is of unknown outcome."""
+    try:
+        sender.send_messages(message)  # type: ignore[attr-defined]
+    except ServiceBusError as error:
+        no_room = "takes no messages" in error.message or "no room" in error.message
+        definite = no_room and refusal in error.message
+        return "refused" if definite else "unknown"
+    return "stored"
+
+
 @pytest.mark.requirement("R34")
 @pytest.mark.requirement("R35")
 def test_management_reports_a_dead_partition_and_completes_when_it_returns(bus: Bus) -> None:
@@ -380,18 +391,20 @@ def test_a_full_disk_refuses_sends_lets_receivers_make_room_and_recovers(
         with bus.client(retry_total=0) as client, client.get_queue_sender("orders") as sender:
             # Repeated while the partition comes up, so perhaps stored twice: not counted.
             eventually(lambda: _sends(sender, ServiceBusMessage("first", partition_key=key)))
-            stored = 0
-            while stored < 600 and _sends(sender, ServiceBusMessage(body, partition_key=key)):
-                stored += 1
-            assert 10 < stored < 600
-            with pytest.raises(ServiceBusError, match="partition 1"):
-                sender.send_messages(ServiceBusMessage(body, partition_key=key))
+            outcomes: Counter[str] = Counter()
+            while outcomes["refused"] == 0 and outcomes.total() < 600:
+                message = ServiceBusMessage(body, partition_key=key)
+                outcomes[_outcome(sender, message, refusal="partition 1")] += 1
+            assert outcomes["stored"] > 10
+            assert outcomes["refused"] == 1
             # Keyless traffic goes on meanwhile.
             sender.send_messages(ServiceBusMessage("keyless"))
 
             drained = drain(client)
 
-            assert drained[body.decode()] == stored
+            # What was refused is not there; what had an unknown outcome may be.
+            stored, unknown = outcomes["stored"], outcomes["unknown"]
+            assert stored <= drained[body.decode()] <= stored + unknown
             assert drained["keyless"] == 1
             assert drained.keys() == {"first", body.decode(), "keyless"}
             eventually(

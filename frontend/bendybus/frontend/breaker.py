@@ -1,6 +1,6 @@
 """Whether a partition is tried at all: one miss rests it, a probe brings it back.
 
-    CLOSED ──miss, stream lost, echo late──► OPEN ──echo answered and serving──► CLOSED
+    CLOSED ──send missed, echo late, no echo stream──► OPEN ──echo answered and serving──► CLOSED
 
 Users' sends never probe: the echo stream does, which the partition's event loop answers, so a
 slow disk is not mistaken for a stopped process.

@@ -118,9 +118,12 @@ async def _watch_tls(directory: tls.Directory, gateway: Gateway) -> None:
 
 
 async def _first_look(gateway: Gateway) -> None:
-    """Wait until every partition answers, but not for ever."""
+    """Wait until every partition was tried once and one of them answers, but not for ever.
+
+    A dead one is not waited for: it must not delay what the others can serve.
+    """
     for _ in range(round(FIRST_LOOK_S / READY_CHECK_S)):
-        if all(upstream.available for upstream in gateway.upstreams.values()) and gateway.ready():
+        if all(upstream.looked_at for upstream in gateway.upstreams.values()) and gateway.ready():
             return
         await asyncio.sleep(READY_CHECK_S)
 

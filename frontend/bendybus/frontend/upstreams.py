@@ -21,6 +21,7 @@ import grpc
 from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.frontend import pumping
 from bendybus.frontend.breaker import Breaker
+from bendybus.frontend.probing import Echoes, EchoLate
 from bendybus.frontend.pumping import Ending, Pump
 from bendybus.frontend.pumping import why as why_ended
 from bendybus.frontend.settings import Settings
@@ -93,6 +94,8 @@ class Upstream:
         self.partition = partition
         self.address = address
         self.breaker = Breaker()
+        # Whether it was found available, or not, at least once.
+        self.looked_at = False
         # Partition's monotonic clock minus ours, by the quickest recent echo.
         self.clock_offset_ms: int | None = None
         self._settings = settings
@@ -145,6 +148,7 @@ class Upstream:
 
     def miss(self, why: str) -> None:
         """Rest the partition; the probe brings it back."""
+        self.looked_at = True
         if self.breaker.miss(why):
             logger.warning(
                 "partition %d: rested: %s",
@@ -252,32 +256,42 @@ class Upstream:
 
     async def _probe(self) -> None:
         async for _ in self._attempts():
-            call = self.calls.Echo()
-            try:
-                await self._echo(call)
-            except (grpc.RpcError, TimeoutError, asyncio.InvalidStateError) as error:
-                why = why_ended(error) if isinstance(error, grpc.RpcError) else "its echo is late"
-                self.miss(why)
-            finally:
-                call.cancel()
+            while await self._probe_once():
+                pass
 
-    async def _echo(self, call: Any) -> None:
-        echo_id, generation = 0, self._generation
+    async def _probe_once(self) -> bool:
+        """Echo until the stream ends; return whether another one is to be tried at once."""
+        began_s = time.monotonic()
+        echoes = Echoes(self.calls.Echo(), self.partition, self._settings.echo_timeout_s)
+        why = "its echo stream ended"
+        try:
+            await self._echo(echoes)
+        except EchoLate:
+            self.miss("its echo is late")
+            return False
+        except grpc.RpcError as error:
+            why = why_ended(error)
+        finally:
+            await echoes.end()
+        # A partition that answered until now may be there again, as another process, or may have
+        # lost only this stream: whoever answers the next one decides.
+        if echoes.heard and time.monotonic() - began_s >= PROBE_AGAIN_S:
+            return True
+        self.miss(why)
+        return False
+
+    async def _echo(self, echoes: Echoes) -> None:
+        generation = self._generation
         while generation == self._generation:
-            echo_id += 1
             asked_ms = now_ms()
-            async with asyncio.timeout(self._settings.echo_timeout_s):
-                request = partition_pb2.EchoRequest(partition=self.partition, echo_id=echo_id)
-                await call.write(request)
-                response = await call.read()
-            if response is grpc.aio.EOF:
-                raise TimeoutError
+            response = await echoes.ask()
+            if response is None:
+                return
             self._echoed(response, asked_ms)
             wait_s = self._settings.echo_every_s if self.breaker.closed else PROBE_AGAIN_S
             self._wake.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(wait_s):
-                    await self._wake.wait()
+            if not await echoes.pause(wait_s, self._wake):
+                return
 
     def _echoed(self, response: partition_pb2.EchoResponse, asked_ms: int) -> None:
         middle_ms = (asked_ms + now_ms()) // 2
@@ -292,11 +306,13 @@ class Upstream:
             )
         elif was_closed and not self.breaker.closed:
             self._listener.stalled(self.partition, self.breaker.reason)
+        self.looked_at = self.looked_at or not self.breaker.closed
         self._show()
 
     def _show(self) -> None:
         """Tell the listener once when the partition can be asked again."""
         available = self.available
+        self.looked_at = self.looked_at or available
         if available and not self._shown_available:
             self._listener.back(self.partition)
         self._shown_available = available
