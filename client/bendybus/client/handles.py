@@ -1,16 +1,16 @@
 """What senders and receivers of both surfaces share: their entity, their link, their life."""
 
-import math
 import os
 import uuid
 import warnings
 from typing import Any, Final
 
-from bendybus.client import connection_string
+from bendybus.client import arguments, connection_string
 from bendybus.client.connection import TIMEOUT_S_DEFAULT, Link, Settings
 from bendybus.client.credentials import Credentials
 from bendybus.client.exceptions import not_supported
 from bendybus.client.retrying import RetryPolicy
+from bendybus.domain import limits
 
 # How much longer than the I/O thread a caller's thread waits; the I/O thread keeps the time.
 MARGIN_S: Final = 5.0
@@ -36,13 +36,17 @@ class Handle:
         if topic_name:
             raise not_supported("topics and subscriptions")
         if not queue_name:
-            raise ValueError("queue_name: it is missing.")
+            raise ValueError("queue_name: is required")
+        arguments.text("queue_name", queue_name, limits.ENTITY_NAME_CHARS_MAX)
+        identifier = arguments.optional_text(
+            "client_identifier", options.get("client_identifier"), limits.KEY_CHARS_MAX
+        )
         link: Link | None = options.get("link")
         self._owns_link = link is None
         self._link = link or Link(settings_of(fully_qualified_namespace, credential, options))
         self.fully_qualified_namespace = fully_qualified_namespace
         self.entity_name = queue_name
-        self._name: str = options.get("client_identifier") or f"{kind}-{uuid.uuid4()}"
+        self._name: str = identifier or f"{kind}-{uuid.uuid4()}"
         self._closed = False
 
     @property
@@ -84,9 +88,7 @@ def timeout_of(timeout: float | None) -> float:
     """Return the time for an operation. Raises ValueError for none that could be."""
     if timeout is None:
         return TIMEOUT_S_DEFAULT
-    if not timeout > 0 or not math.isfinite(timeout):
-        raise ValueError("timeout: it must be greater than 0.")
-    return timeout
+    return arguments.seconds("timeout", timeout)
 
 
 def warn_of(options: dict[str, Any]) -> None:

@@ -1,11 +1,11 @@
 """A message as an application writes it."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from bendybus.client import values
+from bendybus.client import arguments, values
 from bendybus.client.amqp import (
     AmqpAnnotatedMessage,
     AmqpMessageBodyType,
@@ -76,40 +76,57 @@ class ServiceBusMessage:
             self._body_type = _DATA
         else:
             self._set_body(body)
-        self._application_properties = application_properties
+        self._application_properties: dict[str | bytes, Any] | None = application_properties
         self._session_id: str | None = None
         self._partition_key: str | None = None
         self._message_id: str | None = message_id
-        self._scheduled_enqueue_time_utc = scheduled_enqueue_time_utc
+        self._scheduled_enqueue_time_utc: datetime | None = scheduled_enqueue_time_utc
         self._time_to_live: timedelta | None = time_to_live
-        self._content_type = content_type
-        self._correlation_id = correlation_id
-        self._subject = subject
-        self._to = to
-        self._reply_to = reply_to
+        self._content_type: str | None = content_type
+        self._correlation_id: str | None = correlation_id
+        self._subject: str | None = subject
+        self._to: str | None = to
+        self._reply_to: str | None = reply_to
         self._reply_to_session_id: str | None = reply_to_session_id
         # Most messages have none of these: the checks cost only those that do.
+        if application_properties is not None:
+            self.application_properties = application_properties
         if message_id is not None:
             self.message_id = message_id
         if session_id is not None:
             self.session_id = session_id
         if partition_key is not None:
             self.partition_key = partition_key
+        if scheduled_enqueue_time_utc is not None:
+            self.scheduled_enqueue_time_utc = scheduled_enqueue_time_utc
         if time_to_live is not None:
             self.time_to_live = time_to_live
+        if content_type is not None:
+            self.content_type = content_type
+        if correlation_id is not None:
+            self.correlation_id = correlation_id
+        if subject is not None:
+            self.subject = subject
+        if to is not None:
+            self.to = to
+        if reply_to is not None:
+            self.reply_to = reply_to
         if reply_to_session_id is not None:
             self.reply_to_session_id = reply_to_session_id
 
     def _set_body(self, body: Any) -> None:
         self._body_type = _DATA
         if isinstance(body, str):
-            self._body = body.encode(self._encoding)
+            try:
+                self._body = body.encode(self._encoding)
+            except UnicodeEncodeError as exc:
+                raise arguments.not_unicode("body", body, exc.start) from None
         elif isinstance(body, bytes):
             self._body = bytes(body)
         elif body is None:
             self._body, self._body_type = None, AmqpMessageBodyType.VALUE
         else:
-            raise TypeError(f"body: {type(body).__name__} is neither str, bytes nor None.")
+            raise TypeError(f"body: must be str, bytes or None (got {type(body).__name__})")
 
     @property
     def body(self) -> Any:
@@ -132,6 +149,8 @@ class ServiceBusMessage:
 
     @application_properties.setter
     def application_properties(self, value: dict[str | bytes, Any] | None) -> None:
+        if value is not None and not isinstance(value, Mapping):
+            raise TypeError(f"application_properties: must be a dict (got {type(value).__name__})")
         self._application_properties = value
 
     @property
@@ -141,9 +160,9 @@ class ServiceBusMessage:
 
     @session_id.setter
     def session_id(self, value: str | None) -> None:
-        value = _checked("session_id", value)
+        value = arguments.optional_text("session_id", value, _CHARS_MAX)
         if value is not None and self._partition_key and self._partition_key != value:
-            raise ValueError(f"session_id: {value!r} is not the partition_key.")
+            raise arguments.invalid("session_id", f"must equal partition_key (got {value!r})")
         self._session_id = value
 
     @property
@@ -155,7 +174,7 @@ class ServiceBusMessage:
     def message_id(self, value: str | None) -> None:
         if value is not None and type(value) is not str:
             value = str(value)
-        self._message_id = _checked("message_id", value)
+        self._message_id = arguments.optional_text("message_id", value, _CHARS_MAX)
 
     @property
     def partition_key(self) -> str | None:
@@ -164,9 +183,9 @@ class ServiceBusMessage:
 
     @partition_key.setter
     def partition_key(self, value: str | None) -> None:
-        value = _checked("partition_key", value)
+        value = arguments.optional_text("partition_key", value, _CHARS_MAX)
         if value and self._session_id is not None and value != self._session_id:
-            raise ValueError(f"partition_key: {value!r} is not the session_id.")
+            raise arguments.invalid("partition_key", f"must equal session_id (got {value!r})")
         self._partition_key = value
 
     @property
@@ -176,6 +195,8 @@ class ServiceBusMessage:
 
     @scheduled_enqueue_time_utc.setter
     def scheduled_enqueue_time_utc(self, value: datetime | None) -> None:
+        if value is not None:
+            value = arguments.moment("scheduled_enqueue_time_utc", value)
         self._scheduled_enqueue_time_utc = value
 
     @property
@@ -186,9 +207,15 @@ class ServiceBusMessage:
     @time_to_live.setter
     def time_to_live(self, value: timedelta | int | None) -> None:
         if value is not None and not isinstance(value, timedelta):
-            value = timedelta(seconds=value)
+            if isinstance(value, bool) or not isinstance(value, (int, float)):
+                kind = type(value).__name__
+                raise TypeError(f"time_to_live: must be timedelta or seconds (got {kind})")
+            try:
+                value = timedelta(seconds=value)
+            except (OverflowError, ValueError):
+                raise arguments.invalid("time_to_live", f"is out of range: {value!r}") from None
         if value is not None and value < timedelta(0):
-            raise ValueError("time_to_live: it is negative.")
+            raise arguments.invalid("time_to_live", f"must not be negative (got {value})")
         self._time_to_live = value
 
     @property
@@ -198,7 +225,7 @@ class ServiceBusMessage:
 
     @content_type.setter
     def content_type(self, value: str | None) -> None:
-        self._content_type = value
+        self._content_type = arguments.optional_text("content_type", value)
 
     @property
     def correlation_id(self) -> str | None:
@@ -207,7 +234,7 @@ class ServiceBusMessage:
 
     @correlation_id.setter
     def correlation_id(self, value: str | None) -> None:
-        self._correlation_id = value
+        self._correlation_id = arguments.optional_text("correlation_id", value)
 
     @property
     def subject(self) -> str | None:
@@ -216,7 +243,7 @@ class ServiceBusMessage:
 
     @subject.setter
     def subject(self, value: str | None) -> None:
-        self._subject = value
+        self._subject = arguments.optional_text("subject", value)
 
     @property
     def to(self) -> str | None:
@@ -225,7 +252,7 @@ class ServiceBusMessage:
 
     @to.setter
     def to(self, value: str | None) -> None:
-        self._to = value
+        self._to = arguments.optional_text("to", value)
 
     @property
     def reply_to(self) -> str | None:
@@ -234,7 +261,7 @@ class ServiceBusMessage:
 
     @reply_to.setter
     def reply_to(self, value: str | None) -> None:
-        self._reply_to = value
+        self._reply_to = arguments.optional_text("reply_to", value)
 
     @property
     def reply_to_session_id(self) -> str | None:
@@ -243,7 +270,9 @@ class ServiceBusMessage:
 
     @reply_to_session_id.setter
     def reply_to_session_id(self, value: str | None) -> None:
-        self._reply_to_session_id = _checked("reply_to_session_id", value)
+        self._reply_to_session_id = arguments.optional_text(
+            "reply_to_session_id", value, _CHARS_MAX
+        )
 
     @property
     def raw_amqp_message(self) -> AmqpAnnotatedMessage:
@@ -311,7 +340,7 @@ def from_amqp(raw: AmqpAnnotatedMessage) -> ServiceBusMessage:
     message.application_properties = raw.application_properties
     for name, amqp in _TEXTS:
         value = getattr(raw.properties, amqp, None)
-        setattr(message, name, value.decode() if isinstance(value, bytes) else value)
+        setattr(message, name, _text_of(name, value))
     if raw.header is not None and raw.header.time_to_live is not None:
         message.time_to_live = timedelta(milliseconds=raw.header.time_to_live)
     annotations = {
@@ -319,7 +348,7 @@ def from_amqp(raw: AmqpAnnotatedMessage) -> ServiceBusMessage:
         for key, value in (raw.annotations or {}).items()
     }
     key = annotations.get("x-opt-partition-key")
-    message.partition_key = key.decode() if isinstance(key, bytes) else key
+    message.partition_key = _text_of("x-opt-partition-key", key)
     scheduled = annotations.get("x-opt-scheduled-enqueue-time")
     if isinstance(scheduled, int):
         scheduled = datetime.fromtimestamp(scheduled / 1_000, UTC)
@@ -327,7 +356,10 @@ def from_amqp(raw: AmqpAnnotatedMessage) -> ServiceBusMessage:
     return message
 
 
-def _checked(name: str, value: str | None) -> str | None:
-    if value is not None and len(value) > _CHARS_MAX:
-        raise ValueError(f"{name}: {len(value)} characters are more than the {_CHARS_MAX} allowed.")
-    return value
+def _text_of(name: str, value: Any) -> Any:
+    if not isinstance(value, bytes):
+        return value
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise arguments.invalid(name, f"must be UTF-8 text (got {value!r:.100})") from None

@@ -154,7 +154,9 @@ def messages_of(given: Any) -> Iterator[ServiceBusMessage]:
         for entry in given:
             yield entry if type(entry) is ServiceBusMessage else as_message(entry)
     else:
-        raise TypeError(f"message: {type(given).__name__} is no message and no list of messages.")
+        raise TypeError(
+            f"message: must be a message, a batch or a list (got {type(given).__name__})"
+        )
 
 
 def as_message(given: Any) -> ServiceBusMessage:
@@ -168,7 +170,7 @@ def as_message(given: Any) -> ServiceBusMessage:
             return ServiceBusMessage(**given)
         except TypeError as exc:
             raise TypeError(f"message: the mapping makes no ServiceBusMessage: {exc}") from None
-    raise TypeError(f"message: {type(given).__name__} is no ServiceBusMessage.")
+    raise TypeError(f"message: must be a ServiceBusMessage (got {type(given).__name__})")
 
 
 def batch_proto(units: Iterable[Columns]) -> message_pb2.MessageBatch:

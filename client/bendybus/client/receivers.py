@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from bendybus.client import handles, modes, received_message, senders, values
+from bendybus.client import arguments, handles, modes, received_message, values
 from bendybus.client.connection import Connection
 from bendybus.client.exceptions import MessageAlreadySettled, MessageLockLostError, not_supported
 from bendybus.client.handles import Handle
@@ -65,12 +65,12 @@ class ReceiverHandle(Handle):
             raise not_supported("transfer dead-letter queues")
         self.entity_path = path
         self._mode = ServiceBusReceiveMode(receive_mode)
-        if max_wait_time is not None and max_wait_time <= 0:
-            raise ValueError("max_wait_time: it must be greater than 0.")
-        self._max_wait_time = max_wait_time
-        self._prefetch_count = int(prefetch_count)
-        if not 0 <= self._prefetch_count <= _PREFETCH_MAX:
-            raise ValueError(f"prefetch_count: it must be between 0 and {_PREFETCH_MAX}.")
+        self._max_wait_time = (
+            None if max_wait_time is None else arguments.seconds("max_wait_time", max_wait_time)
+        )
+        self._prefetch_count = arguments.count(
+            "prefetch_count", prefetch_count, least=0, most=_PREFETCH_MAX
+        )
         if auto_lock_renewer is not None and not self._locks:
             raise ValueError("auto_lock_renewer: RECEIVE_AND_DELETE has no locks to renew.")
         self._auto_lock_renewer = auto_lock_renewer
@@ -99,10 +99,10 @@ class ReceiverHandle(Handle):
     def _want(
         self, max_message_count: int | None, max_wait_time: float | None, waiter: Waiter
     ) -> Want:
-        if max_wait_time is not None and max_wait_time <= 0:
-            raise ValueError("max_wait_time: it must be greater than 0.")
-        if max_message_count is not None and max_message_count <= 0:
-            raise ValueError("max_message_count: it must be greater than 0.")
+        if max_wait_time is not None:
+            max_wait_time = arguments.seconds("max_wait_time", max_wait_time)
+        if max_message_count is not None:
+            max_message_count = arguments.count("max_message_count", max_message_count)
         wait_s = max_wait_time or self._max_wait_time or DEFAULT_WAIT_S
         return Want(max_message_count or self._prefetch_count or 1, wait_s, waiter)
 
@@ -140,17 +140,13 @@ class ReceiverHandle(Handle):
     ) -> Settlement:
         self._check_settling(message, disposition)
         for name, text in (("reason", reason), ("error_description", description)):
-            if text is not None and len(text) > limits.DEAD_LETTER_TEXT_CHARS_MAX:
-                raise ValueError(
-                    f"{name}: {len(text)} characters are more than the "
-                    f"{limits.DEAD_LETTER_TEXT_CHARS_MAX} allowed."
-                )
+            arguments.optional_text(name, text, limits.DEAD_LETTER_TEXT_CHARS_MAX)
         return Settlement(
             disposition,
             message._delivered.token(message._index),
             waiter,
             timeout_s,
-            changed_properties=values.to_map(changes) if changes else None,
+            changed_properties=values.to_map(changes, "properties_to_modify") if changes else None,
             reason=reason,
             description=description,
         )
@@ -166,7 +162,7 @@ class ReceiverHandle(Handle):
     ) -> receiver_pb2.ReceiveDeferredRequest | None:
         handles.warn_of(options)
         self._check_live()
-        numbers = senders.numbers_of(sequence_numbers)
+        numbers = arguments.numbers("sequence_numbers", sequence_numbers)
         return (
             receiver_pb2.ReceiveDeferredRequest(
                 entity_path=self.entity_path,
@@ -182,14 +178,13 @@ class ReceiverHandle(Handle):
     ) -> receiver_pb2.PeekRequest:
         handles.warn_of(options)
         self._check_live()
-        if int(max_message_count) < 1:
-            raise ValueError("max_message_count: it must be 1 or greater.")
-        number = int(sequence_number or 0)
-        if number < 0:
-            raise ValueError("sequence_number: it must not be negative.")
+        count = arguments.count("max_message_count", max_message_count)
+        number = arguments.count(
+            "sequence_number", sequence_number or 0, least=0, most=arguments.INT64_MAX
+        )
         return receiver_pb2.PeekRequest(
             entity_path=self.entity_path,
-            max_messages=int(max_message_count),
+            max_messages=count,
             from_sequence_number=number,
             # An explicit start makes a new cursor.
             cursor=b"" if number else self._cursor,
@@ -209,11 +204,12 @@ class ReceiverHandle(Handle):
         self, max_message_count: int, before: datetime | None, *, purge: bool
     ) -> receiver_pb2.DeleteMessagesRequest:
         self._check_live()
-        if max_message_count < 1:
-            raise ValueError("max_message_count: it must be 1 or greater.")
+        count = arguments.count("max_message_count", max_message_count)
+        if before is not None:
+            before = arguments.moment("before_enqueued_time_utc", before)
         return receiver_pb2.DeleteMessagesRequest(
             entity_path=self.entity_path,
-            max_messages=max_message_count,
+            max_messages=count,
             enqueued_before_ms=0 if before is None else values.to_milliseconds(before),
             include_deferred_and_scheduled=purge,
         )

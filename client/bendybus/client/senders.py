@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any, Final
 
-from bendybus.client import handles, outgoing
+from bendybus.client import arguments, handles, outgoing
 from bendybus.client.handles import Handle
 from bendybus.client.io_thread import Waiter
 from bendybus.client.outgoing import Columns, ServiceBusMessageBatch
@@ -50,6 +50,7 @@ class SenderHandle(Handle):
     ) -> Columns | None:
         handles.warn_of(options)
         self._check_live()
+        schedule_time_utc = arguments.moment("schedule_time_utc", schedule_time_utc)
         columns = Columns()
         for message in outgoing.messages_of(messages):
             message.scheduled_enqueue_time_utc = schedule_time_utc
@@ -72,7 +73,7 @@ class SenderHandle(Handle):
     ) -> sender_pb2.CancelScheduledMessagesRequest | None:
         handles.warn_of(options)
         self._check_live()
-        numbers = numbers_of(sequence_numbers)
+        numbers = arguments.numbers("sequence_numbers", sequence_numbers)
         return (
             sender_pb2.CancelScheduledMessagesRequest(
                 entity_path=self.entity_name, sequence_numbers=numbers
@@ -83,13 +84,6 @@ class SenderHandle(Handle):
 
     def _batch(self, max_size_in_bytes: int | None) -> ServiceBusMessageBatch:
         self._check_live()
-        if max_size_in_bytes is not None and not 0 < max_size_in_bytes <= _BATCH_BYTES_MAX:
-            raise ValueError(
-                f"max_size_in_bytes: {max_size_in_bytes} is not between 1 and {_BATCH_BYTES_MAX}."
-            )
+        if max_size_in_bytes is not None:
+            arguments.count("max_size_in_bytes", max_size_in_bytes, most=_BATCH_BYTES_MAX)
         return ServiceBusMessageBatch(max_size_in_bytes)
-
-
-def numbers_of(sequence_numbers: int | list[int]) -> list[int]:
-    """Return one number, or several, as a list."""
-    return [sequence_numbers] if isinstance(sequence_numbers, int) else list(sequence_numbers)

@@ -5,14 +5,21 @@ integers as int. Each is of a subclass here that remembers its type, so that a r
 be sent on as it came.
 """
 
+import sys
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from bendybus.client import arguments
+from bendybus.client.exceptions import InvalidArgumentError
 from bendybus.v1 import message_pb2
 from bendybus.v1.message_pb2 import Value, ValueList, ValueMap
 
+APPLICATION_PROPERTIES: Final = "application_properties"
+# Lists and maps in each other: protobuf reads no more than 100 messages in each other, and a map
+# takes three a level.
+NESTED_MAX: Final = 30
 INT64_MIN: Final = -(2**63)
 INT64_MAX: Final = 2**63 - 1
 
@@ -95,6 +102,12 @@ class ApplicationProperties(dict[Any, Any]):
     def __getitem__(self, key: Any) -> Any:
         return super().__getitem__(_key_bytes(key))
 
+    def __setitem__(self, key: Any, value: Any) -> None:
+        super().__setitem__(_key_bytes(key), value)
+
+    def __delitem__(self, key: Any) -> None:
+        super().__delitem__(_key_bytes(key))
+
     def __contains__(self, key: object) -> bool:
         return super().__contains__(_key_bytes(key))
 
@@ -102,30 +115,50 @@ class ApplicationProperties(dict[Any, Any]):
         """Return the value of a key, given as bytes or text."""
         return super().get(_key_bytes(key), default)
 
+    def pop(self, key: Any, *default: Any) -> Any:
+        """Remove a key, given as bytes or text, and return its value or `default`."""
+        return super().pop(_key_bytes(key), *default)
 
-def to_map(properties: Mapping[Any, Any]) -> ValueMap:
+    def setdefault(self, key: Any, default: Any = None) -> Any:
+        """Return the value of a key, given as bytes or text; `default` becomes it if missing."""
+        return super().setdefault(_key_bytes(key), default)
+
+    def update(self, *args: Any, **kwargs: Any) -> None:
+        """Set several keys, given as bytes or text."""
+        for key, value in dict(*args, **kwargs).items():
+            self[key] = value
+
+    def __ior__(self, other: Any) -> "ApplicationProperties":  # type: ignore[misc]
+        self.update(other)
+        return self
+
+
+def to_map(properties: Mapping[Any, Any], what: str = APPLICATION_PROPERTIES) -> ValueMap:
     """Return properties for the wire. Raises TypeError or ValueError that names the property."""
+    if not isinstance(properties, Mapping):
+        raise TypeError(f"{what}: must be a dict (got {type(properties).__name__})")
     made = ValueMap()
-    fill_map(made.entries, properties)
+    fill_map(made.entries, properties, what)
     return made
 
 
-def fill_map(entries: Any, properties: Mapping[Any, Any], *, nested: bool = False) -> None:
-    """Put `properties` into a map field of the wire."""
+def fill_map(
+    entries: Any,
+    properties: Mapping[Any, Any],
+    what: str = APPLICATION_PROPERTIES,
+    *,
+    nested: int = 0,
+) -> None:
+    """Put `properties` into a map field of the wire. `nested`: lists and maps may be in it."""
     for key, value in properties.items():
-        name = key.decode() if isinstance(key, bytes) else key
-        if not isinstance(name, str):
-            raise TypeError(f"application_properties: the key {key!r} is neither str nor bytes.")
-        try:
-            _set(entries[name], value, nested=nested)
-        except (TypeError, ValueError, OverflowError) as exc:
-            raise type(exc)(f"application_properties[{name!r}]: {exc}") from None
+        name = _key_text(key, what)
+        _set_named(entries[name], value, f"{what}[{name!r}]", nested)
 
 
 def to_value(value: Any) -> Value:
-    """Return any value, lists and maps included, for the wire."""
+    """Return any value of a body, lists and maps included, for the wire."""
     made = Value()
-    _set(made, value, nested=True)
+    _set_named(made, value, "body", 1)
     return made
 
 
@@ -148,12 +181,19 @@ def plain(value: Any) -> Any:
     if isinstance(value, (Text, Symbol)):
         return value.decode()
     if isinstance(value, Timestamp):
-        return datetime.fromtimestamp(value / 1_000, UTC)
+        return _plain_moment(value)
     if isinstance(value, dict):
         return {plain(key): plain(entry) for key, entry in value.items()}
     if isinstance(value, list):
         return [plain(entry) for entry in value]
     return value
+
+
+def _plain_moment(value: Timestamp) -> datetime | int:
+    try:
+        return datetime.fromtimestamp(value / 1_000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return int(value)
 
 
 def to_milliseconds(moment: datetime) -> int:
@@ -166,25 +206,60 @@ def _key_bytes(key: Any) -> Any:
     return key.encode() if isinstance(key, str) else key
 
 
-def _set(target: Value, value: Any, *, nested: bool) -> None:
+def _key_text(key: Any, what: str) -> str:
+    if isinstance(key, bytes):
+        try:
+            return key.decode()
+        except UnicodeDecodeError:
+            raise arguments.invalid(what, f"a key must be UTF-8 text (got {key!r})") from None
+    if not isinstance(key, str):
+        raise TypeError(f"{what}: a key must be str or bytes (got {type(key).__name__})")
+    return arguments.text(f"{what}: a key", key)
+
+
+def _set_named(target: Value, value: Any, what: str, nested: int) -> None:
+    """Set a value; errors name `what`."""
+    try:
+        _set(target, value, what, nested=nested)
+    except (InvalidArgumentError, _Named):
+        raise
+    except UnicodeError:
+        raise arguments.invalid(what, f"must be valid Unicode (got {ascii(value)[:100]})") from None
+    except TypeError as exc:
+        raise _Named(f"{what}: {exc}") from None
+    except (ValueError, OverflowError) as exc:
+        raise arguments.invalid(what, str(exc)) from None
+
+
+def _set(target: Value, value: Any, what: str, *, nested: int) -> None:
     found = _ENCODERS.get(type(value))
     if found is not None:
         field, convert = found
         setattr(target, field, value if convert is None else convert(value))
         return
-    if isinstance(value, tuple) and len(value) == 2:
+    if (
+        isinstance(value, tuple)
+        and len(value) == 2
+        and (not nested or _type_name(value[0]) in _TYPED)
+    ):
         _set_typed(target, *value)
     elif isinstance(value, dict) and value.keys() == {"TYPE", "VALUE"}:
         _set_typed(target, value["TYPE"], value["VALUE"])
+    elif nested > NESTED_MAX and isinstance(value, Iterable):
+        raise ValueError(f"lists and maps must be nested at most {NESTED_MAX} deep")
     elif nested and isinstance(value, Mapping):
         target.map_value.SetInParent()
-        fill_map(target.map_value.entries, value, nested=True)
-    elif nested and isinstance(value, Iterable):
+        fill_map(target.map_value.entries, value, what, nested=nested + 1)
+    elif nested and isinstance(value, Iterable) and not isinstance(value, _SIMPLE):
         target.list_value.SetInParent()
         for entry in value:
-            _set(target.list_value.values.add(), entry, nested=True)
+            _set_named(target.list_value.values.add(), entry, what, nested + 1)
     else:
         _set_by_base(target, value)
+
+
+class _Named(TypeError):
+    """A TypeError whose message names the value already."""
 
 
 def _set_by_base(target: Value, value: Any) -> None:
@@ -192,28 +267,37 @@ def _set_by_base(target: Value, value: Any) -> None:
         if isinstance(value, kind):
             setattr(target, field, value if convert is None else convert(value))
             return
-    raise TypeError(f"{type(value).__name__} is none of AMQP's simple types.")
+    raise TypeError(f"must be one of AMQP's simple types (got {type(value).__name__})")
+
+
+def _type_name(kind: Any) -> str:
+    return str(getattr(kind, "value", kind)).upper()
 
 
 def _set_typed(target: Value, kind: Any, value: Any) -> None:
-    field = _TYPED.get(str(getattr(kind, "value", kind)).upper())
+    name = _type_name(kind)
+    field = _TYPED.get(name)
     if field is None:
-        raise TypeError(f"{kind!r} is no AMQP type.")
+        raise TypeError(f"must be an AMQP type with a value (got {kind!r})")
     if field == "timestamp_ms_value" and isinstance(value, datetime):
         value = to_milliseconds(value)
-    elif field == "uuid_value" and isinstance(value, uuid.UUID):
-        value = value.bytes
+    elif field == "uuid_value":
+        value = uuid.UUID(bytes=value).bytes if isinstance(value, bytes) else value.bytes
     elif field == "char_value" and isinstance(value, str):
         value = ord(value)
+    elif field == "null_value":
+        value = True
+    elif field == "symbol_value" and isinstance(value, bytes):
+        value = value.decode()
     limits = _RANGES.get(field)
     if limits is not None and not limits[0] <= value <= limits[1]:
-        raise ValueError(f"{value} does not fit into {kind}.")
+        raise ValueError(f"{value} does not fit into {name}")
     setattr(target, field, value)
 
 
 def _int64(value: int) -> int:
     if not INT64_MIN <= value <= INT64_MAX:
-        raise ValueError(f"{value} does not fit into 64 bits.")
+        raise ValueError(f"{value} does not fit into 64 bits")
     return value
 
 
@@ -246,7 +330,11 @@ _RANGES: Final = {
     "short_value": (-(2**15), 2**15 - 1),
     "int_value": (-(2**31), 2**31 - 1),
     "long_value": (INT64_MIN, INT64_MAX),
+    "timestamp_ms_value": (INT64_MIN, INT64_MAX),
+    "char_value": (0, sys.maxunicode),
 }
+# Iterable, yet one value each.
+_SIMPLE: Final = (str, bytes, bytearray)
 # Subclasses first: the order matters where a type is not found as it is.
 _ENCODERS: Final[dict[type, tuple[str, Callable[[Any], Any] | None]]] = {
     str: ("string_value", None),
@@ -284,9 +372,10 @@ _DECODERS: Final[dict[str, Callable[[Any], Any]]] = {
     "long_value": int,
     "float_value": Float32,
     "double_value": float,
-    "char_value": lambda value: Char(chr(value)),
+    # What no sender of ours writes is shown as it is: a message must not become unreadable.
+    "char_value": lambda value: Char(chr(value)) if value <= sys.maxunicode else value,
     "timestamp_ms_value": Timestamp,
-    "uuid_value": lambda value: uuid.UUID(bytes=value),
+    "uuid_value": lambda value: uuid.UUID(bytes=value) if len(value) == 16 else value,
     "binary_value": bytes,
     "string_value": lambda value: Text(value.encode()),
     "symbol_value": lambda value: Symbol(value.encode()),

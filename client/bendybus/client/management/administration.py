@@ -112,7 +112,7 @@ class ServiceBusAdministrationClient(AdministrationHandle, LaterAdministration):
         blocking.close(self._link)
 
     def _get(self, queue_name: str, options: Mapping[str, Any]) -> management_pb2.Queue:
-        request = management_pb2.GetQueueRequest(name=queue_name, include_runtime=True)
+        request = administrations.get_request(queue_name)
         queue: management_pb2.Queue = self._call(
             lambda stubs: stubs.management.GetQueue, request, options
         ).queue

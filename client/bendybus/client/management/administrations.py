@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from bendybus.client import clients, handles
+from bendybus.client import arguments, clients, handles
 from bendybus.client.connection import Link
 from bendybus.client.management import descriptions
 from bendybus.client.management.models import ApiVersion
@@ -36,7 +36,7 @@ class AdministrationHandle:
 def create_request(name: str, fields: Mapping[str, Any]) -> management_pb2.CreateQueueRequest:
     """Return the request that makes a queue."""
     return management_pb2.CreateQueueRequest(
-        name=name,
+        name=arguments.text("queue_name", name),
         description=descriptions.to_description(fields),
         origin=management_pb2.ENTITY_ORIGIN_CLIENT,
     )
@@ -44,7 +44,16 @@ def create_request(name: str, fields: Mapping[str, Any]) -> management_pb2.Creat
 
 def delete_request(name: str) -> management_pb2.DeleteQueueRequest:
     """Return the request that deletes a queue."""
-    return management_pb2.DeleteQueueRequest(name=name, origin=management_pb2.ENTITY_ORIGIN_CLIENT)
+    return management_pb2.DeleteQueueRequest(
+        name=arguments.text("queue_name", name), origin=management_pb2.ENTITY_ORIGIN_CLIENT
+    )
+
+
+def get_request(name: str) -> management_pb2.GetQueueRequest:
+    """Return the request for a queue with its counts."""
+    return management_pb2.GetQueueRequest(
+        name=arguments.text("queue_name", name), include_runtime=True
+    )
 
 
 def list_request(token: str, *, runtime: bool) -> management_pb2.ListQueuesRequest:

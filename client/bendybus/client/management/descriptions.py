@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Final
 
+from bendybus.client import arguments
 from bendybus.client.exceptions import InvalidArgumentError, not_supported
 from bendybus.client.management.models import (
     EntityAvailabilityStatus,
@@ -118,9 +119,9 @@ def update_of(queue: Any, overrides: Mapping[str, Any]) -> management_pb2.Update
     given = {**dict(queue.items()), **overrides}
     name = given.get("name")
     if not name:
-        raise InvalidArgumentError(message="name: it is missing.", metadata={"field": "name"})
+        raise arguments.invalid("name", "is required")
     return management_pb2.UpdateQueueRequest(
-        name=name,
+        name=arguments.text("name", name),
         description=to_description(given),
         origin=management_pb2.ENTITY_ORIGIN_CLIENT,
     )
@@ -130,7 +131,7 @@ def _assign(made: management_pb2.QueueDescription, name: str, value: Any) -> Non
     try:
         setattr(made, name, value)
     except (TypeError, ValueError) as exc:
-        raise _bad(name, f"{value!r} is not allowed ({exc}).") from None
+        raise _bad(name, f"{value!a:.100} is not allowed ({exc}).") from None
 
 
 def _milliseconds(name: str, value: timedelta | str) -> int:

@@ -115,7 +115,7 @@ class ServiceBusAdministrationClient(AdministrationHandle, LaterAdministration):
         await waiting.close(self._link)
 
     async def _get(self, queue_name: str, options: Mapping[str, Any]) -> management_pb2.Queue:
-        request = management_pb2.GetQueueRequest(name=queue_name, include_runtime=True)
+        request = administrations.get_request(queue_name)
         response = await self._call(lambda stubs: stubs.management.GetQueue, request, options)
         queue: management_pb2.Queue = response.queue
         return queue

@@ -1,0 +1,102 @@
+"""Checks of what applications pass: at the call, by name, before anything is queued.
+
+What reaches the I/O thread becomes part of a request there; a value that protobuf refuses at that
+point would fail for others, too. So every text, number and moment goes through here first. A
+wrong type is a TypeError, a bad value an InvalidArgumentError (a ValueError) whose
+`metadata["field"]` is the name.
+"""
+
+import math
+import operator
+from datetime import datetime
+from typing import Any, Final, SupportsIndex, cast
+
+from bendybus.client.exceptions import InvalidArgumentError
+from bendybus.domain.errors import InvalidArgument
+
+COUNT_MAX: Final = 2**31 - 1
+INT64_MAX: Final = 2**63 - 1
+# Longer than any program runs: what is longer means for ever.
+SECONDS_MAX: Final = 1e9
+_SHOWN_CHARS_MAX: Final = 100
+
+
+def text(name: str, value: Any, chars_max: int | None = None) -> str:
+    """Return a text that can travel: str, no lone surrogates, at most `chars_max` characters."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name}: must be str (got {type(value).__name__})")
+    if chars_max is not None and len(value) > chars_max:
+        raise invalid(name, f"must be at most {chars_max} characters (got {len(value)})")
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError as exc:
+            raise not_unicode(name, value, exc.start) from None
+    return value
+
+
+def optional_text(name: str, value: Any, chars_max: int | None = None) -> str | None:
+    """Return a text as `text` does, or None."""
+    return None if value is None else text(name, value, chars_max)
+
+
+def count(name: str, value: Any, *, least: int = 1, most: int = COUNT_MAX) -> int:
+    """Return a whole number between `least` and `most`."""
+    number = whole(name, value)
+    if not least <= number <= most:
+        raise invalid(name, f"must be between {least} and {most} (got {_shown(value)})")
+    return number
+
+
+def whole(name: str, value: Any) -> int:
+    """Return a whole number; other types of number than int may stand for one."""
+    try:
+        return operator.index(cast(SupportsIndex, value))
+    except TypeError:
+        raise TypeError(f"{name}: must be int (got {type(value).__name__})") from None
+
+
+def seconds(name: str, value: Any) -> float:
+    """Return a duration greater than 0; what is longer than `SECONDS_MAX` means for ever."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{name}: must be a number of seconds (got {type(value).__name__})")
+    if math.isnan(value) or value <= 0:
+        raise invalid(name, f"must be greater than 0 (got {_shown(value)})")
+    return min(value, SECONDS_MAX)
+
+
+def numbers(name: str, value: Any) -> list[int]:
+    """Return sequence numbers: one, or those in an iterable."""
+    if isinstance(value, int):
+        return [count(name, value, least=0, most=INT64_MAX)]
+    if isinstance(value, (str, bytes)) or not hasattr(value, "__iter__"):
+        raise TypeError(f"{name}: must be int or a list of int (got {type(value).__name__})")
+    return [count(name, entry, least=0, most=INT64_MAX) for entry in value]
+
+
+def moment(name: str, value: Any) -> datetime:
+    """Return a point in time."""
+    if not isinstance(value, datetime):
+        raise TypeError(f"{name}: must be datetime (got {type(value).__name__})")
+    return value
+
+
+def invalid(name: str, sentence: str) -> InvalidArgumentError:
+    """Return the error for a bad value of `name`."""
+    return InvalidArgumentError(
+        message=f"{name}: {sentence}", reason=InvalidArgument.reason, metadata={"field": name}
+    )
+
+
+def not_unicode(name: str, value: str, position: int) -> InvalidArgumentError:
+    """Return the error for a text with a code point that UTF-8 cannot express."""
+    return invalid(
+        name,
+        f"must be valid Unicode (got the lone surrogate {value[position]!a} at position "
+        f"{position}); decode bytes with errors='replace', or send them as a body",
+    )
+
+
+def _shown(value: Any) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= _SHOWN_CHARS_MAX else f"{shown[:_SHOWN_CHARS_MAX]}…"
