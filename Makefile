@@ -14,6 +14,8 @@ IMAGE ?= localhost/bendybus:dev
 ROOMS := $(wildcard domain protos crds partition_server frontend operator client cli)
 CODE := $(ROOMS) $(wildcard examples bench charts docs tests)
 PROTOC_OUT = --python_out=$(1) --pyi_out=$(1) --grpc_python_out=$(1) --mypy_grpc_out=quiet:$(1)
+# How tests are dealt over processes is in tests/conftest.py; ARGS=-n0 runs them one by one.
+PARALLEL := --numprocesses=auto --dist=loadgroup --no-loadscope-reorder
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
@@ -41,11 +43,11 @@ demo: install ## Run the main job on real data: send, break a partition, receive
 
 .PHONY: test
 test: install ## Run every test that needs no cluster
-	@$(PY) -m pytest -q $(ARGS)
+	@$(PY) -m pytest -q $(PARALLEL) $(ARGS)
 
 .PHONY: integration
 integration: install ## Run the tests with real processes, files and gRPC only
-	@$(PY) -m pytest -q -m integration $(ARGS)
+	@$(PY) -m pytest -q -m integration $(PARALLEL) $(ARGS)
 
 .PHONY: e2e
 e2e: install ## Run the end-to-end tests: on the cluster of KUBECONFIG, or on one of CLUSTER's (15 minutes)

@@ -1,10 +1,16 @@
-"""What all tests share: end-to-end tests run only when they are asked for."""
+"""What all tests share: how they are dealt over processes, and when end-to-end tests run."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 E2E = Path(__file__).parent / "e2e"
+# Fixtures that start processes for many tests: what uses one stays in one test process.
+SHARED = frozenset({"bus", "standard_bus", "secured"})
+# Real processes wait far more than they work.
+WORKERS_PER_CORE = 2
+WORKERS_MIN, WORKERS_MAX = 4, 16
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -19,3 +25,43 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if not config.getoption("--e2e") and E2E in (collection_path, *collection_path.parents):
         return True
     return None
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Return how many processes `make test` uses."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return max(WORKERS_MIN, min(WORKERS_MAX, WORKERS_PER_CORE * (cores or 1)))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deal tests over processes: slow ones first and one by one, the others by file.
+
+    What is slow starts real processes and waits for them. With no parallelism the order is still
+    the same one, so that what fails fails again.
+    """
+    if not config.getoption("--e2e"):
+        items.sort(key=_turn)
+    for item in items:
+        group = _group(item)
+        if group:
+            item.add_marker(pytest.mark.xdist_group(group))
+
+
+def _turn(item: pytest.Item) -> int:
+    if item.get_closest_marker("slow"):
+        return 0
+    return 1 if item.get_closest_marker("integration") else 2
+
+
+def _group(item: pytest.Item) -> str:
+    """Return what keeps a test together with others; nothing: it runs where there is room."""
+    if item.get_closest_marker("xdist_group"):
+        return ""
+    alone = item.get_closest_marker("integration") and not _shares(item)
+    return "" if alone else item.nodeid.partition("::")[0]
+
+
+def _shares(item: pytest.Item) -> bool:
+    names = set(getattr(item, "fixturenames", ()))
+    return bool(names & SHARED) and "make_bus" not in names and "faults" not in item.path.parts

@@ -21,6 +21,7 @@ MB = 1024 * 1024
 PEEK_LOCK = receiver_pb2.RECEIVE_MODE_PEEK_LOCK
 
 
+@pytest.mark.slow
 async def test_a_receiver_that_does_not_read_costs_bounded_memory(bus: Bus) -> None:
     body = os.urandom(100_000)
     with bus.client() as client, client.get_queue_sender("orders") as sender:

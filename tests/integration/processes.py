@@ -14,15 +14,19 @@ from typing import Any, TypeVar
 from bendybus.client import ServiceBusClient
 from bendybus.client.management import ServiceBusAdministrationClient
 from bendybus.domain.limits import Tier
+from tests.ports import HOST, free_port
 
-START_S = 30.0
+# Far more than any machine needs: it ends a test that would wait for ever.
+WITHIN_S = 60.0
 Value = TypeVar("Value")
 
 
 class Process:
-    """One server process; its ready line was read."""
+    """One server process. `ready` is to be awaited, unless the caller asks for that here."""
 
-    def __init__(self, *arguments: str, log: Path) -> None:
+    def __init__(self, *arguments: str, log: Path, wait: bool = True) -> None:
+        self.log = log
+        self.address = ""
         self._log = log.open("ab")
         self.popen = subprocess.Popen(
             [sys.executable, "-m", *arguments, "--exit-with-parent"],
@@ -30,13 +34,17 @@ class Process:
             stdout=subprocess.PIPE,
             stderr=self._log,
         )
+        if wait:
+            self.ready()
+
+    def ready(self) -> None:
+        """Wait for its ready line. Raises RuntimeError with its last words if there is none."""
         assert self.popen.stdout is not None
         line = self.popen.stdout.readline()
         if not line:
             self.end()
-            raise RuntimeError(log.read_text()[-2_000:])
-        self.log = log
-        self.address: str = json.loads(line)["address"]
+            raise RuntimeError(self.log.read_text()[-2_000:])
+        self.address = json.loads(line)["address"]
 
     @property
     def pid(self) -> int:
@@ -97,13 +105,21 @@ class Bus:
         self._front_end_options = front_end_options
         folder.mkdir(parents=True, exist_ok=True)
         self.partitions: dict[int, Process] = {}
-        self._addresses: dict[int, str] = {}
-        for index in range(partitions):
-            self.start_partition(index)
-        self.front_end_address = "127.0.0.1:0"
-        self.start_front_end()
+        self._addresses = {index: f"{HOST}:{free_port()}" for index in range(partitions)}
+        self.front_end_address = f"{HOST}:{free_port()}"
+        self._front_end: Process | None = None
+        try:
+            # All at once: most of a start is waiting for the machine.
+            for index in range(partitions):
+                self.start_partition(index, wait=False)
+            for process in self.partitions.values():
+                process.ready()
+            self.start_front_end()
+        except BaseException:
+            self.end()
+            raise
 
-    def start_partition(self, index: int, data: Path | None = None) -> None:
+    def start_partition(self, index: int, data: Path | None = None, *, wait: bool = True) -> None:
         """Start (again) the server of one partition, on the address that it had."""
         self.partitions[index] = Process(
             "bendybus.partition_server",
@@ -114,15 +130,15 @@ class Bus:
             f"--tier={self._tier}",
             f"--partition-count={self.count}",
             f"--partitions={index}",
-            f"--listen={self._addresses.get(index, '127.0.0.1:0')}",
+            f"--listen={self._addresses[index]}",
             *self._options,
             log=self.folder / f"partition-{index}.log",
+            wait=wait,
         )
-        self._addresses[index] = self.partitions[index].address
 
     def start_front_end(self, *options: str) -> None:
         """Start (again) the front end, on the address that it had."""
-        self.front_end = Process(
+        self._front_end = Process(
             "bendybus.frontend",
             "serve",
             f"--listen={self.front_end_address}",
@@ -131,12 +147,18 @@ class Bus:
             *options,
             log=self.folder / "front-end.log",
         )
-        self.front_end_address = self.front_end.address
+
+    @property
+    def front_end(self) -> Process:
+        """The front end."""
+        assert self._front_end is not None
+        return self._front_end
 
     def end(self) -> None:
         """End all processes."""
-        for process in (self.front_end, *self.partitions.values()):
-            process.end()
+        for process in (self._front_end, *self.partitions.values()):
+            if process is not None:
+                process.end()
 
     @property
     def connection_string(self) -> str:
@@ -158,7 +180,7 @@ class Bus:
 
 
 def eventually(
-    look: Callable[[], Value], *, within_s: float = 15.0, what: str = "the condition"
+    look: Callable[[], Value], *, within_s: float = WITHIN_S, what: str = "the condition"
 ) -> Value:
     """Return the first true value of `look`; fail when there is none in time."""
     deadline = time.monotonic() + within_s

@@ -1,7 +1,6 @@
 """Queues on all partitions, health, metrics, reflection."""
 
 import asyncio
-import socket
 import urllib.request
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,6 +26,7 @@ from bendybus.frontend.settings import Settings
 from bendybus.partition_server import server as partition_server
 from bendybus.partition_server import settings as partition_settings
 from tests.integration.processes import Bus, eventually
+from tests.ports import free_port
 
 NewQueue = Callable[..., str]
 
@@ -156,13 +156,6 @@ async def test_a_front_end_is_not_ready_before_it_takes_calls(tmp_path: Path) ->
 
     status = health_pb2.HealthCheckResponse
     assert seen == [status.NOT_SERVING, status.SERVING]
-
-
-def free_port() -> int:
-    """Return a port that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def test_metrics_have_azures_names_and_our_own(tmp_path: Path) -> None:

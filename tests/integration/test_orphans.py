@@ -19,7 +19,7 @@ from bendybus.internal.v1 import entity_pb2, entity_pb2_grpc
 from bendybus.v1 import management_pb2, management_pb2_grpc
 from bendybus.wire import entities, statuses
 from tests.integration.processes import Bus, eventually
-from tests.integration.test_management import free_port
+from tests.ports import free_port
 
 LATER: Final = datetime.datetime(2100, 1, 1, tzinfo=datetime.UTC)
 

@@ -31,8 +31,8 @@ from tests.integration.secured import (
     SecuredBus,
     policy,
 )
-from tests.integration.test_management import free_port
 from tests.integration.traffic import Traffic, receive_one, send_one
+from tests.ports import free_port
 
 SEND_KEY, LISTEN_KEY, MANAGE_KEY, OTHER_KEY = "send-key", "listen-key", "manage-key", "orders-key"
 POLICIES = (
@@ -368,6 +368,7 @@ def reloads(bus: SecuredBus, log: str) -> int:
     return (bus.bus.folder / log).read_text().count("tls: new certificates are in use")
 
 
+@pytest.mark.slow
 def test_certificates_and_their_authority_are_exchanged_under_traffic(
     make_secured: Callable[..., SecuredBus],
 ) -> None:
@@ -459,6 +460,7 @@ def test_half_written_certificates_are_not_taken(
         send_one(client)
 
 
+@pytest.mark.slow
 def test_keys_are_exchanged_without_a_restart(make_secured: Callable[..., SecuredBus]) -> None:
     secured = make_secured()
     log = secured.bus.folder / "front-end.log"
@@ -512,6 +514,7 @@ class FreshTokens:
         return made
 
 
+@pytest.mark.slow
 def test_a_stream_outlives_its_token_when_the_client_has_new_ones(
     make_secured: Callable[..., SecuredBus],
 ) -> None:

@@ -9,6 +9,8 @@ from tests.integration.processes import eventually
 
 # How many messages may wait to be received: the load is bounded.
 AHEAD_MAX = 500
+# A pause after each send: faults meet traffic, other tests get the processors.
+PAUSE_S = 0.01
 
 
 def send_one(client: ServiceBusClient, queue: str = "orders") -> None:
@@ -91,6 +93,7 @@ class Traffic:
                 key = f"k-{len(self.sent) % 7}" if self._keyed else None
                 sender.send_messages([ServiceBusMessage(b, partition_key=key) for b in bodies])
                 self.sent += bodies
+                self._stop.wait(PAUSE_S)
 
     def _take(self) -> None:
         with self._client.get_queue_receiver("orders", max_wait_time=2) as receiver:

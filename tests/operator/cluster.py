@@ -6,7 +6,6 @@ Servers run in this process, on loopback, with real files, real gRPC and no TLS.
 import asyncio
 import contextlib
 import copy
-import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,9 +24,11 @@ from bendybus.partition_server import server
 from bendybus.partition_server.settings import Settings as PartitionSettings
 from bendybus.wire import entities
 from tests.operator.memory_api import Body, MemoryKubernetesApi
+from tests.ports import free_port
 
 Value = TypeVar("Value")
-WITHIN_S = 15.0
+# Far more than any machine needs: it ends a test that would wait for ever.
+WITHIN_S = 60.0
 CHILDREN = ("StatefulSet", "Deployment", "Service", "Secret")
 
 
@@ -41,14 +42,6 @@ async def eventually(look: Callable[[], Value], what: str = "the condition") -> 
             return value
         assert loop.time() < deadline, f"{what} did not come true within {WITHIN_S} s"
         await asyncio.sleep(0.01)
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class Loopback:

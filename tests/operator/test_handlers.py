@@ -24,8 +24,9 @@ from bendybus.operator.metrics import Metrics
 from bendybus.operator.settings import Settings
 from bendybus.operator.watching import operator_settings
 from bendybus.operator.webhook_certificates import WebhookCertificates
-from tests.operator.cluster import Cluster, Loopback, eventually, free_port
+from tests.operator.cluster import Cluster, Loopback, eventually
 from tests.operator.manifests import bus_body, changed, queue_body
+from tests.ports import free_port
 
 pytestmark = pytest.mark.integration
 Body = dict[str, Any]
