@@ -21,8 +21,11 @@ from bendybus.internal.v1 import (
 )
 
 
-class Partition(partition_pb2_grpc.PartitionServiceServicer, entity_pb2_grpc.EntityServiceServicer):
-    """A partition that answers echoes and holds streams open."""
+class Partition:
+    """A partition that answers echoes and holds streams open; what else there is, it lacks."""
+
+    ReceiveDeferred = CancelScheduledMessages = DeleteMessages = GetCounts = Peek = None
+    CommitEntity = ApplyEntity = FenceIdleEntity = None
 
     def __init__(self) -> None:
         self.echoes = 0
@@ -88,8 +91,10 @@ async def reached(
 ) -> AsyncIterator[Upstream]:
     """Serve a partition and yield the upstream that reaches it."""
     server = grpc.aio.server()
-    partition_pb2_grpc.add_PartitionServiceServicer_to_server(partition, server)
-    entity_pb2_grpc.add_EntityServiceServicer_to_server(partition, server)
+    add_partition: Any = partition_pb2_grpc.add_PartitionServiceServicer_to_server
+    add_entity: Any = entity_pb2_grpc.add_EntityServiceServicer_to_server
+    add_partition(partition, server)
+    add_entity(partition, server)
     address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     await server.start()
     upstream = Upstream(0, address, Settings(partitions={0: address}, **settings), listener)
