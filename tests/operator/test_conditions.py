@@ -50,7 +50,7 @@ def test_a_queue_is_not_ready_before_every_partition_has_the_change() -> None:
 
 
 def test_the_facts_of_a_queue() -> None:
-    spread = conditions.queue_facts(entry(queue()), {1}, Counts(3, 2, 1, 9))
+    spread = conditions.queue_facts(entry(queue()), {1}, Counts(3, 2, 1, size_bytes=9))
     plain = conditions.queue_facts(entry(queue(), STANDARD), set(), None)
 
     assert spread["availabilityStatus"] == "Limited"
@@ -60,6 +60,29 @@ def test_the_facts_of_a_queue() -> None:
     assert plain["availabilityStatus"] == "Available"
     assert plain["homePartition"] == entry(queue(), STANDARD).home_partition
     assert "countDetails" not in plain
+
+
+def test_every_state_that_a_message_can_be_in_is_shown() -> None:
+    counts = Counts(1, 2, 3, 4, 5, 6)
+
+    facts = conditions.queue_facts(entry(queue()), set(), counts + counts)
+
+    assert facts["countDetails"] == {
+        "activeMessageCount": 2,
+        "deadLetterMessageCount": 4,
+        "scheduledMessageCount": 6,
+        "deferredMessageCount": 8,
+        "lockedMessageCount": 10,
+        "transferMessageCount": 0,
+        "transferDeadLetterMessageCount": 0,
+    }
+    assert facts["sizeInBytes"] == 12
+
+
+def test_a_sum_that_no_schema_takes_is_cut_off() -> None:
+    facts = conditions.queue_facts(entry(queue()), set(), Counts(2**70, size_bytes=2**70))
+
+    assert facts["countDetails"]["activeMessageCount"] == facts["sizeInBytes"] == 2**63 - 1
 
 
 def test_the_api_server_keeps_every_field_of_a_status() -> None:

@@ -125,6 +125,10 @@ class CountDetails(ManifestModel):
     active_message_count: int = Field(0, description="Can be received now.")
     dead_letter_message_count: int = Field(0, description="In the dead-letter sub-queue.")
     scheduled_message_count: int = Field(0, description="Become active later.")
+    deferred_message_count: int = Field(0, description="Set aside; received by number.")
+    locked_message_count: int = Field(
+        0, description="Of the active and deferred ones: held by a receiver now."
+    )
     transfer_message_count: int = Field(0, description="Wait to be forwarded.")
     transfer_dead_letter_message_count: int = Field(0, description="Could not be forwarded.")
 

@@ -104,6 +104,10 @@ class Directory:
             metadata={"entity": name},
         )
 
+    def size(self) -> int:
+        """Return how many names are known, deleted ones included."""
+        return len(self._best)
+
     def entry(self, key: str) -> Entity | None:
         """Return what is known of a name in lower case, also a tombstone."""
         return self._best.get(key)

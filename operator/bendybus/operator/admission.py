@@ -12,6 +12,7 @@ from bendybus.crds.manifest import DeletionPolicy
 from bendybus.crds.namespace_manifest import BusNamespace, check_update
 from bendybus.crds.queue_manifest import to_description
 from bendybus.domain import entity as entities
+from bendybus.domain import limits
 from bendybus.domain.errors import BusError
 from bendybus.operator import names, plan
 from bendybus.operator.storage import amount
@@ -19,6 +20,7 @@ from bendybus.operator.world import Body, BusView, QueueView, bus_view, queue_vi
 
 # Longer ones make names of pods and labels of revisions that Kubernetes does not take.
 BUS_NAME_CHARS_MAX: Final = 40
+PARTITIONS_MAX: Final = limits.STANDARD_PARTITION_COUNT
 _BUS_NAME: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?\Z")
 
 
@@ -154,6 +156,24 @@ def guards(body: Body) -> bool:
         spec.get("deletionPolicy") == DeletionPolicy.DELETE.value
         and annotations.get(names.ALLOW_DELETION_ANNOTATION) != "true"
     )
+
+
+def data_uids(body: Body) -> frozenset[str]:
+    """Return the UIDs that a Queue's data may have: after an adoption another than its own."""
+    found = {(body.get("status") or {}).get("entityUid"), body["metadata"].get("uid")}
+    return frozenset(uid for uid in found if uid)
+
+
+def partitions_to_ask(view: BusView) -> int:
+    """Return how many partitions may hold messages of a bus.
+
+    What runs counts, too: a manifest that cannot be read, or that was changed past all guards,
+    does not say how many there are. None known is taken for the most.
+    """
+    wanted = view.manifest.partition_count if view.manifest is not None else 0
+    running = view.status.get("partitions")
+    known = max(wanted, running if isinstance(running, int) else 0)
+    return min(known or PARTITIONS_MAX, PARTITIONS_MAX)
 
 
 def check_deletion(what: str, held: Held) -> list[str]:

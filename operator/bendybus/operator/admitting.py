@@ -12,7 +12,6 @@ import kopf
 
 from bendybus.operator import admission, world
 from bendybus.operator.admission import Held
-from bendybus.operator.conditions import Counts
 from bendybus.operator.kubernetes_api import ApiError, Body, KubernetesApi
 from bendybus.operator.metrics import Metrics
 from bendybus.operator.names import ObjectKey
@@ -61,11 +60,9 @@ class Admitting:
         if not admission.guards(body) or await self._ending(body["metadata"]["namespace"]):
             return
         view = await self._bus_of(bus)
-        if view is None or view.manifest is None:
+        if view is None:
             return
-        # After an adoption the data has another UID than the manifest.
-        uid = (body.get("status") or {}).get("entityUid") or body["metadata"].get("uid", "")
-        held = await self._held(view, uid if entity else "")
+        held = await self._held(view, admission.data_uids(body) if entity else frozenset())
         what = f"{kind} {body['metadata']['name']!r}"
         self._refuse(kind, admission.check_deletion(what, held))
 
@@ -77,9 +74,8 @@ class Admitting:
             return False
         return found is None or "deletionTimestamp" in found["metadata"]
 
-    async def _held(self, view: BusView, entity_uid: str) -> Held:
-        """Ask all partitions what they hold: of one entity, or of all."""
-        assert view.manifest is not None
+    async def _held(self, view: BusView, uids: frozenset[str]) -> Held:
+        """Ask all partitions what they hold: of the entities with these UIDs; none: of all."""
         try:
             material = await self._reaching.material()
         except ApiError as error:
@@ -95,10 +91,10 @@ class Admitting:
                 _Deaf(),
                 timeout_s=ASK_S,
             )
-            for index in range(view.manifest.partition_count)
+            for index in range(admission.partitions_to_ask(view))
         ]
         try:
-            answers = await asyncio.gather(*(link.counts() for link in links))
+            answers = await asyncio.gather(*(link.counts(uids) for link in links))
         finally:
             await asyncio.gather(*(link.close() for link in links))
         messages, unknown = 0, []
@@ -107,8 +103,8 @@ class Admitting:
                 unknown.append(index)
                 continue
             for uid, counts in answer.items():
-                if entity_uid in ("", uid):
-                    messages += _messages(counts)
+                if not uids or uid in uids:
+                    messages += counts.messages
         return Held(messages, tuple(unknown))
 
     def _refuse(self, kind: str, sentences: list[str]) -> None:
@@ -129,7 +125,3 @@ class _Deaf:
 
     def reached(self, *_: Any) -> None:
         """Ignore it."""
-
-
-def _messages(counts: Counts) -> int:
-    return counts.active + counts.dead_letter + counts.scheduled

@@ -9,7 +9,9 @@ from bendybus.domain.directory import Directory
 from bendybus.domain.entity import Entity, Fingerprint, QueueDescription
 from bendybus.domain.errors import BusError, PartitionUnavailable
 from bendybus.internal.v1 import entity_pb2
-from bendybus.operator.conditions import Counts
+from bendybus.operator import answers
+from bendybus.operator.answers import StrangeAnswer
+from bendybus.operator.conditions import ANSWER_NOT_UNDERSTOOD, Counts
 from bendybus.operator.data_identity import Identity
 from bendybus.operator.names import ObjectKey
 from bendybus.operator.partition_link import PartitionLink
@@ -44,8 +46,11 @@ class BusLink:
         self._counts: dict[int, dict[str, Counts]] = {}
         self._total = Counts()
         self._seen: set[int] = set()
+        share = answers.Share()
         self._links = [
-            PartitionLink(index, address(bus, index), material, self, timeout_s=timeout_s)
+            PartitionLink(
+                index, address(bus, index), material, self, timeout_s=timeout_s, share=share
+            )
             for index in range(identity.partition_count)
         ]
 
@@ -60,7 +65,10 @@ class BusLink:
     def catalogue(
         self, partition: int, fingerprint: Fingerprint, entries: list[Entity], *, snapshot: bool
     ) -> bool:
-        """Learn what a partition has; one with another fingerprint is not believed."""
+        """Learn what a partition has; one with another fingerprint is not believed.
+
+        Raises StrangeAnswer when the bus would have more entries than any can.
+        """
         if fingerprint.namespace_uid != self.identity.uid:
             logger.error(
                 "partition %s/%d: its file belongs to namespace UID %s, not %s; it is ignored",
@@ -71,6 +79,9 @@ class BusLink:
                 extra={"partition": partition, "action": "fingerprint"},
             )
             return False
+        fresh = {entry.key for entry in entries if self.directory.entry(entry.key) is None}
+        if self.directory.size() + len(fresh) > answers.ENTRIES_MAX:
+            raise StrangeAnswer(f"it tells of more than {answers.ENTRIES_MAX} entities")
         lagged = {entry.key for entry in self.directory.lagging(partition)}
         news = self.directory.update(partition, fingerprint, entries, snapshot=snapshot)
         told = {entry.key for entry in entries} if not snapshot else lagged
@@ -121,10 +132,11 @@ class BusLink:
         return self._total
 
     def conditions(self) -> dict[str, set[int]]:
-        """Return what partitions that answer warn of: word → partitions."""
+        """Return what partitions warn of, and whose answers are strange: word → partitions."""
         found: dict[str, set[int]] = {}
         for link in self._links:
-            for word in link.conditions if link.reachable else ():
+            words = link.conditions if link.reachable else ()
+            for word in (*words, ANSWER_NOT_UNDERSTOOD) if link.strange else words:
                 found.setdefault(word, set()).add(link.partition)
         return found
 

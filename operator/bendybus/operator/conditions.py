@@ -13,11 +13,15 @@ from bendybus.operator.names import ObjectKey
 from bendybus.operator.reasons import Reason
 
 READY: Final = "Ready"
+INT64_MAX: Final = 2**63 - 1
 ORPHANS_SHOWN: Final = 20
 # A bus that says one of these is not starting any more, whoever looks at it now.
 _RAN: Final = {Reason.AVAILABLE, Reason.PARTITION_UNAVAILABLE, Reason.FRONTEND_UNAVAILABLE}
+ANSWER_NOT_UNDERSTOOD: Final = "AnswerNotUnderstood"
 # What partitions warn of, in words for people.
 WARNINGS: Final = {
+    ANSWER_NOT_UNDERSTOOD: "the operator cannot read its answers and ignores it. Does spec.image "
+    "fit the operator's version? The operator's log has the details.",
     "ClockJump": "the wall clock jumped; nothing expires until it has been steady for a while.",
     "DiskLow": "the volume is nearly full; sends are refused until there is room again. Receive "
     "or purge messages, or let the volume grow.",
@@ -33,6 +37,9 @@ class Counts:
     active: int = 0
     dead_letter: int = 0
     scheduled: int = 0
+    deferred: int = 0
+    # Of the active and deferred ones: how many are locked now.
+    locked: int = 0
     size_bytes: int = 0
 
     def __add__(self, other: "Counts") -> "Counts":
@@ -40,8 +47,16 @@ class Counts:
             self.active + other.active,
             self.dead_letter + other.dead_letter,
             self.scheduled + other.scheduled,
+            self.deferred + other.deferred,
+            self.locked + other.locked,
             self.size_bytes + other.size_bytes,
         )
+
+    @property
+    def messages(self) -> int:
+        """Number of messages, whatever state they are in."""
+        stored = self.active + self.dead_letter + self.scheduled + self.deferred
+        return max(stored, self.locked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,11 +219,18 @@ def _availability(limited: bool) -> AvailabilityStatus:
 def _counted(counts: Counts) -> Status:
     return {
         "countDetails": {
-            "activeMessageCount": counts.active,
-            "deadLetterMessageCount": counts.dead_letter,
-            "scheduledMessageCount": counts.scheduled,
+            "activeMessageCount": _shown(counts.active),
+            "deadLetterMessageCount": _shown(counts.dead_letter),
+            "scheduledMessageCount": _shown(counts.scheduled),
+            "deferredMessageCount": _shown(counts.deferred),
+            "lockedMessageCount": _shown(counts.locked),
             "transferMessageCount": 0,
             "transferDeadLetterMessageCount": 0,
         },
-        "sizeInBytes": counts.size_bytes,
+        "sizeInBytes": _shown(counts.size_bytes),
     }
+
+
+def _shown(count: int) -> int:
+    """Return a sum as the schema allows it: the API server rejects more than an int64."""
+    return min(count, INT64_MAX)

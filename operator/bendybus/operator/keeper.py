@@ -108,6 +108,10 @@ class Keeper:
         """Return the names of queues whose manifests left and that are not released yet."""
         return self._leaving.undone()
 
+    def departures(self) -> list[Departure]:
+        """Return the departures that are not carried out yet."""
+        return self._leaving.departures()
+
     def _look_at_queues(self) -> None:
         for key in self._tools.world.queues_of(self.bus):
             self._queues_due[key] = 0.0

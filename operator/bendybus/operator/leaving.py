@@ -54,6 +54,10 @@ class Leaving:
         if self._departures or self._look_for_orphans:
             self.due = 0.0
 
+    def departures(self) -> list[Departure]:
+        """Return what is not carried out yet, for a keeper that goes on with it."""
+        return list(self._departures.values())
+
     def undone(self) -> list[str]:
         """Return the names of queues whose manifests left and that are not released yet."""
         return [departure.name for departure in self._departures.values()]

@@ -65,6 +65,12 @@ class Metrics:
             ["kind"],
             registry=self.registry,
         )
+        self.keeper_failures = Counter(
+            "bendybus_operator_keeper_failures",
+            "Failures of the task that keeps a bus; it is started again.",
+            ["namespace", "bus"],
+            registry=self.registry,
+        )
         self.certificate_end = Gauge(
             "bendybus_operator_webhook_certificate_end_seconds",
             "When the webhooks' certificate ends, seconds since 1970.",

@@ -30,6 +30,10 @@ from bendybus.operator.world import BusView, QueueView, View, World
 
 logger = logging.getLogger(__name__)
 LOOK_S: Final = 2.0
+# How long a bus whose keeper failed is left alone, and when that is forgotten.
+AGAIN_S_MIN: Final = 1.0
+AGAIN_S_MAX: Final = 60.0
+FORGIVEN_S: Final = 600.0
 DELETED: Final = "DELETED"
 
 
@@ -71,6 +75,8 @@ class Office:
         )
         self._keepers: dict[ObjectKey, tuple[Keeper, asyncio.Task[None]]] = {}
         self._children: dict[tuple[str, ObjectKey], int] = {}
+        # How often keepers failed, and when last.
+        self._failures: dict[ObjectKey, tuple[int, float]] = {}
         self._forgetting: set[asyncio.Task[None]] = set()
         self.leading = False
         # Whether this operator is, and ever was, among its peers.
@@ -255,12 +261,43 @@ class Office:
             known = self._keepers[bus] = (keeper, task)
         return known[0]
 
+    def _replace(self, bus: ObjectKey, failed: Keeper, error: BaseException | None) -> None:
+        """Go on with another keeper after a pause: one bus's failure is not that of all others."""
+        failures, _ = self._failures.get(bus, (0, 0.0))
+        pause_s = min(AGAIN_S_MAX, AGAIN_S_MIN * 2 ** min(failures, 16))
+        logger.error(
+            "bus %s: its keeper failed; started again in %.0f s",
+            bus,
+            pause_s,
+            exc_info=error,
+            extra={"action": "keeper-failed"},
+        )
+        self._metrics.keeper_failures.labels(bus.namespace, bus.name).inc()
+        now_s = asyncio.get_running_loop().time()
+        self._failures[bus] = (failures + 1, now_s)
+        keeper = Keeper(bus, self._tools)
+        for departure in failed.departures():
+            keeper.departed(departure)
+        keeper.look_at_all()
+
+        async def run() -> None:
+            await asyncio.sleep(pause_s)
+            await keeper.run()
+
+        task = asyncio.create_task(run(), name=f"keeper-{bus}")
+        self._keepers[bus] = (keeper, task)
+
     def _tend(self) -> None:
-        """Let keepers go whose bus is gone; one that failed stops the operator, loudly."""
+        """Let keepers go whose bus is gone; replace one that failed, loudly."""
+        now_s = asyncio.get_running_loop().time()
+        known = self.world.bus_keys()
+        for bus, (_, at_s) in list(self._failures.items()):
+            if now_s - at_s > FORGIVEN_S or bus not in known:
+                del self._failures[bus]
         for bus, (keeper, task) in list(self._keepers.items()):
-            if task.done():
-                task.result()
-            if bus not in self.world.bus_keys():
+            if task.done() and bus in known:
+                self._replace(bus, keeper, task.exception())
+            if bus not in known:
                 if keeper.undone():
                     logger.warning(
                         "bus %s: gone before its queues were released; if its data comes back, "
@@ -275,6 +312,7 @@ class Office:
     async def _stop(self) -> None:
         self.leading = False
         self._children.clear()
+        self._failures.clear()
         keepers, self._keepers = self._keepers, {}
         self._writer.clear()
         for _, task in keepers.values():

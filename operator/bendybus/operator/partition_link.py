@@ -2,20 +2,24 @@
 
 import asyncio
 import logging
+from collections.abc import Collection
 from typing import Any, Final, Protocol
 
 import grpc
 
-from bendybus.domain import limits
 from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.domain.errors import BusError, PartitionUnavailable
 from bendybus.internal.v1 import entity_pb2, entity_pb2_grpc, partition_pb2, partition_pb2_grpc
+from bendybus.operator import answers
+from bendybus.operator.answers import Share, StrangeAnswer
 from bendybus.operator.conditions import Counts
 from bendybus.wire import entities, statuses, tls
 
 logger = logging.getLogger(__name__)
 BACKOFF_S_MIN: Final = 0.2
 BACKOFF_S_MAX: Final = 2.0
+# A stream that lived so long was a good one: the next is opened at once when it ends.
+LASTED_S: Final = 5.0
 _OPTIONS: Final = [
     # A pod comes back under another address: ask for it again soon.
     ("grpc.dns_min_time_between_resolutions_ms", 1_000),
@@ -26,7 +30,7 @@ _OPTIONS: Final = [
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.http2.max_pings_without_data", 0),
-    ("grpc.max_receive_message_length", limits.GRPC_FRAME_BYTES_MAX),
+    ("grpc.max_receive_message_length", answers.BYTES_MAX),
     # Two operators in one process (tests) must not share connections.
     ("grpc.use_local_subchannel_pool", 1),
 ]
@@ -62,12 +66,16 @@ class PartitionLink:
         listener: Listener,
         *,
         timeout_s: float,
+        share: Share | None = None,
     ) -> None:
+        """`share`: of the bus, how much of the operator's time its answers may take."""
         self.partition = partition
         self.address = address
         self.reachable = False
         # What the partition warned of when it answered last.
         self.conditions: tuple[str, ...] = ()
+        # Why its last answer could not be understood, "" when it could.
+        self.strange = ""
         # Calls so far, for whoever wonders what a change costs.
         self.asked = 0
         self._told = False
@@ -75,6 +83,7 @@ class PartitionLink:
         self._closed = False
         self._timeout_s = timeout_s
         self._listener = listener
+        self._share = share or Share()
         if material is None:
             self._channel = grpc.aio.insecure_channel(address, options=_OPTIONS)
         else:
@@ -85,23 +94,52 @@ class PartitionLink:
 
     async def run(self) -> None:
         """Watch the partition's catalogue until cancelled."""
+        loop = asyncio.get_running_loop()
         backoff_s = BACKOFF_S_MIN
-        why = "it ended the stream"
         try:
             while True:
-                try:
-                    request = entity_pb2.WatchEntitiesRequest(partition=self.partition)
-                    async for response in self._entities.WatchEntities(request):
-                        backoff_s = BACKOFF_S_MIN
-                        self._heard(response)
-                except grpc.RpcError as error:
-                    why = statuses.from_rpc_error(error).message
-                self._silent(why)
+                began_s = loop.time()
+                self._silent(await self._watch())
+                if loop.time() - began_s > LASTED_S:
+                    backoff_s = BACKOFF_S_MIN
                 await asyncio.sleep(backoff_s)
                 backoff_s = min(2 * backoff_s, BACKOFF_S_MAX)
         finally:
             self._silent("the way is closed")
             await self.close()
+
+    async def _watch(self) -> str:
+        """Follow one stream of the catalogue to its end; return why it ended."""
+        loop = asyncio.get_running_loop()
+        stream = self._entities.WatchEntities(
+            entity_pb2.WatchEntitiesRequest(partition=self.partition)
+        )
+        try:
+            async for response in stream:
+                began_s = loop.time()
+                self._heard(response)
+                now_s = loop.time()
+                # Not read meanwhile: the bus waits, and nobody else.
+                await asyncio.sleep(self._share.spend(now_s - began_s, now_s))
+        except grpc.RpcError as error:
+            return _said(error).message
+        except StrangeAnswer as error:
+            self._puzzled(error)
+            return f"its answer cannot be understood: {error}"
+        finally:
+            stream.cancel()
+        return "it ended the stream"
+
+    def _puzzled(self, error: StrangeAnswer) -> None:
+        """Take note of an answer that cannot be understood; logged once."""
+        if self.strange != str(error):
+            logger.error(
+                "partition %s: its answer cannot be understood: %s",
+                self.address,
+                error,
+                extra={"partition": self.partition, "action": "strange"},
+            )
+        self.strange = str(error)
 
     async def close(self) -> None:
         """Close the way; `run` does it by itself."""
@@ -111,7 +149,13 @@ class PartitionLink:
     async def commit(self, request: entity_pb2.CommitEntityRequest) -> Entity:
         """Ask the registrar for a change; only of partition 0. Raises BusError."""
         answer = await self._ask(self._entities.CommitEntity, request)
-        return entities.entity_from_proto(answer.entity)
+        try:
+            return answers.understood(lambda: answers.entry(answer.entity))
+        except StrangeAnswer as error:
+            self._puzzled(error)
+            raise PartitionUnavailable(
+                f"partition {self.partition}: its answer cannot be understood: {error}"
+            ) from error
 
     async def copy(self, entity: Entity) -> None:
         """Give the partition an entry that the registrar committed. Raises BusError."""
@@ -120,25 +164,25 @@ class PartitionLink:
         )
         await self._ask(self._entities.ApplyEntity, request)
 
-    async def counts(self) -> dict[str, Counts] | None:
-        """Return counts by UID of entity, None if the partition does not answer.
+    async def counts(self, uids: Collection[str] = ()) -> dict[str, Counts] | None:
+        """Return counts by UID of entity (none: of all), None if the partition does not answer.
 
         This is also the probe of a process that stands still.
         """
-        request = partition_pb2.GetCountsRequest(partition=self.partition)
+        request = partition_pb2.GetCountsRequest(partition=self.partition, uids=uids)
         try:
             answer = await self._ask(self._calls.GetCounts, request)
-        except BusError as error:
+            found = answers.counts(answer)
+            self.conditions = answers.understood(lambda: answers.conditions(answer.conditions))
+        except (BusError, StrangeAnswer) as error:
+            if isinstance(error, StrangeAnswer):
+                self._puzzled(error)
             self._answers = False
-            self._show(error.message)
+            self._show(str(error))
             return None
         self._answers = True
-        self.conditions = tuple(answer.conditions)
         self._show()
-        return {
-            each.uid: Counts(each.active, each.dead_letter, each.scheduled, each.size_in_bytes)
-            for each in answer.entities
-        }
+        return found
 
     async def _ask(self, method: Any, request: Any) -> Any:
         if self._closed:
@@ -147,7 +191,7 @@ class PartitionLink:
         try:
             return await method(request, timeout=self._timeout_s)
         except grpc.RpcError as error:
-            found = statuses.from_rpc_error(error)
+            found = _said(error)
             if found.retryable:
                 raise PartitionUnavailable(
                     f"partition {self.partition} does not answer: {found.message}"
@@ -163,13 +207,12 @@ class PartitionLink:
             ) from None
 
     def _heard(self, response: entity_pb2.WatchEntitiesResponse) -> None:
+        fingerprint, entries = answers.catalogue(response)
         believed = self._listener.catalogue(
-            self.partition,
-            entities.fingerprint_from_proto(response.fingerprint),
-            [entities.entity_from_proto(entry) for entry in response.entities],
-            snapshot=response.snapshot,
+            self.partition, fingerprint, entries, snapshot=response.snapshot
         )
         if response.snapshot:
+            self.strange = ""
             self._told, self._answers = believed, True
             self._show("" if believed else "its file belongs to another namespace")
 
@@ -192,3 +235,11 @@ class PartitionLink:
             extra={"partition": self.partition, "action": "reached" if reachable else "lost"},
         )
         self._listener.reached(self.partition, reachable)
+
+
+def _said(error: grpc.RpcError) -> BusError:
+    """Return a partition's refusal, with no more of its text than others can bear."""
+    found = statuses.from_rpc_error(error)
+    found.message = answers.sentence(found.message)
+    found.args = (found.message,)
+    return found

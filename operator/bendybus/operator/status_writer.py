@@ -98,10 +98,16 @@ class StatusWriter:
             target = next(iter(waiting))
             status, before = waiting.pop(target)
             began = asyncio.get_running_loop().time()
-            if await self._write(target, status, before):
-                self._remember(target, status, began)
-                if reason_of(status) != reason_of(before):
-                    await self._note(target, status)
+            try:
+                if await self._write(target, status, before):
+                    self._remember(target, status, began)
+                    if reason_of(status) != reason_of(before):
+                        await self._note(target, status)
+            except Exception:
+                # One object's status must not end the writing of all others; it is looked at
+                # again with the next change, or at the next resync.
+                self.failed += 1
+                logger.exception("%s %s: status not written", *target[:2])
             spent = asyncio.get_running_loop().time() - began
             await asyncio.sleep(max(0.0, gap_s - spent))
 

@@ -89,8 +89,11 @@ def queue_view(body: Body) -> QueueView:
     """Return what a Queue object says."""
     manifest, problems = _parsed(body)
     namespace = body["metadata"].get("namespace", "")
-    reference = (body.get("spec") or _EMPTY).get("namespaceRef") or _EMPTY
-    bus = ObjectKey(reference.get("namespace") or namespace, reference.get("name") or "default")
+    spec = body.get("spec")
+    found = spec.get("namespaceRef") if isinstance(spec, Mapping) else None
+    reference = found if isinstance(found, Mapping) else _EMPTY
+    place, name = reference.get("namespace") or namespace, reference.get("name") or "default"
+    bus = ObjectKey(str(place), str(name))
     return QueueView(**_common(body), problems=problems, manifest=manifest, bus=bus)
 
 

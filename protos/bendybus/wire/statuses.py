@@ -9,7 +9,7 @@ from typing import Final
 
 import grpc
 from google.protobuf import any_pb2, duration_pb2
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 from google.rpc import code_pb2, error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
@@ -94,21 +94,30 @@ def from_rpc_error(error: grpc.RpcError) -> BusError:
     """Return the domain error behind a failed call, whoever made the status."""
     code: grpc.StatusCode = error.code()
     text = error.details() or code.name
-    status = _status_of(error)
-    if status is not None:
-        retry_after_ms, info = 0, None
-        for detail in status.details:
-            if detail.Is(error_details_pb2.ErrorInfo.DESCRIPTOR):
-                info = error_details_pb2.ErrorInfo()
-                detail.Unpack(info)
-            elif detail.Is(error_details_pb2.RetryInfo.DESCRIPTOR):
-                retry = error_details_pb2.RetryInfo()
-                detail.Unpack(retry)
-                retry_after_ms = retry.retry_delay.ToMilliseconds()
-        if info is not None and info.domain == DOMAIN:
-            return _make(info.reason, status.message, dict(info.metadata), retry_after_ms)
+    try:
+        found = _detailed(error)
+    except DecodeError:
+        # Whoever made these details, they are none of ours; the code still holds.
+        found = None
     kind = _BY_CODE.get(code, errors.BusError)
-    return kind(f"{text} ({code.name})")
+    return found or kind(f"{text} ({code.name})")
+
+
+def _detailed(error: grpc.RpcError) -> BusError | None:
+    """Return the error that the details of a status name, None if there are none of ours."""
+    status = _status_of(error)
+    retry_after_ms, info = 0, None
+    for detail in status.details if status is not None else ():
+        if detail.Is(error_details_pb2.ErrorInfo.DESCRIPTOR):
+            info = error_details_pb2.ErrorInfo()
+            detail.Unpack(info)
+        elif detail.Is(error_details_pb2.RetryInfo.DESCRIPTOR):
+            retry = error_details_pb2.RetryInfo()
+            detail.Unpack(retry)
+            retry_after_ms = retry.retry_delay.ToMilliseconds()
+    if status is None or info is None or info.domain != DOMAIN:
+        return None
+    return _make(info.reason, status.message, dict(info.metadata), retry_after_ms)
 
 
 def _status_of(error: grpc.RpcError) -> status_pb2.Status | None:
