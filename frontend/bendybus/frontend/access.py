@@ -1,22 +1,21 @@
 """Who may do what: tokens of clients, checked against the policies of this bus.
 
-Unary calls pass the interceptor, which asks the table of rights. A stream is let in once and asks
-for each entity that its frames name. Verified tokens are remembered, so that a call costs a look
-into a dictionary and not a signature.
+Every call passes the door (`door.py`) first. A stream is let in once and asks for each entity that
+its frames name. Verified tokens are remembered, so that a call costs a look into a dictionary and
+not a signature.
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 
 import grpc
 
-from bendybus.domain import errors, shared_access
+from bendybus.domain import shared_access
 from bendybus.domain.errors import BusError
 from bendybus.domain.shared_access import CLOCK_SKEW_S, Grant, Right
-from bendybus.frontend import rights
 from bendybus.frontend.policy_file import PolicyFile
 from bendybus.wire import statuses
 from bendybus.wire.refusals import Refusals
@@ -145,42 +144,3 @@ async def enter(access: Access, context: Context) -> Pass:
     except BusError as error:
         await statuses.abort(context, error)
         raise
-
-
-class Door(grpc.aio.ServerInterceptor):
-    """Asks for the token of every call that is not open to all."""
-
-    def __init__(self, access: Access) -> None:
-        self._access = access
-
-    async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> Any:
-        """Return the handler; of a unary call, behind a check."""
-        handler = await continuation(handler_call_details)
-        method = str(handler_call_details.method)
-        if handler is None or method in rights.OPEN:
-            return handler
-        rule = rights.RULES.get(method)
-        if rule is not None and rule.stream:
-            return handler
-        return self._guarded(handler, rule)
-
-    def _guarded(self, handler: Any, rule: rights.Rule | None) -> Any:
-        async def called(request: Any, context: Context) -> Any:
-            try:
-                caller = self._access.enter(context.invocation_metadata() or ())
-                if rule is None:
-                    raise errors.Unauthorized("the call is not for clients.")
-                caller.check(getattr(request, rule.field) if rule.field else "", rule.right)
-            except BusError as error:
-                await statuses.abort(context, error)
-            return await handler.unary_unary(request, context)
-
-        return grpc.unary_unary_rpc_method_handler(
-            called,
-            request_deserializer=handler.request_deserializer,
-            response_serializer=handler.response_serializer,
-        )

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
+from bendybus.domain import limits
 from bendybus.domain.shared_access import Right
 
 _SENDER: Final = "/bendybus.v1.SenderService/"
@@ -39,11 +40,11 @@ RULES: Final[dict[str, Rule]] = {
     f"{_MANAGEMENT}GetQueue": Rule(Right.MANAGE, "name"),
     f"{_MANAGEMENT}ListQueues": Rule(Right.MANAGE),
 }
-# What probes and tools may call without a token: nothing of the bus is in the answers.
-OPEN: Final = frozenset(
-    {
-        "/grpc.health.v1.Health/Check",
-        "/grpc.health.v1.Health/Watch",
-        "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
-    }
-)
+# What probes may call without a token: nothing of the bus is in the answers, which are about the
+# whole server whatever service the caller names, since its request is not read.
+OPEN: Final = frozenset({"/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"})
+# What any token of this bus will do for.
+ANY_TOKEN: Final = frozenset({"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"})
+# The largest request of a call that carries no messages.
+REQUEST_BYTES_MAX: Final = 4 * limits.MB
+CARRIES_MESSAGES: Final = frozenset({f"{_SENDER}Send", f"{_SENDER}SendStream"})

@@ -8,8 +8,9 @@ import grpc
 from prometheus_client import start_http_server
 
 from bendybus.frontend import idling
-from bendybus.frontend.access import Access, Door
+from bendybus.frontend.access import Access
 from bendybus.frontend.client_streams import ClientStreams
+from bendybus.frontend.door import Door
 from bendybus.frontend.gateway import Gateway
 from bendybus.frontend.leases import Leases
 from bendybus.frontend.management_service import ManagementService
@@ -19,6 +20,7 @@ from bendybus.frontend.sender_service import SenderService
 from bendybus.frontend.settings import Settings
 from bendybus.v1 import management_pb2_grpc, receiver_pb2_grpc, sender_pb2_grpc
 from bendybus.wire import serving, tls
+from bendybus.wire.health import Health
 
 logger = logging.getLogger(__name__)
 SERVICES: Final = (
@@ -48,16 +50,17 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
     gateway.figures.count_refusals(access.refusals)
     leases = Leases(gateway.receives)
     streams = ClientStreams(access, settings.max_connection_age_s)
+    health = Health()
     server = grpc.aio.server(
         options=[*serving.OPTIONS, *_age_options(settings)],
-        interceptors=[Door(access)] if access.demanded else [],
+        interceptors=[Door(access, health)] if access.demanded else [],
     )
     sender_pb2_grpc.add_SenderServiceServicer_to_server(SenderService(gateway, streams), server)
     receiver_pb2_grpc.add_ReceiverServiceServicer_to_server(
         ReceiverService(gateway, leases, streams), server
     )
     management_pb2_grpc.add_ManagementServiceServicer_to_server(ManagementService(gateway), server)
-    health = await serving.add_health_and_reflection(server, SERVICES)
+    await serving.add_health_and_reflection(server, SERVICES, health)
     host = settings.listen.rsplit(":", 1)[0]
     port = serving.open_port(server, settings.listen, directory, demand_client_certificate=False)
     async with asyncio.TaskGroup() as group:
@@ -137,7 +140,7 @@ def _start_metrics(settings: Settings, gateway: Gateway, host: str):  # type: ig
     return server
 
 
-async def _watch_health(health: serving.Health, gateway: Gateway) -> None:
+async def _watch_health(health: Health, gateway: Gateway) -> None:
     """Ready at once when some partition answers; not ready only when none has for a while.
 
     A pause of all partitions, of a second on a busy node, would take every front end out of its

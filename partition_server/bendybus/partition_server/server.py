@@ -17,6 +17,7 @@ from bendybus.partition_server.service import Hosts, PartitionService
 from bendybus.partition_server.settings import Settings
 from bendybus.partition_server.sqlite_store import SqliteStore
 from bendybus.wire import serving
+from bendybus.wire.health import Health
 from bendybus.wire.refusals import Refusals
 
 logger = logging.getLogger(__name__)
@@ -88,7 +89,7 @@ def _thread(settings: Settings, index: int, dispatcher: Dispatcher) -> Partition
     return PartitionThread(settings, store, dispatcher.deliver)
 
 
-async def _watch_health(health: serving.Health, threads: dict[int, PartitionThread]) -> None:
+async def _watch_health(health: Health, threads: dict[int, PartitionThread]) -> None:
     """Ready while every partition of the process has its store open; alive in any case."""
     shown: bool | None = None
     while True:

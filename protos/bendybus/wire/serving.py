@@ -15,14 +15,16 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import grpc
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from bendybus.domain import limits
 from bendybus.wire import tls
+from bendybus.wire.health import Health
 
-# The health servicer of grpcio-health-checking, which has no types.
-Health = Any
+HEALTH_SERVICE: Final = "grpc.health.v1.Health"
+# A question about health is a name.
+HEALTH_BYTES_MAX: Final = 4 * 1024
 # A service name of grpc.health.v1 that is SERVING as long as the event loop answers.
 LIVE: Final = "live"
 HEALTH_STOP_S: Final = 0.2
@@ -69,13 +71,15 @@ def configure_logging(level: str) -> None:
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
 
 
-async def add_health_and_reflection(server: grpc.aio.Server, services: Sequence[str]) -> Health:
+async def add_health_and_reflection(
+    server: grpc.aio.Server, services: Sequence[str], servicer: Health | None = None
+) -> Health:
     """Add grpc.health.v1 and reflection; everything is NOT_SERVING until `set_serving`."""
-    servicer = health.aio.HealthServicer()
+    servicer = servicer or Health()
     # Its own beginning is SERVING: a pod would be sent clients before its port is open.
     await set_serving(servicer, services, False)
     health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
-    names = (*services, health.SERVICE_NAME, reflection.SERVICE_NAME)
+    names = (*services, HEALTH_SERVICE, reflection.SERVICE_NAME)
     reflection.enable_server_reflection(names, server)
     return servicer
 
@@ -101,7 +105,12 @@ async def start_health(listen: str, servicer: Health) -> grpc.aio.Server:
 
     A server of its own: what the other port demands of callers must have no way around it.
     """
-    server = grpc.aio.server(options=OPTIONS)
+    server = grpc.aio.server(
+        options=[
+            *(option for option in OPTIONS if option[0] != "grpc.max_receive_message_length"),
+            ("grpc.max_receive_message_length", HEALTH_BYTES_MAX),
+        ]
+    )
     health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
     await servicer.set(LIVE, health_pb2.HealthCheckResponse.SERVING)
     if listen:

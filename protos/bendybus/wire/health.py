@@ -1,0 +1,61 @@
+"""grpc.health.v1 with bounds: it is open to everyone, so what it may cost is fixed.
+
+The servicer of grpcio-health-checking keeps a lock while it writes to a watcher: one that does not
+read would keep the state of the server from ever changing. Here a watcher waits for itself only,
+and there are so many at most.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any, Final
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+WATCHERS_MAX: Final = 64
+Context = grpc.aio.ServicerContext[Any, Any]
+Status = Any
+_Response = health_pb2.HealthCheckResponse
+
+
+class Health(health_pb2_grpc.HealthServicer):
+    """The state of a server and its services."""
+
+    def __init__(self, watchers_max: int = WATCHERS_MAX) -> None:
+        self._statuses: dict[str, Status] = {}
+        self._changed = asyncio.Event()
+        self._watchers_max = watchers_max
+        self.watchers = 0
+
+    async def set(self, service: str, status: Status) -> None:
+        """Set the state of a service, "" is the server; watchers are told."""
+        self._statuses[service] = status
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    async def Check(self, request: Any, context: Context) -> Any:
+        """Say how a service is; NOT_FOUND if there is none of the name."""
+        status = self._statuses.get(request.service)
+        if status is None:
+            await context.abort(grpc.StatusCode.NOT_FOUND)
+        return _Response(status=status)
+
+    async def Watch(self, request: Any, context: Context) -> AsyncGenerator[Any, None]:
+        """Say how a service is, now and whenever that changes."""
+        if self.watchers >= self._watchers_max:
+            await context.abort(
+                grpc.StatusCode.RESOURCE_EXHAUSTED,
+                f"{self._watchers_max} callers watch already. Use Check.",
+            )
+        self.watchers += 1
+        try:
+            shown: Status = None
+            while True:
+                changed = self._changed
+                status = self._statuses.get(request.service, _Response.SERVICE_UNKNOWN)
+                if status != shown:
+                    yield _Response(status=status)
+                    shown = status
+                await changed.wait()
+        finally:
+            self.watchers -= 1
