@@ -21,8 +21,8 @@ from bench.measuring import SECTIONS
 from bench.row import Row
 
 RESULTS: Final = Path(__file__).with_name("results")
-# A section that hangs is ended; one that works takes a fraction of this.
-SECTION_S: Final = 120.0
+# A section that hangs is ended; one that works takes a fraction of this on any machine.
+SECTION_S: Final = 300.0
 STOP_S: Final = 20.0
 WIDTH: Final = 150
 
@@ -35,7 +35,9 @@ def main() -> int:
     console = screen if screen.is_terminal else Console(highlight=False, width=WIDTH)
     began, moment = time.monotonic(), datetime.now(UTC)
     rows: list[Row] = []
-    broken = [name for name in chosen.only or SECTIONS if not _run(name, chosen.quick, rows)]
+    broken = {
+        name: why for name in chosen.only or SECTIONS if (why := _run(name, chosen.quick, rows))
+    }
     found = marks.judge(rows)
     console.print(report.figures(rows))
     console.print(report.verdicts(found))
@@ -48,12 +50,12 @@ def main() -> int:
         "quick": chosen.quick,
         "rows": [row.to_json() for row in rows],
         "marks": [verdict.to_json() for verdict in found],
-        "broken": broken,
+        "broken": list(broken),
     }
     path.write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     console.print(f"Took {time.monotonic() - began:.0f} s. Figures: {os.path.relpath(path)}")
-    for name in broken:
-        console.print(f"[red]Section {name} broke; its error is above.[/]")
+    for name, why in broken.items():
+        console.print(f"[red]Section {name} {why}.[/]")
     return 1 if broken else 0
 
 
@@ -65,12 +67,18 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _run(name: str, quick: bool, rows: list[Row]) -> bool:
-    """Run a section in a process of its own and take its rows. Whether it went well."""
+def _run(name: str, quick: bool, rows: list[Row], limit_s: float = SECTION_S) -> str:
+    """Run a section in a process of its own and take its rows. Why it broke; "": it did not."""
     command = [sys.executable, "-m", "bench.measuring", name, *(["--quick"] if quick else [])]
     screen.print(f"bench: {name}")
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    watchdog = threading.Timer(SECTION_S, process.terminate)
+    late = threading.Event()
+
+    def end() -> None:
+        late.set()
+        process.terminate()
+
+    watchdog = threading.Timer(limit_s, end)
     watchdog.start()
     try:
         assert process.stdout is not None
@@ -79,9 +87,14 @@ def _run(name: str, quick: bool, rows: list[Row]) -> bool:
             rows.append(row)
             figure = report.figure_of(row) if row.values else row.note
             screen.print(f"  {escape(row.title)}: {escape(figure)}")
-        return process.wait(STOP_S) == 0
+        code = process.wait(STOP_S)
+        if late.is_set():
+            return f"was ended after {limit_s:.0f} s: it has fewer figures than it should"
+        return f"broke (exit code {code}); its error is above" if code else ""
     finally:
         watchdog.cancel()
+        if process.stdout is not None:
+            process.stdout.close()
         if process.poll() is None:
             # Its own way out ends what it started.
             process.terminate()

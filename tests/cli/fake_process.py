@@ -2,7 +2,7 @@
 
 Takes the real servers' options, prints their ready line, ends when its stdin or SIGTERM says so.
 Behaviours for tests, by files in --data's folder: `fail` (die before serving), `die` (die soon
-after serving), `stubborn` (ignore SIGTERM).
+after serving), `stubborn` (ignore SIGTERM), `taken-ROLE` (its port is taken so many times).
 """
 
 import argparse
@@ -28,6 +28,13 @@ def main() -> int:
     options, _ = parser.parse_known_args()
     if (options.behaviour / f"fail-{options.role}").exists():
         print("a line before\nerror: the file belongs to another bus", file=sys.stderr)
+        return 1
+    taken = options.behaviour / f"taken-{options.role}"
+    with (options.behaviour / "asked").open("a", encoding="utf-8") as asked:
+        asked.write(f"{options.role} {options.listen}\n")
+    if taken.exists() and int(times := taken.read_text(encoding="utf-8")):
+        taken.write_text(str(int(times) - 1), encoding="utf-8")
+        print("OSError: [Errno 98] Address already in use", file=sys.stderr)
         return 1
     if (options.behaviour / "stubborn").exists():
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -14,12 +14,13 @@ from typing import Any, Protocol
 import pytest
 
 from bendybus.cli import __main__ as command
-from bendybus.cli import control, data_directory
+from bendybus.cli import control, data_directory, ports
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[2]
 FLIGHTS = ROOT / "examples" / "flights.yaml"
-DEADLINE_S = 20.0
+# Far more than any machine needs: it ends a test that would wait for ever.
+DEADLINE_S = 60.0
 
 
 class Start(Protocol):
@@ -144,7 +145,7 @@ def test_a_second_signal_ends_children_that_do_not_listen(start: Start, data: Pa
     process.terminate()
     time.sleep(0.3)
     process.terminate()
-    process.wait(timeout=5)
+    process.wait(timeout=DEADLINE_S)
 
     assert not any(alive(each["pid"]) for each in facts["processes"])
 
@@ -274,6 +275,40 @@ def test_a_port_that_is_taken_is_named(start: Start) -> None:
 
     assert process.returncode == 1
     assert f"Port {port} is taken. Choose another with --port" in errors
+
+
+@pytest.mark.parametrize("role", ["partition-server", "frontend"])
+def test_a_port_that_was_free_and_is_taken_meanwhile_is_chosen_again(
+    start: Start, data: Path, role: str
+) -> None:
+    (data / f"taken-{role}").write_text("2", encoding="utf-8")
+
+    facts = ready(start())
+
+    asked = [line.split() for line in (data / "asked").read_text("utf-8").splitlines()]
+    addresses = [address for asking, address in asked if asking == role]
+    served = [each["address"] for each in facts["processes"] if each["role"] == role]
+    assert len(addresses) == len(set(addresses)) == len(served) + 2
+    assert set(served) <= set(addresses)
+
+
+def test_ports_are_not_chosen_again_without_end(start: Start, data: Path) -> None:
+    (data / "taken-frontend").write_text("99", encoding="utf-8")
+
+    process = start()
+    errors = process.communicate(timeout=DEADLINE_S)[1]
+
+    assert process.returncode == 1
+    assert "did not start: OSError: [Errno 98] Address already in use" in errors
+
+
+def test_ports_lie_below_those_of_connections_and_none_is_chosen_twice() -> None:
+    found = [ports.free() for _ in range(50)]
+
+    begins = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    assert len(set(found)) == 50
+    assert max(found) < begins
+    assert ports.near(found[0] - 1, 1) != found[0]
 
 
 def test_a_folder_of_another_tier_is_refused_and_left_as_it_is(

@@ -1,8 +1,8 @@
 """One process of a local bus: started, watched, started again with back-off, held down on demand.
 
 `run` is the only task that touches the process; everything else sets a wish and wakes it. The
-address is fixed by the first start: later ones ask for the same port, so that nobody else needs
-to be told.
+address is fixed when the process first serves: later starts ask for the same ports, so that
+nobody else needs to be told. Until then, a port that turns out to be taken is chosen again.
 """
 
 import asyncio
@@ -13,6 +13,7 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
@@ -27,7 +28,17 @@ _LOG_BYTES_MAX: Final = 16 * 2**20
 _STDOUT_LINE_MAX: Final = 2**16
 _LOG_TAIL_BYTES: Final = 4_096
 
-CommandOf = Callable[[str], Sequence[str]]
+# How often ports are chosen again, and how a server says that it could not listen.
+_PORT_TRIES: Final = 5
+_PORT_TAKEN: Final = ("Failed to bind to address", "Address already in use")
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """One way to start a process: the address that it shall listen at, and the command."""
+
+    listen: str
+    command: Sequence[str]
 
 
 class State(StrEnum):
@@ -40,7 +51,7 @@ class State(StrEnum):
 
 
 class Child:
-    """A process under care. `command_of` gets the address to listen on."""
+    """A process under care. `choose` returns how to start it, with other ports at each call."""
 
     def __init__(
         self,
@@ -48,20 +59,20 @@ class Child:
         role: str,
         *,
         partitions: tuple[int, ...],
-        listen: str,
-        command_of: CommandOf,
+        choose: Callable[[], Start],
         log: Path,
         on_change: Callable[[], None],
     ) -> None:
         self.name = name
         self.role = role
         self.partitions = partitions
-        self.address = listen
+        self._choose = choose
+        self._start = choose()
+        self.address = self._start.listen
         self.state = State.STARTING
         self.restarts = 0
         self.ready = asyncio.Event()
         self.down = asyncio.Event()
-        self._command_of = command_of
         self._log = log
         self._on_change = on_change
         self._process: asyncio.subprocess.Process | None = None
@@ -102,7 +113,7 @@ class Child:
 
     async def run(self) -> None:
         """Keep the process running until `end`. Raises CliError when it never came to serve."""
-        backoff = Backoff()
+        backoff, tries = Backoff(), 1
         while not self._ending:
             if self._held:
                 self._become(State.STOPPED)
@@ -114,7 +125,12 @@ class Child:
             if self._ending or self._held:
                 continue
             if not self._served_once:
-                raise CliError(self._why_not())
+                if not self._port_was_taken() or tries >= _PORT_TRIES:
+                    raise CliError(self._why_not())
+                tries += 1
+                self._start = self._choose()
+                self.address = self._start.listen
+                continue
             backoff = backoff.after_run(lasted_s=time.monotonic() - began)
             self.restarts += 1
             self._become(State.RESTARTING)
@@ -124,11 +140,10 @@ class Child:
     async def _one_life(self) -> None:
         """Start the process, wait until it serves, and until it is gone."""
         self._wake.clear()
-        command = self._command_of(self.address)
         self._rotate(moving=True)
         with self._log.open("ab") as log:
             process = await asyncio.create_subprocess_exec(
-                *command,
+                *self._start.command,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,
@@ -251,14 +266,20 @@ class Child:
                 await self._wake.wait()
         self._wake.clear()
 
-    def _why_not(self) -> str:
-        """Return a sentence from the last line of the log."""
+    def _last_lines(self) -> list[str]:
         try:
             with self._log.open("rb") as file:
                 file.seek(max(0, self._log.stat().st_size - _LOG_TAIL_BYTES))
-                lines = file.read().decode("utf-8", "replace").strip().splitlines()
+                return file.read().decode("utf-8", "replace").strip().splitlines()
         except OSError:
-            lines = []
+            return []
+
+    def _port_was_taken(self) -> bool:
+        return any(word in line for line in self._last_lines()[-1:] for word in _PORT_TAKEN)
+
+    def _why_not(self) -> str:
+        """Return a sentence from the last line of the log."""
+        lines = self._last_lines()
         last = lines[-1].removeprefix("error: ") if lines else "it said nothing"
         return f"{self.name} did not start: {last} (log: {self._log})"
 

@@ -6,7 +6,6 @@ Each child has one task; a child that never comes to serve stops everything with
 """
 
 import asyncio
-import socket
 import tempfile
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
@@ -14,13 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from bendybus.cli import control, data_directory, endpoint, placing
-from bendybus.cli.child import READY_S, Child
+from bendybus.cli import control, data_directory, endpoint, placing, ports
+from bendybus.cli.child import READY_S, Child, Start
 from bendybus.cli.data_directory import Identity
 from bendybus.cli.errors import CliError, UsageError
 from bendybus.cli.programs import FRONTEND, PARTITION_SERVER, Programs
 
-HOST: Final = "127.0.0.1"
 _LOG_CHECK_S: Final = 10.0
 _KILLED_S: Final = 5.0
 
@@ -115,28 +113,24 @@ class Supervisor:
         place = self._identity.place
         dealt = placing.deal(place.partition_count, self._settings.process_count)
         for number, partitions in enumerate(dealt):
-            metrics_port = free_port()
 
-            def command_of(
-                listen: str,
-                partitions: tuple[int, ...] = partitions,
-                metrics_port: int = metrics_port,
-            ) -> list[str]:
-                return self._settings.programs.partition_server_command(
+            def choose(partitions: tuple[int, ...] = partitions) -> Start:
+                listen = f"{ports.HOST}:{ports.free()}"
+                command = self._settings.programs.partition_server_command(
                     self._identity,
                     data=self._settings.data,
                     partitions=partitions,
                     listen=listen,
-                    metrics_port=metrics_port,
+                    metrics_port=ports.free(),
                 )
+                return Start(listen, command)
 
             self._add(
                 Child(
                     f"partition-server-{number}",
                     PARTITION_SERVER,
                     partitions=partitions,
-                    listen=f"{HOST}:0",
-                    command_of=command_of,
+                    choose=choose,
                     log=self._log(f"partition-server-{number}"),
                     on_change=self._changed,
                 )
@@ -147,24 +141,24 @@ class Supervisor:
         addresses = {
             partition: child.address for child in self._children for partition in child.partitions
         }
-        port = self._settings.port
-        health_port, metrics_port = (_port_near(port, offset) for offset in (1, 2))
 
-        def command_of(listen: str) -> list[str]:
-            return self._settings.programs.frontend_command(
+        def choose() -> Start:
+            port = self._settings.port or ports.free()
+            listen = f"{ports.HOST}:{port}"
+            command = self._settings.programs.frontend_command(
                 addresses,
                 listen=listen,
-                health_listen=f"{HOST}:{health_port}",
-                metrics_port=metrics_port,
+                health_listen=f"{ports.HOST}:{ports.near(self._settings.port, 1)}",
+                metrics_port=ports.near(self._settings.port, 2),
             )
+            return Start(listen, command)
 
         self._add(
             Child(
                 FRONTEND,
                 FRONTEND,
                 partitions=(),
-                listen=f"{HOST}:{port}",
-                command_of=command_of,
+                choose=choose,
                 log=self._log(FRONTEND),
                 on_change=self._changed,
             )
@@ -247,29 +241,5 @@ def check_port(port: int) -> None:
     """Raise UsageError or CliError unless the front end can listen there."""
     if not 0 <= port <= 65_535:
         raise UsageError(f"--port: {port} is outside 0 to 65535.")
-    if port and not _is_free(port):
+    if port and not ports.is_free(port):
         raise CliError(f"Port {port} is taken. Choose another with --port (0: any free one).")
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        # As servers do: a connection that is just closing does not block the port.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError:
-            return False
-    return True
-
-
-def free_port() -> int:
-    """Return a port that nobody uses at the moment."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
-
-
-def _port_near(port: int, offset: int) -> int:
-    """Return port + offset if that is free, else any free one."""
-    wanted = port + offset
-    return wanted if port and wanted <= 65_535 and _is_free(wanted) else free_port()
