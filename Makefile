@@ -49,6 +49,10 @@ test: install ## Run every test that needs no cluster
 integration: install ## Run the tests with real processes, files and gRPC only
 	@$(PY) -m pytest -q -m integration $(PARALLEL) $(ARGS)
 
+.PHONY: chaos
+chaos: install ## Break a bus by seeds under load and judge the history: ARGS="--seeds=100 --seconds=10"
+	@$(PY) -m tests.chaos $(ARGS)
+
 .PHONY: e2e
 e2e: install ## Run the end-to-end tests: on the cluster of KUBECONFIG, or on one of CLUSTER's (15 minutes)
 	@BENDYBUS_CLUSTER_TOOLS=$${BENDYBUS_CLUSTER_TOOLS:-$(abspath $(CLUSTER))} \

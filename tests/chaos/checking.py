@@ -1,0 +1,248 @@
+"""What must hold of every history. Pure: no bus, no clock.
+
+Rules, by the name under which a violation is reported:
+
+    lost        its storage was acknowledged, and no copy was ever settled or cancelled; the run's
+                last phase receives and completes all that is there, so this one is gone
+    denied      the same, but a settlement was tried and reported as definitely not done: it was
+    returned    delivered by a call that began after its settlement was acknowledged
+    refused     a definite failure was reported, and the message was delivered all the same
+    doubled     one message, sent by one call, has two numbers in one place
+    early       delivered before it was due
+    cancelled   delivered though its cancellation was acknowledged
+    renumbered  one number of a place names two messages
+    order       a message of a key has a lower number than one acknowledged before its send began,
+                or another partition
+    torn        a batch that failed definitely, or is atomic, was delivered in part only
+    hung        a call took longer than any time-out allows
+    counts      the bus counts messages after all were completed
+    stuck       the bus still gives messages, or does not answer, when all faults are long mended
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from bendybus.domain import sequence_number
+from tests.chaos.history import Kind, Operation, Outcome
+
+SENT = (Kind.SEND, Kind.SCHEDULE)
+GIVEN = (Kind.RECEIVE, Kind.TAKE)
+# What takes a message out of where it was.
+SETTLED = (Kind.COMPLETE, Kind.DEFER, Kind.DEAD_LETTER)
+# No call of the load may take longer: time-outs are 5 s, tries included.
+CALL_S_MAX = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A rule that a message broke."""
+
+    rule: str
+    body: str
+    number: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Excuses:
+    """What the bus itself owned up to.
+
+    `possible_duplicates`: how many messages it says it may have stored twice. `takes_lost`: how
+    many messages of receive-and-delete may be lost, because a fault hit calls under way.
+    """
+
+    possible_duplicates: int = 0
+    takes_lost: int = 0
+
+
+def check(operations: Sequence[Operation], excuses: Excuses = Excuses()) -> list[Violation]:
+    """Return every violation, worst rules first."""
+    facts = _Facts(operations)
+    found: list[Violation] = []
+    found += _lost(facts, excuses)
+    found += _returned(facts)
+    found += _refused(facts)
+    found += _doubled(facts, excuses)
+    found += _early(facts)
+    found += _cancelled(facts)
+    found += _renumbered(facts)
+    found += _order(facts)
+    found += _torn(facts)
+    found += _hung(operations)
+    return found
+
+
+class _Facts:
+    """A history, by message."""
+
+    def __init__(self, operations: Iterable[Operation]) -> None:
+        self.operations = sorted(operations, key=lambda each: each.began_s)
+        self.sent: dict[str, Operation] = {}
+        self.given: dict[str, list[tuple[int, Operation]]] = defaultdict(list)
+        self.settled: dict[str, list[tuple[int, Operation]]] = defaultdict(list)
+        self.denied: dict[str, Operation] = {}
+        self.cancels: dict[str, list[Operation]] = defaultdict(list)
+        for each in self.operations:
+            for item in each.items:
+                if each.kind in SENT:
+                    self.sent[item.body] = each
+                elif each.kind in GIVEN:
+                    self.given[item.body].append((item.number, each))
+                elif each.kind in SETTLED and each.outcome is not Outcome.FAILED:
+                    self.settled[item.body].append((item.number, each))
+                elif each.kind in SETTLED:
+                    self.denied[item.body] = each
+                elif each.kind is Kind.CANCEL and each.outcome is not Outcome.FAILED:
+                    self.cancels[item.body].append(each)
+
+    def numbers(self, body: str) -> set[int]:
+        """Return the numbers under which a message was given where it was sent to.
+
+        A scheduled message gets another when it is due, a dead-lettered one in the sub-queue.
+        """
+        place = self.sent[body].place if body in self.sent else ""
+        return {number for number, each in self.given.get(body, ()) if each.place == place}
+
+
+def _lost(facts: _Facts, excuses: Excuses) -> list[Violation]:
+    found, taken = [], 0
+    for body, sent in facts.sent.items():
+        if sent.outcome is not Outcome.OK or facts.cancels.get(body):
+            continue
+        done = any(each.kind is Kind.COMPLETE for _, each in facts.settled.get(body, ()))
+        done = done or any(each.kind is Kind.TAKE for _, each in facts.given.get(body, ()))
+        if done:
+            continue
+        if sent.place.startswith("taken") and taken < excuses.takes_lost:
+            taken += 1
+            continue
+        if body in facts.denied:
+            denied = facts.denied[body]
+            text = f"{denied.kind} was reported as not done: {denied.error[:60]}"
+            found.append(Violation("denied", body, denied.items[0].number, text))
+            continue
+        last = facts.given.get(body)
+        seen = f"last given at {last[-1][0]}, never settled" if last else "never delivered"
+        found.append(Violation("lost", body, 0, f"acknowledged, {seen}"))
+    return found
+
+
+def _returned(facts: _Facts) -> list[Violation]:
+    found = []
+    for body, given in facts.given.items():
+        ends = [
+            (number, each.place, each.ended_s)
+            for number, each in facts.settled.get(body, ())
+            if each.outcome is Outcome.OK
+        ]
+        ends += [(number, each.place, each.ended_s) for number, each in given if _takes(each)]
+        for number, each in given:
+            late = any(n == number and p == each.place and each.began_s > s for n, p, s in ends)
+            if late and not _by_number(each):
+                found.append(Violation("returned", body, number, f"given again by {each.task}"))
+    return found
+
+
+def _takes(each: Operation) -> bool:
+    return each.kind is Kind.TAKE and each.outcome is Outcome.OK
+
+
+def _by_number(each: Operation) -> bool:
+    """Whether a receive asked for deferred messages: those are given after they were deferred."""
+    return each.key == "deferred"
+
+
+def _refused(facts: _Facts) -> list[Violation]:
+    return [
+        Violation("refused", body, numbers[0], f"reported as not stored: {sent.error}")
+        for body, sent in facts.sent.items()
+        if sent.outcome is Outcome.FAILED and (numbers := sorted(facts.numbers(body)))
+    ]
+
+
+def _doubled(facts: _Facts, excuses: Excuses) -> list[Violation]:
+    found = []
+    for body, sent in facts.sent.items():
+        numbers = sorted(facts.numbers(body))
+        # Who was told "unknown" knows that there may be any number of copies.
+        if len(numbers) > 1 and sent.outcome is not Outcome.UNKNOWN:
+            text = f"has the numbers {', '.join(map(str, numbers))}"
+            found.append(Violation("doubled", body, numbers[1], text))
+    return found[excuses.possible_duplicates :]
+
+
+def _early(facts: _Facts) -> list[Violation]:
+    return [
+        Violation("early", body, number, f"given {sent.due_s - each.ended_s:.3f} s before its time")
+        for body, sent in facts.sent.items()
+        for number, each in facts.given.get(body, ())
+        if sent.due_s and each.ended_s < sent.due_s
+    ]
+
+
+def _cancelled(facts: _Facts) -> list[Violation]:
+    return [
+        Violation("cancelled", body, facts.given[body][0][0], "given though it was cancelled")
+        for body, cancels in facts.cancels.items()
+        if any(each.outcome is Outcome.OK for each in cancels)
+        and facts.given.get(body)
+        and facts.sent[body].outcome is Outcome.OK
+        and len(facts.numbers(body)) == 1
+    ]
+
+
+def _renumbered(facts: _Facts) -> list[Violation]:
+    names: dict[tuple[str, int], str] = {}
+    found = []
+    for body, given in facts.given.items():
+        for number, each in given:
+            first = names.setdefault((each.place, number), body)
+            if first != body:
+                found.append(Violation("renumbered", body, number, f"also names {first}"))
+    return found
+
+
+def _order(facts: _Facts) -> list[Violation]:
+    found: list[Violation] = []
+    keys: dict[tuple[str, str], list[tuple[Operation, int, str]]] = defaultdict(list)
+    for body, sent in facts.sent.items():
+        if sent.key and sent.kind is Kind.SEND and sent.outcome is Outcome.OK:
+            keys[sent.place, sent.key] += [(sent, n, body) for n in facts.numbers(body)]
+    for (_, key), known in keys.items():
+        known.sort(key=lambda each: each[0].began_s)
+        partitions = {sequence_number.partition_of(number) for _, number, _ in known}
+        if len(partitions) > 1:
+            found.append(Violation("order", known[0][2], 0, f"{key} is in {sorted(partitions)}"))
+            continue
+        acknowledged: list[tuple[float, int, str]] = []
+        for sent, number, body in known:
+            # Of all whose acknowledgement came before this send began.
+            before = max((n for s, n, _ in acknowledged if s < sent.began_s), default=0)
+            if number < before:
+                text = f"key {key}: {number} was given after {before}"
+                found.append(Violation("order", body, number, text))
+            acknowledged.append((sent.ended_s, number, body))
+    return found
+
+
+def _torn(facts: _Facts) -> list[Violation]:
+    found = []
+    for each in facts.operations:
+        if each.kind is not Kind.SEND or len(each.items) < 2 or each.place.startswith("taken"):
+            continue
+        seen = [bool(facts.given.get(item.body)) for item in each.items]
+        if any(seen) and not all(seen):
+            missing = each.items[seen.index(False)].body
+            found.append(Violation("torn", missing, 0, f"{sum(seen)} of {len(seen)} were given"))
+    return found
+
+
+def _hung(operations: Sequence[Operation]) -> list[Violation]:
+    return [
+        Violation(
+            "hung", each.items[0].body if each.items else "", 0, f"{each.kind} took {took:.1f} s"
+        )
+        for each in operations
+        if (took := each.ended_s - each.began_s) > CALL_S_MAX
+    ]

@@ -1,0 +1,127 @@
+"""The bus under test: partitions, two front ends, and a line before each of them."""
+
+import re
+import signal
+import urllib.request
+from pathlib import Path
+from typing import Final
+
+from bendybus.client.management import ServiceBusAdministrationClient
+from bendybus.domain.limits import Tier
+from tests.chaos.lines import Line, Lines
+from tests.integration.processes import Process
+from tests.ports import HOST, free_port
+
+PARTITIONS: Final = 3
+FRONT_ENDS: Final = 2
+_COUNTED: Final = re.compile(r"^bendybus_possible_duplicates\w*(?:{[^}]*})? ([0-9.e+]+)$", re.M)
+
+
+class Cluster:
+    """All processes of one bus and the lines between them; every part can be broken alone."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        self.lines = Lines()
+        self._listen = {name: f"{HOST}:{free_port()}" for name in self.names()}
+        self._metrics = {name: free_port() for name in self.names()}
+        # What front ends that are gone had counted.
+        self._duplicates: dict[int, int] = {}
+        self.processes: dict[str, Process] = {}
+        self.line: dict[str, Line] = {}
+        try:
+            for name in self.names():
+                self.line[name] = self.lines.add(name, self._listen[name])
+            for name in self.names()[:PARTITIONS]:
+                self.start(name, wait=False)
+            for process in self.processes.values():
+                process.ready()
+            for name in self.names()[PARTITIONS:]:
+                self.start(name)
+        except BaseException:
+            self.end()
+            raise
+
+    @staticmethod
+    def names() -> list[str]:
+        """Return the names of the processes: partitions first."""
+        partitions = [f"partition-{index}" for index in range(PARTITIONS)]
+        return [*partitions, *(f"front-end-{index}" for index in range(FRONT_ENDS))]
+
+    def start(self, name: str, *, wait: bool = True) -> None:
+        """Start a process at the address that it always had."""
+        role, _, index = name.rpartition("-")
+        common = (f"--listen={self._listen[name]}", f"--metrics-port={self._metrics[name]}")
+        if role == "partition":
+            options: tuple[str, ...] = (
+                *("bendybus.partition_server", "serve", f"--data={self.folder}"),
+                *("--namespace-name=chaos", "--namespace-uid=uid", f"--tier={Tier.PREMIUM}"),
+                *(f"--partition-count={PARTITIONS}", f"--partitions={index}"),
+            )
+        else:
+            through = [
+                f"--partition={n}={self.line[f'partition-{n}'].address}" for n in range(PARTITIONS)
+            ]
+            options = ("bendybus.frontend", "serve", *through)
+        log = self.folder / f"{name}.log"
+        self.processes[name] = Process(*options, *common, log=log, wait=wait)
+
+    def kill(self, name: str) -> None:
+        """End a process as a power cut would; nothing if it is down."""
+        if name in self.processes:
+            self.possible_duplicates()
+            self.processes.pop(name).kill()
+
+    def stop(self, name: str) -> None:
+        """Let a process stand still."""
+        self.processes[name].signal(signal.SIGSTOP)
+
+    def go_on(self, name: str) -> None:
+        """Let a process go on."""
+        if name in self.processes:
+            self.processes[name].signal(signal.SIGCONT)
+
+    def ended_in_order(self, name: str) -> None:
+        """Ask a process to end, and wait for it."""
+        if name in self.processes:
+            self.possible_duplicates()
+            process = self.processes.pop(name)
+            process.signal(signal.SIGTERM)
+            try:
+                process.popen.wait(30)
+            finally:
+                process.end()
+
+    def possible_duplicates(self) -> int:
+        """Return how many messages front ends say they may have stored twice, so far."""
+        for name in self.names()[PARTITIONS:]:
+            process = self.processes.get(name)
+            if process is None:
+                continue
+            url = f"http://{HOST}:{self._metrics[name]}/metrics"
+            try:
+                text = urllib.request.urlopen(url, timeout=1).read().decode()
+            except OSError:
+                continue  # it stands still; what it counted before is known
+            counted = sum(float(value) for value in _COUNTED.findall(text))
+            self._duplicates[process.pid] = int(counted)
+        return sum(self._duplicates.values())
+
+    def connection_string(self, front_end: int) -> str:
+        """Return what clients of a front end need; they go through its line."""
+        return (
+            f"Endpoint=sb://{self.line[f'front-end-{front_end}'].address};"
+            "SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey=local;"
+            "UseDevelopmentEmulator=true"
+        )
+
+    def administration(self) -> ServiceBusAdministrationClient:
+        """Return an administration client."""
+        return ServiceBusAdministrationClient.from_connection_string(self.connection_string(0))
+
+    def end(self) -> None:
+        """End everything."""
+        for process in self.processes.values():
+            process.end()
+        self.lines.close()

@@ -1,0 +1,153 @@
+"""What was done to the bus, as its clients saw it: operations with times and outcomes."""
+
+import dataclasses
+import json
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from bendybus.client import exceptions
+
+
+class Outcome(StrEnum):
+    """What the client was told. UNKNOWN: that nobody knows."""
+
+    OK = "ok"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+
+
+class Kind(StrEnum):
+    """What a client did."""
+
+    SEND = "send"
+    SCHEDULE = "schedule"
+    CANCEL = "cancel"
+    RECEIVE = "receive"
+    # Receive and delete: what it returns is settled.
+    TAKE = "take"
+    COMPLETE = "complete"
+    ABANDON = "abandon"
+    DEFER = "defer"
+    DEAD_LETTER = "dead-letter"
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A message: its body, which no other has, and its number once that is known."""
+
+    body: str
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One call. Times are of the machine's clock; `due_s`: when a scheduled message is due.
+
+    `place`: the queue, or the queue and its sub-queue. `key`: the partition key of all its items.
+    """
+
+    kind: Kind
+    place: str
+    task: str
+    began_s: float
+    ended_s: float
+    outcome: Outcome
+    items: tuple[Item, ...]
+    key: str = ""
+    due_s: float = 0.0
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something that was broken, or mended."""
+
+    at_s: float
+    text: str
+
+
+class History:
+    """Everything that happened in one run; any thread may add to it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.operations: list[Operation] = []
+        self.faults: list[Fault] = []
+
+    def add(
+        self,
+        kind: Kind,
+        place: str,
+        task: str,
+        began_s: float,
+        items: Iterable[Item],
+        *,
+        error: BaseException | None = None,
+        key: str = "",
+        due_s: float = 0.0,
+    ) -> None:
+        """Record a call that ended now."""
+        made = Operation(
+            *(kind, place, task, began_s, time.time(), outcome_of(error), tuple(items)),
+            key=key,
+            due_s=due_s,
+            error="" if error is None else f"{type(error).__name__}: {error}"[:300],
+        )
+        with self._lock:
+            self.operations.append(made)
+
+    def fault(self, text: str) -> None:
+        """Record a fault that begins or ends now."""
+        with self._lock:
+            self.faults.append(Fault(time.time(), text))
+
+    def write(self, path: Path) -> None:
+        """Write it as lines of JSON, in the order of time."""
+        entries: Sequence[Operation | Fault] = [*self.operations, *self.faults]
+        with path.open("w", encoding="utf-8") as file:
+            for entry in sorted(entries, key=_moment):
+                file.write(json.dumps(dataclasses.asdict(entry)) + "\n")
+
+    def excerpt(self, body: str, number: int) -> list[str]:
+        """Return what happened to a message, and the faults meanwhile, a line each."""
+        about = [
+            each
+            for each in self.operations
+            if any(item.body == body or (number and item.number == number) for item in each.items)
+        ]
+        if not about:
+            return []
+        first, last = min(each.began_s for each in about), max(each.ended_s for each in about)
+        faults = [each for each in self.faults if first - 2 < each.at_s < last + 0.1]
+        entries: list[Operation | Fault] = [*about, *faults]
+        return [_line(entry, first) for entry in sorted(entries, key=_moment)]
+
+
+def outcome_of(error: BaseException | None) -> Outcome:
+    """Return what an error says about whether the operation was done."""
+    if error is None:
+        return Outcome.OK
+    if isinstance(error, exceptions.ServiceBusError | ValueError):
+        told = getattr(error, "metadata", {}).get("outcome", "")
+        definite = told != "unknown" and "unknown" not in f"{type(error).__name__} {error}".lower()
+        return Outcome.FAILED if definite else Outcome.UNKNOWN
+    # Cancelled, or a defect of the client: nobody knows.
+    return Outcome.UNKNOWN
+
+
+def _moment(entry: Operation | Fault) -> float:
+    return entry.at_s if isinstance(entry, Fault) else entry.began_s
+
+
+def _line(entry: Operation | Fault, zero_s: float) -> str:
+    if isinstance(entry, Fault):
+        return f"{entry.at_s - zero_s:8.3f}           fault {entry.text}"
+    numbers = ",".join(f"{item.body}#{item.number}" for item in entry.items[:6])
+    return (
+        f"{entry.began_s - zero_s:8.3f} {entry.ended_s - zero_s:8.3f}  {entry.task} {entry.kind} "
+        f"{entry.place} {numbers} {entry.outcome} {entry.key} {entry.error}".rstrip()
+    )

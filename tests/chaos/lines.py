@@ -1,0 +1,127 @@
+"""A line between two processes that can be cut, held up and mended: a TCP proxy on loopback."""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from tests.ports import HOST, free_port
+
+_CHUNK_BYTES: Final = 65_536
+
+
+class Lines:
+    """All lines of a run, on one event loop in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="lines", daemon=True)
+        self._thread.start()
+        self._made: list[Line] = []
+
+    def add(self, name: str, target: str) -> "Line":
+        """Open a line to an address."""
+        line = Line(name, target, self.call)
+        self.call(line.open())
+        self._made.append(line)
+        return line
+
+    def call(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run something on the loop and wait for it."""
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
+
+    def close(self) -> None:
+        """Close every line, and end the loop."""
+        for line in self._made:
+            self.call(line.close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._loop.close()
+
+
+class Line:
+    """One address in front of another. `cut`: connections break and none is taken until `mend`.
+
+    `hold`: bytes wait, as on a network that lost its way, until `mend`.
+    """
+
+    def __init__(
+        self, name: str, target: str, call: Callable[[Coroutine[Any, Any, None]], None]
+    ) -> None:
+        self.name = name
+        self.address = f"{HOST}:{free_port()}"
+        self._target = target
+        self._call = call
+        self._server: asyncio.Server | None = None
+        self._flows: set[asyncio.Task[None]] = set()
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._clear = asyncio.Event()
+
+    def cut(self) -> None:
+        """Break all connections; take none."""
+        self._call(self._cut())
+
+    def hold(self) -> None:
+        """Let nothing through, and say nothing."""
+        self._call(self._hold())
+
+    def mend(self) -> None:
+        """Let everything through again."""
+        self._call(self.open())
+
+    async def open(self) -> None:
+        """Take connections."""
+        self._clear.set()
+        if self._server is None:
+            host, _, port = self.address.rpartition(":")
+            self._server = await asyncio.start_server(self._take, host, int(port))
+
+    async def close(self) -> None:
+        """Break everything and wait for the end of it."""
+        await self._cut()
+        flows = list(self._flows)
+        for flow in flows:
+            flow.cancel()
+        await asyncio.gather(*flows, return_exceptions=True)
+
+    async def _cut(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        for writer in list(self._writers):
+            writer.transport.abort()
+
+    async def _hold(self) -> None:
+        self._clear.clear()
+
+    async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        flow = asyncio.current_task()
+        assert flow is not None
+        self._flows.add(flow)
+        host, _, port = self._target.rpartition(":")
+        there_writer: asyncio.StreamWriter | None = None
+        self._writers.add(writer)
+        try:
+            with contextlib.suppress(OSError):
+                there, there_writer = await asyncio.open_connection(host, int(port))
+                self._writers.add(there_writer)
+                async with asyncio.TaskGroup() as both:
+                    both.create_task(self._copy(reader, there_writer))
+                    both.create_task(self._copy(there, writer))
+        except* OSError:
+            pass
+        finally:
+            for each in (writer, there_writer):
+                if each is not None:
+                    self._writers.discard(each)
+                    each.transport.abort()
+            self._flows.discard(flow)
+
+    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(_CHUNK_BYTES):
+            await self._clear.wait()
+            writer.write(data)
+            await writer.drain()
+        # One end is enough for both: gRPC closes connections as a whole.
+        raise ConnectionResetError

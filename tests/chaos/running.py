@@ -1,0 +1,171 @@
+"""One run: a bus, load, faults, then peace; everything left is received, and the history judged."""
+
+import asyncio
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from bendybus.client import ServiceBusReceiveMode, ServiceBusSubQueue
+from bendybus.client.aio import ServiceBusClient
+from bendybus.client.exceptions import ServiceBusError
+from bendybus.client.management import ServiceBusAdministrationClient
+from tests.chaos import checking, nemesis
+from tests.chaos.checking import Excuses, Violation
+from tests.chaos.cluster import FRONT_ENDS, Cluster
+from tests.chaos.history import History, Kind, Outcome
+from tests.chaos.load import DEAD, ORDERS, TAKEN, Load
+
+LOCK_S: Final = 5
+# How long the bus may take to give all it has when nothing is broken any more: locks of calls
+# that failed have to end first, and front ends back off from partitions that were away.
+DRAIN_S_MAX: Final = 60.0
+QUIET_S: Final = LOCK_S + 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What came of a run."""
+
+    seed: int
+    faults: int
+    outcomes: dict[str, int]
+    possible_duplicates: int
+    violations: list[Violation]
+    took_s: float
+
+
+def run(seed: int, folder: Path, lasts_s: float) -> tuple[Report, History]:
+    """Do one run. Raises nothing for what the bus does wrong: that is in the report."""
+    began = time.monotonic()
+    history = History()
+    cluster = Cluster(folder)
+    try:
+        with cluster.administration() as administration:
+            for name in (ORDERS, TAKEN):
+                administration.create_queue(
+                    name, lock_duration=timedelta(seconds=LOCK_S), max_delivery_count=1_000
+                )
+        steps = nemesis.plan(seed, lasts_s, Cluster.names())
+        stuck = asyncio.run(_lead(cluster, history, seed, steps, lasts_s))
+        with cluster.administration() as administration:
+            counted = _counted(administration)
+        duplicates = cluster.possible_duplicates()
+    finally:
+        cluster.end()
+    # At most once: what a broken call was to bring is gone, and cannot be counted from outside.
+    excuses = Excuses(duplicates, takes_lost=1_000_000 if history.faults else 0)
+    violations = stuck + counted + checking.check(history.operations, excuses)
+    outcomes = Counter(f"{each.kind} {each.outcome}" for each in history.operations)
+    faults = sum(" is over" not in each.text for each in history.faults)
+    took_s = time.monotonic() - began
+    return Report(seed, faults, dict(outcomes), duplicates, violations, took_s), history
+
+
+async def _lead(
+    cluster: Cluster, history: History, seed: int, steps: list[nemesis.Step], lasts_s: float
+) -> list[Violation]:
+    clients = [
+        ServiceBusClient.from_connection_string(
+            cluster.connection_string(n), retry_total=2, retry_backoff_factor=0.1
+        )
+        for n in range(FRONT_ENDS)
+    ]
+    loads = [
+        Load(f"s{seed}c{n}", client, history, seed * 100 + n) for n, client in enumerate(clients)
+    ]
+    breaking = threading.Thread(target=nemesis.Nemesis(cluster, history, steps).run, name="nemesis")
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            for load in loads:
+                tasks.create_task(load.run(), name=load.name)
+            breaking.start()
+            await asyncio.sleep(lasts_s)
+            await asyncio.to_thread(breaking.join)
+            for load in loads:
+                load.stop.set()
+        return await _drain(cluster, loads, history)
+    finally:
+        if breaking.ident is not None:
+            await asyncio.to_thread(breaking.join)
+        for client in clients:
+            await client.close()
+
+
+async def _drain(cluster: Cluster, loads: list[Load], history: History) -> list[Violation]:
+    """Receive and complete all that is left, through a client that lived through everything.
+
+    It ends when the bus counts nothing (should it be wrong, what is left is missed), or gave
+    nothing for longer than a lock lasts.
+    """
+    load = loads[0]
+    deferred = {n: body for each in loads for n, body in each.deferred.items()}
+    sub_queue = ServiceBusSubQueue.DEAD_LETTER
+    mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
+    began = quiet_since = time.monotonic()
+    async with (
+        load.client.get_queue_receiver(ORDERS) as orders,
+        load.client.get_queue_receiver(ORDERS, sub_queue=sub_queue) as dead,
+        load.client.get_queue_receiver(TAKEN, receive_mode=mode) as taken,
+    ):
+        while time.monotonic() - quiet_since < QUIET_S:
+            if time.monotonic() - began > DRAIN_S_MAX:
+                left = f"after {DRAIN_S_MAX:.0f} s the bus still gives messages or errors"
+                return [Violation("stuck", "", 0, left)]
+            before = len(history.operations)
+            for number in list(deferred):
+                if await load.complete_deferred(orders, "drain", number):
+                    del deferred[number]
+            for receiver, place in ((orders, ORDERS), (dead, DEAD)):
+                found = await load.receive(receiver, place, "drain", 200)
+                if found:
+                    await load.complete_all(receiver, place, "drain", found)
+            await load.receive(taken, TAKEN, "drain", 200, Kind.TAKE)
+            if len(history.operations) > before:
+                quiet_since = time.monotonic()
+            elif not await asyncio.to_thread(_left, cluster):
+                break
+    return []
+
+
+def _left(cluster: Cluster) -> bool:
+    with cluster.administration() as administration:
+        return bool(_counted(administration))
+
+
+def _counted(administration: ServiceBusAdministrationClient) -> list[Violation]:
+    """Return what the bus still counts, with all messages completed."""
+    found = []
+    for name in (ORDERS, TAKEN):
+        counts: Any = None
+        try:
+            counts = administration.get_queue_runtime_properties(name)
+        except ServiceBusError as error:
+            found.append(Violation("counts", "", 0, f"{name}: {error}"))
+            continue
+        for field in (
+            "active_message_count",
+            "dead_letter_message_count",
+            "scheduled_message_count",
+            "total_message_count",
+        ):
+            if getattr(counts, field):
+                text = f"{name}: {field} is {getattr(counts, field)} after everything was completed"
+                found.append(Violation("counts", "", 0, text))
+    return found
+
+
+def summary(report: Report) -> str:
+    """Return a line for people."""
+    rules = Counter(each.rule for each in report.violations)
+    told = ", ".join(f"{count} {rule}" for rule, count in rules.items()) or "clean"
+    sends = {o: report.outcomes.get(f"{Kind.SEND} {o}", 0) for o in Outcome}
+    calls = sum(report.outcomes.values())
+    return (
+        f"seed {report.seed}: {report.faults} faults, {calls} calls, sends "
+        + ", ".join(f"{count} {outcome}" for outcome, count in sends.items())
+        + f", {report.possible_duplicates} possible duplicates, {report.took_s:.0f} s: {told}"
+    )

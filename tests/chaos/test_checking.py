@@ -1,0 +1,172 @@
+"""The checker: a sound history passes, and each rule catches a history that breaks it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from bendybus.client import exceptions
+from bendybus.domain import sequence_number
+from tests.chaos import checking, nemesis
+from tests.chaos.checking import Excuses
+from tests.chaos.cluster import Cluster
+from tests.chaos.history import History, Item, Kind, Operation, Outcome, outcome_of
+
+QUEUE, DEAD = "orders", "orders/dead"
+
+
+def call(
+    kind: Kind,
+    at_s: float,
+    *items: Item,
+    outcome: Outcome = Outcome.OK,
+    place: str = QUEUE,
+    key: str = "",
+    due_s: float = 0.0,
+) -> Operation:
+    """Return a call that took a tenth of a second."""
+    return Operation(kind, place, "t", at_s, at_s + 0.1, outcome, items, key, due_s)
+
+
+def rules(operations: Sequence[Operation], **excuses: int) -> list[str]:
+    """Return the names of the broken rules."""
+    return [each.rule for each in checking.check(operations, Excuses(**excuses))]
+
+
+def number(partition: int, counter: int) -> int:
+    """Return a sequence number."""
+    return sequence_number.compose(partition, counter)
+
+
+A, B = Item("a"), Item("b")
+A1, A2, B1 = Item("a", number(0, 1)), Item("a", number(1, 2)), Item("b", number(0, 1))
+SENT = call(Kind.SEND, 0, A)
+GIVEN = call(Kind.RECEIVE, 1, A1)
+DONE, LATE = call(Kind.COMPLETE, 2, A1), call(Kind.COMPLETE, 4, A1)
+
+
+@pytest.mark.parametrize(
+    "sound",
+    [
+        [SENT, GIVEN, DONE],
+        [SENT, GIVEN, call(Kind.ABANDON, 2, A1), call(Kind.RECEIVE, 3, A1), LATE],
+        # An unknown outcome allows no copy, one, or two.
+        [replace(SENT, outcome=Outcome.UNKNOWN)],
+        [replace(SENT, outcome=Outcome.UNKNOWN), GIVEN, DONE, call(Kind.RECEIVE, 3, A2)],
+        [replace(SENT, outcome=Outcome.FAILED)],
+        # Its complete may have been done, or not.
+        [SENT, GIVEN, replace(DONE, outcome=Outcome.UNKNOWN), call(Kind.RECEIVE, 3, A1)],
+        # Handed over before the settlement was acknowledged.
+        [SENT, GIVEN, DONE, replace(GIVEN, began_s=1.5, ended_s=3.0)],
+        [SENT, GIVEN, call(Kind.DEFER, 2, A1), call(Kind.RECEIVE, 3, A1, key="deferred"),
+         LATE],
+        [SENT, GIVEN, call(Kind.DEAD_LETTER, 2, A1), call(Kind.RECEIVE, 3, A2, place=DEAD),
+         call(Kind.COMPLETE, 4, A2, place=DEAD)],
+        [call(Kind.SCHEDULE, 0, A1, due_s=3), call(Kind.CANCEL, 1, A1)],
+        [call(Kind.SCHEDULE, 0, A1, due_s=3), call(Kind.RECEIVE, 3, A2),
+         call(Kind.COMPLETE, 4, A2)],
+        [call(Kind.SEND, 0, A, place="taken"), call(Kind.TAKE, 1, A1, place="taken")],
+    ],
+)  # fmt: skip
+def test_a_sound_history_has_no_violation(sound: list[Operation]) -> None:
+    assert rules(sound) == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "broken"),
+    [
+        ("lost", [SENT]),
+        ("lost", [SENT, GIVEN]),
+        ("lost", [SENT, GIVEN, call(Kind.DEFER, 2, A1)]),
+        ("lost", [SENT, GIVEN, call(Kind.DEAD_LETTER, 2, A1)]),
+        ("lost", [call(Kind.SCHEDULE, 0, A1, due_s=1)]),
+        ("lost", [call(Kind.SEND, 0, A, place="taken")]),
+        ("denied", [SENT, GIVEN, replace(DONE, outcome=Outcome.FAILED)]),
+        ("returned", [SENT, GIVEN, DONE, call(Kind.RECEIVE, 3, A1)]),
+        ("returned", [SENT, call(Kind.TAKE, 1, A1), call(Kind.TAKE, 3, A1)]),
+        ("returned", [SENT, GIVEN, call(Kind.DEFER, 2, A1), call(Kind.RECEIVE, 3, A1),
+                      LATE]),
+        ("refused", [replace(SENT, outcome=Outcome.FAILED), GIVEN]),
+        ("doubled", [SENT, GIVEN, DONE, call(Kind.RECEIVE, 3, A2)]),
+        ("early", [call(Kind.SCHEDULE, 0, A1, due_s=3), call(Kind.RECEIVE, 1, A2),
+                   call(Kind.COMPLETE, 4, A2)]),
+        ("cancelled", [call(Kind.SCHEDULE, 0, A1, due_s=1), call(Kind.CANCEL, 0.5, A1),
+                       call(Kind.RECEIVE, 3, A2)]),
+        ("renumbered", [SENT, GIVEN, DONE, call(Kind.SEND, 0, B), call(Kind.RECEIVE, 1, B1),
+                        call(Kind.COMPLETE, 2, B1)]),
+        ("torn", [call(Kind.SEND, 0, A, B, outcome=Outcome.UNKNOWN), GIVEN, DONE]),
+        ("hung", [replace(SENT, ended_s=99.0), GIVEN, DONE]),
+    ],
+)  # fmt: skip
+def test_each_rule_catches_what_breaks_it(rule: str, broken: list[Operation]) -> None:
+    assert rules(broken) == [rule]
+
+
+@pytest.mark.parametrize("second", [number(0, 3), number(1, 9)], ids=["lower", "elsewhere"])
+def test_messages_of_a_key_keep_their_order_and_their_partition(second: int) -> None:
+    later, earlier = Item("b", second), Item("a", number(0, 5))
+    history = [
+        call(Kind.SEND, 0, A, key="k"),
+        call(Kind.SEND, 1, B, key="k"),
+        call(Kind.RECEIVE, 2, later, earlier),
+        call(Kind.COMPLETE, 3, later, earlier),
+    ]
+
+    assert rules(history) == ["order"]
+    # Sends that overlap have no order.
+    overlapping = [replace(history[0], ended_s=5.0), *history[1:]]
+    assert rules(overlapping) == ([] if second == number(0, 3) else ["order"])
+
+
+def test_only_so_many_copies_are_excused_as_the_bus_owns_up_to() -> None:
+    history = [SENT, GIVEN, DONE, call(Kind.RECEIVE, 3, A2)]
+
+    assert rules(history, possible_duplicates=1) == []
+    assert rules(history, possible_duplicates=0) == ["doubled"]
+
+
+def test_only_so_many_messages_may_get_lost_on_their_way_to_a_receiver() -> None:
+    history = [call(Kind.SEND, 0, A, place="taken"), call(Kind.SEND, 0, B, place="taken")]
+
+    assert rules(history, takes_lost=1) == ["lost"]
+    assert rules(history, takes_lost=2) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (None, Outcome.OK),
+        (exceptions.PartitionUnavailableError(message="partition 1 is away"), Outcome.FAILED),
+        (exceptions.OperationTimeoutError(message="Nothing was sent."), Outcome.FAILED),
+        (exceptions.OperationTimeoutError(), Outcome.UNKNOWN),
+        (
+            exceptions.PartitionUnavailableError(message="?", metadata={"outcome": "unknown"}),
+            Outcome.UNKNOWN,
+        ),
+        (RuntimeError("a defect"), Outcome.UNKNOWN),
+    ],
+)
+def test_what_an_error_says_of_the_outcome(error: BaseException | None, outcome: Outcome) -> None:
+    assert outcome_of(error) is outcome
+
+
+def test_a_seed_gives_the_same_faults_again_and_another_seed_others() -> None:
+    names = Cluster.names()
+
+    assert nemesis.plan(7, 20, names) == nemesis.plan(7, 20, names)
+    assert nemesis.plan(7, 20, names) != nemesis.plan(8, 20, names)
+    plans = [step for seed in range(30) for step in nemesis.plan(seed, 20, names)]
+    assert {step.fault for step in plans} == nemesis.FAULTS.keys()
+    assert {step.target for step in plans} == {*names, "all"}
+
+
+def test_an_excerpt_shows_what_happened_to_a_message_and_the_faults_meanwhile() -> None:
+    history = History()
+    history.operations += [SENT, GIVEN, DONE, call(Kind.SEND, 0, B)]
+    history.add(Kind.RECEIVE, QUEUE, "t", 0, [A1], error=exceptions.MessageLockLostError())
+
+    shown = "\n".join(history.excerpt("a", A1.number))
+
+    assert "complete orders a#1 ok" in shown
+    assert "MessageLockLostError" in shown
+    assert "b#" not in shown
