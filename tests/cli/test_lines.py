@@ -61,6 +61,29 @@ def test_what_is_wrong_is_told_with_its_line(line: str, fields: Fields, sentence
     assert sentence in str(caught.value)
 
 
+def test_what_only_the_bus_decides_is_ignored() -> None:
+    line = '{"sequence_number": 5, "partition": 0, "delivery_count": 2, "body_base64": "/w=="}'
+
+    assert lines.parse(line, 1, NONE) == Outgoing(b"\xff")
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ('{"body_base64": "?"}', "Line 7: body_base64 is not valid base64."),
+        ('{"body": 1, "body_type": "x"}', "Line 7: body_type must be data, value or sequence"),
+        ('{"body": 1, "time_to_live": "soon"}', "Line 7: time_to_live: must be seconds or an"),
+        ('{"body": 1, "scheduled_enqueue_time_utc": 5}', "Line 7: scheduled_enqueue_time_utc: "),
+        ('{"body": 1, "application_properties": {"u": {"TYPE": "UUID", "VALUE": 1}}}', "UUID"),
+    ],
+)
+def test_values_that_mean_nothing_are_told_with_their_line(line: str, sentence: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        lines.parse(line, 7, NONE)
+
+    assert sentence in str(caught.value)
+
+
 def test_a_body_that_is_no_text_is_shown_in_base64() -> None:
     assert lines.body(b"\xff") == {"body_base64": "/w=="}
     assert lines.body("ä".encode()) == {"body": "ä"}

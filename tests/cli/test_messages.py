@@ -1,14 +1,21 @@
 """Messages through the client: batching, settling, resubmitting, with a client in memory."""
 
-from types import SimpleNamespace
+import uuid
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any, Self
 
 import pytest
 
-from bendybus.cli.lines import Outgoing
-
-pytest.importorskip("bendybus.client.exceptions", reason="the client is not there yet")
-messages = pytest.importorskip("bendybus.cli.messages", exc_type=ImportError)
+from bendybus.cli import lines, messages, printing, resubmitting, sending
+from bendybus.cli.lines import Fields, Outgoing
+from bendybus.cli.messages import Receive
+from bendybus.cli.resubmitting import Resubmit, Where
+from bendybus.client import ServiceBusMessage, ServiceBusReceivedMessage, outgoing, received_message
+from bendybus.client.amqp import AmqpAnnotatedMessage
+from bendybus.client.exceptions import ServiceBusConnectionError
+from bendybus.client.received_message import Delivered
+from bendybus.v1 import message_pb2
 
 
 class FakeClient:
@@ -19,6 +26,8 @@ class FakeClient:
         self.sent: list[list[Any]] = []
         self.done: list[tuple[str, int]] = []
         self.options: dict[str, Any] = {}
+        # The number of the send that fails, if any.
+        self.failing = 0
 
     def get_queue_sender(self, queue: str) -> Self:
         return self
@@ -34,9 +43,12 @@ class FakeClient:
         return None
 
     def send_messages(self, batch: Any, **_: Any) -> None:
-        self.sent.append(batch if isinstance(batch, list) else [batch])
+        if self.failing and len(self.sent) + 1 == self.failing:
+            raise ServiceBusConnectionError(message="gone")
+        given = batch if isinstance(batch, list) else [batch]
+        self.sent.append([outgoing.as_message(each) for each in given])
 
-    def receive_messages(self, *, max_message_count: int, max_wait_time: float) -> list[Any]:
+    def receive_messages(self, max_message_count: int, max_wait_time: float) -> list[Any]:
         taken, self.held = self.held[:max_message_count], self.held[max_message_count:]
         return taken
 
@@ -46,24 +58,58 @@ class FakeClient:
     def complete_message(self, message: Any) -> None:
         self.done.append(("complete", message.sequence_number))
 
-    def abandon_message(self, message: Any) -> None:
-        self.done.append(("abandon", message.sequence_number))
+    def release_messages(self, batch: list[Any]) -> None:
+        self.done += [("release", each.sequence_number) for each in batch]
 
 
-def received(number: int, **properties: Any) -> Any:
-    names = ("message_id", "session_id", "partition_key", "subject", "content_type",
-             "correlation_id", "to", "reply_to", "reply_to_session_id",
-             "application_properties", "delivery_count", "enqueued_time_utc",
-             "dead_letter_reason", "dead_letter_error_description")  # fmt: skip
-    facts = dict.fromkeys(names) | {"sequence_number": number, "body": iter([b"text"])}
-    return SimpleNamespace(**(facts | properties))
+def received(number: int, message: Any = "text", reason: str = "") -> ServiceBusReceivedMessage:
+    """Return a message as the bus would give it."""
+    given = ServiceBusMessage(message) if isinstance(message, str) else message
+    columns = outgoing.columns_of(given)
+    assert columns is not None
+    batch = outgoing.batch_proto([columns])
+    until_ms = round(datetime.now(UTC).timestamp() * 1_000) + 60_000
+    proto = message_pb2.DeliveredBatch(
+        messages=batch.messages,
+        message_ids=batch.message_ids,
+        partition_keys=batch.partition_keys,
+        session_ids=batch.session_ids,
+        time_to_live_ms=batch.time_to_live_ms,
+        sequence_numbers=[number],
+        dead_letter_reasons=[reason] if reason else [],
+        lock_tokens=bytes(16),
+        locked_until_ms=until_ms,
+    )
+    [made] = received_message.make_all([(Delivered(proto), 0, 1)], None)
+    return made
+
+
+def wire(message: ServiceBusReceivedMessage) -> message_pb2.Message:
+    """Return what travels; maps have no order."""
+    return message_pb2.Message.FromString(message._delivered.proto.messages[0])
+
+
+class Shown:
+    """Keeps what was shown, and what was done before."""
+
+    def __init__(self, client: FakeClient, fails: type[BaseException] | None = None) -> None:
+        self.facts: list[dict[str, Any]] = []
+        self.done_before: list[Any] = []
+        self._client = client
+        self._fails = fails
+
+    def __call__(self, batch: Sequence[dict[str, Any]]) -> None:
+        self.done_before += self._client.done
+        if self._fails is not None:
+            raise self._fails
+        self.facts += batch
 
 
 def test_messages_of_one_key_share_a_batch_and_keep_their_order() -> None:
     client = FakeClient()
     outgoing = [Outgoing(str(n), {"partition_key": "ab"[n % 2]}) for n in range(4)]
 
-    sent = messages.send(client, "q", outgoing, lambda count: None)
+    sent = sending.send(client, "q", outgoing, lambda count: None)  # type: ignore[arg-type]
 
     assert sent == 4
     bodies = [[b"".join(each.body) for each in batch] for batch in client.sent]
@@ -73,42 +119,159 @@ def test_messages_of_one_key_share_a_batch_and_keep_their_order() -> None:
 def test_large_messages_are_sent_in_batches_that_a_bus_takes() -> None:
     client = FakeClient()
 
-    messages.send(client, "q", [Outgoing("x" * 60_000)] * 5, lambda count: None)
+    sending.send(client, "q", [Outgoing("x" * 60_000)] * 5, lambda count: None)  # type: ignore[arg-type]
 
     assert [len(batch) for batch in client.sent] == [2, 2, 1]
 
 
 def test_received_messages_are_completed_after_they_were_shown() -> None:
     client = FakeClient(received(1), received(2))
-    options = {"most": 5, "wait_s": 0.1, "delete": False, "complete": True}
+    shown = Shown(client)
 
-    found = messages.receive(client, "q", **options)
-    first = next(found)
-    done_before = list(client.done)
-    rest = list(found)
+    messages.receive(client, "q", Receive(5, 0.1), shown)  # type: ignore[arg-type]
 
-    assert first == {"sequence_number": 1, "partition": 0, "body": "text"}
-    assert done_before == []
-    assert len(rest) == 1
+    assert [(each["sequence_number"], each["body"]) for each in shown.facts] == [
+        (1, "text"),
+        (2, "text"),
+    ]
+    assert shown.done_before == []
     assert client.done == [("complete", 1), ("complete", 2)]
 
 
-def test_without_completing_messages_are_given_back_at_the_end() -> None:
+@pytest.mark.parametrize("ending", [KeyboardInterrupt, BrokenPipeError])
+def test_what_was_not_shown_is_not_completed_and_goes_back_uncounted(
+    ending: type[BaseException],
+) -> None:
     client = FakeClient(received(1), received(2))
 
-    list(messages.receive(client, "q", most=2, wait_s=0.1, delete=False, complete=False))
+    with pytest.raises(ending):
+        messages.receive(client, "q", Receive(5, 0.1), Shown(client, ending))  # type: ignore[arg-type]
 
-    assert client.done == [("abandon", 1), ("abandon", 2)]
+    assert client.done == [("release", 1), ("release", 2)]
+
+
+def test_what_is_deleted_and_could_not_be_shown_is_written_to_stderr(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    client = FakeClient(received(1))
+
+    with pytest.raises(BrokenPipeError):
+        messages.receive(
+            client,  # type: ignore[arg-type]
+            "q",
+            Receive(5, 0.1, delete=True),
+            Shown(client, BrokenPipeError),
+        )
+
+    assert '"body": "text"' in capsys.readouterr().err
+
+
+def test_without_completing_messages_are_given_back_uncounted_at_the_end() -> None:
+    client = FakeClient(received(1), received(2))
+
+    messages.receive(client, "q", Receive(2, 0.1, complete=False), Shown(client))  # type: ignore[arg-type]
+
+    assert client.done == [("release", 1), ("release", 2)]
+
+
+def resubmitted(client: FakeClient, **options: Any) -> Any:
+    """Resubmit with a client."""
+    wanted = Resubmit(**({"most": 10, "wait_s": 0.1, "detects": False} | options))
+    return resubmitting.resubmit(client, "q", wanted, lambda count: None)  # type: ignore[arg-type]
 
 
 def test_a_dead_letter_is_completed_after_its_copy_was_sent() -> None:
-    dead = received(1, message_id="m", application_properties={b"DeadLetterReason": b"x", b"a": 1})
-    client = FakeClient(dead)
+    made = ServiceBusMessage("b", message_id="m", application_properties={"a": 1}, subject="s")
+    client = FakeClient(received(1, made, reason="x"))
 
-    count = messages.resubmit(client, "q", most=10, wait_s=0.1, step=lambda count: None)
+    done = resubmitted(client)
 
     copy = client.sent[0][0]
-    assert count == 1
-    assert copy.message_id == "m"
+    assert done.resubmitted == 1
+    assert (copy.message_id, copy.subject, str(copy)) == ("m", "s", "b")
     assert list(copy.application_properties.values()) == [1]
     assert client.done == [("complete", 1)]
+
+
+def test_a_copy_into_a_queue_that_detects_duplicates_has_an_id_of_its_own_that_repeats() -> None:
+    made = ServiceBusMessage("b", message_id="m")
+    client = FakeClient(received(1, made, "x"), received(1, made, "x"), received(2, made, "x"))
+
+    resubmitted(client, detects=True)
+
+    first, again, other = [batch[0] for batch in client.sent]
+    assert first.message_id != "m"
+    assert first.message_id == again.message_id != other.message_id
+    assert first.application_properties[resubmitting.ORIGINAL_ID.encode()] == "m"
+
+
+def test_only_dead_letters_that_are_meant_are_sent_again_and_others_go_back() -> None:
+    client = FakeClient(
+        received(1, ServiceBusMessage("b", subject="a"), "x"),
+        received(2, ServiceBusMessage("b", subject="b"), "x"),
+        received(3, ServiceBusMessage("b", subject="b"), "y"),
+    )
+
+    done = resubmitted(
+        client,
+        numbers=frozenset({2, 3}),
+        where=(Where("subject", "b"), resubmitting.parse_where("reason=x")),
+    )
+
+    assert done.resubmitted == 1
+    assert client.done == [("complete", 2), ("release", 1), ("release", 3)]
+
+
+def test_a_dry_run_sends_and_completes_nothing() -> None:
+    client = FakeClient(received(1, reason="x"))
+
+    done = resubmitted(client, dry_run=True)
+
+    assert done.resubmitted == 1
+    assert (client.sent, client.done) == ([], [("release", 1)])
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        ServiceBusMessage("text", message_id="m", session_id="s", subject="t"),
+        ServiceBusMessage(b"\xff\x00"),
+        ServiceBusMessage(None),
+        AmqpAnnotatedMessage(value_body={"a": [1, 2.5, b"", uuid.UUID(int=3)], "t": ("CHAR", "c")}),
+        AmqpAnnotatedMessage(sequence_body=[[1, "x"], [None, True]]),
+        ServiceBusMessage(
+            "b",
+            application_properties={
+                "text": "t", "n": 1, "f": 1.5, "u": ("UINT", 5), "b": b"\x01",
+                "id": uuid.UUID(int=1),
+                "at": datetime(2026, 1, 1, tzinfo=UTC), "none": None, "float": ("FLOAT", 0.5),
+            },
+        ),
+    ],
+)  # fmt: skip
+def test_what_receive_prints_can_be_sent_as_it_is(message: Any) -> None:
+    first = received(7, message)
+    printed = printing.json_text(messages.shown(first))
+
+    again = received(8, sending.message_of(lines.parse(printed, 1, Fields())))
+
+    assert wire(again) == wire(first)
+    facts = messages.shown(again)
+    assert facts | {"sequence_number": 7} == messages.shown(first)
+
+
+def test_an_import_that_stops_says_what_is_stored_and_goes_on_there(tmp_path: Any) -> None:
+    client = FakeClient()
+    client.failing = 2
+    given = [Outgoing(str(n), {"partition_key": "ab"[n % 2]}, line=n + 1) for n in range(4)]
+    progress = sending.Progress()
+    file = tmp_path / "x.jsonl"
+
+    with pytest.raises(ServiceBusConnectionError):
+        sending.send(client, "q", given, lambda count: None, progress)  # type: ignore[arg-type]
+    sending.keep_progress(file, "q", progress)
+    client.failing = 0
+    sending.send(client, "q", given, lambda count: None, sending.read_progress(file))  # type: ignore[arg-type]
+
+    assert (progress.sent, progress.uncertain, sorted(progress.also)) == (2, 2, [1, 3])
+    assert [[str(each) for each in batch] for batch in client.sent] == [["0", "2"], ["1", "3"]]

@@ -102,7 +102,7 @@ def test_the_ready_line_is_one_json_object_that_names_everything(start: Start, d
 
     facts = ready(process)
 
-    assert set(facts) == {"connection_string", "endpoint", "data", "processes"}
+    assert set(facts) == {"connection_string", "endpoint", "data", "processes", "metrics"}
     assert facts["data"] == str(data)
     assert f"sb://{facts['endpoint']};" in facts["connection_string"]
     roles = [(each["role"], each["partitions"]) for each in facts["processes"]]

@@ -51,7 +51,7 @@ ADDED = {
     **{
         f"{surface}ServiceBusReceiver.{name}": _EXTRA
         for surface in SURFACES
-        for name in ("complete_messages", "delete_messages", "purge_messages")
+        for name in ("complete_messages", "delete_messages", "purge_messages", "release_messages")
     },
     "ServiceBusReceivedMessage.partition": _EXTRA,
     "ServiceBusReceivedMessage.auto_renew_error": "a slot; the original sets it in instances",

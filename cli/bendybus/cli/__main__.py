@@ -4,7 +4,9 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
-from bendybus.cli import errors
+import typer.main
+
+from bendybus.cli import errors, ordering, printing
 from bendybus.cli.app import app
 from bendybus.cli.errors import CliError
 from bendybus.domain.errors import BusError
@@ -12,7 +14,9 @@ from bendybus.domain.errors import BusError
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `bendybus` with `arguments` and return its exit code."""
-    return guarded(lambda: app(args=arguments, prog_name="bendybus"))
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    command = typer.main.get_command(app)
+    return guarded(lambda: command(args=ordering.ordered(given, command), prog_name="bendybus"))
 
 
 def guarded(command: Callable[[], object]) -> int:
@@ -35,7 +39,7 @@ def guarded(command: Callable[[], object]) -> int:
 
 
 def _say(sentence: str, code: int) -> int:
-    print(f"bendybus: {sentence}", file=sys.stderr, flush=True)
+    printing.note(f"bendybus: {sentence}")
     return code
 
 

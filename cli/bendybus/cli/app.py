@@ -13,8 +13,8 @@ from bendybus.cli.errors import UsageError
 from bendybus.cli.finding import Choice
 
 _EPILOG = (
-    "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 no bus answers. "
-    "Errors are one sentence on stderr."
+    "Options of this page may stand behind the command, too. Exit codes: 0 done, 1 failed, 2 wrong "
+    "usage, 3 not found, 4 no bus answers. Errors are one sentence on stderr."
 )
 _LOCAL = "On this machine"
 _QUEUES = "Queues"
@@ -27,6 +27,13 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+
+
+def say_version(wanted: bool) -> None:
+    """Print the version and end, without a command."""
+    if wanted:
+        typer.echo(f"bendybus {metadata.version('bendybus')}")
+        raise typer.Exit
 
 
 @app.callback()
@@ -54,12 +61,14 @@ def choose(
     bus: Annotated[
         str, typer.Option(help="Name of the BusNamespace, where the namespace has several.")
     ] = "",
-    version: Annotated[bool, typer.Option("--version", help="Print the version and end.")] = False,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=say_version, help="Print the version and end."
+        ),
+    ] = False,
 ) -> None:
-    """Keep what was said before the command."""
-    if version:
-        typer.echo(metadata.version("bendybus"))
-        raise typer.Exit
+    """Keep which bus is meant."""
     folder = data.absolute() if data else None
     on_cluster = kube or kube_context or namespace or bus
     if on_cluster and (connection_string or data):
@@ -74,6 +83,7 @@ app.add_typer(process_commands.partition_app, name="partition", rich_help_panel=
 app.add_typer(process_commands.store_app, name="store", rich_help_panel=_LOCAL)
 app.command("apply", rich_help_panel=_QUEUES)(entity_commands.apply)
 app.command("get", rich_help_panel=_QUEUES)(entity_commands.get)
+app.add_typer(entity_commands.create_app, name="create", rich_help_panel=_QUEUES)
 app.add_typer(entity_commands.describe_app, name="describe", rich_help_panel=_QUEUES)
 app.add_typer(entity_commands.delete_app, name="delete", rich_help_panel=_QUEUES)
 app.command("send", rich_help_panel=_MESSAGES)(message_commands.send)

@@ -35,10 +35,14 @@ _PORT_TAKEN: Final = ("Failed to bind to address", "Address already in use")
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """One way to start a process: the address that it shall listen at, and the command."""
+    """One way to start a process: the address that it shall listen at, and the command.
+
+    `metrics`: the URL at which its metrics are then.
+    """
 
     listen: str
     command: Sequence[str]
+    metrics: str = ""
 
 
 class State(StrEnum):
@@ -88,6 +92,11 @@ class Child:
         process = self._process
         return process.pid if process is not None and process.returncode is None else 0
 
+    @property
+    def metrics(self) -> str:
+        """URL of its metrics."""
+        return self._start.metrics
+
     def facts(self) -> dict[str, Any]:
         """Return what run.json and the ready line say of this process."""
         return {
@@ -95,6 +104,7 @@ class Child:
             "pid": self.pid,
             "partitions": list(self.partitions),
             "address": self.address,
+            "metrics": self.metrics,
         }
 
     def live_facts(self) -> dict[str, Any]:

@@ -42,9 +42,10 @@ class Standing:
         return text + ("Ready" if self.ready else f"{self.reason}: {self.message.rstrip('.')}")
 
 
-def apply(kubectl: Kubectl, files: Sequence[Path]) -> list[str]:
+def apply(kubectl: Kubectl, files: Sequence[Path], *, dry_run: bool = False) -> list[str]:
     """Hand the files to kubectl; return its lines. Raises CliError with what was refused."""
-    return kubectl.run("apply", *_options(files)).splitlines()
+    options = ["--dry-run=server"] if dry_run else []
+    return kubectl.run("apply", *_options(files), *options).splitlines()
 
 
 def wait(

@@ -7,9 +7,9 @@ DIR/logs/            stderr of each process
 DIR/partition-NN.db  the partitions' own files; not touched here
 """
 
-import fcntl
 import json
 import os
+import sys
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,6 +21,9 @@ from bendybus.cli.errors import CliError
 from bendybus.crds import namespace_manifest
 from bendybus.crds.bundling import Place
 from bendybus.domain.limits import Tier
+
+if sys.platform != "win32":
+    import fcntl
 
 RUN: Final = "run.json"
 _NAMESPACE: Final = "namespace.json"
@@ -45,6 +48,10 @@ def root(environment: Mapping[str, str]) -> Path:
 @contextmanager
 def held(directory: Path) -> Iterator[None]:
     """Hold the directory for oneself. Raises CliError that names who else does."""
+    if sys.platform == "win32":
+        raise CliError(
+            "A bus runs on Linux and macOS only. Connect to one with --connection-string."
+        )
     try:
         directory.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -71,6 +78,8 @@ def held(directory: Path) -> Iterator[None]:
 
 def is_held(directory: Path) -> bool:
     """Return whether some `bendybus up` holds the directory."""
+    if sys.platform == "win32":
+        return False
     try:
         descriptor = os.open(directory / _LOCK, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -1,6 +1,7 @@
 """`apply`, `get`, `describe`, `delete`: the queues of a bus, by manifest and by name."""
 
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -10,11 +11,20 @@ from typing import Annotated, Any, Final
 import typer
 from google.protobuf import json_format
 
-from bendybus.cli import applying, cluster_applying, finding, printing, process_commands
+from bendybus.cli import (
+    applying,
+    cluster_applying,
+    completing,
+    finding,
+    manifests,
+    printing,
+    process_commands,
+)
 from bendybus.cli.errors import CliError, UsageError
 from bendybus.cli.kubectl import Kubectl
 from bendybus.cli.management import Management
 from bendybus.cli.printing import Output
+from bendybus.cli.tables import Column
 from bendybus.crds import queue_manifest
 from bendybus.domain import durations, entity
 from bendybus.domain.lifecycle import EntityState
@@ -29,13 +39,16 @@ _ORPHANED: Final = (
     "a manifest of this name with bendybus.io/retained-data: adopt; to purge it and all that it "
     "holds: bendybus delete queue {name}"
 )
+create_app = typer.Typer(help="Make what no manifest says.")
 describe_app = typer.Typer(help="Show all there is to know.")
 delete_app = typer.Typer(help="Delete what a bus holds.")
 
-OutputOption = Annotated[
-    Output, typer.Option("--output", "-o", help="table, wide, or json: one object a line.")
-]
+OutputOption = Annotated[Output, typer.Option("--output", "-o", help=printing.OUTPUT_HELP)]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
+QueueName = Annotated[
+    str, typer.Argument(help="Name of the queue.", autocompletion=completing.queue_names)
+]
 
 
 @contextmanager
@@ -54,15 +67,26 @@ def apply(
     wait: Annotated[
         float, typer.Option(min=0, help="On a cluster: seconds to wait for Ready; 0: do not.")
     ] = _WAIT_S,
+    dry_run: DryRun = False,
     as_json: process_commands.JsonFlag = False,
 ) -> None:
     """Make the queues of a running bus, or a cluster, what the manifests say."""
-    if context.obj.cluster is not None:
-        _apply_to_cluster(context.obj.cluster.kubectl, files, wait, as_json)
-        return
-    with connected(context) as bus:
-        bundle = process_commands.load_bundle(files, bus)
-        outcomes = applying.apply(bus, bundle, applying.Patience(_PATIENCE_S))
+    with manifests.readable(files) as paths:
+        if context.obj.cluster is not None:
+            _apply_to_cluster(context.obj.cluster.kubectl, paths, wait, as_json, dry_run)
+            return
+        with connected(context) as bus:
+            bundle = process_commands.load_bundle(paths, bus)
+            patience = applying.Patience(_PATIENCE_S)
+            if dry_run:
+                existing = patience.call(lambda: bus.queues(runtime=False, orphaned=True))
+                outcomes = [applying.Outcome(step) for step in applying.plan(bundle, existing)]
+            else:
+                outcomes = applying.apply(bus, bundle, patience)
+    _say_applied(outcomes, as_json, dry_run)
+
+
+def _say_applied(outcomes: Sequence[applying.Outcome], as_json: bool, dry_run: bool) -> None:
     for outcome in outcomes:
         if as_json:
             printing.json_line(
@@ -71,18 +95,19 @@ def apply(
                     "name": outcome.step.name,
                     "change": outcome.step.change.value,
                     "unreached_partitions": list(outcome.unreached),
+                    "dry_run": dry_run,
                 }
             )
         else:
-            printing.line(_told(outcome))
+            printing.line(_told(outcome) + (" (dry run)" if dry_run else ""))
 
 
 def _apply_to_cluster(
-    kubectl: Kubectl, files: Sequence[Path], wait_s: float, as_json: bool
+    kubectl: Kubectl, files: Sequence[Path], wait_s: float, as_json: bool, dry_run: bool
 ) -> None:
-    for line in cluster_applying.apply(kubectl, files):
+    for line in cluster_applying.apply(kubectl, files, dry_run=dry_run):
         (printing.note if as_json else printing.line)(line)
-    if not wait_s:
+    if not wait_s or dry_run:
         return
     found = cluster_applying.wait(kubectl, files, wait_s)
     for each in found:
@@ -105,44 +130,63 @@ def _told(outcome: applying.Outcome) -> str:
 
 def get(
     context: typer.Context,
-    what: Annotated[str, typer.Argument(help="queues, or the name of one.")] = "queues",
+    what: Annotated[
+        str,
+        typer.Argument(
+            help="queues, or the name of one.", autocompletion=completing.queues_or_a_name
+        ),
+    ] = "queues",
     output: OutputOption = Output.TABLE,
     everything: Annotated[
         bool, typer.Option("--all", "-a", help="Orphaned queues, too: their manifests are gone.")
     ] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Again and again.")] = False,
+    interval: Annotated[float, typer.Option(min=0.1, help="Seconds between, with --watch.")] = 2.0,
 ) -> None:
     """List the queues of a bus with their counts."""
     with connected(context) as bus:
-        if what.lower() in _QUEUE_WORDS:
-            queues = bus.queues(runtime=True, orphaned=everything)
-        else:
-            queues = [bus.queue(what)]
-    if output is Output.JSON:
+        while True:
+            if what.lower() in _QUEUE_WORDS:
+                queues = bus.queues(runtime=True, orphaned=everything)
+            else:
+                queues = [bus.queue(what)]
+            if watch and output in (Output.TABLE, Output.WIDE):
+                printing.clear()
+            _show_queues(queues, output)
+            if not watch:
+                return
+            time.sleep(interval)
+
+
+def _show_queues(queues: Sequence[pb.Queue], output: Output) -> None:
+    if output in (Output.JSON, Output.YAML):
         for queue in queues:
-            printing.json_line(_as_json(queue))
+            printing.structured(_as_json(queue), output)
         return
     wide = output is Output.WIDE
-    columns = ["NAME", "PARTITIONS", "STATUS", "AVAILABLE", "ACTIVE", "DEADLETTER", "SCHEDULED"]
+    columns = ["NAME", "PARTITIONS", "STATUS", "AVAILABLE", "ACTIVE", "DEAD", "SCHEDULED"]
     columns += ["DEFERRED", "LOCKED", "SIZE", "ORIGIN", "HOME"] if wide else []
-    printing.table(columns, (_row(queue, wide) for queue in queues))
+    printing.table(columns, [_row(queue, wide) for queue in queues])
 
 
 def _row(queue: pb.Queue, wide: bool) -> list[object]:
     counts = queue.runtime.count_details
+    # What no partition counted is not 0.
+    known = any(part.reachable for part in queue.runtime.partitions)
     row: list[object] = [
         queue.name,
         queue.partition_count,
         _status(queue),
         _availability(queue),
-        counts.active_message_count,
-        counts.dead_letter_message_count,
-        counts.scheduled_message_count,
+        counts.active_message_count if known else None,
+        counts.dead_letter_message_count if known else None,
+        counts.scheduled_message_count if known else None,
     ]
     if wide:
         row += [
-            counts.deferred_message_count,
-            counts.locked_message_count,
-            printing.size(queue.runtime.size_in_bytes),
+            counts.deferred_message_count if known else None,
+            counts.locked_message_count if known else None,
+            printing.size(queue.runtime.size_in_bytes) if known else None,
             entities.origin_from_proto(queue.origin).value,
             queue.home_partition if queue.partition_count == 1 else None,
         ]
@@ -157,7 +201,9 @@ def _status(queue: pb.Queue) -> str:
 
 def _availability(queue: pb.Queue) -> str:
     limited = pb.ENTITY_AVAILABILITY_STATUS_LIMITED
-    return "Limited" if queue.runtime.availability_status == limited else "Available"
+    if queue.runtime.availability_status == limited:
+        return "Limited" if any(part.reachable for part in queue.runtime.partitions) else "No"
+    return "Available"
 
 
 def _as_json(queue: pb.Queue) -> dict[str, Any]:
@@ -206,18 +252,59 @@ def _counts(counts: pb.MessageCountDetails) -> dict[str, int]:
     return {name: int(value) for name, value in names.items()}
 
 
+@create_app.command("queue")
+def create_queue(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="Name of the queue.")],
+    partitioned: Annotated[
+        bool, typer.Option("--partitioned", help="Spread over all partitions; fixed for good.")
+    ] = False,
+    detect_duplicates: Annotated[
+        bool, typer.Option("--detect-duplicates", help="By MessageId; fixed for good.")
+    ] = False,
+    fields: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="FIELD=VALUE, as in a manifest: lockDuration=PT30S."),
+    ] = None,
+    dry_run: DryRun = False,
+    as_json: process_commands.JsonFlag = False,
+) -> None:
+    """Make a queue that belongs to no manifest."""
+    given = list(fields or ())
+    given += ["enablePartitioning=true"] if partitioned else []
+    given += ["requiresDuplicateDetection=true"] if detect_duplicates else []
+    if context.obj.cluster is not None:
+        raise UsageError(
+            "create queue: not on a cluster, where manifests say what there is. Write a Queue, and "
+            "bendybus apply -f FILE."
+        )
+    with connected(context) as bus:
+        wanted = manifests.description(name, given, bus.place())
+        missing = []
+        if not dry_run:
+            answer = bus.create_by_hand(name, wanted)
+            missing = [each.partition for each in answer.outcomes if not each.done]
+    if as_json:
+        facts = {"kind": "Queue", "name": name, "change": "created", "dry_run": dry_run}
+        printing.json_line({**facts, "unreached_partitions": missing})
+        return
+    follow = f"; partition {', '.join(map(str, missing))} will follow when it is back"
+    tail = " (dry run)" if dry_run else follow if missing else ""
+    printing.line(f"queue {name!r}: created{tail}")
+
+
 @describe_app.command("queue")
 def describe_queue(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="Name of the queue.")],
+    name: QueueName,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Show a queue: its settings, and its share on each partition."""
     with connected(context) as bus:
         queue = bus.queue(name)
     facts = _as_json(queue)
-    if output is Output.JSON:
-        printing.json_line(facts)
+    if output in (Output.JSON, Output.YAML):
+        printing.structured(facts, output)
         return
     rows: list[tuple[str, object]] = [
         ("name", queue.name),
@@ -229,7 +316,7 @@ def describe_queue(
         ("size", printing.size(queue.runtime.size_in_bytes)),
         *facts["spec"].items(),
     ]
-    printing.table(("FIELD", "VALUE"), rows)
+    printing.table(("FIELD", Column("VALUE", wrap=20)), rows)
     printing.line("")
     columns = ("PARTITION", "REACHABLE", "ACTIVE", "DEADLETTER", "SCHEDULED", "DEFERRED", "SIZE")
     printing.table(columns, (_share(each) for each in queue.runtime.partitions))
@@ -256,8 +343,9 @@ def _share(part: pb.PartitionRuntime) -> list[object]:
 @delete_app.command("queue")
 def delete_queue(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="Name of the queue.")],
+    name: QueueName,
     yes: Yes = False,
+    dry_run: DryRun = False,
 ) -> None:
     """Delete a queue and every message in it; of an orphaned one, this is the purge."""
     with connected(context) as bus:
@@ -269,6 +357,10 @@ def delete_queue(
         if queue.orphaned:
             # Nobody looks at these any more: count them, too.
             held += counts.deferred_message_count + counts.scheduled_message_count
+        if dry_run:
+            done = "purged" if queue.orphaned else "deleted"
+            printing.line(f"queue {queue.name!r}: would be {done}, with its {held} messages")
+            return
         what = "Purge orphaned queue" if queue.orphaned else "Delete queue"
         confirm(f"{what} {queue.name!r} and its {held} messages?", yes)
         answer = bus.delete(queue)

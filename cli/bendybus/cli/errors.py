@@ -3,17 +3,23 @@
     CliError              1   what was asked was not done
     ├── UsageError        2   the command line cannot mean anything
     ├── NotFound          3   the thing that was named does not exist
-    └── Unreachable       4   no bus answers
+    └── Unreachable       4   no bus answers, or not in time
 
-Everything that a person can cause becomes one of these with one sentence; a traceback is a bug.
+Everything that a person can cause becomes one of these with one sentence, the same whichever
+command it happens to; a traceback is a bug.
 """
 
-from typing import ClassVar, Final
+import importlib.util
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final
 
 from bendybus.domain import errors
 from bendybus.domain.errors import BusError
+from bendybus.wire import tls
 
 INTERRUPTED: Final = 130
+# What the extra `server` installs; the modules that its programs cannot start without.
+SERVER_MODULES: Final = ("apsw", "grpc_health", "grpc_reflection", "prometheus_client")
 
 
 class CliError(Exception):
@@ -44,6 +50,39 @@ def exit_code(error: BusError) -> int:
     """Return the exit code for an error of the bus."""
     if isinstance(error, errors.EntityNotFound | errors.MessageNotFound):
         return NotFound.exit_code
-    if type(error) in (errors.RetryableError, errors.ServiceTimeout):
+    if isinstance(error, errors.PartitionUnavailable | errors.ServiceTimeout):
+        return Unreachable.exit_code
+    if type(error) is errors.RetryableError:
         return Unreachable.exit_code
     return CliError.exit_code
+
+
+def no_answer(address: str, said: str, *, use_tls: bool) -> str:
+    """Return the sentence for a bus that cannot be talked to; `said` is what gRPC said."""
+    advice = tls.explain(said, address=address, use_tls=use_tls)
+    if advice:
+        return advice
+    return f"No bus answers at {address}. Is it running? bendybus up -f FILE starts one here."
+
+
+def of_client(error: Any, address: str, *, use_tls: bool) -> CliError:
+    """Return the error of the CLI for a ServiceBusError of the client."""
+    cause = error.inner_exception
+    if type(cause) is errors.RetryableError:
+        return Unreachable(no_answer(address, cause.message, use_tls=use_tls))
+    if isinstance(cause, BusError):
+        code = exit_code(cause)
+    else:
+        code = Unreachable.exit_code if error.reason == errors.ServiceTimeout.reason else 1
+    kind = next(kind for kind in (NotFound, Unreachable, CliError) if kind.exit_code == code)
+    return kind(str(error))
+
+
+def need_extra(extra: str, modules: Sequence[str], what: str) -> None:
+    """Raise CliError if a command needs what an extra of the package installs."""
+    missing = [name for name in modules if importlib.util.find_spec(name) is None]
+    if missing:
+        raise CliError(
+            f"{what} needs {', '.join(missing)}, which the extra {extra!r} installs: "
+            f"pip install 'bendybus[{extra}]'"
+        )

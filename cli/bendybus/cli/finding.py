@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from bendybus.cli import cluster, data_directory
+from bendybus.cli import cluster, data_directory, endpoint
 from bendybus.cli.cluster import ClusterChoice
 from bendybus.cli.errors import Unreachable, UsageError
 
@@ -35,6 +35,16 @@ class Target:
 
     connection_string: str
     ca_file: Path | None
+
+    @property
+    def address(self) -> str:
+        """Return where it is. Raises UsageError for what is no connection string."""
+        return endpoint.parse(self.connection_string).address
+
+    @property
+    def use_tls(self) -> bool:
+        """Return whether it is talked to over TLS."""
+        return not endpoint.parse(self.connection_string).plain
 
     def __repr__(self) -> str:
         return "Target(…)"

@@ -21,7 +21,10 @@ HOST: Final = "127.0.0.1"
 READY_S: Final = 20.0
 STOP_S: Final = 2.0
 _READY: Final = re.compile(r"Forwarding from 127\.0\.0\.1:(\d+) ->")
-_SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP)
+# Windows has no SIGHUP.
+_SIGNALS: Final = tuple(
+    getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)
+)
 _LOST: Final = "lost connection to pod"
 _SAID_CHARS_MAX: Final = 4_096
 

@@ -10,6 +10,7 @@ from typing import Any, Final, Self
 import grpc
 
 from bendybus.cli import endpoint
+from bendybus.cli import errors as cli_errors
 from bendybus.cli.endpoint import Endpoint
 from bendybus.cli.errors import UsageError
 from bendybus.crds.bundling import Place
@@ -18,7 +19,7 @@ from bendybus.domain.entity import QueueDescription
 from bendybus.domain.limits import Tier
 from bendybus.v1 import management_pb2 as pb
 from bendybus.v1 import management_pb2_grpc
-from bendybus.wire import entities, statuses, tls
+from bendybus.wire import entities, statuses
 
 _DEADLINE_S: Final = 30.0
 _PAGE: Final = 1_000
@@ -105,6 +106,16 @@ class Management:
         with self._translated():
             return self._stub.CreateQueue(request, timeout=self._deadline_s)
 
+    def create_by_hand(self, name: str, wanted: QueueDescription) -> pb.CreateQueueResponse:
+        """Make a queue that belongs to no manifest."""
+        request = pb.CreateQueueRequest(
+            name=name,
+            description=entities.description_to_proto(wanted),
+            origin=pb.ENTITY_ORIGIN_CLIENT,
+        )
+        with self._translated():
+            return self._stub.CreateQueue(request, timeout=self._deadline_s)
+
     def update(
         self, name: str, wanted: QueueDescription, *, if_generation: int
     ) -> pb.UpdateQueueResponse:
@@ -130,15 +141,11 @@ class Management:
             yield
         except grpc.RpcError as error:
             found = statuses.from_rpc_error(error)
-            advice = tls.explain(
-                found.message, address=self.address, use_tls=not self._endpoint.plain
-            )
-            if type(found) is errors.RetryableError and advice:
-                raise errors.RetryableError(advice) from error
             if type(found) is errors.RetryableError:
                 raise errors.RetryableError(
-                    f"No bus answers at {self.address}. Is it running? bendybus up -f FILE "
-                    "starts one here."
+                    cli_errors.no_answer(
+                        self.address, found.message, use_tls=not self._endpoint.plain
+                    )
                 ) from error
             raise found from error
 

@@ -1,244 +1,219 @@
-"""Messages through the public client: the only module of the CLI that knows it.
+"""Messages on their way out of a bus, through the public client: received, peeked at, purged.
 
-Every function returns or yields plain dicts, so that commands print and tests compare them.
+What is received is printed first and completed then, batch by batch: whatever ends the command in
+between (Ctrl-C, a pipe without a reader, a lost connection), no message is gone unseen. What was
+received and not completed goes back, and is not counted as a delivery.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any, Final
 
-from bendybus.cli import finding, lines
-from bendybus.cli.errors import CliError, NotFound, Unreachable
-from bendybus.cli.finding import Choice
-from bendybus.cli.lines import Outgoing
+from bendybus.cli import errors, finding, lines, printing, values
+from bendybus.cli.errors import CliError, NotFound, UsageError
+from bendybus.cli.finding import Choice, Target
 from bendybus.client import (
     ServiceBusClient,
-    ServiceBusMessage,
     ServiceBusReceivedMessage,
     ServiceBusReceiveMode,
+    ServiceBusReceiver,
     ServiceBusSubQueue,
 )
+from bendybus.client.amqp import AmqpMessageBodyType
 from bendybus.client.exceptions import (
+    MessageLockLostError,
+    MessageNotFoundError,
     MessagingEntityNotFoundError,
+    OperationTimeoutError,
     ServiceBusConnectionError,
     ServiceBusError,
 )
-from bendybus.domain import limits
+from bendybus.domain import durations
 
-BATCH: Final = 500
-_BATCH_BYTES: Final = limits.STANDARD_BATCH_BYTES_MAX // 2
-_OVERHEAD_BYTES: Final = 128
-_READ_AT_ONCE: Final = 100
-_SHOWN: Final = (
-    "message_id",
-    "session_id",
-    "partition_key",
-    "subject",
-    "content_type",
-    "correlation_id",
-    "to",
-    "reply_to",
-    "delivery_count",
-    "enqueued_time_utc",
-    "dead_letter_reason",
-    "dead_letter_error_description",
-)
-
-Step = Callable[[int], None]
+READ_AT_ONCE: Final = 100
+# Locks end: what is only to be looked at is given back before they do.
+_SPARE_SHARE: Final = 0.5
+_RESCUE_S: Final = 0.5
+# What dead-lettering adds; it is shown under names of its own.
+ADDED_PROPERTIES: Final = ("DeadLetterReason", "DeadLetterErrorDescription")
+_NUMBERS: Final = ("delivery_count",)
+_FACTS: Final = ("dead_letter_reason", "dead_letter_error_description", "dead_letter_source")
+# A batch of messages as plain dicts, to be printed before anything else happens to them.
+Show = Callable[[Sequence[dict[str, Any]]], None]
 
 
 @contextmanager
 def client(choice: Choice) -> Iterator[ServiceBusClient]:
-    """Give a client of the bus; its errors become those of the CLI, with the same sentence."""
+    """Give a client of the bus; its errors become those of the CLI."""
+    with (
+        finding.target(choice) as target,
+        translated(target),
+        ServiceBusClient.from_connection_string(
+            target.connection_string,
+            connection_verify=target.ca_file and str(target.ca_file),
+        ) as bus,
+    ):
+        yield bus
+
+
+@contextmanager
+def translated(target: Target) -> Iterator[None]:
+    """Turn the client's errors into those of the CLI."""
     try:
-        with (
-            finding.target(choice) as target,
-            ServiceBusClient.from_connection_string(
-                target.connection_string,
-                connection_verify=target.ca_file and str(target.ca_file),
-            ) as bus,
-        ):
-            yield bus
-    except MessagingEntityNotFoundError as error:
+        yield
+    except (MessagingEntityNotFoundError, MessageNotFoundError) as error:
         raise NotFound(str(error)) from error
-    except ServiceBusConnectionError as error:
-        raise Unreachable(str(error)) from error
-    except (ServiceBusError, ValueError) as error:
-        raise CliError(str(error)) from error
+    except ServiceBusError as error:
+        raise errors.of_client(error, target.address, use_tls=target.use_tls) from error
+    except (ValueError, TypeError) as error:
+        raise UsageError(str(error)) from error
 
 
-def send(bus: ServiceBusClient, queue: str, messages: Iterable[Outgoing], step: Step) -> int:
-    """Send messages in batches that share a key, in the order of each key; return how many."""
-    sent = 0
-    with bus.get_queue_sender(queue) as sender:
-        for chunk in _chunks(messages):
-            for batch in _by_key(chunk).values():
-                # Where MessageId is the key (duplicate detection), a batch has many keys.
-                sender.send_messages(
-                    [_message(each) for each in batch], split_by_partition_key=True
-                )
-                sent += len(batch)
-                step(len(batch))
-    return sent
+@dataclass(frozen=True, slots=True)
+class Receive:
+    """What to receive: until `most`, or until none comes for `wait_s`."""
+
+    most: int
+    wait_s: float
+    delete: bool = False
+    complete: bool = True
+    dead_letters: bool = False
+    follow: bool = False
 
 
-def _chunks(messages: Iterable[Outgoing]) -> Iterator[list[Outgoing]]:
-    """Return the messages in batches that fit the smallest limit of a batch."""
-    chunk: list[Outgoing] = []
-    size = 0
-    for each in messages:
-        own = len(each.body.encode()) + len(str(each.properties)) + _OVERHEAD_BYTES
-        if chunk and (len(chunk) >= BATCH or size + own > _BATCH_BYTES):
-            yield chunk
-            chunk, size = [], 0
-        chunk.append(each)
-        size += own
-    if chunk:
-        yield chunk
+def receive(bus: ServiceBusClient, queue: str, wanted: Receive, show: Show) -> bool:
+    """Receive messages, show each batch, then complete it.
 
-
-def _by_key(messages: Iterable[Outgoing]) -> dict[object, list[Outgoing]]:
-    """Return the messages by key: a batch is one unit and so goes to one partition."""
-    groups: dict[object, list[Outgoing]] = {}
-    for each in messages:
-        properties = each.properties
-        key = (properties.get("session_id"), properties.get("partition_key"))
-        groups.setdefault(key, []).append(each)
-    return groups
-
-
-def _message(outgoing: Outgoing) -> ServiceBusMessage:
-    return ServiceBusMessage(outgoing.body, **outgoing.properties)
-
-
-def receive(
-    bus: ServiceBusClient,
-    queue: str,
-    *,
-    most: int,
-    wait_s: float,
-    delete: bool,
-    complete: bool,
-    dead_letters: bool = False,
-) -> Iterator[dict[str, Any]]:
-    """Yield messages until `most`, or until none comes for `wait_s`.
-
-    `delete`: receive-and-delete. `complete`: settle each batch after it was yielded; otherwise
-    the messages are abandoned, so that somebody else gets them at once.
+    Without `complete` they are given back in the end, uncounted; returns whether that was before
+    all was received that was asked for, since locks do not last for ever.
     """
-    mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE if delete else ServiceBusReceiveMode.PEEK_LOCK
+    mode = ServiceBusReceiveMode.PEEK_LOCK
+    if wanted.delete:
+        mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
     options: dict[str, Any] = {"receive_mode": mode}
-    if dead_letters:
+    if wanted.dead_letters:
         options["sub_queue"] = ServiceBusSubQueue.DEAD_LETTER
     with bus.get_queue_receiver(queue, **options) as receiver:
-        left = most
+        left = wanted.most
         held: list[ServiceBusReceivedMessage] = []
+        give_back_at = float("inf")
         try:
             while left > 0:
-                batch = receiver.receive_messages(
-                    max_message_count=min(left, _READ_AT_ONCE), max_wait_time=wait_s
-                )
+                if time.monotonic() >= give_back_at:
+                    return True
+                try:
+                    batch = receiver.receive_messages(min(left, READ_AT_ONCE), wanted.wait_s)
+                except KeyboardInterrupt:
+                    if wanted.delete:
+                        # What was just on its way is deleted already, and not in here yet.
+                        _rescue(receiver.receive_messages(READ_AT_ONCE, _RESCUE_S))
+                    raise
                 if not batch:
-                    return
+                    if wanted.follow and (wanted.delete or wanted.complete):
+                        continue
+                    return False
                 left -= len(batch)
-                if not (delete or complete):
-                    held += batch
-                for message in batch:
-                    yield shown(message)
-                if complete and not delete:
+                held = held + batch if not wanted.delete else []
+                _show(batch, wanted, show)
+                if wanted.complete and not wanted.delete:
                     receiver.complete_messages(batch)
+                    held = []
+                elif held and give_back_at == float("inf"):
+                    give_back_at = time.monotonic() + patience_s(held[0])
         finally:
             # Only at the end: a message given back now would be the next one received.
-            for message in held:
-                receiver.abandon_message(message)
+            give_back(receiver, held)
+    return False
+
+
+def _show(batch: Sequence[ServiceBusReceivedMessage], wanted: Receive, show: Show) -> None:
+    try:
+        show([shown(message) for message in batch])
+    except (OSError, KeyboardInterrupt):
+        if wanted.delete:
+            _rescue(batch)
+        raise
+
+
+def _rescue(batch: Sequence[ServiceBusReceivedMessage]) -> None:
+    """Write to stderr what is deleted in the bus and may not have been printed."""
+    if batch:
+        printing.note("Not printed, or not in full; deleted from the queue:")
+    for message in batch:
+        printing.note(printing.json_text(shown(message)))
+
+
+def give_back(receiver: ServiceBusReceiver, held: Sequence[ServiceBusReceivedMessage]) -> None:
+    """Give messages back, uncounted. One that was just being completed is none any more."""
+    with suppress(MessageLockLostError, ServiceBusConnectionError, OperationTimeoutError):
+        receiver.release_messages(list(held))
 
 
 def peek(
-    bus: ServiceBusClient, queue: str, *, most: int, start: int, dead_letters: bool
-) -> Iterator[dict[str, Any]]:
-    """Yield messages without locking them, from sequence number `start` (0: the oldest)."""
-    options: dict[str, Any] = {"sub_queue": ServiceBusSubQueue.DEAD_LETTER} if dead_letters else {}
-    with bus.get_queue_receiver(queue, **options) as receiver:
+    bus: ServiceBusClient, queue: str, *, most: int, start: int, dead_letters: bool, show: Show
+) -> None:
+    """Show messages without locking them, from sequence number `start` (0: the oldest)."""
+    with bus.get_queue_receiver(queue, **sub_queue(dead_letters)) as receiver:
         left = most
         while left > 0:
             arguments = {"sequence_number": start} if start else {}
-            batch = receiver.peek_messages(min(left, _READ_AT_ONCE), **arguments)
+            batch = receiver.peek_messages(min(left, READ_AT_ONCE), **arguments)
             if not batch:
                 return
             start = 0
             left -= len(batch)
-            yield from (shown(message) for message in batch)
+            show([shown(message) for message in batch])
 
 
 def purge(bus: ServiceBusClient, queue: str, *, dead_letters: bool) -> int:
     """Delete all messages that are not locked; return how many."""
-    options: dict[str, Any] = {"sub_queue": ServiceBusSubQueue.DEAD_LETTER} if dead_letters else {}
-    with bus.get_queue_receiver(queue, **options) as receiver:
+    with bus.get_queue_receiver(queue, **sub_queue(dead_letters)) as receiver:
         return int(receiver.purge_messages())
 
 
-def resubmit(bus: ServiceBusClient, queue: str, *, most: int, wait_s: float, step: Step) -> int:
-    """Send dead letters to their queue again, each completed after its copy is stored.
-
-    At least once: a copy whose original could not be completed is sent again next time.
-    """
-    count = 0
-    dead = ServiceBusSubQueue.DEAD_LETTER
-    with (
-        bus.get_queue_receiver(queue, sub_queue=dead) as receiver,
-        bus.get_queue_sender(queue) as sender,
-    ):
-        while count < most:
-            batch = receiver.receive_messages(
-                max_message_count=min(most - count, _READ_AT_ONCE), max_wait_time=wait_s
-            )
-            if not batch:
-                break
-            for message in batch:
-                sender.send_messages(_copy(message))
-                receiver.complete_message(message)
-                count += 1
-                step(1)
-    return count
-
-
-def _copy(message: ServiceBusReceivedMessage) -> ServiceBusMessage:
-    """Return the message as its sender made it, without what dead-lettering added."""
-    added = {"DeadLetterReason", "DeadLetterErrorDescription"}
-    names = ("message_id", "session_id", "partition_key", "subject", "content_type")
-    properties = {name: getattr(message, name) for name in (*names, "correlation_id", "to")}
-    return ServiceBusMessage(
-        _body(message),
-        application_properties={
-            key: value
-            for key, value in (message.application_properties or {}).items()
-            if _text(key) not in added
-        },
-        reply_to=message.reply_to,
-        reply_to_session_id=message.reply_to_session_id,
-        **{name: value for name, value in properties.items() if value is not None},
-    )
+def sub_queue(dead_letters: bool) -> dict[str, Any]:
+    """Return the option that makes a receiver one of dead letters."""
+    return {"sub_queue": ServiceBusSubQueue.DEAD_LETTER} if dead_letters else {}
 
 
 def shown(message: ServiceBusReceivedMessage) -> dict[str, Any]:
-    """Return a message as a plain dict; what is not set is left out."""
+    """Return a message as a plain dict; what is not set is left out. `lines.parse` reads it."""
     number = message.sequence_number or 0
     facts: dict[str, Any] = {"sequence_number": number, "partition": number >> 48}
-    for name in _SHOWN:
+    for name in (*lines.TEXTS, *_NUMBERS, *_FACTS):
         value = getattr(message, name, None)
         if value is not None:
-            facts[name] = value if isinstance(value, str | int) else value.isoformat()
-    properties = message.application_properties or {}
+            facts[name] = value
+    if message.time_to_live is not None:
+        milliseconds = round(message.time_to_live.total_seconds() * 1_000)
+        facts["time_to_live"] = durations.render(durations.bounded(milliseconds))
+    for name in ("scheduled_enqueue_time_utc", "enqueued_time_utc"):
+        moment = getattr(message, name)
+        if moment is not None:
+            facts[name] = moment.isoformat()
+    if message.state.value:
+        facts["state"] = message.state.name.lower()
+    properties = values.to_json(message.application_properties or {})
+    for name in ADDED_PROPERTIES:
+        properties.pop(name, None)
     if properties:
-        facts["application_properties"] = {
-            _text(key): _text(value) for key, value in properties.items()
-        }
-    return facts | lines.body(_body(message))
+        facts["application_properties"] = properties
+    return facts | _body(message)
 
 
-def _body(message: ServiceBusReceivedMessage) -> bytes:
-    return b"".join(message.body)
+def _body(message: ServiceBusReceivedMessage) -> dict[str, Any]:
+    kind = message.body_type
+    if kind is AmqpMessageBodyType.DATA:
+        return lines.body(b"".join(message.body))
+    found = message.body if kind is AmqpMessageBodyType.VALUE else list(message.body)
+    return {"body_type": kind.value, "body": values.to_json(found)}
 
 
-def _text(value: Any) -> Any:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+def patience_s(message: ServiceBusReceivedMessage) -> float:
+    """Return how long locks that are as old as this one's may be kept."""
+    until = message.locked_until_utc
+    if until is None:
+        raise CliError("The bus gave a message without a lock.")
+    return max(0.0, (until.timestamp() - time.time()) * _SPARE_SHARE)

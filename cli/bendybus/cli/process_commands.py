@@ -16,14 +16,17 @@ from bendybus.cli import (
     control,
     data_directory,
     finding,
+    manifests,
     printing,
     supervisor,
 )
 from bendybus.cli.applying import Change, Outcome
-from bendybus.cli.errors import CliError, NotFound, UsageError
+from bendybus.cli.errors import SERVER_MODULES, CliError, NotFound, UsageError, need_extra
 from bendybus.cli.finding import Choice
 from bendybus.cli.management import Management
+from bendybus.cli.printing import OUTPUT_HELP, Output
 from bendybus.cli.programs import Programs
+from bendybus.cli.tables import Column
 from bendybus.crds import bundling, loading
 from bendybus.crds.bundling import Bundle
 from bendybus.domain.errors import BusError
@@ -33,7 +36,8 @@ partition_app = typer.Typer(help="Stop and start a partition, to see what an out
 store_app = typer.Typer(help="Look into a partition's file, on a copy.")
 
 Files = Annotated[
-    list[Path], typer.Option("--file", "-f", help="Manifests: a YAML file or a folder of them.")
+    list[Path],
+    typer.Option("--file", "-f", help="Manifests: a YAML file, a folder of them, or - for stdin."),
 ]
 JsonFlag = Annotated[bool, typer.Option("--json", help="JSON for programs.")]
 
@@ -67,11 +71,13 @@ def run_up(
     programs: Programs | None = None,
 ) -> None:
     """Run a bus in the foreground; tests give programs of their own."""
-    bundle = bundling.bundle(loading.load(files))
+    need_extra("server", SERVER_MODULES, "bendybus up")
+    with manifests.readable(files) as paths:
+        bundle = bundling.bundle(loading.load(paths))
     place = bundle.place
     root = data_directory.root(choice.environment)
     directory = (data or choice.data or root / place.name).absolute()
-    cores = len(os.sched_getaffinity(0))
+    cores = _cores()
     count = min(cores, place.partition_count) if processes is None else processes
     if not 1 <= count <= place.partition_count:
         raise UsageError(f"--processes: {count} is outside 1 to {place.partition_count}.")
@@ -80,6 +86,14 @@ def run_up(
         identity = data_directory.identify(directory, place)
         settings = supervisor.Settings(directory, count, port=port, programs=programs or Programs())
         asyncio.run(_supervise(supervisor.Supervisor(settings, identity), bundle, as_json))
+
+
+def _cores() -> int:
+    """Return how many cores this process may use."""
+    # macOS cannot say which ones are its own.
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 async def _supervise(boss: supervisor.Supervisor, bundle: Bundle, as_json: bool) -> None:
@@ -110,10 +124,11 @@ def _say_ready(
                 f"with bendybus delete queue {outcome.step.name}"
             )
     if as_json:
-        keys = ("connection_string", "endpoint", "data", "processes")
+        keys = ("connection_string", "endpoint", "data", "processes", "metrics")
         printing.json_line({key: facts[key] for key in keys})
         return
     printing.note(f"Connection string: {facts['connection_string']}")
+    printing.note(f"Metrics: {_metrics_told(facts['metrics'])}")
     place = bundle.place
     implicit = ", implied: no BusNamespace was given" if bundle.implicit else ""
     printing.line(
@@ -123,33 +138,70 @@ def _say_ready(
     )
 
 
-def ps(context: typer.Context, as_json: JsonFlag = False) -> None:
+def _metrics_told(metrics: dict[str, str]) -> str:
+    """Return where metrics are; of many processes, those of the first."""
+    told = [f"{url} ({name})" for name, url in metrics.items()]
+    more = f", and {len(told) - 3} more: bendybus ps -o wide" if len(told) > 3 else ""
+    return ", ".join(told[:3]) + more
+
+
+def ps(
+    context: typer.Context,
+    output: Annotated[Output, typer.Option("--output", "-o", help=OUTPUT_HELP)] = Output.TABLE,
+    as_json: JsonFlag = False,
+) -> None:
     """Show the processes of the bus on this machine, live."""
     finding.refuse_cluster(context.obj, "ps", "kubectl get pods -l bendybus.io/bus=NAME")
     run = finding.local_bus(context.obj)
     processes = control.ask(run["control"], {"action": "ps"})["processes"]
-    if as_json:
+    if as_json or output in (Output.JSON, Output.YAML):
         for process in processes:
-            printing.json_line(process)
+            printing.structured(process, Output.JSON if as_json else output)
         return
-    columns = (
-        "ROLE", "PID", "PARTITIONS", "ADDRESS", "STATE", "RESTARTS", "UPTIME", "RSS", "CPU",
-    )  # fmt: skip
-    printing.table(columns, (_process_row(process) for process in processes))
+    wide = output is Output.WIDE
+    columns: list[str | Column] = ["ROLE", "PID", Column("PARTITIONS", wrap=10), "STATE"]
+    columns += ["RESTARTS", "UPTIME", "RSS", "CPU"]
+    columns += ["ADDRESS", "METRICS"] if wide else []
+    printing.table(columns, [_process_row(process, wide) for process in processes])
 
 
-def _process_row(process: dict[str, Any]) -> list[object]:
-    return [
+def _process_row(process: dict[str, Any], wide: bool) -> list[object]:
+    # Where the system does not tell, as on macOS, there is nothing to show.
+    known = bool(process["rss_bytes"])
+    row = [
         process["role"],
         process["pid"] or None,
-        ",".join(str(partition) for partition in process["partitions"]) or None,
-        process["address"],
+        _ranges(process["partitions"]) or None,
         process["state"],
         process["restarts"],
-        f"{process['uptime_s']:.0f} s",
-        printing.size(process["rss_bytes"]),
-        f"{process['cpu_percent']:.1f} %",
+        _duration(process["uptime_s"]),
+        printing.size(process["rss_bytes"]) if known else None,
+        f"{process['cpu_percent']:.1f} %" if known else None,
     ]
+    return row + ([process["address"], process.get("metrics") or None] if wide else [])
+
+
+def _ranges(partitions: Sequence[int]) -> str:
+    """Return indexes as `0-3,8`."""
+    told: list[str] = []
+    for partition in sorted(partitions):
+        if told and int(told[-1].rpartition("-")[2]) == partition - 1:
+            told[-1] = f"{told[-1].partition('-')[0]}-{partition}"
+        else:
+            told.append(str(partition))
+    return ",".join(told)
+
+
+def _duration(seconds: float) -> str:
+    """Return how long, in the two largest units."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"{days}d{hours}h"
+    if hours:
+        return f"{hours}h{minutes}m"
+    return f"{minutes}m{rest}s" if minutes else f"{rest}s"
 
 
 @partition_app.command("stop")
@@ -202,6 +254,7 @@ def _store(context: typer.Context, action: str, file: str, *more: str) -> None:
         "/var/lib/bendybus/partition-NN.db"
     )
     finding.refuse_cluster(context.obj, f"store {action}", instead)
+    need_extra("server", SERVER_MODULES, f"bendybus store {action}")
     path = Path(file)
     if file.isdecimal() and _is_missing(path):
         path = _store_file(context.obj, int(file))

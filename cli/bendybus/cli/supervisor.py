@@ -82,6 +82,7 @@ class Supervisor:
             "namespace": self._identity.place.name,
             "control": self._control,
             "processes": [child.facts() for child in self._children],
+            "metrics": {child.name: child.metrics for child in reversed(self._children)},
         }
 
     async def _start(
@@ -115,15 +116,15 @@ class Supervisor:
         for number, partitions in enumerate(dealt):
 
             def choose(partitions: tuple[int, ...] = partitions) -> Start:
-                listen = f"{ports.HOST}:{ports.free()}"
+                listen, metrics_port = f"{ports.HOST}:{ports.free()}", ports.free()
                 command = self._settings.programs.partition_server_command(
                     self._identity,
                     data=self._settings.data,
                     partitions=partitions,
                     listen=listen,
-                    metrics_port=ports.free(),
+                    metrics_port=metrics_port,
                 )
-                return Start(listen, command)
+                return Start(listen, command, _metrics_url(metrics_port))
 
             self._add(
                 Child(
@@ -145,13 +146,14 @@ class Supervisor:
         def choose() -> Start:
             port = self._settings.port or ports.free()
             listen = f"{ports.HOST}:{port}"
+            metrics_port = ports.near(self._settings.port, 2)
             command = self._settings.programs.frontend_command(
                 addresses,
                 listen=listen,
                 health_listen=f"{ports.HOST}:{ports.near(self._settings.port, 1)}",
-                metrics_port=ports.near(self._settings.port, 2),
+                metrics_port=metrics_port,
             )
-            return Start(listen, command)
+            return Start(listen, command, _metrics_url(metrics_port))
 
         self._add(
             Child(
@@ -235,6 +237,10 @@ def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """Return the error that a person should see."""
     found = group.exceptions[0]
     return _first(found) if isinstance(found, BaseExceptionGroup) else found
+
+
+def _metrics_url(port: int) -> str:
+    return f"http://{ports.HOST}:{port}/metrics"
 
 
 def check_port(port: int) -> None:

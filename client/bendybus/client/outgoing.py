@@ -291,4 +291,5 @@ _NO_EXTRAS: Final = Extras()
 _PREFIXES: dict[int, bytes] = {}
 _PREFIXES_MAX: Final = 4_096
 _next_id = _id_source()
-os.register_at_fork(after_in_child=_renew_ids)
+if hasattr(os, "register_at_fork"):  # Windows does not fork
+    os.register_at_fork(after_in_child=_renew_ids)

@@ -23,12 +23,14 @@ ABANDON: Final = receiver_pb2.DISPOSITION_ABANDON
 DEFER: Final = receiver_pb2.DISPOSITION_DEFER
 DEAD_LETTER: Final = receiver_pb2.DISPOSITION_DEAD_LETTER
 RENEW_LOCK: Final = receiver_pb2.DISPOSITION_RENEW_LOCK
+RELEASE: Final = receiver_pb2.DISPOSITION_RELEASE
 _ACTIONS: Final = {
     COMPLETE: "complete",
     ABANDON: "abandon",
     DEFER: "defer",
     DEAD_LETTER: "dead-letter",
     RENEW_LOCK: "renew the lock of",
+    RELEASE: "release",
 }
 _PREFETCH_MAX: Final = 50_000
 
@@ -151,11 +153,13 @@ class ReceiverHandle(Handle):
             description=description,
         )
 
-    def _settlement_of_all(self, messages: Sequence[Any], waiter: Waiter) -> Settlement:
+    def _settlement_of_all(
+        self, messages: Sequence[Any], waiter: Waiter, disposition: Any = COMPLETE
+    ) -> Settlement:
         for message in messages:
-            self._check_settling(message, COMPLETE)
+            self._check_settling(message, disposition)
         tokens = b"".join(message._delivered.token(message._index) for message in messages)
-        return Settlement(COMPLETE, tokens, waiter, SETTLE_TIMEOUT_S)
+        return Settlement(disposition, tokens, waiter, SETTLE_TIMEOUT_S)
 
     def _deferred_request(
         self, sequence_numbers: int | list[int], options: dict[str, Any]
@@ -235,7 +239,7 @@ def note_all_settled(messages: Sequence[ServiceBusReceivedMessage], outcome: Out
         errors = [error for _, error in outcome.errors]
         worst = next((e for e in errors if not isinstance(e, MessageLockLostError)), errors[0])
         raise type(worst)(
-            message=f"{len(failed)} of {len(messages)} messages were not completed; the first: "
+            message=f"{len(failed)} of {len(messages)} messages were not settled; the first: "
             f"{worst}",
             reason=worst.reason,
             metadata=worst.metadata,

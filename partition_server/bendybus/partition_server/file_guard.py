@@ -102,6 +102,17 @@ class FileGuard:
             try:
                 missing = self._reserve_bytes > os.fstat(handle).st_size
                 if missing and self.free_bytes() > 2 * self._reserve_bytes:
-                    os.posix_fallocate(handle, 0, self._reserve_bytes)
+                    _allocate(handle, self._reserve_bytes)
             finally:
                 os.close(handle)
+
+
+def _allocate(handle: int, size_bytes: int) -> None:
+    """Give a file room on its volume."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(handle, 0, size_bytes)
+        return
+    # macOS has no such call: what is written has its room.
+    zeros = bytes(2**20)
+    for start in range(0, size_bytes, len(zeros)):
+        os.pwrite(handle, zeros[: size_bytes - start], start)

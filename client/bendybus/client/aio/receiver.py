@@ -82,6 +82,18 @@ class ServiceBusReceiver(ReceiverHandle, AsyncIterator[ServiceBusReceivedMessage
             outcome = await self._settle(lambda waiter: self._settlement_of_all(messages, waiter))
             receivers.note_all_settled(messages, outcome)
 
+    async def release_messages(self, messages: list[ServiceBusReceivedMessage]) -> None:
+        """Give messages back at once, in one frame; it counts as no delivery.
+
+        For what was received and not looked at; `abandon_message` is for a failed try.
+        Raises MessageLockLostError whose `failures` lists the ones that were not given back.
+        """
+        if messages:
+            outcome = await self._settle(
+                lambda waiter: self._settlement_of_all(messages, waiter, receivers.RELEASE)
+            )
+            receivers.note_all_settled(messages, outcome)
+
     async def abandon_message(
         self,
         message: ServiceBusReceivedMessage,

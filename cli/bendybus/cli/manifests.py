@@ -1,0 +1,58 @@
+"""Manifests on the command line: files, folders, and `-` for standard input."""
+
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from bendybus.cli.errors import UsageError
+from bendybus.crds import bundling, loading, manifest
+from bendybus.crds.bundling import Place
+from bendybus.crds.errors import ManifestError
+from bendybus.domain.entity import QueueDescription
+
+STDIN: Final = Path("-")
+
+
+@contextmanager
+def readable(files: Sequence[Path]) -> Iterator[list[Path]]:
+    """Give files that exist as long as the block: what stdin has is written into one."""
+    if STDIN not in files:
+        yield list(files)
+        return
+    if files.count(STDIN) > 1:
+        raise UsageError("--file -: standard input can be read once only.")
+    with tempfile.TemporaryDirectory(prefix="bendybus-") as folder:
+        path = Path(folder) / "stdin.yaml"
+        path.write_bytes(sys.stdin.buffer.read())
+        yield [path if file == STDIN else file for file in files]
+
+
+def description(name: str, fields: Sequence[str], place: Place) -> QueueDescription:
+    """Return the queue that `FIELD=VALUE`s describe, with a manifest's names and checks."""
+    spec: dict[str, Any] = {"namespaceRef": {"name": place.name}, "entityName": name}
+    for text in fields:
+        field, equals, value = text.partition("=")
+        if not equals or not field:
+            raise UsageError(f"--set: must be FIELD=VALUE (got {text!r}).")
+        spec[field] = _scalar(value)
+    document = {
+        "apiVersion": manifest.API_VERSION,
+        "kind": "Queue",
+        # The name of an object of Kubernetes; that of the queue may have other characters.
+        "metadata": {"name": "queue"},
+        "spec": spec,
+    }
+    found = loading.parse("--set", document)
+    problems = () if isinstance(found, loading.Loaded) else found
+    if problems or not isinstance(found, loading.Loaded):
+        raise ManifestError(*problems)
+    return bundling.bundle([found], running=place).queues[0].description
+
+
+def _scalar(text: str) -> Any:
+    if text in ("true", "false"):
+        return text == "true"
+    return int(text) if text.isdecimal() else text
