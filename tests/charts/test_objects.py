@@ -99,7 +99,7 @@ def test_every_setting_of_the_operator_is_said_and_no_other(values: dict[str, An
 
     assert set(told) == {PREFIX + field.name.upper() for field in dataclasses.fields(Settings)}
     assert settings.watch_namespaces == tuple(values.get("watchNamespaces", ()))
-    assert bool(settings.issuer_name) == ("certManager" in values)
+    assert bool(settings.issuer_name) == settings.cert_manager == ("certManager" in values)
 
 
 def test_the_defaults_of_the_chart_are_those_of_the_operator() -> None:

@@ -24,6 +24,16 @@ def entity(description: QueueDescription | None = None, count: int = 16) -> Enti
 # Names
 
 
+@pytest.mark.parametrize("name", ["a/Subscriptions/b", "a/b/SUBSCRIPTIONS/c/d"])
+def test_names_of_subscriptions_cannot_be_made_as_entities(name: str) -> None:
+    with pytest.raises(InvalidArgument, match="subscriptions of topics"):
+        entities.check_new_name(name)
+
+    entities.check_name(name)  # one that is there already can be changed and deleted
+    entities.check_new_name("a/Subscriptions")
+    entities.check_new_name("Subscriptions/a")
+
+
 @pytest.mark.parametrize("name", ["q", "Orders", "a/b/c", "x.y-z_1", "q_", "0", "a" * 260])
 def test_names_that_can_be(name: str) -> None:
     entities.check_name(name)

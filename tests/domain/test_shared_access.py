@@ -185,3 +185,35 @@ def test_keys_and_signatures_are_never_printed() -> None:
 
     assert "first" not in printed
     assert repr(token.signature) not in printed
+
+
+@pytest.mark.parametrize(
+    ("path", "covered"),
+    [
+        ("orders", True),
+        ("ORDERS", True),
+        ("orders/$DeadLetterQueue", True),
+        ("orders/Subscriptions/eu", True),
+        ("orders/subscriptions/eu/$DeadLetterQueue", True),
+        ("orders/eu", False),
+        ("orders/eu/$DeadLetterQueue", False),
+        ("orders/subscriptions", False),
+        ("orders/subscriptionsx/eu", False),
+        ("orders2", False),
+        ("order", False),
+        ("", False),
+    ],
+)
+@pytest.mark.parametrize("by_policy", [True, False])
+def test_a_policy_covers_its_entity_its_sub_queues_and_its_subscriptions_and_nothing_else(
+    path: str, covered: bool, by_policy: bool
+) -> None:
+    entity, resource = ("Orders", "") if by_policy else ("", "orders")
+    policy = shared_access.Policy("app", frozenset(Right), entity)
+    grant = shared_access.Grant(policy, resource, 0)
+
+    if covered:
+        grant.check(path, Right.SEND)
+    else:
+        with pytest.raises(Unauthorized):
+            grant.check(path, Right.SEND)

@@ -119,6 +119,23 @@ def test_manage_implies_send_and_listen_and_nothing_else_manages(secured: Secure
         administration.create_queue("never")
 
 
+def test_a_policy_on_a_queue_is_not_for_one_whose_name_begins_like_it(
+    secured: SecuredBus,
+) -> None:
+    with secured.administration() as administration:
+        administration.create_queue("orders/eu")
+
+    with secured.client(OTHER_KEY, "orders-only") as client:
+        with pytest.raises(ServiceBusAuthorizationError, match="orders/eu"):
+            send_one(client, "orders/eu")
+        with pytest.raises(ServiceBusAuthorizationError, match="orders/eu"):
+            receive_one(client, "orders/eu")
+        with client.get_queue_receiver(
+            "orders", sub_queue="deadletter", max_wait_time=0.2
+        ) as receiver:
+            assert receiver.receive_messages(max_wait_time=0.2) == []
+
+
 def test_a_policy_on_a_queue_is_for_that_queue_only(secured: SecuredBus) -> None:
     with secured.client(OTHER_KEY, "orders-only") as client:
         send_one(client)

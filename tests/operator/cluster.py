@@ -54,7 +54,7 @@ class Loopback:
         """Return where a partition is, or will be."""
         return self._cluster.address(bus, partition)
 
-    async def material(self) -> None:
+    async def material(self, bus: ObjectKey) -> None:
         """Return nothing: plain text."""
 
 

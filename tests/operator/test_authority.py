@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bendybus.operator import certificates
+from bendybus.operator import certificates, names
 from bendybus.operator.authority import SECRET, OwnAuthority
 from bendybus.operator.builders.certificates import Wanted
 from bendybus.operator.kubernetes_api import ApiError
@@ -16,6 +16,7 @@ from bendybus.operator.metrics import Metrics
 from bendybus.operator.settings import Settings
 from bendybus.operator.webhook_certificates import WebhookCertificates
 from tests.operator.cluster import eventually
+from tests.operator.manifests import BUS
 from tests.operator.memory_api import MemoryKubernetesApi
 
 START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -36,7 +37,8 @@ class Clock:
 @pytest.fixture
 def api() -> MemoryKubernetesApi:
     made = MemoryKubernetesApi()
-    made.put({"kind": "Namespace", "metadata": {"name": "bendybus-system"}})
+    for name in ("bendybus-system", "shop"):
+        made.put({"kind": "Namespace", "metadata": {"name": name}})
     return made
 
 
@@ -104,17 +106,18 @@ async def test_a_certificate_is_kept_as_long_as_it_will_do(api: MemoryKubernetes
     assert renewed["ca.crt"] == files["ca.crt"]
 
 
-async def test_the_operators_own_certificate_stays_the_same_object_while_it_is_good(
+async def test_the_operators_own_certificate_stays_the_same_while_it_is_good(
     api: MemoryKubernetesApi,
 ) -> None:
     """Else every look at a bus would make new channels to its partitions."""
     clock = Clock()
     ours = authority(api, clock)
-    first = await ours.operator_material()
+    await ours.of_bus(BUS, {"name": names.authority(BUS), "namespace": "shop"})
+    first = await ours.operator_material(BUS)
 
-    assert await ours.operator_material() is first
+    assert await ours.operator_material(BUS) == first
     clock.now += 61 * DAY
-    assert await ours.operator_material() != first
+    assert await ours.operator_material(BUS) != first
 
 
 async def test_the_webhooks_certificate_is_on_disk_for_nobody_else_and_trusted_by_the_api_server(

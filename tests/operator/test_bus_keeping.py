@@ -46,6 +46,7 @@ async def test_all_objects_of_a_bus_are_made(cluster: Cluster) -> None:
 
     assert cluster.api.of_kind("Secret") == {
         "bendybus-ca",
+        "orders.authority",
         "orders-partition-tls",
         "orders-frontend-tls",
         "orders-access-policies",
@@ -150,7 +151,7 @@ async def test_keys_are_kept_when_a_bus_is_made_again(cluster: Cluster) -> None:
     await standing(cluster)
     keys = values(cluster.api.one("Secret", ROOT_SECRET))
     cluster.api.remove("BusNamespace", "shop", "orders")
-    assert cluster.api.of_kind("Secret") == {"bendybus-ca", ROOT_SECRET}
+    assert cluster.api.of_kind("Secret") == {"bendybus-ca", "orders.authority", ROOT_SECRET}
 
     cluster.apply(bus_body(uid="bus-2", annotations={names.RETAINED_ANNOTATION: "adopt"}))
     await cluster.says("BusNamespace", "orders", "Available")

@@ -58,7 +58,12 @@ def test_a_value_that_cannot_be_is_named_in_one_sentence(name: str, value: str) 
 
 
 def test_only_issuers_that_cert_manager_has_are_taken() -> None:
-    env = {**ALONE, f"{PREFIX}ISSUER_KIND": "Ca", f"{PREFIX}ISSUER_NAME": "x"}
+    env = {
+        **ALONE,
+        f"{PREFIX}CERT_MANAGER": "true",
+        f"{PREFIX}ISSUER_KIND": "Ca",
+        f"{PREFIX}ISSUER_NAME": "x",
+    }
 
     with pytest.raises(ValueError, match=f"^{PREFIX}ISSUER_KIND: "):
         Settings.from_env(env)

@@ -30,6 +30,8 @@
   value: {{ if .Values.certManager.enabled }}/etc/bendybus/webhook-tls{{ else }}/tmp/bendybus-tls{{ end }}
 - name: BENDYBUS_OPERATOR_CLIENT_TLS_DIRECTORY
   value: /etc/bendybus/tls
+- name: BENDYBUS_OPERATOR_CERT_MANAGER
+  value: {{ .Values.certManager.enabled | quote }}
 - name: BENDYBUS_OPERATOR_ISSUER_KIND
   value: {{ include "bendybus.issuerKind" . | quote }}
 - name: BENDYBUS_OPERATOR_ISSUER_NAME

@@ -101,7 +101,7 @@ def _check(item: Loaded, queue: Queue, place: Place, wishes: dict[str, QueueWish
             )
         ]
     try:
-        entity.check_name(name)
+        entity.check_new_name(name)
         description = to_description(queue.spec)
         entity.check_description(
             description, tier=place.tier, partition_count=place.partition_count

@@ -128,6 +128,11 @@ QUEUE: Final = Definition(
         _fixed("self.enablePartitioning", always=True),
         _fixed("self.requiresDuplicateDetection", always=True),
         _fixed("self.requiresSession", always=True),
+        {
+            "rule": "!has(self.entityName) || !(self.entityName.contains('//') || "
+            "self.entityName.matches('(?i)/subscriptions/'))",
+            "message": "entityName must not contain // or /Subscriptions/.",
+        },
         *_not_yet(),
     ),
     columns=(

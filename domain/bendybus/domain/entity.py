@@ -14,6 +14,7 @@ from bendybus.domain.limits import Tier
 from bendybus.domain.partitioning import home_partition
 
 DEAD_LETTER_SUFFIX: Final = "$DeadLetterQueue"
+SUBSCRIPTIONS: Final = "/subscriptions/"
 _NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._/-]*[A-Za-z0-9_])?\Z")
 
 
@@ -108,6 +109,20 @@ def check_name(name: str) -> None:
             "entityName",
             f"{name!r} must start with a letter or digit, end with one (or _), and have only "
             "letters, digits and . - _ / in between.",
+        )
+
+
+def check_new_name(name: str) -> None:
+    """Raise InvalidArgument unless an entity of this name can be made.
+
+    A path with /Subscriptions/ is that of a subscription: an entity of such a name would be
+    covered by the policies of another.
+    """
+    check_name(name)
+    if SUBSCRIPTIONS in name.lower():
+        raise InvalidArgument(
+            "entityName",
+            f"{name!r} must not contain {SUBSCRIPTIONS!r}, which is for subscriptions of topics.",
         )
 
 

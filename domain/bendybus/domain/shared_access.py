@@ -27,6 +27,8 @@ from bendybus.domain.errors import Unauthenticated, Unauthorized
 CLOCK_SKEW_S: Final = 5
 TOKEN_CHARS_MAX: Final = 4_096
 _SCHEME: Final = "SharedAccessSignature "
+# What follows an entity's name in the paths of its sub-queues and subscriptions.
+_BELOW: Final = ("$", "subscriptions/")
 _FIELDS: Final = frozenset({"sr", "sig", "se", "skn"})
 
 
@@ -211,7 +213,15 @@ def path_of(uri: str) -> str:
 
 
 def _covers(scope: str, path: str) -> bool:
-    return not scope or path == scope or path.startswith(f"{scope}/")
+    """Whether a policy or token on `scope` is for `path`; both in lower case.
+
+    It is for the entity, its sub-queues and its subscriptions. An entity whose name only begins
+    like it, such as orders/eu beside orders, is another one.
+    """
+    if not scope or path == scope:
+        return True
+    below = path.removeprefix(f"{scope}/") if path.startswith(f"{scope}/") else ""
+    return below.startswith(_BELOW)
 
 
 def _signature(text: str, key: str) -> bytes:

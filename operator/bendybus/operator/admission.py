@@ -41,6 +41,14 @@ def check_bus(body: Body, old: Body | None) -> list[str]:
     before = bus_view(old).manifest if old is not None else None
     if before is not None and view.manifest is not None:
         found += _bus_changes(view.key.name, before, view.manifest)
+    if view.manifest is not None:
+        kept = set(before.spec.frontend.host_names) if before is not None else set()
+        found += [
+            f"spec.frontend.hostNames: {name!r} is a name inside a cluster. Give names with a "
+            "domain that clients outside reach; those of its own Service are in the certificate."
+            for name in view.manifest.spec.frontend.host_names
+            if name not in kept and names.is_of_a_cluster(name)
+        ]
     return found
 
 
@@ -113,7 +121,8 @@ def check_queue(body: Body, old: Body | None, bus: BusView | None) -> list[str]:
     if before is not None and before.manifest is not None:
         found += _queue_changes(before, view)
     try:
-        entities.check_name(view.entity_name)
+        if old is None:
+            entities.check_new_name(view.entity_name)
         if bus is not None and bus.manifest is not None:
             refusal = plan.check_place(view, bus)
             if refusal is not None:

@@ -77,7 +77,7 @@ class Admitting:
     async def _held(self, view: BusView, uids: frozenset[str]) -> Held:
         """Ask all partitions what they hold: of the entities with these UIDs; none: of all."""
         try:
-            material = await self._reaching.material()
+            material = await self._reaching.material(view.key)
         except ApiError as error:
             raise kopf.AdmissionError(
                 f"the partitions could not be asked for messages ({error.message}); try again.",

@@ -15,7 +15,7 @@ from bendybus.domain import limits
 from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.domain.errors import BusError
 from bendybus.internal.v1 import entity_pb2, partition_pb2
-from bendybus.operator.conditions import READY, Counts
+from bendybus.operator.conditions import ANSWER_NOT_UNDERSTOOD, CERTIFICATE_OVERDUE, READY, Counts
 from bendybus.wire import entities
 
 Value = TypeVar("Value")
@@ -37,6 +37,8 @@ STATES: Final[dict[str, str]] = {
     "locked": "locked",
 }
 NO_STATES: Final = frozenset({"uid", "generation", "size_in_bytes", "idle_ms", "accessed_at_ms"})
+# Conditions that the operator itself gives.
+_OWN: Final = frozenset({READY, ANSWER_NOT_UNDERSTOOD, CERTIFICATE_OVERDUE})
 _WORD: Final = re.compile(r"[A-Z][A-Za-z]{0,62}\Z")
 
 
@@ -133,7 +135,7 @@ def _counts(proto: partition_pb2.EntityCounts) -> Counts:
 
 def conditions(words: Iterable[str]) -> tuple[str, ...]:
     """Return the words of a partition that a status may show as conditions."""
-    found = [word for word in words if _WORD.match(word) and word != READY]
+    found = [word for word in words if _WORD.match(word) and word not in _OWN]
     return tuple(dict.fromkeys(found[:CONDITIONS_MAX]))
 
 

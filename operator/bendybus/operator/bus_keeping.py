@@ -14,7 +14,8 @@ from bendybus.operator.builders import (
     partitions,
     secret_files,
 )
-from bendybus.operator.builders.context import Context
+from bendybus.operator.builders.context import Context, metadata
+from bendybus.operator.certificates import names_of
 from bendybus.operator.data_identity import ADOPTED_BY_ANNOTATION, Footing
 from bendybus.operator.kubernetes_api import ApiError, KubernetesApi
 from bendybus.operator.names import ObjectKey
@@ -35,6 +36,8 @@ class Kept:
 
     footing: Footing
     frontends_ready: int
+    # Secrets whose certificates should have been renewed a while ago.
+    overdue: tuple[str, ...] = ()
 
 
 class BusKeeping:
@@ -96,15 +99,59 @@ class BusKeeping:
             await self._release_pods(current)
         made = [await self._api.apply(body) for body in children.all_of(context)]
         await self._prune(context, made)
-        return Kept(footing, _frontends_ready(made))
+        return Kept(footing, _frontends_ready(made), await self.overdue(context.bus))
+
+    async def renew(self, bus: ObjectKey) -> None:
+        """Renew the certificates of a bus that is left alone otherwise. Raises ApiError.
+
+        What they are for is read from themselves: there may be no manifest to follow.
+        """
+        if self._settings.cert_manager:
+            return
+        found = await self._api.get("Secret", bus.namespace, names.partition_tls(bus))
+        if found is None:
+            return
+        of_found = found["metadata"]
+        kept = {"name": names.authority(bus), "namespace": bus.namespace} | {
+            field: of_found[field] for field in ("labels", "ownerReferences") if field in of_found
+        }
+        of_bus = await self._authority.of_bus(bus, kept)
+        for role, name in certificates.secrets(bus):
+            files = files_of(await self._api.get("Secret", bus.namespace, name))
+            try:
+                dns_names, uris, addresses = names_of(files["tls.crt"])
+                wanted = certificates.Wanted(role, name, dns_names, uris[0], addresses)
+            except (LookupError, ValueError):
+                # Not made by the operator any more; without a manifest nobody knows for what.
+                continue
+            renewed = await self._authority.bus_certificate(wanted, files, of_bus)
+            if renewed != {each: files.get(each) for each in renewed}:
+                logger.warning(
+                    "bus %s: certificate %s renewed although the bus is left alone",
+                    bus,
+                    name,
+                    extra={"action": "renewed"},
+                )
+                patch = {"data": secret_files.encoded(renewed)}
+                await self._api.merge("Secret", bus.namespace, name, patch)
+
+    async def overdue(self, bus: ObjectKey) -> tuple[str, ...]:
+        """Return the Secrets whose certificates are not renewed in time. Raises ApiError."""
+        late = []
+        for _, name in certificates.secrets(bus):
+            secret = await self._api.get("Secret", bus.namespace, name)
+            if secret is not None and self._authority.overdue(files_of(secret)):
+                late.append(name)
+        return tuple(late)
 
     async def _check_names(self, context: Context) -> None:
         """Raise ApiError if a new bus would take over an object that is somebody else's."""
         wanted = [(body["kind"], body["metadata"]["name"]) for body in children.all_of(context)]
         wanted.append(("Secret", names.policies(context.bus)))
-        if not context.issuer_name:
+        if not self._settings.cert_manager:
             # cert-manager's carry no labels of ours, and stay when their Certificate goes.
             wanted += [("Secret", each.secret) for each in certificates.wanted(context)]
+            wanted.append(("Secret", names.authority(context.bus)))
         for kind, name in wanted:
             _check_ours(context, await self._api.get(kind, context.bus.namespace, name))
 
@@ -146,13 +193,16 @@ class BusKeeping:
         return await self._api.list("PersistentVolumeClaim", bus.namespace, labels=selector)
 
     async def _certificates(self, context: Context) -> None:
-        for wanted in certificates.wanted(context):
-            if self._settings.issuer_name:
+        if self._settings.cert_manager:
+            for wanted in certificates.wanted(context):
                 await self._api.apply(certificates.cert_manager(context, wanted))
-                continue
+            return
+        kept = metadata(context, names.authority(context.bus), owned=not context.keeps_data)
+        of_bus = await self._authority.of_bus(context.bus, kept)
+        for wanted in certificates.wanted(context):
             secret = await self._api.get("Secret", context.bus.namespace, wanted.secret)
             files = files_of(secret)
-            renewed = await self._authority.certificate(wanted, files)
+            renewed = await self._authority.bus_certificate(wanted, files, of_bus)
             if renewed != {name: files.get(name) for name in renewed}:
                 await self._api.apply(secret_files.tls(context, wanted.role, renewed))
 

@@ -152,6 +152,26 @@ def is_current(
     return same and not ends_soon(files["tls.crt"], now)
 
 
+def names_of(pem: str) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """Return the DNS names, URIs and addresses of a certificate. Raises ValueError."""
+    try:
+        found = _read(pem).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound as error:
+        raise ValueError("the certificate has no names") from error
+    return (
+        tuple(found.get_values_for_type(x509.DNSName)),
+        tuple(found.get_values_for_type(x509.UniformResourceIdentifier)),
+        tuple(str(each) for each in found.get_values_for_type(x509.IPAddress)),
+    )
+
+
+def is_overdue(pem: str, now: dt.datetime) -> bool:
+    """Whether a certificate should have been renewed a good while ago."""
+    certificate = _read(pem)
+    end, start = certificate.not_valid_after_utc, certificate.not_valid_before_utc
+    return end - now < (end - start) / 4
+
+
 def ends_soon(pem: str, now: dt.datetime) -> bool:
     """Whether less than a third of a certificate's life is left."""
     certificate = _read(pem)
@@ -177,8 +197,10 @@ def _authority_pair(now: dt.datetime) -> Pair:
         encipher_only=False,
         decipher_only=False,
     )
-    # Two authorities are told apart by their names: chains are built by these.
-    name = f"bendybus-ca-{now:%Y%m%d%H%M%S}"
+    # Two authorities are told apart by their names, since chains are built by these: also those of
+    # two buses that were made in the same second.
+    mark = x509.SubjectKeyIdentifier.from_public_key(key.public_key()).digest.hex()[:16]
+    name = f"bendybus-ca-{now:%Y%m%d%H%M%S}-{mark}"
     certificate = (
         _builder(name, now, AUTHORITY_DAYS)
         .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))

@@ -17,6 +17,7 @@ INT64_MAX: Final = 2**63 - 1
 ORPHANS_SHOWN: Final = 20
 # A bus that says one of these is not starting any more, whoever looks at it now.
 _RAN: Final = {Reason.AVAILABLE, Reason.PARTITION_UNAVAILABLE, Reason.FRONTEND_UNAVAILABLE}
+CERTIFICATE_OVERDUE: Final = "CertificateOverdue"
 ANSWER_NOT_UNDERSTOOD: Final = "AnswerNotUnderstood"
 # What partitions warn of, in words for people.
 WARNINGS: Final = {
@@ -101,6 +102,28 @@ def warnings(
             "observedGeneration": generation,
         }
         for word, partitions in sorted(warned.items())
+    ]
+
+
+def certificates(
+    overdue: Sequence[str],
+    generation: int,
+    before: Sequence[Mapping[str, Any]],
+    now: dt.datetime,
+) -> list[Status]:
+    """Return a condition if certificates are not renewed in time; `overdue`: their Secrets."""
+    if not overdue:
+        return []
+    return [
+        {
+            "type": CERTIFICATE_OVERDUE,
+            "status": "True",
+            "reason": CERTIFICATE_OVERDUE,
+            "message": f"the certificate in {', '.join(overdue)} should have been renewed by now; "
+            "when it ends, the bus stops. The log of the operator, or of cert-manager, says why.",
+            "lastTransitionTime": _since(CERTIFICATE_OVERDUE, "True", before, now),
+            "observedGeneration": generation,
+        }
     ]
 
 

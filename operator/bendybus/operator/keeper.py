@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from bendybus.domain.entity import Entity
@@ -218,8 +218,10 @@ class Keeper:
         problems = admission.bus_problems(view)
         if view.annotations.get(names.PAUSE_ANNOTATION) == "true":
             self._stand_still(view, Reason.PAUSED, PAUSED)
+            await self._only_renew()
         elif problems:
             self._stand_still(view, Reason.INVALID_SPEC, problems[0])
+            await self._only_renew()
         else:
             await self._try_to_keep(view)
 
@@ -253,6 +255,19 @@ class Keeper:
         elif self._kept.frontends_ready < 1:
             self._look_again_in(10 * RETRY_S_MIN)
 
+    async def _only_renew(self) -> None:
+        """Renew the certificates of a bus that is left alone: it runs on, and they would end."""
+        buses = self._tools.buses
+        try:
+            await buses.renew(self.bus)
+            self._kept = replace(self._kept, overdue=await buses.overdue(self.bus))
+            if self._link is not None:
+                await self._open_link(self._kept)
+        except ApiError as error:
+            self._tools.metrics.errors.labels("BusNamespace").inc()
+            logger.warning("bus %s: certificates not renewed: %s", self.bus, error.message)
+            self._look_again_in(RETRY_S_MAX)
+
     def _look_again_in(self, delay_s: float) -> None:
         """Have the bus looked at again, unless that is due already: it changed meanwhile."""
         if self._bus_due is None:
@@ -260,7 +275,7 @@ class Keeper:
 
     def _stand_still(self, view: BusView, reason: Reason, message: str) -> None:
         footing = Footing(self._kept.footing.identity, reason=reason, message=message)
-        self._kept = Kept(footing, self._kept.frontends_ready)
+        self._kept = replace(self._kept, footing=footing)
         self._kept_generation = view.generation
 
     async def _open_link(self, kept: Kept) -> None:
@@ -269,7 +284,7 @@ class Keeper:
             await self._close_link()
             return
         reaching = self._tools.reaching
-        material = await reaching.material()
+        material = await reaching.material(self.bus)
         link = self._link
         if link is not None and link.identity == identity and link.material == material:
             return
@@ -310,7 +325,11 @@ class Keeper:
         generation = self._kept_generation or view.generation
         ready = conditions.ready_condition(verdict, generation, before, now_utc())
         warned = link.conditions() if link is not None else {}
-        shown = [ready, *conditions.warnings(warned, generation, before, now_utc())]
+        shown = [
+            ready,
+            *conditions.warnings(warned, generation, before, now_utc()),
+            *conditions.certificates(self._kept.overdue, generation, before, now_utc()),
+        ]
         status = {"conditions": shown, "observedGeneration": generation}
         if link is not None:
             status |= conditions.bus_facts(

@@ -65,6 +65,11 @@ def frontend_tls(bus: ObjectKey) -> str:
     return f"{bus.name}-frontend-tls"
 
 
+def authority(bus: ObjectKey) -> str:
+    """Return the name of the Secret with the bus's root; no policy's Secret can have it."""
+    return f"{bus.name}.authority"
+
+
 def policies(bus: ObjectKey) -> str:
     """Return the name of the Secret that front ends read policies and keys from."""
     return f"{bus.name}-access-policies"
@@ -94,6 +99,15 @@ def frontend_host(bus: ObjectKey) -> str:
 def bus_identity(bus: ObjectKey) -> str:
     """Return the prefix of the identities of a bus's processes."""
     return f"spiffe://bendybus/ns/{bus.namespace}/bus/{bus.name}"
+
+
+def is_of_a_cluster(host_name: str) -> bool:
+    """Whether a name is one by which pods reach something inside a cluster, or is no whole name.
+
+    A bus gets those of its own Service without asking, and must not get any other's.
+    """
+    labels = host_name.lower().rstrip(".").split(".")
+    return len(labels) < 2 or "svc" in labels or "pod" in labels[1:] or labels[-1] == "local"
 
 
 def bus_labels(bus: ObjectKey) -> dict[str, str]:

@@ -79,7 +79,8 @@ def decide(
     assert bus is not None
     assert bus.manifest is not None
     try:
-        entities.check_name(queue.entity_name)
+        if entry is None or entry.deleted:
+            entities.check_new_name(queue.entity_name)
         wanted = wanted_description(queue, bus)
     except BusError as error:
         return refuse(Reason.INVALID_SPEC, error.message)

@@ -20,8 +20,11 @@ class Reaching(Protocol):
     def address(self, bus: ObjectKey, partition: int) -> str:
         """Return HOST:PORT of a partition."""
 
-    async def material(self) -> tls.Material | None:
-        """Return the operator's certificate; None is plain text. Raises ApiError."""
+    async def material(self, bus: ObjectKey) -> tls.Material | None:
+        """Return the operator's certificate and the roots of a bus; None is plain text.
+
+        Raises ApiError.
+        """
 
 
 class ReachingPods:
@@ -35,10 +38,10 @@ class ReachingPods:
         """Return HOST:PORT of a partition's pod."""
         return names.partition_address(bus, partition)
 
-    async def material(self) -> tls.Material:
+    async def material(self, bus: ObjectKey) -> tls.Material:
         """Return cert-manager's certificate, or one by the own authority. Raises ApiError."""
-        if not self._settings.issuer_name:
-            return await self._authority.operator_material()
+        if not self._settings.cert_manager:
+            return await self._authority.operator_material(bus)
         try:
             return await asyncio.to_thread(tls.read, self._settings.client_tls_directory)
         except (tls.TlsError, OSError) as error:

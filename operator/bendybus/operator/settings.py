@@ -41,8 +41,10 @@ class Settings:
     """Name of the KopfPeering or ClusterKopfPeering object; empty: no peers."""
     tls_directory: Path = Path("/tmp/bendybus-tls")
     """Where the webhooks' certificate is written (own CA) or mounted (cert-manager)."""
+    cert_manager: bool = False
+    """Whether cert-manager issues certificates; else the operator's own authorities do."""
     issuer_kind: str = ""
-    """Issuer or ClusterIssuer of cert-manager; empty: the operator's own CA."""
+    """Issuer or ClusterIssuer of cert-manager for all buses; empty: each has one of its own."""
     issuer_name: str = ""
     client_tls_directory: Path = Path("/etc/bendybus/tls")
     """Where cert-manager's certificate of the operator itself is mounted."""
@@ -88,6 +90,8 @@ class Settings:
             raise ValueError(f"{PREFIX}CERTIFICATE_DAYS: must be 1 or more.")
         if bool(self.issuer_kind) != bool(self.issuer_name):
             raise ValueError(f"{PREFIX}ISSUER_KIND and _ISSUER_NAME belong together.")
+        if self.issuer_name and not self.cert_manager:
+            raise ValueError(f"{PREFIX}ISSUER_NAME: needs {PREFIX}CERT_MANAGER=true.")
         if self.issuer_kind not in ("", "Issuer", "ClusterIssuer"):
             raise ValueError(f"{PREFIX}ISSUER_KIND: must be Issuer or ClusterIssuer.")
         if self.image_pull_policy not in ("IfNotPresent", "Always", "Never"):
@@ -102,6 +106,10 @@ class Settings:
 
 
 def _read(name: str, default: Any, text: str) -> Any:
+    if isinstance(default, bool):
+        if text not in ("true", "false"):
+            raise ValueError(f"{name}: must be true or false.")
+        return text == "true"
     if isinstance(default, tuple):
         return tuple(part.strip() for part in text.split(",") if part.strip())
     try:

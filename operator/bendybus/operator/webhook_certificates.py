@@ -66,7 +66,7 @@ class WebhookCertificates:
         """
         loop = asyncio.get_running_loop()
         end = loop.time() + self._first_s
-        while not self._settings.issuer_name:
+        while not self._settings.cert_manager:
             with contextlib.suppress(ApiError):
                 if await self._renew() or loop.time() > end:
                     return
@@ -75,7 +75,7 @@ class WebhookCertificates:
     async def run(self) -> None:
         """Look after them until cancelled."""
         told = False
-        while not self._settings.issuer_name:
+        while not self._settings.cert_manager:
             await asyncio.sleep(LOOK_S if told else self._again_s)
             try:
                 told = await self._renew()

@@ -111,6 +111,7 @@ class Catalogue:
             return current
         next_state = _state_after(command, current)
         if command.action is EntityAction.CREATE:
+            entities.check_new_name(command.name)
             return self._create(command, current, now)
         assert current is not None, "the table lets nothing else happen to what is absent"
         _check_may_change(command, current)

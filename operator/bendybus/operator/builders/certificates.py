@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from bendybus.operator import names
 from bendybus.operator.builders import frontend, partitions
 from bendybus.operator.builders.context import Context, Manifest, metadata
+from bendybus.operator.names import ObjectKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +17,14 @@ class Wanted:
     dns_names: tuple[str, ...]
     uri: str
     ip_addresses: tuple[str, ...] = ()
+
+
+def secrets(bus: ObjectKey) -> tuple[tuple[str, str], ...]:
+    """Return (role, Secret) of the certificates of a bus."""
+    return (
+        (partitions.ROLE, names.partition_tls(bus)),
+        (frontend.ROLE, names.frontend_tls(bus)),
+    )
 
 
 def wanted(context: Context) -> tuple[Wanted, Wanted]:
@@ -41,10 +50,17 @@ def wanted(context: Context) -> tuple[Wanted, Wanted]:
         Wanted(
             frontend.ROLE,
             names.frontend_tls(bus),
-            (*in_cluster, "localhost", *context.spec.frontend.host_names),
+            (*in_cluster, "localhost", *_asked_for(context)),
             f"{identity}/{frontend.ROLE}",
             ("127.0.0.1",),
         ),
+    )
+
+
+def _asked_for(context: Context) -> tuple[str, ...]:
+    """Return the names that the manifest asks for, without what is not for it to have."""
+    return tuple(
+        name for name in context.spec.frontend.host_names if not names.is_of_a_cluster(name)
     )
 
 

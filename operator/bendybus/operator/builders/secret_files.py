@@ -10,7 +10,8 @@ from bendybus.operator.builders import frontend, partitions
 from bendybus.operator.builders.context import Context, Manifest, metadata
 
 
-def _data(values: Mapping[str, str]) -> dict[str, str]:
+def encoded(values: Mapping[str, str]) -> dict[str, str]:
+    """Return the data of a Secret of text files."""
     return {name: base64.b64encode(text.encode()).decode() for name, text in values.items()}
 
 
@@ -25,7 +26,7 @@ def tls(context: Context, role: str, files: Mapping[str, str]) -> Manifest:
         "kind": "Secret",
         "metadata": metadata(context, secret, role),
         "type": "kubernetes.io/tls",
-        "data": _data(files),
+        "data": encoded(files),
     }
 
 
@@ -47,7 +48,7 @@ def policies(context: Context, known: Sequence[Policy]) -> Manifest:
         "kind": "Secret",
         "metadata": metadata(context, names.policies(context.bus), frontend.ROLE),
         "type": "Opaque",
-        "data": _data({"policies.json": json.dumps(document, indent=1)}),
+        "data": encoded({"policies.json": json.dumps(document, indent=1)}),
     }
 
 
@@ -72,7 +73,7 @@ def access(context: Context, policy: Policy, trust: str) -> Manifest:
         "kind": "Secret",
         "metadata": made,
         "type": "Opaque",
-        "data": _data({key: value for key, value in values.items() if value}),
+        "data": encoded({key: value for key, value in values.items() if value}),
     }
 
 
