@@ -70,6 +70,8 @@ class Driver:
             if stage.changes:
                 self.store.commit(stage.changes)
             answers += self.partition.apply(stage, self.now)
+        while self.partition.unserved:
+            answers += self.partition.go_on(self.now)
         return [value for _, value in answers]
 
     def sweep(self) -> list[Any]:
@@ -82,6 +84,8 @@ class Driver:
             if stage.changes:
                 self.store.commit(stage.changes)
             answers += self.partition.apply(stage, self.now)
+        while self.partition.unserved:
+            answers += self.partition.go_on(self.now)
         return [value for _, value in answers]
 
     def advance(self, milliseconds: int, *, wall_only: bool = False) -> list[Any]:

@@ -270,9 +270,9 @@ def test_data_of_a_queue_whose_deletion_is_remembered_no_more_is_still_removed(
 def test_messages_of_a_deleted_queue_are_removed_in_bounded_steps(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from bendybus.partition_server import sweeping
+    from bendybus.partition_server import budget
 
-    monkeypatch.setattr(sweeping, "SWEEP_ROWS", 10)
+    monkeypatch.setattr(budget, "TURN_ROWS", 10)
     driver.create(requires_duplicate_detection=True)
     driver.send(*[b"x"] * 35, message_ids=[str(i) for i in range(35)])
     commit(driver, EntityAction.DELETE)

@@ -160,8 +160,8 @@ def test_a_frame_for_another_generation_is_refused(queue: Driver) -> None:
     ("columns", "field"),
     [
         ({"message_ids": ["only one"]}, "message_ids"),
-        ({"time_to_live_ms": [-1, 0]}, "time_to_live_ms"),
-        ({"scheduled_ms": [0, -5]}, "scheduled_ms"),
+        ({"time_to_live_ms": [-1, 0]}, "TimeToLive"),
+        ({"scheduled_ms": [0, -5]}, "ScheduledEnqueueTime"),
     ],
 )
 def test_a_malformed_frame_names_the_field(

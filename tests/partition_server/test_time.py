@@ -3,7 +3,7 @@
 import pytest
 
 from bendybus.domain import errors, sequence_number
-from bendybus.partition_server import sweeping
+from bendybus.partition_server import budget
 from bendybus.partition_server.commands import CancelScheduled, Disposition, Done, Failed
 from tests.partition_server.driver import Driver
 
@@ -139,7 +139,7 @@ def test_only_what_is_scheduled_can_be_cancelled(queue: Driver) -> None:
 def test_many_activations_are_many_bounded_transactions(
     queue: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sweeping, "SWEEP_ROWS", 10)
+    monkeypatch.setattr(budget, "TURN_ROWS", 10)
     queue.send(*[b"x"] * 35, scheduled_ms=[queue.wall_ms + 1_000] * 35)
     queue.wall_ms += 1_000
 
@@ -154,7 +154,7 @@ def test_many_activations_are_many_bounded_transactions(
 
 
 def test_many_expiries_are_bounded_too(queue: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweeping, "SWEEP_ROWS", 10)
+    monkeypatch.setattr(budget, "TURN_ROWS", 10)
     queue.send(*[b"x"] * 35, time_to_live_ms=[1_000] * 35)
 
     queue.advance(1_001)

@@ -8,9 +8,10 @@ and one bad group does not harm the others of its frame.
 from collections.abc import Iterator, Sequence
 from itertools import repeat
 
-from bendybus.domain import errors, limits, partitioning, sequence_number
+from bendybus.domain import bounds, errors, limits, partitioning, sequence_number
 from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
+from bendybus.partition_server.clock_guard import JUMP_MS
 from bendybus.partition_server.commands import Append, Appended, Batch, Now
 from bendybus.partition_server.message_queue import MessageQueue
 from bendybus.partition_server.stage import Stage
@@ -32,6 +33,7 @@ class Appender:
         tier: limits.Tier,
         quota_used: int,
         now: Now,
+        clock_held: bool = False,
     ) -> None:
         self._stage = stage
         self._store = store
@@ -41,6 +43,10 @@ class Appender:
         self._tier = tier
         self._room = entity.queue.max_size_in_megabytes * limits.MB - quota_used
         self._now = now
+        # Keys older than this are as good as forgotten; nothing is while the clock is in doubt.
+        window_ms = entity.queue.duplicate_detection_history_time_window_ms
+        self._known_since_ms = -1 if clock_held else now.wall_ms - window_ms
+        self._clock_held = clock_held
         self._numbers: list[int] = []
         self._duplicates: list[bool] = []
         self._failures: list[tuple[int, BusError]] = []
@@ -64,8 +70,7 @@ class Appender:
 
     def _all_fit(self, batch: Batch, sizes: Sequence[int]) -> bool:
         total = sum(map(len, batch.payloads))
-        texts = (batch.message_ids, batch.partition_keys, batch.session_ids)
-        if any(column and max(map(len, column)) > limits.KEY_CHARS_MAX for column in texts):
+        if not bounds.messages_fit(*_columns_of(batch)):
             return False
         if max(map(len, batch.payloads)) > self._entity.message_bytes_max(self._tier):
             return False
@@ -82,7 +87,8 @@ class Appender:
             if size_bytes > self._room:
                 raise errors.QuotaExceeded(
                     f"queue {self._entity.name!r}: partition {self._partition} is full "
-                    f"({self._entity.queue.max_size_in_megabytes} MB). Receive or purge messages.",
+                    f"({self._entity.queue.max_size_in_megabytes} MB{self._with_history()}). "
+                    "Receive or purge messages.",
                     metadata={"entity": self._entity.name, "partition": str(self._partition)},
                 )
         except BusError as error:
@@ -90,36 +96,41 @@ class Appender:
             self._numbers.extend(repeat(0, end - start))
             self._duplicates.extend(repeat(False, end - start))
             return
-        self._room -= size_bytes
+        before_bytes = self._queue.state.size_bytes
         if self._entity.queue.requires_duplicate_detection:
             self._append_new(batch, start, end)
         else:
             self._duplicates.extend(repeat(False, end - start))
             self._append(batch, start, end)
+        # What was stored, not what was sent: a duplicate takes no room.
+        self._room -= self._queue.state.size_bytes - before_bytes
 
     def _check_group(self, batch: Batch, start: int, end: int) -> int:
         largest = self._entity.message_bytes_max(self._tier)
-        total = 0
-        for name, column in (
-            ("MessageId", batch.message_ids),
-            ("PartitionKey", batch.partition_keys),
-            ("SessionId", batch.session_ids),
-        ):
-            for text in column[start:end]:
-                if len(text) > limits.KEY_CHARS_MAX:
-                    raise errors.InvalidArgument(
-                        name,
-                        f"{len(text)} characters are more than the {limits.KEY_CHARS_MAX} allowed.",
-                    )
-                total += len(text)
+        texts = _columns_of(batch, start, end)
+        if not bounds.messages_fit(*texts):
+            raise next(error for _, error in bounds.message_faults(*texts))
+        content = sum(sum(map(len, column)) for column in texts[:3])
         for payload in batch.payloads[start:end]:
             if len(payload) > largest:
                 raise self._too_large("message", len(payload), largest)
-            total += len(payload) + ROW_BYTES
+            content += len(payload)
         most = limits.batch_bytes_max(self._tier)
-        if end - start > 1 and total - (end - start) * ROW_BYTES > most:
-            raise self._too_large("batch", total - (end - start) * ROW_BYTES, most)
-        return total
+        if end - start > 1 and content > most:
+            raise self._too_large("batch", content, most)
+        return content + (end - start) * ROW_BYTES + self._history_bytes(batch, start, end)
+
+    def _history_bytes(self, batch: Batch, start: int, end: int) -> int:
+        """Return what duplicate detection will remember of these messages at most."""
+        if not self._entity.queue.requires_duplicate_detection:
+            return 0
+        keys = [self._identity(batch, i) for i in range(start, end)]
+        return sum(len(key) + ROW_BYTES for key in keys if key)
+
+    def _with_history(self) -> str:
+        if not self._entity.queue.requires_duplicate_detection:
+            return ""
+        return ", with the history of duplicate detection"
 
     def _too_large(self, what: str, size: int, most: int) -> BusError:
         return errors.MessageSizeExceeded(
@@ -134,7 +145,8 @@ class Appender:
         keys = [self._identity(batch, i) for i in range(start, end)]
         known = self._store.known(slot, {key for key in keys if key})
         for i, key in enumerate(keys, start):
-            original = self._stage.keys.get((slot, key), known.get(key)) if key else None
+            remembered = known.get(key) if key else None
+            original = self._original(slot, key, remembered) if key else None
             if original is not None:
                 self._numbers.append(sequence_number.compose(self._partition, original))
                 self._duplicates.append(True)
@@ -142,10 +154,23 @@ class Appender:
             self._append(batch, i, i + 1)
             self._duplicates.append(False)
             if key:
-                counter = self._queue.state.counter
-                entry = HistoryEntry(slot, key, counter, self._queue.state.last_enqueued_ms)
+                entry = HistoryEntry(slot, key, self._queue.state.counter, self._now.wall_ms)
                 self._stage.remember_key(entry)
-                self._queue.state.size_bytes += entry.size()
+                if remembered is None:
+                    self._queue.state.size_bytes += entry.size()
+
+    def _original(self, slot: int, key: str, remembered: tuple[int, int] | None) -> int | None:
+        """Return the counter of the message that had this key within the window."""
+        fresh = self._stage.keys.get((slot, key))
+        if fresh is not None or remembered is None:
+            return fresh
+        counter, at_ms = remembered
+        if at_ms < self._known_since_ms:
+            return None
+        if at_ms > self._now.wall_ms + JUMP_MS and not self._clock_held:
+            # Accepted under a clock that was ahead and is corrected: its window begins now.
+            self._stage.remember_key(HistoryEntry(slot, key, counter, self._now.wall_ms))
+        return counter
 
     def _identity(self, batch: Batch, i: int) -> str:
         message_id = batch.message_ids[i] if batch.message_ids else ""
@@ -183,6 +208,7 @@ class Appender:
 
     def _columns(self, batch: Batch, start: int, end: int, first_id: int) -> Iterator[tuple]:  # type: ignore[type-arg]
         span = slice(start, end)
+        # Shown times never go back; what counts runs from the clock as it is now.
         enqueued_ms, now_ms = self._queue.state.last_enqueued_ms, self._now.wall_ms
         states: Iterator[int] | list[int] = repeat(0)
         due: Iterator[int] | Sequence[int] = repeat(0)
@@ -200,7 +226,7 @@ class Appender:
             plan = states if isinstance(states, list) else [0] * count
             # A scheduled message lives from its activation on.
             ends = [
-                enqueued_ms + life if life and not state else None
+                None if state else bounds.end_of_life(now_ms, life)
                 for life, state in zip(lives, plan, strict=True)
             ]
         sessions: Iterator[str | None] | Sequence[str | None] = repeat(None)
@@ -223,8 +249,27 @@ class Appender:
             repeat(None),
             repeat(None),
             repeat(0),
+            repeat(0),
             strict=False,
         )
+
+
+def _columns_of(
+    batch: Batch, start: int = 0, end: int | None = None
+) -> tuple[Sequence[str], Sequence[str], Sequence[str], Sequence[int], Sequence[int]]:
+    """Return the columns that have bounds, of the whole frame or of one group."""
+    columns = (
+        batch.message_ids,
+        batch.partition_keys,
+        batch.session_ids,
+        batch.time_to_live_ms,
+        batch.scheduled_ms,
+    )
+    if end is None:
+        return columns
+    ids, keys, sessions, lives, due = columns
+    span = slice(start, end)
+    return ids[span], keys[span], sessions[span], lives[span], due[span]
 
 
 def _session(batch: Batch, i: int) -> str | None:
@@ -262,7 +307,3 @@ def _check_shape(batch: Batch, sizes: Sequence[int]) -> None:
         column = getattr(batch, name)
         if column and len(column) != count:
             raise errors.InvalidArgument(name, f"has {len(column)} entries for {count} messages.")
-    for name in ("time_to_live_ms", "scheduled_ms"):
-        column = getattr(batch, name)
-        if column and min(column) < 0:
-            raise errors.InvalidArgument(name, "is negative.")

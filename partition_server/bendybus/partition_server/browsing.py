@@ -1,8 +1,11 @@
 """Looking at messages without receiving them, and deleting without looking."""
 
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
-from bendybus.domain import errors, limits
+from bendybus.domain import bounds, errors, limits
+from bendybus.partition_server import reserving
+from bendybus.partition_server.budget import Budget
 from bendybus.partition_server.commands import (
     CancelScheduled,
     DeleteMessages,
@@ -14,20 +17,22 @@ from bendybus.partition_server.commands import (
 )
 from bendybus.partition_server.reserving import Keeper
 from bendybus.partition_server.stage import Stage
-from bendybus.partition_server.stored import Row, State, row_id
+from bendybus.partition_server.stored import COUNTER_MASK, State, row_id
 
 PEEK_ROWS_MAX: Final = 1_000
-# A batch delete looks at this many rows at most; the caller repeats.
-DELETE_LOOKS_MAX: Final = 20_000
-PAGE_BYTES: Final = 8 * limits.MB
+# Batch deletes of one partition that are under way.
+DELETIONS_MAX: Final = 1_000
 
 
 def peek(keeper: Keeper, command: Peek, now: Now) -> Peeked:
     """Return messages of every state from a counter on, oldest first, at most 256 KB (but one)."""
     place = keeper.find(command.entity, now)
+    bounds.check_number("from_sequence_number", command.start, bounds.NUMBER_MAX)
+    bounds.check_number("max_bytes", command.max_bytes, bounds.BYTES_MAX)
     count = max(1, min(command.max_messages, PEEK_ROWS_MAX))
     most = command.max_bytes or limits.PEEK_BYTES_MAX
-    rows = keeper.store.browse(place.queue.state.slot, max(command.start, 0), count, most)
+    start = min(command.start, COUNTER_MASK)
+    rows = keeper.store.browse(place.queue.state.slot, start, count, most)
     if len(rows) > 1 and sum(row.size() for row in rows) > most:
         rows.pop()
     following = rows[-1].counter + 1 if rows else 0
@@ -38,6 +43,7 @@ def cancel_scheduled(keeper: Keeper, command: CancelScheduled, stage: Stage, now
     """Delete scheduled messages, all or none. Raises MessageNotFound for one that is not."""
     place = keeper.find(command.entity, now)
     slot = place.queue.state.slot
+    reserving.check_counters(command.counters)
     rows = keeper.store.rows([row_id(slot, counter) for counter in command.counters])
     found = {row.counter for row in rows if row.state == State.SCHEDULED}
     missing = [counter for counter in command.counters if counter not in found]
@@ -52,22 +58,68 @@ def cancel_scheduled(keeper: Keeper, command: CancelScheduled, stage: Stage, now
     return Done(len(rows))
 
 
-def delete_messages(keeper: Keeper, command: DeleteMessages, stage: Stage, now: Now) -> Done:
-    """Delete the oldest messages that are not locked; see DeleteMessages."""
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """A batch delete on its way through a queue: what does not fit in one turn goes on in the next.
+
+    Only its end is answered, so that fewer than were asked for means that there are no more.
+    """
+
+    reply_to: Any
+    slot: int
+    uid: str
+    left: int
+    before_ms: int
+    everything: bool
+    start: int = 0
+    deleted: int = 0
+
+
+def begin_deletion(keeper: Keeper, command: DeleteMessages, now: Now) -> Deletion:
+    """Return the batch delete that a command asks for. Raises what refuses it."""
     place = keeper.find(command.entity, now)
-    queue = place.queue
-    before_ms = command.enqueued_before_ms or now.wall_ms + 1
-    start, looked, doomed = 0, 0, list[Row]()
-    while len(doomed) < command.max_messages and looked < DELETE_LOOKS_MAX:
-        rows = keeper.store.browse(queue.state.slot, start, PEEK_ROWS_MAX, PAGE_BYTES)
-        if not rows:
+    most = limits.PREMIUM_DELETE_MESSAGES_MAX
+    bounds.check_number("max_messages", command.max_messages, most, 1)
+    bounds.check_number("enqueued_before", command.enqueued_before_ms, bounds.TIME_MS_MAX)
+    return Deletion(
+        command.reply_to,
+        place.queue.state.slot,
+        place.entity.uid,
+        command.max_messages,
+        command.enqueued_before_ms or max(now.wall_ms, place.queue.state.last_enqueued_ms) + 1,
+        command.include_deferred_and_scheduled,
+    )
+
+
+def go_on_deleting(
+    keeper: Keeper, deletion: Deletion, stage: Stage, budget: Budget
+) -> Deletion | None:
+    """Delete some of the oldest messages that are not locked; None when that is all."""
+    place = keeper.place(deletion.slot)
+    if place is None or place.entity.uid != deletion.uid:
+        # The queue was deleted meanwhile, messages and all.
+        stage.answer(deletion.reply_to, Done(deletion.deleted))
+        return None
+    queue, left, at = place.queue, deletion.left, deletion.start
+    heads = keeper.store.heads(queue.state.slot, at, COUNTER_MASK, budget.rows_left)
+    complete = len(heads) < budget.rows_left
+    for index, head in enumerate(heads):
+        if not left or (index and budget.spent()):
+            complete = not left
             break
-        looked += len(rows)
-        start = rows[-1].counter + 1
-        for row in rows:
-            wanted = row.state == State.ACTIVE or command.include_deferred_and_scheduled
-            if wanted and row.enqueued_ms < before_ms and row.counter not in queue.locks:
-                doomed.append(row)
-    for row in doomed[: command.max_messages]:
-        stage.remove_row(queue, row)
-    return Done(min(len(doomed), command.max_messages))
+        at = head.counter + 1
+        wanted = head.state == State.ACTIVE or deletion.everything
+        doomed = (
+            wanted and head.enqueued_ms < deletion.before_ms and head.counter not in queue.locks
+        )
+        if doomed:
+            stage.remove(queue, head.id, head.state, head.size_bytes)
+            if head.state == State.ACTIVE:
+                stage.vanished.append((queue, head.counter))
+            left -= 1
+        budget.spend(head.size_bytes if doomed else 0)
+    deleted = deletion.deleted + deletion.left - left
+    if complete or not left:
+        stage.answer(deletion.reply_to, Done(deleted))
+        return None
+    return replace(deletion, left=left, start=at, deleted=deleted)

@@ -3,6 +3,7 @@
 Used on a copy. Every finding is a sentence; none means that all is fine.
 """
 
+import re
 import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -31,9 +32,11 @@ def _tables(database: Any) -> Iterator[str]:
     memory = sqlite3.connect(":memory:")
     for script in queries.migrations():
         memory.executescript(script)
-    wanted = {(kind, name): text for kind, name, text in memory.execute(sql["objects"])}
+    objects = memory.execute(sql["objects"])
+    wanted = {(kind, name): _words(text) for kind, name, text in objects}
     memory.close()
-    found = {(row["type"], row["name"]): row["sql"] for row in database.query(sql["objects"])}
+    rows = database.query(sql["objects"])
+    found = {(row["type"], row["name"]): _words(row["sql"]) for row in rows}
     for kind, name in sorted(wanted.keys() - found.keys()):
         yield f"{kind} {name} is missing."
     for kind, name in sorted(found.keys() - wanted.keys()):
@@ -41,6 +44,11 @@ def _tables(database: Any) -> Iterator[str]:
     for kind, name in sorted(wanted.keys() & found.keys()):
         if wanted[kind, name] != found[kind, name]:
             yield f"{kind} {name} is not as this version makes it."
+
+
+def _words(text: str) -> str:
+    """Return a statement without comments and blanks: versions of SQLite alter tables unalike."""
+    return re.sub(r"\s*--[^\n]*|\s+", "", text)
 
 
 def _slots(database: Any) -> Iterator[str]:
@@ -100,7 +108,7 @@ def _counted(database: Any) -> tuple[dict[int, Counter[str]], dict[int, int], di
         figures = counted[slot]
         figures[_STATES.get(row["state"], "unknown")] += 1
         texts = len(row["message_id"]) + len(row["partition_key"]) + len(row["session_id"] or "")
-        figures["size_bytes"] += row["payload_bytes"] + texts + ROW_BYTES
+        figures["size_bytes"] += row["payload_bytes"] + texts + ROW_BYTES + row["extra_bytes"]
         highest[slot] = row["counter"]
         newest[slot] = max(newest.get(slot, 0), row["enqueued_ms"])
     for row in database.query(sql["remembered"]):

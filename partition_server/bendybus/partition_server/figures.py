@@ -1,5 +1,6 @@
 """Counters of one partition for /metrics: written by its thread, read by any."""
 
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -7,6 +8,8 @@ from bendybus.partition_server.stored import Changes
 
 # Upper bounds of the histogram of commit times, seconds.
 COMMIT_BOUNDS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
+# Upper bounds of the histogram of turns: what waits for the partition waits for one at most.
+TURN_BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 
 
 @dataclass(slots=True)
@@ -16,6 +19,8 @@ class Figures:
     commits: int = 0
     commit_seconds: float = 0.0
     commit_buckets: list[int] = field(default_factory=lambda: [0] * (len(COMMIT_BOUNDS_S) + 1))
+    turn_seconds: float = 0.0
+    turn_buckets: list[int] = field(default_factory=lambda: [0] * (len(TURN_BOUNDS_S) + 1))
     messages_stored: int = 0
     messages_removed: int = 0
 
@@ -23,7 +28,11 @@ class Figures:
         """Count one commit."""
         self.commits += 1
         self.commit_seconds += seconds
-        bucket = sum(1 for bound in COMMIT_BOUNDS_S if seconds > bound)
-        self.commit_buckets[bucket] += 1
+        self.commit_buckets[bisect_left(COMMIT_BOUNDS_S, seconds)] += 1
         self.messages_stored += len(changes.inserts)
         self.messages_removed += len(changes.deletes)
+
+    def turned(self, seconds: float) -> None:
+        """Count one turn that had something to do."""
+        self.turn_seconds += seconds
+        self.turn_buckets[bisect_left(TURN_BOUNDS_S, seconds)] += 1

@@ -24,6 +24,8 @@ class FileGuard:
         self._reserve_bytes = reserve_bytes
         self._lock: int | None = None
         self._identity: tuple[int, int] | None = None
+        # Whether the reserve lies there whole: nothing is opened to see that again.
+        self._laid = False
 
     def lock(self) -> None:
         """Take the file for this process. Raises FileRefused that names the holder."""
@@ -55,9 +57,14 @@ class FileGuard:
 
     def check_before_open(self) -> None:
         """Raise FileRefused when the file was there once and is gone: its messages are lost."""
-        if self._reserve_bytes and self.reserve_path.exists() and not self.path.exists():
+        if not self.path.exists():
+            self.check_may_begin("is gone")
+
+    def check_may_begin(self, what: str) -> None:
+        """Raise FileRefused when a file without anything in it had something before."""
+        if self._reserve_bytes and self.reserve_path.exists():
             raise FileRefused(
-                f"{self.path} is gone, but {self.reserve_path.name} shows that it was there. "
+                f"{self.path} {what}, but {self.reserve_path.name} shows that it held messages. "
                 "Restore it from a backup; to begin anew without its messages, delete "
                 f"{self.reserve_path.name} too."
             )
@@ -66,6 +73,7 @@ class FileGuard:
         """Remember which file was opened and lay down the reserve."""
         found = os.stat(self.path)
         self._identity = (found.st_dev, found.st_ino)
+        self._laid = False
         self.restore_reserve()
 
     def check_still_there(self) -> None:
@@ -87,6 +95,7 @@ class FileGuard:
 
     def give_up_reserve(self) -> bool:
         """Free the reserve; return whether there was one."""
+        self._laid = False
         with contextlib.suppress(OSError):
             if os.stat(self.reserve_path).st_size:
                 os.truncate(self.reserve_path, 0)
@@ -95,7 +104,7 @@ class FileGuard:
 
     def restore_reserve(self) -> None:
         """Lay the reserve down (again), if there is room for it twice over."""
-        if not self._reserve_bytes:
+        if not self._reserve_bytes or self._laid:
             return
         with contextlib.suppress(OSError):
             handle = os.open(self.reserve_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -103,6 +112,7 @@ class FileGuard:
                 missing = self._reserve_bytes > os.fstat(handle).st_size
                 if missing and self.free_bytes() > 2 * self._reserve_bytes:
                     _allocate(handle, self._reserve_bytes)
+                self._laid = os.fstat(handle).st_size >= self._reserve_bytes
             finally:
                 os.close(handle)
 

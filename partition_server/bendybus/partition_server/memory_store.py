@@ -12,6 +12,8 @@ from bendybus.partition_server.store import Opened
 from bendybus.partition_server.stored import (
     SLOT_SHIFT,
     Changes,
+    ClockMark,
+    Head,
     HistoryEntry,
     ProducerEntry,
     Row,
@@ -34,6 +36,7 @@ class MemoryStore:
         self._slots: dict[int, SlotState] = {}
         self._history: dict[tuple[int, str], HistoryEntry] = {}
         self._producers: list[ProducerEntry] = []
+        self._seen: ClockMark | None = None
 
     def expect(self, fingerprint: Fingerprint) -> None:
         """Raise FileRefused unless the store belongs to `fingerprint`."""
@@ -49,11 +52,20 @@ class MemoryStore:
             list(self._entities.values()),
             [replace(slot) for slot in self._slots.values()],
             list(self._producers),
+            self._seen,
         )
 
-    def active(self, slot: int, after: int, limit: int, size_limit: int) -> list[Row]:
+    def active(
+        self, slot: int, after: int, through: int, limit: int, size_limit: int, expired_ms: int
+    ) -> list[Row]:
         """See Store."""
-        rows = (row for row in self._slot_rows(slot, after + 1) if row.state == State.ACTIVE)
+        rows = (
+            row
+            for row in self._slot_rows(slot, after + 1)
+            if row.state == State.ACTIVE
+            and row.counter <= through
+            and (row.expires_ms is None or row.expires_ms > expired_ms)
+        )
         return _bounded(rows, limit, size_limit)
 
     def rows(self, ids: Sequence[int]) -> list[Row]:
@@ -64,38 +76,53 @@ class MemoryStore:
         """See Store."""
         return _bounded(self._slot_rows(slot, start), limit, size_limit)
 
-    def expiring(self, until_ms: int, after: tuple[int, int], limit: int) -> list[Row]:
+    def heads(self, slot: int, start: int, through: int, limit: int) -> list[Head]:
+        """See Store."""
+        rows = (row for row in self._slot_rows(slot, start) if row.counter <= through)
+        return [_head(row, 0) for row in rows][:limit]
+
+    def expiring(self, until_ms: int, after: tuple[int, int], limit: int) -> list[Head]:
         """See Store."""
         due = [
             (row.expires_ms, row.id)
             for row in self._rows.values()
             if row.expires_ms is not None and row.expires_ms <= until_ms
         ]
-        return [self._rows[id_] for _, id_ in sorted(key for key in due if key > after)[:limit]]
+        return self._due(due, after, limit)
 
-    def activating(self, until_ms: int, limit: int) -> list[Row]:
+    def activating(self, until_ms: int, after: tuple[int, int], limit: int) -> list[Head]:
         """See Store."""
         due = [
             (row.scheduled_ms, row.id)
             for row in self._rows.values()
             if row.state == State.SCHEDULED and row.scheduled_ms <= until_ms
         ]
-        return [self._rows[id_] for _, id_ in sorted(due)[:limit]]
+        return self._due(due, after, limit)
 
-    def next_times(self, after_ms: int) -> tuple[int | None, int | None, int | None]:
+    def _due(self, due: list[tuple[int, int]], after: tuple[int, int], limit: int) -> list[Head]:
+        found = sorted(key for key in due if key > after)[:limit]
+        return [_head(self._rows[id_], at_ms) for at_ms, id_ in found]
+
+    def next_expiry(self, after_ms: int) -> int | None:
         """See Store."""
-        rows = self._rows.values()
-        expiring = [r.expires_ms for r in rows if r.expires_ms is not None]
-        return (
-            min((ms for ms in expiring if ms > after_ms), default=None),
-            min((r.scheduled_ms for r in rows if r.state == State.SCHEDULED), default=None),
-            min((entry.at_ms for entry in self._history.values()), default=None),
-        )
+        times = [row.expires_ms for row in self._rows.values() if row.expires_ms is not None]
+        return min((ms for ms in times if ms > after_ms), default=None)
 
-    def known(self, slot: int, keys: Iterable[str]) -> dict[str, int]:
+    def next_activation(self, after_ms: int) -> int | None:
+        """See Store."""
+        waiting = [row for row in self._rows.values() if row.state == State.SCHEDULED]
+        times = (row.scheduled_ms for row in waiting if row.scheduled_ms > after_ms)
+        return min(times, default=None)
+
+    def oldest_key(self, slot: int, from_ms: int) -> int | None:
+        """See Store."""
+        keys = [entry for entry in self._history.values() if entry.slot == slot]
+        return min((key.at_ms for key in keys if key.at_ms >= from_ms), default=None)
+
+    def known(self, slot: int, keys: Iterable[str]) -> dict[str, tuple[int, int]]:
         """See Store."""
         found = ((key, self._history.get((slot, key))) for key in keys)
-        return {key: entry.counter for key, entry in found if entry is not None}
+        return {key: (entry.counter, entry.at_ms) for key, entry in found if entry is not None}
 
     def history(self, slot: int, before_ms: int, limit: int) -> list[HistoryEntry]:
         """See Store."""
@@ -120,6 +147,7 @@ class MemoryStore:
                 state=update.state,
                 delivery_count=update.delivery_count,
                 changed_properties=update.changed_properties,
+                extra_bytes=row.extra_bytes + update.added_bytes,
             )
         for id_ in changes.deletes:
             self._rows.pop(id_, None)
@@ -128,6 +156,7 @@ class MemoryStore:
             self._slots[slot.slot] = replace(slot)
         for number in changes.slots_removed:
             self._slots.pop(number, None)
+        self._seen = changes.seen or self._seen
 
     def _remember(self, changes: Changes) -> None:
         for entry in changes.history:
@@ -140,6 +169,10 @@ class MemoryStore:
     def _slot_rows(self, slot: int, start: int) -> list[Row]:
         lowest, end = row_id(slot, start), (slot + 1) << SLOT_SHIFT
         return sorted(row for id_, row in self._rows.items() if lowest <= id_ < end)
+
+
+def _head(row: Row, at_ms: int) -> Head:
+    return Head(row.id, row.state, row.enqueued_ms, at_ms, row.size())
 
 
 def _bounded(rows: Iterable[Row], limit: int, size_limit: int) -> list[Row]:

@@ -12,7 +12,7 @@ on large messages.
 """
 
 import heapq
-from collections import deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -24,8 +24,16 @@ PAGE_ROWS: Final = 1_000
 WINDOW_ROWS_MAX: Final = 4_000
 WINDOW_BYTES_MAX: Final = 8 * 1024 * 1024
 
-# (slot, after, rows at most, bytes at which to stop) → rows
-ReadPage = Callable[[int, int, int, int], list[Row]]
+# One take reads this many pages, looks at this many counters for each, and passes over this many
+# expired rows; what is left is looked at in the next turn.
+TAKE_PAGES: Final = 2
+PAGE_COUNTERS: Final = 50_000
+TAKE_LOOKS: Final = 2_000
+# Notes of lock ends beyond two a lock, before they are made again without those of settled ones.
+NOTES_SPARE: Final = 1_000
+
+# (slot, after, through, rows at most, bytes at which to stop, expired at) → rows
+ReadPage = Callable[[int, int, int, int, int, int], list[Row]]
 ReadRows = Callable[[Sequence[int]], list[Row]]
 
 
@@ -69,11 +77,17 @@ class MessageQueue:
     loaded: int = 0
     returned: list[int] = field(default_factory=list)
     locks: dict[int, Lock] = field(default_factory=dict)
-    asks: deque[OpenAsk] = field(default_factory=deque)
-    # (when the locks end, their counters and generations), earliest first
+    # By (stream, ask id), in the order in which they are served.
+    asks: OrderedDict[tuple[Any, int], OpenAsk] = field(default_factory=OrderedDict)
+    # (when the locks end, their counters and generations), earliest first. A note outlives its
+    # lock; see `watch_lock`.
     lock_ends: list[tuple[int, list[tuple[int, int]]]] = field(default_factory=list)
+    noted: int = 0
     # Rows in the window that were deleted or deferred behind its back.
     gone: set[int] = field(default_factory=set)
+    # Up to here the window was read before; its locked rows come back when their locks end.
+    rewound: int = 0
+    pages_left: int = 0
     last_used_mono_ms: int = 0
     accessed_at_ms: int = 0
 
@@ -101,7 +115,17 @@ class MessageQueue:
 
     def give_back(self, counter: int) -> None:
         """Let a message that is no longer locked be received again, in its place by number."""
-        heapq.heappush(self.returned, counter)
+        # Above `loaded` (after a rewind) the next page has it.
+        if counter <= self.loaded:
+            heapq.heappush(self.returned, counter)
+
+    def rewind(self) -> None:
+        """Read the queue from its beginning again: what was passed over may be alive after all."""
+        self.window.clear()
+        self.window_bytes = 0
+        self.returned.clear()
+        self.gone.clear()
+        self.rewound, self.loaded = max(self.rewound, self.loaded), 0
 
     def has_ready(self) -> bool:
         """Whether a take could find something."""
@@ -113,14 +137,17 @@ class MessageQueue:
         """Return up to `count` rows of about `size_bytes` in all, oldest first; at least one.
 
         They leave the window; the caller locks them. Rows past their time are left to expiry.
+        The work is bounded: fewer rows, or none, while `has_ready` means that there is more to
+        look at.
         """
         taken: list[Row] = []
         window = self.window
+        self.pages_left, looks = TAKE_PAGES, TAKE_LOOKS
         while len(taken) < count and size_bytes > 0:
             if window and not self.returned and not self.gone:
                 row: Row | None = window.popleft()
             else:
-                row = self._next(page, rows)
+                row = self._next(page, rows, now_ms)
             if row is None:
                 break
             size = len(row.payload)
@@ -129,16 +156,22 @@ class MessageQueue:
                 self._put_back(row)
                 break
             if row.expires_ms is not None and row.expires_ms <= now_ms:
+                looks -= 1
+                if not looks:
+                    break
                 continue
             size_bytes -= size
             taken.append(row)
         return taken
 
-    def _next(self, page: ReadPage, rows: ReadRows) -> Row | None:
+    def _next(self, page: ReadPage, rows: ReadRows, now_ms: int) -> Row | None:
         """Return the next row; the caller takes its bytes from the window's."""
         while True:
-            if not self.window and self.loaded < self.state.counter:
-                self._load(page)
+            if not self.window:
+                self.gone.clear()
+                if self.loaded < self.state.counter and self.pages_left:
+                    self.pages_left -= 1
+                    self._load(page, now_ms)
             if self.returned and (not self.window or self.returned[0] < self.window[0].counter):
                 found = rows([row_id(self.state.slot, heapq.heappop(self.returned))])
                 if found and found[0].state == 0 and found[0].counter not in self.locks:
@@ -147,6 +180,8 @@ class MessageQueue:
                     return found[0]
                 continue
             if not self.window:
+                if self.loaded < self.state.counter and self.pages_left:
+                    continue
                 return None
             row = self.window.popleft()
             if self.gone and row.counter in self.gone:
@@ -159,16 +194,22 @@ class MessageQueue:
         self.window.appendleft(row)
         self.window_bytes += len(row.payload)
 
-    def _load(self, page: ReadPage) -> None:
-        rows = page(self.state.slot, self.loaded, PAGE_ROWS, WINDOW_BYTES_MAX)
+    def _load(self, page: ReadPage, now_ms: int) -> None:
+        through = min(self.state.counter, self.loaded + PAGE_COUNTERS)
+        rows = page(self.state.slot, self.loaded, through, PAGE_ROWS, WINDOW_BYTES_MAX, now_ms)
         size_bytes = sum(len(row.payload) for row in rows)
         more = len(rows) == PAGE_ROWS or size_bytes >= WINDOW_BYTES_MAX
-        self.loaded = rows[-1].counter if more else self.state.counter
-        self.window.extend(rows)
+        if self.loaded < self.rewound:
+            locked = [row for row in rows if row.counter in self.locks]
+            size_bytes -= sum(len(row.payload) for row in locked)
+            self.window.extend(row for row in rows if row.counter not in self.locks)
+        else:
+            self.window.extend(rows)
+        self.loaded = rows[-1].counter if more else through
         self.window_bytes += size_bytes
 
     def forget(self, counters: Sequence[int]) -> None:
-        """Note that rows which may lie in the window are no longer there to be received."""
+        """Note that ACTIVE rows which may lie in the window are no longer there to be received."""
         if not self.window:
             return
         first = self.window[0].counter
@@ -180,21 +221,34 @@ class MessageQueue:
         """Return up to about `limit` locks that are over; the caller removes them."""
         # By counter: a lock that was renewed is noted more than once.
         ended: dict[int, Lock] = {}
+        renewed: dict[int, Lock] = {}
         while self.lock_ends and len(ended) < limit and self.lock_ends[0][0] <= now_mono_ms:
             _, entries = heapq.heappop(self.lock_ends)
+            self.noted -= len(entries)
             for counter, generation in entries:
                 lock = self.locks.get(counter)
                 if lock is None or lock.generation != generation:
                     continue
-                if lock.until_mono_ms <= now_mono_ms:
-                    ended[counter] = lock
-                else:
-                    self.watch_lock(lock.until_mono_ms, [(counter, generation)])
+                over = lock.until_mono_ms <= now_mono_ms
+                (ended if over else renewed)[counter] = lock
+        for counter, lock in renewed.items():
+            self.watch_lock(lock.until_mono_ms, [(counter, lock.generation)])
         return list(ended.items())
 
     def watch_lock(self, until_mono_ms: int, entries: list[tuple[int, int]]) -> None:
-        """Look at these locks again when their time is over."""
+        """Look at these locks, which are in `locks`, again when their time is over.
+
+        Settling leaves notes behind, as taking one out of a heap is dear; when they outnumber the
+        locks, all are made again, so that what was settled costs nothing for long.
+        """
         heapq.heappush(self.lock_ends, (until_mono_ms, entries))
+        self.noted += len(entries)
+        if self.noted > 2 * len(self.locks) + NOTES_SPARE:
+            notes: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+            for counter, lock in self.locks.items():
+                notes[lock.until_mono_ms].append((counter, lock.generation))
+            self.lock_ends = sorted(notes.items())
+            self.noted = len(self.locks)
 
     def next_lock_end(self) -> int | None:
         """Return when to look at locks again."""

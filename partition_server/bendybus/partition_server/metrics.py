@@ -1,7 +1,7 @@
 """/metrics of a partition server: Azure's names for what an entity holds, our own for the store."""
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
 from prometheus_client import CollectorRegistry, start_http_server
@@ -10,7 +10,7 @@ from prometheus_client.metrics_core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
 from bendybus.partition_server.commands import Counts, EntityCounts
-from bendybus.partition_server.figures import COMMIT_BOUNDS_S, Figures
+from bendybus.partition_server.figures import COMMIT_BOUNDS_S, TURN_BOUNDS_S
 from bendybus.partition_server.service import Hosts
 from bendybus.partition_server.waiting import Waiter
 from bendybus.wire.refusals import Refusals
@@ -69,6 +69,11 @@ class _PartitionCollector(Collector):
         commit = HistogramMetricFamily(
             "bendybus_commit_seconds", "Time of a commit, sync included", labels=["partition"]
         )
+        turn = HistogramMetricFamily(
+            "bendybus_turn_seconds",
+            "Time of a turn of a partition: decide, commit, answer, one sweep",
+            labels=["partition"],
+        )
         stored = CounterMetricFamily(
             "bendybus_messages_stored", "Rows written", labels=["partition"]
         )
@@ -85,12 +90,15 @@ class _PartitionCollector(Collector):
             up.add_metric(label, float(thread.serving))
             wal.add_metric(label, thread.store.wal_bytes())
             figures = thread.figures
-            commit.add_metric(label, _buckets(figures), figures.commit_seconds)
+            commits = _buckets(COMMIT_BOUNDS_S, figures.commit_buckets)
+            commit.add_metric(label, commits, figures.commit_seconds)
+            turns = _buckets(TURN_BOUNDS_S, figures.turn_buckets)
+            turn.add_metric(label, turns, figures.turn_seconds)
             stored.add_metric(label, figures.messages_stored)
             removed.add_metric(label, figures.messages_removed)
             for word in thread.conditions:
                 condition.add_metric([*label, word], 1.0)
-        yield from (up, wal, commit, stored, removed, condition)
+        yield from (up, wal, commit, turn, stored, removed, condition)
 
 
 def _orphans(counts: dict[int, list[EntityCounts]]) -> Iterable[Metric]:
@@ -108,10 +116,9 @@ def _orphans(counts: dict[int, list[EntityCounts]]) -> Iterable[Metric]:
     yield from (queues, messages)
 
 
-def _buckets(figures: Figures) -> list[tuple[str, float]]:
+def _buckets(bounds_s: Sequence[float], counts: Sequence[int]) -> list[tuple[str, float]]:
     total, buckets = 0, []
-    bounds = [*map(str, COMMIT_BOUNDS_S), "+Inf"]
-    for bound, count in zip(bounds, figures.commit_buckets, strict=True):
+    for bound, count in zip([*map(str, bounds_s), "+Inf"], list(counts), strict=True):
         total += count
         buckets.append((bound, float(total)))
     return buckets

@@ -11,7 +11,9 @@ The shell (`running`) turns the wheel:
 Sweeps are stages of the same kind. Reads need the store and so happen in `apply`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from bendybus.domain import errors, lifecycle, lock_token
@@ -19,6 +21,8 @@ from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.domain.errors import BusError
 from bendybus.partition_server import browsing, reserving
 from bendybus.partition_server.appending import Appender
+from bendybus.partition_server.browsing import Deletion
+from bendybus.partition_server.budget import Budget
 from bendybus.partition_server.catalogue import Catalogue
 from bendybus.partition_server.clock_guard import ClockGuard
 from bendybus.partition_server.commands import (
@@ -69,21 +73,35 @@ class Partition:
     """State of one partition since its file was opened."""
 
     def __init__(
-        self, opened: Opened, store: Store, now: Now, *, clock_hold_ms: int = CLOCK_HOLD_MS
+        self,
+        opened: Opened,
+        store: Store,
+        now: Now,
+        *,
+        clock_hold_ms: int = CLOCK_HOLD_MS,
+        machine: str = "",
+        clock_ms: Callable[[], int] = lambda: 0,
     ) -> None:
+        """`machine` names the boot of the machine; `clock_ms` goes on during a turn."""
         self.fingerprint: Fingerprint = opened.fingerprint
         self.partition = opened.fingerprint.partition
         self.boot = opened.boot
         self.store = store
         self.catalogue = Catalogue(opened.fingerprint, opened.entities)
-        self.clock = ClockGuard(now, hold_ms=clock_hold_ms)
+        self.clock = ClockGuard(now, hold_ms=clock_hold_ms, seen=opened.seen, machine=machine)
+        self._clock_ms = clock_ms
+        self._corrections = 0
+        self._expiry_held = self.clock.expiry_held(now)
         # Set by the shell: why sends are refused (no room on the disk), "" if they are not.
         self.sends_refused = ""
         # From somewhere else at every opening: a file that was restored has its boot numbers twice.
         self.lock_generation = now.wall_ms & lock_token.GENERATION_MASK
         self.asks_at: dict[tuple[Any, int], int] = {}
         self._producers = Producers(opened.producers)
-        self._sweeper = Sweeper()
+        self.sweeper = Sweeper(machine)
+        # Queues that have more to give, or to look at, than fitted into the last turn.
+        self.unserved: dict[int, None] = {}
+        self._deletions: deque[Deletion] = deque()
         self._places: dict[int, Place] = {}
         self._main_slots: dict[str, int] = {}
         # After the highest slot that was in use since the file was opened; even.
@@ -95,7 +113,9 @@ class Partition:
         self._open_places(opened.slots, now)
         for entity in self.catalogue.existing():
             self._ensure_slots(entity, now)
-        self._sweeper.load(store.next_times(-1))
+        self.sweeper.begin(self)
+        for place in self._places.values():
+            self._watch_keys(place, 0)
 
     # The wheel
 
@@ -144,32 +164,70 @@ class Partition:
         return stage
 
     def sweep(self, now: Now) -> Stage | None:
-        """Decide on what is due by time; None if nothing is."""
-        held = self.clock.expiry_held(now)
-        due = self._sweeper.due(now, expiry_held=held)
+        """Decide on what is due by time, within a budget; None if nothing is."""
+        held = self._check_clock(now)
+        due = self.sweeper.due(now, expiry_held=held)
         stage = Stage()
+        budget = Budget(self._clock_ms)
         # In turn with what is due: rows of a deleted queue may themselves be what is due.
         self._dropping = bool(self._dropped) and not (due and self._dropping)
         if due and not self._dropping:
-            settler = Settler(self, stage, now, expiry_held=held)
-            match self._sweeper.next_kind(due):
-                case Kind.LOCK_ENDS:
-                    self._sweeper.end_locks(self, settler, now)
-                case Kind.ACTIVATION:
-                    self._sweeper.activate(self, stage, now)
-                case Kind.EXPIRY:
-                    self._sweeper.expire(self, settler, stage, now)
-                case Kind.HISTORY:
-                    self._sweeper.forget_keys(self, self._detecting(), stage, now)
+            self._sweep(self.sweeper.next_kind(due), stage, now, budget)
         elif self._dropped:
             slot = next(iter(self._dropped.values()))
-            remove_dropped(self, slot, stage.changes)
+            remove_dropped(self, slot, stage.changes, budget)
         else:
             return None
         return stage
 
+    def _sweep(self, kind: Kind, stage: Stage, now: Now, budget: Budget) -> None:
+        settler = Settler(self, stage, now, expiry_held=self._expiry_held)
+        match kind:
+            case Kind.LOCK_ENDS:
+                self.sweeper.end_locks(self, settler, now, budget)
+            case Kind.ACTIVATION:
+                self.sweeper.activate(self, stage, now, budget)
+            case Kind.EXPIRY:
+                self.sweeper.expire(self, settler, stage, now, budget)
+            case Kind.HISTORY:
+                self.sweeper.forget_keys(self, stage, now, budget)
+            case Kind.DELETION:
+                self._delete_some(self._deletions[0], stage, budget)
+            case Kind.MARK:
+                self.sweeper.mark(stage, now)
+
+    def _check_clock(self, now: Now) -> bool:
+        """Return whether expiry is held; look at everything again where a clock was corrected."""
+        held = self.clock.expiry_held(now)
+        if self._expiry_held and not held:
+            # What was passed over meanwhile is due now.
+            self.sweeper.begin(self)
+        self._expiry_held = held
+        if self.clock.corrections != self._corrections:
+            self._corrections = self.clock.corrections
+            for slot, place in self._places.items():
+                place.queue.rewind()
+                self.unserved[slot] = None
+        return held
+
+    def note_clock(self, now: Now) -> Stage:
+        """Decide on noting the clocks in the file, at its closing."""
+        stage = Stage()
+        if not self.clock.expiry_held(now):
+            self.sweeper.mark(stage, now)
+        return stage
+
+    def go_on(self, now: Now) -> list[Answer]:
+        """Serve what did not fit into the last turn; return what to tell whom."""
+        answers: list[Answer] = []
+        for slot in list(self.unserved):
+            self._serve(slot, answers, now)
+        return answers
+
     def apply(self, stage: Stage, now: Now) -> list[Answer]:
         """Let everybody see a committed stage; return what to tell whom, in order."""
+        for moved in stage.on_commit:
+            moved()
         for entity in stage.changes.entities:
             self._take_entity(entity, stage, now)
         for key in stage.changes.entities_forgotten:
@@ -182,16 +240,15 @@ class Partition:
         for touched in stage.touched.values():
             for row in touched.fresh:
                 if row.expires_ms is not None or row.scheduled_ms:
-                    self._sweeper.saw(row)
+                    self.sweeper.saw(row)
             touched.queue.push_hot(touched.fresh, touched.caught_up)
             served[touched.queue.state.slot] = touched.queue
         for queue, counter in stage.returned:
             queue.give_back(counter)
             served[queue.state.slot] = queue
-        if stage.changes.history and self._sweeper.oldest_key_ms is None:
-            self._sweeper.oldest_key_ms = now.wall_ms
-        if stage.reload_times:
-            self._sweeper.load(self.store.next_times(-1))
+        for slot in {entry.slot for entry in stage.changes.history}:
+            if slot in self._places and slot not in self.sweeper.key_looks.times:
+                self._watch_keys(self._places[slot], now.wall_ms)
         answers = stage.answers
         for command in stage.after:
             self._after(command, answers, now, served)
@@ -203,6 +260,11 @@ class Partition:
     def abandon(self, stage: Stage, error: BusError, now: Now) -> list[Answer]:
         """Take a stage back whose commit failed; return what to tell whom."""
         self.take_back(stage, now)
+        if stage.deletion is not None:
+            # Told once, whether it began, went on or ended with this stage.
+            self._end_deletion(stage.deletion)
+            failure = Failed(error)
+            stage.answers[:] = [Answer(stage.deletion.reply_to, failure)]
         answers = [Answer(to, _failure(value, error)) for to, value in stage.answers]
         for command in stage.after:
             self._after(command, answers, now, {})
@@ -220,13 +282,13 @@ class Partition:
         """Give locks the time back that the process stood still."""
         for place in self._places.values():
             place.queue.extend_locks(gap_ms)
-        self._sweeper.extend_locks(gap_ms)
+        self.sweeper.lock_looks.shift(gap_ms)
 
     def wait_ms(self, now: Now) -> int | None:
         """Return how long nothing is due; None: until somebody asks for something."""
-        if self._dropped:
+        if self._dropped or self.unserved:
             return 0
-        return self._sweeper.wait_ms(now, expiry_held=self.clock.expiry_held(now))
+        return self.sweeper.wait_ms(now, expiry_held=self.clock.expiry_held(now))
 
     # What the rules of settling, sweeping and reserving need to know (settling.Places)
 
@@ -236,11 +298,11 @@ class Partition:
 
     def lock_ends_at(self, mono_ms: int, slot: int) -> None:
         """Look at the locks of a slot at that time."""
-        self._sweeper.lock_ends_at(mono_ms, slot)
+        self.sweeper.lock_looks.at(mono_ms, slot)
 
     def expires_at(self, wall_ms: int) -> None:
         """Look for expired messages at that time (again)."""
-        self._sweeper.expires_at(wall_ms)
+        self.sweeper.expires_at(wall_ms)
 
     def find(self, ref: EntityRef, now: Now) -> Place:
         """Return the place that a call is about, and note that it is in use."""
@@ -287,6 +349,7 @@ class Partition:
             tier=self.fingerprint.tier,
             quota_used=place.queue.size_bytes() + place.dead_letters.size_bytes(),
             now=now,
+            clock_held=self.clock.expiry_held(now),
         )
         outcome = appender.run(command)
         if command.producer_id:
@@ -329,22 +392,23 @@ class Partition:
             self._watchers.remove(stream)
         for key in [key for key in self.asks_at if key[0] == stream]:
             del self.asks_at[key]
-        for slot, place in self._places.items():
+        for place in self._places.values():
             queue = place.queue
             if queue.asks:
-                kept = [ask for ask in queue.asks if ask.stream != stream]
-                queue.asks.clear()
-                queue.asks.extend(kept)
+                for key in [key for key in queue.asks if key[0] == stream]:
+                    del queue.asks[key]
             held = [
                 (counter, lock)
                 for counter, lock in queue.locks.items()
                 if lock.stream == stream and not lock.delivered
             ]
             for counter, lock in held:
-                self.lock_ends_at(lock.until_mono_ms, slot)
                 settler.lock_over(place, counter, lock)
 
     def _decide_alone(self, command: Command, stage: Stage, now: Now) -> None:
+        if isinstance(command, DeleteMessages):
+            self._delete(command, stage, now)
+            return
         try:
             value = self._alone(command, stage, now)
         except BusError as error:
@@ -363,10 +427,35 @@ class Partition:
             return Done()
         if isinstance(command, ReceiveDeferred):
             return reserving.receive_deferred(self, command, stage, now)
-        if isinstance(command, CancelScheduled):
-            return browsing.cancel_scheduled(self, command, stage, now)
-        assert isinstance(command, DeleteMessages), command
-        return browsing.delete_messages(self, command, stage, now)
+        assert isinstance(command, CancelScheduled), command
+        return browsing.cancel_scheduled(self, command, stage, now)
+
+    def _delete(self, command: DeleteMessages, stage: Stage, now: Now) -> None:
+        try:
+            if len(self._deletions) >= browsing.DELETIONS_MAX:
+                raise errors.ServerBusy(
+                    f"partition {self.partition} has {browsing.DELETIONS_MAX} batch deletes under "
+                    "way. Wait for one to end.",
+                    retry_after_ms=1_000,
+                )
+            deletion = browsing.begin_deletion(self, command, now)
+        except BusError as error:
+            stage.answer(command.reply_to, Failed(error))
+        else:
+            self._delete_some(deletion, stage, Budget(self._clock_ms))
+
+    def _delete_some(self, deletion: Deletion, stage: Stage, budget: Budget) -> None:
+        stage.deletion = deletion
+        rest = browsing.go_on_deleting(self, deletion, stage, budget)
+        stage.on_commit.append(partial(self._end_deletion, deletion, rest))
+
+    def _end_deletion(self, deletion: Deletion, rest: Deletion | None = None) -> None:
+        """Replace a batch delete by what is left of it; others are next."""
+        if self._deletions and self._deletions[0] is deletion:
+            self._deletions.popleft()
+        if rest is not None:
+            self._deletions.append(rest)
+        self.sweeper.deletions = len(self._deletions)
 
     def _change_catalogue(self, entity: Entity, stage: Stage) -> None:
         stage.changes.entities.append(entity)
@@ -414,8 +503,10 @@ class Partition:
 
     def _serve(self, slot: int, answers: list[Answer], now: Now) -> None:
         place = self._places.get(slot)
-        if place is not None:
-            reserving.serve(self, place, answers, now)
+        if place is None or reserving.serve(self, place, answers, now):
+            self.unserved.pop(slot, None)
+        else:
+            self.unserved[slot] = None
 
     def _counts(self, command: Counts, now: Now) -> list[EntityCounts]:
         uids = command.uids or list(self._main_slots)
@@ -462,6 +553,9 @@ class Partition:
         if not entity.deleted:
             self._ensure_slots(entity, now)
             self._refuse_asks(entity, stage.answers)
+            if entity.uid in self._main_slots:
+                # Its window may be another one now.
+                self._watch_keys(self._places[self._main_slots[entity.uid]], 0)
         for watcher in self._watchers:
             stage.answer(watcher, CatalogueChanged([entity], snapshot=False))
 
@@ -515,8 +609,8 @@ class Partition:
         gone = errors.EntityNotFound(f"queue {entity.name!r} was deleted.")
         for slot in (main, main | 1):
             queue = self._places.pop(slot).queue
-            for ask in queue.asks:
-                self.asks_at.pop((ask.stream, ask.ask_id), None)
+            for key, ask in queue.asks.items():
+                self.asks_at.pop(key, None)
                 answers.append(Answer(ask.stream, AskRefused(ask.ask_id, gone)))
             queue.state.dropped = True
             self._dropped[slot] = queue.state
@@ -528,16 +622,17 @@ class Partition:
         for slot in () if main is None else (main, main | 1):
             asks = self._places[slot].queue.asks
             while asks:
-                ask = asks.popleft()
-                self.asks_at.pop((ask.stream, ask.ask_id), None)
+                key, ask = asks.popitem(last=False)
+                self.asks_at.pop(key, None)
                 answers.append(Answer(ask.stream, AskRefused(ask.ask_id, changed)))
 
-    def _detecting(self) -> list[Place]:
-        return [
-            place
-            for slot, place in self._places.items()
-            if not slot & 1 and place.entity.queue.requires_duplicate_detection
-        ]
+    def _watch_keys(self, place: Place, since_ms: int) -> None:
+        """Look for keys to forget in a queue that detects duplicates, from `since_ms` on."""
+        detects = place.entity.queue.requires_duplicate_detection
+        if detects and not place.queue.state.dead_letter:
+            window_ms = place.entity.queue.duplicate_detection_history_time_window_ms
+            due_ms = since_ms + window_ms + 1 if since_ms else 0
+            self.sweeper.key_looks.at(due_ms, place.queue.state.slot)
 
 
 def _failure(value: Any, error: BusError) -> Any:

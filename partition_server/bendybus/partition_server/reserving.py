@@ -7,7 +7,7 @@ What is given for an ask is *reserved*: the front end has it, the client has not
 from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
-from bendybus.domain import errors, limits, lock_token
+from bendybus.domain import bounds, errors, limits, lock_token
 from bendybus.partition_server.commands import (
     Ask,
     Delivery,
@@ -23,7 +23,9 @@ from bendybus.partition_server.stage import Answer, Stage
 from bendybus.partition_server.stored import COUNTER_MASK, Row, State, row_id
 
 FRAME_ROWS: Final = 500
-DEFERRED_MAX: Final = 1_000
+# What one queue gives in one turn; the rest follows in the next, with other work between them.
+SERVE_ROWS: Final = 20_000
+SERVE_BYTES: Final = 16 * limits.MB
 
 
 class Keeper(Places, Protocol):
@@ -47,22 +49,16 @@ def open_ask(keeper: Keeper, command: Ask, now: Now) -> Place:
             "Active.",
             metadata={"entity": place.entity.name, "status": status},
         )
-    if command.max_messages < 1 or command.max_bytes < 1:
-        raise errors.InvalidArgument("max_messages", "an ask is for at least one message.")
+    bounds.check_number("max_messages", command.max_messages, bounds.ASK_MESSAGES_MAX, 1)
+    bounds.check_number("max_bytes", command.max_bytes, bounds.BYTES_MAX, 1)
     if len(place.queue.asks) >= limits.RECEIVERS_PER_ENTITY:
         raise errors.ServerBusy(
             f"queue {place.entity.name!r}: {limits.RECEIVERS_PER_ENTITY} receives are waiting "
             "already. Use fewer receivers.",
             retry_after_ms=1_000,
         )
-    place.queue.asks.append(
-        OpenAsk(
-            command.stream,
-            command.ask_id,
-            command.delete,
-            command.max_messages,
-            command.max_bytes,
-        )
+    place.queue.asks[command.stream, command.ask_id] = OpenAsk(
+        command.stream, command.ask_id, command.delete, command.max_messages, command.max_bytes
     )
     keeper.asks_at[command.stream, command.ask_id] = place.queue.state.slot
     return place
@@ -72,19 +68,21 @@ def withdraw(keeper: Keeper, command: Withdraw) -> None:
     """Forget an ask, if it is still open."""
     slot = keeper.asks_at.pop((command.stream, command.ask_id), None)
     place = None if slot is None else keeper.place(slot)
-    if place is None:
-        return
-    for ask in place.queue.asks:
-        if ask.ask_id == command.ask_id and ask.stream == command.stream:
-            place.queue.asks.remove(ask)
-            return
+    if place is not None:
+        place.queue.asks.pop((command.stream, command.ask_id), None)
 
 
-def serve(keeper: Keeper, place: Place, answers: list[Answer], now: Now) -> None:
-    """Give the asks of a queue what is there, in turn, a frame each."""
+def serve(keeper: Keeper, place: Place, answers: list[Answer], now: Now) -> bool:
+    """Give the asks of a queue what is there, in turn, a frame each.
+
+    Returns False when there is more to give or to look at than a turn may take: serve it again.
+    """
     queue = place.queue
+    rows_left, bytes_left = SERVE_ROWS, SERVE_BYTES
     while queue.asks and len(queue.locks) < limits.LOCKS_PER_QUEUE:
-        ask = queue.asks[0]
+        if rows_left <= 0 or bytes_left <= 0:
+            return False
+        key, ask = next(iter(queue.asks.items()))
         wanted = min(ask.messages, FRAME_ROWS)
         last_frame = ask.size_bytes <= limits.FRAME_BYTES_MAX
         rows = queue.take(
@@ -95,20 +93,32 @@ def serve(keeper: Keeper, place: Place, answers: list[Answer], now: Now) -> None
             rows=keeper.store.rows,
         )
         if not rows:
-            return
-        queue.asks.popleft()
+            return not queue.has_ready()
+        given_bytes = sum(len(row.payload) for row in rows)
+        rows_left -= len(rows)
+        bytes_left -= given_bytes
         ask.messages -= len(rows)
-        ask.size_bytes -= sum(len(row.payload) for row in rows)
+        ask.size_bytes -= given_bytes
         # One message is always given, but not one more each time: what stopped at its size is full.
         full = last_frame and len(rows) < wanted and queue.has_ready()
         complete = full or ask.messages <= 0 or ask.size_bytes <= 0
         if complete:
-            keeper.asks_at.pop((ask.stream, ask.ask_id), None)
+            del queue.asks[key]
+            keeper.asks_at.pop(key, None)
         else:
-            queue.asks.append(ask)
+            queue.asks.move_to_end(key)
         delivery = _lock(keeper, place, rows, now, ask=ask)
         lasts_ms = place.entity.queue.lock_duration_ms
         answers.append(Answer(ask.stream, Reserved(ask.ask_id, delivery, lasts_ms, complete)))
+    return True
+
+
+def check_counters(counters: Sequence[int]) -> None:
+    """Raise unless these are numbers that a queue can have given."""
+    bounds.check_numbers("sequence_numbers", counters)
+    if max(counters) > COUNTER_MASK:
+        # A row's id has no room for it: it would be one of another queue.
+        raise errors.MessageNotFound(f"no message has the number {max(counters)}.")
 
 
 def receive_deferred(keeper: Keeper, command: ReceiveDeferred, stage: Stage, now: Now) -> Delivery:
@@ -122,8 +132,7 @@ def receive_deferred(keeper: Keeper, command: ReceiveDeferred, stage: Stage, now
             f"queue {place.entity.name!r} is {place.entity.queue.status}.",
             metadata={"entity": place.entity.name},
         )
-    if not 0 < len(command.counters) <= DEFERRED_MAX:
-        raise errors.InvalidArgument("sequence_numbers", f"must be 1 to {DEFERRED_MAX} numbers.")
+    check_counters(command.counters)
     queue = place.queue
     rows = keeper.store.rows([row_id(queue.state.slot, c) for c in command.counters])
     found = {

@@ -11,6 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from bendybus.domain import errors
@@ -46,9 +47,19 @@ def read_clocks() -> Now:
     return Now(time.time_ns() // 1_000_000, time.monotonic_ns() // 1_000_000)
 
 
-# An idle partition gives unused space back, a little at a time.
+def read_machine() -> str:
+    """Return what names this boot of the machine, as its monotonic clock is; "" if unknown."""
+    with contextlib.suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+    return ""
+
+
+# Unused space goes back to the volume a little at a time: often while nobody sends, for what is
+# sent would use it again, and seldom while somebody does.
 SHRINK_BYTES_MIN: Final = 16 * 1024 * 1024
 SHRINK_PAGES: Final = 500
+SHRINK_EVERY_S: Final = 0.05
+SHRINK_SENDING_EVERY_S: Final = 1.0
 
 
 class PartitionThread:
@@ -67,6 +78,8 @@ class PartitionThread:
         # Stable words for EchoResponse.conditions; replaced whole, read by any thread.
         self.conditions: tuple[str, ...] = ("StoreOpening",)
         self.serving = False
+        # Why the thread ended without being told to; the process must not go on without it.
+        self.died: BaseException | None = None
         self._settings = settings
         self._deliver = deliver
         self._clock = clock
@@ -78,6 +91,10 @@ class PartitionThread:
         self._failure = "it is starting"
         self._full_until_s = 0.0
         self._disk_checked_s = 0.0
+        # When space was last given back; shrinking goes on until little is unused.
+        self._shrunk_s = 0.0
+        self._shrinking = False
+        self._machine = read_machine()
         self._thread = threading.Thread(target=self._run, name=f"partition-{self.partition}")
 
     def start(self) -> StoreError | None:
@@ -107,28 +124,43 @@ class PartitionThread:
 
     def _run(self) -> None:
         try:
-            while True:
-                commands = self._inbox.take(self._wait_s())
-                if self._stopping.is_set() and not commands:
-                    break
-                try:
-                    self._turn(commands)
-                except Exception as error:
-                    # The boundary of this thread: whatever went wrong, state and file are opened
-                    # anew. Who was answered already ignores the second answer.
-                    if not isinstance(error, StoreError):
-                        logger.exception("partition %d: internal error", self.partition)
-                    self._close(str(error) or type(error).__name__)
-                    self._refuse(commands)
+            self._loop()
             if self._state is not None:
+                self._commit(self._state.note_clock(self._clock()))
                 self.store.checkpoint()
         except StoreError as error:
             logger.warning(
                 "partition %d: could not checkpoint at the end: %s", self.partition, error
             )
+        except BaseException as error:
+            # Not even opening the file again helps. `server` ends the process.
+            self.died = error
+            self.conditions = ("ThreadDied",)
+            logger.critical(
+                "partition %d: its thread ended",
+                self.partition,
+                exc_info=error,
+                extra={"partition": self.partition, "action": "thread-died"},
+            )
         finally:
             self.serving = False
             self.store.close()
+
+    def _loop(self) -> None:
+        while True:
+            commands: list[Command] = []
+            try:
+                commands = self._inbox.take(self._wait_s())
+                if self._stopping.is_set() and not commands:
+                    return
+                self._turn(commands)
+            except Exception as error:
+                # The boundary of this thread: whatever went wrong, state and file are opened
+                # anew. Who was answered already ignores the second answer.
+                if not isinstance(error, StoreError):
+                    logger.exception("partition %d: internal error", self.partition)
+                self._close(str(error) or type(error).__name__)
+                self._refuse(commands)
 
     def _wait_s(self) -> float:
         if self._stopping.is_set():
@@ -139,6 +171,8 @@ class PartitionThread:
             due_ms = self._state.wait_ms(now)
             if due_ms is not None and time.monotonic() >= self._full_until_s:
                 wait_s = max(0.0, min(wait_s, due_ms / 1000))
+            if self._shrinking:
+                wait_s = min(wait_s, SHRINK_EVERY_S)
             self._state.clock.waiting(now.mono_ms, now.mono_ms + round(wait_s * 1000))
         return wait_s
 
@@ -148,6 +182,7 @@ class PartitionThread:
             self._refuse(commands)
             self._reopen()
             return
+        began_s = time.perf_counter()
         now = self._clock()
         gap_ms = state.clock.observe(now)
         if gap_ms:
@@ -162,10 +197,12 @@ class PartitionThread:
         self._note_streams(commands)
         for group in state.grouped(commands):
             self._perform(group, state, now)
-        if time.monotonic() >= self._full_until_s:
-            stage = state.sweep(now)
-            if stage is not None:
-                self._finish(stage, state, now)
+        self._deliver_all(state.go_on(now))
+        stage = state.sweep(now) if time.monotonic() >= self._full_until_s else None
+        if stage is not None:
+            self._finish(stage, state, now)
+        if commands or stage is not None:
+            self.figures.turned(time.perf_counter() - began_s)
 
     def _perform(self, group: list[Command], state: Partition, now: Now) -> None:
         """Decide, commit and answer.
@@ -238,7 +275,14 @@ class PartitionThread:
     def _open(self) -> None:
         opened = self.store.open()
         now = self._clock()
-        self._state = Partition(opened, self.store, now, clock_hold_ms=self._settings.clock_hold_ms)
+        self._state = Partition(
+            opened,
+            self.store,
+            now,
+            clock_hold_ms=self._settings.clock_hold_ms,
+            machine=self._machine,
+            clock_ms=lambda: self._clock().mono_ms,
+        )
         self._failure = ""
         self.serving = True
         self._disk_checked_s = 0.0
@@ -289,8 +333,8 @@ class PartitionThread:
         conditions = []
         if state.clock.expiry_held(now):
             conditions.append("ClockJump")
-        due = time.monotonic() - self._disk_checked_s >= WAIT_S_MAX
-        if due or any(isinstance(command, Append) for command in commands):
+        sending = any(isinstance(command, Append) for command in commands)
+        if sending or time.monotonic() - self._disk_checked_s >= WAIT_S_MAX:
             self._disk_checked_s = time.monotonic()
             unused = self.store.unused_bytes()
             # What the log and its next checkpoint may still take is as good as gone.
@@ -305,9 +349,21 @@ class PartitionThread:
             elif free > mark + mark // 4 or not state.sends_refused:
                 state.sends_refused = ""
                 self.store.guard.restore_reserve()
-            if not commands and unused > SHRINK_BYTES_MIN:
-                with contextlib.suppress(StoreFull):
-                    self.store.shrink(SHRINK_PAGES)
+            self._shrinking = self._shrinking or unused > SHRINK_BYTES_MIN
+        if self._shrinking:
+            self._shrink(SHRINK_SENDING_EVERY_S if sending else SHRINK_EVERY_S)
         if state.sends_refused:
             conditions.append("DiskLow")
         self.conditions = tuple(conditions)
+
+    def _shrink(self, every_s: float) -> None:
+        """Give a little of the unused space back to the volume."""
+        if time.monotonic() - self._shrunk_s < every_s:
+            return
+        self._shrunk_s = time.monotonic()
+        with contextlib.suppress(StoreFull):
+            if self.store.unused_bytes() > SHRINK_BYTES_MIN:
+                self.store.shrink(SHRINK_PAGES)
+            else:
+                self.store.cut()
+                self._shrinking = False

@@ -12,6 +12,7 @@ from bendybus.partition_server import metrics
 from bendybus.partition_server.admitting import Admission
 from bendybus.partition_server.answering import Dispatcher
 from bendybus.partition_server.entity_service import EntityService
+from bendybus.partition_server.errors import StoreFailed
 from bendybus.partition_server.running import PartitionThread
 from bendybus.partition_server.service import Hosts, PartitionService
 from bendybus.partition_server.settings import Settings
@@ -51,7 +52,9 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
     await server.start()
     health_server = await serving.start_health(settings.health_listen, health)
     metrics_server = metrics.start(hosts, refusals, host, settings.metrics_port)
-    watching = asyncio.get_running_loop().create_task(_watch_health(health, threads), name="health")
+    watching = asyncio.get_running_loop().create_task(
+        _watch_health(health, threads, stop), name="health"
+    )
     serving.print_ready(address=f"{host}:{port}", partitions=list(settings.partitions))
     try:
         await stop.wait()
@@ -64,6 +67,9 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
             await asyncio.to_thread(thread.stop)
         metrics_server.close()
         await health_server.stop(serving.HEALTH_STOP_S)
+    for thread in threads.values():
+        if thread.died is not None:
+            raise StoreFailed(f"partition {thread.partition}: its thread ended: {thread.died!r}")
 
 
 async def _drain(hosts: Hosts, server: grpc.aio.Server, drain_s: float) -> None:
@@ -89,10 +95,17 @@ def _thread(settings: Settings, index: int, dispatcher: Dispatcher) -> Partition
     return PartitionThread(settings, store, dispatcher.deliver)
 
 
-async def _watch_health(health: Health, threads: dict[int, PartitionThread]) -> None:
-    """Ready while every partition of the process has its store open; alive in any case."""
+async def _watch_health(
+    health: Health, threads: dict[int, PartitionThread], stop: asyncio.Event
+) -> None:
+    """Ready while every partition of the process has its store open; alive in any case.
+
+    Ends the process when a partition's thread is gone: nothing would ever answer for it.
+    """
     shown: bool | None = None
     while True:
+        if any(thread.died is not None for thread in threads.values()):
+            stop.set()
         ready = all(thread.serving for thread in threads.values())
         if ready != shown:
             await serving.set_serving(health, SERVICES, ready)

@@ -28,7 +28,7 @@ from bendybus.partition_server.commands import (
 from bendybus.partition_server.message_queue import Lock, MessageQueue
 from bendybus.partition_server.stage import Stage
 from bendybus.partition_server.store import Store
-from bendybus.partition_server.stored import Row, RowUpdate, SlotState, row_id
+from bendybus.partition_server.stored import COUNTER_MASK, Row, RowUpdate, SlotState, row_id
 
 TTL_REASON = "TTLExpiredException"
 TTL_DESCRIPTION = "The message expired and was dead lettered."
@@ -108,7 +108,7 @@ class Settler:
         else:
             assert command.disposition is Disposition.RELEASE, command.disposition
             self._stage.unlock(place.queue, counter)
-            self.give_back(place, counter, lock)
+            self.give_back(place, counter, lock, lock.size_bytes)
 
     def deliver(self, command: Deliver) -> Delivered | None:
         """Mark reserved messages as delivered; in delete mode, delete them."""
@@ -129,18 +129,23 @@ class Settler:
         for place, counter, lock in self._found(command.tokens):
             if lock is not None:
                 self._stage.unlock(place.queue, counter)
-                self.give_back(place, counter, lock)
+                self.give_back(place, counter, lock, lock.size_bytes)
 
-    def lock_over(self, place: Place, counter: int, lock: Lock) -> None:
-        """End a lock whose time is over: a delivery, if the client had the message."""
+    def lock_over(self, place: Place, counter: int, lock: Lock) -> bool:
+        """End a lock whose time is over: a delivery, if the client had the message.
+
+        Returns whether the message left its place.
+        """
         self._stage.unlock(place.queue, counter)
         if lock.delivered:
-            self.count_delivery(place, counter, lock, lock.changed_properties)
-        else:
-            self.give_back(place, counter, lock)
+            return self.count_delivery(place, counter, lock, lock.changed_properties)
+        return self.give_back(place, counter, lock, lock.size_bytes)
 
-    def count_delivery(self, place: Place, counter: int, lock: Lock, changed: bytes | None) -> None:
-        """Make a failed delivery durable and let the message be received again, or not."""
+    def count_delivery(self, place: Place, counter: int, lock: Lock, changed: bytes | None) -> bool:
+        """Make a failed delivery durable and let the message be received again, or not.
+
+        Returns whether the message left its place.
+        """
         count = min(lock.delivery_count + 1, limits.DELIVERY_COUNT_STORED_MAX)
         most = place.entity.queue.max_delivery_count
         if count >= most and not place.queue.state.dead_letter:
@@ -148,51 +153,87 @@ class Settler:
             if row is not None:
                 self.move_to_dead_letters(
                     place,
-                    row._replace(delivery_count=count, changed_properties=changed),
+                    row._replace(delivery_count=count),
                     DELIVERIES_REASON,
                     f"Message could not be consumed after {count} delivery attempts.",
+                    changed=changed,
                 )
-            return
-        self._stage.touch(place.queue)
-        id_ = row_id(place.queue.state.slot, counter)
-        self._stage.changes.updates.append(RowUpdate(id_, int(lock.deferred), count, changed))
-        self.give_back(place, counter, lock)
+            return True
+        added_bytes = self._update(place, counter, lock, int(lock.deferred), count, changed)
+        return self.give_back(place, counter, lock, lock.size_bytes + added_bytes)
 
-    def give_back(self, place: Place, counter: int, lock: Lock) -> None:
-        """Return a message to its place, unless its time to live is over by now."""
-        if lock.expires_ms is not None and lock.expires_ms <= self._now.wall_ms:
-            row = None if self._expiry_held else self._row(place.queue, counter)
-            if row is not None:
-                self.expire(place, row)
-                return
+    def _update(
+        self, place: Place, counter: int, lock: Lock, state: int, count: int, changed: bytes | None
+    ) -> int:
+        """Write what changes of a message that stays; return what is added to its size."""
+        self._stage.touch(place.queue)
+        added_bytes = len(changed or b"") - len(lock.changed_properties or b"")
+        place.queue.state.size_bytes += added_bytes
+        id_ = row_id(place.queue.state.slot, counter)
+        self._stage.changes.updates.append(RowUpdate(id_, state, count, changed, added_bytes))
+        return added_bytes
+
+    def give_back(self, place: Place, counter: int, lock: Lock, size_bytes: int) -> bool:
+        """Return a message to its place, unless its time to live is over by now.
+
+        Returns whether it was.
+        """
+        if lock.expires_ms is not None:
+            if lock.expires_ms <= self._now.wall_ms and not self._expiry_held:
+                id_ = row_id(place.queue.state.slot, counter)
+                self.expire(place, id_, int(lock.deferred), size_bytes)
+                return True
+            # Expiry may have passed over it while it was locked.
             self._places.expires_at(lock.expires_ms)
         if not lock.deferred:
             self._stage.returned.append((place.queue, counter))
+        return False
 
-    def expire(self, place: Place, row: Row) -> None:
+    def expire(self, place: Place, id_: int, state: int, size_bytes: int) -> None:
         """End a message whose time to live is over: dead-letter it or drop it."""
         if place.entity.queue.dead_lettering_on_message_expiration:
-            self.move_to_dead_letters(place, row, TTL_REASON, TTL_DESCRIPTION)
+            row = self._row(place.queue, id_ & COUNTER_MASK)
+            if row is not None:
+                self.move_to_dead_letters(place, row, TTL_REASON, TTL_DESCRIPTION)
             return
-        self._forget_update(row.id)
-        self._stage.remove(place.queue, row.id, row.state, row.size())
+        self._stage.remove(place.queue, id_, state, size_bytes)
+        self._forget_update(id_)
 
-    def move_to_dead_letters(self, place: Place, row: Row, reason: str, description: str) -> None:
-        """Move a message that is not locked (any more) to the dead-letter sub-queue."""
-        self._forget_update(row.id)
-        self._stage.remove(place.queue, row.id, row.state, row.size())
+    def move_to_dead_letters(
+        self,
+        place: Place,
+        row: Row,
+        reason: str,
+        description: str,
+        *,
+        changed: bytes | None = None,
+    ) -> None:
+        """Move a message that is not locked (any more) to the dead-letter sub-queue.
+
+        `changed`: its changed properties from now on, with those that it has.
+        """
+        update = self._forget_update(row.id)
+        added_bytes = 0 if update is None else update.added_bytes
+        self._stage.remove(place.queue, row.id, row.state, row.size() + added_bytes)
+        if update is not None:
+            count, changed = update.delivery_count, update.changed_properties
+            row = row._replace(delivery_count=count)
         target = place.dead_letters.state
         original = row.enqueued_sequence_number or sequence_number.compose(
             self._places.partition, row.counter
         )
+        properties = changed or row.changed_properties
+        texts = (reason, description, row.dead_letter_source or "")
         moved = row._replace(
             id=row_id(target.slot, target.counter + 1),
             state=0,
             expires_ms=None,
             scheduled_ms=0,
+            changed_properties=properties,
             dead_letter_reason=reason,
             dead_letter_error_description=description,
             enqueued_sequence_number=original,
+            extra_bytes=len(properties or b"") + sum(map(len, texts)),
         )
         self._stage.append_row(place.dead_letters, moved)
 
@@ -264,15 +305,18 @@ class Settler:
             raise errors.InvalidOperation("the message is deferred already.")
         changed = _merged(lock.changed_properties, changes)
         self._stage.unlock(place.queue, counter)
-        self._stage.touch(place.queue)
         if lock.expires_ms is not None:
-            # Expiry passed over it while it was locked.
+            if lock.expires_ms <= self._now.wall_ms and not self._expiry_held:
+                state, count = int(lock.deferred), lock.delivery_count
+                added_bytes = self._update(place, counter, lock, state, count, changed)
+                self.give_back(place, counter, lock, lock.size_bytes + added_bytes)
+                return
+            # Expiry may have passed over it while it was locked.
             self._places.expires_at(lock.expires_ms)
+        self._update(place, counter, lock, 1, lock.delivery_count, changed)
         if not lock.deferred:
             place.queue.state.active -= 1
             place.queue.state.deferred += 1
-        id_ = row_id(place.queue.state.slot, counter)
-        self._stage.changes.updates.append(RowUpdate(id_, 1, lock.delivery_count, changed))
 
     def _dead_letter(self, place: Place, counter: int, lock: Lock, command: Settle) -> None:
         if place.queue.state.dead_letter:
@@ -288,20 +332,20 @@ class Settler:
         self._stage.unlock(place.queue, counter)
         self.move_to_dead_letters(
             place,
-            row._replace(changed_properties=changed),
+            row,
             command.dead_letter_reason,
             command.dead_letter_error_description,
+            changed=changed,
         )
 
     def _row(self, queue: MessageQueue, counter: int) -> Row | None:
         found = self._places.store.rows([row_id(queue.state.slot, counter)])
         return found[0] if found else None
 
-    def _forget_update(self, id_: int) -> None:
+    def _forget_update(self, id_: int) -> RowUpdate | None:
         # A row that is deleted in the same transaction needs no update before.
         updates = self._stage.changes.updates
-        if updates and updates[-1].id == id_:
-            updates.pop()
+        return updates.pop() if updates and updates[-1].id == id_ else None
 
 
 def _lost() -> BusError:

@@ -20,11 +20,14 @@ from bendybus.domain import entity as entities
 from bendybus.domain.entity import Entity, EntityStatus, Fingerprint, Origin, QueueDescription
 from bendybus.domain.limits import Tier
 from bendybus.partition_server import file_guard, queries
-from bendybus.partition_server.errors import FileRefused, StoreFailed, StoreFull
+from bendybus.partition_server.errors import FileRefused, StoreError, StoreFailed, StoreFull
 from bendybus.partition_server.store import Opened
 from bendybus.partition_server.stored import (
+    ROW_BYTES,
     SLOT_SHIFT,
     Changes,
+    ClockMark,
+    Head,
     HistoryEntry,
     ProducerEntry,
     Row,
@@ -41,7 +44,7 @@ WAL_PAGES_MAX: Final = 1_000
 # Rows of one INSERT step; smaller remainders go in powers of two, so few statements are prepared.
 _STEP_ROWS: Final = (256, 128, 64, 32, 16, 8, 4, 2, 1)
 _PLAIN_COLUMNS: Final = 11
-_PLAIN_TAIL: Final = (None, None, None, None, 0)
+_PLAIN_TAIL: Final = (None, None, None, None, 0, 0)
 
 
 class SqliteStore:
@@ -76,18 +79,33 @@ class SqliteStore:
         self.close()
         self.guard.lock()
         try:
-            return self._open()
+            return self._open_somehow()
         except BaseException:
             self.close()
             raise
 
+    def _open_somehow(self) -> Opened:
+        try:
+            return self._open()
+        except FileRefused:
+            raise
+        except StoreError:
+            # Opening writes: on a full volume it needs the reserve, as everything else does.
+            if not self.guard.give_up_reserve():
+                raise
+            self._close_file()
+            return self._open()
+
     def close(self) -> None:
         """Close the file and give up its lock; may be called at any time."""
+        self._close_file()
+        self.guard.unlock()
+
+    def _close_file(self) -> None:
         if self._db is not None:
             with contextlib.suppress(apsw.Error):
                 self._db.close()
             self._db = None
-        self.guard.unlock()
 
     def wal_bytes(self) -> int:
         """Return the size of the write-ahead log."""
@@ -111,6 +129,11 @@ class SqliteStore:
         with _translated(self.path):
             self._connection().wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
+    def cut(self) -> None:
+        """Cut off the end of the file that `shrink` gave up: only a checkpoint does that."""
+        with _translated(self.path):
+            self._connection().wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+
     def _open(self) -> Opened:
         self.guard.check_before_open()
         with _translated(self.path, FileRefused):
@@ -121,8 +144,7 @@ class SqliteStore:
             self._migrate(db)
             if self._page_count_max:
                 db.pragma("max_page_count", self._page_count_max)
-            boot = self._check_header(db)
-            opened = self._read_all(boot)
+            opened = self._read_all(*self._check_header(db))
         self.guard.opened()
         return opened
 
@@ -136,6 +158,8 @@ class SqliteStore:
                 f"{self.path} has format {version}; this version reads up to {known}. Use the "
                 "version that wrote it, or a later one."
             )
+        if empty:
+            self.guard.check_may_begin("is empty")
 
     def _migrate(self, db: apsw.Connection) -> None:
         scripts = queries.migrations()
@@ -145,7 +169,7 @@ class SqliteStore:
             db.pragma("application_id", APPLICATION_ID)
             db.pragma("user_version", len(scripts))
 
-    def _check_header(self, db: apsw.Connection) -> int:
+    def _check_header(self, db: apsw.Connection) -> tuple[int, ClockMark | None]:
         own = self.fingerprint
         found = db.execute(self._queries["read_header"]).fetchone()
         with db:
@@ -155,28 +179,32 @@ class SqliteStore:
                     self._queries["write_header"], (*values, own.partition_count, own.partition)
                 )
             else:
-                name, uid, tier, count, index, _ = found
+                name, uid, tier, count, index, *_ = found
                 stored = Fingerprint(name, uid, Tier(tier), count, index)
                 if stored != own:
                     raise FileRefused(_difference(self.path, stored, own))
             db.execute(self._queries["raise_boot"])
-        [(*_, boot)] = db.execute(self._queries["read_header"]).fetchall()
-        return int(boot)  # type: ignore[arg-type]
+        [(*_, boot, wall_ms, mono_ms, machine)] = self._all("read_header")
+        return boot, ClockMark(wall_ms, mono_ms, machine) if wall_ms else None
 
-    def _read_all(self, boot: int) -> Opened:
+    def _read_all(self, boot: int, seen: ClockMark | None) -> Opened:
         return Opened(
             self.fingerprint,
             boot,
             [_entity_from_json(entry) for (entry,) in self._all("read_entities")],
             [SlotState(*row) for row in self._all("read_slots")],
             [ProducerEntry(*row) for row in self._all("read_producers")],
+            seen,
         )
 
     # Reads
 
-    def active(self, slot: int, after: int, limit: int, size_limit: int) -> list[Row]:
+    def active(
+        self, slot: int, after: int, through: int, limit: int, size_limit: int, expired_ms: int
+    ) -> list[Row]:
         """See Store."""
-        return self._page("read_active", slot, after + 1, limit, size_limit)
+        span = (row_id(slot, after + 1), row_id(slot, through))
+        return self._page("read_active", (*span, expired_ms, limit), size_limit)
 
     def rows(self, ids: Sequence[int]) -> list[Row]:
         """See Store."""
@@ -190,29 +218,42 @@ class SqliteStore:
 
     def browse(self, slot: int, start: int, limit: int, size_limit: int) -> list[Row]:
         """See Store."""
-        return self._page("browse", slot, start, limit, size_limit)
+        span = (row_id(slot, start), ((slot + 1) << SLOT_SHIFT) - 1)
+        return self._page("browse", (*span, limit), size_limit)
 
-    def expiring(self, until_ms: int, after: tuple[int, int], limit: int) -> list[Row]:
+    def heads(self, slot: int, start: int, through: int, limit: int) -> list[Head]:
         """See Store."""
-        return self._rows("read_expiring", (until_ms, *after, limit))
+        return self._heads("read_heads", (row_id(slot, start), row_id(slot, through), limit))
 
-    def activating(self, until_ms: int, limit: int) -> list[Row]:
+    def expiring(self, until_ms: int, after: tuple[int, int], limit: int) -> list[Head]:
         """See Store."""
-        return self._rows("read_activating", (until_ms, limit))
+        return self._heads("read_expiring", (until_ms, *after, limit))
 
-    def next_times(self, after_ms: int) -> tuple[int | None, int | None, int | None]:
+    def activating(self, until_ms: int, after: tuple[int, int], limit: int) -> list[Head]:
         """See Store."""
-        [(expiry,)] = self._all("next_expiry", (after_ms,))
-        [(activation,)] = self._all("next_activation")
-        [(oldest,)] = self._all("oldest_history")
-        return expiry, activation, oldest
+        return self._heads("read_activating", (until_ms, *after, limit))
 
-    def known(self, slot: int, keys: Iterable[str]) -> dict[str, int]:
+    def next_expiry(self, after_ms: int) -> int | None:
         """See Store."""
-        found: dict[str, int] = {}
+        [(time_ms,)] = self._all("next_expiry", (after_ms,))
+        return time_ms  # type: ignore[no-any-return]
+
+    def next_activation(self, after_ms: int) -> int | None:
+        """See Store."""
+        [(time_ms,)] = self._all("next_activation", (after_ms,))
+        return time_ms  # type: ignore[no-any-return]
+
+    def oldest_key(self, slot: int, from_ms: int) -> int | None:
+        """See Store."""
+        [(time_ms,)] = self._all("oldest_key", (slot, from_ms))
+        return time_ms  # type: ignore[no-any-return]
+
+    def known(self, slot: int, keys: Iterable[str]) -> dict[str, tuple[int, int]]:
+        """See Store."""
+        found: dict[str, tuple[int, int]] = {}
         for key in keys:
-            for (counter,) in self._all("known_key", (slot, key)):
-                found[key] = counter
+            for original in self._all("known_key", (slot, key)):
+                found[key] = original
         return found
 
     def history(self, slot: int, before_ms: int, limit: int) -> list[HistoryEntry]:
@@ -244,7 +285,7 @@ class SqliteStore:
             db.execute(sql["forget_entity"], (name,))
         self._append(db, changes.inserts)
         for update in changes.updates:
-            change = (update.state, update.delivery_count, update.changed_properties, update.id)
+            change = (*update[1:], update.id)
             db.execute(sql["update_message"], change)
         for span in _runs(changes.deletes):
             db.execute(sql["delete_range"], span)
@@ -261,6 +302,8 @@ class SqliteStore:
             db.execute(sql["write_slot"], figures)
         for number in changes.slots_removed:
             db.execute(sql["remove_slot"], (number,))
+        if changes.seen is not None:
+            db.execute(sql["write_seen"], changes.seen)
 
     def _append(self, db: apsw.Connection, rows: list[Row]) -> None:
         # One step for hundreds of rows: a step a row would give up the GIL at each of them.
@@ -287,17 +330,38 @@ class SqliteStore:
         with _translated(self.path):
             return db.execute(self._queries[name], values).fetchall()
 
-    def _page(self, name: str, slot: int, start: int, limit: int, size_limit: int) -> list[Row]:
-        span = (row_id(slot, start), ((slot + 1) << SLOT_SHIFT) - 1)
+    def _page(self, name: str, values: tuple[int, ...], size_limit: int) -> list[Row]:
         found: list[Row] = []
         db = self._connection()
         with _translated(self.path):
-            for values in db.execute(self._queries[name], (*span, limit)):
-                found.append(row := Row._make(values))
+            for columns in db.execute(self._queries[name], values):
+                found.append(row := Row._make(columns))
                 size_limit -= len(row.payload)
                 if size_limit <= 0:
                     break
         return found
+
+    def _heads(self, name: str, values: tuple[int, ...]) -> list[Head]:
+        return [
+            Head(
+                id_,
+                state,
+                enqueued_ms,
+                at_ms,
+                payload_bytes + len(text) + len(key) + len(session or "") + ROW_BYTES + extra_bytes,
+            )
+            for (
+                id_,
+                state,
+                enqueued_ms,
+                at_ms,
+                payload_bytes,
+                text,
+                key,
+                session,
+                extra_bytes,
+            ) in self._all(name, values)
+        ]
 
     def _rows(self, name: str, values: tuple[Any, ...]) -> list[Row]:
         return list(map(Row._make, self._all(name, values)))

@@ -5,12 +5,13 @@ readers and receivers see (windows, hot heads, answers) is changed only by `Part
 STRICTLY AFTER the commit.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from bendybus.partition_server.commands import Command
 from bendybus.partition_server.message_queue import Lock, MessageQueue
-from bendybus.partition_server.stored import Changes, HistoryEntry, Row
+from bendybus.partition_server.stored import Changes, HistoryEntry, Row, State
 
 
 class Answer(NamedTuple):
@@ -42,11 +43,14 @@ class Stage:
     touched: dict[int, Touched] = field(default_factory=dict)
     unlocked: list[tuple[MessageQueue, int, Lock]] = field(default_factory=list)
     returned: list[tuple[MessageQueue, int]] = field(default_factory=list)
-    # Rows that were not locked and are gone or no longer ACTIVE.
+    # ACTIVE rows that were not locked and are gone.
     vanished: list[tuple[MessageQueue, int]] = field(default_factory=list)
     keys: dict[tuple[int, str], int] = field(default_factory=dict)
-    # Due times changed in a way that only the store knows.
-    reload_times: bool = False
+    # Cursors and due times: moved STRICTLY AFTER the commit, moved back when it fails.
+    on_commit: list[Callable[[], None]] = field(default_factory=list)
+    on_failure: list[Callable[[], None]] = field(default_factory=list)
+    # The batch delete that this stage is a step of, as it was before.
+    deletion: Any = None
 
     def touch(self, queue: MessageQueue) -> Touched:
         """Return the note on a slot that is about to change, made at the first touch."""
@@ -79,7 +83,8 @@ class Stage:
     def remove_row(self, queue: MessageQueue, row: Row) -> None:
         """Delete a row that is not locked."""
         self.remove(queue, row.id, row.state, row.size())
-        self.vanished.append((queue, row.counter))
+        if row.state == State.ACTIVE:
+            self.vanished.append((queue, row.counter))
 
     def remove(self, queue: MessageQueue, id_: int, state: int, size_bytes: int) -> None:
         """Delete a message and uncount it in its state."""
@@ -123,3 +128,5 @@ class Stage:
         for queue, counter, lock in self.unlocked:
             queue.locks[counter] = lock
             queue.watch_lock(lock.until_mono_ms, [(counter, lock.generation)])
+        for undo in self.on_failure:
+            undo()

@@ -11,6 +11,8 @@ from typing import Protocol
 from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.partition_server.stored import (
     Changes,
+    ClockMark,
+    Head,
     HistoryEntry,
     ProducerEntry,
     Row,
@@ -29,6 +31,8 @@ class Opened:
     slots: list[SlotState]
     # Oldest first.
     producers: list[ProducerEntry]
+    # None: never in use, or before this was noted.
+    seen: ClockMark | None = None
 
 
 class Store(Protocol):
@@ -41,10 +45,13 @@ class Store(Protocol):
         it cannot be used.
         """
 
-    def active(self, slot: int, after: int, limit: int, size_limit: int) -> list[Row]:
-        """Return ACTIVE rows with a counter above `after`, in order.
+    def active(
+        self, slot: int, after: int, through: int, limit: int, size_limit: int, expired_ms: int
+    ) -> list[Row]:
+        """Return ACTIVE rows with a counter above `after`, up to `through`, in order.
 
-        Stops at `limit` rows, or as soon as their payloads make up `size_limit` bytes.
+        Leaves out what expires at or before `expired_ms`. Stops at `limit` rows, or as soon as
+        their payloads make up `size_limit` bytes.
         """
 
     def rows(self, ids: Sequence[int]) -> list[Row]:
@@ -53,17 +60,26 @@ class Store(Protocol):
     def browse(self, slot: int, start: int, limit: int, size_limit: int) -> list[Row]:
         """Return rows of every state from counter `start` up, in order; stops like `active`."""
 
-    def expiring(self, until_ms: int, after: tuple[int, int], limit: int) -> list[Row]:
+    def heads(self, slot: int, start: int, through: int, limit: int) -> list[Head]:
+        """Return the heads of rows of every state from counter `start` up to `through`."""
+
+    def expiring(self, until_ms: int, after: tuple[int, int], limit: int) -> list[Head]:
         """Return rows that expire at or before `until_ms`, in order of (expires_ms, id) > after."""
 
-    def activating(self, until_ms: int, limit: int) -> list[Row]:
-        """Return SCHEDULED rows that are due at or before `until_ms`, earliest first."""
+    def activating(self, until_ms: int, after: tuple[int, int], limit: int) -> list[Head]:
+        """Return SCHEDULED rows due at or before `until_ms`, in order of (due, id) > after."""
 
-    def next_times(self, after_ms: int) -> tuple[int | None, int | None, int | None]:
-        """Return (next expiry after `after_ms`, next activation, oldest history entry)."""
+    def next_expiry(self, after_ms: int) -> int | None:
+        """Return when the first message expires after `after_ms`."""
 
-    def known(self, slot: int, keys: Iterable[str]) -> dict[str, int]:
-        """Return the keys that duplicate detection remembers, with the counters of originals."""
+    def next_activation(self, after_ms: int) -> int | None:
+        """Return when the first scheduled message is due after `after_ms`."""
+
+    def oldest_key(self, slot: int, from_ms: int) -> int | None:
+        """Return when the oldest key was accepted that duplicate detection remembers since."""
+
+    def known(self, slot: int, keys: Iterable[str]) -> dict[str, tuple[int, int]]:
+        """Return the keys that duplicate detection remembers: counter of the original, when."""
 
     def history(self, slot: int, before_ms: int, limit: int) -> list[HistoryEntry]:
         """Return what duplicate detection remembered before a time, oldest first."""

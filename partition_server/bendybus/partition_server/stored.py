@@ -51,6 +51,8 @@ class Row(NamedTuple):
     dead_letter_source: str | None = None
     # The number that the message had where it was first enqueued; 0: the one it has.
     enqueued_sequence_number: int = 0
+    # What changed properties and the texts of a dead letter add to the size.
+    extra_bytes: int = 0
 
     @property
     def counter(self) -> int:
@@ -64,12 +66,38 @@ class Row(NamedTuple):
 
     def size(self) -> int:
         """Return the bytes that count to the quota."""
-        return row_size(self.payload, self.message_id, self.partition_key, self.session_id or "")
+        texts = len(self.message_id) + len(self.partition_key) + len(self.session_id or "")
+        return len(self.payload) + texts + ROW_BYTES + self.extra_bytes
 
 
-def row_size(payload: bytes, message_id: str, partition_key: str, session_id: str) -> int:
-    """Return the bytes that a message counts to the quota."""
-    return len(payload) + len(message_id) + len(partition_key) + len(session_id) + ROW_BYTES
+class Head(NamedTuple):
+    """What sweeps need to know of a message; its payload stays in the file."""
+
+    id: int
+    state: int
+    enqueued_ms: int
+    # Of what it was read for: when it expires, when it is due; 0 otherwise.
+    at_ms: int
+    size_bytes: int
+
+    @property
+    def counter(self) -> int:
+        """The number of the message within its slot."""
+        return self.id & COUNTER_MASK
+
+    @property
+    def slot(self) -> int:
+        """The slot that holds the message."""
+        return self.id >> SLOT_SHIFT
+
+
+class ClockMark(NamedTuple):
+    """When a file was last in use, by both clocks of a machine."""
+
+    wall_ms: int
+    mono_ms: int
+    # Names the boot of the machine whose monotonic clock that is; "": not known.
+    machine: str
 
 
 def row_id(slot: int, counter: int) -> int:
@@ -129,6 +157,8 @@ class RowUpdate(NamedTuple):
     state: int
     delivery_count: int
     changed_properties: bytes | None
+    # What the change of the properties adds to the message's size.
+    added_bytes: int = 0
 
 
 class HistoryEntry(NamedTuple):
@@ -172,6 +202,8 @@ class Changes:
     producers_forgotten: int = 0
     slots: dict[int, SlotState] = field(default_factory=dict)
     slots_removed: list[int] = field(default_factory=list)
+    # The clocks as they are at this commit.
+    seen: ClockMark | None = None
 
     def __bool__(self) -> bool:
         return bool(
@@ -183,4 +215,5 @@ class Changes:
             or self.history_deletes
             or self.producers
             or self.slots_removed
+            or self.seen
         )

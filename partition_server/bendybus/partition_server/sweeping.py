@@ -1,23 +1,39 @@
 """What happens by time alone: locks end, messages expire, scheduled ones become active.
 
-Each sweep is bounded; what is left over is due again at once, so that a million activations are
-many transactions with other work between them. Due times come from heaps and indexes, never from
-a scan.
+Each sweep is a cursor that goes on where the last one stopped, within the budget of a turn, so
+that a million activations are many transactions with other work between them, and nothing is
+looked at twice. Cursors and due times move only when a sweep is committed (`Stage.on_commit`): one
+that fails is due again. Due times come from heaps and indexes, never from a scan.
 """
 
 import heapq
 from enum import IntEnum
+from functools import partial
 from typing import Final
 
-from bendybus.domain import limits
+from bendybus.domain import bounds
+from bendybus.partition_server.budget import Budget
 from bendybus.partition_server.commands import Now
 from bendybus.partition_server.settling import Place, Places, Settler
 from bendybus.partition_server.stage import Stage
-from bendybus.partition_server.stored import Changes, Row, SlotState, row_id
+from bendybus.partition_server.stored import (
+    COUNTER_MASK,
+    Changes,
+    ClockMark,
+    Head,
+    Row,
+    SlotState,
+    row_id,
+)
 
-SWEEP_ROWS: Final = 1_000
-SWEEP_BYTES: Final = 8 * limits.MB
-HISTORY_PURGE_EVERY_MS: Final = 1_000
+# Keys of a queue are purged this often at most, or sixteen times in its window, many at a time.
+HISTORY_EVERY_MS: Final = 1_000
+# How old the clock that is noted in the file may be, while something in it waits for the clock.
+MARK_EVERY_MS: Final = 30_000
+
+# Before everything: (time, row id).
+BEGINNING: Final = (-1, 0)
+_LAST_ID: Final = 2**63 - 1
 
 
 class Kind(IntEnum):
@@ -28,42 +44,85 @@ class Kind(IntEnum):
     ACTIVATION = 2
     EXPIRY = 3
     HISTORY = 4
+    DELETION = 5
+    MARK = 6
+
+
+class Looks:
+    """When to look at each slot: one time a slot, however often it is asked for."""
+
+    def __init__(self) -> None:
+        self.times: dict[int, int] = {}
+        self._heap: list[tuple[int, int]] = []
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def at(self, time_ms: int, slot: int) -> None:
+        """Look at `slot` at that time, or earlier if it was asked for."""
+        known = self.times.get(slot)
+        if known is None or time_ms < known:
+            self.times[slot] = time_ms
+            heapq.heappush(self._heap, (time_ms, slot))
+
+    def first(self) -> tuple[int, int] | None:
+        """Return the time and the slot of the first look."""
+        while self._heap and self.times.get(self._heap[0][1]) != self._heap[0][0]:
+            heapq.heappop(self._heap)
+        return self._heap[0] if self._heap else None
+
+    def looked(self, slot: int, following_ms: int | None) -> None:
+        """Replace the time of a slot; None: no need for another look."""
+        self.times.pop(slot, None)
+        if following_ms is not None:
+            self.at(following_ms, slot)
+
+    def shift(self, gap_ms: int) -> None:
+        """Move all times."""
+        self.times = {slot: at + gap_ms for slot, at in self.times.items()}
+        self._heap = sorted((at, slot) for slot, at in self.times.items())
 
 
 class Sweeper:
     """Knows when something is due by time, and does it."""
 
-    def __init__(self) -> None:
-        self._lock_ends: list[tuple[int, int]] = []
+    def __init__(self, machine: str = "") -> None:
+        # Monotonic times of the earliest ends of locks, wall times of the oldest keys' ends.
+        self.lock_looks = Looks()
+        self.key_looks = Looks()
         self.next_expiry_ms: int | None = None
         self.next_activation_ms: int | None = None
-        self.oldest_key_ms: int | None = None
-        self._keys_due_mono_ms = 0
-        self._last_kind = Kind.HISTORY
-
-    def lock_ends_at(self, mono_ms: int, slot: int) -> None:
-        """Look at the locks of `slot` at that time."""
-        heapq.heappush(self._lock_ends, (mono_ms, slot))
-
-    def extend_locks(self, gap_ms: int) -> None:
-        """Move all lock ends by the time that the process stood still."""
-        self._lock_ends = [(at + gap_ms, slot) for at, slot in self._lock_ends]
+        # Everything up to here is gone, locked, or of a deleted queue.
+        self.expired_to = BEGINNING
+        self.activated_to = BEGINNING
+        self.deletions = 0
+        self._machine = machine
+        self._marked: ClockMark | None = None
+        self._last_kind = Kind.MARK
 
     def expires_at(self, wall_ms: int) -> None:
-        """Look for expired messages at that time."""
-        self.next_expiry_ms = min(self.next_expiry_ms or wall_ms, wall_ms)
+        """Look for expired messages at that time (again)."""
+        if self.next_expiry_ms is None or wall_ms < self.next_expiry_ms:
+            self.next_expiry_ms = wall_ms
+        if wall_ms <= self.expired_to[0]:
+            self.expired_to = (wall_ms - 1, _LAST_ID)
 
     def saw(self, row: Row) -> None:
         """Take a new row's times into account."""
         if row.expires_ms is not None:
             self.expires_at(row.expires_ms)
         if row.scheduled_ms and row.state == 2:
-            due_ms = self.next_activation_ms or row.scheduled_ms
-            self.next_activation_ms = min(due_ms, row.scheduled_ms)
+            due_ms = row.scheduled_ms
+            if self.next_activation_ms is None or due_ms < self.next_activation_ms:
+                self.next_activation_ms = due_ms
+            if due_ms <= self.activated_to[0]:
+                self.activated_to = (due_ms - 1, _LAST_ID)
 
-    def load(self, times: tuple[int | None, int | None, int | None]) -> None:
-        """Take the times from the store."""
-        self.next_expiry_ms, self.next_activation_ms, self.oldest_key_ms = times
+    def begin(self, places: Places) -> None:
+        """Look at everything that the store has with a time."""
+        self.expired_to = self.activated_to = BEGINNING
+        self.next_expiry_ms = places.store.next_expiry(-1)
+        self.next_activation_ms = places.store.next_activation(-1)
 
     def due(self, now: Now, *, expiry_held: bool) -> list[Kind]:
         """Return what a sweep would find something to do for."""
@@ -81,98 +140,166 @@ class Sweeper:
 
     def _waits(self, now: Now, expiry_held: bool) -> list[tuple[Kind, int]]:
         waits: list[tuple[Kind, int]] = []
-        if self._lock_ends:
-            waits.append((Kind.LOCK_ENDS, self._lock_ends[0][0] - now.mono_ms))
+        first = self.lock_looks.first()
+        if first is not None:
+            waits.append((Kind.LOCK_ENDS, first[0] - now.mono_ms))
         if self.next_activation_ms is not None:
             waits.append((Kind.ACTIVATION, self.next_activation_ms - now.wall_ms))
-        if self.next_expiry_ms is not None and not expiry_held:
+        if self.deletions:
+            waits.append((Kind.DELETION, 0))
+        if expiry_held:
+            # Nor is the clock noted: if the process ends now, the next one shall see the jump.
+            return waits
+        key = self.key_looks.first()
+        if self.next_expiry_ms is not None:
             waits.append((Kind.EXPIRY, self.next_expiry_ms - now.wall_ms))
-        if self.oldest_key_ms is not None and not expiry_held:
-            waits.append((Kind.HISTORY, self._keys_due_mono_ms - now.mono_ms))
+        if key is not None:
+            waits.append((Kind.HISTORY, key[0] - now.wall_ms))
+        if key is not None or self.next_expiry_ms is not None:
+            due_ms = 0 if self._marked is None else self._marked.wall_ms + MARK_EVERY_MS
+            waits.append((Kind.MARK, due_ms - now.wall_ms))
         return waits
 
-    def end_locks(self, places: Places, settler: Settler, now: Now) -> None:
+    def mark(self, stage: Stage, now: Now) -> None:
+        """Note the clocks in the file, for the next opening to compare its own with."""
+        seen = ClockMark(now.wall_ms, now.mono_ms, self._machine)
+        stage.changes.seen = seen
+        stage.on_commit.append(partial(setattr, self, "_marked", seen))
+
+    def end_locks(self, places: Places, settler: Settler, now: Now, budget: Budget) -> None:
         """End locks whose time is over."""
-        room = SWEEP_ROWS
-        while self._lock_ends and self._lock_ends[0][0] <= now.mono_ms and room > 0:
-            at, slot = heapq.heappop(self._lock_ends)
+        while (look := self.lock_looks.first()) and look[0] <= now.mono_ms and not budget.spent():
+            slot = look[1]
             place = places.place(slot)
             if place is None:
+                self.lock_looks.looked(slot, None)
                 continue
-            ended = place.queue.lock_ended(now.mono_ms, room)
-            for counter, lock in ended:
-                settler.lock_over(place, counter, lock)
-            room -= len(ended)
-            following = place.queue.next_lock_end()
-            if following is not None:
-                self.lock_ends_at(max(following, at), slot)
+            ended = place.queue.lock_ended(now.mono_ms, budget.rows_left)
+            for index, (counter, lock) in enumerate(ended):
+                if index and budget.spent():
+                    # Noted again: due at once.
+                    rest = [(number, left.generation) for number, left in ended[index:]]
+                    place.queue.watch_lock(lock.until_mono_ms, rest)
+                    break
+                # Most only come back; those that are moved to the dead letters are rewritten.
+                moved = settler.lock_over(place, counter, lock)
+                budget.spend(lock.size_bytes if moved else 0)
+            budget.spend()
+            self.lock_looks.looked(slot, place.queue.next_lock_end())
 
-    def expire(self, places: Places, settler: Settler, stage: Stage, now: Now) -> None:
+    def expire(
+        self, places: Places, settler: Settler, stage: Stage, now: Now, budget: Budget
+    ) -> None:
         """Drop or dead-letter messages past their time; a locked one waits for its lock's end."""
-        after, room = (0, 0), SWEEP_ROWS
-        while room > 0:
-            rows = places.store.expiring(now.wall_ms, after, SWEEP_ROWS)
-            for row in rows:
-                place = places.place(row.slot)
-                if place is None or row.counter in place.queue.locks:
-                    continue
-                settler.expire(place, row)
-                stage.vanished.append((place.queue, row.counter))
-                room -= 1
-            if len(rows) < SWEEP_ROWS:
-                # What is still locked expires when its lock ends; nothing else is due now.
-                self.next_expiry_ms = places.store.next_times(now.wall_ms)[0]
-                return
-            after = (rows[-1].expires_ms or 0, rows[-1].id)
+        cursor = self.expired_to
+        heads = places.store.expiring(now.wall_ms, cursor, budget.rows_left)
+        complete = len(heads) < budget.rows_left
+        for index, head in enumerate(heads):
+            if index and budget.spent():
+                complete = False
+                break
+            place = places.place(head.slot)
+            if place is None or head.counter in place.queue.locks:
+                budget.spend()
+            else:
+                settler.expire(place, head.id, head.state, head.size_bytes)
+                if not head.state:
+                    stage.vanished.append((place.queue, head.counter))
+                budget.spend(head.size_bytes)
+            cursor = (head.at_ms, head.id)
+        following: int | None = now.wall_ms
+        if complete:
+            cursor, following = (now.wall_ms, _LAST_ID), places.store.next_expiry(now.wall_ms)
+        stage.on_commit.append(partial(self._expired, cursor, following))
 
-    def activate(self, places: Places, stage: Stage, now: Now) -> None:
+    def _expired(self, cursor: tuple[int, int], following_ms: int | None) -> None:
+        self.expired_to, self.next_expiry_ms = cursor, following_ms
+
+    def activate(self, places: Places, stage: Stage, now: Now, budget: Budget) -> None:
         """Enqueue scheduled messages that are due, each with a new number at the end."""
-        rows = places.store.activating(now.wall_ms, SWEEP_ROWS)
-        for row in rows:
-            place = places.place(row.slot)
+        cursor = self.activated_to
+        heads = places.store.activating(now.wall_ms, cursor, budget.rows_left)
+        complete = len(heads) < budget.rows_left
+        for index, head in enumerate(heads):
+            if index and budget.spent():
+                complete = False
+                break
+            place = places.place(head.slot)
             if place is not None:
-                _activate(place, row, stage, now)
-        if len(rows) < SWEEP_ROWS:
-            self.next_activation_ms = None
-            # Others may be waiting; the store knows, once this is committed.
-            stage.reload_times = True
+                _activate(places, place, head, stage, now)
+            budget.spend(head.size_bytes if place is not None else 0)
+            cursor = (head.at_ms, head.id)
+        following: int | None = now.wall_ms
+        if complete:
+            cursor, following = (now.wall_ms, _LAST_ID), places.store.next_activation(now.wall_ms)
+        stage.on_commit.append(partial(self._activated, cursor, following))
 
-    def forget_keys(self, places: Places, slots: list[Place], stage: Stage, now: Now) -> None:
-        """Forget what duplicate detection need not remember any more."""
-        self._keys_due_mono_ms = now.mono_ms + HISTORY_PURGE_EVERY_MS
-        for place in slots:
-            window_ms = place.entity.queue.duplicate_detection_history_time_window_ms
-            slot = place.queue.state.slot
-            old = places.store.history(slot, now.wall_ms - window_ms, SWEEP_ROWS)
-            if old:
-                stage.touch(place.queue)
-                place.queue.state.size_bytes -= sum(entry.size() for entry in old)
-                stage.changes.history_deletes += old
-        stage.reload_times = True
+    def _activated(self, cursor: tuple[int, int], following_ms: int | None) -> None:
+        self.activated_to, self.next_activation_ms = cursor, following_ms
+
+    def forget_keys(self, places: Places, stage: Stage, now: Now, budget: Budget) -> None:
+        """Forget what duplicate detection need not remember any more, queue by queue."""
+        looked: set[int] = set()
+        while (look := self.key_looks.first()) and look[0] <= now.wall_ms and not budget.spent():
+            slot = look[1]
+            if slot in looked:
+                # Its rows are still there until this is committed.
+                break
+            looked.add(slot)
+            following = _forget_some(places, slot, stage, now, budget)
+            # Moved at once, so that the next slot comes up; back again if the commit fails.
+            self.key_looks.looked(slot, following)
+            stage.on_failure.append(partial(self.key_looks.at, look[0], slot))
 
 
-def _activate(place: Place, row: Row, stage: Stage, now: Now) -> None:
-    state = place.queue.state
+def _forget_some(places: Places, slot: int, stage: Stage, now: Now, budget: Budget) -> int | None:
+    """Forget keys of one queue; return when to look at it again, None if nothing is left."""
+    budget.spend()
+    place = places.place(slot)
+    if place is None:
+        return None
+    window_ms = place.entity.queue.duplicate_detection_history_time_window_ms
+    most = max(1, budget.rows_left)
+    old = places.store.history(slot, now.wall_ms - window_ms, most)
+    if old:
+        stage.touch(place.queue)
+        place.queue.state.size_bytes -= sum(entry.size() for entry in old)
+        stage.changes.history_deletes += old
+        budget.spend(sum(entry.size() for entry in old), rows=len(old))
+    if len(old) == most:
+        return now.wall_ms
+    oldest_ms = places.store.oldest_key(slot, now.wall_ms - window_ms)
+    if oldest_ms is None:
+        return None
+    # Lookups judge by age: keys may stay a little longer, so that each look purges many.
+    pause_ms = max(HISTORY_EVERY_MS, window_ms // 16)
+    return max(oldest_ms + window_ms + 1, now.wall_ms + pause_ms)
+
+
+def _activate(places: Places, place: Place, head: Head, stage: Stage, now: Now) -> None:
+    found = places.store.rows([head.id])
+    if not found:
+        return
+    row, state = found[0], place.queue.state
     stage.remove(place.queue, row.id, row.state, row.size())
     state.last_enqueued_ms = max(state.last_enqueued_ms, now.wall_ms)
-    ends_ms = state.last_enqueued_ms + row.time_to_live_ms if row.time_to_live_ms else None
     fresh = row._replace(
         id=row_id(state.slot, state.counter + 1),
         state=0,
         enqueued_ms=state.last_enqueued_ms,
-        expires_ms=ends_ms,
+        expires_ms=bounds.end_of_life(now.wall_ms, row.time_to_live_ms),
     )
     stage.append_row(place.queue, fresh)
 
 
-def remove_dropped(places: Places, slot: SlotState, changes: Changes) -> None:
+def remove_dropped(places: Places, slot: SlotState, changes: Changes, budget: Budget) -> None:
     """Remove some rows of a deleted entity's slot; when none is left, the slot."""
-    rows = places.store.browse(slot.slot, 0, SWEEP_ROWS, SWEEP_BYTES)
-    if rows:
-        changes.deletes += [row.id for row in rows]
-        return
-    keys = places.store.history(slot.slot, 1 << 62, SWEEP_ROWS)
-    if keys:
-        changes.history_deletes += keys
-        return
-    changes.slots_removed.append(slot.slot)
+    for head in places.store.heads(slot.slot, 0, COUNTER_MASK, budget.rows_left):
+        changes.deletes.append(head.id)
+        budget.spend(head.size_bytes)
+        if budget.spent():
+            return
+    keys = places.store.history(slot.slot, _LAST_ID, budget.rows_left)
+    changes.history_deletes += keys
+    if len(keys) < budget.rows_left and not changes.deletes:
+        changes.slots_removed.append(slot.slot)

@@ -1,6 +1,7 @@
 -- read_header --
 -- The fingerprint of the file and its boot number.
-SELECT namespace_name, namespace_uid, tier, partition_count, partition_index, boot FROM header
+SELECT namespace_name, namespace_uid, tier, partition_count, partition_index, boot,
+    seen_wall_ms, seen_mono_ms, seen_machine FROM header
 
 -- write_header --
 -- The fingerprint of a new file.
@@ -10,6 +11,10 @@ VALUES (1, ?, ?, ?, ?, ?, 0)
 -- raise_boot --
 -- One more opening.
 UPDATE header SET boot = boot + 1
+
+-- write_seen --
+-- The clocks while the file is in use.
+UPDATE header SET seen_wall_ms = ?, seen_mono_ms = ?, seen_machine = ?
 
 -- read_entities --
 -- The whole catalogue, tombstones too.
@@ -53,11 +58,13 @@ INSERT INTO messages (id, state, enqueued_ms, expires_ms, scheduled_ms, time_to_
 INSERT INTO messages (id, state, enqueued_ms, expires_ms, scheduled_ms, time_to_live_ms,
     delivery_count, message_id, partition_key, session_id, payload, changed_properties,
     dead_letter_reason, dead_letter_error_description, dead_letter_source,
-    enqueued_sequence_number) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    enqueued_sequence_number, extra_bytes)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- update_message --
 -- Abandoned, deferred or no longer locked.
-UPDATE messages SET state = ?, delivery_count = ?, changed_properties = ? WHERE id = ?
+UPDATE messages SET state = ?, delivery_count = ?, changed_properties = ?,
+    extra_bytes = extra_bytes + ? WHERE id = ?
 
 -- delete_range --
 -- Messages with ids without a gap.
@@ -65,7 +72,8 @@ DELETE FROM messages WHERE id BETWEEN ? AND ?
 
 -- read_active --
 -- The next page of what can be received.
-SELECT * FROM messages WHERE id BETWEEN ? AND ? AND state = 0 ORDER BY id LIMIT ?
+SELECT * FROM messages WHERE id BETWEEN ? AND ? AND state = 0
+AND (expires_ms IS NULL OR expires_ms > ?) ORDER BY id LIMIT ?
 
 -- read_one --
 -- One message.
@@ -75,14 +83,24 @@ SELECT * FROM messages WHERE id = ?
 -- Messages of every state, in order.
 SELECT * FROM messages WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?
 
+-- read_heads --
+-- What is to be deleted, without its payloads: SQLite knows their length without reading them.
+SELECT id, state, enqueued_ms, 0, length(payload), message_id, partition_key, session_id, extra_bytes
+FROM messages WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?
+
 -- read_expiring --
 -- Messages whose time is over.
-SELECT * FROM messages WHERE expires_ms IS NOT NULL AND expires_ms <= ? AND (expires_ms, id) > (?, ?)
+SELECT id, state, enqueued_ms, expires_ms, length(payload), message_id, partition_key, session_id,
+    extra_bytes
+FROM messages WHERE expires_ms IS NOT NULL AND expires_ms <= ? AND (expires_ms, id) > (?, ?)
 ORDER BY expires_ms, id LIMIT ?
 
 -- read_activating --
 -- Scheduled messages that are due.
-SELECT * FROM messages WHERE state = 2 AND scheduled_ms <= ? ORDER BY scheduled_ms, id LIMIT ?
+SELECT id, state, enqueued_ms, scheduled_ms, length(payload), message_id, partition_key, session_id,
+    extra_bytes
+FROM messages WHERE state = 2 AND scheduled_ms <= ? AND (scheduled_ms, id) > (?, ?)
+ORDER BY scheduled_ms, id LIMIT ?
 
 -- next_expiry --
 -- When the next message expires.
@@ -90,15 +108,15 @@ SELECT min(expires_ms) FROM messages WHERE expires_ms IS NOT NULL AND expires_ms
 
 -- next_activation --
 -- When the next scheduled message is due.
-SELECT min(scheduled_ms) FROM messages WHERE state = 2
+SELECT min(scheduled_ms) FROM messages WHERE state = 2 AND scheduled_ms > ?
 
--- oldest_history --
--- When the oldest key was remembered.
-SELECT min(at_ms) FROM history
+-- oldest_key --
+-- When the oldest key of a queue was remembered.
+SELECT min(at_ms) FROM history WHERE slot = ? AND at_ms >= ?
 
 -- known_key --
 -- Whether duplicate detection remembers a key.
-SELECT counter FROM history WHERE slot = ? AND key = ?
+SELECT counter, at_ms FROM history WHERE slot = ? AND key = ?
 
 -- read_history --
 -- Keys that were remembered before a time.

@@ -9,7 +9,11 @@ CREATE TABLE header (
     partition_count INTEGER NOT NULL,
     partition_index INTEGER NOT NULL,
     -- Rises with every opening of the file; lock tokens of earlier ones are void.
-    boot INTEGER NOT NULL
+    boot INTEGER NOT NULL,
+    -- When the file was last in use, by the clocks of the machine, and its boot; 0: not known.
+    seen_wall_ms INTEGER NOT NULL DEFAULT 0,
+    seen_mono_ms INTEGER NOT NULL DEFAULT 0,
+    seen_machine TEXT NOT NULL DEFAULT ''
 ) STRICT;
 
 CREATE TABLE entities (
@@ -51,7 +55,9 @@ CREATE TABLE messages (
     dead_letter_reason TEXT,
     dead_letter_error_description TEXT,
     dead_letter_source TEXT,
-    enqueued_sequence_number INTEGER NOT NULL DEFAULT 0
+    enqueued_sequence_number INTEGER NOT NULL DEFAULT 0,
+    -- What changed properties and texts of dead letters add to the size.
+    extra_bytes INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
 -- Partial: a message without an end or a schedule costs no index entry.
@@ -67,7 +73,6 @@ CREATE TABLE history (
     PRIMARY KEY (slot, key)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX history_oldest ON history (slot, at_ms, key);
-CREATE INDEX history_age ON history (at_ms);
 
 -- Parts of producers' frames that are stored, oldest first: a repeat gets the same answer.
 CREATE TABLE producers (

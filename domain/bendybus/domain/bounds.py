@@ -1,0 +1,103 @@
+"""The bounds of every number and text that enters the bus, in one place.
+
+Checked where a request enters (front end) and again where it is stored (partition), so that no
+value can be kept that something later cannot compute with, write or read. Times are ms since
+1970, durations ms. Columns are checked whole, in a few comparisons, and one by one only when
+something is wrong.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from bendybus.domain import limits
+from bendybus.domain.errors import BusError, InvalidArgument
+
+# The last ms of the year 9999: what every language's calendar ends with.
+TIME_MS_MAX: Final = 253_402_300_799_999
+# Signed 64 bits: what a file, and a language without larger numbers, can hold.
+NUMBER_MAX: Final = 2**63 - 1
+PRODUCER_ID_BYTES_MAX: Final = 64
+UID_CHARS_MAX: Final = 256
+NUMBERS_A_CALL_MAX: Final = 1_000
+TOKENS_A_FRAME_MAX: Final = 50_000
+UIDS_A_CALL_MAX: Final = limits.ENTITIES_PER_NAMESPACE
+ASK_MESSAGES_MAX: Final = 100_000
+BYTES_MAX: Final = 2**40
+
+Column = Sequence[int]
+Texts = Sequence[str]
+
+
+def end_of_life(now_ms: int, time_to_live_ms: int) -> int | None:
+    """Return when a message that is accepted now expires; None: never."""
+    return min(now_ms + time_to_live_ms, TIME_MS_MAX) if time_to_live_ms else None
+
+
+def check_number(field: str, value: int, most: int, least: int = 0) -> None:
+    """Raise InvalidArgument unless `value` is `least` to `most`."""
+    if not least <= value <= most:
+        raise InvalidArgument(field, f"must be {least} to {most} (got {value}).")
+
+
+def check_text(field: str, text: str, most: int) -> None:
+    """Raise InvalidArgument for a text that is too long or has a NUL in it."""
+    if len(text) > most:
+        raise InvalidArgument(field, f"must be at most {most} characters (got {len(text)}).")
+    if "\0" in text:
+        raise InvalidArgument(field, "must not contain the character NUL (U+0000).")
+
+
+def check_numbers(field: str, values: Sequence[int]) -> None:
+    """Raise InvalidArgument unless `values` are sequence numbers that one call may name."""
+    if not 0 < len(values) <= NUMBERS_A_CALL_MAX:
+        raise InvalidArgument(field, f"must be 1 to {NUMBERS_A_CALL_MAX} numbers.")
+    check_number(field, min(values), NUMBER_MAX, 1)
+    check_number(field, max(values), NUMBER_MAX, 1)
+
+
+def check_producer(producer_id: bytes, sequence: int, age_ms: int, deadline_ms: int) -> None:
+    """Raise InvalidArgument for what cannot name a part of a producer's frame."""
+    if len(producer_id) > PRODUCER_ID_BYTES_MAX:
+        raise InvalidArgument(
+            "producer_id",
+            f"must be at most {PRODUCER_ID_BYTES_MAX} bytes (got {len(producer_id)}).",
+        )
+    check_number("producer_sequence", sequence, NUMBER_MAX)
+    check_number("age_ms", age_ms, TIME_MS_MAX)
+    check_number("deadline", deadline_ms, NUMBER_MAX)
+
+
+def messages_fit(
+    message_ids: Texts, partition_keys: Texts, session_ids: Texts, lives: Column, due: Column
+) -> bool:
+    """Whether all messages of a frame are within their bounds; a column is empty or whole."""
+    for column in (message_ids, partition_keys, session_ids):
+        if column and (
+            max(map(len, column)) > limits.KEY_CHARS_MAX or any("\0" in text for text in column)
+        ):
+            return False
+    if lives and not (min(lives) >= 0 and max(lives) <= limits.TIME_TO_LIVE_MS_MAX):
+        return False
+    return not due or (min(due) >= 0 and max(due) <= TIME_MS_MAX)
+
+
+def message_faults(
+    message_ids: Texts, partition_keys: Texts, session_ids: Texts, lives: Column, due: Column
+) -> Iterator[tuple[int, BusError]]:
+    """Yield (index, why) of messages that are out of bounds."""
+    texts = (("MessageId", message_ids), ("PartitionKey", partition_keys))
+    numbers = (
+        ("TimeToLive", lives, limits.TIME_TO_LIVE_MS_MAX),
+        ("ScheduledEnqueueTime", due, TIME_MS_MAX),
+    )
+    count = max(map(len, (message_ids, partition_keys, session_ids, lives, due)))
+    for i in range(count):
+        try:
+            for field, column in (*texts, ("SessionId", session_ids)):
+                if column:
+                    check_text(field, column[i], limits.KEY_CHARS_MAX)
+            for field, values, most in numbers:
+                if values:
+                    check_number(field, values[i], most)
+        except InvalidArgument as error:
+            yield i, error

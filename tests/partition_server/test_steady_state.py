@@ -1,0 +1,172 @@
+"""What a partition keeps per message, and looks at per message, while it is used for long.
+
+These tests count entries and rows, never time: a benchmark of ten seconds sees none of this.
+"""
+
+from bendybus.partition_server.commands import (
+    Append,
+    Ask,
+    Batch,
+    CancelScheduled,
+    Disposition,
+    Now,
+    StreamEnded,
+    Withdraw,
+)
+from bendybus.partition_server.message_queue import NOTES_SPARE
+from tests.partition_server.driver import Driver
+
+
+def consume(queue: Driver, count: int, *, every_ms: int = 10) -> None:
+    """Send, receive and complete `count` messages, one after the other."""
+    for _ in range(count):
+        queue.send(b"x")
+        [(_, token)] = queue.receive()
+        queue.settle(Disposition.COMPLETE, token)
+        queue.wall_ms += every_ms
+        queue.mono_ms += every_ms
+        queue.partition.clock.waiting(queue.mono_ms - every_ms, queue.mono_ms)
+        queue.partition.clock.observe(queue.now)
+        queue.sweep()
+
+
+def test_a_partition_has_one_due_time_a_queue_however_many_reservations_it_makes(
+    queue: Driver,
+) -> None:
+    queue.send(b"held")
+    [(_, held)] = queue.receive()
+
+    for _ in range(20):
+        consume(queue, 500)
+        queue.settle(Disposition.RENEW_LOCK, held)
+
+    assert len(queue.partition.sweeper.lock_looks) <= 2
+
+
+def test_completed_messages_leave_nothing_behind_until_their_locks_would_have_ended(
+    queue: Driver,
+) -> None:
+    consume(queue, 5_000, every_ms=1)
+
+    place = queue.partition.place(0)
+    assert place is not None
+    noted = sum(len(entries) for _, entries in place.queue.lock_ends)
+    assert noted <= NOTES_SPARE + 2
+    assert not place.queue.gone
+
+
+def test_renewing_a_lock_for_long_leaves_one_note_of_it(queue: Driver) -> None:
+    queue.send(b"x")
+    [(_, token)] = queue.receive()
+
+    for _ in range(3 * NOTES_SPARE):
+        queue.settle(Disposition.RENEW_LOCK, token)
+
+    place = queue.partition.place(0)
+    assert place is not None
+    assert len(place.queue.lock_ends) <= NOTES_SPARE + 2
+
+
+def test_locks_end_in_time_after_their_notes_were_made_anew(queue: Driver) -> None:
+    queue.send(b"kept", b"renewed")
+    [(_, _), (_, renewed)] = queue.receive(2)
+    queue.advance(30_000)
+    queue.settle(Disposition.RENEW_LOCK, renewed)
+    consume(queue, 2 * NOTES_SPARE, every_ms=0)
+
+    queue.advance(29_999)
+    assert queue.receive(5) == []
+    queue.advance(1)
+    [(row, token)] = queue.receive(5)
+    assert (row.payload, row.delivery_count) == (b"kept", 1)
+    queue.settle(Disposition.COMPLETE, token)
+    queue.advance(30_000)
+
+    assert [row.payload for row, _ in queue.receive(5)] == [b"renewed"]
+
+
+def test_looking_for_ended_locks_looks_at_each_lock_once(queue: Driver) -> None:
+    queue.send(*[b"x"] * 400)
+    for _ in range(400):
+        queue.receive(1)
+        queue.advance(1)
+    place = queue.partition.place(0)
+    assert place is not None
+    assert len(place.queue.locks) == 400
+
+    # One stage at the first end of a lock, and one a lock at most: never one per lock per turn.
+    stages = 0
+    for _ in range(700):
+        queue.wall_ms += 100
+        queue.mono_ms += 100
+        queue.partition.clock.waiting(queue.mono_ms - 100, queue.mono_ms)
+        while (stage := queue.partition.sweep(queue.now)) is not None:
+            stages += 1
+            queue.store.commit(stage.changes)
+            queue.partition.apply(stage, queue.now)
+
+    assert queue.counts().locked == 0
+    assert stages <= 400
+
+
+def test_schedules_that_are_cancelled_leave_nothing_behind(queue: Driver) -> None:
+    queue.send(*[b"ready"] * 10)
+    queue.receive(1)
+    for _ in range(300):
+        [number] = queue.send(b"later", scheduled_ms=[queue.wall_ms + 60_000]).numbers
+        queue.run(CancelScheduled("t", queue.ref(), [number]))
+
+    place = queue.partition.place(0)
+    assert place is not None
+    assert not place.queue.gone
+
+
+def test_what_was_deleted_is_forgotten_when_the_window_is_empty(queue: Driver) -> None:
+    from bendybus.partition_server.commands import DeleteMessages
+
+    for _ in range(20):
+        queue.send(*[b"x"] * 10)
+        queue.receive(1)
+        queue.run(DeleteMessages("t", queue.ref(), 100, 0, True))
+        assert queue.receive(5) == []
+
+    place = queue.partition.place(0)
+    assert place is not None
+    assert not place.queue.gone
+
+
+def test_an_ask_is_withdrawn_without_a_look_at_the_others(queue: Driver) -> None:
+    ref = queue.ref()
+    queue.run(*[Ask("s", n, ref, False, 1, 1 << 20) for n in range(1, 4_001)])
+    place = queue.partition.place(0)
+    assert place is not None
+
+    # A dictionary by name: nothing to search through.
+    assert ("s", 3_500) in place.queue.asks
+    queue.run(Withdraw("s", 3_500))
+    assert ("s", 3_500) not in place.queue.asks
+    assert len(place.queue.asks) == 3_999
+
+
+def test_asks_are_served_in_turn_after_withdrawals(queue: Driver) -> None:
+    ref = queue.ref()
+    queue.run(*[Ask("s", n, ref, False, 1, 1 << 20) for n in (1, 2, 3)])
+    queue.run(Withdraw("s", 1))
+
+    [_, reserved] = queue.run(Append("t", ref, Batch([b"first"])))
+    queue.run(Ask("s", 4, ref, False, 1, 1 << 20))
+    assert reserved.ask_id == 2
+    place = queue.partition.place(0)
+    assert place is not None
+    assert [ask.ask_id for ask in place.queue.asks.values()] == [3, 4]
+    queue.run(StreamEnded("s"))
+    assert not place.queue.asks
+    assert not queue.partition.asks_at
+
+
+def test_a_partition_that_holds_locks_sleeps_until_the_first_one_ends(queue: Driver) -> None:
+    queue.send(b"a")
+    queue.receive()
+    queue.advance(1_000)
+
+    assert queue.partition.wait_ms(Now(queue.wall_ms, queue.mono_ms)) == 59_000
