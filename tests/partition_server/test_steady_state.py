@@ -3,6 +3,9 @@
 These tests count entries and rows, never time: a benchmark of ten seconds sees none of this.
 """
 
+import pytest
+
+from bendybus.partition_server import message_queue
 from bendybus.partition_server.commands import (
     Append,
     Ask,
@@ -13,8 +16,15 @@ from bendybus.partition_server.commands import (
     StreamEnded,
     Withdraw,
 )
-from bendybus.partition_server.message_queue import NOTES_SPARE
 from tests.partition_server.driver import Driver
+
+SPARE = 20
+
+
+@pytest.fixture(autouse=True)
+def few_notes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a hundred messages show what hundreds of thousands would."""
+    monkeypatch.setattr(message_queue, "NOTES_SPARE", SPARE)
 
 
 def consume(queue: Driver, count: int, *, every_ms: int = 10) -> None:
@@ -36,8 +46,8 @@ def test_a_partition_has_one_due_time_a_queue_however_many_reservations_it_makes
     queue.send(b"held")
     [(_, held)] = queue.receive()
 
-    for _ in range(20):
-        consume(queue, 500)
+    for _ in range(5):
+        consume(queue, 20)
         queue.settle(Disposition.RENEW_LOCK, held)
 
     assert len(queue.partition.sweeper.lock_looks) <= 2
@@ -46,12 +56,12 @@ def test_a_partition_has_one_due_time_a_queue_however_many_reservations_it_makes
 def test_completed_messages_leave_nothing_behind_until_their_locks_would_have_ended(
     queue: Driver,
 ) -> None:
-    consume(queue, 5_000, every_ms=1)
+    consume(queue, 100, every_ms=1)
 
     place = queue.partition.place(0)
     assert place is not None
     noted = sum(len(entries) for _, entries in place.queue.lock_ends)
-    assert noted <= NOTES_SPARE + 2
+    assert noted <= SPARE + 2
     assert not place.queue.gone
 
 
@@ -59,12 +69,12 @@ def test_renewing_a_lock_for_long_leaves_one_note_of_it(queue: Driver) -> None:
     queue.send(b"x")
     [(_, token)] = queue.receive()
 
-    for _ in range(3 * NOTES_SPARE):
+    for _ in range(3 * SPARE):
         queue.settle(Disposition.RENEW_LOCK, token)
 
     place = queue.partition.place(0)
     assert place is not None
-    assert len(place.queue.lock_ends) <= NOTES_SPARE + 2
+    assert len(place.queue.lock_ends) <= SPARE + 2
 
 
 def test_locks_end_in_time_after_their_notes_were_made_anew(queue: Driver) -> None:
@@ -72,7 +82,7 @@ def test_locks_end_in_time_after_their_notes_were_made_anew(queue: Driver) -> No
     [(_, _), (_, renewed)] = queue.receive(2)
     queue.advance(30_000)
     queue.settle(Disposition.RENEW_LOCK, renewed)
-    consume(queue, 2 * NOTES_SPARE, every_ms=0)
+    consume(queue, 2 * SPARE, every_ms=0)
 
     queue.advance(29_999)
     assert queue.receive(5) == []
@@ -86,17 +96,17 @@ def test_locks_end_in_time_after_their_notes_were_made_anew(queue: Driver) -> No
 
 
 def test_looking_for_ended_locks_looks_at_each_lock_once(queue: Driver) -> None:
-    queue.send(*[b"x"] * 400)
-    for _ in range(400):
+    queue.send(*[b"x"] * 60)
+    for _ in range(60):
         queue.receive(1)
         queue.advance(1)
     place = queue.partition.place(0)
     assert place is not None
-    assert len(place.queue.locks) == 400
+    assert len(place.queue.locks) == 60
 
     # One stage at the first end of a lock, and one a lock at most: never one per lock per turn.
     stages = 0
-    for _ in range(700):
+    for _ in range(620):
         queue.wall_ms += 100
         queue.mono_ms += 100
         queue.partition.clock.waiting(queue.mono_ms - 100, queue.mono_ms)
@@ -106,13 +116,13 @@ def test_looking_for_ended_locks_looks_at_each_lock_once(queue: Driver) -> None:
             queue.partition.apply(stage, queue.now)
 
     assert queue.counts().locked == 0
-    assert stages <= 400
+    assert stages <= 60
 
 
 def test_schedules_that_are_cancelled_leave_nothing_behind(queue: Driver) -> None:
     queue.send(*[b"ready"] * 10)
     queue.receive(1)
-    for _ in range(300):
+    for _ in range(30):
         [number] = queue.send(b"later", scheduled_ms=[queue.wall_ms + 60_000]).numbers
         queue.run(CancelScheduled("t", queue.ref(), [number]))
 

@@ -9,7 +9,7 @@ something is wrong.
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from bendybus.domain import limits
+from bendybus.domain import limits, lock_token
 from bendybus.domain.errors import BusError, InvalidArgument
 
 # The last ms of the year 9999: what every language's calendar ends with.
@@ -18,7 +18,7 @@ TIME_MS_MAX: Final = 253_402_300_799_999
 NUMBER_MAX: Final = 2**63 - 1
 PRODUCER_ID_BYTES_MAX: Final = 64
 UID_CHARS_MAX: Final = 256
-NUMBERS_A_CALL_MAX: Final = 1_000
+NUMBERS_A_CALL_MAX: Final = limits.FRAME_MESSAGES_MAX
 TOKENS_A_FRAME_MAX: Final = 50_000
 UIDS_A_CALL_MAX: Final = limits.ENTITIES_PER_NAMESPACE
 ASK_MESSAGES_MAX: Final = 100_000
@@ -47,12 +47,39 @@ def check_text(field: str, text: str, most: int) -> None:
         raise InvalidArgument(field, "must not contain the character NUL (U+0000).")
 
 
-def check_numbers(field: str, values: Sequence[int]) -> None:
+def check_numbers(field: str, values: Sequence[int], count_max: int = NUMBERS_A_CALL_MAX) -> None:
     """Raise InvalidArgument unless `values` are sequence numbers that one call may name."""
-    if not 0 < len(values) <= NUMBERS_A_CALL_MAX:
-        raise InvalidArgument(field, f"must be 1 to {NUMBERS_A_CALL_MAX} numbers.")
+    if not 0 < len(values) <= count_max:
+        raise InvalidArgument(field, f"must be 1 to {count_max} numbers (got {len(values)}).")
     check_number(field, min(values), NUMBER_MAX, 1)
     check_number(field, max(values), NUMBER_MAX, 1)
+
+
+def check_settlement(
+    tokens: bytes, changed_bytes: int, reason: str, error_description: str
+) -> None:
+    """Raise InvalidArgument for what cannot settle messages."""
+    count, rest = divmod(len(tokens), lock_token.TOKEN_BYTES)
+    if rest or not 0 < count <= TOKENS_A_FRAME_MAX:
+        raise InvalidArgument(
+            "lock_tokens",
+            f"must be 1 to {TOKENS_A_FRAME_MAX} tokens of {lock_token.TOKEN_BYTES} bytes each.",
+        )
+    if changed_bytes > limits.HEADER_BYTES_MAX:
+        raise InvalidArgument(
+            "changed_properties",
+            f"must be at most {limits.HEADER_BYTES_MAX} bytes (got {changed_bytes}).",
+        )
+    for field, text in (
+        ("dead_letter_reason", reason),
+        ("dead_letter_error_description", error_description),
+    ):
+        if len(text) > limits.DEAD_LETTER_TEXT_CHARS_MAX:
+            raise InvalidArgument(
+                field,
+                f"must be at most {limits.DEAD_LETTER_TEXT_CHARS_MAX} characters "
+                f"(got {len(text)}).",
+            )
 
 
 def check_producer(producer_id: bytes, sequence: int, age_ms: int, deadline_ms: int) -> None:

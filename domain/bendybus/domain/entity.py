@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any, Final
 
-from bendybus.domain import limits
+from bendybus.domain import bounds, limits
 from bendybus.domain.errors import InvalidArgument, InvalidOperation, PartitioningImmutable
 from bendybus.domain.lifecycle import EntityState
 from bendybus.domain.limits import Tier
@@ -15,6 +15,7 @@ from bendybus.domain.partitioning import home_partition
 
 DEAD_LETTER_SUFFIX: Final = "$DeadLetterQueue"
 SUBSCRIPTIONS: Final = "/subscriptions/"
+PARTITIONS_MAX: Final = max(limits.PREMIUM_PARTITION_COUNTS)
 _NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._/-]*[A-Za-z0-9_])?\Z")
 
 
@@ -147,6 +148,8 @@ def check_description(wanted: QueueDescription, *, tier: Tier, partition_count: 
     idle_ms = wanted.auto_delete_on_idle_ms
     if idle_ms is not None and idle_ms < limits.AUTO_DELETE_ON_IDLE_MS_MIN:
         raise InvalidArgument("autoDeleteOnIdle", "must be PT5M or longer, or left out for never.")
+    if idle_ms is not None and idle_ms > limits.TIME_TO_LIVE_MS_MAX:
+        raise InvalidArgument("autoDeleteOnIdle", "is longer than P10675199D. Leave it out.")
     if len(wanted.user_metadata) > limits.USER_METADATA_CHARS_MAX:
         raise InvalidArgument(
             "userMetadata",
@@ -175,6 +178,10 @@ def _check_time_to_live(wanted: QueueDescription, tier: Tier) -> None:
     time_to_live_ms = wanted.default_message_time_to_live_ms
     if time_to_live_ms is not None and time_to_live_ms < 1_000:
         raise InvalidArgument("defaultMessageTimeToLive", "must be PT1S or longer.")
+    if (time_to_live_ms or 0) > limits.TIME_TO_LIVE_MS_MAX:
+        raise InvalidArgument(
+            "defaultMessageTimeToLive", "is longer than P10675199D. Leave it out for no end."
+        )
     if tier is Tier.BASIC and (time_to_live_ms or 0) > limits.BASIC_TIME_TO_LIVE_MS_MAX:
         raise InvalidArgument("defaultMessageTimeToLive", "is at most P14D in the Basic tier.")
 
@@ -199,6 +206,26 @@ def _check_sizes(wanted: QueueDescription, tier: Tier) -> None:
     if message_kb not in (0, limits.STANDARD_MESSAGE_BYTES_MAX // limits.KB):
         raise InvalidArgument(
             "maxMessageSizeInKilobytes", f"can be set only in Premium; {tier} allows 256."
+        )
+
+
+def check_entry(entry: "Entity") -> None:
+    """Raise InvalidArgument unless a partition can keep an entry of the registrar."""
+    check_name(entry.name)
+    bounds.check_text("uid", entry.uid, bounds.UID_CHARS_MAX)
+    bounds.check_text("manifest_uid", entry.manifest_uid, bounds.UID_CHARS_MAX)
+    bounds.check_number("generation", entry.generation, bounds.NUMBER_MAX)
+    bounds.check_number("partition_count", entry.partition_count, PARTITIONS_MAX, 1)
+    bounds.check_number("home_partition", entry.home_partition, PARTITIONS_MAX - 1)
+    bounds.check_number("created_at", entry.created_at_ms, bounds.TIME_MS_MAX)
+    bounds.check_number("updated_at", entry.updated_at_ms, bounds.TIME_MS_MAX)
+    for field in fields(QueueDescription):
+        value = getattr(entry.queue, field.name)
+        if isinstance(value, int):
+            bounds.check_number(field.name, value, bounds.NUMBER_MAX)
+    if len(entry.queue.user_metadata) > limits.USER_METADATA_CHARS_MAX:
+        raise InvalidArgument(
+            "userMetadata", f"must be at most {limits.USER_METADATA_CHARS_MAX} characters."
         )
 
 

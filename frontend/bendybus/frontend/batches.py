@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
-from bendybus.domain import lock_token
+from bendybus.domain import bounds, errors, lock_token
+from bendybus.domain.errors import BusError
 from bendybus.frontend.routing import Keys, Unit
 from bendybus.v1 import message_pb2
 
@@ -24,6 +25,23 @@ def keys(batch: message_pb2.MessageBatch) -> Keys:
         batch.session_ids,
         batch.session_present,
     )
+
+
+def faults(batch: message_pb2.MessageBatch) -> dict[int, BusError]:
+    """Return why messages, by index, cannot be sent: a text or a number out of its bounds."""
+    columns = (
+        batch.message_ids,
+        batch.partition_keys,
+        batch.session_ids,
+        batch.time_to_live_ms,
+        batch.scheduled_enqueue_time_ms,
+    )
+    for column in columns:
+        if column and len(column) != len(batch.messages):
+            raise errors.InvalidArgument(
+                "batch", f"a column has {len(column)} entries for {len(batch.messages)} messages."
+            )
+    return {} if bounds.messages_fit(*columns) else dict(bounds.message_faults(*columns))
 
 
 def pick(batch: message_pb2.MessageBatch, units: Sequence[Unit]) -> message_pb2.MessageBatch:

@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Iterable
 from typing import Any
 
-from bendybus.domain import errors, limits
+from bendybus.domain import bounds, errors, limits
 from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
 from bendybus.frontend import batches, peeking
@@ -18,7 +18,7 @@ from bendybus.v1 import message_pb2, receiver_pb2
 async def peek(gateway: Gateway, request: receiver_pb2.PeekRequest) -> receiver_pb2.PeekResponse:
     """Return messages of whichever partitions answer first, and a cursor to go on from."""
     entity, dead_letter = gateway.directory.lookup(request.entity_path)
-    count = max(1, request.max_messages)
+    count = max(1, min(request.max_messages, limits.FRAME_MESSAGES_MAX))
     positions = peeking.start(request.cursor, len(gateway.upstreams), request.from_sequence_number)
     make = _peek_call(gateway, entity, dead_letter, positions, count)
     asked = [p for p in entity.partitions() if positions[p] != peeking.SKIP]
@@ -130,6 +130,7 @@ async def delete_messages(
     most = limits.delete_messages_max(fingerprint.tier)
     if not 0 < request.max_messages <= most:
         raise errors.InvalidArgument("max_messages", f"must be 1 to {most} a call.")
+    bounds.check_number("enqueued_before", request.enqueued_before_ms, bounds.TIME_MS_MAX)
     ref = partition_pb2.EntityRef(
         uid=entity.uid, generation=entity.generation, dead_letter=dead_letter
     )

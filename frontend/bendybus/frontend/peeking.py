@@ -10,7 +10,7 @@ import struct
 from collections.abc import Sequence
 from typing import Final
 
-from bendybus.domain import sequence_number
+from bendybus.domain import bounds, sequence_number
 from bendybus.domain.errors import InvalidArgument
 
 _VERSION: Final = b"\x01"
@@ -38,7 +38,10 @@ def start(cursor: bytes, partition_count: int, from_sequence_number: int) -> lis
         return [0] * partition_count
     if cursor[:1] != _VERSION or len(cursor) != 1 + 8 * partition_count:
         raise InvalidArgument("cursor", "is not one of this entity. Start without a cursor.")
-    return list(struct.unpack(f">{partition_count}Q", cursor[1:]))
+    positions = list(struct.unpack(f">{partition_count}Q", cursor[1:]))
+    if any(position != SKIP and position > bounds.NUMBER_MAX for position in positions):
+        raise InvalidArgument("cursor", "is not one of this entity. Start without a cursor.")
+    return positions
 
 
 def encode(positions: Sequence[int]) -> bytes:

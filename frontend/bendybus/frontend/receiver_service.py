@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import grpc
 
-from bendybus.domain import errors, limits, sequence_number
+from bendybus.domain import bounds, errors, limits, sequence_number
 from bendybus.domain.errors import BusError
 from bendybus.domain.shared_access import Right
 from bendybus.frontend import browsing
@@ -137,8 +137,7 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
     ) -> list[message_pb2.DeliveredBatch]:
         gateway = self._gateway
         entity, dead_letter = gateway.directory.lookup(request.entity_path)
-        if not request.sequence_numbers:
-            raise errors.InvalidArgument("sequence_numbers", "name at least one.")
+        bounds.check_numbers("sequence_numbers", request.sequence_numbers)
         by_partition: dict[int, list[int]] = {}
         for number in request.sequence_numbers:
             by_partition.setdefault(sequence_number.partition_of(number), []).append(number)
@@ -254,6 +253,10 @@ class _Stream:
             raise errors.InvalidArgument("kind", "the first frame of a receiver opens it.")
         if kind == "ask":
             ask = request.ask
+            bounds.check_number("max_bytes", ask.max_bytes, bounds.BYTES_MAX)
+            bounds.check_number(
+                "max_wait_ms", ask.max_wait_ms, bounds.TIME_MS_MAX, -bounds.TIME_MS_MAX
+            )
             self._receiver.ask(ask.ask_id, ask.max_messages, ask.max_bytes, ask.max_wait_ms)
         elif kind == "cancel_ask":
             self._receiver.cancel(request.cancel_ask.ask_id)

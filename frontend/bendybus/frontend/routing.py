@@ -5,7 +5,7 @@ unit without one goes anywhere, and all such units of a frame go to the same pla
 robin moves by frame: splitting a frame over sixteen partitions would cost most of the speed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 from zlib import crc32
@@ -100,6 +100,21 @@ def route(
         except BusError as error:
             routed.refused.append((unit, error))
     routed.parts = list(by_partition.values())
+    return routed
+
+
+def without_faults(routed: Routed, faults: Mapping[int, BusError]) -> Routed:
+    """Refuse the units that have a faulty message; `faults` is by the message's index."""
+    if not faults:
+        return routed
+    for part in routed.parts:
+        for unit in part.units:
+            fault = next((faults[i] for i in range(unit.start, unit.end) if i in faults), None)
+            if fault is not None:
+                routed.refused.append((unit, fault))
+        refused = {unit for unit, _ in routed.refused}
+        part.units = [unit for unit in part.units if unit not in refused]
+    routed.parts = [part for part in routed.parts if part.units]
     return routed
 
 

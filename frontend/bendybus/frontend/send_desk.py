@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bendybus.domain import errors, lifecycle, limits
+from bendybus.domain import bounds, errors, lifecycle, limits
 from bendybus.domain.directory import Directory
 from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
@@ -141,6 +141,8 @@ class SendDesk:
                 "the front end has too many sends under way.", retry_after_ms=500
             )
         producer_id, sequence = request.producer_id, request.frame_id
+        bounds.check_producer(producer_id, sequence, request.age_ms, 0)
+        bounds.check_number("timeout_ms", request.timeout_ms, bounds.TIME_MS_MAX)
         if not producer_id:
             self._sequence += 1
             producer_id, sequence = self._producer_id, self._sequence
@@ -162,7 +164,7 @@ class SendDesk:
             lane=lane,
             split=request.split_by_partition_key,
         )
-        return frame, routed
+        return frame, routing.without_faults(routed, batches.faults(request.batch))
 
     def _perform(self, actions: Sequence[Action]) -> None:
         waiting = list(actions)

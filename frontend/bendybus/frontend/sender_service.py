@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import grpc
 
-from bendybus.domain import errors, sequence_number
+from bendybus.domain import bounds, errors, sequence_number
 from bendybus.domain.errors import BusError
 from bendybus.domain.shared_access import Right
 from bendybus.frontend.access import Pass, enter
@@ -138,8 +138,7 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
     async def _cancel(self, request: sender_pb2.CancelScheduledMessagesRequest) -> None:
         gateway = self._gateway
         entity, dead_letter = gateway.directory.lookup(request.entity_path)
-        if not request.sequence_numbers:
-            raise errors.InvalidArgument("sequence_numbers", "name at least one.")
+        bounds.check_numbers("sequence_numbers", request.sequence_numbers)
         by_partition: dict[int, list[int]] = {}
         for number in request.sequence_numbers:
             by_partition.setdefault(sequence_number.partition_of(number), []).append(number)

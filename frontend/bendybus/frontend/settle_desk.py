@@ -5,7 +5,7 @@ import itertools
 from dataclasses import dataclass, field
 from typing import Final
 
-from bendybus.domain import errors, lock_token
+from bendybus.domain import bounds, errors, lock_token
 from bendybus.domain.errors import BusError
 from bendybus.frontend.figures import Figures
 from bendybus.frontend.upstreams import Upstream
@@ -14,7 +14,6 @@ from bendybus.v1 import receiver_pb2
 from bendybus.wire import statuses
 
 TIMEOUT_S: Final = 30.0
-TOKENS_MAX: Final = 50_000
 
 
 @dataclass(slots=True)
@@ -46,12 +45,13 @@ class SettleDesk:
         """
         if not frame.disposition:
             raise errors.InvalidArgument("disposition", "say what becomes of the messages.")
-        count, rest = divmod(len(frame.lock_tokens), lock_token.TOKEN_BYTES)
-        if rest or not 0 < count <= TOKENS_MAX:
-            raise errors.InvalidArgument(
-                "lock_tokens",
-                f"must be 1 to {TOKENS_MAX} tokens of {lock_token.TOKEN_BYTES} bytes each.",
-            )
+        bounds.check_settlement(
+            frame.lock_tokens,
+            frame.changed_properties.ByteSize(),
+            frame.dead_letter_reason,
+            frame.dead_letter_error_description,
+        )
+        count = len(frame.lock_tokens) // lock_token.TOKEN_BYTES
         loop = asyncio.get_running_loop()
         result = receiver_pb2.SettleResult(frame_id=frame.frame_id)
         settling = _Settling(loop.create_future(), result, entity_uid)

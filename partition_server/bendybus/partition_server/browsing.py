@@ -17,7 +17,7 @@ from bendybus.partition_server.commands import (
 )
 from bendybus.partition_server.reserving import Keeper
 from bendybus.partition_server.stage import Stage
-from bendybus.partition_server.stored import COUNTER_MASK, State, row_id
+from bendybus.partition_server.stored import COUNTER_MASK, State
 
 PEEK_ROWS_MAX: Final = 1_000
 # Batch deletes of one partition that are under way.
@@ -43,9 +43,10 @@ def cancel_scheduled(keeper: Keeper, command: CancelScheduled, stage: Stage, now
     """Delete scheduled messages, all or none. Raises MessageNotFound for one that is not."""
     place = keeper.find(command.entity, now)
     slot = place.queue.state.slot
-    reserving.check_counters(command.counters)
-    rows = keeper.store.rows([row_id(slot, counter) for counter in command.counters])
-    found = {row.counter for row in rows if row.state == State.SCHEDULED}
+    reserving.check_counters(command.counters, bounds.NUMBERS_A_CALL_MAX)
+    wanted = sorted(set(command.counters))
+    heads = [head for n in wanted for head in keeper.store.heads(slot, n, n, 1)]
+    found = {head.counter for head in heads if head.state == State.SCHEDULED}
     missing = [counter for counter in command.counters if counter not in found]
     if missing:
         raise errors.MessageNotFound(
@@ -53,9 +54,9 @@ def cancel_scheduled(keeper: Keeper, command: CancelScheduled, stage: Stage, now
             f"partition {keeper.partition}; it may be active already.",
             metadata={"entity": place.entity.name, "sequence_number": str(missing[0])},
         )
-    for row in rows:
-        stage.remove_row(place.queue, row)
-    return Done(len(rows))
+    for head in heads:
+        stage.remove(place.queue, head.id, head.state, head.size_bytes)
+    return Done(len(heads))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from bendybus.domain import bounds, errors, lifecycle, limits
 from bendybus.domain import entity as entities
-from bendybus.domain import errors, lifecycle, limits
 from bendybus.domain.entity import Entity, Fingerprint, Origin, QueueDescription
 from bendybus.domain.lifecycle import EntityAction, EntityState
 from bendybus.partition_server.commands import CommitEntity, EntityRef, Now
@@ -106,6 +106,8 @@ class Catalogue:
         if self._fingerprint.partition != 0:
             raise errors.InvalidOperation("only partition 0, the registrar, decides on entities.")
         entities.check_name(command.name)
+        bounds.check_text("uid", command.uid, bounds.UID_CHARS_MAX)
+        bounds.check_text("manifest_uid", command.manifest_uid, bounds.UID_CHARS_MAX)
         current = self._by_key.get(command.name.lower())
         if current is not None and _is_repeat(command, current):
             return current
@@ -137,6 +139,7 @@ class Catalogue:
 
         Raises PartitioningImmutable when it would change how a known entity is spread.
         """
+        entities.check_entry(entry)
         current = self._by_key.get(entry.key)
         if current is None:
             return True

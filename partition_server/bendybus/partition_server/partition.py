@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final
 
-from bendybus.domain import errors, lifecycle, lock_token
+from bendybus.domain import bounds, errors, lifecycle, lock_token
 from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.domain.errors import BusError
 from bendybus.partition_server import browsing, reserving
@@ -335,6 +335,12 @@ class Partition:
         place = self.find(command.entity, now)
         if command.entity.dead_letter:
             raise errors.InvalidOperation("nobody sends to a dead-letter sub-queue.")
+        bounds.check_producer(
+            command.producer_id,
+            command.producer_sequence,
+            command.age_ms,
+            command.deadline_mono_ms,
+        )
         if command.producer_id:
             repeat = self._producers.repeat_of(command, now)
             if repeat is not None:

@@ -23,6 +23,9 @@ from bendybus.partition_server.stage import Answer, Stage
 from bendybus.partition_server.stored import COUNTER_MASK, Row, State, row_id
 
 FRAME_ROWS: Final = 500
+# Deferred messages of one call, which are one answer.
+DEFERRED_MAX: Final = 1_000
+DEFERRED_BYTES_MAX: Final = 64 * limits.MB
 # What one queue gives in one turn; the rest follows in the next, with other work between them.
 SERVE_ROWS: Final = 20_000
 SERVE_BYTES: Final = 16 * limits.MB
@@ -113,9 +116,9 @@ def serve(keeper: Keeper, place: Place, answers: list[Answer], now: Now) -> bool
     return True
 
 
-def check_counters(counters: Sequence[int]) -> None:
+def check_counters(counters: Sequence[int], count_max: int) -> None:
     """Raise unless these are numbers that a queue can have given."""
-    bounds.check_numbers("sequence_numbers", counters)
+    bounds.check_numbers("sequence_numbers", counters, count_max)
     if max(counters) > COUNTER_MASK:
         # A row's id has no room for it: it would be one of another queue.
         raise errors.MessageNotFound(f"no message has the number {max(counters)}.")
@@ -132,9 +135,9 @@ def receive_deferred(keeper: Keeper, command: ReceiveDeferred, stage: Stage, now
             f"queue {place.entity.name!r} is {place.entity.queue.status}.",
             metadata={"entity": place.entity.name},
         )
-    check_counters(command.counters)
+    check_counters(command.counters, DEFERRED_MAX)
     queue = place.queue
-    rows = keeper.store.rows([row_id(queue.state.slot, c) for c in command.counters])
+    rows = _deferred_rows(keeper, queue.state.slot, command.counters)
     found = {
         row.counter
         for row in rows
@@ -152,6 +155,22 @@ def receive_deferred(keeper: Keeper, command: ReceiveDeferred, stage: Stage, now
             stage.remove_row(queue, row)
         return Delivery(queue.state.slot, rows)
     return _lock(keeper, place, rows, now, ask=None)
+
+
+def _deferred_rows(keeper: Keeper, slot: int, counters: Sequence[int]) -> list[Row]:
+    rows: list[Row] = []
+    left_bytes = DEFERRED_BYTES_MAX
+    for counter in sorted(set(counters)):
+        found = keeper.store.rows([row_id(slot, counter)])
+        rows += found
+        left_bytes -= sum(len(row.payload) for row in found)
+        if left_bytes < 0 and len(rows) > 1:
+            raise errors.InvalidArgument(
+                "sequence_numbers",
+                f"the messages are larger than {DEFERRED_BYTES_MAX // limits.MB} MB together. "
+                "Receive fewer at a time.",
+            )
+    return rows
 
 
 def _lock(

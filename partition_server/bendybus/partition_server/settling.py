@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, cast
 
-from bendybus.domain import errors, limits, lock_token, sequence_number
+from bendybus.domain import bounds, errors, limits, lock_token, sequence_number
 from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
 from bendybus.partition_server.commands import (
@@ -77,7 +77,12 @@ class Settler:
 
     def settle(self, command: Settle) -> Settled:
         """Settle token by token; those that cannot be are failures, by index."""
-        _check_texts(command)
+        bounds.check_settlement(
+            command.tokens,
+            len(command.changed_properties or b""),
+            command.dead_letter_reason,
+            command.dead_letter_error_description,
+        )
         uid = command.entity_uid
         if command.disposition is Disposition.COMPLETE:
             count, lost = self._complete(command.tokens, uid)
@@ -353,19 +358,6 @@ def _lost() -> BusError:
         "the lock on the message is lost: it ended, the message was settled before, or the "
         "partition started anew. The message, if still there, will be delivered again."
     )
-
-
-def _check_texts(command: Settle) -> None:
-    for field, text in (
-        ("dead_letter_reason", command.dead_letter_reason),
-        ("dead_letter_error_description", command.dead_letter_error_description),
-    ):
-        if len(text) > limits.DEAD_LETTER_TEXT_CHARS_MAX:
-            raise errors.InvalidArgument(
-                field,
-                f"{len(text)} characters are more than the "
-                f"{limits.DEAD_LETTER_TEXT_CHARS_MAX} allowed.",
-            )
 
 
 def _merged(before: bytes | None, changes: bytes | None) -> bytes | None:
