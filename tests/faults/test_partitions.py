@@ -389,7 +389,8 @@ def test_a_full_disk_refuses_sends_lets_receivers_make_room_and_recovers(
         administration.create_queue("orders")
     with small_disk(tmp_path / "small", 48) as small:
         bus.partitions[1].end()
-        for name in ("partition-01.db", "partition-01.reserve"):
+        # With its log: it was killed, and without it the file is empty, which is refused.
+        for name in ("partition-01.db", "partition-01.db-wal", "partition-01.reserve"):
             (small / name).write_bytes((bus.folder / name).read_bytes())
         bus.start_partition(1, data=small)
         key = key_of(1, 2)
@@ -429,7 +430,8 @@ def test_something_else_that_fills_the_disk_does_not_stop_settling(
         administration.create_queue("orders")
     with small_disk(tmp_path / "small", 32) as small:
         bus.partitions[1].end()
-        for name in ("partition-01.db", "partition-01.reserve"):
+        # With its log: it was killed, and without it the file is empty, which is refused.
+        for name in ("partition-01.db", "partition-01.db-wal", "partition-01.reserve"):
             (small / name).write_bytes((bus.folder / name).read_bytes())
         bus.start_partition(1, data=small)
         key = key_of(1, 2)
