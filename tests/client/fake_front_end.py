@@ -52,6 +52,8 @@ class FakeFrontEnd:
         self.frame_errors: list[BusError] = []
         self.group_errors: dict[str, list[BusError]] = {}
         self.call_errors: list[BusError] = []
+        # What send streams carried as authorization.
+        self.tokens: set[str] = set()
         self.keep_numbers = True
         self._seen: dict[tuple[bytes, int], sender_pb2.SendStreamResponse] = {}
         self._started = threading.Event()
@@ -191,6 +193,11 @@ class _Sender(sender_pb2_grpc.SenderServiceServicer):
 
     async def SendStream(self, request_iterator: Any, context: Any) -> AsyncIterator[Any]:
         fake = self._fake
+        fake.tokens |= {
+            str(value)
+            for name, value in context.invocation_metadata() or ()
+            if name == "authorization"
+        }
         async for frame in request_iterator:
             ids = list(frame.batch.message_ids)
             fake.frames.append(

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from bendybus.client import ServiceBusMessage, aio, exceptions
+from bendybus.client import ServiceBusMessage, aio, exceptions, management
+from bendybus.client.aio import management as aio_management
 from bendybus.client.exceptions import (
     HttpResponseError,
     NotSupportedError,
@@ -155,3 +156,39 @@ async def test_what_comes_later_is_refused_in_a_sentence(administration: Any) ->
         administration.target.list_rules("t", "s")
     with pytest.raises(NotSupportedError, match="express"):
         await administration.create_queue("orders", enable_express=True)
+
+
+@pytest.mark.parametrize("method", ["list_queues", "list_queues_runtime_properties"])
+def test_queues_come_in_pages_that_can_be_gone_on_with(fake: FakeFrontEnd, method: str) -> None:
+    for number in range(250):
+        fake.add_queue(f"n{number:03}")
+    with management.ServiceBusAdministrationClient.from_connection_string(
+        fake.connection_string
+    ) as client:
+        pages = getattr(client, method)().by_page()
+        first = [queue.name for queue in next(pages)]
+        rest = [
+            queue.name
+            for page in getattr(client, method)().by_page(pages.continuation_token)
+            for queue in page
+        ]
+        everything = [queue.name for queue in getattr(client, method)()]
+
+    assert len(first) == 100
+    assert first + rest == everything
+    assert len(everything) == 251
+
+
+async def test_queues_come_in_pages_asynchronously(fake: FakeFrontEnd) -> None:
+    for number in range(150):
+        fake.add_queue(f"n{number:03}")
+    async with aio_management.ServiceBusAdministrationClient.from_connection_string(
+        fake.connection_string
+    ) as client:
+        pages = client.list_queues().by_page()
+        sizes = [len([queue async for queue in page]) async for page in pages]
+        everything = [queue.name async for queue in client.list_queues()]
+
+    assert sizes == [100, 51]
+    assert pages.continuation_token is None
+    assert len(everything) == 151

@@ -1,5 +1,7 @@
 """Messages: what may be written, and that values keep their types on the way."""
 
+import copy
+import pickle
 import uuid
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -188,3 +190,52 @@ def test_a_large_body_is_no_large_header() -> None:
     message = ServiceBusMessage(b"x" * 200_000, application_properties={"small": 1})
 
     assert len(outgoing.encode(message)) > 200_000
+
+
+@pytest.mark.parametrize("touched", [False, True])
+@pytest.mark.parametrize(
+    "copied", [lambda m: pickle.loads(pickle.dumps(m)), copy.deepcopy, copy.copy]
+)
+async def test_a_received_message_can_be_copied_and_its_copy_settled(
+    sender: Any, receiver: Any, copied: Any, touched: bool
+) -> None:
+    await sender.send_messages(
+        [ServiceBusMessage(str(n), subject="s", application_properties={"n": n}) for n in range(3)]
+    )
+    messages = await receiver.receive_messages(max_message_count=3)
+    if touched:
+        messages[1].application_properties["set"] = "later"
+
+    made = copied(messages[1])
+
+    assert (str(made), made.subject, made.application_properties["n"]) == ("1", "s", 1)
+    assert made.sequence_number == messages[1].sequence_number
+    assert made.lock_token == messages[1].lock_token
+    assert made.locked_until_utc == messages[1].locked_until_utc
+    assert ("set" in made.application_properties) is touched
+    await receiver.complete_message(made)
+    await receiver.complete_messages([messages[0], messages[2]])
+
+
+def test_a_copy_of_a_message_that_was_not_read_is_read_when_it_is_needed() -> None:
+    made = pickle.loads(pickle.dumps(received(ServiceBusMessage("x", message_id="m"))))
+
+    assert (str(made), made.message_id) == ("x", "m")
+    with pytest.raises(AttributeError):
+        _ = made._nothing
+
+
+@pytest.mark.parametrize("key", ["k", b"k"])
+def test_what_is_set_in_received_properties_reads_back(key: Any) -> None:
+    message = received(ServiceBusMessage("x", application_properties={"k": 1, "other": 2}))
+    properties = message.application_properties
+    assert properties is not None
+
+    properties[key] = "new"
+    properties.update({"more": 3})
+
+    assert message.application_properties is properties
+    assert (properties["k"], properties[b"k"]) == ("new", "new")
+    assert properties.pop("other") == 2
+    assert sorted(properties) == [b"k", b"more"]
+    assert received(message).decoded_properties == {"k": "new", "more": 3}

@@ -12,7 +12,11 @@ from bendybus.client import (
     ServiceBusReceivedMessage,
     ServiceBusReceiveMode,
 )
-from bendybus.client.exceptions import MessageLockLostError, MessageSizeExceededError
+from bendybus.client.exceptions import (
+    MessageLockLostError,
+    MessageNotFoundError,
+    MessageSizeExceededError,
+)
 from bendybus.domain import partitioning
 from tests.integration.processes import Bus, eventually
 
@@ -368,3 +372,20 @@ def test_the_front_end_frees_an_idle_receivers_cache(
     )
     idle.close()
     other.close()
+
+
+@pytest.mark.parametrize("number", [999_999, 5 << 48 | 3, 0])
+def test_a_number_that_no_message_of_a_plain_queue_has_is_not_found(
+    standard_bus: Bus, number: int
+) -> None:
+    with standard_bus.administration() as administration:
+        administration.create_queue(f"plain-{number}")
+    with (
+        standard_bus.client() as client,
+        client.get_queue_sender(f"plain-{number}") as sender,
+        client.get_queue_receiver(f"plain-{number}") as receiver,
+    ):
+        with pytest.raises(MessageNotFoundError):
+            receiver.receive_deferred_messages([number])
+        with pytest.raises(MessageNotFoundError):
+            sender.cancel_scheduled_messages(number)

@@ -9,7 +9,6 @@ DIR/partition-NN.db  the partitions' own files; not touched here
 
 import json
 import os
-import sys
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -22,8 +21,10 @@ from bendybus.crds import namespace_manifest
 from bendybus.crds.bundling import Place
 from bendybus.domain.limits import Tier
 
-if sys.platform != "win32":
+try:
     import fcntl
+except ModuleNotFoundError:  # Windows: a bus does not run there, all else does
+    fcntl = None  # type: ignore[assignment]
 
 RUN: Final = "run.json"
 _NAMESPACE: Final = "namespace.json"
@@ -48,7 +49,7 @@ def root(environment: Mapping[str, str]) -> Path:
 @contextmanager
 def held(directory: Path) -> Iterator[None]:
     """Hold the directory for oneself. Raises CliError that names who else does."""
-    if sys.platform == "win32":
+    if fcntl is None:
         raise CliError(
             "A bus runs on Linux and macOS only. Connect to one with --connection-string."
         )
@@ -78,7 +79,7 @@ def held(directory: Path) -> Iterator[None]:
 
 def is_held(directory: Path) -> bool:
     """Return whether some `bendybus up` holds the directory."""
-    if sys.platform == "win32":
+    if fcntl is None:
         return False
     try:
         descriptor = os.open(directory / _LOCK, os.O_RDONLY | os.O_CLOEXEC)

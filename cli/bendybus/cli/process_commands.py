@@ -91,9 +91,8 @@ def run_up(
 def _cores() -> int:
     """Return how many cores this process may use."""
     # macOS cannot say which ones are its own.
-    if sys.platform == "linux":
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
 
 
 async def _supervise(boss: supervisor.Supervisor, bundle: Bundle, as_json: bool) -> None:

@@ -11,6 +11,9 @@ from bendybus.client.exceptions import not_supported
 class ClientHandle:
     """A client without its way of waiting."""
 
+    # Whether there is a loop of the application's, on which credentials are asked.
+    _of_loop = False
+
     def __init__(
         self,
         fully_qualified_namespace: str,
@@ -25,9 +28,13 @@ class ClientHandle:
         """Connect to `HOST:PORT`; nothing is sent before it is needed.
 
         `credential`: a (policy name, key) pair or an AzureNamedKeyCredential, which sign tokens;
-        or a shared access signature, as a text or an AzureSasCredential. `use_tls=False` speaks
-        plain text; `connection_verify` names the file of the authorities to trust, by default
-        that in BENDYBUS_CA_FILE. Options of other transports are accepted and have no effect.
+        a shared access signature, as a text or an AzureSasCredential; or a TokenCredential of
+        azure-identity, whose tokens are sent as they are. `use_tls=False` speaks plain text; of
+        a bus on this machine (localhost) the client finds out which it speaks.
+        `connection_verify` names the file of the authorities to trust, by default that in
+        BENDYBUS_CA_FILE. `retry_total`, `retry_backoff_factor`, `retry_backoff_max` (seconds)
+        and `retry_mode` (exponential or fixed) say how often and when to try again. Options of
+        other transports are accepted and have no effect.
         """
         self.fully_qualified_namespace = fully_qualified_namespace
         self._credential = credential
@@ -45,6 +52,7 @@ class ClientHandle:
                 },
             )
         )
+        self._link.of_loop = self._of_loop
         self._handles: weakref.WeakSet[Any] = weakref.WeakSet()
         self._closed = False
 

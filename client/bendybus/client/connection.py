@@ -5,13 +5,14 @@ anew when it is next needed.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import grpc
 
-from bendybus.client import exceptions, io_thread
+from bendybus.client import exceptions, io_thread, probing
 from bendybus.client.admission import Admission
 from bendybus.client.credentials import Credentials
 from bendybus.client.exceptions import ServiceBusError
@@ -37,6 +38,7 @@ _OPTIONS: Final = (
 )
 
 
+_log = logging.getLogger("bendybus.client")
 _RETRY_DEFAULT: Final = RetryPolicy()
 
 
@@ -45,7 +47,8 @@ class Settings:
     """Where and how to connect."""
 
     target: str
-    use_tls: bool = True
+    # None: as the bus does, which is found out when it is first needed.
+    use_tls: bool | None = True
     retry: RetryPolicy = _RETRY_DEFAULT
     # File of the authorities to trust; None: those that everybody trusts.
     ca_file: str | None = None
@@ -64,11 +67,17 @@ class Stubs:
 class Connection:
     """See the module. `io` is the thread it belongs to; another process has another one."""
 
-    def __init__(self, settings: Settings, io: IoThread) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        io: IoThread,
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
         self.io = io
         self.settings = settings
+        self._use_tls = settings.use_tls
         self.admission = Admission()
-        self._credentials = Credentials(settings.credential, settings.target)
+        self._credentials = Credentials(settings.credential, settings.target, loop=loop)
         self._trusted: bytes | None = None
         self._channel: grpc.aio.Channel | None = None
         self._stubs: Stubs | None = None
@@ -80,6 +89,7 @@ class Connection:
             self._open_sending, io.loop, settings.retry, self.admission, self.explained
         )
         self.closed = False
+        self.sending.stream.name = f"send stream to {settings.target}"
         io.owners.add(self)
         io.submit(self.keep, self.sending.stream, "bendybus-send")
 
@@ -92,6 +102,8 @@ class Connection:
     async def stubs(self) -> Stubs:
         """Return the stubs; connects when needed. On the I/O thread."""
         await self._ready.wait()
+        if self._use_tls is None:
+            self._use_tls = await probing.speaks_tls(self.settings.target)
         if self._stubs is None:
             self._channel = self._open_channel()
             self._stubs = Stubs(self._channel)
@@ -127,6 +139,7 @@ class Connection:
                 in_time = self.io.loop.time() + pause < deadline
                 if not repeatable or not in_time or not self.settings.retry.allows(exc, failures):
                     raise
+                _log.info("client: call failed, retrying in %.1f s: %s", pause, exc.message)
                 await asyncio.sleep(pause)
 
     async def pause(self) -> None:
@@ -171,7 +184,8 @@ class Connection:
         if left <= 0:
             raise ServiceTimeout("The time given was over before the bus answered.")
         stubs = await self.stubs()
-        call = method(stubs)(request, timeout=left, metadata=self._credentials.metadata())
+        metadata = await self._credentials.metadata()
+        call = method(stubs)(request, timeout=left, metadata=metadata)
         self._calls.add(call)
         try:
             return await call
@@ -185,11 +199,13 @@ class Connection:
             self._calls.discard(call)
 
     async def _open_sending(self) -> Any:
-        return (await self.stubs()).sender.SendStream(metadata=self._credentials.metadata())
+        metadata = await self._credentials.metadata()
+        return (await self.stubs()).sender.SendStream(metadata=metadata)
 
     async def open_receiving(self) -> Any:
         """Open a stream of a receiver. On the I/O thread."""
-        return (await self.stubs()).receiver.ReceiveStream(metadata=self._credentials.metadata())
+        metadata = await self._credentials.metadata()
+        return (await self.stubs()).receiver.ReceiveStream(metadata=metadata)
 
     def explained(self, error: BusError) -> BusError:
         """Return an error with what to change, where TLS or a token is the reason."""
@@ -199,8 +215,8 @@ class Connection:
             self._trust_anew()
         if type(error) is not RetryableError:
             return error
-        settings = self.settings
-        advice = tls.explain(error.message, address=settings.target, use_tls=settings.use_tls)
+        use_tls = self._use_tls is not False
+        advice = tls.explain(error.message, address=self.settings.target, use_tls=use_tls)
         return RetryableError(f"{advice} ({error.message})") if advice else error
 
     def _authorities(self) -> bytes | None:
@@ -221,7 +237,7 @@ class Connection:
             self.io.spawn(channel.close(), "bendybus-close")
 
     def _open_channel(self) -> grpc.aio.Channel:
-        if not self.settings.use_tls:
+        if not self._use_tls:
             return grpc.aio.insecure_channel(self.settings.target, options=_OPTIONS)
         self._trusted = self._authorities()
         credentials = grpc.ssl_channel_credentials(self._trusted)
@@ -234,12 +250,15 @@ class Link:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self._connection: Connection | None = None
+        # Set by asynchronous clients: their credentials belong to the application's loop.
+        self.of_loop = False
 
     def get(self) -> Connection:
         """Return the connection; a new one in a process that was forked off."""
         found, io = self._connection, io_thread.current()
         if found is None or found.io is not io:
-            found = self._connection = Connection(self.settings, io)
+            loop = asyncio.get_running_loop() if self.of_loop else None
+            found = self._connection = Connection(self.settings, io, loop)
         return found
 
     def take(self) -> Connection | None:

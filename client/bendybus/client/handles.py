@@ -5,7 +5,7 @@ import uuid
 import warnings
 from typing import Any, Final
 
-from bendybus.client import arguments, connection_string
+from bendybus.client import arguments, connection_string, probing
 from bendybus.client.connection import TIMEOUT_S_DEFAULT, Link, Settings
 from bendybus.client.credentials import Credentials
 from bendybus.client.exceptions import not_supported
@@ -20,6 +20,9 @@ CA_FILE_VARIABLE: Final = "BENDYBUS_CA_FILE"
 
 class Handle:
     """A sender or receiver of one entity. Owns its link only when it was made without a client."""
+
+    # Whether there is a loop of the application's, on which credentials are asked.
+    _of_loop = False
 
     def __init__(
         self,
@@ -44,6 +47,7 @@ class Handle:
         link: Link | None = options.get("link")
         self._owns_link = link is None
         self._link = link or Link(settings_of(fully_qualified_namespace, credential, options))
+        self._link.of_loop = self._link.of_loop or self._of_loop
         self.fully_qualified_namespace = fully_qualified_namespace
         self.entity_name = queue_name
         self._name: str = identifier or f"{kind}-{uuid.uuid4()}"
@@ -67,7 +71,9 @@ def settings_of(address: str, credential: Any, options: dict[str, Any]) -> Setti
     if options.get("http_proxy"):
         raise not_supported("HTTP proxies")
     host = connection_string.host_of(address, what="fully_qualified_namespace")
-    use_tls = options.get("use_tls", True)
+    use_tls = options.get("use_tls")
+    if use_tls is None and not probing.is_loopback(host):
+        use_tls = True
     # Here, where a traceback shows the line at which the client is made.
     Credentials(credential, host)
     return Settings(
@@ -80,7 +86,7 @@ def settings_of(address: str, credential: Any, options: dict[str, Any]) -> Setti
             backoff_max_s=options.get("retry_backoff_max", 120),
             mode=options.get("retry_mode", "exponential"),
         ),
-        ca_file=_ca_file(options.get("connection_verify")) if use_tls else None,
+        ca_file=_ca_file(options.get("connection_verify")) if use_tls is not False else None,
     )
 
 

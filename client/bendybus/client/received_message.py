@@ -1,5 +1,6 @@
 """A message as it was received: an index into the columns of its delivery, decoded on demand."""
 
+import copy
 import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -48,6 +49,19 @@ class Delivered:
         """Return the lock token of a message; empty without locks."""
         start = index * _TOKEN_BYTES
         return self.lock_tokens[start : start + _TOKEN_BYTES]
+
+    def alone(self, index: int) -> bytes:
+        """Return a delivery of one of the messages."""
+        made = message_pb2.DeliveredBatch()
+        made.CopyFrom(self.proto)
+        made.lock_tokens = self.token(index)
+        for field in made.DESCRIPTOR.fields:
+            column = getattr(made, field.name)
+            if field.is_repeated and column:
+                entry = column[index]
+                made.ClearField(field.name)
+                getattr(made, field.name).append(entry)
+        return made.SerializeToString()
 
 
 class ServiceBusReceivedMessage(ServiceBusMessage):
@@ -101,10 +115,39 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
 
     def __getattr__(self, name: str) -> Any:
         # Reached only for slots that are still empty.
-        if not name.startswith("_") or name.startswith("__"):
+        if name not in _LOADED:
             raise AttributeError(name)
         self._load()
         return object.__getattribute__(self, name)
+
+    def __reduce__(self) -> Any:
+        # The message alone: not the delivery that it came in, nor the receiver.
+        return _restored, (self._delivered.alone(self._index), self._state())
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "ServiceBusReceivedMessage":
+        made: ServiceBusReceivedMessage = object.__new__(type(self))
+        made._delivered, made._index = self._delivered, self._index
+        made._receiving = self._receiving
+        for name, value in self._state().items():
+            setattr(made, name, copy.deepcopy(value, memo))
+        return made
+
+    def __copy__(self) -> "ServiceBusReceivedMessage":
+        made: ServiceBusReceivedMessage = object.__new__(type(self))
+        made._delivered, made._index = self._delivered, self._index
+        made._receiving = self._receiving
+        for name, value in self._state().items():
+            setattr(made, name, value)
+        return made
+
+    def _state(self) -> dict[str, Any]:
+        """Return what is set, and is neither of the delivery nor of the receiver."""
+        found = {name: getattr(self, name) for name in _OWN}
+        try:
+            object.__getattribute__(self, "_body_type")
+        except AttributeError:
+            return found  # nothing of it was read yet
+        return found | {name: getattr(self, name) for name in _LOADED}
 
     def _load(self) -> None:
         proto = message_pb2.Message.FromString(self._delivered.proto.messages[self._index])
@@ -292,8 +335,20 @@ def make_all(
     return made
 
 
+def _restored(delivered: bytes, state: dict[str, Any]) -> ServiceBusReceivedMessage:
+    """Return a message that was pickled. It can be settled by a receiver of its queue."""
+    made: ServiceBusReceivedMessage = object.__new__(ServiceBusReceivedMessage)
+    made._delivered = Delivered(message_pb2.DeliveredBatch.FromString(delivered))
+    made._index, made._receiving = 0, None
+    for name, value in state.items():
+        setattr(made, name, value)
+    return made
+
+
 def _moment(milliseconds: int | None) -> datetime | None:
     return datetime.fromtimestamp(milliseconds / 1_000, UTC) if milliseconds else None
 
 
 _ACTIVE: Final = ServiceBusMessageState.ACTIVE
+_LOADED: Final = frozenset(ServiceBusMessage.__slots__)
+_OWN: Final = ("_locked_until_ms", "_peeked", "_settled", "auto_renew_error")

@@ -271,6 +271,7 @@ def _new_receiving(handle: ReceiverHandle, connection: Connection) -> Receiving:
         handle._prefetch_count,
         connection.explained,
     )
+    made.stream.name = f"receiver of {handle.entity_path}"
     connection.io.submit(connection.keep, made.stream, "bendybus-receive")
     return made
 

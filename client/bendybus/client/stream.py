@@ -5,6 +5,7 @@ module keeps the stream, and never loses a request: the owner puts back what `br
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
@@ -14,6 +15,7 @@ from bendybus.client.retrying import Moved, RetryPolicy, counted
 from bendybus.domain.errors import BusError, RetryableError
 from bendybus.wire import statuses
 
+_log = logging.getLogger("bendybus.client")
 _END_TIMEOUT_S: Final = 2.0
 # However long an outage was: so soon after its end streams are back.
 _PAUSE_MAX_S: Final = 2.0
@@ -54,6 +56,8 @@ class Stream:
         self._owner = owner
         self._retry = retry
         self._explain = explain
+        # What logs call it.
+        self.name = "stream"
         self._wake = asyncio.Event()
         self._closed = asyncio.Event()
         self._call: Any = None
@@ -81,10 +85,19 @@ class Stream:
             self._owner.broken(error)
             if isinstance(error, Moved) and heard and self._loop_time() - began > _MOVE_AGAIN_S:
                 # Asked to go elsewhere: at once, and it is no failure.
+                _log.info("client: %s is moved by the bus", self.name)
                 failures = 0
                 continue
             failures = 1 if heard else failures + counted(error) or 1
-            await self._pause(self._retry.pause_s(failures, error))
+            pause_s = self._retry.pause_s(failures, error)
+            if self._owner.has_work():
+                _log.warning(
+                    "client: %s broke, reconnecting in %.1f s: %s",
+                    self.name,
+                    min(pause_s, _PAUSE_MAX_S),
+                    error.message,
+                )
+            await self._pause(pause_s)
 
     def _loop_time(self) -> float:
         return asyncio.get_running_loop().time()
@@ -122,6 +135,9 @@ class Stream:
             return heard, await self._ending()
         except grpc.aio.AioRpcError as exc:
             return heard, _bus_error(exc)
+        except BusError as exc:
+            # There is no token, or nothing that answers: before there is a call.
+            return heard, exc
         except asyncio.CancelledError:
             current = asyncio.current_task()
             if current is not None and current.cancelling():

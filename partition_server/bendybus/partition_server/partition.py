@@ -309,8 +309,11 @@ class Partition:
         entity = self.catalogue.resolve(ref)
         slot = self._main_slots.get(ref.uid)
         if slot is None:
-            raise errors.InvalidOperation(
-                f"queue {entity.name!r} has no messages in partition {self.partition}."
+            # A plain queue lives in another partition: only a number can lead here.
+            raise errors.MessageNotFound(
+                f"queue {entity.name!r} has no messages in partition {self.partition}, and so none "
+                "whose number has that in its top 16 bits.",
+                metadata={"entity": entity.name, "field": "sequence_numbers"},
             )
         if self._fenced_until.get(ref.uid, 0) > now.mono_ms:
             raise errors.ServerBusy(

@@ -21,6 +21,8 @@ from bendybus.client.modes import (
 class ServiceBusClient(ClientHandle):
     """Gives senders and receivers that share one connection. Tasks may share it."""
 
+    _of_loop = True
+
     async def __aenter__(self) -> "ServiceBusClient":
         return self
 

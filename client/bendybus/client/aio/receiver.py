@@ -23,6 +23,8 @@ class ServiceBusReceiver(ReceiverHandle, AsyncIterator[ServiceBusReceivedMessage
     An iterator over messages: it ends when none comes for `max_wait_time`, or never.
     """
 
+    _of_loop = True
+
     async def __aenter__(self) -> "ServiceBusReceiver":
         self._check_live()
         return self

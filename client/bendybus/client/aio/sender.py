@@ -16,6 +16,8 @@ from bendybus.client.senders import SenderHandle
 class ServiceBusSender(SenderHandle):
     """Sends messages to one queue. Get one from a ServiceBusClient. Tasks may share it."""
 
+    _of_loop = True
+
     async def __aenter__(self) -> "ServiceBusSender":
         self._check_live()
         return self

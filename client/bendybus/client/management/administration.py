@@ -1,13 +1,13 @@
 """The administration client of the synchronous surface."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from types import TracebackType
 from typing import Any
 
 from bendybus.client import blocking, exceptions, handles
 from bendybus.client.connection import Stubs
-from bendybus.client.management import administrations, descriptions, runtime
+from bendybus.client.management import administrations, descriptions, paging, runtime
 from bendybus.client.management.administrations import AdministrationHandle, Show
 from bendybus.client.management.later import LaterAdministration
 from bendybus.client.management.models import (
@@ -16,6 +16,7 @@ from bendybus.client.management.models import (
     NamespaceProperties,
     QueueProperties,
 )
+from bendybus.client.management.paging import ItemPaged
 from bendybus.client.management.runtime import QueueRuntimeProperties
 from bendybus.v1 import management_pb2
 
@@ -92,12 +93,12 @@ class ServiceBusAdministrationClient(AdministrationHandle, LaterAdministration):
         request = administrations.delete_request(queue_name)
         self._call(lambda stubs: stubs.management.DeleteQueue, request, kwargs)
 
-    def list_queues(self, **kwargs: Any) -> Iterator[QueueProperties]:
-        """Yield all queues."""
+    def list_queues(self, **kwargs: Any) -> ItemPaged[QueueProperties]:
+        """Return an iterator over all queues; its `by_page()` gives them in pages."""
         return self._list(descriptions.to_properties, kwargs, with_runtime=False)
 
-    def list_queues_runtime_properties(self, **kwargs: Any) -> Iterator[QueueRuntimeProperties]:
-        """Yield how all queues are at the moment."""
+    def list_queues_runtime_properties(self, **kwargs: Any) -> ItemPaged[QueueRuntimeProperties]:
+        """Return an iterator over how all queues are; its `by_page()` gives them in pages."""
         return self._list(runtime.queue_runtime, kwargs, with_runtime=True)
 
     def get_namespace_properties(self, **kwargs: Any) -> NamespaceProperties:
@@ -118,15 +119,15 @@ class ServiceBusAdministrationClient(AdministrationHandle, LaterAdministration):
         ).queue
         return queue
 
-    def _list(self, show: Show, options: Mapping[str, Any], *, with_runtime: bool) -> Iterator[Any]:
-        token = ""
-        while True:
+    def _list(
+        self, show: Show, options: Mapping[str, Any], *, with_runtime: bool
+    ) -> ItemPaged[Any]:
+        def fetch(token: str) -> tuple[list[Any], str]:
             request = administrations.list_request(token, runtime=with_runtime)
             page = self._call(lambda stubs: stubs.management.ListQueues, request, options)
-            yield from map(show, page.queues)
-            token = page.next_page_token
-            if not token:
-                return
+            return paging.shown(show, page)
+
+        return ItemPaged(fetch)
 
     def _call(
         self, method: Callable[[Stubs], Any], request: Any, options: Mapping[str, Any]

@@ -15,6 +15,9 @@ PAGE_SIZE: Final = 100
 class AdministrationHandle:
     """An administration client without its way of waiting."""
 
+    # Whether there is a loop of the application's, on which credentials are asked.
+    _of_loop = False
+
     def __init__(
         self,
         fully_qualified_namespace: str,
@@ -27,6 +30,7 @@ class AdministrationHandle:
         self._credential = credential
         kwargs.pop("entity_name", None)
         self._link = Link(handles.settings_of(fully_qualified_namespace, credential, kwargs))
+        self._link.of_loop = self._of_loop
 
     @classmethod
     def _from_connection_string(cls, conn_str: str, options: Mapping[str, Any]) -> Any:

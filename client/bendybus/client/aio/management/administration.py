@@ -1,6 +1,6 @@
 """The administration client of the asynchronous surface."""
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from types import TracebackType
 from typing import Any
@@ -8,8 +8,9 @@ from typing import Any
 from bendybus.client import exceptions, handles
 from bendybus.client.aio import waiting
 from bendybus.client.aio.management.later import LaterAdministration
+from bendybus.client.aio.management.paging import AsyncItemPaged
 from bendybus.client.connection import Stubs
-from bendybus.client.management import administrations, descriptions, runtime
+from bendybus.client.management import administrations, descriptions, paging, runtime
 from bendybus.client.management.administrations import AdministrationHandle, Show
 from bendybus.client.management.models import (
     ApiVersion,
@@ -23,6 +24,8 @@ from bendybus.v1 import management_pb2
 
 class ServiceBusAdministrationClient(AdministrationHandle, LaterAdministration):
     """Creates, changes, shows and deletes entities."""
+
+    _of_loop = True
 
     async def __aenter__(self) -> "ServiceBusAdministrationClient":
         return self
@@ -93,14 +96,14 @@ class ServiceBusAdministrationClient(AdministrationHandle, LaterAdministration):
         request = administrations.delete_request(queue_name)
         await self._call(lambda stubs: stubs.management.DeleteQueue, request, kwargs)
 
-    def list_queues(self, **kwargs: Any) -> AsyncIterator[QueueProperties]:
-        """Yield all queues."""
+    def list_queues(self, **kwargs: Any) -> AsyncItemPaged[QueueProperties]:
+        """Return an iterator over all queues; its `by_page()` gives them in pages."""
         return self._list(descriptions.to_properties, kwargs, with_runtime=False)
 
     def list_queues_runtime_properties(
         self, **kwargs: Any
-    ) -> AsyncIterator[QueueRuntimeProperties]:
-        """Yield how all queues are at the moment."""
+    ) -> AsyncItemPaged[QueueRuntimeProperties]:
+        """Return an iterator over how all queues are; its `by_page()` gives them in pages."""
         return self._list(runtime.queue_runtime, kwargs, with_runtime=True)
 
     async def get_namespace_properties(self, **kwargs: Any) -> NamespaceProperties:
@@ -120,18 +123,15 @@ class ServiceBusAdministrationClient(AdministrationHandle, LaterAdministration):
         queue: management_pb2.Queue = response.queue
         return queue
 
-    async def _list(
+    def _list(
         self, show: Show, options: Mapping[str, Any], *, with_runtime: bool
-    ) -> AsyncIterator[Any]:
-        token = ""
-        while True:
+    ) -> AsyncItemPaged[Any]:
+        async def fetch(token: str) -> tuple[list[Any], str]:
             request = administrations.list_request(token, runtime=with_runtime)
             page = await self._call(lambda stubs: stubs.management.ListQueues, request, options)
-            for queue in page.queues:
-                yield show(queue)
-            token = page.next_page_token
-            if not token:
-                return
+            return paging.shown(show, page)
+
+        return AsyncItemPaged(fetch)
 
     async def _call(
         self, method: Callable[[Stubs], Any], request: Any, options: Mapping[str, Any]
