@@ -53,6 +53,10 @@ integration: install ## Run the tests with real processes, files and gRPC only
 chaos: install ## Break a bus by seeds under load and judge the history: ARGS="--seeds=100 --seconds=10"
 	@$(PY) -m tests.chaos $(ARGS)
 
+.PHONY: mutants
+mutants: install ## Break the code at each requirement: a test with its number must fail (15 minutes)
+	@$(PY) -m tests.mutants $(ARGS)
+
 .PHONY: e2e
 e2e: install ## Run the end-to-end tests: on the cluster of KUBECONFIG, or on one of CLUSTER's (15 minutes)
 	@BENDYBUS_CLUSTER_TOOLS=$${BENDYBUS_CLUSTER_TOOLS:-$(abspath $(CLUSTER))} \
@@ -146,6 +150,10 @@ bench: install $(VENV)/.bench ## Measure, beside the bare pipeline and the peers
 $(VENV)/.bench: requirements/bench.txt $(VENV)/.installed
 	@$(PY) -m pip install --quiet --require-hashes -r requirements/bench.txt
 	@touch $@
+
+.PHONY: soak
+soak: install ## Load a bus steadily for 10 minutes: CPU, memory and files of every process stay flat
+	@$(PY) -m bench.soak $(ARGS)
 
 .PHONY: bench-kubernetes
 bench-kubernetes: install ## Measure the operator and a bus on a cluster (10 minutes)

@@ -71,9 +71,14 @@ def bus(folder: Path, partitions: int, servers: int) -> Iterator[Bus]:
         yield Bus(facts["connection_string"], by_role["partition-server"], by_role["frontend"][0])
 
 
-def _sum(pid: int, name: str) -> float:
+def metrics(pid: int) -> str:
+    """Return what a process of the bus says at /metrics."""
     arguments = Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8").split("\0")
     port = arguments[arguments.index("--metrics-port") + 1]
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
         text: str = answer.read().decode()
-    return sum(float(value) for found, value in _METRIC.findall(text) if found == name)
+    return text
+
+
+def _sum(pid: int, name: str) -> float:
+    return sum(float(value) for found, value in _METRIC.findall(metrics(pid)) if found == name)

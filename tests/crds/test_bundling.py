@@ -41,6 +41,7 @@ def test_queues_alone_join_the_bus_that_runs() -> None:
     assert bundle.place == running
 
 
+@pytest.mark.requirement("R05", "R06")
 @pytest.mark.parametrize(
     ("spec", "count"),
     [
@@ -110,11 +111,23 @@ def test_more_partitioned_entities_than_a_standard_namespace_may_have_are_refuse
         bundling.bundle(queues)
 
 
+@pytest.mark.requirement("R07")
 def test_a_running_bus_never_changes_its_partitioning() -> None:
     wanted = bundling.bundle([_manifest("BusNamespace", "bus", sku={"tier": "Premium"})])
 
     with pytest.raises(PartitioningImmutable, match=r"sku.tier is Standard since the namespace"):
         bundling.check_against(Place("bus"), wanted)
+
+
+@pytest.mark.requirement("R07")
+def test_a_running_premium_bus_never_changes_the_number_of_its_partitions() -> None:
+    manifest = _manifest(
+        "BusNamespace", "bus", sku={"tier": "Premium"}, premiumMessagingPartitions=4
+    )
+    running = Place("bus", Tier.PREMIUM, 2)
+
+    with pytest.raises(PartitioningImmutable, match="premiumMessagingPartitions is 2 since"):
+        bundling.check_against(running, bundling.bundle([manifest]))
 
 
 def test_manifests_of_another_bus_are_refused() -> None:

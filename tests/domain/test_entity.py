@@ -109,6 +109,7 @@ def test_what_does_not_work_yet_is_refused_and_not_ignored(field: str) -> None:
     assert caught.value.field == entities.MANIFEST_NAMES[field]
 
 
+@pytest.mark.requirement("R04")
 def test_a_premium_namespace_of_one_partition_partitions_nothing() -> None:
     with pytest.raises(InvalidArgument, match="premiumMessagingPartitions"):
         check(Tier.PREMIUM, 1, enable_partitioning=True)
@@ -158,6 +159,7 @@ def test_a_partitioned_queue_is_in_all_partitions_a_plain_one_at_home() -> None:
     assert (spread.partitioned, plain.partitioned) == (True, False)
 
 
+@pytest.mark.requirement("R01")
 @pytest.mark.requirement("R03", "R04", "R06")
 @pytest.mark.parametrize(
     ("tier", "partitions", "asked", "count"),

@@ -120,6 +120,27 @@ def test_a_batch_with_different_keys_may_be_split_if_the_sender_says_so() -> Non
     assert sorted(part.count for part in routed.parts) == [1, 2]
 
 
+@pytest.mark.requirement("R20")
+def test_each_message_of_a_split_batch_goes_to_the_partition_of_its_own_key() -> None:
+    texts = ["a", "b", "a", "c"]
+
+    routed = route(queue(partitions=16), Keys(4, partition_keys=texts), split=True)
+
+    where = {unit.start: part.pinned for part in routed.parts for unit in part.units}
+    assert where == {i: partitioning.partition_of(text, 16) for i, text in enumerate(texts)}
+    assert len(set(where.values())) > 1
+
+
+@pytest.mark.requirement("R22")
+def test_an_empty_session_id_that_is_set_is_a_key_and_one_that_is_not_set_is_none() -> None:
+    keys = Keys(2, session_ids=["", ""], session_present=[True, False])
+
+    routed = route(queue(partitions=16), keys, (1, 1))
+
+    where = {unit.start: part.pinned for part in routed.parts for unit in part.units}
+    assert where == {0: partitioning.partition_of("", 16), 1: None}
+
+
 def test_group_sizes_that_do_not_add_up_are_refused() -> None:
     with pytest.raises(errors.InvalidArgument):
         route(queue(), Keys(3, partition_keys=["a", "b", "c"]), (2, 2))

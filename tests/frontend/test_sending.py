@@ -196,6 +196,7 @@ def test_numbers_of_parts_are_put_together_in_the_order_of_the_frame(board: Boar
     assert frame.numbers == [11, 21, 12, 22]
 
 
+@pytest.mark.requirement("R30")
 def test_a_full_partition_is_skipped(board: Board) -> None:
     frame = board.submit(Keys(1))
 

@@ -59,6 +59,7 @@ def test_policies_whose_secrets_would_collide_are_refused(rules: list[str]) -> N
     assert refused.startswith("spec.authorizationRules: ")
 
 
+@pytest.mark.requirement("R07")
 @pytest.mark.parametrize(
     ("new", "field"),
     [

@@ -84,6 +84,7 @@ def test_volumes_of_several_buses_are_never_adopted() -> None:
     assert (footing.identity, footing.reason) == (None, Reason.RETAINED_DATA)
 
 
+@pytest.mark.requirement("R07")
 @pytest.mark.parametrize(
     "wanted", [{"premiumMessagingPartitions": 4}, {"sku": {"tier": "Standard"}}]
 )

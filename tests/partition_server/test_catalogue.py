@@ -157,12 +157,13 @@ def test_premium_queues_have_the_partitions_of_their_namespace(
 
 
 @pytest.mark.requirement("R41")
-def test_a_standard_namespace_has_at_most_100_partitioned_queues(
-    make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("tier", [Tier.BASIC, Tier.STANDARD])
+def test_a_basic_or_standard_namespace_has_at_most_100_partitioned_queues(
+    make_store: MakeStore, monkeypatch: pytest.MonkeyPatch, tier: Tier
 ) -> None:
     assert limits.PARTITIONED_ENTITIES_PER_NAMESPACE == 100
     monkeypatch.setattr(limits, "PARTITIONED_ENTITIES_PER_NAMESPACE", 2)
-    driver = Driver(make_store(fingerprint(tier=Tier.STANDARD, count=16)))
+    driver = Driver(make_store(fingerprint(tier=tier, count=16)))
     driver.create("a", enable_partitioning=True)
     driver.create("b", enable_partitioning=True)
 

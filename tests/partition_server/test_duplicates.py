@@ -26,10 +26,23 @@ def test_a_duplicate_is_answered_with_the_number_of_the_original(detecting: Driv
     assert detecting.counts().active == 1
 
 
+@pytest.mark.requirement("R27")
 def test_a_duplicate_within_one_batch_is_found(detecting: Driver) -> None:
     outcome = detecting.send(b"a", b"b", b"c", message_ids=["m", "n", "m"])
 
     assert list(outcome.duplicates) == [False, False, True]
+    assert detecting.counts().active == 2
+
+
+@pytest.mark.requirement("R27")
+def test_a_duplicate_within_one_frame_of_several_sends_is_found(detecting: Driver) -> None:
+    ids = ["m", "n", "m", "m"]
+
+    outcome = detecting.send(b"a", b"b", b"c", b"d", groups=(1, 1, 1, 1), message_ids=ids)
+
+    first = outcome.numbers[0]
+    assert list(outcome.duplicates) == [False, False, True, True]
+    assert list(outcome.numbers[2:]) == [first, first]
     assert detecting.counts().active == 2
 
 

@@ -14,6 +14,7 @@ import apsw
 import pytest
 
 from bendybus.domain import lock_token
+from bendybus.domain.limits import Tier
 from bendybus.partition_server import copying, queries
 from bendybus.partition_server.commands import Append, Batch, Disposition
 from bendybus.partition_server.errors import FileRefused, StoreFailed, StoreFull
@@ -43,7 +44,12 @@ def store(tmp_path: Path) -> Any:
 @pytest.mark.requirement("R07")
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("namespace_uid", "other"), ("partition_count", 8), ("namespace_name", "other")],
+    [
+        ("namespace_uid", "other"),
+        ("partition_count", 8),
+        ("namespace_name", "other"),
+        ("tier", Tier.STANDARD),
+    ],
 )
 def test_a_file_of_another_namespace_is_refused(tmp_path: Path, field: str, value: Any) -> None:
     own = SqliteStore(tmp_path, fingerprint())

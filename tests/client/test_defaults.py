@@ -1,0 +1,47 @@
+"""What the client fills in where the application says nothing."""
+
+from typing import Any
+
+import pytest
+
+from bendybus.client import ServiceBusMessage, connection, handles, senders
+from bendybus.client.sending import Unit
+from tests.client.fake_front_end import FakeFrontEnd
+
+
+@pytest.mark.requirement("R31")
+def test_an_operation_has_60_seconds_unless_the_application_says_otherwise() -> None:
+    assert handles.timeout_of(None) == 60.0
+    assert handles.timeout_of(15) == 15.0
+    assert connection.TIMEOUT_S_DEFAULT == 60.0
+
+
+@pytest.mark.requirement("R26")
+async def test_the_bus_gets_a_message_id_for_every_message_that_has_none(
+    sender: Any, fake: FakeFrontEnd
+) -> None:
+    await sender.send_messages([ServiceBusMessage("a"), ServiceBusMessage("b", message_id="own")])
+    await sender.send_messages(ServiceBusMessage("c"))
+
+    ids = [text for *_, texts in fake.frames for text in texts]
+    assert ids[1] == "own"
+    assert all(ids)
+    assert len(set(ids)) == 3
+
+
+@pytest.mark.requirement("R31")
+async def test_a_send_of_either_surface_has_60_seconds_by_default(
+    sender: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[float] = []
+
+    def unit(path: str, columns: Any, waiter: Any, timeout_s: float, **options: Any) -> Unit:
+        given.append(timeout_s)
+        return Unit(path, columns, waiter, timeout_s, **options)
+
+    monkeypatch.setattr(senders, "Unit", unit)
+
+    await sender.send_messages(ServiceBusMessage("a"))
+    await sender.send_messages(ServiceBusMessage("b"), timeout=5)
+
+    assert given == [60.0, 5.0]

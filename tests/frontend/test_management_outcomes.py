@@ -1,0 +1,112 @@
+"""What management reports when partitions are away, and what counts add up to."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import grpc
+import pytest
+
+from bendybus.domain import errors
+from bendybus.domain.entity import Entity
+from bendybus.frontend import management_service
+from bendybus.frontend.gateway import Gateway
+from bendybus.frontend.management_service import ManagementService
+from bendybus.frontend.settings import Settings
+from bendybus.internal.v1 import entity_pb2, partition_pb2
+from bendybus.v1 import management_pb2
+from bendybus.wire import entities
+from tests.frontend.entities import queue
+
+ACTIONS = ("CreateQueue", "UpdateQueue", "DeleteQueue")
+
+
+class Refused(Exception):
+    """What a call was ended with."""
+
+
+class Context:
+    """The context of a call: ends it with an exception."""
+
+    def __getattr__(self, name: str) -> Any:
+        async def take(*_: Any, **__: Any) -> None:
+            raise Refused
+
+        return take
+
+
+class Partition:
+    """A partition that commits and copies whatever it is told."""
+
+    def __init__(self, partition: int, entity: Entity) -> None:
+        self.partition, self.available = partition, True
+        self.catalogue_calls = self
+        self._entity = entity
+
+    def conditions(self) -> list[str]:
+        """Return why it cannot be asked."""
+        return []
+
+    async def CommitEntity(self, request: Any, timeout: float) -> Any:
+        """Commit what is asked for."""
+        return entity_pb2.CommitEntityResponse(entity=entities.entity_to_proto(self._entity))
+
+    async def ApplyEntity(self, request: Any, timeout: float) -> Any:
+        """Copy an entry."""
+        return entity_pb2.ApplyEntityResponse()
+
+
+def gateway_of(entity: Entity) -> Gateway:
+    """Return a front end of four partitions in memory."""
+    gateway = Gateway(Settings(partitions={}))
+    for index in range(4):
+        gateway.upstreams[index] = Partition(index, entity)  # type: ignore[assignment]
+    return gateway
+
+
+@pytest.mark.requirement("R34")
+@pytest.mark.parametrize("action", ACTIONS)
+@pytest.mark.parametrize("away", [1, 3])
+async def test_a_change_that_a_partition_missed_is_reported_as_a_failure(
+    action: str, away: int
+) -> None:
+    gateway = gateway_of(replace(queue(), deleted=action == "DeleteQueue"))
+    gateway.upstreams[away].available = False  # type: ignore[misc]
+    service, request = ManagementService(gateway), getattr(management_pb2, f"{action}Request")
+
+    with pytest.raises((Refused, errors.PartitionUnavailable, grpc.RpcError)):
+        await getattr(service, action)(request(name="orders"), Context())
+
+
+@pytest.mark.requirement("R34")
+@pytest.mark.parametrize("action", ACTIONS)
+async def test_a_change_that_all_partitions_took_names_them_all(action: str) -> None:
+    gateway = gateway_of(replace(queue(), deleted=action == "DeleteQueue"))
+    service, request = ManagementService(gateway), getattr(management_pb2, f"{action}Request")
+
+    answer = await getattr(service, action)(request(name="orders"), SimpleNamespace())
+
+    assert [(each.partition, each.done) for each in answer.outcomes] == [
+        (index, True) for index in range(4)
+    ]
+
+
+@pytest.mark.requirement("R35")
+def test_counts_of_every_kind_are_summed_over_partitions_and_one_away_makes_them_limited() -> None:
+    kinds = ("active", "dead_letter", "scheduled", "deferred")
+    entity = queue()
+    counts = partition_pb2.EntityCounts(
+        uid=entity.uid, size_in_bytes=100, **{kind: n + 1 for n, kind in enumerate(kinds)}
+    )
+    answer = partition_pb2.GetCountsResponse(entities=[counts])
+    away = errors.PartitionUnavailable("away")
+
+    whole = management_service._runtime(entity, dict.fromkeys(range(4), answer))
+    part = management_service._runtime(entity, {**dict.fromkeys(range(3), answer), 3: away})
+
+    for runtime, partitions in ((whole, 4), (part, 3)):
+        told = [getattr(runtime.count_details, f"{kind}_message_count") for kind in kinds]
+        assert told == [(n + 1) * partitions for n in range(4)]
+        assert runtime.size_in_bytes == 100 * partitions
+    assert whole.availability_status == management_pb2.ENTITY_AVAILABILITY_STATUS_AVAILABLE
+    assert part.availability_status == management_pb2.ENTITY_AVAILABILITY_STATUS_LIMITED
