@@ -188,7 +188,7 @@ class LoopWaiter:
     __slots__ = ("_lost", "_outbox", "future")
 
     def __init__(self, outbox: "Outbox", lost: Callable[[Any], None] | None = None) -> None:
-        self.future: asyncio.Future[Any] = outbox.loop.create_future()
+        self.future: asyncio.Future[Any] = outbox.future()
         self._outbox = outbox
         self._lost = lost
 
@@ -229,22 +229,34 @@ class LoopWaiter:
 class Outbox:
     """Outcomes on their way to one application loop: one wake-up for all that are ready."""
 
-    __slots__ = ("__weakref__", "_ready", "_woken", "loop")
+    __slots__ = ("__weakref__", "_loop", "_ready", "_woken")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop = loop
+        # Weak: this thread outlives the application's loops, and knows them by their outboxes.
+        self._loop = weakref.ref(loop)
         self._ready: deque[tuple[LoopWaiter, Any, BaseException | None]] = deque()
         self._woken = False
+
+    def future(self) -> asyncio.Future[Any]:
+        """Return a new future of the loop. On that loop."""
+        loop = self._loop()
+        assert loop is not None, "it is running"
+        return loop.create_future()
 
     def put(self, waiter: LoopWaiter, value: Any, error: BaseException | None) -> None:
         """Add an outcome. From any thread."""
         self._ready.append((waiter, value, error))
         if not self._woken:
             self._woken = True
+            loop = self._loop()
             try:
-                self.loop.call_soon_threadsafe(self._flush)
-            except RuntimeError:  # the application's loop is closed: nobody waits any more
-                self._flush_to_nobody()
+                if loop is not None:
+                    loop.call_soon_threadsafe(self._flush)
+                    return
+            except RuntimeError:  # the application's loop is closed
+                pass
+            # Nobody waits any more.
+            self._flush_to_nobody()
 
     def _flush(self) -> None:
         # STRICTLY BEFORE emptying: who appends from here on wakes the loop again.

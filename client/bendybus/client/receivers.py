@@ -1,10 +1,11 @@
 """What the receivers of both surfaces share: checks, requests, and messages from answers."""
 
+import weakref
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from bendybus.client import arguments, handles, modes, received_message, values
+from bendybus.client import arguments, handles, io_thread, modes, received_message, values
 from bendybus.client.connection import Connection
 from bendybus.client.exceptions import MessageAlreadySettled, MessageLockLostError, not_supported
 from bendybus.client.handles import Handle
@@ -273,7 +274,24 @@ def _new_receiving(handle: ReceiverHandle, connection: Connection) -> Receiving:
     )
     made.stream.name = f"receiver of {handle.entity_path}"
     connection.io.submit(connection.keep, made.stream, "bendybus-receive")
+    # A receiver that nobody has any more ends as if it had been closed.
+    weakref.finalize(handle, _end, connection, made).atexit = False
     return made
+
+
+def _end(connection: Connection, receiving: Receiving) -> None:
+    if not connection.closed and connection.io is io_thread.current():
+        connection.io.submit(connection.start, _Nobody(), receiving.close)
+
+
+class _Nobody:
+    """Waits for nothing: who asked has gone."""
+
+    def resolve(self, value: Any) -> None:
+        """Do nothing."""
+
+    def fail(self, error: BaseException) -> None:
+        """Do nothing: locks end by themselves."""
 
 
 def _pieces(batches: Sequence[message_pb2.DeliveredBatch]) -> list[Piece]:

@@ -45,6 +45,7 @@ class RenewerHandle:
             self._duration_s if max_lock_renewal_duration is None else max_lock_renewal_duration,
             on_lock_renew_failure or self._on_failure,
         )
+        entry.receiver = receiver
         io = io_thread.current()
         if self._renewing is None or self._io is not io:
             self._io, self._renewing = io, Renewing(io.loop, self._notify)

@@ -20,7 +20,7 @@ _TIMEOUT_S: Final = 30.0
 class Entry:
     """A message whose lock is kept until `end_s`. `fail` is called off the I/O thread."""
 
-    __slots__ = ("due_s", "end_s", "fail", "lock_s", "message", "receiving")
+    __slots__ = ("due_s", "end_s", "fail", "lock_s", "message", "receiver", "receiving")
 
     def __init__(
         self,
@@ -32,6 +32,8 @@ class Entry:
         self.receiving = receiving
         self.message = message
         self.fail = fail
+        # While its locks are renewed a receiver stays, whoever has it.
+        self.receiver: Any = None
         now = time.monotonic()
         self.end_s = now + duration_s
         self.lock_s = _lock_left_s(message)
