@@ -309,12 +309,9 @@ class Partition:
         entity = self.catalogue.resolve(ref)
         slot = self._main_slots.get(ref.uid)
         if slot is None:
-            # A plain queue lives in another partition: only a number can lead here.
-            raise errors.MessageNotFound(
-                f"queue {entity.name!r} has no messages in partition {self.partition}, and so none "
-                "whose number has that in its top 16 bits.",
-                metadata={"entity": entity.name, "field": "sequence_numbers"},
-            )
+            # Only a number leads here: its top 16 bits are the partition.
+            text = f"queue {entity.name!r} has no messages in partition {self.partition}."
+            raise errors.MessageNotFound(text, metadata={"entity": entity.name})
         if self._fenced_until.get(ref.uid, 0) > now.mono_ms:
             raise errors.ServerBusy(
                 f"queue {entity.name!r} is about to be deleted because it was idle.",
