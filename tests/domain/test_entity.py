@@ -184,6 +184,27 @@ def test_tier_and_choice_decide_how_a_queue_is_spread(
     assert home == entities.placement("oRDERS", wanted, tier=tier, partition_count=partitions)[1]
 
 
+@pytest.mark.requirement("R03", "R04")
+@pytest.mark.parametrize(
+    ("tier", "partitions", "asked", "kept"),
+    [
+        (Tier.BASIC, 16, False, False),
+        (Tier.STANDARD, 16, False, False),
+        (Tier.STANDARD, 16, True, True),
+        (Tier.PREMIUM, 4, False, True),
+        (Tier.PREMIUM, 1, False, False),
+    ],
+)
+def test_the_choice_of_partitioning_is_kept_where_it_is_the_queues_own(
+    tier: Tier, partitions: int, asked: bool, kept: bool
+) -> None:
+    wanted = QueueDescription(enable_partitioning=asked)
+
+    settled = entities.settled(wanted, tier=tier, partition_count=partitions)
+
+    assert settled.enable_partitioning is kept
+
+
 @pytest.mark.requirement("R40")
 def test_messages_of_partitioned_premium_queues_are_at_most_a_megabyte() -> None:
     large = QueueDescription(max_message_size_in_kilobytes=102_400)

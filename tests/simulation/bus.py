@@ -243,6 +243,10 @@ class Bus:
         """Let every partition and the front end look at the time."""
         for node in self.nodes:
             self._step(node)
+        self.tick_front_end()
+
+    def tick_front_end(self) -> None:
+        """Let the front end look at the time."""
         self._perform_sends(self.board.due(self.now))
         for link in self.links:
             self._perform_link(link, link.due(self.now))
