@@ -27,7 +27,7 @@ def test_a_plain_queue_gets_everything_in_its_home() -> None:
 
 @pytest.mark.requirement("R18")
 @pytest.mark.requirement("R29")
-def test_a_frame_without_keys_goes_whole_to_any_partition() -> None:
+def test_a_small_frame_without_keys_goes_whole_to_any_partition() -> None:
     [part] = route(queue(), Keys(3), (1, 2)).parts
 
     assert (part.pinned, part.lane, part.count) == (None, 1, 3)
@@ -160,3 +160,62 @@ def test_a_repeat_tries_the_same_partition_first() -> None:
     entity = queue(partitions=16)
 
     assert routing.first_choice(entity, b"p", 9) == routing.first_choice(entity, b"p", 9)
+
+
+@pytest.mark.requirement("R29")
+def test_independent_sends_of_one_frame_are_dealt_over_partitions_in_runs() -> None:
+    sizes = (1,) * 320
+
+    parts = route(queue(partitions=16), Keys(320), sizes).parts
+
+    assert [part.lane for part in parts] == [1, 2, 3, 4, 5]
+    assert [part.count for part in parts] == [routing.RUN] * 5
+    assert all(part.pinned is None for part in parts)
+    covered = sorted(i for part in parts for start, end in part.spans for i in range(start, end))
+    assert covered == list(range(320))
+
+
+def test_more_runs_than_partitions_go_round() -> None:
+    parts = route(queue(partitions=4), Keys(600), (1,) * 600).parts
+
+    assert [part.lane for part in parts] == [1, 2, 3, 0]
+    assert parts[0].spans == [(0, 64), (256, 320), (512, 576)]
+    assert [(unit.start, unit.end) for unit in parts[0].units[:2]] == [(0, 1), (1, 2)]
+    assert sum(part.count for part in parts) == 600
+
+
+@pytest.mark.requirement("R18")
+def test_a_batch_stays_whole_however_large_it_is() -> None:
+    [part] = route(queue(partitions=16), Keys(1_000)).parts
+
+    assert part.spans == [(0, 1_000)]
+
+
+@pytest.mark.requirement("R29")
+def test_a_repeat_of_some_units_tries_for_each_the_partition_of_its_first_try() -> None:
+    entity = queue(partitions=16)
+    first = route(entity, Keys(200), (1,) * 200)
+    where = {unit.start: part.lane for part in first.parts for unit in part.units}
+    chosen = [3, 70, 130, 199]
+
+    again = routing.route(
+        entity,
+        Keys(4),
+        (1,) * 4,
+        lane=1,
+        split=False,
+        offsets=routing.offsets_of(chosen, 4, (1,) * 4),
+    )
+
+    assert {chosen[u.group]: part.lane for part in again.parts for u in part.units} == {
+        position: where[position] for position in chosen
+    }
+
+
+def test_a_mixed_frame_deals_what_has_no_key_by_its_place_in_the_frame() -> None:
+    keys = Keys(200, partition_keys=["k" if i % 2 else "" for i in range(200)])
+
+    routed = route(queue(partitions=16), keys, (1,) * 200)
+
+    assert [part.lane for part in routed.parts if part.pinned is None] == [1, 2, 3, 4]
+    assert sum(part.count for part in routed.parts if part.pinned is None) == 100

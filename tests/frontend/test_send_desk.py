@@ -1,5 +1,7 @@
 """Bounds of what is under way through a front end."""
 
+import asyncio
+import time
 from dataclasses import replace
 
 import pytest
@@ -10,6 +12,7 @@ from bendybus.domain.limits import Tier
 from bendybus.frontend import send_desk
 from bendybus.frontend.figures import Figures
 from bendybus.frontend.send_desk import SendDesk
+from bendybus.internal.v1 import partition_pb2
 from bendybus.v1 import message_pb2, sender_pb2
 from tests.frontend.entities import queue
 
@@ -19,6 +22,11 @@ class Upstream:
 
     available = True
     clock_offset_ms = 0
+    misses = 0
+
+    def miss(self, why: str) -> None:
+        """Count."""
+        self.misses += 1
 
     def send(self, request: object) -> bool:
         """Take a frame."""
@@ -83,3 +91,31 @@ async def test_a_send_to_an_orphan_is_refused_at_once_but_a_repeat_goes_to_the_p
         (1, "ENTITY_ORPHANED")
     ]
     assert desk.under_way() == 1
+
+
+async def test_answers_that_have_arrived_are_read_before_deadlines_are_judged() -> None:
+    directory = Directory()
+    fingerprint = Fingerprint("n", "u", Tier.PREMIUM, 4, 0)
+    directory.update(0, fingerprint, [queue()], snapshot=True)
+    upstreams = {partition: Upstream() for partition in range(4)}
+    desk = SendDesk(upstreams, directory, Figures())  # type: ignore[arg-type]
+    answers: list[sender_pb2.SendStreamResponse] = []
+    loop = asyncio.get_running_loop()
+    for frame_id in range(1, 4):
+        request = frame(frame_id, 10)
+        request.timeout_ms = 1_600
+        desk.submit(request, answers.append)
+    await asyncio.sleep(0.06)
+
+    # The process is suspended beyond every attempt's deadline; the answers, which wait in the
+    # socket, take some turns of the loop to be read.
+    time.sleep(1.0)  # noqa: ASYNC251
+    for step in range(1, 4):
+        response = partition_pb2.SendFramesResponse(frame_id=step, sequence_numbers=[step])
+        loop.call_later(0.04 * step, desk.sent, 0, response)
+    async with asyncio.timeout(10):
+        while len(answers) < 3:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+    assert [list(answer.sequence_numbers) for answer in answers] == [[1], [2], [3]]
+    assert sum(upstream.misses for upstream in upstreams.values()) == 0

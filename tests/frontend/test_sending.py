@@ -22,6 +22,8 @@ class Board:
     finished: list[Frame] = field(default_factory=list)
     sent: list[Attempt] = field(default_factory=list)
     missed: list[int] = field(default_factory=list)
+    # Age of what is submitted; above 0 it is a repeat.
+    repeat_age_ms: int = 0
 
     def __post_init__(self) -> None:
         self.rules = SendBoard(lambda partition: partition not in self.down)
@@ -48,7 +50,9 @@ class Board:
     ) -> Frame:
         """Start a frame."""
         entity = entity or queue()
-        frame = Frame("t", entity, None, keys.count, self.now + timeout_ms, 0, b"p", 1)
+        frame = Frame(
+            "t", entity, None, keys.count, self.now + timeout_ms, self.repeat_age_ms, b"p", 1
+        )
         routed = routing.route(entity, keys, sizes, lane=lane, split=False)
         self.take(self.rules.submit(frame, routed, self.now))
         return frame
@@ -120,14 +124,80 @@ def test_an_attempt_is_given_up_only_after_the_partition_must_refuse_it(board: B
 
 
 @pytest.mark.requirement("R30")
-def test_a_stream_that_breaks_sends_what_has_no_key_elsewhere_at_once(board: Board) -> None:
+def test_what_a_broken_stream_may_have_stored_goes_elsewhere_after_a_wait(board: Board) -> None:
     frame = board.submit(Keys(1))
 
+    board.down = {1}
     board.take(board.rules.lost(1, "gone", board.now))
+    board.pass_time(sending.RETURN_MS - 1)
+    assert len(board.sent) == 1
+    board.pass_time(sending.RETRY_MS)
     board.store(board.sent[1], [5])
 
+    assert board.sent[1].partition == 2
     assert board.finished == [frame]
     assert not frame.failures
+    # The first partition may have stored it, too: that is counted and said.
+    assert frame.possible_duplicates == {0}
+
+
+def test_a_partition_that_is_back_is_asked_again_before_another_one(board: Board) -> None:
+    frame = board.submit(Keys(1))
+    board.take(board.rules.lost(1, "gone", board.now))
+
+    board.pass_time(sending.RETRY_MS)
+    again = board.sent[1]
+    board.take(board.rules.answered(again.attempt_id, [5], (), (), board.now, known=True))
+
+    assert again.partition == 1
+    assert (frame.numbers, frame.possible_duplicates) == ([5], set())
+
+
+def test_an_unknown_outcome_at_the_partition_is_asked_again_there(board: Board) -> None:
+    frame = board.submit(Keys(1))
+
+    board.refuse(board.sent[0], errors.OutcomeUnknown("the sync failed"))
+    board.pass_time(sending.RETRY_MS)
+    board.refuse(board.sent[1], errors.OutcomeUnknown("no longer known"))
+    board.store(board.sent[2], [5])
+
+    assert [attempt.partition for attempt in board.sent] == [1, 1, 2]
+    assert frame.possible_duplicates == {0}
+
+
+def test_a_refusal_of_a_repeat_does_not_make_an_unknown_outcome_a_no(board: Board) -> None:
+    board.repeat_age_ms = 500
+    frame = board.submit(Keys(1, partition_keys=["k"]))
+
+    board.refuse(board.sent[0], errors.PartitionUnavailable("reopening"))
+    board.down = {0, 1, 2, 3}
+    down = board.submit(Keys(1, partition_keys=["k"]))
+
+    assert isinstance(frame.failures[0], errors.OutcomeUnknown)
+    assert isinstance(down.failures[0], errors.OutcomeUnknown)
+
+
+def test_what_the_memory_of_its_partition_says_of_a_repeat_is_definite(board: Board) -> None:
+    board.repeat_age_ms = 500
+    frame = board.submit(Keys(1, partition_keys=["k"]))
+
+    too_large = [(0, errors.MessageSizeExceeded("large"))]
+    board.take(board.rules.answered(board.sent[0].attempt_id, [0], (), too_large, board.now))
+
+    assert isinstance(frame.failures[0], errors.MessageSizeExceeded)
+
+
+def test_a_keyless_repeat_waits_for_its_first_choice(board: Board) -> None:
+    board.repeat_age_ms = 500
+    board.down = {1}
+    board.submit(Keys(1))
+
+    board.pass_time(sending.RETRY_MS)
+    assert board.sent == []
+    board.down = set()
+    board.pass_time(sending.RETRY_MS)
+
+    assert [attempt.partition for attempt in board.sent] == [1]
 
 
 @pytest.mark.requirement("R21")
@@ -149,7 +219,7 @@ def test_a_keyed_send_whose_partition_breaks_is_an_error_not_a_failover(board: B
 
     board.take(board.rules.lost(partition, "gone", board.now))
 
-    assert isinstance(frame.failures[0], errors.PartitionUnavailable)
+    assert isinstance(frame.failures[0], errors.OutcomeUnknown)
     assert frame.failures[0].metadata["partition"] == str(partition)
     assert len(board.sent) == 1
 
@@ -218,7 +288,7 @@ def test_quota_exceeded_is_said_only_when_all_partitions_are_full(board: Board) 
 
 def test_some_full_and_some_away_is_unavailable_not_full(board: Board) -> None:
     frame = board.submit(Keys(1))
-    board.take(board.rules.lost(1, "gone", board.now))
+    board.refuse(board.sent[0], errors.PartitionUnavailable("reopening"))
 
     for i in range(1, 4):
         board.refuse(board.sent[i], errors.QuotaExceeded("full"))
@@ -262,7 +332,7 @@ def test_nothing_is_tried_after_the_time_is_over(board: Board) -> None:
 
     board.pass_time(1_000)
 
-    assert isinstance(frame.failures[0], errors.RetryableError)
+    assert isinstance(frame.failures[0], errors.OutcomeUnknown)
     assert len(board.sent) == 1
     assert len(board.rules) == 0
 
@@ -289,6 +359,8 @@ def test_a_late_answer_of_an_attempt_that_was_given_up_is_ignored(board: Board) 
 def test_the_lane_stays_with_a_part_wherever_it_goes(board: Board) -> None:
     board.submit(Keys(1))
 
+    board.down = {1}
     board.take(board.rules.lost(1, "gone", board.now))
+    board.pass_time(sending.RETURN_MS)
 
-    assert [attempt.part.lane for attempt in board.sent] == [1, 1]
+    assert [(attempt.partition, attempt.part.lane) for attempt in board.sent] == [(1, 1), (2, 1)]

@@ -192,7 +192,7 @@ class Driver:
         return list(peeked.delivery.rows)
 
 
-_APPEND_FIELDS = ("producer_id", "producer_sequence", "producer_lane", "age_ms", "deadline_mono_ms")
+_APPEND_FIELDS = ("producer_id", "producer_sequence", "spans", "age_ms", "deadline_mono_ms")
 
 
 def tokens_of(reserved: Reserved, partition: int = 0) -> bytes:

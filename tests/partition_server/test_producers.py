@@ -9,7 +9,7 @@ from bendybus.partition_server import producers
 from bendybus.partition_server.commands import Append, Batch
 from tests.partition_server.driver import Driver
 
-PRODUCER: dict[str, Any] = {"producer_id": b"p" * 16, "producer_sequence": 5, "producer_lane": 2}
+PRODUCER: dict[str, Any] = {"producer_id": b"p" * 16, "producer_sequence": 5}
 
 
 def test_a_repeated_frame_is_answered_like_the_first_and_stored_once(queue: Driver) -> None:
@@ -31,10 +31,11 @@ def test_a_repeat_is_known_after_a_restart(queue: Driver) -> None:
     assert queue.counts().active == 1
 
 
-def test_another_lane_of_the_same_frame_is_not_a_repeat(queue: Driver) -> None:
-    queue.send(b"a", **PRODUCER)
+@pytest.mark.requirement("R02")
+def test_another_part_of_the_same_frame_is_not_a_repeat(queue: Driver) -> None:
+    queue.send(b"a", spans=[0, 1], **PRODUCER)
 
-    queue.send(b"b", **(PRODUCER | {"producer_lane": 3}))
+    queue.send(b"b", spans=[1, 1], **PRODUCER)
 
     assert queue.counts().active == 2
 
@@ -63,11 +64,94 @@ def test_a_repeat_that_is_not_exact_is_refused(queue: Driver) -> None:
     queue.send(b"a", b"b", **PRODUCER)
 
     with pytest.raises(errors.InvalidOperation, match="must be exact"):
-        queue.send(b"a", **PRODUCER)
+        queue.send(b"a", b"b", b"c", **PRODUCER)
+
+
+def test_a_repeat_of_some_units_finds_them_and_stores_the_others_once(queue: Driver) -> None:
+    frame = {"groups": (1, 2, 1), **PRODUCER}
+    first = queue.send(b"a", b"b", b"c", b"d", spans=[4, 3, 9, 1], **frame)
+
+    again = queue.send(
+        b"d", b"new", b"b", b"c", groups=(1, 1, 2), age_ms=9, **PRODUCER, spans=[9, 1, 20, 1, 5, 2]
+    )
+    third = queue.send(b"new", spans=[20, 1], age_ms=10, **PRODUCER)
+
+    assert list(first.numbers) == [1, 2, 3, 4]
+    assert list(again.numbers) == [4, 5, 2, 3]
+    assert (list(third.numbers), third.known) == ([5], True)
+    assert queue.counts().active == 5
+
+
+def test_after_a_restart_it_is_known_that_something_is_no_longer_known(
+    queue: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(producers, "ENTRIES_MAX", 10)
+    monkeypatch.setattr(producers, "FORGET_STEP", 5)
+    for sequence in range(40):
+        queue.advance(1_000)
+        queue.send(b"a", **(PRODUCER | {"producer_sequence": sequence}))
+
+    queue.restart()
+
+    with pytest.raises(errors.OutcomeUnknown):
+        queue.send(b"a", **(PRODUCER | {"producer_sequence": 0, "age_ms": 40_000}))
+    # What was first tried later than anything that is forgotten is new.
+    queue.send(b"b", **(PRODUCER | {"producer_sequence": 99, "age_ms": 10}))
+    assert queue.counts().active == 41
+
+
+def test_a_forgotten_frame_of_a_wrong_clock_does_not_hold_up_repeats_for_ever(
+    queue: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(producers, "ENTRIES_MAX", 10)
+    monkeypatch.setattr(producers, "FORGET_STEP", 5)
+    queue.wall_ms += 30 * 86_400_000
+    for sequence in range(40):
+        queue.advance(1_000)
+        queue.send(b"a", **(PRODUCER | {"producer_sequence": sequence}))
+    queue.wall_ms -= 30 * 86_400_000
+    queue.restart()
+    queue.advance(1_000)
+
+    queue.send(b"b", **(PRODUCER | {"producer_sequence": 99, "age_ms": 10}))
+
+    assert queue.counts().active == 41
+
+
+def test_what_is_remembered_has_a_bound_in_bytes(
+    queue: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(producers, "FORGET_STEP", 2)
+    monkeypatch.setattr(producers, "BYTES_MAX", 5_000)
+
+    for sequence in range(30):
+        queue.advance(1)
+        frame = {"groups": (1,) * 20, "partition_keys": ["k" * 200, "k"] * 10}
+        queue.send(*[b"a"] * 20, **frame, **(PRODUCER | {"producer_sequence": sequence}))
+
+    held = queue.store.open().producers
+    assert sum(len(entry.outcome) + producers.ENTRY_BYTES for entry in held) < 7_500
+
+
+def test_what_a_failed_commit_would_have_forgotten_is_still_known(
+    queue: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(producers, "ENTRIES_MAX", 3)
+    monkeypatch.setattr(producers, "FORGET_STEP", 2)
+    for sequence in range(5):
+        queue.send(b"a", **(PRODUCER | {"producer_sequence": sequence}))
+    command = Append("t", queue.ref(), Batch([b"a"]), (), b"p" * 16, 5)
+    stage = queue.partition.decide([command], queue.now)
+    assert stage.changes.producers_forgotten
+
+    queue.partition.abandon(stage, errors.PartitionUnavailable("disk"), queue.now)
+
+    again = queue.send(b"a", **(PRODUCER | {"producer_sequence": 0, "age_ms": 10}))
+    assert again.known
 
 
 def test_a_repeat_that_is_too_old_is_an_error_not_a_second_message(queue: Driver) -> None:
-    with pytest.raises(errors.ServiceTimeout, match="no longer known"):
+    with pytest.raises(errors.OutcomeUnknown, match="no longer known"):
         queue.send(b"a", **PRODUCER, age_ms=producers.AGE_MS_MAX + 1)
 
     assert queue.counts().active == 0
@@ -92,5 +176,5 @@ def test_what_is_remembered_has_a_bound(queue: Driver, monkeypatch: pytest.Monke
         queue.send(b"a", **(PRODUCER | {"producer_sequence": sequence}))
 
     assert len(queue.store.open().producers) <= 15
-    with pytest.raises(errors.ServiceTimeout):
+    with pytest.raises(errors.OutcomeUnknown):
         queue.send(b"a", **(PRODUCER | {"producer_sequence": 0, "age_ms": 40_000}))

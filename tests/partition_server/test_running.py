@@ -16,6 +16,7 @@ from bendybus.partition_server.commands import (
     Appended,
     Ask,
     Batch,
+    CancelScheduled,
     CommitEntity,
     Deliver,
     Disposition,
@@ -25,7 +26,8 @@ from bendybus.partition_server.commands import (
     Settle,
     Settled,
 )
-from bendybus.partition_server.errors import StoreFailed, StoreFull
+from bendybus.partition_server.errors import NotCommitted, StoreFailed, StoreFull
+from bendybus.partition_server.partition import Partition
 from bendybus.partition_server.running import PartitionThread
 from bendybus.partition_server.settings import Settings
 from bendybus.partition_server.sqlite_store import SqliteStore
@@ -110,9 +112,11 @@ def test_a_store_that_fails_is_opened_anew_and_everybody_is_told(
     runner.thread.submit(Append("sender", ref, Batch([b"lost"])))
     told = {answer.to: answer.value for answer in (_next(runner), _next(runner))}
 
-    # The stream ends, because its locks are void; the sender knows that nothing was stored.
+    # The stream ends, because its locks are void. The commit may have been written before it
+    # failed (a sync that fails says nothing about the data), so the sender is not told no.
     assert set(told) == {"stream", "sender"}
-    assert all(isinstance(value.error, errors.PartitionUnavailable) for value in told.values())
+    assert isinstance(told["stream"].error, errors.PartitionUnavailable)
+    assert isinstance(told["sender"].error, errors.OutcomeUnknown)
     outcome: Any = Failed(errors.BusError(""))
     while isinstance(outcome, Failed):
         outcome = runner.ask(Append("sender", ref, Batch([b"after"])))
@@ -121,6 +125,73 @@ def test_a_store_that_fails_is_opened_anew_and_everybody_is_told(
     again = runner.ask(Ask("new stream", 1, ref, False, 10, 1 << 20))
     assert [row.payload for row in again.delivery.rows] == [b"kept", b"after"]
     assert again.delivery.boot == reserved.delivery.boot + 1
+
+
+def test_a_store_that_fails_before_commit_stored_nothing_and_says_so(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ref = runner.create()
+    error = NotCommitted("disk I/O error")
+    monkeypatch.setattr(runner.store, "commit", failing_once(runner.store, error))
+
+    refused = runner.ask(Append("t", ref, Batch([b"a"])))
+
+    assert isinstance(refused.error, errors.PartitionUnavailable)
+
+
+def test_a_read_that_fails_after_commit_leaves_the_outcome_unknown_not_undone(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ref = runner.create()
+    apply, failures = Partition.apply, [StoreFailed("disk I/O error")]
+
+    def fail(self: Partition, *args: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return apply(self, *args)
+
+    monkeypatch.setattr(Partition, "apply", fail)
+    named: dict[str, Any] = {"producer_id": b"p" * 16, "producer_sequence": 1}
+    told = runner.ask(Append("t", ref, Batch([b"a"]), **named))
+    again: Any = told
+    while isinstance(again, Failed):
+        again = runner.ask(Append("t", ref, Batch([b"a"]), age_ms=5, **named))
+
+    assert isinstance(told.error, errors.OutcomeUnknown)
+    # A repeat under the same name finds out.
+    assert again.known
+
+
+def test_what_was_answered_before_the_store_failed_is_not_answered_again(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ref = runner.create()
+    commit = runner.store.commit
+    calls: list[Any] = []
+
+    def fail_second(changes: Any) -> None:
+        calls.append(changes)
+        if len(calls) == 2:
+            raise StoreFailed("disk I/O error")
+        commit(changes)
+
+    monkeypatch.setattr(runner.store, "commit", fail_second)
+    take = runner.thread._inbox.take
+    both = [
+        Append("first", ref, Batch([b"a"])),
+        CancelScheduled("alone", ref, [77]),
+        Append("second", ref, Batch([b"b"])),
+    ]
+    given = [both]
+    monkeypatch.setattr(runner.thread._inbox, "take", lambda s: given.pop() if given else take(s))
+    runner.thread._inbox.wake()
+
+    told = [_next(runner) for _ in range(3)]
+
+    assert [answer.to for answer in told] == ["first", "alone", "second"]
+    assert isinstance(told[0].value, Appended)
+    assert isinstance(told[2].value.error, errors.OutcomeUnknown)
+    assert runner.answers.empty()
 
 
 def _next(runner: Runner) -> Answer:

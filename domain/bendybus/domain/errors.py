@@ -7,6 +7,7 @@
     │   ├── ServiceTimeout         the time given was over first
     │   ├── EntityDisabled         the entity's status forbids it (may be enabled again)
     │   └── GenerationMismatch     front end and partition know different versions of an entity
+    ├── OutcomeUnknown             it may be done: repeat it under the same name to find out
     ├── InvalidArgument            a value is outside what is allowed; `field` names it
     ├── InvalidOperation           the values are fine, the combination is not
     ├── PartitioningImmutable      partitioning is set once, when a thing is created
@@ -27,7 +28,15 @@ goes over the wire.
 """
 
 from collections.abc import Mapping
+from enum import Enum
 from typing import ClassVar
+
+
+class Outcome(Enum):
+    """What is known about an operation that failed."""
+
+    NOT_DONE = "not done"
+    UNKNOWN = "unknown"
 
 
 class BusError(Exception):
@@ -35,6 +44,7 @@ class BusError(Exception):
 
     reason: ClassVar[str] = "INTERNAL"
     retryable: ClassVar[bool] = False
+    outcome: ClassVar[Outcome] = Outcome.NOT_DONE
 
     def __init__(
         self,
@@ -84,6 +94,13 @@ class GenerationMismatch(RetryableError):
     """Raised when a call names another version of an entity than the partition has."""
 
     reason = "GENERATION_MISMATCH"
+
+
+class OutcomeUnknown(BusError):
+    """Raised when it may have been done; only a repeat under the same name finds out."""
+
+    reason = "OUTCOME_UNKNOWN"
+    outcome = Outcome.UNKNOWN
 
 
 class InvalidArgument(BusError):

@@ -5,7 +5,7 @@ from typing import Final
 
 from bendybus.domain import bounds, errors, lock_token
 from bendybus.domain.errors import BusError
-from bendybus.frontend.routing import Keys, Unit
+from bendybus.frontend.routing import Keys
 from bendybus.v1 import message_pb2
 
 _SENT_COLUMNS: Final = tuple(message_pb2.MessageBatch.DESCRIPTOR.fields_by_name)
@@ -44,10 +44,11 @@ def faults(batch: message_pb2.MessageBatch) -> dict[int, BusError]:
     return {} if bounds.messages_fit(*columns) else dict(bounds.message_faults(*columns))
 
 
-def pick(batch: message_pb2.MessageBatch, units: Sequence[Unit]) -> message_pb2.MessageBatch:
-    """Return the messages of `units`, in their order."""
+def pick(
+    batch: message_pb2.MessageBatch, spans: Sequence[tuple[int, int]]
+) -> message_pb2.MessageBatch:
+    """Return the messages of `spans` [start, end), in their order."""
     picked = message_pb2.MessageBatch()
-    spans = _joined(units)
     for name in _SENT_COLUMNS:
         column = getattr(batch, name)
         if column:
@@ -89,13 +90,3 @@ def tokens(batch: message_pb2.DeliveredBatch, start: int, end: int) -> bytes:
     """Return the lock tokens of messages [start, end)."""
     size = lock_token.TOKEN_BYTES
     return batch.lock_tokens[start * size : end * size]
-
-
-def _joined(units: Sequence[Unit]) -> list[tuple[int, int]]:
-    spans: list[tuple[int, int]] = []
-    for unit in units:
-        if spans and spans[-1][1] == unit.start:
-            spans[-1] = (spans[-1][0], unit.end)
-        else:
-            spans.append((unit.start, unit.end))
-    return spans

@@ -68,6 +68,12 @@ class Figures:
             buckets=_LATENCY_S,
             registry=registry,
         )
+        self.possible_duplicates = Counter(
+            "bendybus_possible_duplicates",
+            "Sends without a key that are stored, and maybe a second time in another partition",
+            label,
+            registry=registry,
+        )
         self.connections = Gauge(
             "bendybus_active_connections", "ActiveConnections: open streams", registry=registry
         )
@@ -106,7 +112,9 @@ class Figures:
         name = _UNKNOWN if isinstance(error, errors.EntityNotFound) else entity
         if isinstance(error, errors.ServerBusy | errors.QuotaExceeded):
             self.throttled.labels(name).inc()
-        elif isinstance(error, errors.RetryableError) or type(error) is BusError:
+        elif isinstance(error, errors.RetryableError | errors.OutcomeUnknown) or (
+            type(error) is BusError
+        ):
             self.server_errors.labels(name, error.reason).inc()
         else:
             self.user_errors.labels(name, error.reason).inc()

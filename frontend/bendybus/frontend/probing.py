@@ -6,7 +6,6 @@ the stream is noticed at once, also between two echoes.
 """
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -62,13 +61,12 @@ class Echoes:
             waking.cancel()
         return not reading.done()
 
-    async def end(self) -> None:
-        """Cancel the stream."""
+    def end(self) -> None:
+        """Cancel the stream. Waits for nothing, so that no cancellation is lost here."""
         self._call.cancel()
         if self._reading is not None:
+            self._reading.add_done_callback(lambda task: task.cancelled() or task.exception())
             self._reading.cancel()
-            with contextlib.suppress(asyncio.CancelledError, grpc.RpcError):
-                await self._reading
 
     def _next(self) -> asyncio.Task[Any]:
         if self._reading is None:

@@ -1,13 +1,16 @@
 """Which partition gets which part of a frame. Pure: columns in, parts out.
 
-A frame holds atomic units (one send call each). A unit with a key goes to the key's partition; a
-unit without one goes anywhere, and all such units of a frame go to the same place, because round
-robin moves by frame: splitting a frame over sixteen partitions would cost most of the speed.
+A frame holds atomic units (one send call each). A unit with a key goes to the key's partition.
+Units without one are dealt over the partitions in runs: message positions [0, RUN) of the frame
+to the partition of the frame's lane, the next RUN to the next one, and so on. A unit stays whole.
+A run costs a commit of its own, so it is as long as even spreading allows. The choice depends
+only on the name of a unit, so that a repeat, also of some units, tries the same partition first.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Final, NamedTuple
 from zlib import crc32
 
 from bendybus.domain import errors, partitioning
@@ -26,6 +29,10 @@ class Keys:
     session_present: Sequence[bool] = ()
 
 
+# Messages of a frame, without a key, that go to one partition before the next one's turn.
+RUN: Final = 64
+
+
 class Unit(NamedTuple):
     """Messages [start, end) of a frame that are stored whole or not at all."""
 
@@ -41,13 +48,20 @@ class Part:
     units: list[Unit]
     # Where they must go; None: anywhere, `lane` first.
     pinned: int | None
-    # The partition of the first choice: names the part in a producer's frame for good.
+    # The partition of the first choice.
     lane: int
+    # Its messages as runs [start, end) of the frame.
+    spans: list[tuple[int, int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Join neighbouring units."""
+        if not self.spans:
+            self.spans = joined(self.units)
 
     @property
     def count(self) -> int:
         """How many messages."""
-        return sum(unit.end - unit.start for unit in self.units)
+        return sum(end - start for start, end in self.spans)
 
 
 @dataclass(slots=True)
@@ -58,13 +72,28 @@ class Routed:
     refused: list[tuple[Unit, BusError]]
 
 
-def first_choice(entity: Entity, producer_id: bytes, frame_id: int) -> int:
-    """Return the partition that a keyless frame tries first: round robin by frame.
+def joined(units: Sequence[Unit]) -> list[tuple[int, int]]:
+    """Return units as runs of messages, in their order."""
+    spans: list[tuple[int, int]] = []
+    at_start = at_end = -1
+    for _, start, end in units:
+        if start == at_end:
+            at_end = end
+            continue
+        if at_end >= 0:
+            spans.append((at_start, at_end))
+        at_start, at_end = start, end
+    spans.append((at_start, at_end))
+    return spans
 
-    Derived from the producer's own count, so that a repeat through another front end goes to the
-    same partition first, which knows whether it has the frame already.
+
+def first_choice(entity: Entity, producer_id: bytes, lane: int) -> int:
+    """Return the partition that the first run of a frame tries first.
+
+    Derived from what the producer counts itself, so that a repeat through another front end goes
+    to the same partition first, which knows whether it has the frame already.
     """
-    return (crc32(producer_id) + frame_id) % entity.partition_count
+    return (crc32(producer_id) + lane) % entity.partition_count
 
 
 def route(
@@ -74,32 +103,34 @@ def route(
     *,
     lane: int,
     split: bool,
+    offsets: Sequence[int] = (),
 ) -> Routed:
     """Return the parts of a frame; see the module's docstring.
 
     `lane`: first choice of what has no key. `split`: units with several keys may be taken apart.
+    `offsets`: how much further on each group was in the frame of the first try; empty: not at all.
     """
     units = _units(keys.count, group_sizes)
     if not entity.partitioned:
         return Routed([Part(units, entity.home_partition, entity.home_partition)], [])
     if not (keys.partition_keys or keys.session_ids or _keyed_by_id(entity, keys)):
-        return Routed([Part(units, None, lane)], [])
+        return Routed(_deal(units, offsets, lane, entity.partition_count), [])
     routed = Routed([], [])
-    by_partition: dict[int | None, Part] = {}
+    by_partition: dict[int, list[Unit]] = {}
+    keyless: list[Unit] = []
     for unit in units:
         try:
             for piece, key in _pieces(entity, keys, unit, split=split):
-                pinned = (
-                    None if key is None else partitioning.partition_of(key, entity.partition_count)
-                )
-                part = by_partition.get(pinned)
-                if part is None:
-                    part = Part([], pinned, lane if pinned is None else pinned)
-                    by_partition[pinned] = part
-                part.units.append(piece)
+                if key is None:
+                    keyless.append(piece)
+                else:
+                    pinned = partitioning.partition_of(key, entity.partition_count)
+                    by_partition.setdefault(pinned, []).append(piece)
         except BusError as error:
             routed.refused.append((unit, error))
-    routed.parts = list(by_partition.values())
+    routed.parts = [Part(pieces, pinned, pinned) for pinned, pieces in by_partition.items()]
+    if keyless:
+        routed.parts += _deal(keyless, offsets, lane, entity.partition_count)
     return routed
 
 
@@ -107,15 +138,54 @@ def without_faults(routed: Routed, faults: Mapping[int, BusError]) -> Routed:
     """Refuse the units that have a faulty message; `faults` is by the message's index."""
     if not faults:
         return routed
+    kept: list[Part] = []
     for part in routed.parts:
+        good = []
         for unit in part.units:
             fault = next((faults[i] for i in range(unit.start, unit.end) if i in faults), None)
-            if fault is not None:
+            if fault is None:
+                good.append(unit)
+            else:
                 routed.refused.append((unit, fault))
-        refused = {unit for unit, _ in routed.refused}
-        part.units = [unit for unit in part.units if unit not in refused]
-    routed.parts = [part for part in routed.parts if part.units]
-    return routed
+        if good:
+            kept.append(Part(good, part.pinned, part.lane))
+    return Routed(kept, routed.refused)
+
+
+def offsets_of(positions: Sequence[int], count: int, group_sizes: Sequence[int]) -> list[int]:
+    """Return by how much each group was further on in the frame of the first try."""
+    if not positions:
+        return []
+    sizes = group_sizes or (count,)
+    if len(positions) != len(sizes):
+        raise errors.InvalidArgument("positions", f"must be one for each of {len(sizes)} units.")
+    return [at - start for at, start in zip(positions, accumulate(sizes, initial=0), strict=False)]
+
+
+def _deal(units: list[Unit], offsets: Sequence[int], lane: int, partition_count: int) -> list[Part]:
+    """Deal units without a key over partitions."""
+    if not offsets:
+        if units[-1].start < RUN:
+            return [Part(units, None, lane)]
+        if units[-1].end == len(units):
+            return _deal_singles(units, lane, partition_count)
+    dealt: dict[int, list[Unit]] = {}
+    for unit in units:
+        position = unit.start + (offsets[unit.group] if offsets else 0)
+        dealt.setdefault((lane + position // RUN) % partition_count, []).append(unit)
+    return [Part(found, None, first) for first, found in dealt.items()]
+
+
+def _deal_singles(units: list[Unit], lane: int, partition_count: int) -> list[Part]:
+    # By far the most frequent frame, a message a unit: slices instead of a look at each.
+    parts: list[Part] = []
+    end = len(units)
+    for turn in range(min(partition_count, -(-end // RUN))):
+        runs = range(turn * RUN, end, partition_count * RUN)
+        spans = [(start, min(start + RUN, end)) for start in runs]
+        chosen = [unit for start, stop in spans for unit in units[start:stop]]
+        parts.append(Part(chosen, None, (lane + turn) % partition_count, spans))
+    return parts
 
 
 def _keyed_by_id(entity: Entity, keys: Keys) -> bool:

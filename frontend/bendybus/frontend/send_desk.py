@@ -28,6 +28,9 @@ from bendybus.v1 import message_pb2, sender_pb2
 from bendybus.wire import statuses
 
 TICK_S: Final = 0.05
+# A tick that comes later than this: the process was suspended, or too busy to read answers.
+LATE_S: Final = 0.2
+HOLD_S_MAX: Final = 2.0
 # Parts of frames, and bytes of them, under way through this process; more are refused as busy.
 ATTEMPTS_MAX: Final = 20_000
 BYTES_MAX: Final = 256 * limits.MB
@@ -58,6 +61,11 @@ class SendDesk:
         self._sequence = 0
         self._bytes = 0
         self._ticking = False
+        # When the next tick is due, whether an answer came since the last one, and until when
+        # deadlines are not judged; seconds of the loop's clock.
+        self._due_s = 0.0
+        self._heard = False
+        self._hold_until_s = 0.0
 
     def submit(self, request: sender_pb2.SendStreamRequest, respond: Respond) -> None:
         """Start a frame; `respond` is called once, maybe at once."""
@@ -100,7 +108,9 @@ class SendDesk:
                 response.duplicates,
                 [(f.group, statuses.from_error(f.error)) for f in response.failures],
                 now_ms(),
+                known=response.known,
             )
+        self._heard = True
         self._perform(actions)
 
     def lost(self, partition: int, why: str) -> None:
@@ -155,14 +165,17 @@ class SendDesk:
             age_ms=request.age_ms,
             producer_id=producer_id,
             producer_sequence=sequence,
+            offsets=routing.offsets_of(request.positions, count, request.group_sizes),
         )
-        lane = routing.first_choice(entity, producer_id, sequence)
+        turn = request.lane if request.HasField("lane") else sequence
+        lane = routing.first_choice(entity, producer_id, turn)
         routed = routing.route(
             entity,
             batches.keys(request.batch),
             request.group_sizes,
             lane=lane,
             split=request.split_by_partition_key,
+            offsets=frame.offsets,
         )
         return frame, routing.without_faults(routed, batches.faults(request.batch))
 
@@ -202,6 +215,10 @@ class SendDesk:
             self._figures.refused(frame.entity.name, error)
         if not failed:
             self._figures.sent(frame.entity.name, frame.count, seconds)
+        if frame.possible_duplicates:
+            self._figures.possible_duplicates.labels(frame.entity.name).inc(
+                len(frame.possible_duplicates)
+            )
         tag.respond(
             sender_pb2.SendStreamResponse(
                 frame_id=tag.frame_id,
@@ -211,25 +228,45 @@ class SendDesk:
                     sender_pb2.GroupFailure(group=group, error=statuses.to_error(error))
                     for group, error in frame.failures.items()
                 ],
+                possible_duplicates=frame.possible_duplicates - frame.failures.keys(),
             )
         )
 
     def _start_ticking(self) -> None:
         if not self._ticking and len(self._board):
             self._ticking = True
-            asyncio.get_running_loop().call_later(TICK_S, self._tick)
+            loop = asyncio.get_running_loop()
+            self._due_s = loop.time() + TICK_S
+            loop.call_later(TICK_S, self._tick)
 
     def _tick(self) -> None:
         self._ticking = False
-        self._perform(self._board.due(now_ms()))
+        if self._may_judge(asyncio.get_running_loop().time()):
+            self._perform(self._board.due(now_ms()))
         self._start_ticking()
+
+    def _may_judge(self, now_s: float) -> bool:
+        """Whether deadlines may be judged: not before the answers that have arrived are read.
+
+        After this process was suspended, they are, when a tick is in time and brought no answer.
+        """
+        heard, self._heard = self._heard, False
+        late = now_s - self._due_s > LATE_S
+        if late and not self._hold_until_s:
+            self._hold_until_s = now_s + HOLD_S_MAX
+        if not self._hold_until_s:
+            return True
+        if now_s < self._hold_until_s and (late or heard):
+            return False
+        self._hold_until_s = 0.0
+        return True
 
 
 def _request(attempt: Attempt, entity: Entity, upstream: Upstream) -> Any:
     frame, part = attempt.frame, attempt.part
     batch: message_pb2.MessageBatch = frame.data
     if part.count != frame.count:
-        batch = batches.pick(batch, part.units)
+        batch = batches.pick(batch, part.spans)
     offset = upstream.clock_offset_ms
     return partition_pb2.SendFramesRequest(
         partition=attempt.partition,
@@ -239,10 +276,21 @@ def _request(attempt: Attempt, entity: Entity, upstream: Upstream) -> Any:
         group_sizes=[unit.end - unit.start for unit in part.units] if len(part.units) > 1 else [],
         producer_id=frame.producer_id,
         producer_sequence=frame.producer_sequence,
-        producer_lane=part.lane,
+        spans=_spans(frame, part),
         age_ms=frame.age_ms,
         deadline_monotonic_ms=0 if offset is None else attempt.deadline_ms + offset,
     )
+
+
+def _spans(frame: Frame, part: routing.Part) -> list[int]:
+    """Return where the part's messages are in the frame of the first try; empty: from 0 on."""
+    spans = part.spans
+    if frame.offsets:
+        offsets = frame.offsets
+        return [n for u in part.units for n in (offsets[u.group] + u.start, u.end - u.start)]
+    if len(spans) == 1 and spans[0][0] == 0:
+        return []
+    return [n for start, end in spans for n in (start, end - start)]
 
 
 def _refusal(frame_id: int, error: BusError) -> sender_pb2.SendStreamResponse:

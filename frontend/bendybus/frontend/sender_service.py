@@ -39,6 +39,9 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
             batch=_columns(request.messages),
             timeout_ms=remaining_ms(context),
             split_by_partition_key=request.split_by_partition_key,
+            producer_id=request.producer_id,
+            frame_id=request.frame_id,
+            age_ms=request.age_ms,
         )
         response = await self._gateway.sends.send(frame)
         failed = response.failures[0].error if response.failures else response.error
@@ -48,6 +51,7 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
             sequence_numbers=response.sequence_numbers,
             partitions=[sequence_number.partition_of(n) for n in response.sequence_numbers],
             duplicates=response.duplicates,
+            possible_duplicate=bool(response.possible_duplicates),
         )
 
     async def SendStream(

@@ -8,6 +8,12 @@ after the other; what is pinned gets all the time there is, at its own. A partit
 it sees only after the attempt's deadline, and an attempt is given up only some time after that,
 so that a failover does not store twice. What a partition says by mistake of knowledge (another
 generation) is tried again there a moment later.
+
+An outcome is stored, not stored, or unknown: once some partition may have stored a part, only its
+answer to the part's name tells, and no refusal of a repeat does. Pinned: the outcome is reported as
+OutcomeUnknown, and clients repeat under the same name. Keyless: the part is repeated at the
+partition that may have it, if that is back within RETURN_MS; then it goes elsewhere, and its units
+are reported as possible duplicates.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,6 +29,9 @@ ATTEMPT_MS_MAX: Final = 2_000
 # Given up this long after the deadline that the partition was told.
 GRACE_MS: Final = 250
 RETRY_MS: Final = 50
+# How long a keyless part waits for the partition that may have stored it, at most a quarter of
+# what is left.
+RETURN_MS: Final = 2_000
 # What another partition may do better.
 ELSEWHERE: Final = (
     errors.QuotaExceeded,
@@ -45,6 +54,10 @@ class Frame:
     numbers: list[int] = field(default_factory=list)
     duplicates: list[bool] = field(default_factory=list)
     failures: dict[int, BusError] = field(default_factory=dict)
+    # Units that are stored, and maybe another time elsewhere.
+    possible_duplicates: set[int] = field(default_factory=set)
+    # By how much each unit was further on in the frame of the first try; empty: not at all.
+    offsets: Sequence[int] = ()
     open_parts: int = 0
 
 
@@ -61,6 +74,10 @@ class Attempt:
     tried: frozenset[int]
     # Not before; 0: it is under way.
     retry_at_ms: int = 0
+    # Until then the partition is waited for, to be asked again; 0: it is not.
+    return_until_ms: int = 0
+    # It was waited for before.
+    returned: bool = False
     full: bool = True
     # Some partition may have stored it: a repeat must go by the same name.
     unknown: bool = False
@@ -110,8 +127,11 @@ class SendBoard:
             frame.failures[unit.group] = error
         actions: list[Action] = []
         for part in routed.parts:
-            start = Attempt(0, frame, part, -1, 0, frozenset())
-            actions += self._next(start, now_ms)
+            start = Attempt(0, frame, part, -1, 0, frozenset(), unknown=frame.age_ms > 0)
+            if start.unknown and part.pinned is None and not self._available(part.lane):
+                actions += self._wait_for_return(replace(start, partition=part.lane), now_ms)
+            else:
+                actions += self._next(start, now_ms)
         if not routed.parts:
             actions.append(Finished(frame))
         return actions
@@ -123,8 +143,13 @@ class SendBoard:
         duplicates: Sequence[bool],
         failures: Sequence[tuple[int, BusError]],
         now_ms: int,
+        *,
+        known: bool = False,
     ) -> list[Action]:
-        """Take a partition's outcome; `failures` are indexes into the part's units."""
+        """Take a partition's outcome; `failures` are indexes into the part's units.
+
+        `known`: it is that of an earlier try under the same name.
+        """
         attempt = self._attempts.pop(attempt_id, None)
         if attempt is None:
             return []
@@ -134,20 +159,28 @@ class SendBoard:
             for i, unit in enumerate(attempt.part.units)
             if attempt.part.pinned is None and isinstance(failed.get(i), ELSEWHERE)
         ]
+        if attempt.unknown and not known and attempt.part.pinned is None:
+            units = enumerate(attempt.part.units)
+            attempt.frame.possible_duplicates.update(u.group for i, u in units if i not in failed)
         self._record(attempt, numbers, duplicates, failed, set(again))
         if again:
             rest = replace(attempt, part=Part(again, None, attempt.part.lane))
+            rest.returned = True
             rest.last_error = next(iter(failed.values()))
             rest.full = attempt.full and isinstance(rest.last_error, errors.QuotaExceeded)
             return self._next(rest, now_ms)
         return self._part_done(attempt.frame)
 
     def refused(self, attempt_id: int, error: BusError, now_ms: int) -> list[Action]:
-        """Take a partition's refusal of the whole part: nothing of it is stored there."""
+        """Take a partition's refusal of the whole part: this try stored nothing there, unless
+        the error says that its outcome is unknown.
+        """
         attempt = self._attempts.pop(attempt_id, None)
         if attempt is None:
             return []
         attempt.last_error = error
+        if isinstance(error, errors.OutcomeUnknown):
+            return self._unknown(attempt, now_ms, wait=True)
         attempt.full = attempt.full and isinstance(error, errors.QuotaExceeded)
         if isinstance(error, errors.GenerationMismatch):
             return self._retry_here(attempt, now_ms)
@@ -160,7 +193,7 @@ class SendBoard:
         actions: list[Action] = []
         for attempt in self._at(partition):
             del self._attempts[attempt.attempt_id]
-            actions += self._gone(attempt, why, now_ms)
+            actions += self._gone(attempt, why, now_ms, wait=True)
         return actions
 
     def stalled(self, partition: int, why: str, now_ms: int) -> list[Action]:
@@ -182,8 +215,7 @@ class SendBoard:
         for attempt in list(self._attempts.values()):
             if attempt.retry_at_ms:
                 if attempt.retry_at_ms <= now_ms:
-                    attempt.retry_at_ms = 0
-                    actions.append(Transmit(attempt))
+                    actions += self._again(attempt, now_ms)
             elif attempt.deadline_ms + GRACE_MS <= now_ms:
                 del self._attempts[attempt.attempt_id]
                 actions.append(Missed(attempt.partition))
@@ -204,20 +236,52 @@ class SendBoard:
             if attempt.partition == partition and not attempt.retry_at_ms
         ]
 
-    def _gone(self, attempt: Attempt, why: str, now_ms: int) -> list[Action]:
+    def _again(self, attempt: Attempt, now_ms: int) -> list[Action]:
+        """Try a part again where it was, or stop waiting for that."""
+        attempt.retry_at_ms = 0
+        if attempt.return_until_ms:
+            if not self._available(attempt.partition):
+                if now_ms < attempt.return_until_ms:
+                    attempt.retry_at_ms = now_ms + RETRY_MS
+                    return []
+                del self._attempts[attempt.attempt_id]
+                tried = attempt.tried | {attempt.partition}
+                return self._next(replace(attempt, tried=tried), now_ms)
+            attempt.return_until_ms = 0
+            attempt.tried |= {attempt.partition}
+            attempt.deadline_ms = now_ms + _share_ms(attempt.frame, now_ms)
+        return [Transmit(attempt)]
+
+    def _gone(self, attempt: Attempt, why: str, now_ms: int, *, wait: bool = False) -> list[Action]:
         frame, partition = attempt.frame, attempt.partition
         late = frame.deadline_ms <= now_ms
         kind = errors.ServiceTimeout if late else errors.PartitionUnavailable
         attempt.last_error = kind(
-            f"queue {frame.entity.name!r}: partition {partition} is out of reach ({why}). What has "
-            "no partition key goes to other partitions; repeat the send.",
+            f"queue {frame.entity.name!r}: partition {partition} is unavailable ({why}).",
             metadata={"entity": frame.entity.name, "partition": str(partition)},
         )
+        return self._unknown(attempt, now_ms, wait=wait)
+
+    def _unknown(self, attempt: Attempt, now_ms: int, *, wait: bool) -> list[Action]:
+        """Go on with a part that its partition may have stored."""
         attempt.full = False
         attempt.unknown = True
-        if attempt.part.pinned is None:
-            return self._next(attempt, now_ms)
-        return self._fail(attempt, attempt.last_error)
+        if attempt.part.pinned is not None:
+            return self._fail(attempt, attempt.last_error or _timeout(attempt.frame))
+        if wait and not attempt.returned:
+            return self._wait_for_return(attempt, now_ms)
+        return self._next(attempt, now_ms)
+
+    def _wait_for_return(self, attempt: Attempt, now_ms: int) -> list[Action]:
+        """Keep a keyless part for a while for the partition that may have it."""
+        left_ms = attempt.frame.deadline_ms - now_ms
+        self._last_id += 1
+        attempt.attempt_id = self._last_id
+        attempt.returned = True
+        attempt.return_until_ms = now_ms + min(RETURN_MS, max(1, left_ms // 4))
+        attempt.retry_at_ms = now_ms + RETRY_MS
+        self._attempts[attempt.attempt_id] = attempt
+        return []
 
     def _next(self, attempt: Attempt, now_ms: int) -> list[Action]:
         """Try the next partition for a part, or give up."""
@@ -233,7 +297,7 @@ class SendBoard:
             chosen = self._choose(frame.entity, part.lane, attempt.tried)
             if chosen is None:
                 return self._fail(attempt, self._none_left(attempt))
-            partition, share_ms = chosen, min(ATTEMPT_MS_MAX, max(1, left_ms // 4))
+            partition, share_ms = chosen, _share_ms(frame, now_ms)
         self._last_id += 1
         started = replace(
             attempt,
@@ -242,6 +306,7 @@ class SendBoard:
             deadline_ms=now_ms + share_ms,
             tried=attempt.tried | {partition},
             retry_at_ms=0,
+            return_until_ms=0,
         )
         self._attempts[self._last_id] = started
         return [Transmit(started)]
@@ -262,7 +327,7 @@ class SendBoard:
             )
         if isinstance(attempt.last_error, errors.QuotaExceeded) and not attempt.full:
             return errors.PartitionUnavailable(
-                f"queue {name!r}: every partition is full or out of reach.",
+                f"queue {name!r}: every partition is full or unavailable.",
                 metadata={"entity": name},
             )
         return attempt.last_error
@@ -276,10 +341,9 @@ class SendBoard:
 
     def _fail(self, attempt: Attempt, error: BusError) -> list[Action]:
         if attempt.unknown:
-            # Clients repeat these units under the same frame's name, which partitions know.
-            error.metadata["outcome"] = "unknown"
+            error = _outcome_unknown(error)
         for unit in attempt.part.units:
-            attempt.frame.failures[unit.group] = error
+            _note_failure(attempt.frame, unit, error)
         return self._part_done(attempt.frame)
 
     def _part_done(self, frame: Frame) -> list[Action]:
@@ -301,11 +365,16 @@ class SendBoard:
             return
         if any(duplicates) and not frame.duplicates:
             frame.duplicates = [False] * frame.count
+        if not failed and not any(duplicates):
+            for start, end in attempt.part.spans:
+                frame.numbers[start:end] = numbers[at : at + end - start]
+                at += end - start
+            return
         for i, unit in enumerate(attempt.part.units):
             size = unit.end - unit.start
             if i in failed:
                 if unit not in again:
-                    frame.failures[unit.group] = failed[i]
+                    _note_failure(frame, unit, failed[i])
             else:
                 frame.numbers[unit.start : unit.end] = numbers[at : at + size]
                 if any(duplicates):
@@ -313,9 +382,30 @@ class SendBoard:
             at += size
 
 
+def _note_failure(frame: Frame, unit: Unit, error: BusError) -> None:
+    # Of a unit that was split: if a piece is of unknown outcome, so is the unit.
+    if not isinstance(frame.failures.get(unit.group), errors.OutcomeUnknown):
+        frame.failures[unit.group] = error
+
+
+def _outcome_unknown(error: BusError) -> BusError:
+    if isinstance(error, errors.OutcomeUnknown):
+        return error
+    return errors.OutcomeUnknown(
+        f"{error.message} An earlier try may have stored it: the outcome is unknown. Repeat the "
+        "send under the same name to find out.",
+        retry_after_ms=error.retry_after_ms,
+        metadata={**error.metadata, "cause": error.reason},
+    )
+
+
+def _share_ms(frame: Frame, now_ms: int) -> int:
+    return min(ATTEMPT_MS_MAX, max(1, (frame.deadline_ms - now_ms) // 4))
+
+
 def _timeout(frame: Frame) -> BusError:
     return errors.ServiceTimeout(
-        f"queue {frame.entity.name!r}: the send's time was over.",
+        f"queue {frame.entity.name!r}: the send timed out.",
         metadata={"entity": frame.entity.name},
     )
 
@@ -323,7 +413,7 @@ def _timeout(frame: Frame) -> BusError:
 def _unavailable(frame: Frame, partition: int) -> BusError:
     return errors.PartitionUnavailable(
         f"queue {frame.entity.name!r}: partition {partition}, to which the message's key belongs, "
-        "is out of reach. Repeat the send later; messages without a partition key go to other "
+        "is unavailable. Repeat the send later; messages without a partition key go to other "
         "partitions.",
         metadata={"entity": frame.entity.name, "partition": str(partition)},
     )

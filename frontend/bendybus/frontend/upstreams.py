@@ -272,7 +272,7 @@ class Upstream:
         except grpc.RpcError as error:
             why = why_ended(error)
         finally:
-            await echoes.end()
+            echoes.end()
         # A partition that answered until now may be there again, as another process, or may have
         # lost only this stream: whoever answers the next one decides.
         if echoes.heard and time.monotonic() - began_s >= PROBE_AGAIN_S:

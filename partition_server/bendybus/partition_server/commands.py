@@ -64,7 +64,8 @@ class Append:
     group_sizes: Sequence[int] = ()
     producer_id: bytes = b""
     producer_sequence: int = 0
-    producer_lane: int = 0
+    # Positions in the frame of the first try: begin, length, begin, length, …; empty: from 0.
+    spans: Sequence[int] = ()
     age_ms: int = 0
     # On this partition's monotonic clock; 0: none.
     deadline_mono_ms: int = 0
@@ -77,11 +78,13 @@ class Appended:
     numbers: Sequence[int]
     duplicates: Sequence[bool] = ()
     failures: Sequence[tuple[int, BusError]] = ()
+    # All of it was stored or refused before, under the same name.
+    known: bool = False
 
 
 @dataclass(slots=True)
 class Failed:
-    """The command was refused; nothing happened."""
+    """The command was refused: nothing happened, unless the error is OutcomeUnknown."""
 
     error: BusError
 

@@ -5,6 +5,7 @@
         ├── FileRefused   the file belongs to something else, or is gone, or is in use
         ├── StoreFull     no room for this transaction; the next may fit
         └── StoreFailed   the file can no longer be trusted; open it anew
+            └── NotCommitted   … and it failed before COMMIT: nothing of the transaction is stored
 
 They never reach a client: the runner answers with domain errors.
 """
@@ -24,3 +25,7 @@ class StoreFull(StoreError):
 
 class StoreFailed(StoreError):
     """Raised when reading or writing failed in a way that only opening anew can mend."""
+
+
+class NotCommitted(StoreFailed):
+    """Raised by a commit that failed before COMMIT was executed."""

@@ -37,6 +37,7 @@ class MemoryStore:
         self._history: dict[tuple[int, str], HistoryEntry] = {}
         self._producers: list[ProducerEntry] = []
         self._seen: ClockMark | None = None
+        self._producers_forgotten_until_ms = 0
 
     def expect(self, fingerprint: Fingerprint) -> None:
         """Raise FileRefused unless the store belongs to `fingerprint`."""
@@ -53,6 +54,7 @@ class MemoryStore:
             [replace(slot) for slot in self._slots.values()],
             list(self._producers),
             self._seen,
+            self._producers_forgotten_until_ms,
         )
 
     def active(
@@ -164,7 +166,9 @@ class MemoryStore:
         for entry in changes.history_deletes:
             self._history.pop((entry.slot, entry.key), None)
         self._producers.extend(changes.producers)
-        del self._producers[: changes.producers_forgotten]
+        if changes.producers_forgotten:
+            del self._producers[: changes.producers_forgotten]
+            self._producers_forgotten_until_ms = changes.producers_forgotten_until_ms
 
     def _slot_rows(self, slot: int, start: int) -> list[Row]:
         lowest, end = row_id(slot, start), (slot + 1) << SLOT_SHIFT

@@ -19,7 +19,7 @@ from typing import Any, Final
 from bendybus.domain import bounds, errors, lifecycle, lock_token
 from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.domain.errors import BusError
-from bendybus.partition_server import browsing, reserving
+from bendybus.partition_server import browsing, producers, reserving
 from bendybus.partition_server.appending import Appender
 from bendybus.partition_server.browsing import Deletion
 from bendybus.partition_server.budget import Budget
@@ -97,7 +97,7 @@ class Partition:
         # From somewhere else at every opening: a file that was restored has its boot numbers twice.
         self.lock_generation = now.wall_ms & lock_token.GENERATION_MASK
         self.asks_at: dict[tuple[Any, int], int] = {}
-        self._producers = Producers(opened.producers)
+        self._producers = Producers(opened.producers, now, opened.producers_forgotten_until_ms)
         self.sweeper = Sweeper(machine)
         # Queues that have more to give, or to look at, than fitted into the last turn.
         self.unserved: dict[int, None] = {}
@@ -273,7 +273,7 @@ class Partition:
     def take_back(self, stage: Stage, now: Now) -> None:
         """Undo a stage whose commit failed, so that its commands can be decided again."""
         stage.roll_back()
-        self._producers.roll_back(stage.changes.producers)
+        self._producers.roll_back(stage.changes)
         for queue, counter, lock in stage.unlocked:
             self.lock_ends_at(max(lock.until_mono_ms, now.mono_ms), queue.state.slot)
             assert counter in queue.locks
@@ -341,11 +341,15 @@ class Partition:
             command.age_ms,
             command.deadline_mono_ms,
         )
+        known = None
         if command.producer_id:
-            repeat = self._producers.repeat_of(command, now)
-            if repeat is not None:
-                return repeat
-        self._check_sends(place.entity, command, now)
+            producers.check_spans(command)
+            known = self._producers.find(command, now)
+            if known is not None and known.rest is None:
+                return known.outcome
+        # A repeat of a part of which some units are known stores the others.
+        fresh = command if known is None or known.rest is None else known.rest
+        self._check_sends(place.entity, fresh, now)
         appender = Appender(
             stage,
             self.store,
@@ -357,10 +361,10 @@ class Partition:
             now=now,
             clock_held=self.clock.expiry_held(now),
         )
-        outcome = appender.run(command)
+        outcome = appender.run(fresh)
         if command.producer_id:
-            self._producers.remember(command, outcome, now, stage.changes)
-        return outcome
+            self._producers.remember(fresh, outcome, now, stage.changes)
+        return outcome if known is None else producers.merge(command, known, outcome)
 
     def _check_sends(self, entity: Entity, command: Append, now: Now) -> None:
         if entity.orphaned:

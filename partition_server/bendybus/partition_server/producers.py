@@ -1,112 +1,310 @@
-"""Safe repeats: which parts of producers' frames are stored, and with what outcome.
+"""Safe repeats: which units of producers' frames are stored, and with what outcome.
 
-A part is named by (producer id, sequence, lane). The lane is the partition of the first choice:
-a part that failed over to another partition keeps its lane, so it can never be mistaken for a
-part that this partition got in its own right. Membership is exact, not a high-water mark: a mark
-would take a late first try behind a failed-over later one for a repeat, and lose it.
+A unit is named by (producer id, sequence, position): where it began in the frame of the first try.
+So no two units share a name, whatever decided their partition, and a repeat of some of them, or
+of what is left of a part, finds each. Membership is exact, not a high-water mark: a mark would
+take a late first try behind a failed-over later one for a repeat, and lose it.
 
-Entries are written in the transaction that stores the part; bounded by number. A repeat that is
-older than what is kept gets no answer but an error: its outcome is unknown.
+    entry of one part:   (producer id, sequence, position of its first message) → outcome
+    outcome, as JSON:    {"first": 7, "count": 3}    three messages in a row, numbers from 7 on
+                         "spans": [0, 2, 9, 1]       … at positions 0, 1 and 9 of their frame
+                         "numbers", "duplicates", "failures": [position, size, text], "texts"
+
+Entries are written in the transaction that stores the part; bounded in number, bytes and age. What
+is no longer known is remembered as a time, durably: a repeat whose first try was before it gets
+OutcomeUnknown, never "new".
 """
 
 import json
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
 
 from bendybus.domain import errors
 from bendybus.domain.errors import BusError
-from bendybus.partition_server.commands import Append, Appended, Now
+from bendybus.partition_server.commands import Append, Appended, Batch, Now
 from bendybus.partition_server.stored import Changes, ProducerEntry
 
 ENTRIES_MAX: Final = 65_536
+BYTES_MAX: Final = 24 * 1024 * 1024
+# What an entry costs in memory beside its outcome, roughly.
+ENTRY_BYTES: Final = 320
 # Entries are forgotten this many at a time.
 FORGET_STEP: Final = 1_024
 AGE_MS_MAX: Final = 10 * 60 * 1_000
 
-Key = tuple[bytes, int, int]
+Key = tuple[bytes, int]
+
+
+class _Entry(NamedTuple):
+    stored: ProducerEntry
+    # When it was stored, on this process's monotonic clock: no jump of the wall clock matters.
+    at_mono_ms: int
+
+
+@dataclass(slots=True)
+class Known:
+    """What is known of a command's units; `rest` is what is new, None if nothing is."""
+
+    outcome: Appended
+    rest: Append | None
+    # Units of `rest`, as indexes into the command's.
+    rest_units: list[int]
 
 
 class Producers:
     """The parts that are stored, in the order of their commits."""
 
-    def __init__(self, entries: Iterable[ProducerEntry]) -> None:
-        self._entries: dict[Key, ProducerEntry] = {
-            (entry.producer_id, entry.sequence, entry.lane): entry for entry in entries
-        }
-        self._forgotten_until_ms = 0
+    def __init__(
+        self, entries: Iterable[ProducerEntry], now: Now, forgotten_until_ms: int = 0
+    ) -> None:
+        self._order: deque[_Entry] = deque()
+        self._by_name: dict[Key, tuple[_Entry, ...]] = {}
+        self._bytes = 0
+        for entry in entries:
+            self._add(_Entry(entry, now.mono_ms - max(0, now.wall_ms - entry.at_ms)))
+        # First tries before this may be forgotten. A mark from the future (the clock was wrong
+        # then) means: everything before this opening.
+        self._forgotten_wall_ms = forgotten_until_ms
+        age_ms = max(0, now.wall_ms - forgotten_until_ms)
+        self._forgotten_mono_ms = now.mono_ms - age_ms if forgotten_until_ms else None
+        # Of the transaction that is being decided.
+        self._forgotten: list[_Entry] = []
+        self._before: tuple[int, int | None] = (0, None)
 
-    def repeat_of(self, command: Append, now: Now) -> Appended | None:
-        """Return the outcome if `command` was stored before, None if it is new.
+    def find(self, command: Append, now: Now) -> Known | None:
+        """Return what is known of `command`, None if all of it is new.
 
-        Raises ServiceTimeout when it is a repeat of something too old to be known.
+        Raises OutcomeUnknown when it is a repeat of something too old to be known.
         """
-        entry = self._entries.get(_key(command))
-        if entry is not None:
-            outcome = _outcome_from_json(entry.outcome)
-            if len(outcome.numbers) != len(command.batch.payloads):
-                raise errors.InvalidOperation(
-                    f"frame {command.producer_sequence} was stored with {len(outcome.numbers)} "
-                    f"messages and is repeated with {len(command.batch.payloads)}: a repeat must "
-                    "be exact."
-                )
-            return outcome
-        first_try_ms = now.wall_ms - command.age_ms
+        entries = self._by_name.get((command.producer_id, command.producer_sequence), ())
+        known = _look_up(command, entries) if entries else None
+        if known is not None and known.rest is None:
+            return known
+        forgotten = self._forgotten_mono_ms
         if command.age_ms and (
-            command.age_ms > AGE_MS_MAX or first_try_ms < self._forgotten_until_ms
+            command.age_ms > AGE_MS_MAX
+            or (forgotten is not None and now.mono_ms - command.age_ms <= forgotten)
         ):
-            raise errors.ServiceTimeout(
-                f"the first try of this frame was {command.age_ms / 1000:.0f} s ago and its "
-                "outcome is no longer known: the messages may or may not be stored."
+            raise errors.OutcomeUnknown(
+                f"the first try of this frame was {command.age_ms / 1000:.0f} s ago, and its "
+                "outcome is no longer known here: the messages may or may not be stored."
             )
-        return None
+        return known
 
     def remember(self, command: Append, outcome: Appended, now: Now, changes: Changes) -> None:
         """Note the outcome in memory and in the transaction."""
-        entry = ProducerEntry(*_key(command), _outcome_to_json(outcome), now.wall_ms)
-        self._entries[_key(command)] = entry
+        if not changes.producers:
+            self._forgotten.clear()
+            self._before = (self._forgotten_wall_ms, self._forgotten_mono_ms)
+        position = command.spans[0] if command.spans else 0
+        entry = ProducerEntry(
+            command.producer_id,
+            command.producer_sequence,
+            position,
+            _outcome_to_json(command, outcome),
+            now.wall_ms,
+        )
+        self._add(_Entry(entry, now.mono_ms))
         changes.producers.append(entry)
-        if len(self._entries) > ENTRIES_MAX + FORGET_STEP:
-            # STRICTLY older than this transaction's own: those may still be rolled back.
-            for key in list(self._entries)[:FORGET_STEP]:
-                self._forgotten_until_ms = max(
-                    self._forgotten_until_ms, self._entries.pop(key).at_ms
-                )
-            changes.producers_forgotten += FORGET_STEP
+        if self._too_many(now):
+            self._forget(changes)
 
-    def roll_back(self, entries: Iterable[ProducerEntry]) -> None:
-        """Forget entries whose transaction failed."""
-        for entry in entries:
-            self._entries.pop((entry.producer_id, entry.sequence, entry.lane), None)
+    def roll_back(self, changes: Changes) -> None:
+        """Take back what was noted in a transaction that failed."""
+        for entry in changes.producers:
+            self._remove(entry)
+        if changes.producers_forgotten:
+            for forgotten in reversed(self._forgotten):
+                self._add(forgotten, first=True)
+            self._forgotten.clear()
+            self._forgotten_wall_ms, self._forgotten_mono_ms = self._before
+
+    def _too_many(self, now: Now) -> bool:
+        order = self._order
+        if len(order) > ENTRIES_MAX + FORGET_STEP:
+            return True
+        if len(order) <= FORGET_STEP:
+            return False
+        return self._bytes > BYTES_MAX or order[FORGET_STEP].at_mono_ms < now.mono_ms - AGE_MS_MAX
+
+    def _forget(self, changes: Changes) -> None:
+        # STRICTLY older than this transaction's own: those may still be rolled back.
+        count = min(FORGET_STEP, len(self._order) - len(changes.producers))
+        for _ in range(count):
+            entry = self._order.popleft()
+            self._drop(entry)
+            self._forgotten.append(entry)
+            self._forgotten_wall_ms = max(self._forgotten_wall_ms, entry.stored.at_ms)
+            self._forgotten_mono_ms = max(self._forgotten_mono_ms or 0, entry.at_mono_ms)
+        if count > 0:
+            changes.producers_forgotten += count
+            changes.producers_forgotten_until_ms = self._forgotten_wall_ms
+
+    def _add(self, entry: _Entry, *, first: bool = False) -> None:
+        stored = entry.stored
+        if first:
+            self._order.appendleft(entry)
+        else:
+            self._order.append(entry)
+        key = (stored.producer_id, stored.sequence)
+        self._by_name[key] = (*self._by_name.get(key, ()), entry)
+        self._bytes += len(stored.outcome) + ENTRY_BYTES
+
+    def _remove(self, stored: ProducerEntry) -> None:
+        # At the end, unless something is wrong: what is rolled back was added last.
+        for _ in range(len(self._order)):
+            entry = self._order.pop()
+            if entry.stored is stored:
+                self._drop(entry)
+                return
+            self._order.appendleft(entry)
+
+    def _drop(self, entry: _Entry) -> None:
+        stored = entry.stored
+        key = (stored.producer_id, stored.sequence)
+        kept = tuple(other for other in self._by_name.get(key, ()) if other is not entry)
+        if kept:
+            self._by_name[key] = kept
+        else:
+            self._by_name.pop(key, None)
+        self._bytes -= len(stored.outcome) + ENTRY_BYTES
 
 
-def _key(command: Append) -> Key:
-    return command.producer_id, command.producer_sequence, command.producer_lane
+def merge(command: Append, known: Known, rest: Appended) -> Appended:
+    """Return the outcome of `command`: what was known, and what has just been stored."""
+    numbers, flags = list(known.outcome.numbers), list(known.outcome.duplicates)
+    flags = flags or [False] * len(numbers)
+    units = list(_units(command))
+    at = 0
+    for unit in known.rest_units:
+        start, end = units[unit]
+        size = end - start
+        numbers[start:end] = rest.numbers[at : at + size]
+        if rest.duplicates:
+            flags[start:end] = rest.duplicates[at : at + size]
+        at += size
+    failures = [*known.outcome.failures]
+    failures += [(known.rest_units[group], error) for group, error in rest.failures]
+    return Appended(numbers, flags if any(flags) else (), sorted(failures, key=lambda f: f[0]))
 
 
-def _outcome_to_json(outcome: Appended) -> str:
+def _look_up(command: Append, entries: Sequence[_Entry]) -> Known | None:
+    """Compare a command with entries of the same producer and sequence, unit by unit."""
+    numbers_at: dict[int, tuple[int, bool]] = {}
+    failed_at: dict[int, tuple[int, BusError]] = {}
+    for entry in entries:
+        _read_outcome(entry.stored, numbers_at, failed_at)
+    positions = list(_positions(command.spans, len(command.batch.payloads)))
+    numbers = [0] * len(positions)
+    flags = [False] * len(positions)
+    failures: list[tuple[int, BusError]] = []
+    rest: list[int] = []
+    for unit, (start, end) in enumerate(_units(command)):
+        failed = failed_at.get(positions[start])
+        found = [numbers_at.get(position) for position in positions[start:end]]
+        if failed is not None:
+            if failed[0] != end - start:
+                raise _not_exact(command)
+            failures.append((unit, failed[1]))
+        elif all(found):
+            numbers[start:end] = [number for number, _ in found if number]  # type: ignore[misc]
+            flags[start:end] = [flag for _, flag in found]  # type: ignore[misc]
+        elif any(found):
+            raise _not_exact(command)
+        else:
+            rest.append(unit)
+    if len(rest) == len(list(_units(command))):
+        return None
+    outcome = Appended(numbers, flags if any(flags) else (), failures, known=not rest)
+    return Known(outcome, _pick(command, positions, rest) if rest else None, rest)
+
+
+def _pick(command: Append, positions: Sequence[int], chosen: Sequence[int]) -> Append:
+    units = list(_units(command))
+    spans = [units[unit] for unit in chosen]
+    columns = [
+        [entry for start, end in spans for entry in column[start:end]] if column else ()
+        for column in (getattr(command.batch, name) for name in Batch.__slots__)
+    ]
+    return replace(
+        command,
+        batch=Batch(*columns),
+        group_sizes=[end - start for start, end in spans],
+        spans=[n for start, end in spans for n in (positions[start], end - start)],
+    )
+
+
+def _units(command: Append) -> Iterator[tuple[int, int]]:
+    start = 0
+    for size in command.group_sizes or (len(command.batch.payloads),):
+        yield start, start + size
+        start += size
+
+
+def _positions(spans: Sequence[int], count: int) -> Iterator[int]:
+    if not spans:
+        yield from range(count)
+    for i in range(0, len(spans), 2):
+        yield from range(spans[i], spans[i] + spans[i + 1])
+
+
+def check_spans(command: Append) -> None:
+    """Raise InvalidArgument unless the spans are those of the command's messages."""
+    spans = command.spans
+    if spans and (len(spans) % 2 or sum(spans[1::2]) != len(command.batch.payloads)):
+        raise errors.InvalidArgument("spans", "must add up to the messages of the batch.")
+
+
+def _not_exact(command: Append) -> BusError:
+    return errors.InvalidOperation(
+        f"frame {command.producer_sequence} is repeated with other units than it was stored with: "
+        "a repeat must be exact."
+    )
+
+
+def _outcome_to_json(command: Append, outcome: Appended) -> str:
     numbers = outcome.numbers
     facts: dict[str, object] = {"first": numbers[0] if numbers else 0, "count": len(numbers)}
+    if len(command.spans) > 2:
+        facts["spans"] = list(command.spans)
     if not _consecutive(numbers):
         facts["numbers"] = list(numbers)
     if any(outcome.duplicates):
         facts["duplicates"] = [i for i, duplicate in enumerate(outcome.duplicates) if duplicate]
     if outcome.failures:
+        positions = list(_positions(command.spans, len(numbers)))
+        units = list(_units(command))
+        texts: dict[tuple[str, str], int] = {}
         facts["failures"] = [
-            [group, error.reason, error.message] for group, error in outcome.failures
+            [
+                positions[units[group][0]],
+                units[group][1] - units[group][0],
+                texts.setdefault((error.reason, error.message), len(texts)),
+            ]
+            for group, error in outcome.failures
         ]
+        facts["texts"] = list(texts)
     return json.dumps(facts)
 
 
-def _outcome_from_json(text: str) -> Appended:
-    facts = json.loads(text)
+def _read_outcome(
+    entry: ProducerEntry,
+    numbers_at: dict[int, tuple[int, bool]],
+    failed_at: dict[int, tuple[int, BusError]],
+) -> None:
+    facts = json.loads(entry.outcome)
     first, count = facts["first"], facts["count"]
     numbers: Sequence[int] = facts.get("numbers") or range(first, first + count)
-    duplicate = set(facts.get("duplicates", ()))
-    flags = [i in duplicate for i in range(count)] if duplicate else ()
-    failures = [
-        (group, _error(reason, message)) for group, reason, message in facts.get("failures", ())
-    ]
-    return Appended(numbers, flags, failures)
+    duplicates = set(facts.get("duplicates", ()))
+    spans = facts.get("spans") or (entry.position, count)
+    for i, position in enumerate(_positions(spans, count)):
+        if numbers[i]:
+            numbers_at[position] = (numbers[i], i in duplicates)
+    made = [_error(reason, message) for reason, message in facts.get("texts", ())]
+    for position, size, text in facts.get("failures", ()):
+        failed_at[position] = (size, made[text])
 
 
 def _error(reason: str, message: str) -> BusError:

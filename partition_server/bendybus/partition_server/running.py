@@ -26,7 +26,7 @@ from bendybus.partition_server.commands import (
     StreamEnded,
     Watch,
 )
-from bendybus.partition_server.errors import FileRefused, StoreError, StoreFull
+from bendybus.partition_server.errors import FileRefused, NotCommitted, StoreError, StoreFull
 from bendybus.partition_server.figures import Figures
 from bendybus.partition_server.inbox import Inbox
 from bendybus.partition_server.partition import Partition
@@ -88,6 +88,11 @@ class PartitionThread:
         self._state: Partition | None = None
         # Streams that wait for answers: told when the store fails, for their locks are void then.
         self._streams: set[Any] = set()
+        # Commands whose COMMIT may have been executed: until they are answered, nobody may be
+        # told that they were not.
+        self._uncertain: Sequence[Command] = ()
+        # How many commands of this turn are answered.
+        self._answered = 0
         self._failure = "it is starting"
         self._full_until_s = 0.0
         self._disk_checked_s = 0.0
@@ -156,11 +161,13 @@ class PartitionThread:
                 self._turn(commands)
             except Exception as error:
                 # The boundary of this thread: whatever went wrong, state and file are opened
-                # anew. Who was answered already ignores the second answer.
+                # anew. Who was answered already is not answered again.
                 if not isinstance(error, StoreError):
                     logger.exception("partition %d: internal error", self.partition)
                 self._close(str(error) or type(error).__name__)
-                self._refuse(commands)
+                self._refuse(commands[self._answered :])
+            finally:
+                self._uncertain = ()
 
     def _wait_s(self) -> float:
         if self._stopping.is_set():
@@ -178,8 +185,10 @@ class PartitionThread:
 
     def _turn(self, commands: list[Command]) -> None:
         state = self._state
+        self._answered = 0
         if state is None:
             self._refuse(commands)
+            self._answered = len(commands)
             self._reopen()
             return
         began_s = time.perf_counter()
@@ -197,6 +206,7 @@ class PartitionThread:
         self._note_streams(commands)
         for group in state.grouped(commands):
             self._perform(group, state, now)
+            self._answered += len(group)
         self._deliver_all(state.go_on(now))
         stage = state.sweep(now) if time.monotonic() >= self._full_until_s else None
         if stage is not None:
@@ -212,7 +222,7 @@ class PartitionThread:
         """
         stage = state.decide(group, now)
         try:
-            self._commit(stage)
+            self._commit(stage, group)
         except StoreFull as error:
             state.take_back(stage, now)
             self._no_room(error)
@@ -221,14 +231,17 @@ class PartitionThread:
             self._deliver([Answer(command.reply_to, refusal) for command in sends])
             rest = [command for command in group if not isinstance(command, Append)]
             if rest:
-                self._finish(state.decide(rest, now), state, now)
+                self._finish(state.decide(rest, now), state, now, rest)
         else:
             self._deliver_all(state.apply(stage, now))
+        self._uncertain = ()
 
-    def _finish(self, stage: Stage, state: Partition, now: Now) -> None:
+    def _finish(
+        self, stage: Stage, state: Partition, now: Now, commands: Sequence[Command] = ()
+    ) -> None:
         """Commit and answer; without room, answer that."""
         try:
-            self._commit(stage)
+            self._commit(stage, commands)
         except StoreFull as error:
             self._no_room(error)
             answers = state.abandon(stage, self._unavailable(str(error)), now)
@@ -236,10 +249,18 @@ class PartitionThread:
             answers = state.apply(stage, now)
         self._deliver_all(answers)
 
-    def _commit(self, stage: Stage) -> None:
+    def _commit(self, stage: Stage, commands: Sequence[Command] = ()) -> None:
+        """Commit what `commands` decided: from here on until they are answered, unless the store
+        says that it was not committed, their outcome is unknown.
+        """
         if stage.changes:
             began = time.perf_counter()
-            self.store.commit(stage.changes)
+            self._uncertain = commands
+            try:
+                self.store.commit(stage.changes)
+            except (NotCommitted, StoreFull):
+                self._uncertain = ()
+                raise
             self.figures.committed(stage.changes, time.perf_counter() - began)
 
     def _deliver_all(self, answers: list[Answer]) -> None:
@@ -255,14 +276,23 @@ class PartitionThread:
 
     def _refuse(self, commands: Sequence[Command]) -> None:
         error = self._unavailable(self._failure)
+        unknown = self._outcome_unknown(self._failure)
+        uncertain = set(map(id, self._uncertain))
         # All streams end: their locks and asks are void.
         answers = [Answer(stream, Failed(error)) for stream in self._streams]
         self._streams.clear()
         for command in commands:
             if not isinstance(command, StreamEnded):
                 to = getattr(command, "reply_to", None) or getattr(command, "stream", None)
-                answers.append(Answer(to, Failed(error)))
+                answers.append(Answer(to, Failed(unknown if id(command) in uncertain else error)))
         self._deliver_all(answers)
+
+    def _outcome_unknown(self, why: str) -> BusError:
+        return errors.OutcomeUnknown(
+            f"partition {self.partition} failed while it stored this ({why}): it may or may not be "
+            "stored. Repeat it under the same name.",
+            metadata={"partition": str(self.partition)},
+        )
 
     def _unavailable(self, why: str) -> BusError:
         return errors.PartitionUnavailable(

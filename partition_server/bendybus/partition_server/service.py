@@ -302,7 +302,7 @@ def _append(request: partition_pb2.SendFramesRequest, reply: SendReply) -> comma
         list(request.group_sizes),
         request.producer_id,
         request.producer_sequence,
-        request.producer_lane,
+        request.spans,
         request.age_ms,
         request.deadline_monotonic_ms,
     )
@@ -318,6 +318,7 @@ def _send_response(answer: tuple[int, Any]) -> partition_pb2.SendFramesResponse:
         frame_id=frame_id,
         sequence_numbers=value.numbers,
         duplicates=value.duplicates,
+        known=value.known,
         failures=[
             partition_pb2.GroupFailure(group=group, error=statuses.to_error(error))
             for group, error in value.failures

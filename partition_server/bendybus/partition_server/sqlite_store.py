@@ -20,7 +20,13 @@ from bendybus.domain import entity as entities
 from bendybus.domain.entity import Entity, EntityStatus, Fingerprint, Origin, QueueDescription
 from bendybus.domain.limits import Tier
 from bendybus.partition_server import file_guard, queries
-from bendybus.partition_server.errors import FileRefused, StoreError, StoreFailed, StoreFull
+from bendybus.partition_server.errors import (
+    FileRefused,
+    NotCommitted,
+    StoreError,
+    StoreFailed,
+    StoreFull,
+)
 from bendybus.partition_server.store import Opened
 from bendybus.partition_server.stored import (
     ROW_BYTES,
@@ -35,6 +41,7 @@ from bendybus.partition_server.stored import (
     row_id,
 )
 
+_FORGOTTEN: Final = "producers_forgotten_until_ms"
 APPLICATION_ID: Final = 0x42454E44  # "BEND"
 # Pages of WAL after which the writer checkpoints, within its own commit. Nobody else reads for
 # long, so the WAL ends there (4 MB and one commit) and the next commit writes it from its
@@ -195,6 +202,7 @@ class SqliteStore:
             [SlotState(*row) for row in self._all("read_slots")],
             [ProducerEntry(*row) for row in self._all("read_producers")],
             seen,
+            next((value for (value,) in self._all("read_mark", (_FORGOTTEN,))), 0),
         )
 
     # Reads
@@ -267,8 +275,11 @@ class SqliteStore:
         db = self._connection()
         with _translated(self.path):
             try:
-                db.execute("BEGIN IMMEDIATE")
-                self._write(db, changes)
+                with _translated(self.path, failed=NotCommitted):
+                    db.execute("BEGIN IMMEDIATE")
+                    self._write(db, changes)
+                # Whatever fails from here on, the transaction may be in the file: a failing sync
+                # says nothing about what was written before it.
                 db.execute("COMMIT")
             except BaseException:
                 if db.in_transaction:
@@ -297,6 +308,7 @@ class SqliteStore:
             db.execute(sql["write_producer"], producer)
         if changes.producers_forgotten:
             db.execute(sql["forget_producers"], (changes.producers_forgotten,))
+            db.execute(sql["write_mark"], (_FORGOTTEN, changes.producers_forgotten_until_ms))
         for slot in changes.slots.values():
             figures = (slot.slot, slot.uid, *slot.figures(), slot.dropped)
             db.execute(sql["write_slot"], figures)
@@ -402,7 +414,10 @@ def _runs(ids: Iterable[int]) -> Iterator[tuple[int, int]]:
 
 @contextlib.contextmanager
 def _translated(
-    path: Path, other: type[FileRefused] | type[StoreFailed] = StoreFailed
+    path: Path,
+    other: type[FileRefused] | type[StoreFailed] = StoreFailed,
+    *,
+    failed: type[StoreFailed] = StoreFailed,
 ) -> Iterator[None]:
     """Turn errors of SQLite into those of the store; nobody else sees apsw's."""
     try:
@@ -412,7 +427,7 @@ def _translated(
     except (apsw.NotADBError, apsw.CorruptError) as exc:
         raise other(f"{path} is damaged or no SQLite file ({exc}). Restore a backup.") from exc
     except apsw.Error as exc:
-        raise StoreFailed(f"{path}: {exc}") from exc
+        raise failed(f"{path}: {exc}") from exc
 
 
 def _difference(path: Path, stored: Fingerprint, own: Fingerprint) -> str:

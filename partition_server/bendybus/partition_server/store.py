@@ -33,6 +33,8 @@ class Opened:
     producers: list[ProducerEntry]
     # None: never in use, or before this was noted.
     seen: ClockMark | None = None
+    # Wall clock: frames whose first try was before it may be forgotten. 0: none was.
+    producers_forgotten_until_ms: int = 0
 
 
 class Store(Protocol):

@@ -179,7 +179,8 @@ class ProducerEntry(NamedTuple):
 
     producer_id: bytes
     sequence: int
-    lane: int
+    # Of the first message, in the frame of the first try.
+    position: int
     # JSON; see producers.py.
     outcome: str
     at_ms: int
@@ -200,6 +201,8 @@ class Changes:
     producers: list[ProducerEntry] = field(default_factory=list)
     # Forget the oldest entries of producers: this many.
     producers_forgotten: int = 0
+    # … and what was first tried before this is no longer known. Only beside `producers_forgotten`.
+    producers_forgotten_until_ms: int = 0
     slots: dict[int, SlotState] = field(default_factory=dict)
     slots_removed: list[int] = field(default_factory=list)
     # The clocks as they are at this commit.

@@ -13,10 +13,19 @@ class MessageState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     MESSAGE_STATE_ACTIVE: _ClassVar[MessageState]
     MESSAGE_STATE_DEFERRED: _ClassVar[MessageState]
     MESSAGE_STATE_SCHEDULED: _ClassVar[MessageState]
+
+class Outcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    OUTCOME_UNSPECIFIED: _ClassVar[Outcome]
+    OUTCOME_NOT_DONE: _ClassVar[Outcome]
+    OUTCOME_UNKNOWN: _ClassVar[Outcome]
 MESSAGE_STATE_UNSPECIFIED: MessageState
 MESSAGE_STATE_ACTIVE: MessageState
 MESSAGE_STATE_DEFERRED: MessageState
 MESSAGE_STATE_SCHEDULED: MessageState
+OUTCOME_UNSPECIFIED: Outcome
+OUTCOME_NOT_DONE: Outcome
+OUTCOME_UNKNOWN: Outcome
 
 class Value(_message.Message):
     __slots__ = ("null_value", "bool_value", "ubyte_value", "ushort_value", "uint_value", "ulong_value", "byte_value", "short_value", "int_value", "long_value", "float_value", "double_value", "char_value", "timestamp_ms_value", "uuid_value", "binary_value", "string_value", "symbol_value", "list_value", "map_value")
@@ -173,7 +182,7 @@ class DeliveredBatch(_message.Message):
     def __init__(self, partition: _Optional[int] = ..., messages: _Optional[_Iterable[bytes]] = ..., sequence_numbers: _Optional[_Iterable[int]] = ..., enqueued_time_ms: _Optional[_Iterable[int]] = ..., lock_tokens: _Optional[bytes] = ..., locked_until_ms: _Optional[int] = ..., message_ids: _Optional[_Iterable[str]] = ..., partition_keys: _Optional[_Iterable[str]] = ..., session_ids: _Optional[_Iterable[str]] = ..., session_present: _Optional[_Iterable[bool]] = ..., time_to_live_ms: _Optional[_Iterable[int]] = ..., scheduled_enqueue_time_ms: _Optional[_Iterable[int]] = ..., delivery_counts: _Optional[_Iterable[int]] = ..., states: _Optional[_Iterable[_Union[MessageState, str]]] = ..., changed_properties: _Optional[_Iterable[bytes]] = ..., dead_letter_reasons: _Optional[_Iterable[str]] = ..., dead_letter_error_descriptions: _Optional[_Iterable[str]] = ..., dead_letter_sources: _Optional[_Iterable[str]] = ..., enqueued_sequence_numbers: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Error(_message.Message):
-    __slots__ = ("reason", "message", "metadata", "retry_after_ms")
+    __slots__ = ("reason", "message", "metadata", "retry_after_ms", "outcome")
     class MetadataEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -185,8 +194,10 @@ class Error(_message.Message):
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     METADATA_FIELD_NUMBER: _ClassVar[int]
     RETRY_AFTER_MS_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
     reason: str
     message: str
     metadata: _containers.ScalarMap[str, str]
     retry_after_ms: int
-    def __init__(self, reason: _Optional[str] = ..., message: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., retry_after_ms: _Optional[int] = ...) -> None: ...
+    outcome: Outcome
+    def __init__(self, reason: _Optional[str] = ..., message: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., retry_after_ms: _Optional[int] = ..., outcome: _Optional[_Union[Outcome, str]] = ...) -> None: ...

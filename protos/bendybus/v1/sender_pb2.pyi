@@ -24,27 +24,35 @@ class OutgoingMessage(_message.Message):
     def __init__(self, message: _Optional[_Union[_message_pb2.Message, _Mapping]] = ..., message_id: _Optional[str] = ..., partition_key: _Optional[str] = ..., session_id: _Optional[str] = ..., time_to_live_ms: _Optional[int] = ..., scheduled_enqueue_time_ms: _Optional[int] = ...) -> None: ...
 
 class SendRequest(_message.Message):
-    __slots__ = ("entity_path", "messages", "split_by_partition_key")
+    __slots__ = ("entity_path", "messages", "split_by_partition_key", "producer_id", "frame_id", "age_ms")
     ENTITY_PATH_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     SPLIT_BY_PARTITION_KEY_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    FRAME_ID_FIELD_NUMBER: _ClassVar[int]
+    AGE_MS_FIELD_NUMBER: _ClassVar[int]
     entity_path: str
     messages: _containers.RepeatedCompositeFieldContainer[OutgoingMessage]
     split_by_partition_key: bool
-    def __init__(self, entity_path: _Optional[str] = ..., messages: _Optional[_Iterable[_Union[OutgoingMessage, _Mapping]]] = ..., split_by_partition_key: bool = ...) -> None: ...
+    producer_id: bytes
+    frame_id: int
+    age_ms: int
+    def __init__(self, entity_path: _Optional[str] = ..., messages: _Optional[_Iterable[_Union[OutgoingMessage, _Mapping]]] = ..., split_by_partition_key: bool = ..., producer_id: _Optional[bytes] = ..., frame_id: _Optional[int] = ..., age_ms: _Optional[int] = ...) -> None: ...
 
 class SendResponse(_message.Message):
-    __slots__ = ("sequence_numbers", "partitions", "duplicates")
+    __slots__ = ("sequence_numbers", "partitions", "duplicates", "possible_duplicate")
     SEQUENCE_NUMBERS_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     DUPLICATES_FIELD_NUMBER: _ClassVar[int]
+    POSSIBLE_DUPLICATE_FIELD_NUMBER: _ClassVar[int]
     sequence_numbers: _containers.RepeatedScalarFieldContainer[int]
     partitions: _containers.RepeatedScalarFieldContainer[int]
     duplicates: _containers.RepeatedScalarFieldContainer[bool]
-    def __init__(self, sequence_numbers: _Optional[_Iterable[int]] = ..., partitions: _Optional[_Iterable[int]] = ..., duplicates: _Optional[_Iterable[bool]] = ...) -> None: ...
+    possible_duplicate: bool
+    def __init__(self, sequence_numbers: _Optional[_Iterable[int]] = ..., partitions: _Optional[_Iterable[int]] = ..., duplicates: _Optional[_Iterable[bool]] = ..., possible_duplicate: bool = ...) -> None: ...
 
 class SendStreamRequest(_message.Message):
-    __slots__ = ("frame_id", "producer_id", "entity_path", "batch", "group_sizes", "timeout_ms", "age_ms", "split_by_partition_key")
+    __slots__ = ("frame_id", "producer_id", "entity_path", "batch", "group_sizes", "timeout_ms", "age_ms", "split_by_partition_key", "lane", "positions")
     FRAME_ID_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     ENTITY_PATH_FIELD_NUMBER: _ClassVar[int]
@@ -53,6 +61,8 @@ class SendStreamRequest(_message.Message):
     TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
     AGE_MS_FIELD_NUMBER: _ClassVar[int]
     SPLIT_BY_PARTITION_KEY_FIELD_NUMBER: _ClassVar[int]
+    LANE_FIELD_NUMBER: _ClassVar[int]
+    POSITIONS_FIELD_NUMBER: _ClassVar[int]
     frame_id: int
     producer_id: bytes
     entity_path: str
@@ -61,23 +71,27 @@ class SendStreamRequest(_message.Message):
     timeout_ms: int
     age_ms: int
     split_by_partition_key: bool
-    def __init__(self, frame_id: _Optional[int] = ..., producer_id: _Optional[bytes] = ..., entity_path: _Optional[str] = ..., batch: _Optional[_Union[_message_pb2.MessageBatch, _Mapping]] = ..., group_sizes: _Optional[_Iterable[int]] = ..., timeout_ms: _Optional[int] = ..., age_ms: _Optional[int] = ..., split_by_partition_key: bool = ...) -> None: ...
+    lane: int
+    positions: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, frame_id: _Optional[int] = ..., producer_id: _Optional[bytes] = ..., entity_path: _Optional[str] = ..., batch: _Optional[_Union[_message_pb2.MessageBatch, _Mapping]] = ..., group_sizes: _Optional[_Iterable[int]] = ..., timeout_ms: _Optional[int] = ..., age_ms: _Optional[int] = ..., split_by_partition_key: bool = ..., lane: _Optional[int] = ..., positions: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class SendStreamResponse(_message.Message):
-    __slots__ = ("frame_id", "sequence_numbers", "duplicates", "failures", "error", "moving")
+    __slots__ = ("frame_id", "sequence_numbers", "duplicates", "failures", "error", "moving", "possible_duplicates")
     FRAME_ID_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_NUMBERS_FIELD_NUMBER: _ClassVar[int]
     DUPLICATES_FIELD_NUMBER: _ClassVar[int]
     FAILURES_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     MOVING_FIELD_NUMBER: _ClassVar[int]
+    POSSIBLE_DUPLICATES_FIELD_NUMBER: _ClassVar[int]
     frame_id: int
     sequence_numbers: _containers.RepeatedScalarFieldContainer[int]
     duplicates: _containers.RepeatedScalarFieldContainer[bool]
     failures: _containers.RepeatedCompositeFieldContainer[GroupFailure]
     error: _message_pb2.Error
     moving: bool
-    def __init__(self, frame_id: _Optional[int] = ..., sequence_numbers: _Optional[_Iterable[int]] = ..., duplicates: _Optional[_Iterable[bool]] = ..., failures: _Optional[_Iterable[_Union[GroupFailure, _Mapping]]] = ..., error: _Optional[_Union[_message_pb2.Error, _Mapping]] = ..., moving: bool = ...) -> None: ...
+    possible_duplicates: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, frame_id: _Optional[int] = ..., sequence_numbers: _Optional[_Iterable[int]] = ..., duplicates: _Optional[_Iterable[bool]] = ..., failures: _Optional[_Iterable[_Union[GroupFailure, _Mapping]]] = ..., error: _Optional[_Union[_message_pb2.Error, _Mapping]] = ..., moving: bool = ..., possible_duplicates: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class GroupFailure(_message.Message):
     __slots__ = ("group", "error")

@@ -28,6 +28,8 @@ CODES: Final[dict[type[BusError], grpc.StatusCode]] = {
     errors.EntityDisabled: grpc.StatusCode.FAILED_PRECONDITION,
     errors.EntityOrphaned: grpc.StatusCode.FAILED_PRECONDITION,
     errors.GenerationMismatch: grpc.StatusCode.ABORTED,
+    # gRPC: "may be returned even if the operation has completed successfully".
+    errors.OutcomeUnknown: grpc.StatusCode.DEADLINE_EXCEEDED,
     errors.InvalidArgument: grpc.StatusCode.INVALID_ARGUMENT,
     errors.InvalidOperation: grpc.StatusCode.FAILED_PRECONDITION,
     errors.PartitioningImmutable: grpc.StatusCode.FAILED_PRECONDITION,
@@ -41,6 +43,10 @@ CODES: Final[dict[type[BusError], grpc.StatusCode]] = {
     errors.QuotaExceeded: grpc.StatusCode.RESOURCE_EXHAUSTED,
     errors.Unauthenticated: grpc.StatusCode.UNAUTHENTICATED,
     errors.Unauthorized: grpc.StatusCode.PERMISSION_DENIED,
+}
+_OUTCOMES: Final = {
+    errors.Outcome.NOT_DONE: message_pb2.OUTCOME_NOT_DONE,
+    errors.Outcome.UNKNOWN: message_pb2.OUTCOME_UNKNOWN,
 }
 _BY_REASON: Final = {kind.reason: kind for kind in CODES}
 # For statuses that no server of ours wrote: a proxy, a closed port, gRPC itself.
@@ -62,12 +68,17 @@ def to_error(error: BusError) -> message_pb2.Error:
         message=error.message,
         metadata=error.metadata,
         retry_after_ms=error.retry_after_ms,
+        outcome=_OUTCOMES[error.outcome],
     )
 
 
 def from_error(error: message_pb2.Error) -> BusError:
     """Return the domain error that `error` carries."""
-    return _make(error.reason, error.message, dict(error.metadata), error.retry_after_ms)
+    reason = error.reason
+    if error.outcome == message_pb2.OUTCOME_UNKNOWN:
+        # Whatever the reason: a word that this version does not know must not read as "not done".
+        reason = errors.OutcomeUnknown.reason
+    return _make(reason, error.message, dict(error.metadata), error.retry_after_ms)
 
 
 def to_status(error: BusError) -> status_pb2.Status:

@@ -133,12 +133,21 @@ DELETE FROM history WHERE slot = ? AND key = ?
 
 -- read_producers --
 -- Frames that are stored, oldest first.
-SELECT producer_id, sequence, lane, outcome, at_ms FROM producers ORDER BY id
+SELECT producer_id, sequence, position, outcome, at_ms FROM producers ORDER BY id
 
 -- write_producer --
 -- A part of a frame that is stored with this transaction.
-INSERT INTO producers (producer_id, sequence, lane, outcome, at_ms) VALUES (?, ?, ?, ?, ?)
+INSERT INTO producers (producer_id, sequence, position, outcome, at_ms) VALUES (?, ?, ?, ?, ?)
 
 -- forget_producers --
 -- The oldest frames.
 DELETE FROM producers WHERE id IN (SELECT id FROM producers ORDER BY id LIMIT ?)
+
+-- read_mark --
+-- A single number, if it was ever written.
+SELECT value FROM marks WHERE name = ?
+
+-- write_mark --
+-- A single number.
+INSERT INTO marks (name, value) VALUES (?, ?)
+    ON CONFLICT (name) DO UPDATE SET value = excluded.value

@@ -79,7 +79,14 @@ CREATE TABLE producers (
     id INTEGER PRIMARY KEY,
     producer_id BLOB NOT NULL,
     sequence INTEGER NOT NULL,
-    lane INTEGER NOT NULL,
+    -- Of the first message, in the frame of the first try.
+    position INTEGER NOT NULL,
     outcome TEXT NOT NULL,
     at_ms INTEGER NOT NULL
 ) STRICT;
+
+-- Single numbers: producers_forgotten_until_ms, the age of the newest frame that is forgotten.
+CREATE TABLE marks (
+    name TEXT PRIMARY KEY,
+    value INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;

@@ -19,7 +19,7 @@ class EntityRef(_message.Message):
     def __init__(self, uid: _Optional[str] = ..., generation: _Optional[int] = ..., dead_letter: bool = ...) -> None: ...
 
 class SendFramesRequest(_message.Message):
-    __slots__ = ("partition", "frame_id", "entity", "batch", "group_sizes", "producer_id", "producer_sequence", "producer_lane", "age_ms", "deadline_monotonic_ms")
+    __slots__ = ("partition", "frame_id", "entity", "batch", "group_sizes", "producer_id", "producer_sequence", "spans", "age_ms", "deadline_monotonic_ms")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     FRAME_ID_FIELD_NUMBER: _ClassVar[int]
     ENTITY_FIELD_NUMBER: _ClassVar[int]
@@ -27,7 +27,7 @@ class SendFramesRequest(_message.Message):
     GROUP_SIZES_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
-    PRODUCER_LANE_FIELD_NUMBER: _ClassVar[int]
+    SPANS_FIELD_NUMBER: _ClassVar[int]
     AGE_MS_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_MONOTONIC_MS_FIELD_NUMBER: _ClassVar[int]
     partition: int
@@ -37,26 +37,28 @@ class SendFramesRequest(_message.Message):
     group_sizes: _containers.RepeatedScalarFieldContainer[int]
     producer_id: bytes
     producer_sequence: int
-    producer_lane: int
+    spans: _containers.RepeatedScalarFieldContainer[int]
     age_ms: int
     deadline_monotonic_ms: int
-    def __init__(self, partition: _Optional[int] = ..., frame_id: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., batch: _Optional[_Union[_message_pb2.MessageBatch, _Mapping]] = ..., group_sizes: _Optional[_Iterable[int]] = ..., producer_id: _Optional[bytes] = ..., producer_sequence: _Optional[int] = ..., producer_lane: _Optional[int] = ..., age_ms: _Optional[int] = ..., deadline_monotonic_ms: _Optional[int] = ...) -> None: ...
+    def __init__(self, partition: _Optional[int] = ..., frame_id: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., batch: _Optional[_Union[_message_pb2.MessageBatch, _Mapping]] = ..., group_sizes: _Optional[_Iterable[int]] = ..., producer_id: _Optional[bytes] = ..., producer_sequence: _Optional[int] = ..., spans: _Optional[_Iterable[int]] = ..., age_ms: _Optional[int] = ..., deadline_monotonic_ms: _Optional[int] = ...) -> None: ...
 
 class SendFramesResponse(_message.Message):
-    __slots__ = ("frame_id", "sequence_numbers", "duplicates", "failures", "error", "moving")
+    __slots__ = ("frame_id", "sequence_numbers", "duplicates", "failures", "error", "moving", "known")
     FRAME_ID_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_NUMBERS_FIELD_NUMBER: _ClassVar[int]
     DUPLICATES_FIELD_NUMBER: _ClassVar[int]
     FAILURES_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     MOVING_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_FIELD_NUMBER: _ClassVar[int]
     frame_id: int
     sequence_numbers: _containers.RepeatedScalarFieldContainer[int]
     duplicates: _containers.RepeatedScalarFieldContainer[bool]
     failures: _containers.RepeatedCompositeFieldContainer[GroupFailure]
     error: _message_pb2.Error
     moving: bool
-    def __init__(self, frame_id: _Optional[int] = ..., sequence_numbers: _Optional[_Iterable[int]] = ..., duplicates: _Optional[_Iterable[bool]] = ..., failures: _Optional[_Iterable[_Union[GroupFailure, _Mapping]]] = ..., error: _Optional[_Union[_message_pb2.Error, _Mapping]] = ..., moving: bool = ...) -> None: ...
+    known: bool
+    def __init__(self, frame_id: _Optional[int] = ..., sequence_numbers: _Optional[_Iterable[int]] = ..., duplicates: _Optional[_Iterable[bool]] = ..., failures: _Optional[_Iterable[_Union[GroupFailure, _Mapping]]] = ..., error: _Optional[_Union[_message_pb2.Error, _Mapping]] = ..., moving: bool = ..., known: bool = ...) -> None: ...
 
 class GroupFailure(_message.Message):
     __slots__ = ("group", "error")
