@@ -50,6 +50,8 @@ class FakeFrontEnd:
         self.swallow_frames = 0
         self.hold_frames: asyncio.Event | None = None
         self.frame_errors: list[BusError] = []
+        self.refuse_repeats: BusError | None = None
+        self.possible_duplicates: list[int] = []
         self.group_errors: dict[str, list[BusError]] = {}
         self.call_errors: list[BusError] = []
         # What send streams carried as authorization.
@@ -127,7 +129,7 @@ class FakeFrontEnd:
             response.sequence_numbers.extend(queue.append(batch))
         else:
             self._store_good(queue, batch, sizes, bad, response)
-        if not any(f.error.metadata["outcome"] for f in response.failures):
+        if not any(f.error.outcome == message_pb2.OUTCOME_UNKNOWN for f in response.failures):
             self._seen[key] = response
         self.arrived()
         return response
@@ -198,6 +200,7 @@ class _Sender(sender_pb2_grpc.SenderServiceServicer):
             for name, value in context.invocation_metadata() or ()
             if name == "authorization"
         }
+        await context.send_initial_metadata(())
         async for frame in request_iterator:
             ids = list(frame.batch.message_ids)
             fake.frames.append(
@@ -210,6 +213,10 @@ class _Sender(sender_pb2_grpc.SenderServiceServicer):
                 fake.stored(frame)
                 await context.abort(grpc.StatusCode.UNAVAILABLE, "broken on purpose")
             response = fake.stored(frame)
+            if fake.refuse_repeats is not None and frame.age_ms:
+                refused = statuses.to_error(fake.refuse_repeats)
+                response = sender_pb2.SendStreamResponse(frame_id=frame.frame_id, error=refused)
+            response.possible_duplicates.extend(fake.possible_duplicates)
             if fake.swallow_frames:
                 fake.swallow_frames -= 1
                 continue
@@ -311,6 +318,7 @@ class _Receiver(receiver_pb2_grpc.ReceiverServiceServicer):
     async def ReceiveStream(  # type: ignore[override]  # writes through the context
         self, request_iterator: Any, context: Any
     ) -> None:
+        await context.send_initial_metadata(())
         await _Stream(self._fake, context).run(request_iterator)
 
     async def ReceiveDeferred(self, request: Any, context: Any) -> Any:

@@ -11,6 +11,8 @@ class Door:
     def __init__(self) -> None:
         self.entered = False
 
+    abandoned = False
+
     def resolve(self, value: Any) -> None:
         """Come in."""
         self.entered = True

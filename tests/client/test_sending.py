@@ -2,16 +2,29 @@
 
 import asyncio
 import threading
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from bendybus import client as sync_client
-from bendybus.client import ServiceBusClient, ServiceBusMessage, aio, exceptions
+from bendybus.client import (
+    ServiceBusClient,
+    ServiceBusMessage,
+    aio,
+    dealing,
+    exceptions,
+    sending,
+)
+from bendybus.client.admission import Admission
 from bendybus.client.aio import ServiceBusClient as AsyncClient
 from bendybus.client.amqp import AmqpAnnotatedMessage
+from bendybus.client.outgoing import Columns
+from bendybus.client.retrying import RetryPolicy
 from bendybus.domain import errors
+from bendybus.frontend import routing
+from bendybus.v1 import sender_pb2
 from tests.client import memory_queue
 from tests.client.conftest import RETRY, Either
 from tests.client.fake_front_end import FakeFrontEnd
@@ -132,14 +145,154 @@ async def test_sends_that_wait_share_frames_and_keep_their_own_outcomes(
 async def test_a_unit_of_unknown_outcome_is_repeated_under_the_name_of_its_frame(
     fake: FakeFrontEnd, asynchronous: aio.ServiceBusClient
 ) -> None:
-    away = errors.PartitionUnavailable("partition 3 is away", metadata={"outcome": "unknown"})
-    fake.group_errors["pinned"] = [away]
+    away = errors.OutcomeUnknown("partition 3 is away")
+    fake.group_errors["pinned"] = [away] * 5
     sender = asynchronous.get_queue_sender("q")
 
     await sender.send_messages(ServiceBusMessage("x", message_id="pinned"))
 
-    first, second = fake.frames
-    assert first[:2] == second[:2]
+    # More often than retry_total: as long as there is time.
+    assert len(fake.frames) == 6
+    assert len({frame[:2] for frame in fake.frames}) == 1
+
+
+async def test_an_outcome_that_stays_unknown_has_an_exception_of_its_own(
+    fake: FakeFrontEnd, sender: Any
+) -> None:
+    fake.group_errors["pinned"] = [errors.OutcomeUnknown("partition 3 is away")] * 999
+
+    with pytest.raises(exceptions.OutcomeUnknownError, match="partition 3") as raised:
+        await sender.send_messages(ServiceBusMessage("x", message_id="pinned"), timeout=0.3)
+
+    # Code that expects azure-servicebus's way of saying so catches it, too.
+    assert isinstance(raised.value, exceptions.OperationTimeoutError)
+    assert raised.value.reason == "OUTCOME_UNKNOWN"
+
+
+async def test_a_refused_repeat_leaves_an_unknown_outcome_unknown(
+    fake: FakeFrontEnd, sender: Any
+) -> None:
+    fake.break_send_streams = 1
+    fake.refuse_repeats = errors.EntityDisabled("SendDisabled")
+
+    with pytest.raises(exceptions.OutcomeUnknownError):
+        await sender.send_messages(ServiceBusMessage("x"), timeout=0.4)
+
+    assert len({frame[:2] for frame in fake.frames}) == 1
+    assert len(fake.frames) > 1
+
+
+async def test_the_time_that_the_caller_gave_is_used_while_a_partition_is_away(
+    fake: FakeFrontEnd, sender: Any
+) -> None:
+    # More often than retry_total.
+    fake.group_errors["m"] = [errors.PartitionUnavailable("the only partition is away")] * 9
+
+    await sender.send_messages(ServiceBusMessage("a", message_id="m"), timeout=20)
+
+    assert len(fake.frames) == 10
+
+
+async def test_a_cancelled_send_that_was_not_written_is_never_sent(
+    fake: FakeFrontEnd, asynchronous: aio.ServiceBusClient
+) -> None:
+    fake.hold_frames = asyncio.Event()
+    sender = asynchronous.get_queue_sender("q")
+    first = [
+        asyncio.create_task(sender.send_messages(ServiceBusMessage("x" * 500_000)))
+        for _ in range(40)
+    ]
+    while not fake.frames:  # noqa: ASYNC110 - another thread fills it
+        await asyncio.sleep(0.005)
+    late = asyncio.create_task(sender.send_messages(ServiceBusMessage("late", message_id="late")))
+    await asyncio.sleep(0.05)
+
+    late.cancel()
+    await asyncio.wait([late])
+    fake.call(fake.hold_frames.set)
+    await asyncio.gather(*first)
+    await sender.send_messages(ServiceBusMessage("after"))
+
+    assert "late" not in {one for frame in fake.frames for one in frame[4]}
+    admission = sender._link.get().admission
+    assert (admission._messages, admission._bytes) == (0, 0)
+
+
+async def test_each_unit_of_a_frame_has_its_own_deadline() -> None:
+    loop = asyncio.get_running_loop()
+    rules = sending.Sending(lambda: None, loop, RetryPolicy(), Admission())
+    early, later = (Outcome(), Outcome())
+    for waiter, deadline_s in ((early, 0.1), (later, 5.0)):
+        columns = Columns()
+        columns.add(ServiceBusMessage("x"))
+        unit = sending.Unit("q", columns, waiter, 60.0)
+        unit.deadline_s = loop.time() + deadline_s
+        rules.send(unit)
+    request = rules.next_request()
+    assert request is not None
+    assert 4_000 < request.timeout_ms <= 5_000
+    await asyncio.sleep(0.1 + 0.5 + 0.1)
+
+    answer = sender_pb2.SendStreamResponse(frame_id=request.frame_id, sequence_numbers=[1, 2])
+    rules.handle(answer)
+
+    assert isinstance(early.error, exceptions.OutcomeUnknownError)
+    assert (later.error, later.resolved) == (None, True)
+    await rules.close()
+
+
+@pytest.mark.requirement("R29")
+@pytest.mark.parametrize("sizes", [[1, 63], [1], [320], [64, 1, 1_000, 7], [200, 30]])
+@pytest.mark.parametrize("partitions", [2, 4, 16])
+def test_lanes_fill_partitions_evenly_whatever_the_sizes_of_frames(
+    sizes: list[int], partitions: int
+) -> None:
+    dealer, got, sent = dealing.Dealer(), Counter[int](), 0
+    columns = Columns()
+    columns.add(ServiceBusMessage("x"))
+    for turn in range(200):
+        size = sizes[turn % len(sizes)]
+        units = [sending.Unit("q", columns, Outcome(), 60.0) for _ in range(size)]
+        for position, unit in enumerate(units):
+            unit.position = position
+        lane = dealer.lane("q", units, size)
+        for position in range(size):
+            got[(lane + position // dealing.RUN) % partitions] += 1
+        sent += size
+        if sent >= 1_000:
+            assert max(got.values()) <= 2 * sent / partitions + dealing.RUN
+
+
+async def test_a_possible_duplicate_is_shown_by_its_message_id(
+    fake: FakeFrontEnd, sender: Any
+) -> None:
+    fake.possible_duplicates = [0]
+
+    await sender.send_messages(ServiceBusMessage("a", message_id="twice"))
+
+    assert sender.target.possible_duplicates == ("twice",)
+
+
+def test_client_and_front_end_deal_in_runs_of_the_same_length() -> None:
+    assert dealing.RUN == routing.RUN
+
+
+class Outcome:
+    """A waiter that notes what it gets."""
+
+    abandoned = False
+
+    def __init__(self) -> None:
+        self.resolved = False
+        self.error: BaseException | None = None
+
+    def resolve(self, value: Any) -> None:
+        """Note it."""
+        self.resolved = True
+
+    def fail(self, error: BaseException) -> None:
+        """Note it."""
+        self.error = error
 
 
 async def test_a_unit_that_is_known_not_to_be_stored_goes_into_a_new_frame(
@@ -287,7 +440,7 @@ def test_threads_share_a_sender(sync: ServiceBusClient, fake: FakeFrontEnd) -> N
 async def test_closing_the_client_fails_what_is_under_way(fake: FakeFrontEnd) -> None:
     fake.swallow_frames = 99
     client = AsyncClient.from_connection_string(fake.connection_string)
-    sending = asyncio.create_task(
+    under_way = asyncio.create_task(
         client.get_queue_sender("q").send_messages(ServiceBusMessage("a"))
     )
     while not fake.frames:  # noqa: ASYNC110 - another thread fills it
@@ -296,7 +449,7 @@ async def test_closing_the_client_fails_what_is_under_way(fake: FakeFrontEnd) ->
     await client.close()
 
     with pytest.raises(exceptions.ServiceBusConnectionError, match="closed"):
-        await sending
+        await under_way
 
 
 async def test_callers_wait_when_there_is_no_room(

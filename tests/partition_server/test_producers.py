@@ -126,7 +126,7 @@ def test_what_is_remembered_has_a_bound_in_bytes(
 
     for sequence in range(30):
         queue.advance(1)
-        frame = {"groups": (1,) * 20, "partition_keys": ["k" * 200, "k"] * 10}
+        frame: dict[str, Any] = {"groups": (1,) * 20, "partition_keys": ["k" * 200, "k"] * 10}
         queue.send(*[b"a"] * 20, **frame, **(PRODUCER | {"producer_sequence": sequence}))
 
     held = queue.store.open().producers

@@ -85,6 +85,15 @@ class Lease:
     token: bytes
 
 
+@dataclass
+class Sent:
+    """A unit that a client sends, and where it was in the frame of its first try."""
+
+    payloads: list[str]
+    key: str
+    position: int
+
+
 class Bus:
     """The simulated world; time in ms."""
 
@@ -105,8 +114,13 @@ class Bus:
         self.links: list[Link] = []
         self.asks: dict[int, Link] = {}
         self.acknowledged: dict[str, int] = {}
+        # Told to callers: nothing is stored; or, it may be.
         self.failed: set[str] = set()
+        self.unknown: set[str] = set()
+        self.possible_duplicates: set[str] = set()
         self.delivered: dict[str, int] = {}
+        # Under which numbers a message was delivered: more than one, and it was stored twice.
+        self.numbers: dict[str, set[int]] = {}
         self.completed: set[str] = set()
         self.completed_numbers: set[int] = set()
         self.leases: list[Lease] = []
@@ -296,7 +310,8 @@ class Bus:
     def _answered(self, index: int, to: Any, value: Any) -> None:
         if isinstance(value, Appended):
             actions = self.board.answered(
-                to, value.numbers, value.duplicates, value.failures, self.now
+                *(to, value.numbers, value.duplicates, value.failures, self.now),
+                known=value.known,
             )
             self._perform_sends(actions)
         elif isinstance(value, Failed):
@@ -371,18 +386,21 @@ class Bus:
 
     def _append(self, attempt: Any) -> Append:
         frame, part = attempt.frame, attempt.part
-        span = [i for unit in part.units for i in range(unit.start, unit.end)]
+        messages = [i for start, end in part.spans for i in range(start, end)]
+        offsets = frame.offsets or [0] * frame.count
+        spans = [n for u in part.units for n in (u.start + offsets[u.group], u.end - u.start)]
         payloads, keys = frame.data
         return Append(
             attempt.attempt_id,
             EntityRef(self.entity.uid, self.entity.generation),
             Batch(
-                [payloads[i] for i in span], partition_keys=[keys[i] for i in span] if keys else ()
+                [payloads[i] for i in messages],
+                partition_keys=[keys[i] for i in messages] if keys else (),
             ),
             [unit.end - unit.start for unit in part.units],
             frame.producer_id,
             frame.producer_sequence,
-            part.lane,
+            spans,
             frame.age_ms,
             attempt.deadline_ms,
         )
@@ -415,37 +433,75 @@ class Bus:
 
     def send(self, payloads: list[str], key: str = "") -> None:
         """Send one atomic unit; try again what failed in a way that may be tried again."""
-        self._frames += 1
-        self._try_send(payloads, key, self._frames, self.now)
+        self.send_units([(payloads, key)])
 
-    def _try_send(self, payloads: list[str], key: str, sequence: int, began: int) -> None:
-        keys = [key] * len(payloads) if key else []
+    def send_units(self, units: list[tuple[list[str], str]]) -> None:
+        """Send units of several tasks, with and without keys, that share a frame."""
+        positions = itertools.accumulate((len(payloads) for payloads, _ in units), initial=0)
+        self._frames += 1
+        named = [Sent(*unit, at) for unit, at in zip(units, positions, strict=False)]
+        self._try_send(named, self._frames, self.now, again=False)
+
+    def _try_send(self, units: list["Sent"], sequence: int, began: int, *, again: bool) -> None:
+        payloads = [payload for unit in units for payload in unit.payloads]
+        keys = [unit.key for unit in units for _ in unit.payloads]
+        keys = keys if any(keys) else []
+        sizes = [len(unit.payloads) for unit in units]
+        positions = [unit.position for unit in units] if again else []
+        offsets = routing.offsets_of(positions, len(payloads), sizes)
         frame = Frame(
-            (payloads, key, sequence, began),
+            (units, sequence, began),
             self.entity,
             ([p.encode() for p in payloads], keys),
             len(payloads),
             self.now + 8_000,
-            self.now - began,
+            max(1, self.now - began) if again else 0,
             b"producer",
             sequence,
+            offsets=offsets,
         )
-        lane = routing.first_choice(self.entity, b"producer", sequence)
         routed = routing.route(
-            self.entity, Keys(len(payloads), partition_keys=keys), (), lane=lane, split=False
+            self.entity,
+            Keys(len(payloads), partition_keys=keys),
+            sizes,
+            lane=routing.first_choice(self.entity, b"producer", sequence),
+            split=False,
+            offsets=offsets,
         )
         self._perform_sends(self.board.submit(frame, routed, self.now))
 
     def _finished(self, frame: Frame) -> None:
-        payloads, key, sequence, began = frame.tag
-        if not frame.failures:
-            for payload, number in zip(payloads, frame.numbers, strict=True):
-                self.acknowledged[payload] = number
-        elif self.now - began < 30_000:
-            # As the client library does: the same frame again, by the same name.
-            self.after(200, lambda: self._try_send(payloads, key, sequence, began))
-        else:
-            self.failed.update(payloads)
+        units, sequence, began = frame.tag
+        at, unknown, refused = 0, [], []
+        for group, unit in enumerate(units):
+            end = at + len(unit.payloads)
+            error = frame.failures.get(group)
+            if error is None:
+                for payload, number in zip(unit.payloads, frame.numbers[at:end], strict=True):
+                    self.acknowledged[payload] = number
+                if group in frame.possible_duplicates:
+                    self.possible_duplicates.update(unit.payloads)
+            elif isinstance(error, errors.OutcomeUnknown):
+                unknown.append(unit)
+            else:
+                refused.append(unit)
+            at = end
+        # As the client library does: what may be stored again by the same name, what is not in a
+        # new frame.
+        late = self.now - began >= 30_000
+        for unit in (*unknown, *refused) if late else ():
+            (self.unknown if unit in unknown else self.failed).update(unit.payloads)
+        if unknown and not late:
+            self.after(200, lambda: self._try_send(unknown, sequence, began, again=True))
+        if refused and not late:
+            pairs = [(unit.payloads, unit.key) for unit in refused]
+            self.after(200, lambda: self._send_refused(pairs, began))
+
+    def _send_refused(self, units: list[tuple[list[str], str]], began: int) -> None:
+        positions = itertools.accumulate((len(payloads) for payloads, _ in units), initial=0)
+        self._frames += 1
+        named = [Sent(*unit, at) for unit, at in zip(units, positions, strict=False)]
+        self._try_send(named, self._frames, began, again=False)
 
     def add_receiver(self) -> Link:
         """Open a receiver."""
@@ -465,6 +521,7 @@ class Bus:
 
     def _got(self, lease: Lease) -> None:
         self.delivered[lease.payload] = self.delivered.get(lease.payload, 0) + 1
+        self.numbers.setdefault(lease.payload, set()).add(lease.number)
         if lease.number in self.completed_numbers:
             self.returned_after_complete.append(lease)
         self.leases.append(lease)

@@ -24,10 +24,12 @@ def storm(bus: Bus, steps: int = 400) -> None:
                 count = bus.random.randint(1, 4)
                 bus.send([f"keyless-{sent + i}" for i in range(count)])
                 sent += count
-            case 4 | 5:
+            case 4:
                 key = f"key{bus.random.randrange(6)}"
                 bus.send([f"{key}-{sent}"], key)
                 sent += 1
+            case 5:
+                sent += send_mixed(bus, sent)
             case 6 | 7 | 8:
                 bus.receive(bus.random.choice(receivers), bus.random.choice([1, 3, 200]))
             case 9 | 10 | 11:
@@ -39,6 +41,17 @@ def storm(bus: Bus, steps: int = 400) -> None:
             case _:
                 bus.tick()
     calm(bus)
+
+
+def send_mixed(bus: Bus, sent: int) -> int:
+    """Send one frame of several tasks: with keys and without, single messages and batches."""
+    units, count = [], bus.random.choice([2, 3, 10, 150])
+    for i in range(count):
+        size = bus.random.choice([1, 1, 1, 3])
+        key = bus.random.choice(["", f"key{bus.random.randrange(6)}"])
+        units.append(([f"{key or 'keyless'}-{sent + i}.{n}" for n in range(size)], key))
+    bus.send_units(units)
+    return count
 
 
 def break_something(bus: Bus) -> None:
@@ -97,6 +110,13 @@ def test_nothing_acknowledged_is_lost_and_nothing_completed_returns(seed: int) -
     keyed = [p for p in held.values() if not p.startswith("keyless")]
     assert len(keyed) == len(set(keyed))
     assert not bus.completed & set(keyed)
+    # What has none may be stored twice only where the sender was told so.
+    for number, payload in held.items():
+        bus.numbers.setdefault(payload, set()).add(number)
+    doubled = {payload for payload, numbers in bus.numbers.items() if len(numbers) > 1}
+    assert doubled <= bus.possible_duplicates | bus.unknown
+    # A definite no means no.
+    assert not bus.failed & (payloads | bus.delivered.keys())
 
 
 @pytest.mark.requirement("R20")

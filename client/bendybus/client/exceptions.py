@@ -6,7 +6,8 @@
     │   └── PartitionUnavailableError      the one partition that must answer does not
     ├── ServiceBusAuthenticationError
     ├── ServiceBusAuthorizationError
-    ├── OperationTimeoutError              the time was over; the outcome may be unknown
+    ├── OperationTimeoutError              the time was over first
+    │   └── OutcomeUnknownError            it may be done, and repeating it may do it twice
     ├── MessageSizeExceededError           (also a ValueError)
     ├── MessageLockLostError
     ├── MessageNotFoundError
@@ -90,6 +91,18 @@ class OperationTimeoutError(_KeywordError):
 
     _default = "The time given was over before an answer came; the outcome is unknown."
     _retryable = True
+
+
+class OutcomeUnknownError(OperationTimeoutError):
+    """Raised when the bus may have done it: the client repeated it, and found out nothing in time.
+
+    To send the message again may store it twice, unless the queue detects duplicates and the
+    message keeps its MessageId. A kind of OperationTimeoutError, by which azure-servicebus reports
+    the same thing.
+    """
+
+    _default = "It is not known whether it was done."
+    _retryable = False
 
 
 class MessageSizeExceededError(_KeywordError, ValueError):
@@ -227,6 +240,7 @@ _BY_ERROR: Final[dict[type[BusError], type[ServiceBusError]]] = {
     errors.PartitionUnavailable: PartitionUnavailableError,
     errors.ServerBusy: ServiceBusServerBusyError,
     errors.ServiceTimeout: OperationTimeoutError,
+    errors.OutcomeUnknown: OutcomeUnknownError,
     errors.EntityDisabled: MessagingEntityDisabledError,
     errors.GenerationMismatch: ServiceBusCommunicationError,
     errors.InvalidArgument: InvalidArgumentError,
@@ -248,6 +262,7 @@ _BY_ERROR_IN_MANAGEMENT: Final[dict[type[BusError], type[ServiceBusError]]] = {
     errors.EntityNotFound: ResourceNotFoundError,
     errors.EntityAlreadyExists: ResourceExistsError,
     errors.ServiceTimeout: OperationTimeoutError,
+    errors.OutcomeUnknown: OutcomeUnknownError,
     errors.RetryableError: ServiceBusConnectionError,
     errors.PartitionUnavailable: PartitionUnavailableError,
     errors.Unauthenticated: ServiceBusAuthenticationError,

@@ -133,6 +133,14 @@ class Waiter(Protocol):
         """Hand over the error."""
 
 
+class Caller(Waiter, Protocol):
+    """A waiter that may leave before there is an outcome."""
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether nobody waits any more."""
+
+
 class ThreadWaiter:
     """A thread that waits on a lock. `lost` gets a result that nobody fetches any more."""
 
@@ -145,6 +153,11 @@ class ThreadWaiter:
         self._value: Any = None
         self._error: BaseException | None = None
         self._lost = lost
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether the thread has gone. Before there is an outcome only."""
+        return not self._claim
 
     def resolve(self, value: Any) -> None:
         """Hand over the result, or to `lost` if the thread has gone."""
@@ -191,6 +204,11 @@ class LoopWaiter:
         self.future: asyncio.Future[Any] = outbox.future()
         self._outbox = outbox
         self._lost = lost
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether the future was cancelled. From any thread."""
+        return self.future.cancelled()
 
     def resolve(self, value: Any) -> None:
         """Hand over the result, or to `lost` if the future was cancelled."""

@@ -9,7 +9,14 @@ MODES: Final = ("exponential", "fixed")
 
 
 class Moved(RetryableError):
-    """Raised when the bus ended a stream in good order, to have it opened elsewhere."""
+    """Raised when the bus ended a stream in good order, to have it opened elsewhere.
+
+    `answered`: everything that the bus took from the stream was answered before.
+    """
+
+    def __init__(self, message: str, *, answered: bool = False) -> None:
+        super().__init__(message)
+        self.answered = answered
 
 
 def counted(error: BusError) -> int:

@@ -36,7 +36,7 @@ class ServiceBusSender(SenderHandle):
         timeout_s = handles.timeout_of(timeout)
         columns, split = self._columns_to_send(message, kwargs)
         if columns is not None:
-            self._send(columns, timeout_s, split=split)
+            self._send(columns, timeout_s, split=split, given=timeout is not None)
 
     def schedule_messages(
         self,
@@ -49,7 +49,10 @@ class ServiceBusSender(SenderHandle):
         """Send messages that become active at a time. Returns numbers to cancel them with."""
         timeout_s = handles.timeout_of(timeout)
         columns = self._columns_to_schedule(messages, schedule_time_utc, kwargs)
-        return [] if columns is None else self._send(columns, timeout_s, numbers=True) or []
+        if columns is None:
+            return []
+        given = timeout is not None
+        return self._send(columns, timeout_s, numbers=True, given=given) or []
 
     def cancel_scheduled_messages(
         self, sequence_numbers: int | list[int], *, timeout: float | None = None, **kwargs: Any
@@ -82,10 +85,11 @@ class ServiceBusSender(SenderHandle):
         *,
         numbers: bool = False,
         split: bool = False,
+        given: bool = False,
     ) -> list[int] | None:
         connection = self._link.get()
         waiter = ThreadWaiter()
-        unit = self._unit(columns, waiter, timeout_s, numbers=numbers, split=split)
+        unit = self._unit(columns, waiter, timeout_s, numbers=numbers, split=split, given=given)
         if not connection.admission.enter(len(columns.messages), columns.size_bytes):
             _wait_outside(connection, columns, timeout_s)
         connection.io.submit(connection.sending.send, unit)

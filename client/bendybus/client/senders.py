@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from bendybus.client import arguments, handles, outgoing
 from bendybus.client.handles import Handle
-from bendybus.client.io_thread import Waiter
+from bendybus.client.io_thread import Caller
 from bendybus.client.outgoing import Columns, ServiceBusMessageBatch
 from bendybus.client.sending import Unit
 from bendybus.domain import limits
@@ -60,13 +60,29 @@ class SenderHandle(Handle):
     def _unit(
         self,
         columns: Columns,
-        waiter: Waiter,
+        waiter: Caller,
         timeout_s: float,
         *,
         numbers: bool = False,
         split: bool = False,
+        given: bool = False,
     ) -> Unit:
-        return Unit(self.entity_name, columns, waiter, timeout_s, numbers=numbers, split=split)
+        return Unit(
+            *(self.entity_name, columns, waiter, timeout_s),
+            numbers=numbers,
+            split=split,
+            given=given,
+        )
+
+    @property
+    def possible_duplicates(self) -> tuple[str, ...]:
+        """Ids of messages that are stored and may be stored twice, of the last 10,000 such sends.
+
+        A message without a key whose partition was lost while it stored it, and did not come back
+        in time, was stored in another one. Kept by the client, for all its senders to this entity.
+        """
+        found = list(self._link.get().sending.possible_duplicates)
+        return tuple(each for path, each in found if path == self.entity_name)
 
     def _cancel_request(
         self, sequence_numbers: Any, options: dict[str, Any]

@@ -6,6 +6,7 @@ module keeps the stream, and never loses a request: the owner puts back what `br
 
 import asyncio
 import logging
+import random
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
@@ -19,6 +20,7 @@ _log = logging.getLogger("bendybus.client")
 _END_TIMEOUT_S: Final = 2.0
 # However long an outage was: so soon after its end streams are back.
 _PAUSE_MAX_S: Final = 2.0
+_JITTER: Final = (0.5, 1.0)
 # A stream that is ended sooner than this was not moved to a better place.
 _MOVE_AGAIN_S: Final = 0.5
 # What grpc.aio makes of a write into a stream that is just ending; the real status is lost then.
@@ -153,7 +155,7 @@ class Stream:
     async def _ending(self) -> BusError:
         code, details = await self._call.code(), await self._call.details()
         if code is grpc.StatusCode.OK:
-            return Moved("The bus ended the stream.")
+            return Moved("The bus ended the stream.", answered=True)
         return _bus_error(
             grpc.aio.AioRpcError(
                 code,
@@ -165,6 +167,8 @@ class Stream:
 
     async def _write(self, call: Any) -> None:
         try:
+            # Nothing is handed to a stream that is not open yet: it would count as sent.
+            await call.wait_for_connection()
             while not self._moving:
                 request = self._owner.next_request()
                 if request is None:
@@ -178,8 +182,10 @@ class Stream:
 
     async def _pause(self, pause_s: float) -> None:
         # Not woken by new work: it would turn an outage into a storm of attempts.
+        # Spread: clients that lost the same front end do not come back all at once.
+        pause_s = min(pause_s, _PAUSE_MAX_S) * random.uniform(*_JITTER)
         try:
-            await asyncio.wait_for(self._closed.wait(), min(pause_s, _PAUSE_MAX_S))
+            await asyncio.wait_for(self._closed.wait(), pause_s)
         except TimeoutError:
             return
 

@@ -4,7 +4,7 @@
     ├── RetryableError             trying again may help
     │   ├── PartitionUnavailable   the partition that must answer does not
     │   ├── ServerBusy             a bounded queue is full, or the service throttles
-    │   ├── ServiceTimeout         the time given was over first
+    │   ├── ServiceTimeout         the time given was over first; it was not done
     │   ├── EntityDisabled         the entity's status forbids it (may be enabled again)
     │   └── GenerationMismatch     front end and partition know different versions of an entity
     ├── OutcomeUnknown             it may be done: repeat it under the same name to find out
@@ -79,7 +79,7 @@ class ServerBusy(RetryableError):
 
 
 class ServiceTimeout(RetryableError):
-    """Raised when the caller's time was over before the outcome was known."""
+    """Raised when the caller's time was over before it was done."""
 
     reason = "SERVICE_TIMEOUT"
 
