@@ -341,12 +341,9 @@ class Partition:
             command.age_ms,
             command.deadline_mono_ms,
         )
-        known = None
-        if command.producer_id:
-            producers.check_spans(command)
-            known = self._producers.find(command, now)
-            if known is not None and known.rest is None:
-                return known.outcome
+        known = self._producers.find(command, now)
+        if known is not None and known.rest is None:
+            return known.outcome
         # A repeat of a part of which some units are known stores the others.
         fresh = command if known is None or known.rest is None else known.rest
         self._check_sends(place.entity, fresh, now)
@@ -362,8 +359,7 @@ class Partition:
             clock_held=self.clock.expiry_held(now),
         )
         outcome = appender.run(fresh)
-        if command.producer_id:
-            self._producers.remember(fresh, outcome, now, stage.changes)
+        self._producers.remember(fresh, outcome, now, stage.changes)
         return outcome if known is None else producers.merge(command, known, outcome)
 
     def _check_sends(self, entity: Entity, command: Append, now: Now) -> None:

@@ -78,6 +78,9 @@ class Producers:
 
         Raises OutcomeUnknown when it is a repeat of something too old to be known.
         """
+        if not command.producer_id:
+            return None
+        _check_spans(command)
         entries = self._by_name.get((command.producer_id, command.producer_sequence), ())
         known = _look_up(command, entries) if entries else None
         if known is not None and known.rest is None:
@@ -94,7 +97,9 @@ class Producers:
         return known
 
     def remember(self, command: Append, outcome: Appended, now: Now, changes: Changes) -> None:
-        """Note the outcome in memory and in the transaction."""
+        """Note the outcome in memory and in the transaction, if the command has a name."""
+        if not command.producer_id:
+            return
         if not changes.producers:
             self._forgotten.clear()
             self._before = (self._forgotten_wall_ms, self._forgotten_mono_ms)
@@ -250,8 +255,7 @@ def _positions(spans: Sequence[int], count: int) -> Iterator[int]:
         yield from range(spans[i], spans[i] + spans[i + 1])
 
 
-def check_spans(command: Append) -> None:
-    """Raise InvalidArgument unless the spans are those of the command's messages."""
+def _check_spans(command: Append) -> None:
     spans = command.spans
     if spans and (len(spans) % 2 or sum(spans[1::2]) != len(command.batch.payloads)):
         raise errors.InvalidArgument("spans", "must add up to the messages of the batch.")
