@@ -38,7 +38,6 @@ from bendybus.partition_server.commands import (
     Counts,
     DeleteMessages,
     Deliver,
-    Delivered,
     Done,
     EntityCounts,
     EntityRef,
@@ -58,7 +57,7 @@ from bendybus.partition_server.commands import (
 from bendybus.partition_server.message_queue import MessageQueue
 from bendybus.partition_server.producers import Producers
 from bendybus.partition_server.settling import Place, Settler
-from bendybus.partition_server.stage import Answer, Stage
+from bendybus.partition_server.stage import Answer, Stage, failure_of
 from bendybus.partition_server.store import Opened, Store
 from bendybus.partition_server.stored import SLOT_MAX, SlotState
 from bendybus.partition_server.sweeping import Kind, Sweeper, remove_dropped
@@ -265,7 +264,7 @@ class Partition:
             self._end_deletion(stage.deletion)
             failure = Failed(error)
             stage.answers[:] = [Answer(stage.deletion.reply_to, failure)]
-        answers = [Answer(to, _failure(value, error)) for to, value in stage.answers]
+        answers = [Answer(to, failure_of(value, error)) for to, value in stage.answers]
         for command in stage.after:
             self._after(command, answers, now, {})
         return answers
@@ -639,12 +638,3 @@ class Partition:
             window_ms = place.entity.queue.duplicate_detection_history_time_window_ms
             due_ms = since_ms + window_ms + 1 if since_ms else 0
             self.sweeper.key_looks.at(due_ms, place.queue.state.slot)
-
-
-def _failure(value: Any, error: BusError) -> Any:
-    """Return what to say instead of `value` when the commit behind it failed."""
-    if isinstance(value, Settled):
-        return Settled(value.settle_id, value.count, [(i, error) for i in range(value.count)])
-    if isinstance(value, Delivered):
-        return Delivered(value.deliver_id, error=error)
-    return value if isinstance(value, Failed) else Failed(error)

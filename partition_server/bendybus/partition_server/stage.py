@@ -9,7 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from bendybus.partition_server.commands import Command
+from bendybus.domain.errors import BusError
+from bendybus.partition_server.commands import Command, Delivered, Failed, Settled
 from bendybus.partition_server.message_queue import Lock, MessageQueue
 from bendybus.partition_server.stored import Changes, HistoryEntry, Row, State
 
@@ -130,3 +131,12 @@ class Stage:
             queue.watch_lock(lock.until_mono_ms, [(counter, lock.generation)])
         for undo in self.on_failure:
             undo()
+
+
+def failure_of(value: Any, error: BusError) -> Any:
+    """Return what to say instead of `value` when the commit behind it failed."""
+    if isinstance(value, Settled):
+        return Settled(value.settle_id, value.count, [(i, error) for i in range(value.count)])
+    if isinstance(value, Delivered):
+        return Delivered(value.deliver_id, error=error)
+    return value if isinstance(value, Failed) else Failed(error)
