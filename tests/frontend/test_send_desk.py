@@ -59,6 +59,51 @@ async def test_sends_under_way_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPa
     desk.lost(3, "end")
 
 
+async def test_what_one_client_makes_the_front_end_hold_is_bounded_in_bytes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(send_desk, "CLIENT_BYTES_MAX", 10_000)
+    directory = Directory()
+    fingerprint = Fingerprint("n", "u", Tier.PREMIUM, 4, 0)
+    directory.update(0, fingerprint, [queue()], snapshot=True)
+    upstreams = {partition: Upstream() for partition in range(4)}
+    desk = SendDesk(upstreams, directory, Figures())  # type: ignore[arg-type]
+    answers: list[sender_pb2.SendStreamResponse] = []
+
+    for frame_id in range(1, 5):
+        desk.submit(frame(frame_id, 4_000), answers.append, client="greedy")
+    desk.submit(frame(5, 4_000), answers.append, client="another")
+
+    assert [answer.frame_id for answer in answers] == [3, 4]
+    assert {answer.error.reason for answer in answers} == {"SERVER_BUSY"}
+    # What is answered is given back.
+    desk.sent(1, partition_pb2.SendFramesResponse(frame_id=1, sequence_numbers=[1]))
+    assert len(answers) == 3
+    desk.submit(frame(6, 4_000), answers.append, client="greedy")
+    assert len(answers) == 3
+
+
+@pytest.mark.requirement("R18")
+async def test_a_split_batch_has_the_limit_of_a_batch() -> None:
+    directory = Directory()
+    fingerprint = Fingerprint("n", "u", Tier.STANDARD, 4, 0)
+    directory.update(0, fingerprint, [queue()], snapshot=True)
+    upstreams = {partition: Upstream() for partition in range(4)}
+    desk = SendDesk(upstreams, directory, Figures())  # type: ignore[arg-type]
+    answers: list[sender_pb2.SendStreamResponse] = []
+    large = message_pb2.MessageBatch(
+        messages=[b"x" * 100_000] * 3, partition_keys=["a", "b", "c"], message_ids=["1", "2", "3"]
+    )
+    request = sender_pb2.SendStreamRequest(
+        frame_id=1, entity_path="orders", batch=large, split_by_partition_key=True
+    )
+
+    desk.submit(request, answers.append)
+
+    assert [answer.error.reason for answer in answers] == ["MESSAGE_SIZE_EXCEEDED"]
+    assert desk.under_way() == 0
+
+
 async def test_one_large_frame_is_always_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(send_desk, "BYTES_MAX", 10)
     directory = Directory()

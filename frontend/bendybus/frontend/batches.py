@@ -44,6 +44,15 @@ def faults(batch: message_pb2.MessageBatch) -> dict[int, BusError]:
     return {} if bounds.messages_fit(*columns) else dict(bounds.message_faults(*columns))
 
 
+def sizes(batch: message_pb2.MessageBatch) -> list[int]:
+    """Return the bytes of each message that count to the limit of a batch."""
+    found = [len(payload) for payload in batch.messages]
+    for column in (batch.message_ids, batch.partition_keys, batch.session_ids):
+        for i, text in enumerate(column):
+            found[i] += len(text)
+    return found
+
+
 def pick(
     batch: message_pb2.MessageBatch, spans: Sequence[tuple[int, int]]
 ) -> message_pb2.MessageBatch:

@@ -34,6 +34,8 @@ HOLD_S_MAX: Final = 2.0
 # Parts of frames, and bytes of them, under way through this process; more are refused as busy.
 ATTEMPTS_MAX: Final = 20_000
 BYTES_MAX: Final = 256 * limits.MB
+# Of them, bytes of one client: of one connection. A single frame may always go.
+CLIENT_BYTES_MAX: Final = 64 * limits.MB
 
 Respond = Callable[[sender_pb2.SendStreamResponse], None]
 
@@ -44,6 +46,7 @@ class _Tag:
     respond: Respond
     began_s: float
     size_bytes: int
+    client: str
 
 
 class SendDesk:
@@ -60,6 +63,8 @@ class SendDesk:
         self._producer_id = os.urandom(16)
         self._sequence = 0
         self._bytes = 0
+        # Bytes under way, by client.
+        self._held: dict[str, int] = {}
         self._ticking = False
         # When the next tick is due, whether an answer came since the last one, and until when
         # deadlines are not judged; seconds of the loop's clock.
@@ -67,10 +72,12 @@ class SendDesk:
         self._heard = False
         self._hold_until_s = 0.0
 
-    def submit(self, request: sender_pb2.SendStreamRequest, respond: Respond) -> None:
-        """Start a frame; `respond` is called once, maybe at once."""
+    def submit(
+        self, request: sender_pb2.SendStreamRequest, respond: Respond, *, client: str = ""
+    ) -> None:
+        """Start a frame of a client's connection; `respond` is called once, maybe at once."""
         size_bytes = request.batch.ByteSize()
-        tag = _Tag(request.frame_id, respond, time.perf_counter(), size_bytes)
+        tag = _Tag(request.frame_id, respond, time.perf_counter(), size_bytes, client)
         try:
             frame, routed = self._frame(request, tag)
         except BusError as error:
@@ -78,10 +85,13 @@ class SendDesk:
             respond(_refusal(request.frame_id, error))
             return
         self._bytes += size_bytes
+        self._held[client] = self._held.get(client, 0) + size_bytes
         self._perform(self._board.submit(frame, routed, now_ms()))
         self._start_ticking()
 
-    async def send(self, request: sender_pb2.SendStreamRequest) -> sender_pb2.SendStreamResponse:
+    async def send(
+        self, request: sender_pb2.SendStreamRequest, *, client: str = ""
+    ) -> sender_pb2.SendStreamResponse:
         """Send one frame and return its outcome."""
         future: asyncio.Future[sender_pb2.SendStreamResponse] = (
             asyncio.get_running_loop().create_future()
@@ -91,7 +101,7 @@ class SendDesk:
             if not future.done():
                 future.set_result(response)
 
-        self.submit(request, respond)
+        self.submit(request, respond, client=client)
         return await future
 
     # From partitions
@@ -150,6 +160,15 @@ class SendDesk:
             raise errors.ServerBusy(
                 "the front end has too many sends under way.", retry_after_ms=500
             )
+        held = self._held.get(tag.client, 0)
+        if held and held + tag.size_bytes > CLIENT_BYTES_MAX:
+            raise errors.ServerBusy(
+                f"this connection has {held // limits.MB} MB of sends under way; at most "
+                f"{CLIENT_BYTES_MAX // limits.MB} MB are taken. Wait for answers.",
+                retry_after_ms=500,
+            )
+        if request.split_by_partition_key:
+            self._check_split(request)
         producer_id, sequence = request.producer_id, request.frame_id
         bounds.check_producer(producer_id, sequence, request.age_ms, 0)
         bounds.check_number("timeout_ms", request.timeout_ms, bounds.TIME_MS_MAX)
@@ -178,6 +197,22 @@ class SendDesk:
             offsets=frame.offsets,
         )
         return frame, routing.without_faults(routed, batches.faults(request.batch))
+
+    def _check_split(self, request: sender_pb2.SendStreamRequest) -> None:
+        """Raise MessageSizeExceeded for a unit that is too large, though its pieces are not."""
+        fingerprint = self._directory.fingerprint
+        assert fingerprint is not None, "entities are known"
+        most, start = limits.batch_bytes_max(fingerprint.tier), 0
+        sizes = batches.sizes(request.batch)
+        for size in request.group_sizes or (len(sizes),):
+            found = sum(sizes[start : start + size])
+            if size > 1 and found > most:
+                raise errors.MessageSizeExceeded(
+                    f"{request.entity_path!r}: a batch of {found} bytes is larger than the {most} "
+                    "allowed, also when it is split by partition key. Send less at a time.",
+                    metadata={"entity": request.entity_path, "limit": str(most)},
+                )
+            start += size
 
     def _perform(self, actions: Sequence[Action]) -> None:
         waiting = list(actions)
@@ -209,6 +244,9 @@ class SendDesk:
     def _finish(self, frame: Frame) -> None:
         tag: _Tag = frame.tag
         self._bytes -= tag.size_bytes
+        self._held[tag.client] -= tag.size_bytes
+        if not self._held[tag.client]:
+            del self._held[tag.client]
         seconds = time.perf_counter() - tag.began_s
         failed = len(frame.failures)
         for error in frame.failures.values():

@@ -43,7 +43,7 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
             frame_id=request.frame_id,
             age_ms=request.age_ms,
         )
-        response = await self._gateway.sends.send(frame)
+        response = await self._gateway.sends.send(frame, client=context.peer())
         failed = response.failures[0].error if response.failures else response.error
         if failed.reason:
             await statuses.abort(context, statuses.from_error(failed))
@@ -59,6 +59,7 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
     ) -> AsyncIterator[sender_pb2.SendStreamResponse]:
         """Send frames; the reader never waits for a partition."""
         caller = await enter(self._streams.access, context)
+        client = context.peer()
         answers: asyncio.Queue[sender_pb2.SendStreamResponse | None] = asyncio.Queue()
         under_way = 0
         finishing = False
@@ -97,7 +98,7 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
                 if under_way > STREAM_FRAMES_MAX:
                     respond(_busy(request))
                 else:
-                    self._submit(caller, request, respond)
+                    self._submit(caller, client, request, respond)
 
         await context.send_initial_metadata(())
         reader = asyncio.get_running_loop().create_task(read(), name="send-stream-reader")
@@ -114,7 +115,7 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
                 reader.cancel()
 
     def _submit(
-        self, caller: Pass, request: sender_pb2.SendStreamRequest, respond: Respond
+        self, caller: Pass, client: str, request: sender_pb2.SendStreamRequest, respond: Respond
     ) -> None:
         try:
             caller.check(request.entity_path, Right.SEND)
@@ -126,7 +127,7 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
                 )
             )
         else:
-            self._gateway.sends.submit(request, respond)
+            self._gateway.sends.submit(request, respond, client=client)
 
     async def CancelScheduledMessages(
         self, request: sender_pb2.CancelScheduledMessagesRequest, context: Context

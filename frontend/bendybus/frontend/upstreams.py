@@ -12,6 +12,7 @@ after the other, in good order, while the partition stays available.
 import asyncio
 import contextlib
 import logging
+import random
 import time
 from collections.abc import AsyncIterator
 from typing import Any, Final, Protocol
@@ -36,6 +37,7 @@ from bendybus.wire import draining, entities, serving
 logger = logging.getLogger(__name__)
 BACKOFF_S_MIN: Final = 0.05
 BACKOFF_S_MAX: Final = 2.0
+JITTER: Final = (0.5, 1.0)
 PROBE_AGAIN_S: Final = 0.25
 # How long new channels may take to connect, and streams to move to them.
 RENEW_S: Final = 10.0
@@ -325,7 +327,8 @@ class Upstream:
             yield None
             lasted_s = time.monotonic() - began
             backoff_s = BACKOFF_S_MIN if lasted_s > BACKOFF_S_MAX else backoff_s * 2
-            await asyncio.sleep(min(backoff_s, BACKOFF_S_MAX))
+            # Spread: partitions that come back do not meet all front ends at once.
+            await asyncio.sleep(min(backoff_s, BACKOFF_S_MAX) * random.uniform(*JITTER))
 
 
 async def _connected(channels: list[grpc.aio.Channel], timeout_s: float) -> bool:
