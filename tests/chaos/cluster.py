@@ -14,7 +14,7 @@ from tests.ports import HOST, free_port
 
 PARTITIONS: Final = 3
 FRONT_ENDS: Final = 2
-_COUNTED: Final = re.compile(r"^bendybus_possible_duplicates\w*(?:{[^}]*})? ([0-9.e+]+)$", re.M)
+_COUNTED: Final = re.compile(r"^bendybus_possible_duplicates_total(?:{[^}]*})? ([0-9.e+]+)$", re.M)
 
 
 class Cluster:

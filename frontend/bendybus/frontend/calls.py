@@ -22,8 +22,11 @@ def remaining_ms(context: Any) -> int:
     return DEFAULT_TIMEOUT_MS if left is None else max(1, round(left * 1000))
 
 
-async def call(upstream: Upstream, make: Make) -> Any:
-    """Return a partition's answer. Raises the domain error, PartitionUnavailable included."""
+async def call(upstream: Upstream, make: Make, *, changes: bool = False) -> Any:
+    """Return a partition's answer. Raises the domain error, PartitionUnavailable included.
+
+    `changes`: the call changes something; if its answer is lost, it may have been done.
+    """
     if not upstream.available:
         raise unreachable(upstream)
     try:
@@ -31,12 +34,17 @@ async def call(upstream: Upstream, make: Make) -> Any:
     except grpc.RpcError as error:
         found = statuses.from_rpc_error(error)
         if type(found) in (errors.RetryableError, errors.ServiceTimeout):
-            raise unreachable(upstream) from error
+            raise (_unknown(upstream) if changes else unreachable(upstream)) from error
         raise found from error
 
 
 async def gather(
-    gateway: Gateway, partitions: Iterable[int], make: Make, *, what: str
+    gateway: Gateway,
+    partitions: Iterable[int],
+    make: Make,
+    *,
+    what: str,
+    changes: bool = False,
 ) -> dict[int, Any]:
     """Return the answers of all `partitions`; raise the first failure.
 
@@ -50,7 +58,8 @@ async def gather(
                 metadata={"field": what},
             )
     results = await asyncio.gather(
-        *(call(gateway.upstreams[partition], make) for partition in wanted), return_exceptions=True
+        *(call(gateway.upstreams[partition], make, changes=changes) for partition in wanted),
+        return_exceptions=True,
     )
     for result in results:
         if isinstance(result, BaseException):
@@ -79,5 +88,12 @@ def unreachable(upstream: Upstream) -> BusError:
     why = "; ".join(upstream.conditions()) or "it did not answer"
     return errors.PartitionUnavailable(
         f"partition {upstream.partition} is out of reach ({why}). Try again when it is back.",
+        metadata={"partition": str(upstream.partition)},
+    )
+
+
+def _unknown(upstream: Upstream) -> BusError:
+    return errors.OutcomeUnknown(
+        f"partition {upstream.partition} was asked and did not answer: it may have done this.",
         metadata={"partition": str(upstream.partition)},
     )

@@ -70,7 +70,7 @@ class Figures:
         )
         self.possible_duplicates = Counter(
             "bendybus_possible_duplicates",
-            "Sends without a key that are stored, and maybe a second time in another partition",
+            "Messages without a key that are stored, and maybe a second time in another partition",
             label,
             registry=registry,
         )

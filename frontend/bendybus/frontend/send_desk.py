@@ -254,9 +254,7 @@ class SendDesk:
         if not failed:
             self._figures.sent(frame.entity.name, frame.count, seconds)
         if frame.possible_duplicates:
-            self._figures.possible_duplicates.labels(frame.entity.name).inc(
-                len(frame.possible_duplicates)
-            )
+            self._figures.possible_duplicates.labels(frame.entity.name).inc(frame.messages_twice)
         tag.respond(
             sender_pb2.SendStreamResponse(
                 frame_id=tag.frame_id,

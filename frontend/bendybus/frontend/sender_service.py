@@ -160,6 +160,7 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
                 timeout=gateway.settings.unary_timeout_s,
             ),
             what="sequence_numbers",
+            changes=True,
         )
 
 

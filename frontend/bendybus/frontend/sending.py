@@ -56,6 +56,8 @@ class Frame:
     failures: dict[int, BusError] = field(default_factory=dict)
     # Units that are stored, and maybe another time elsewhere.
     possible_duplicates: set[int] = field(default_factory=set)
+    # How many messages these are.
+    messages_twice: int = 0
     # By how much each unit was further on in the frame of the first try; empty: not at all.
     offsets: Sequence[int] = ()
     open_parts: int = 0
@@ -160,8 +162,9 @@ class SendBoard:
             if attempt.part.pinned is None and isinstance(failed.get(i), ELSEWHERE)
         ]
         if attempt.unknown and not known and attempt.part.pinned is None:
-            units = enumerate(attempt.part.units)
-            attempt.frame.possible_duplicates.update(u.group for i, u in units if i not in failed)
+            stored = [u for i, u in enumerate(attempt.part.units) if i not in failed]
+            attempt.frame.possible_duplicates.update(unit.group for unit in stored)
+            attempt.frame.messages_twice += sum(unit.end - unit.start for unit in stored)
         self._record(attempt, numbers, duplicates, failed, set(again))
         if again:
             rest = replace(attempt, part=Part(again, None, attempt.part.lane))
