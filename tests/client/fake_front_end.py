@@ -285,9 +285,10 @@ class _Stream:
                 try:
                     queue.settle(request.settle, tokens[index * 16 : index * 16 + 16])
                 except BusError as exc:
-                    result.failures.add(index=index, error=statuses.to_error(exc))
+                    result.failures.add(indexes=[index], error=statuses.to_error(exc))
             if request.settle.disposition == receiver_pb2.DISPOSITION_RENEW_LOCK:
                 result.locked_until_ms = memory_queue.now_ms() + queue.lock_ms
+                result.lock_remaining_ms = queue.lock_ms
             await self._say(receiver_pb2.ReceiveStreamResponse(settle_result=result))
             fake.arrived()
 

@@ -140,6 +140,7 @@ class MemoryQueue:
         if found and found[0].token:
             batch.lock_tokens = b"".join(stored.token for stored in found)
             batch.locked_until_ms = found[0].locked_until_ms
+            batch.lock_remaining_ms = max(1, found[0].locked_until_ms - now_ms())
         return batch
 
     def _locked(self, stored: Stored, now: int) -> bool:

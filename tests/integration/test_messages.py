@@ -173,30 +173,6 @@ def test_prefetched_messages_are_released_uncounted(
     assert {message.delivery_count for message in rest} == {0}
 
 
-@pytest.mark.requirement("R12")
-@pytest.mark.requirement("R36")
-def test_what_one_receiver_has_cached_comes_to_others_when_it_closes(
-    client: ServiceBusClient, new_queue: NewQueue
-) -> None:
-    name = new_queue()
-    with client.get_queue_sender(name) as sender:
-        for n in range(4):
-            sender.send_messages(ServiceBusMessage(str(n)))
-    first = client.get_queue_receiver(name)
-    second = client.get_queue_receiver(name)
-    [message] = first.receive_messages(1, max_wait_time=5)
-    first.complete_message(message)
-
-    assert second.receive_messages(4, max_wait_time=0.5) == []
-    first.close()
-    found: list[ServiceBusReceivedMessage] = []
-    while len(found) < 3:
-        found += second.receive_messages(4, max_wait_time=5)
-    second.close()
-
-    assert {m.delivery_count for m in found} == {0}
-
-
 @pytest.mark.requirement("R14")
 def test_peeking_a_plain_queue_shows_the_oldest_first(standard_bus: Bus) -> None:
     with standard_bus.administration() as administration:

@@ -96,10 +96,11 @@ class Traffic:
                 self._stop.wait(PAUSE_S)
 
     def _take(self) -> None:
-        with self._client.get_queue_receiver("orders", max_wait_time=2) as receiver:
+        with self._client.get_queue_receiver("orders") as receiver:
             while True:
                 over = self._sent_all.is_set()
-                messages = receiver.receive_messages(50)
+                # While there is no front end, a short wait would end in an error, not in nothing.
+                messages = receiver.receive_messages(50, max_wait_time=2 if over else 20)
                 try:
                     receiver.complete_messages(messages)
                 except (MessageLockLostError, PartitionUnavailableError):

@@ -175,7 +175,7 @@ class QueueMachine(RuleBasedStateMachine):
             ReceiveDeferred("t", self.driver.ref(), False, [found.counter])
         )
         assert isinstance(delivery, Delivery), delivery
-        [(row, token)] = self.driver.tokens(Reserved(0, delivery, 0, True))
+        [(row, token)] = self.driver.tokens(Reserved(0, delivery, 0, 0, False))
         assert row.payload == found.payload
         self._lock(row, token, "deferred-locked")
 

@@ -48,7 +48,7 @@ def test_an_ask_waits_for_a_message_and_gets_it_after_its_commit(queue: Driver) 
 
     [reserved] = [value for value in values if isinstance(value, Reserved)]
     assert [row.payload for row in reserved.delivery.rows] == [b"a"]
-    assert not reserved.complete
+    assert not reserved.more
 
 
 def test_a_receive_returns_what_is_there_and_does_not_wait_to_fill_up(queue: Driver) -> None:

@@ -135,7 +135,7 @@ def receive_deferred(queue: Driver, counter: int) -> bytes:
 
     [delivery] = queue.run(ReceiveDeferred("t", queue.ref(), False, [counter]))
     assert isinstance(delivery, Delivery), delivery
-    [(_, token)] = queue.tokens(Reserved(0, delivery, 0, True))
+    [(_, token)] = queue.tokens(Reserved(0, delivery, 0, 0, False))
     return token
 
 

@@ -1,7 +1,7 @@
 """A whole bus without network, threads or clocks: real rules, a seeded world.
 
 Partitions (the real `Partition` on memory stores) and one front end (the real `SendBoard` and
-`Link`s) exchange messages over lines that delay, and that break when a partition crashes. A
+`Cache`s) exchange messages over lines that delay, and that break when a partition crashes. A
 stalled partition takes nothing and says nothing, then goes on. Everything that happens is drawn
 from one seed, so that a failure can be seen again.
 """
@@ -20,10 +20,10 @@ from bendybus.domain.limits import Tier
 from bendybus.frontend import routing
 from bendybus.frontend.receiving import (
     AskPartition,
+    Cache,
     ClientAsk,
     GiveBack,
     HandOver,
-    Link,
     WithdrawAsk,
 )
 from bendybus.frontend.routing import Keys
@@ -111,8 +111,8 @@ class Bus:
         self.down: set[int] = set()
         self.nodes = [self._node(index) for index in range(PARTITIONS)]
         self.board = SendBoard(lambda partition: partition not in self.down)
-        self.links: list[Link] = []
-        self.asks: dict[int, Link] = {}
+        self.links: list[Cache] = []
+        self.asks: dict[int, Cache] = {}
         self.acknowledged: dict[str, int] = {}
         # Told to callers: nothing is stored; or, it may be.
         self.failed: set[str] = set()
@@ -354,15 +354,15 @@ class Bus:
                 index, Release(self._stream(index), b"".join(lease.token for lease in data))
             )
             return
-        if value.complete:
-            del self.asks[value.ask_id]
+        del self.asks[value.ask_id]
         actions = link.reserved(
             value.ask_id,
             index,
             data,
             [1] * len(data),
-            lock_remaining_ms=value.lock_remaining_ms,
-            complete=value.complete,
+            locked_until_ms=self.now + value.lock_remaining_ms,
+            lock_ms=value.lock_remaining_ms,
+            more=value.more,
             now_ms=self.now,
         )
         self._perform_link(link, actions)
@@ -405,7 +405,7 @@ class Bus:
             attempt.deadline_ms,
         )
 
-    def _perform_link(self, link: Link, actions: list[Any]) -> None:
+    def _perform_link(self, link: Cache, actions: list[Any]) -> None:
         for action in actions:
             if isinstance(action, AskPartition):
                 self.asks[action.ask_id] = link
@@ -422,7 +422,7 @@ class Bus:
                 self._command(action.partition, Release(self._stream(action.partition), tokens))
             else:
                 assert isinstance(action, HandOver)
-                for data, start, end, partition in action.slices:
+                for data, start, end, partition, _ in action.slices:
                     leases = data[start:end]
                     tokens = b"".join(lease.token for lease in leases)
                     self._command(partition, Deliver(self._stream(partition), 0, tokens))
@@ -503,9 +503,9 @@ class Bus:
         named = [Sent(*unit, at) for unit, at in zip(units, positions, strict=False)]
         self._try_send(named, self._frames, began, again=False)
 
-    def add_receiver(self) -> Link:
+    def add_receiver(self) -> Cache:
         """Open a receiver."""
-        link = Link(
+        link = Cache(
             range(PARTITIONS),
             lambda partition: partition not in self.down,
             lambda: next(self._ids),
@@ -514,9 +514,9 @@ class Bus:
         self.links.append(link)
         return link
 
-    def receive(self, link: Link, messages: int) -> None:
+    def receive(self, link: Cache, messages: int) -> None:
         """Ask for messages."""
-        ask = ClientAsk("receive", messages, 1 << 20, self.now + 2_000)
+        ask = ClientAsk(next(self._ids), messages, 1 << 20, self.now + 2_000)
         self._perform_link(link, link.ask(ask, self.now))
 
     def _got(self, lease: Lease) -> None:
@@ -538,7 +538,7 @@ class Bus:
                 tag = (lease, disposition)
                 self._command(partition, Settle(("settle", tag), 0, disposition, lease.token))
 
-    def close_receiver(self, link: Link) -> None:
+    def close_receiver(self, link: Cache) -> None:
         """End a receiver."""
         self.links.remove(link)
         self._perform_link(link, link.close())

@@ -41,6 +41,13 @@ def run(
     return waiter.wait(timeout_s + MARGIN_S)
 
 
+def close_receivers(link: Link) -> None:
+    """Close all receivers of a link at the same time."""
+    connection = link.made()
+    if connection is not None:
+        run(connection, connection.close_receivers, MARGIN_S)
+
+
 def close(link: Link) -> None:
     """Close the connection of a link, if there is one."""
     connection = link.take()

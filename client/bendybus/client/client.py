@@ -154,6 +154,8 @@ class ServiceBusClient(ClientHandle):
     def close(self) -> None:
         """Close the senders and receivers, then the connection."""
         self._closed = True
+        # All at once: each may have to wait for a bus that does not answer.
+        blocking.close_receivers(self._link)
         for handle in list(self._handles):
             handle.close()
         blocking.close(self._link)

@@ -6,6 +6,8 @@ anew when it is next needed.
 
 import asyncio
 import logging
+import random
+import weakref
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -85,6 +87,7 @@ class Connection:
         self._ready.set()
         self._calls: set[Any] = set()
         self._streams: set[Any] = set()
+        self._receivings: weakref.WeakSet[Any] = weakref.WeakSet()
         self.sending: Sending = Sending(
             self._open_sending, io.loop, settings.retry, self.admission, self.explained
         )
@@ -127,7 +130,8 @@ class Connection:
         repeatable: bool = True,
     ) -> Any:
         """Make a unary call, again where that may help. Raises BusError."""
-        deadline = self.io.loop.time() + (timeout_s or TIMEOUT_S_DEFAULT)
+        began = self.io.loop.time()
+        deadline = began + (timeout_s or TIMEOUT_S_DEFAULT)
         failures = 0
         while True:
             left = deadline - self.io.loop.time()
@@ -139,8 +143,13 @@ class Connection:
                 in_time = self.io.loop.time() + pause < deadline
                 if not repeatable or not in_time or not self.settings.retry.allows(exc, failures):
                     raise
+                # Spread, so that callers of a front end that went do not all come back at once.
+                pause *= random.uniform(0.8, 1.2)
                 _log.info("client: call failed, retrying in %.1f s: %s", pause, exc.message)
                 await asyncio.sleep(pause)
+                if getattr(request, "operation_id", b""):
+                    # A repeat by the same name: the bus does it once.
+                    request.age_ms = max(1, round((self.io.loop.time() - began) * 1_000))
 
     async def pause(self) -> None:
         """Let go of every object of gRPC: the process is about to fork."""
@@ -161,8 +170,18 @@ class Connection:
         """End everything; what is under way fails."""
         self.closed = True
         self.io.owners.discard(self)
+        await self.close_receivers()
         await self.sending.close()
         await self.pause()
+
+    async def close_receivers(self) -> None:
+        """Close all receivers at the same time: a bus that hangs delays this once."""
+        await asyncio.gather(*(receiving.close() for receiving in list(self._receivings)))
+
+    def keep_receiving(self, receiving: Any) -> None:
+        """Run the stream of a receiver until it is closed. On the I/O thread."""
+        self._receivings.add(receiving)
+        self.keep(receiving.stream, "bendybus-receive")
 
     async def _finish(
         self,
@@ -257,9 +276,17 @@ class Link:
         """Return the connection; a new one in a process that was forked off."""
         found, io = self._connection, io_thread.current()
         if found is None or found.io is not io:
-            loop = asyncio.get_running_loop() if self.of_loop else None
-            found = self._connection = Connection(self.settings, io, loop)
+            with io_thread.making():
+                found = self._connection
+                if found is None or found.io is not io:
+                    loop = asyncio.get_running_loop() if self.of_loop else None
+                    found = self._connection = Connection(self.settings, io, loop)
         return found
+
+    def made(self) -> Connection | None:
+        """Return the connection, if this process made one."""
+        found = self._connection
+        return found if found is not None and found.io is io_thread.current() else None
 
     def take(self) -> Connection | None:
         """Return the connection, if this process made one, and forget it."""

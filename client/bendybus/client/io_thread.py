@@ -22,7 +22,8 @@ from bendybus.client.exceptions import OperationTimeoutError
 
 _log = logging.getLogger("bendybus.client")
 _PAUSE_TIMEOUT_S: Final = 5.0
-_lock = threading.Lock()
+# Reentrant: what is made under it may ask for the I/O thread.
+_lock = threading.RLock()
 _current: "IoThread | None" = None
 
 
@@ -73,10 +74,11 @@ class IoThread:
 
     def outbox(self, loop: asyncio.AbstractEventLoop) -> "Outbox":
         """Return the way back to an application's loop."""
-        box = self._outboxes.get(loop)
-        if box is None:
-            box = self._outboxes[loop] = Outbox(loop)
-        return box
+        with making():
+            box = self._outboxes.get(loop)
+            if box is None:
+                box = self._outboxes[loop] = Outbox(loop)
+            return box
 
     def pause(self) -> None:
         """Let go of gRPC and end the thread. From another thread."""
@@ -306,6 +308,11 @@ def current() -> IoThread:
     return found
 
 
+def making() -> threading.RLock:
+    """Return the lock under which the shared things of a process are made, each of them once."""
+    return _lock
+
+
 def _before_fork() -> None:
     if _current is not None:
         _current.pause()
@@ -319,7 +326,7 @@ def _after_fork_in_parent() -> None:
 def _after_fork_in_child() -> None:
     global _current, _lock
     _current = None
-    _lock = threading.Lock()
+    _lock = threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):  # Windows does not fork

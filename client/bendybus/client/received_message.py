@@ -1,6 +1,7 @@
 """A message as it was received: an index into the columns of its delivery, decoded on demand."""
 
 import copy
+import time
 import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -25,14 +26,14 @@ _DESCRIPTION: Final = b"DeadLetterErrorDescription"
 class Delivered:
     """The columns of one DeliveredBatch, each made a list when it is first read."""
 
-    __slots__ = ("_lists", "lock_tokens", "locked_until_ms", "proto", "received_at_s")
+    __slots__ = ("_lists", "lock_end_s", "lock_tokens", "locked_until_ms", "proto")
 
-    def __init__(self, proto: message_pb2.DeliveredBatch, received_at_s: float = 0.0) -> None:
+    def __init__(self, proto: message_pb2.DeliveredBatch) -> None:
         self.proto = proto
         self.lock_tokens = proto.lock_tokens
         self.locked_until_ms = proto.locked_until_ms
-        # On the clock of the I/O thread's loop.
-        self.received_at_s = received_at_s
+        # When the locks end, on the monotonic clock: the wall clock may be wrong here or there.
+        self.lock_end_s = time.monotonic() + proto.lock_remaining_ms / 1_000
         self._lists: dict[str, Sequence[Any]] = {}
 
     def __len__(self) -> int:

@@ -6,7 +6,6 @@ from types import TracebackType
 from typing import Any, Final
 
 from bendybus.client import blocking, handles, receivers
-from bendybus.client.exceptions import OperationTimeoutError
 from bendybus.client.io_thread import ThreadWaiter
 from bendybus.client.received_message import ServiceBusReceivedMessage
 from bendybus.client.receivers import ReceiverHandle
@@ -61,8 +60,6 @@ class ServiceBusReceiver(ReceiverHandle):
         io.submit(receiving.receive, want)
         try:
             pieces = waiter.wait(want.wait_s + handles.MARGIN_S)
-        except OperationTimeoutError:
-            return []
         except BaseException:
             io.submit(receiving.forget, want)
             raise

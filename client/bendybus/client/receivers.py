@@ -1,5 +1,6 @@
 """What the receivers of both surfaces share: checks, requests, and messages from answers."""
 
+import uuid
 import weakref
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -94,10 +95,14 @@ class ReceiverHandle(Handle):
         """Return what receives in this process, made when it is first needed."""
         self._check_live()
         connection = self._link.get()
-        if self._current is None or self._connection is not connection:
-            self._current = _new_receiving(self, connection)
-            self._connection = connection
-        return self._current
+        current = self._current
+        if current is None or self._connection is not connection:
+            with io_thread.making():
+                current = self._current
+                if current is None or self._connection is not connection:
+                    current = self._current = _new_receiving(self, connection)
+                    self._connection = connection
+        return current
 
     def _want(
         self, max_message_count: int | None, max_wait_time: float | None, waiter: Waiter
@@ -173,6 +178,7 @@ class ReceiverHandle(Handle):
                 entity_path=self.entity_path,
                 receive_mode=modes.WIRE_MODES[self._mode],
                 sequence_numbers=numbers,
+                operation_id=uuid.uuid4().bytes,
             )
             if numbers
             else None
@@ -217,6 +223,7 @@ class ReceiverHandle(Handle):
             max_messages=count,
             enqueued_before_ms=0 if before is None else values.to_milliseconds(before),
             include_deferred_and_scheduled=purge,
+            operation_id=uuid.uuid4().bytes,
         )
 
 
@@ -263,6 +270,7 @@ def _new_receiving(handle: ReceiverHandle, connection: Connection) -> Receiving:
         entity_path=handle.entity_path,
         receive_mode=modes.WIRE_MODES[handle._mode],
         client_id=handle.client_identifier,
+        settler_id=uuid.uuid4().bytes,
     )
     made = Receiving(
         connection.open_receiving,
@@ -273,7 +281,7 @@ def _new_receiving(handle: ReceiverHandle, connection: Connection) -> Receiving:
         connection.explained,
     )
     made.stream.name = f"receiver of {handle.entity_path}"
-    connection.io.submit(connection.keep, made.stream, "bendybus-receive")
+    connection.io.submit(connection.keep_receiving, made)
     # A receiver that nobody has any more ends as if it had been closed.
     weakref.finalize(handle, _end, connection, made).atexit = False
     return made

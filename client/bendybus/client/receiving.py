@@ -7,9 +7,15 @@
 The buffer holds what was delivered to nobody: messages of asks made ahead (`prefetch_count`), and
 those of a receive that was cancelled. When half of their lock is over, or the receiver closes,
 they are given back; the bus counts no delivery for what the application never saw.
+
+A receive ends empty only when the bus says that there is nothing. When its wait is over and the
+bus said nothing, it fails with the reason why the bus could not be asked. Asks made ahead are taken
+back for that answer, and made again.
 """
 
 import asyncio
+import contextlib
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
@@ -21,15 +27,18 @@ from bendybus.client.retrying import RetryPolicy, counted
 from bendybus.client.settling import Outcome, Settlement, Settling
 from bendybus.client.stream import Stream
 from bendybus.domain import limits
-from bendybus.domain.errors import BusError
+from bendybus.domain.errors import BusError, ServiceTimeout
 from bendybus.v1 import receiver_pb2
 from bendybus.v1.receiver_pb2 import Ask, CancelAsk, OpenReceiver, ReceiveStreamRequest
 from bendybus.wire import statuses
 
 Piece = tuple[Delivered, int, int]
 
-# The bus answers at the end of a wait; this is how long its answer may take to get here.
-_GRACE_S: Final = 1.0
+# The bus answers at the end of a wait; this is how long its answer may take to get here. Less than
+# `handles.MARGIN_S`, for which a thread that waits for this thread waits on.
+_GRACE_S: Final = 4.0
+# Asks of one receiver that are open at a time; further receives wait here for their turn.
+_ASKS_MAX: Final = 64
 _EARLY_S: Final = 0.05
 _SWEEP_S: Final = 0.5
 _CLOSE_TIMEOUT_S: Final = 2.0
@@ -39,7 +48,18 @@ _TOKEN_BYTES: Final = 16
 class Want:
     """A receive that waits. Its waiter gets a list of pieces, empty when the wait is over."""
 
-    __slots__ = ("ask_id", "deadline_s", "failures", "max_messages", "timer", "wait_s", "waiter")
+    __slots__ = (
+        "ask_id",
+        "checking",
+        "deadline_s",
+        "empty",
+        "error",
+        "failures",
+        "max_messages",
+        "timer",
+        "wait_s",
+        "waiter",
+    )
 
     def __init__(self, max_messages: int, wait_s: float, waiter: Waiter) -> None:
         self.max_messages = max_messages
@@ -47,6 +67,11 @@ class Want:
         self.waiter = waiter
         self.deadline_s = 0.0
         self.failures = 0
+        # The bus answered last that there is nothing; or why it could not say.
+        self.empty = False
+        self.error: BusError | None = None
+        # Its wait is over, and it waits for the answers of asks that were made ahead.
+        self.checking = False
         # 0: not asked for.
         self.ask_id = 0
         self.timer: asyncio.TimerHandle | None = None
@@ -86,6 +111,7 @@ class Receiving:
         self._lock_duration_s = limits.LOCK_DURATION_MS_DEFAULT / 1_000
         self._sweeper: asyncio.TimerHandle | None = None
         self._closing = False
+        self._closed = False
         self._changed = asyncio.Event()
 
     def receive(self, want: Want) -> None:
@@ -98,8 +124,7 @@ class Receiving:
         self._wants.append(want)
         self._serve()
         if want in self._wants:
-            grace = 0.0 if self._prefetch else _GRACE_S
-            want.timer = self._loop.call_at(want.deadline_s + grace, self._over, want)
+            want.timer = self._loop.call_at(want.deadline_s, self._over, want)
         self.stream.wake()
 
     def forget(self, want: Want) -> None:
@@ -128,6 +153,9 @@ class Receiving:
 
     async def close(self) -> None:
         """Take asks back, give back what nobody saw, wait for settlements, end the stream."""
+        if self._closing:
+            await self._until(lambda: self._closed, self._loop.time() + 2 * _CLOSE_TIMEOUT_S)
+            return
         self._closing = True
         for want in list(self._wants):
             self._drop(want)
@@ -138,8 +166,11 @@ class Receiving:
         await self._until(lambda: not self._asks, deadline)
         self._release_all()
         await self._until(lambda: not len(self._settling), deadline)
-        await self.stream.close()
+        with contextlib.suppress(TimeoutError):
+            await self.stream.close()
         self._settling.fail_all()
+        self._closed = True
+        self._changed.set()
         if self._sweeper is not None:
             self._sweeper.cancel()
 
@@ -167,9 +198,10 @@ class Receiving:
             return None
         if self._prefetch:
             return self._ask_ahead()
-        for want in self._wants:
-            if not want.ask_id:
-                return self._ask(want)
+        if len(self._asks) < _ASKS_MAX:
+            for want in self._wants:
+                if not want.ask_id:
+                    return self._ask(want)
         return None
 
     def handle(self, response: receiver_pb2.ReceiveStreamResponse) -> None:
@@ -180,6 +212,8 @@ class Receiving:
         elif kind == "settle_result":
             for pause, settlement in self._settling.answered(response.settle_result):
                 self._loop.call_later(pause, self.settle, settlement)
+            if self._settling.has_waiting:
+                self.stream.wake()
         elif kind == "opened":
             self._opened = True
             self.stream.wake()
@@ -198,11 +232,17 @@ class Receiving:
         self._settling.stream_broke(error)
         for want in list(self._wants):
             want.ask_id = 0
-            want.failures += counted(error)
-            if not self._retry.allows(error, want.failures):
-                self._drop(want)
-                want.waiter.fail(exceptions.from_bus_error(error))
+            self._failed(want, error)
         self._changed.set()
+
+    def _failed(self, want: Want, error: BusError) -> None:
+        """Note why the bus could not answer a receive; give it up when that is final."""
+        if counted(error):
+            want.failures += 1
+            want.error, want.empty = error, False
+        if want.checking or not self._retry.allows(error, want.failures):
+            self._drop(want)
+            want.waiter.fail(exceptions.from_bus_error(error))
 
     def _ask(self, want: Want) -> ReceiveStreamRequest:
         self._ask_id += 1
@@ -232,32 +272,62 @@ class Receiving:
         asked = self._asks.pop(delivery.ask_id, None)
         if isinstance(asked, int):
             self._asked_ahead -= asked
-        now = self._loop.time()
         pieces: list[Piece] = []
         for batch in delivery.batches:
-            delivered = Delivered(batch, now)
+            delivered = Delivered(batch)
             pieces.append((delivered, 0, len(delivered)))
+        if not pieces:
+            error = statuses.from_error(delivery.error) if delivery.HasField("error") else None
+            self._nothing(asked, delivery.ask_id, error)
+            return
         if isinstance(asked, Want) and asked.ask_id == delivery.ask_id and asked in self._wants:
             asked.ask_id = 0
-            if not pieces and now + _EARLY_S < asked.deadline_s:
-                # The bus waits no longer than it wants to: ask again for the rest.
-                self._loop.call_later(_EARLY_S, self.stream.wake)
-                return
-            if not pieces:
-                self._drop(asked)
-                asked.waiter.resolve([])
-                return
             self._wants.remove(asked)
             self._wants.appendleft(asked)
         for piece in pieces:
             self._buffer.append(piece)
             self._buffered += piece[2] - piece[1]
         self._serve()
-        if self._prefetch:
+        if self._prefetch or self._wants:
+            # There is room for another ask.
             self.stream.wake()
         self._watch()
 
+    def _nothing(self, asked: Want | int | None, ask_id: int, error: BusError | None) -> None:
+        """Take an answer without messages."""
+        if isinstance(asked, Want):
+            if asked.ask_id != ask_id or asked not in self._wants:
+                self.stream.wake()
+                return
+            asked.ask_id = 0
+            pause_s = _EARLY_S
+            if error is not None:
+                pause_s = self._retry.pause_s(asked.failures + 1, error)
+                if self._loop.time() + pause_s >= asked.deadline_s:
+                    # There is no time to try again.
+                    asked.failures = self._retry.total
+                self._failed(asked, error)
+            else:
+                asked.error, asked.empty = None, True
+                if self._loop.time() + pause_s >= asked.deadline_s:
+                    self._drop(asked)
+                    asked.waiter.resolve([])
+            # The bus waits no longer than it wants to: ask again for the rest.
+            self._loop.call_later(pause_s, self.stream.wake)
+            return
+        if asked is not None:
+            for want in [want for want in self._wants if want.checking]:
+                self._drop(want)
+                if error is None:
+                    want.waiter.resolve([])
+                else:
+                    want.waiter.fail(exceptions.from_bus_error(error))
+        # Not at once: a bus that cannot answer would be asked in a circle.
+        self._loop.call_later(_EARLY_S, self.stream.wake)
+
     def _serve(self) -> None:
+        if self._locks and self._buffer:
+            self._release_stale()
         while self._wants and self._buffer and not self._closing:
             want = self._wants[0]
             self._drop(want)
@@ -284,10 +354,27 @@ class Receiving:
             want.ask_id = 0
 
     def _over(self, want: Want) -> None:
-        if want in self._wants:
-            self._drop(want)
+        """Take the end of a wait: what the bus said counts, and its answer may be on its way."""
+        if want not in self._wants:
+            return
+        now = self._loop.time()
+        asked = want.ask_id or (self._prefetch and self._opened and self._asked_ahead)
+        if asked and now < want.deadline_s + _GRACE_S and not want.empty:
+            if not want.ask_id and not want.checking:
+                want.checking = True
+                self._cancels.extend(ask_id for ask_id in self._asks if ask_id not in self._cancels)
+                self.stream.wake()
+            want.timer = self._loop.call_at(want.deadline_s + _GRACE_S, self._over, want)
+            return
+        self._drop(want)
+        if want.empty:
             want.waiter.resolve([])
-            self.stream.wake()
+        else:
+            error = want.error or ServiceTimeout(
+                "The bus did not answer in time; whether there are messages is not known."
+            )
+            want.waiter.fail(exceptions.from_bus_error(error))
+        self.stream.wake()
 
     def _watch(self) -> None:
         if self._sweeper is None and (self._buffer or len(self._settling)):
@@ -297,15 +384,26 @@ class Receiving:
         self._sweeper = None
         now = self._loop.time()
         self._settling.expire(now)
-        stale_before = now - self._lock_duration_s / 2
-        if self._locks and any(piece[0].received_at_s < stale_before for piece in self._buffer):
+        if self._locks:
+            self._release_stale()
+        self._watch()
+
+    def _release_stale(self) -> None:
+        """Give back what has less than half of its lock left, wherever the time went."""
+        until_s = time.monotonic() + self._lock_duration_s / 2
+        stale = [piece for piece in self._buffer if piece[0].lock_end_s < until_s]
+        if stale:
             # Nobody took them in half the time of their lock: nobody is in a hurry.
             self._idle = not self._wants
-            self._release_all()
-        self._watch()
+            self._buffer = deque(p for p in self._buffer if p[0].lock_end_s >= until_s)
+            self._buffered = sum(stop - start for _, start, stop in self._buffer)
+            self._release(stale)
 
     def _release_all(self) -> None:
         pieces, self._buffer, self._buffered = list(self._buffer), deque(), 0
+        self._release(pieces)
+
+    def _release(self, pieces: list[Piece]) -> None:
         tokens = b"".join(
             delivered.lock_tokens[start * _TOKEN_BYTES : stop * _TOKEN_BYTES]
             for delivered, start, stop in pieces

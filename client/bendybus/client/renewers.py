@@ -47,8 +47,9 @@ class RenewerHandle:
         )
         entry.receiver = receiver
         io = io_thread.current()
-        if self._renewing is None or self._io is not io:
-            self._io, self._renewing = io, Renewing(io.loop, self._notify)
+        with io_thread.making():
+            if self._renewing is None or self._io is not io:
+                self._io, self._renewing = io, Renewing(io.loop, self._notify)
         io.submit(self._renewing.add, entry)
 
     def _check_open(self) -> None:

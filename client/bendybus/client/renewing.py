@@ -20,7 +20,17 @@ _TIMEOUT_S: Final = 30.0
 class Entry:
     """A message whose lock is kept until `end_s`. `fail` is called off the I/O thread."""
 
-    __slots__ = ("due_s", "end_s", "fail", "lock_s", "message", "receiver", "receiving")
+    __slots__ = (
+        "asked_s",
+        "due_s",
+        "end_s",
+        "fail",
+        "lock_end_s",
+        "lock_s",
+        "message",
+        "receiver",
+        "receiving",
+    )
 
     def __init__(
         self,
@@ -36,8 +46,10 @@ class Entry:
         self.receiver: Any = None
         now = time.monotonic()
         self.end_s = now + duration_s
-        self.lock_s = _lock_left_s(message)
+        self.lock_s = lock_left_s(message)
+        self.lock_end_s = now + self.lock_s
         self.due_s = now + self.lock_s / 2
+        self.asked_s = now
 
 
 class Renewing:
@@ -74,16 +86,19 @@ class Renewing:
                 self._lost(entry, lost[index])
             elif entry in self._entries:
                 entry.message._locked_until_ms = outcome.locked_until_ms
-                entry.lock_s = _lock_left_s(entry.message)
+                # From when it was asked for: the answer may have taken its time.
+                entry.lock_end_s = entry.asked_s + outcome.lock_remaining_ms / 1_000
+                entry.lock_s = max(0.0, entry.lock_end_s - now)
                 entry.due_s = now + entry.lock_s / 2
 
     def failed(self, entries: list[Entry], error: BaseException) -> None:
         """Try again while the locks last; then report them."""
         for entry in entries:
-            if entry.message._lock_expired:
+            now = time.monotonic()
+            if entry.lock_end_s <= now:
                 self._lost(entry, error)
             else:
-                entry.due_s = time.monotonic() + min(1.0, entry.lock_s / 8)
+                entry.due_s = now + min(1.0, entry.lock_s / 8)
 
     def _arm(self) -> None:
         if self._timer is None and self._entries:
@@ -105,6 +120,7 @@ class Renewing:
                 due.setdefault(entry.receiving, []).append(entry)
                 # Not again while the answer is under way.
                 entry.due_s = now + _TIMEOUT_S
+                entry.asked_s = now
         for receiving, entries in due.items():
             tokens = b"".join(e.message._delivered.token(e.message._index) for e in entries)
             receiving.settle(
@@ -142,5 +158,9 @@ class _Batch:
         self._renewing.failed(self._entries, error)
 
 
-def _lock_left_s(message: ServiceBusReceivedMessage) -> float:
-    return max(0.0, message._locked_until_ms / 1_000 - time.time())
+def lock_left_s(message: ServiceBusReceivedMessage) -> float:
+    """Return how long the lock of a message lasts, by the monotonic clock."""
+    delivered = message._delivered
+    # A renewal moved the end by as much as the bus's own clock says.
+    renewed_s = (message._locked_until_ms - delivered.locked_until_ms) / 1_000
+    return max(0.0, delivered.lock_end_s + renewed_s - time.monotonic())

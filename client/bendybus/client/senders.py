@@ -1,5 +1,6 @@
 """What the senders of both surfaces share: from the arguments of a call to a unit."""
 
+import uuid
 from datetime import datetime
 from typing import Any, Final
 
@@ -92,7 +93,9 @@ class SenderHandle(Handle):
         numbers = arguments.numbers("sequence_numbers", sequence_numbers)
         return (
             sender_pb2.CancelScheduledMessagesRequest(
-                entity_path=self.entity_name, sequence_numbers=numbers
+                entity_path=self.entity_name,
+                sequence_numbers=numbers,
+                operation_id=uuid.uuid4().bytes,
             )
             if numbers
             else None

@@ -8,15 +8,17 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from bendybus.client import exceptions
-from bendybus.client.exceptions import OperationTimeoutError, ServiceBusError
+from bendybus.client.exceptions import OutcomeUnknownError, ServiceBusError
 from bendybus.client.io_thread import Waiter
 from bendybus.client.retrying import RetryPolicy, counted
-from bendybus.domain import lock_token
-from bendybus.domain.errors import BusError, ServiceTimeout
+from bendybus.domain import limits, lock_token
+from bendybus.domain.errors import BusError, OutcomeUnknown, RetryableError
 from bendybus.v1 import message_pb2, receiver_pb2
 from bendybus.wire import statuses
 
-FRAME_TOKENS_MAX: Final = 5_000
+FRAME_TOKENS_MAX: Final = limits.SETTLE_TOKENS_MAX
+# Frames without an answer; the bus remembers more of them, for repeats.
+FRAMES_MAX: Final = 128
 _TOKEN_BYTES: Final = lock_token.TOKEN_BYTES
 
 
@@ -31,6 +33,7 @@ class Settlement:
         "errors",
         "failures",
         "indexes",
+        "lock_remaining_ms",
         "locked_until_ms",
         "reason",
         "repeated",
@@ -63,12 +66,21 @@ class Settlement:
         # Which of the caller's tokens `tokens` are; None: all of them.
         self.indexes: list[int] | None = None
         self.errors: list[tuple[int, ServiceBusError]] = []
-        self.locked_until_ms = 0
+        self.locked_until_ms = self.lock_remaining_ms = 0
 
     @property
     def plain(self) -> bool:
         """Whether it may share a frame with others of its disposition."""
         return self.changed_properties is None and self.reason is None and self.description is None
+
+    def goes_with(self, other: "Settlement") -> bool:
+        """Whether both may share a frame."""
+        return (
+            self.plain
+            and other.plain
+            and self.disposition == other.disposition
+            and self.repeated == other.repeated
+        )
 
     def __len__(self) -> int:
         return len(self.tokens) // _TOKEN_BYTES
@@ -77,11 +89,18 @@ class Settlement:
 class Outcome:
     """Which tokens were not settled, and until when renewed locks last."""
 
-    __slots__ = ("errors", "locked_until_ms")
+    __slots__ = ("errors", "lock_remaining_ms", "locked_until_ms")
 
-    def __init__(self, errors: Sequence[tuple[int, ServiceBusError]], locked_until_ms: int) -> None:
+    def __init__(
+        self,
+        errors: Sequence[tuple[int, ServiceBusError]],
+        locked_until_ms: int,
+        lock_remaining_ms: int = 0,
+    ) -> None:
         self.errors = errors
         self.locked_until_ms = locked_until_ms
+        # How long they last, from when the bus renewed them.
+        self.lock_remaining_ms = lock_remaining_ms
 
 
 class Settling:
@@ -99,11 +118,14 @@ class Settling:
     @property
     def has_waiting(self) -> bool:
         """Whether there is a frame to write."""
-        return bool(self._waiting)
+        return bool(self._waiting) and len(self._in_flight) < FRAMES_MAX
 
     def add(self, settlement: Settlement) -> None:
-        """Take a settlement."""
-        self._waiting.append(settlement)
+        """Take a settlement; one that is larger than a frame goes in parts."""
+        if len(settlement) <= FRAME_TOKENS_MAX:
+            self._waiting.append(settlement)
+        else:
+            self._waiting.extend(_parts(settlement))
 
     def next_frame(self) -> receiver_pb2.SettleFrame:
         """Return the next frame: the first settlement, and what may go with it."""
@@ -111,9 +133,9 @@ class Settling:
         members, count = [first], len(first)
         if first.plain:
             others: deque[Settlement] = deque()
-            while self._waiting and count < FRAME_TOKENS_MAX:
+            while self._waiting and count + len(self._waiting[0]) <= FRAME_TOKENS_MAX:
                 entry = self._waiting.popleft()
-                if entry.plain and entry.disposition == first.disposition:
+                if entry.goes_with(first):
                     members.append(entry)
                     count += len(entry)
                 else:
@@ -129,17 +151,21 @@ class Settling:
             changed_properties=first.changed_properties,
             dead_letter_reason=first.reason or "",
             dead_letter_error_description=first.description or "",
+            repeat=first.repeated,
         )
 
     def answered(self, result: receiver_pb2.SettleResult) -> list[tuple[float, Settlement]]:
         """Resolve the waiters of a frame; return what to add again, each after a pause."""
         members = self._in_flight.pop(result.frame_id, ())
-        failures = {failure.index: failure.error for failure in result.failures}
+        failures = {
+            index: failure.error for failure in result.failures for index in failure.indexes
+        }
         again: list[tuple[float, Settlement]] = []
         start = 0
         for settlement in members:
             count = len(settlement)
             settlement.locked_until_ms = result.locked_until_ms
+            settlement.lock_remaining_ms = result.lock_remaining_ms
             pause = self._take_failures(settlement, failures, start) if failures else None
             start += count
             if pause is None:
@@ -155,11 +181,12 @@ class Settling:
         self._frame_id = 0
         for settlement in (entry for members in reversed(frames) for entry in reversed(members)):
             settlement.failures += counted(error)
+            # It may have been done: the bus remembers what this receiver settled.
             settlement.repeated = True
             if self._retry.allows(error, settlement.failures):
                 self._waiting.appendleft(settlement)
             else:
-                settlement.waiter.fail(exceptions.from_bus_error(error))
+                settlement.waiter.fail(_of_unknown_outcome(error))
 
     def expire(self, now_s: float) -> None:
         """Fail what should have been answered by now."""
@@ -181,9 +208,9 @@ class Settling:
     def _fail(self, settlements: Iterable[Settlement]) -> None:
         for settlement in settlements:
             settlement.waiter.fail(
-                OperationTimeoutError(
+                OutcomeUnknownError(
                     message="No answer to a settlement came in time. The outcome is unknown.",
-                    reason=ServiceTimeout.reason,
+                    reason=OutcomeUnknown.reason,
                 )
             )
 
@@ -199,7 +226,9 @@ class Settling:
                 continue
             error = statuses.from_error(failure)
             index = offset if settlement.indexes is None else settlement.indexes[offset]
-            if self._retry.allows(error, settlement.failures + 1):
+            # The bus remembers what this receiver settled: a repeat finds out.
+            unknown = isinstance(error, OutcomeUnknown) and settlement.failures < self._retry.total
+            if unknown or self._retry.allows(error, settlement.failures + 1):
                 again.append(offset)
                 pause = max(pause, self._retry.pause_s(settlement.failures + 1, error))
             else:
@@ -207,6 +236,7 @@ class Settling:
         if not again:
             return None
         settlement.failures += 1
+        settlement.repeated = True
         self._narrow(settlement, again)
         return pause
 
@@ -219,4 +249,62 @@ class Settling:
         settlement.indexes = offsets if known is None else [known[offset] for offset in offsets]
 
     def _resolve(self, settlement: Settlement) -> None:
-        settlement.waiter.resolve(Outcome(settlement.errors, settlement.locked_until_ms))
+        settlement.waiter.resolve(
+            Outcome(settlement.errors, settlement.locked_until_ms, settlement.lock_remaining_ms)
+        )
+
+
+def _of_unknown_outcome(error: BusError) -> ServiceBusError:
+    if not isinstance(error, RetryableError):
+        return exceptions.from_bus_error(error)
+    return exceptions.from_bus_error(
+        OutcomeUnknown(
+            f"{error.message} The outcome of the settlement is unknown.", metadata=error.metadata
+        )
+    )
+
+
+class _Joint:
+    """Waits for the parts of a settlement that is larger than a frame."""
+
+    def __init__(self, settlement: Settlement, parts: int) -> None:
+        self._whole = settlement
+        self._left = parts
+        self._errors: list[tuple[int, ServiceBusError]] = []
+
+    def resolve(self, value: Outcome) -> None:
+        """Note the outcome of a part."""
+        self._errors += value.errors
+        self._left -= 1
+        if not self._left:
+            errors = sorted(self._errors, key=lambda entry: entry[0])
+            self._whole.waiter.resolve(
+                Outcome(errors, value.locked_until_ms, value.lock_remaining_ms)
+            )
+
+    def fail(self, error: BaseException) -> None:
+        """Fail the whole; what comes after that is of no more use."""
+        if self._left > 0:
+            self._left = -1
+            self._whole.waiter.fail(error)
+
+
+def _parts(whole: Settlement) -> list[Settlement]:
+    starts = range(0, len(whole), FRAME_TOKENS_MAX)
+    joint = _Joint(whole, len(starts))
+    parts: list[Settlement] = []
+    for start in starts:
+        tokens = whole.tokens[start * _TOKEN_BYTES : (start + FRAME_TOKENS_MAX) * _TOKEN_BYTES]
+        part = Settlement(
+            whole.disposition,
+            tokens,
+            joint,
+            whole.timeout_s,
+            changed_properties=whole.changed_properties,
+            reason=whole.reason,
+            description=whole.description,
+        )
+        part.deadline_s = whole.deadline_s
+        part.indexes = list(range(start, start + len(part)))
+        parts.append(part)
+    return parts

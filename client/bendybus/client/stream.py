@@ -64,6 +64,7 @@ class Stream:
         self._closed = asyncio.Event()
         self._call: Any = None
         self._moving = False
+        self._writer_error: Exception | None = None
         self._ended = asyncio.Event()
         self._ended.set()
 
@@ -80,7 +81,12 @@ class Stream:
                 await self._wake.wait()
                 continue
             began = self._loop_time()
-            heard, error = await self._session()
+            try:
+                heard, error = await self._session()
+            except Exception as exc:
+                # The boundary of this task: if it died, whoever waits would wait for ever.
+                _log.exception("client: a stream failed")
+                heard, error = True, _internal(exc)
             error = self._explain(error)
             if self._closed.is_set():
                 break
@@ -91,7 +97,8 @@ class Stream:
                 failures = 0
                 continue
             failures = 1 if heard else failures + counted(error) or 1
-            pause_s = self._retry.pause_s(failures, error)
+            # Spread, so that clients of a front end that went do not all come back at once.
+            pause_s = self._retry.pause_s(failures, error) * random.uniform(0.8, 1.2)
             if self._owner.has_work():
                 _log.warning(
                     "client: %s broke, reconnecting in %.1f s: %s",
@@ -120,6 +127,7 @@ class Stream:
         heard = False
         self._ended.clear()
         self._moving = False
+        self._writer_error = None
         writer: asyncio.Task[None] | None = None
         try:
             self._call = await self._owner.open_call()
@@ -144,6 +152,8 @@ class Stream:
             current = asyncio.current_task()
             if current is not None and current.cancelling():
                 raise
+            if self._writer_error is not None:
+                return heard, _internal(self._writer_error)
             return heard, RetryableError("The connection was ended.")
         finally:
             if writer is not None:
@@ -179,6 +189,11 @@ class Stream:
             await call.done_writing()
         except (grpc.RpcError, asyncio.InvalidStateError, grpc.aio.UsageError):
             return  # the reader gets the status of the call
+        except Exception as exc:
+            # The boundary of this task: a writer that is gone would leave its requests waiting.
+            _log.exception("client: a stream cannot be written to")
+            self._writer_error = exc
+            call.cancel()
 
     async def _pause(self, pause_s: float) -> None:
         # Not woken by new work: it would turn an outage into a storm of attempts.
@@ -188,6 +203,11 @@ class Stream:
             await asyncio.wait_for(self._closed.wait(), pause_s)
         except TimeoutError:
             return
+
+
+def _internal(exc: Exception) -> BusError:
+    # Of the kind that is repeated a few times, then given up: what waits gets this sentence.
+    return RetryableError(f"The client failed: {exc!r}.")
 
 
 def _bus_error(error: grpc.aio.AioRpcError) -> BusError:

@@ -19,7 +19,7 @@ NUMBER_MAX: Final = 2**63 - 1
 PRODUCER_ID_BYTES_MAX: Final = 64
 UID_CHARS_MAX: Final = 256
 NUMBERS_A_CALL_MAX: Final = limits.FRAME_MESSAGES_MAX
-TOKENS_A_FRAME_MAX: Final = 50_000
+TOKENS_A_FRAME_MAX: Final = limits.SETTLE_TOKENS_MAX
 UIDS_A_CALL_MAX: Final = limits.ENTITIES_PER_NAMESPACE
 ASK_MESSAGES_MAX: Final = 100_000
 BYTES_MAX: Final = 2**40
@@ -63,7 +63,8 @@ def check_settlement(
     if rest or not 0 < count <= TOKENS_A_FRAME_MAX:
         raise InvalidArgument(
             "lock_tokens",
-            f"must be 1 to {TOKENS_A_FRAME_MAX} tokens of {lock_token.TOKEN_BYTES} bytes each.",
+            f"must be 1 to {TOKENS_A_FRAME_MAX} tokens of {lock_token.TOKEN_BYTES} bytes each "
+            f"(got {len(tokens)} bytes).",
         )
     if changed_bytes > limits.HEADER_BYTES_MAX:
         raise InvalidArgument(

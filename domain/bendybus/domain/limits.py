@@ -71,6 +71,9 @@ FRAME_MESSAGES_MAX: Final = 5_000
 FRAME_BYTES_MAX: Final = 2 * MB  # of messages in one frame, or one message that is larger
 GRPC_FRAME_BYTES_MAX: Final = 110 * MB  # the largest message and what surrounds it
 LOCKS_PER_QUEUE: Final = 100_000  # in one partition
+SETTLE_TOKENS_MAX: Final = 5_000  # of one frame of settlements
+SETTLER_ID_BYTES_MAX: Final = 16
+OPERATION_ID_BYTES_MAX: Final = 16
 TOMBSTONES_MAX: Final = 20_000  # deleted names that are remembered, and a tenth more
 DELIVERY_COUNT_STORED_MAX: Final = 2**31 - 1
 

@@ -12,7 +12,7 @@ _SENT_COLUMNS: Final = tuple(message_pb2.MessageBatch.DESCRIPTOR.fields_by_name)
 _DELIVERED_COLUMNS: Final = tuple(
     field.name
     for field in message_pb2.DeliveredBatch.DESCRIPTOR.fields
-    if field.name not in ("partition", "lock_tokens", "locked_until_ms")
+    if field.name not in ("partition", "lock_tokens", "locked_until_ms", "lock_remaining_ms")
 )
 
 

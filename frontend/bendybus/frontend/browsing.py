@@ -2,14 +2,13 @@
 
 import asyncio
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from bendybus.domain import bounds, errors, limits
-from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
 from bendybus.frontend import batches, peeking
-from bendybus.frontend.calls import Make, call
+from bendybus.frontend.calls import Make, call, unreachable
 from bendybus.frontend.gateway import Gateway
 from bendybus.internal.v1 import partition_pb2
 from bendybus.v1 import message_pb2, receiver_pb2
@@ -20,11 +19,14 @@ async def peek(gateway: Gateway, request: receiver_pb2.PeekRequest) -> receiver_
     entity, dead_letter = gateway.directory.lookup(request.entity_path)
     count = max(1, min(request.max_messages, limits.FRAME_MESSAGES_MAX))
     positions = peeking.start(request.cursor, len(gateway.upstreams), request.from_sequence_number)
-    make = _peek_call(gateway, entity, dead_letter, positions, count)
     asked = [p for p in entity.partitions() if positions[p] != peeking.SKIP]
+    ref = partition_pb2.EntityRef(
+        uid=entity.uid, generation=entity.generation, dead_letter=dead_letter
+    )
     if request.from_sequence_number:
-        found = await _in_order(gateway, asked, make, count)
+        found = await _in_order(gateway, asked, ref, positions, count)
     else:
+        make = _peek_call(gateway, ref, positions, count, limits.PEEK_BYTES_MAX)
         found = await _first_answers(gateway, asked, make)
     shown = _bounded(found, count)
     for partition, batch in shown:
@@ -35,18 +37,19 @@ async def peek(gateway: Gateway, request: receiver_pb2.PeekRequest) -> receiver_
 
 
 def _peek_call(
-    gateway: Gateway, entity: Entity, dead_letter: bool, positions: list[int], count: int
+    gateway: Gateway,
+    ref: partition_pb2.EntityRef,
+    positions: Sequence[int],
+    count: int,
+    size_bytes: int,
 ) -> Make:
-    ref = partition_pb2.EntityRef(
-        uid=entity.uid, generation=entity.generation, dead_letter=dead_letter
-    )
     return lambda calls, partition: calls.Peek(
         partition_pb2.PeekRequest(
             partition=partition,
             entity=ref,
             from_sequence_number=positions[partition],
             max_messages=count,
-            max_bytes=limits.PEEK_BYTES_MAX,
+            max_bytes=size_bytes,
         ),
         timeout=gateway.settings.unary_timeout_s,
     )
@@ -55,21 +58,41 @@ def _peek_call(
 Found = list[tuple[int, message_pb2.DeliveredBatch]]
 
 
-async def _in_order(gateway: Gateway, partitions: Iterable[int], make: Make, count: int) -> Found:
-    """Ask one after the other until there is enough; what is out of reach is left out."""
+async def _in_order(
+    gateway: Gateway,
+    partitions: Iterable[int],
+    ref: partition_pb2.EntityRef,
+    positions: Sequence[int],
+    count: int,
+) -> Found:
+    """Go through the partitions in the order of numbers, leaving nothing out.
+
+    It stops where the answer is full, and before a partition that cannot be asked: the reply's
+    cursor, and the number after the last one shown, go on right there. Raises PartitionUnavailable
+    if that is the first one.
+    """
     found: Found = []
-    failed: BusError | None = None
+    size_bytes, at = limits.PEEK_BYTES_MAX, list(positions)
     for partition in partitions:
-        try:
-            answer = await call(gateway.upstreams[partition], make)
-        except BusError as error:
-            failed = error
-            continue
-        found.append((partition, answer.batch))
-        if sum(len(batch.messages) for _, batch in found) >= count:
-            break
-    if failed is not None and not found:
-        raise failed
+        while count > 0:
+            make = _peek_call(gateway, ref, at, count, size_bytes)
+            try:
+                batch = (await call(gateway.upstreams[partition], make)).batch
+            except BusError:
+                if not found:
+                    raise
+                return found
+            if not batch.messages:
+                break
+            taken = sum(map(len, batch.messages))
+            if found and taken > size_bytes:
+                return found
+            found.append((partition, batch))
+            count -= len(batch.messages)
+            size_bytes -= taken
+            at[partition] = batch.sequence_numbers[-1] + 1
+            if size_bytes <= 0:
+                return found
     return found
 
 
@@ -113,6 +136,8 @@ def _bounded(found: Found, count: int) -> Found:
         )
         kept = min(kept, count)
         if not kept:
+            if totals:
+                break
             continue
         shown.append((partition, batches.cut(batch, 0, kept)))
         count -= kept
@@ -134,7 +159,8 @@ async def delete_messages(
     ref = partition_pb2.EntityRef(
         uid=entity.uid, generation=entity.generation, dead_letter=dead_letter
     )
-    left, failed = request.max_messages, None
+    left = request.max_messages
+    failed: BusError | None = None
     for partition in entity.partitions():
         wanted = left
 
@@ -146,14 +172,19 @@ async def delete_messages(
                     max_messages=wanted,
                     enqueued_before_ms=request.enqueued_before_ms,
                     include_deferred_and_scheduled=request.include_deferred_and_scheduled,
+                    operation_id=request.operation_id,
+                    age_ms=request.age_ms,
                 ),
                 timeout=gateway.settings.unary_timeout_s,
             )
 
-        try:
-            left -= (await call(gateway.upstreams[partition], make)).deleted
-        except BusError as error:
-            failed = error
+        upstream = gateway.upstreams[partition]
+        if not upstream.available:
+            failed = unreachable(upstream)
+            continue
+        # What it deleted when its answer is lost is not known: others must not delete as many
+        # again. Whoever repeats the operation under its name learns it.
+        left -= (await call(upstream, make)).deleted
         if left <= 0:
             break
     if failed is not None and left == request.max_messages:

@@ -1,20 +1,38 @@
-"""One stream to a partition: a bounded outbox, a writer, a reader; and its change of channel.
+"""One stream to a partition: an outbox of three lanes, a writer, a reader; its change of channel.
+
+    FLOW   asks, withdrawals, deliveries, releases: in their order. Asks are refused when the lane
+           is long; what follows from an ask that was taken never is: there is one withdrawal per
+           ask, and no more deliveries and releases than messages that were reserved.
+    RENEW  renewals of locks: bounded
+    WORK   sends or settlements: bounded; whoever fills it waits for `room`, or goes elsewhere
+
+The writer serves the lanes in turn, so that none waits for another one to become empty.
 
 A stream is moved without a loss, because of new certificates or because the partition asks for it:
-a mark goes through the outbox, the writer writes what was before it and half-closes, the partition
-answers what it owes and ends. What was put in after the mark is the beginning of the next stream.
+what was put in so far is written, the stream is half-closed, the partition answers what it owes and
+ends. What is put in from then on is the beginning of the next stream.
 """
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any, Final
 
 import grpc
 
-OUTBOX_FRAMES: Final = 1_024
-MARK_AGAIN_S: Final = 0.05
+
+class Lane(IntEnum):
+    """Part of an outbox with room of its own."""
+
+    FLOW = 0
+    RENEW = 1
+    WORK = 2
+
+
+FRAMES_MAX: Final = {Lane.FLOW: 4_096, Lane.RENEW: 1_024, Lane.WORK: 1_024}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,41 +43,111 @@ class Ending:
     why: str
 
 
-class _Mark:
-    """Where the next stream begins."""
+class Outbox:
+    """Frames that wait to be written to one stream."""
+
+    def __init__(self) -> None:
+        self._lanes: tuple[deque[Any], ...] = tuple(deque() for _ in Lane)
+        self._turn = 0
+        # Nothing more is put in: the stream ends when it is empty.
+        self.marked = False
+        self.wake = asyncio.Event()
+
+    def put(self, request: Any, lane: Lane) -> bool:
+        """Add a frame; False, and it is not added, when the lane is full."""
+        frames = self._lanes[lane]
+        if len(frames) >= FRAMES_MAX[lane]:
+            return False
+        frames.append(request)
+        self.wake.set()
+        return True
+
+    def put_always(self, request: Any) -> None:
+        """Add a frame that follows from an ask to the lane FLOW."""
+        self._lanes[Lane.FLOW].append(request)
+        self.wake.set()
+
+    def take(self) -> Any | None:
+        """Return the next frame, of one lane after the other; None when there is none."""
+        lanes = self._lanes
+        for step in range(len(lanes)):
+            frames = lanes[(self._turn + step) % len(lanes)]
+            if frames:
+                self._turn = (self._turn + step + 1) % len(lanes)
+                return frames.popleft()
+        return None
+
+    def mark(self) -> None:
+        """End the stream when everything is written."""
+        self.marked = True
+        self.wake.set()
+
+    def full(self, lane: Lane) -> bool:
+        """Whether `put` refuses frames."""
+        return len(self._lanes[lane]) >= FRAMES_MAX[lane]
 
 
 class Pump:
-    """The stream. `changed` is told when `open` may have changed."""
+    """The stream. `changed` is told when `open` may have changed, `moving` when it moves.
 
-    def __init__(self, changed: Callable[[], None]) -> None:
+    From `moving` on, what is put in goes to the next stream, which knows nothing of this one.
+    """
+
+    def __init__(
+        self, changed: Callable[[], None], moving: Callable[[], None] = lambda: None
+    ) -> None:
         self.open = False
         # Set while the current stream was opened after the last `mark`.
         self.fresh = asyncio.Event()
         self.fresh.set()
         self._changed = changed
-        self._outbox: asyncio.Queue[Any] = asyncio.Queue(OUTBOX_FRAMES)
+        self._moving = moving
+        self._outbox = Outbox()
+        # Set at every write and at the end of a stream, for those who wait for room.
+        self._room = asyncio.Event()
 
-    def put(self, request: Any) -> bool:
-        """Queue a frame; False when too many wait or the stream is not open."""
-        return self.open and self._put(request)
+    def put(self, request: Any, lane: Lane = Lane.WORK) -> bool:
+        """Queue a frame; False when too many wait in its lane or the stream is not open."""
+        return self.open and self._outbox.put(request, lane)
+
+    def put_always(self, request: Any) -> bool:
+        """Queue a frame that follows from an ask; False only when the stream is not open."""
+        if self.open:
+            self._outbox.put_always(request)
+        return self.open
+
+    async def room(self) -> None:
+        """Wait until the lane WORK takes a frame or the stream is not open any more."""
+        while self.open and self._outbox.full(Lane.WORK):
+            self._room.clear()
+            await self._room.wait()
 
     def mark(self) -> bool:
-        """Begin to move; False when too much waits at the moment, or there is nothing to move."""
-        if not self.open or not self._put(_Mark()):
+        """Begin to move; False when there is nothing to move."""
+        if not self.open:
             return False
         self.fresh.clear()
+        self._move()
         return True
 
     async def run(self, call: Any, take: Callable[[Any], None]) -> Ending:
         """Write what is queued and hand over what comes until the stream ends."""
         moved = False
         writer: asyncio.Task[None] | None = None
+        outbox = self._outbox
 
         async def write() -> None:
             nonlocal moved
-            while not isinstance(request := await self._outbox.get(), _Mark):
-                await call.write(request)
+            while True:
+                request = outbox.take()
+                if request is not None:
+                    await call.write(request)
+                    self._room.set()
+                elif outbox.marked:
+                    break
+                else:
+                    outbox.wake.clear()
+                    await outbox.wake.wait()
             moved = True
             await call.done_writing()
 
@@ -68,11 +156,13 @@ class Pump:
             self._show(True)
             self.fresh.set()
             writer = asyncio.get_running_loop().create_task(write(), name="upstream-writer")
+            # A writer that dies ends the stream: nobody may wait for what it does not write.
+            writer.add_done_callback(lambda task: _end_with(task, call))
             while (response := await call.read()) is not grpc.aio.EOF:
                 if not response.moving:
                     take(response)
-                else:
-                    self._mark_soon()
+                elif outbox is self._outbox:
+                    self._move()
             moved = moved and await call.code() is grpc.StatusCode.OK
             return Ending(moved, "the stream ended")
         except grpc.RpcError as error:
@@ -80,7 +170,10 @@ class Pump:
             return Ending(False, why(error))
         except asyncio.CancelledError:
             moved = False
-            raise
+            current = asyncio.current_task()
+            if current is not None and current.cancelling():
+                raise
+            return Ending(False, "its writer failed")
         finally:
             if writer is not None:
                 writer.cancel()
@@ -90,25 +183,24 @@ class Pump:
                     await writer
             call.cancel()
             if not moved:
+                self._outbox = Outbox()
                 self._show(False)
-                while not self._outbox.empty():
-                    self._outbox.get_nowait()
+                self._room.set()
 
-    def _mark_soon(self) -> None:
-        if self.open and not self._put(_Mark()):
-            # A mark that comes too late, in the next stream, only makes that one move.
-            asyncio.get_running_loop().call_later(MARK_AGAIN_S, self._mark_soon)
-
-    def _put(self, request: Any) -> bool:
-        try:
-            self._outbox.put_nowait(request)
-        except asyncio.QueueFull:
-            return False
-        return True
+    def _move(self) -> None:
+        outbox, self._outbox = self._outbox, Outbox()
+        self._room.set()
+        outbox.mark()
+        self._moving()
 
     def _show(self, is_open: bool) -> None:
         self.open = is_open
         self._changed()
+
+
+def _end_with(writer: asyncio.Task[None], call: Any) -> None:
+    if not writer.cancelled() and writer.exception() is not None:
+        call.cancel()
 
 
 def why(error: grpc.RpcError) -> str:

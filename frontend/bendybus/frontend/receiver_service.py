@@ -10,12 +10,12 @@ import grpc
 from bendybus.domain import bounds, errors, limits, sequence_number
 from bendybus.domain.errors import BusError
 from bendybus.domain.shared_access import Right
-from bendybus.frontend import browsing
+from bendybus.frontend import browsing, receiving, settle_desk
 from bendybus.frontend.access import Pass, enter
+from bendybus.frontend.accounts import Account, Accounts
 from bendybus.frontend.calls import gather, remaining_ms
 from bendybus.frontend.client_streams import ClientStreams
 from bendybus.frontend.gateway import Gateway
-from bendybus.frontend.leases import Leases
 from bendybus.frontend.receive_desk import Receiver
 from bendybus.internal.v1 import partition_pb2
 from bendybus.v1 import message_pb2, receiver_pb2, receiver_pb2_grpc
@@ -24,27 +24,26 @@ from bendybus.wire import draining, statuses
 Context = grpc.aio.ServicerContext[Any, Any]
 # Settlements of one stream under way; the reader waits beyond that.
 SETTLES_MAX: Final = 256
-# Bytes handed over that the client has not taken off the wire; the receiver pauses beyond that.
-UNREAD_BYTES_MAX: Final = 16 * limits.MB
-
-Out = asyncio.Queue[receiver_pb2.ReceiveStreamResponse | BusError | None]
+# What a unary receive leaves of its call's time for the answer.
+ANSWER_MS: Final = 200 + receiving.CLOSING_MS
 
 
 class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
     """Gives messages to clients."""
 
-    def __init__(self, gateway: Gateway, leases: Leases, streams: ClientStreams) -> None:
+    def __init__(self, gateway: Gateway, streams: ClientStreams) -> None:
         self._gateway = gateway
-        self._leases = leases
         self._streams = streams
+        self._accounts = Accounts(gateway.receives)
 
     async def Receive(
         self, request: receiver_pb2.ReceiveRequest, context: Context
     ) -> receiver_pb2.ReceiveResponse:
         """Wait for messages on the server; calls of one client share a cache."""
         try:
-            wait_ms = min(request.max_wait_ms, max(0, remaining_ms(context) - 200))
-            batches = await self._leases.receive(request, wait_ms)
+            wait_ms = min(request.max_wait_ms, max(0, remaining_ms(context) - ANSWER_MS))
+            owner = request.client_id or context.peer()
+            batches = await self._gateway.receives.receive(request, wait_ms, owner)
         except BusError as error:
             self._gateway.figures.refused(request.entity_path, error)
             await statuses.abort(context, error)
@@ -56,23 +55,19 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
     ) -> AsyncIterator[receiver_pb2.ReceiveStreamResponse]:
         """One receiver."""
         caller = await enter(self._streams.access, context)
-        stream = _Stream(self._gateway, caller)
         await context.send_initial_metadata(())
-        with self._gateway.figures.connections.track_inprogress():
-            async with stream:
-                held = self._streams.stream(caller, stream.move)
+        with (
+            self._gateway.figures.connections.track_inprogress(),
+            self._accounts.of(context.peer()) as account,
+        ):
+            async with _Stream(self._gateway, caller, account) as stream:
                 reader = asyncio.get_running_loop().create_task(
                     stream.read(request_iterator), name="receive-stream-reader"
                 )
                 try:
-                    with held:
-                        while (frame := await stream.out.get()) is not None:
-                            if isinstance(frame, BusError):
-                                error = statuses.to_error(frame)
-                                yield receiver_pb2.ReceiveStreamResponse(error=error)
-                                return
+                    with self._streams.stream(caller, stream.move):
+                        async for frame in stream.frames():
                             yield frame
-                            stream.written(frame)
                 finally:
                     reader.cancel()
 
@@ -161,6 +156,8 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
                     entity=ref,
                     receive_mode=request.receive_mode,
                     sequence_numbers=by_partition[partition],
+                    operation_id=request.operation_id,
+                    age_ms=request.age_ms,
                 ),
                 timeout=gateway.settings.unary_timeout_s,
             ),
@@ -169,18 +166,26 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
         return [answer.batch for answer in answers.values()]
 
 
+# (frame, bytes handed over, tokens settled); an error or None ends the stream.
+Out = asyncio.Queue[tuple[receiver_pb2.ReceiveStreamResponse, int, int] | BusError | None]
+
+
 class _Stream:
     """One ReceiveStream: its receiver, its settlements, what it has to say."""
 
-    def __init__(self, gateway: Gateway, caller: Pass) -> None:
-        self.out: Out = asyncio.Queue()
+    def __init__(self, gateway: Gateway, caller: Pass, account: Account) -> None:
+        self._out: Out = asyncio.Queue()
         self._gateway = gateway
         self._caller = caller
+        self._account = account
         self._finishing = False
         self._receiver: Receiver | None = None
+        self._settler_id = b""
         self._settles: set[asyncio.Task[None]] = set()
         self._room = asyncio.Semaphore(SETTLES_MAX)
+        # What this stream has of its connection's account.
         self._unread_bytes = 0
+        self._tokens = 0
 
     async def __aenter__(self) -> "_Stream":
         return self
@@ -190,38 +195,51 @@ class _Stream:
             self._gateway.receives.close(self._receiver)
         for task in self._settles:
             task.cancel()
+        self._account.read(self._unread_bytes)
+        self._account.give_tokens(self._tokens)
+
+    async def frames(self) -> AsyncIterator[receiver_pb2.ReceiveStreamResponse]:
+        """Yield what the client is told, until the stream ends."""
+        while (entry := await self._out.get()) is not None:
+            if isinstance(entry, BusError):
+                error = statuses.to_error(entry)
+                yield receiver_pb2.ReceiveStreamResponse(error=error)
+                return
+            frame, size_bytes, tokens = entry
+            yield frame
+            # The client took it off the wire, or there is room on the wire for it.
+            if size_bytes:
+                self._unread_bytes -= size_bytes
+                self._account.read(size_bytes)
+            if tokens:
+                self._tokens -= tokens
+                self._account.give_tokens(tokens)
+                self._room.release()
 
     def move(self) -> None:
         """Ask the client to half-close; end in any case when it does not."""
-        self.out.put_nowait(receiver_pb2.ReceiveStreamResponse(moving=True))
+        self._say(receiver_pb2.ReceiveStreamResponse(moving=True))
         asyncio.get_running_loop().call_later(draining.MOVE_S, self.finish)
 
     def finish(self) -> None:
         """Take nothing more, hand nothing more over; end when all is answered."""
         self._finishing = True
         if self._receiver is not None:
-            self._receiver.pause()
+            self._receiver.finish()
         self._end_if_done()
+
+    def _say(self, frame: receiver_pb2.ReceiveStreamResponse) -> None:
+        self._out.put_nowait((frame, 0, 0))
 
     def _end_if_done(self) -> None:
         # What partitions are deleting for this client must get to it.
         handing = self._receiver is not None and self._receiver.handing
         if self._finishing and not self._settles and not handing:
-            self.out.put_nowait(None)
+            self._out.put_nowait(None)
 
     def _settled(self, task: asyncio.Task[None]) -> None:
         self._settles.discard(task)
         self._end_if_done()
-
-    def written(self, frame: receiver_pb2.ReceiveStreamResponse) -> None:
-        """Note that the client took a frame; go on if it had fallen behind."""
-        if not frame.HasField("delivery"):
-            return
-        behind = self._unread_bytes >= UNREAD_BYTES_MAX
-        self._unread_bytes -= frame.delivery.ByteSize()
-        caught_up = behind and self._unread_bytes < UNREAD_BYTES_MAX
-        if caught_up and self._receiver is not None and not self._finishing:
-            self._receiver.resume()
 
     async def read(self, requests: AsyncIterator[receiver_pb2.ReceiveStreamRequest]) -> None:
         """Take what the client says until it ends."""
@@ -231,7 +249,7 @@ class _Stream:
                     await self._take(request)
             self.finish()
         except BusError as error:
-            self.out.put_nowait(error)
+            self._out.put_nowait(error)
 
     async def _take(self, request: receiver_pb2.ReceiveStreamRequest) -> None:
         kind = request.WhichOneof("kind")
@@ -239,18 +257,10 @@ class _Stream:
             self._open(request.open)
             return
         if kind == "settle":
-            if self._receiver is None:
-                # Whose messages these are is not said.
-                self._caller.check("", Right.LISTEN)
-            await self._room.acquire()
-            task = asyncio.get_running_loop().create_task(
-                self._settle(request.settle), name="settle"
-            )
-            self._settles.add(task)
-            task.add_done_callback(self._settled)
+            await self._take_settlement(request.settle)
             return
         if self._receiver is None:
-            raise errors.InvalidArgument("kind", "the first frame of a receiver opens it.")
+            raise errors.InvalidArgument("kind", "the first frame must be `open`.")
         if kind == "ask":
             ask = request.ask
             bounds.check_number("max_bytes", ask.max_bytes, bounds.BYTES_MAX)
@@ -261,38 +271,66 @@ class _Stream:
         elif kind == "cancel_ask":
             self._receiver.cancel(request.cancel_ask.ask_id)
         else:
-            raise errors.InvalidArgument("kind", "a frame says what it is.")
+            raise errors.InvalidArgument("kind", "must be set.")
 
     def _open(self, request: receiver_pb2.OpenReceiver) -> None:
         if self._receiver is not None:
-            raise errors.InvalidArgument("open", "a receiver is opened once.")
+            raise errors.InvalidArgument("open", "the receiver is already open.")
+        if len(request.settler_id) > limits.SETTLER_ID_BYTES_MAX:
+            raise errors.InvalidArgument(
+                "settler_id", f"must be at most {limits.SETTLER_ID_BYTES_MAX} bytes."
+            )
         self._caller.check(request.entity_path, Right.LISTEN)
+        self._settler_id = request.settler_id
         self._receiver = self._gateway.receives.open(
-            request.entity_path, request.receive_mode, self._hand, self.out.put_nowait
+            request.entity_path,
+            request.receive_mode,
+            self._hand,
+            self._out.put_nowait,
+            owner=self._account.owner,
         )
         opened = receiver_pb2.ReceiverOpened(
             lock_duration_ms=self._receiver.entity.queue.lock_duration_ms
         )
-        self.out.put_nowait(receiver_pb2.ReceiveStreamResponse(opened=opened))
+        self._say(receiver_pb2.ReceiveStreamResponse(opened=opened))
 
-    def _hand(self, tag: int, batches: Sequence[message_pb2.DeliveredBatch]) -> None:
+    def _hand(
+        self, tag: int, batches: Sequence[message_pb2.DeliveredBatch], error: BusError | None
+    ) -> None:
         delivery = receiver_pb2.Delivery(ask_id=tag, batches=batches)
-        self._unread_bytes += delivery.ByteSize()
-        if self._unread_bytes >= UNREAD_BYTES_MAX and self._receiver is not None:
-            self._receiver.pause()
-        self.out.put_nowait(receiver_pb2.ReceiveStreamResponse(delivery=delivery))
+        if error is not None:
+            delivery.error.CopyFrom(statuses.to_error(error))
+        size_bytes = delivery.ByteSize()
+        self._unread_bytes += size_bytes
+        response = receiver_pb2.ReceiveStreamResponse(delivery=delivery)
+        self._out.put_nowait((response, size_bytes, 0))
+        self._account.handed(size_bytes)
         self._end_if_done()
 
-    async def _settle(self, frame: receiver_pb2.SettleFrame) -> None:
+    async def _take_settlement(self, frame: receiver_pb2.SettleFrame) -> None:
+        if self._receiver is None:
+            # Whose messages these are is not said.
+            self._caller.check("", Right.LISTEN)
+        count = settle_desk.check(frame)
+        await self._room.acquire()
+        taken = await self._account.take_tokens(count)
+        self._tokens += taken
+        task = asyncio.get_running_loop().create_task(self._settle(frame, taken), name="settle")
+        self._settles.add(task)
+        task.add_done_callback(self._settled)
+
+    async def _settle(self, frame: receiver_pb2.SettleFrame, taken: int) -> None:
         try:
             # A token can be guessed; what the receiver was opened for was checked.
             uid = self._receiver.entity.uid if self._receiver is not None else ""
-            result = await self._gateway.settles.settle(frame, entity_uid=uid)
-            self.out.put_nowait(receiver_pb2.ReceiveStreamResponse(settle_result=result))
+            result = await self._gateway.settles.settle(
+                frame, entity_uid=uid, settler_id=self._settler_id
+            )
+            self._out.put_nowait(
+                (receiver_pb2.ReceiveStreamResponse(settle_result=result), 0, taken)
+            )
         except BusError as error:
-            self.out.put_nowait(error)
-        finally:
-            self._room.release()
+            self._out.put_nowait(error)
 
 
 def _token(text: str) -> bytes:

@@ -155,7 +155,11 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
             by_partition,
             lambda calls, partition: calls.CancelScheduledMessages(
                 partition_pb2.CancelScheduledMessagesRequest(
-                    partition=partition, entity=ref, sequence_numbers=by_partition[partition]
+                    partition=partition,
+                    entity=ref,
+                    sequence_numbers=by_partition[partition],
+                    operation_id=request.operation_id,
+                    age_ms=request.age_ms,
                 ),
                 timeout=gateway.settings.unary_timeout_s,
             ),

@@ -12,7 +12,6 @@ from bendybus.frontend.access import Access
 from bendybus.frontend.client_streams import ClientStreams
 from bendybus.frontend.door import Door
 from bendybus.frontend.gateway import Gateway
-from bendybus.frontend.leases import Leases
 from bendybus.frontend.management_service import ManagementService
 from bendybus.frontend.policy_file import PolicyFile
 from bendybus.frontend.receiver_service import ReceiverService
@@ -48,7 +47,6 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
         settings, tls.channel_credentials(directory.material()) if directory else None
     )
     gateway.figures.count_refusals(access.refusals)
-    leases = Leases(gateway.receives)
     streams = ClientStreams(access, settings.max_connection_age_s)
     health = Health()
     server = grpc.aio.server(
@@ -57,7 +55,7 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
     )
     sender_pb2_grpc.add_SenderServiceServicer_to_server(SenderService(gateway, streams), server)
     receiver_pb2_grpc.add_ReceiverServiceServicer_to_server(
-        ReceiverService(gateway, leases, streams), server
+        ReceiverService(gateway, streams), server
     )
     management_pb2_grpc.add_ManagementServiceServicer_to_server(ManagementService(gateway), server)
     await serving.add_health_and_reflection(server, SERVICES, health)
@@ -66,7 +64,7 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
     async with asyncio.TaskGroup() as group:
         tasks = [
             group.create_task(gateway.run(), name="gateway"),
-            group.create_task(leases.run(), name="leases"),
+            group.create_task(gateway.receives.run(), name="caches"),
             group.create_task(idling.run(gateway), name="idling"),
             group.create_task(access.run(streams.recheck), name="access-policies"),
         ]

@@ -20,10 +20,9 @@ from typing import Any, Final, Protocol
 import grpc
 
 from bendybus.domain.entity import Entity, Fingerprint
-from bendybus.frontend import pumping
 from bendybus.frontend.breaker import Breaker
 from bendybus.frontend.probing import Echoes, EchoLate
-from bendybus.frontend.pumping import Ending, Pump
+from bendybus.frontend.pumping import Ending, Lane, Pump
 from bendybus.frontend.pumping import why as why_ended
 from bendybus.frontend.settings import Settings
 from bendybus.internal.v1 import (
@@ -103,7 +102,8 @@ class Upstream:
         self._settings = settings
         self._listener = listener
         self._shown_available = False
-        self._sends, self._delivers = Pump(self._show), Pump(self._show)
+        self._sends = Pump(self._show)
+        self._delivers = Pump(self._show, lambda: listener.deliver_stream_moving(partition))
         self._wake = asyncio.Event()
         self._renewed = asyncio.Event()
         self._credentials = credentials
@@ -144,9 +144,26 @@ class Upstream:
         """Queue a frame; False when too many wait or the stream is not open."""
         return self._sends.put(request)
 
-    def deliver(self, request: partition_pb2.DeliverFramesRequest) -> bool:
-        """Queue a frame of the deliver stream; False when too many wait or it is not open."""
-        return self._delivers.put(request)
+    def ask(self, request: partition_pb2.DeliverFramesRequest) -> bool:
+        """Queue an ask; False when too many frames wait or the stream is not open."""
+        return self._delivers.put(request, Lane.FLOW)
+
+    def follow(self, request: partition_pb2.DeliverFramesRequest) -> bool:
+        """Queue what follows from an ask: never dropped. False when the stream is not open."""
+        return self._delivers.put_always(request)
+
+    def settle(self, request: partition_pb2.DeliverFramesRequest, *, renewal: bool) -> bool:
+        """Queue a settlement or renewal; False when too many wait or the stream is not open."""
+        return self._delivers.put(request, Lane.RENEW if renewal else Lane.WORK)
+
+    @property
+    def delivers(self) -> bool:
+        """Whether the stream of deliveries is open."""
+        return self._delivers.open
+
+    async def room(self) -> None:
+        """Wait until `settle` takes a settlement, or the stream is not open any more."""
+        await self._delivers.room()
 
     def miss(self, why: str) -> None:
         """Rest the partition; the probe brings it back."""
@@ -225,11 +242,7 @@ class Upstream:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(RENEW_S):
                 for pump in (self._sends, self._delivers):
-                    # Nothing tells when there is room for the mark, and it rarely lacks.
-                    while pump.open and not pump.mark():  # noqa: ASYNC110
-                        await asyncio.sleep(pumping.MARK_AGAIN_S)
-                    if pump is self._delivers and pump.open:
-                        self._listener.deliver_stream_moving(self.partition)
+                    pump.mark()
                     await pump.fresh.wait()
 
     async def _watch(self) -> None:

@@ -1,5 +1,6 @@
 """Looking at messages without receiving them, and deleting without looking."""
 
+from collections import deque
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from bendybus.partition_server.commands import (
     Peek,
     Peeked,
 )
+from bendybus.partition_server.operations import Operations
 from bendybus.partition_server.reserving import Keeper
 from bendybus.partition_server.stage import Stage
 from bendybus.partition_server.stored import COUNTER_MASK, State
@@ -37,6 +39,15 @@ def peek(keeper: Keeper, command: Peek, now: Now) -> Peeked:
         rows.pop()
     following = rows[-1].counter + 1 if rows else 0
     return Peeked(Delivery(place.queue.state.slot, rows), following)
+
+
+def cancel_scheduled_once(keeper: Keeper, command: CancelScheduled, stage: Stage, now: Now) -> Done:
+    """Delete scheduled messages; a repeat gets the first outcome."""
+    done: Done | None = keeper.operations.outcome_of(command.operation_id, command.age_ms, now)
+    if done is None:
+        done = cancel_scheduled(keeper, command, stage, now)
+        stage.remember_operation(command.operation_id, done)
+    return done
 
 
 def cancel_scheduled(keeper: Keeper, command: CancelScheduled, stage: Stage, now: Now) -> Done:
@@ -74,6 +85,17 @@ class Deletion:
     everything: bool
     start: int = 0
     deleted: int = 0
+    operation_id: bytes = b""
+
+    def end(self, stage: Stage, deleted: int) -> None:
+        """Answer, and let a repeat get the same answer."""
+        stage.answer(self.reply_to, Done(deleted))
+        stage.remember_operation(self.operation_id, Done(deleted))
+
+    def stopped(self, operations: Operations, now: Now) -> None:
+        """Let a repeat get what was deleted until a step failed: it must not delete more."""
+        if self.operation_id and self.deleted:
+            operations.remember(self.operation_id, Done(self.deleted), now)
 
 
 def begin_deletion(keeper: Keeper, command: DeleteMessages, now: Now) -> Deletion:
@@ -89,7 +111,24 @@ def begin_deletion(keeper: Keeper, command: DeleteMessages, now: Now) -> Deletio
         command.max_messages,
         command.enqueued_before_ms or max(now.wall_ms, place.queue.state.last_enqueued_ms) + 1,
         command.include_deferred_and_scheduled,
+        operation_id=command.operation_id,
     )
+
+
+def deleted_before(
+    keeper: Keeper, command: DeleteMessages, under_way: deque[Deletion], stage: Stage, now: Now
+) -> bool:
+    """Answer the repeat of a batch delete that is done, or let it wait for one under way."""
+    done = keeper.operations.outcome_of(command.operation_id, command.age_ms, now)
+    if done is not None:
+        stage.answer(command.reply_to, done)
+        return True
+    for index, deletion in enumerate(under_way):
+        if command.operation_id and deletion.operation_id == command.operation_id:
+            # Whoever repeats it does not wait for the first answer any more.
+            under_way[index] = replace(deletion, reply_to=command.reply_to)
+            return True
+    return False
 
 
 def go_on_deleting(
@@ -99,7 +138,7 @@ def go_on_deleting(
     place = keeper.place(deletion.slot)
     if place is None or place.entity.uid != deletion.uid:
         # The queue was deleted meanwhile, messages and all.
-        stage.answer(deletion.reply_to, Done(deletion.deleted))
+        deletion.end(stage, deletion.deleted)
         return None
     queue, left, at = place.queue, deletion.left, deletion.start
     heads = keeper.store.heads(queue.state.slot, at, COUNTER_MASK, budget.rows_left)
@@ -121,6 +160,6 @@ def go_on_deleting(
         budget.spend(head.size_bytes if doomed else 0)
     deleted = deletion.deleted + deletion.left - left
     if complete or not left:
-        stage.answer(deletion.reply_to, Done(deleted))
+        deletion.end(stage, deleted)
         return None
     return replace(deletion, left=left, start=at, deleted=deleted)

@@ -37,6 +37,7 @@ def delivery_to_proto(delivery: Delivery, *, partition: int) -> message_pb2.Deli
         sequence_numbers=[base + (row.id & COUNTER_MASK) for row in rows],
         enqueued_time_ms=[row.enqueued_ms for row in rows],
         locked_until_ms=delivery.locked_until_ms,
+        lock_remaining_ms=delivery.lock_remaining_ms,
     )
     if delivery.generations:
         counters = [row.id & COUNTER_MASK for row in rows]

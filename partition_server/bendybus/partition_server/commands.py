@@ -91,7 +91,7 @@ class Failed:
 
 @dataclass(slots=True)
 class Ask:
-    """Reserve messages for a receiver; answered by Reserved (several times) or AskRefused."""
+    """Reserve messages for receivers; answered once: Reserved, AskRefused or Withdrawn."""
 
     stream: Any
     ask_id: int
@@ -131,6 +131,10 @@ class Settle:
     dead_letter_error_description: str = ""
     # Tokens of other entities are lost to this caller; "": it may settle those of all.
     entity_uid: str = ""
+    # The receiver, whose frames are remembered; b"": they are not. See `settlers`.
+    settler_id: bytes = b""
+    # Its tokens were in a frame before whose outcome is not known to it.
+    repeat: bool = False
 
 
 @dataclass(slots=True)
@@ -157,6 +161,8 @@ class Delivery:
     # One per row; empty without locks.
     generations: Sequence[int] = ()
     locked_until_ms: int = 0
+    # How long the locks last from when this was made; 0 without locks.
+    lock_remaining_ms: int = 0
     # Of the file's opening that the locks belong to.
     boot: int = 0
 
@@ -168,7 +174,9 @@ class Reserved:
     ask_id: int
     delivery: Delivery
     lock_remaining_ms: int
-    complete: bool
+    locked_until_mono_ms: int
+    # The queue had more when it gave these.
+    more: bool
 
 
 @dataclass(slots=True)
@@ -204,6 +212,7 @@ class Settled:
     count: int
     failures: Sequence[tuple[int, BusError]] = ()
     locked_until_ms: int = 0
+    lock_remaining_ms: int = 0
 
 
 @dataclass(slots=True)
@@ -233,6 +242,9 @@ class ReceiveDeferred:
     entity: EntityRef
     delete: bool
     counters: Sequence[int]
+    # See `operations`; b"": a repeat is a new operation.
+    operation_id: bytes = b""
+    age_ms: int = 0
 
 
 @dataclass(slots=True)
@@ -242,6 +254,8 @@ class CancelScheduled:
     reply_to: Any
     entity: EntityRef
     counters: Sequence[int]
+    operation_id: bytes = b""
+    age_ms: int = 0
 
 
 @dataclass(slots=True)
@@ -254,6 +268,8 @@ class DeleteMessages:
     # 0: now.
     enqueued_before_ms: int
     include_deferred_and_scheduled: bool
+    operation_id: bytes = b""
+    age_ms: int = 0
 
 
 @dataclass(slots=True)

@@ -55,7 +55,9 @@ from bendybus.partition_server.commands import (
     Withdrawn,
 )
 from bendybus.partition_server.message_queue import MessageQueue
+from bendybus.partition_server.operations import Operations
 from bendybus.partition_server.producers import Producers
+from bendybus.partition_server.settlers import Settlers
 from bendybus.partition_server.settling import Place, Settler
 from bendybus.partition_server.stage import Answer, Stage, failure_of
 from bendybus.partition_server.store import Opened, Store
@@ -96,6 +98,8 @@ class Partition:
         # From somewhere else at every opening: a file that was restored has its boot numbers twice.
         self.lock_generation = now.wall_ms & lock_token.GENERATION_MASK
         self.asks_at: dict[tuple[Any, int], int] = {}
+        self.settlers = Settlers()
+        self.operations = Operations(now)
         self._producers = Producers(opened.producers, now, opened.producers_forgotten_until_ms)
         self.sweeper = Sweeper(machine)
         # Queues that have more to give, or to look at, than fitted into the last turn.
@@ -248,6 +252,7 @@ class Partition:
         for slot in {entry.slot for entry in stage.changes.history}:
             if slot in self._places and slot not in self.sweeper.key_looks.times:
                 self._watch_keys(self._places[slot], now.wall_ms)
+        stage.be_remembered(self.settlers, self.operations, now)
         answers = stage.answers
         for command in stage.after:
             self._after(command, answers, now, served)
@@ -264,6 +269,7 @@ class Partition:
             self._end_deletion(stage.deletion)
             failure = Failed(error)
             stage.answers[:] = [Answer(stage.deletion.reply_to, failure)]
+            stage.deletion.stopped(self.operations, now)
         answers = [Answer(to, failure_of(value, error)) for to, value in stage.answers]
         for command in stage.after:
             self._after(command, answers, now, {})
@@ -431,12 +437,14 @@ class Partition:
                 self._change_catalogue(command.entity, stage)
             return Done()
         if isinstance(command, ReceiveDeferred):
-            return reserving.receive_deferred(self, command, stage, now)
+            return reserving.receive_deferred_once(self, command, stage, now)
         assert isinstance(command, CancelScheduled), command
-        return browsing.cancel_scheduled(self, command, stage, now)
+        return browsing.cancel_scheduled_once(self, command, stage, now)
 
     def _delete(self, command: DeleteMessages, stage: Stage, now: Now) -> None:
         try:
+            if browsing.deleted_before(self, command, self._deletions, stage, now):
+                return
             if len(self._deletions) >= browsing.DELETIONS_MAX:
                 raise errors.ServerBusy(
                     f"partition {self.partition} has {browsing.DELETIONS_MAX} batch deletes under "
@@ -485,6 +493,8 @@ class Partition:
             else:
                 served[place.queue.state.slot] = place.queue
         elif isinstance(command, Withdraw):
+            # It may have come with its ask: what is there is given first.
+            self._serve(self.asks_at.get((command.stream, command.ask_id), -1), answers, now)
             reserving.withdraw(self, command)
             answers.append(Answer(command.stream, Withdrawn(command.ask_id)))
         elif isinstance(command, Watch):

@@ -5,6 +5,7 @@ What is given for an ask is *reserved*: the front end has it, the client has not
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from bendybus.domain import bounds, errors, limits, lock_token
@@ -18,6 +19,7 @@ from bendybus.partition_server.commands import (
     Withdraw,
 )
 from bendybus.partition_server.message_queue import Lock, MessageQueue, OpenAsk
+from bendybus.partition_server.operations import Operations
 from bendybus.partition_server.settling import Place, Places
 from bendybus.partition_server.stage import Answer, Stage
 from bendybus.partition_server.stored import COUNTER_MASK, Row, State, row_id
@@ -35,6 +37,7 @@ class Keeper(Places, Protocol):
     """What reserving needs to know of the partition."""
 
     lock_generation: int
+    operations: Operations
     # Where an open ask waits: (stream, ask id) → slot.
     asks_at: dict[tuple[Any, int], int]
 
@@ -76,7 +79,7 @@ def withdraw(keeper: Keeper, command: Withdraw) -> None:
 
 
 def serve(keeper: Keeper, place: Place, answers: list[Answer], now: Now) -> bool:
-    """Give the asks of a queue what is there, in turn, a frame each.
+    """Answer the asks of a queue with what is there, in turn, each with one frame.
 
     Returns False when there is more to give or to look at than a turn may take: serve it again.
     """
@@ -86,10 +89,8 @@ def serve(keeper: Keeper, place: Place, answers: list[Answer], now: Now) -> bool
         if rows_left <= 0 or bytes_left <= 0:
             return False
         key, ask = next(iter(queue.asks.items()))
-        wanted = min(ask.messages, FRAME_ROWS)
-        last_frame = ask.size_bytes <= limits.FRAME_BYTES_MAX
         rows = queue.take(
-            wanted,
+            min(ask.messages, FRAME_ROWS),
             min(ask.size_bytes, limits.FRAME_BYTES_MAX),
             now_ms=now.wall_ms,
             page=keeper.store.active,
@@ -97,22 +98,14 @@ def serve(keeper: Keeper, place: Place, answers: list[Answer], now: Now) -> bool
         )
         if not rows:
             return not queue.has_ready()
-        given_bytes = sum(len(row.payload) for row in rows)
         rows_left -= len(rows)
-        bytes_left -= given_bytes
-        ask.messages -= len(rows)
-        ask.size_bytes -= given_bytes
-        # One message is always given, but not one more each time: what stopped at its size is full.
-        full = last_frame and len(rows) < wanted and queue.has_ready()
-        complete = full or ask.messages <= 0 or ask.size_bytes <= 0
-        if complete:
-            del queue.asks[key]
-            keeper.asks_at.pop(key, None)
-        else:
-            queue.asks.move_to_end(key)
+        bytes_left -= sum(len(row.payload) for row in rows)
+        del queue.asks[key]
+        keeper.asks_at.pop(key, None)
         delivery = _lock(keeper, place, rows, now, ask=ask)
         lasts_ms = place.entity.queue.lock_duration_ms
-        answers.append(Answer(ask.stream, Reserved(ask.ask_id, delivery, lasts_ms, complete)))
+        more, until_ms = queue.has_ready(), now.mono_ms + lasts_ms
+        answers.append(Answer(ask.stream, Reserved(ask.ask_id, delivery, lasts_ms, until_ms, more)))
     return True
 
 
@@ -122,6 +115,19 @@ def check_counters(counters: Sequence[int], count_max: int) -> None:
     if max(counters) > COUNTER_MASK:
         # A row's id has no room for it: it would be one of another queue.
         raise errors.MessageNotFound(f"no message has the number {max(counters)}.")
+
+
+def receive_deferred_once(
+    keeper: Keeper, command: ReceiveDeferred, stage: Stage, now: Now
+) -> Delivery:
+    """Receive deferred messages; a repeat gets the first delivery while its locks last."""
+    known: Delivery | None = keeper.operations.outcome_of(command.operation_id, command.age_ms, now)
+    # Locks that ended since then gave the messages back: they are received anew.
+    delivery = None if known is None else still_locked(keeper, known, now)
+    if delivery is None:
+        delivery = receive_deferred(keeper, command, stage, now)
+        stage.remember_operation(command.operation_id, delivery)
+    return delivery
 
 
 def receive_deferred(keeper: Keeper, command: ReceiveDeferred, stage: Stage, now: Now) -> Delivery:
@@ -173,6 +179,22 @@ def _deferred_rows(keeper: Keeper, slot: int, counters: Sequence[int]) -> list[R
     return rows
 
 
+def still_locked(keeper: Keeper, delivery: Delivery, now: Now) -> Delivery | None:
+    """Return a delivery as it is now; None if a lock of it is over."""
+    if not delivery.generations:
+        return delivery
+    place = keeper.place(delivery.slot)
+    if place is None:
+        return None
+    left_ms = place.entity.queue.lock_duration_ms
+    for row, generation in zip(delivery.rows, delivery.generations, strict=True):
+        lock = place.queue.locks.get(row.id & COUNTER_MASK)
+        if lock is None or lock.generation != generation or lock.until_mono_ms <= now.mono_ms:
+            return None
+        left_ms = min(left_ms, lock.until_mono_ms - now.mono_ms)
+    return replace(delivery, locked_until_ms=now.wall_ms + left_ms, lock_remaining_ms=left_ms)
+
+
 def _lock(
     keeper: Keeper, place: Place, rows: Sequence[Row], now: Now, *, ask: OpenAsk | None
 ) -> Delivery:
@@ -201,5 +223,7 @@ def _lock(
     keeper.lock_generation = generation
     queue.watch_lock(until_ms, list(zip(counters, generations, strict=True)))
     keeper.lock_ends_at(until_ms, queue.state.slot)
-    locked_until_ms = now.wall_ms + place.entity.queue.lock_duration_ms
-    return Delivery(queue.state.slot, rows, generations, locked_until_ms, keeper.boot)
+    lasts_ms = place.entity.queue.lock_duration_ms
+    return Delivery(
+        queue.state.slot, rows, generations, now.wall_ms + lasts_ms, lasts_ms, keeper.boot
+    )

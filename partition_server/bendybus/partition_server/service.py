@@ -182,6 +182,8 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
                 columns.entity_ref(request.entity),
                 request.receive_mode == receiver_pb2.RECEIVE_MODE_RECEIVE_AND_DELETE,
                 [sequence_number.counter_of(n) for n in request.sequence_numbers],
+                request.operation_id,
+                request.age_ms,
             ),
         )
         batch = self._to_proto(request.partition, delivery)
@@ -198,6 +200,8 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
                 reply,
                 columns.entity_ref(request.entity),
                 [sequence_number.counter_of(n) for n in request.sequence_numbers],
+                request.operation_id,
+                request.age_ms,
             ),
         )
         return partition_pb2.CancelScheduledMessagesResponse()
@@ -215,6 +219,8 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
                 request.max_messages,
                 request.enqueued_before_ms,
                 request.include_deferred_and_scheduled,
+                request.operation_id,
+                request.age_ms,
             ),
         )
         return partition_pb2.DeleteMessagesResponse(deleted=done.count)
@@ -358,6 +364,8 @@ def _deliver_command(request: partition_pb2.DeliverFramesRequest, stream: Outbox
             settle.dead_letter_reason,
             settle.dead_letter_error_description,
             settle.entity_uid,
+            settle.settler_id,
+            settle.repeat,
         )
     raise errors.InvalidArgument("kind", "a frame says what it is.")
 
@@ -378,7 +386,8 @@ def _deliver_response(value: Any, thread: PartitionThread) -> partition_pb2.Deli
                 ask_id=value.ask_id,
                 batch=batch,
                 lock_remaining_ms=value.lock_remaining_ms,
-                complete=value.complete,
+                locked_until_monotonic_ms=value.locked_until_mono_ms,
+                more=value.more,
             )
         )
     if isinstance(value, commands.Settled):
@@ -397,11 +406,16 @@ def _deliver_response(value: Any, thread: PartitionThread) -> partition_pb2.Deli
 
 
 def _settle_result(value: commands.Settled) -> partition_pb2.SettleResult:
-    return partition_pb2.SettleResult(
+    result = partition_pb2.SettleResult(
         settle_id=value.settle_id,
-        failures=[
-            receiver_pb2.SettleFailure(index=index, error=statuses.to_error(error))
-            for index, error in value.failures
-        ],
         locked_until_ms=value.locked_until_ms,
+        lock_remaining_ms=value.lock_remaining_ms,
     )
+    # By error: a frame of many tokens that are lost says why once.
+    failures: dict[int, receiver_pb2.SettleFailure] = {}
+    for index, error in value.failures:
+        failure = failures.get(id(error))
+        if failure is None:
+            failure = failures[id(error)] = result.failures.add(error=statuses.to_error(error))
+        failure.indexes.append(index)
+    return result

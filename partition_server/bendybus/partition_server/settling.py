@@ -26,6 +26,7 @@ from bendybus.partition_server.commands import (
     Settled,
 )
 from bendybus.partition_server.message_queue import Lock, MessageQueue
+from bendybus.partition_server.settlers import Settlers
 from bendybus.partition_server.stage import Stage
 from bendybus.partition_server.store import Store
 from bendybus.partition_server.stored import COUNTER_MASK, Row, RowUpdate, SlotState, row_id
@@ -55,6 +56,7 @@ class Places(Protocol):
     partition: int
     boot: int
     store: Store
+    settlers: Settlers
 
     def place(self, slot: int) -> Place | None:
         """Return the place of a slot, None if there is none (any more)."""
@@ -71,6 +73,7 @@ class Settler:
 
     def __init__(self, places: Places, stage: Stage, now: Now, *, expiry_held: bool) -> None:
         self._places = places
+        self._settlers = places.settlers
         self._stage = stage
         self._now = now
         self._expiry_held = expiry_held
@@ -84,22 +87,54 @@ class Settler:
             command.dead_letter_error_description,
         )
         uid = command.entity_uid
+        # One error for all of them: a frame may have many.
+        gone = _lost()
+        failures: list[tuple[int, BusError]] = []
+        lasts_ms = 0
         if command.disposition is Disposition.COMPLETE:
             count, lost = self._complete(command.tokens, uid)
-            return Settled(command.settle_id, count, [(index, _lost()) for index in lost])
-        failures: list[tuple[int, BusError]] = []
-        until_ms, index = 0, -1
-        for index, (place, counter, lock) in enumerate(self._found(command.tokens, uid)):
-            try:
+            failures += [(index, gone) for index in lost]
+        else:
+            index = -1
+            for index, (place, counter, lock) in enumerate(self._found(command.tokens, uid)):
                 if lock is None:
-                    raise _lost()
-                if command.disposition is Disposition.RENEW_LOCK:
-                    until_ms = self._renew(place, counter, lock)
-                else:
-                    self._other(command, place, counter, lock)
-            except BusError as error:
-                failures.append((index, error))
-        return Settled(command.settle_id, index + 1, failures, until_ms)
+                    failures.append((index, gone))
+                    continue
+                try:
+                    if command.disposition is Disposition.RENEW_LOCK:
+                        lasts_ms = self._renew(place, counter, lock)
+                    else:
+                        self._other(command, place, counter, lock)
+                except BusError as error:
+                    failures.append((index, error))
+            count = index + 1
+        if command.settler_id:
+            failures = self._remember(command, failures, gone)
+        until_ms = self._now.wall_ms + lasts_ms if lasts_ms else 0
+        return Settled(command.settle_id, count, failures, until_ms, lasts_ms)
+
+    def _remember(
+        self, command: Settle, failures: list[tuple[int, BusError]], gone: BusError
+    ) -> list[tuple[int, BusError]]:
+        """Note what is settled now; return the failures without what was settled before."""
+        tokens, size = command.tokens, lock_token.TOKEN_BYTES
+        done = tokens
+        if failures:
+            failed = {index for index, _ in failures}
+            rest = (i for i in range(len(tokens) // size) if i not in failed)
+            done = b"".join([tokens[i * size : i * size + size] for i in rest])
+        if command.repeat and failures:
+            before = self._settlers.settled(command.settler_id, command.disposition)
+            for settler_id, disposition, settled in self._stage.settled:
+                if (settler_id, disposition) == (command.settler_id, command.disposition):
+                    before.update(settled[i : i + size] for i in range(0, len(settled), size))
+            failures = [
+                (index, error)
+                for index, error in failures
+                if error is not gone or tokens[index * size : index * size + size] not in before
+            ]
+        self._stage.settled.append((command.settler_id, command.disposition, done))
+        return failures
 
     def _other(self, command: Settle, place: Place, counter: int, lock: Lock) -> None:
         if command.disposition is Disposition.ABANDON:
@@ -303,7 +338,7 @@ class Settler:
         lock.until_mono_ms = self._now.mono_ms + lasts_ms
         place.queue.watch_lock(lock.until_mono_ms, [(counter, lock.generation)])
         self._places.lock_ends_at(lock.until_mono_ms, place.queue.state.slot)
-        return self._now.wall_ms + lasts_ms
+        return lasts_ms
 
     def _defer(self, place: Place, counter: int, lock: Lock, changes: bytes | None) -> None:
         if place.queue.state.dead_letter and lock.deferred:

@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from bendybus.domain.errors import BusError
-from bendybus.partition_server.commands import Command, Delivered, Failed, Settled
+from bendybus.partition_server.commands import Command, Delivered, Disposition, Failed, Now, Settled
 from bendybus.partition_server.message_queue import Lock, MessageQueue
+from bendybus.partition_server.operations import Operations
+from bendybus.partition_server.settlers import Settlers
 from bendybus.partition_server.stored import Changes, HistoryEntry, Row, State
 
 
@@ -52,6 +54,9 @@ class Stage:
     on_failure: list[Callable[[], None]] = field(default_factory=list)
     # The batch delete that this stage is a step of, as it was before.
     deletion: Any = None
+    # What receivers settled: (receiver, how, tokens), to be remembered; and outcomes of operations.
+    settled: list[tuple[bytes, Disposition, bytes]] = field(default_factory=list)
+    operations: list[tuple[bytes, Any]] = field(default_factory=list)
 
     def touch(self, queue: MessageQueue) -> Touched:
         """Return the note on a slot that is about to change, made at the first touch."""
@@ -116,6 +121,18 @@ class Stage:
         lock = queue.locks.pop(counter)
         self.unlocked.append((queue, counter, lock))
         return lock
+
+    def remember_operation(self, operation_id: bytes, outcome: Any) -> None:
+        """Note the outcome of an operation, for repeats of it, if it has a name."""
+        if operation_id:
+            self.operations.append((operation_id, outcome))
+
+    def be_remembered(self, settlers: Settlers, operations: Operations, now: Now) -> None:
+        """Let repeats find what is done. STRICTLY AFTER the commit."""
+        for settler_id, disposition, tokens in self.settled:
+            settlers.remember(settler_id, disposition, tokens, now.mono_ms)
+        for operation_id, outcome in self.operations:
+            operations.remember(operation_id, outcome, now)
 
     def remember_key(self, entry: HistoryEntry) -> None:
         """Note a key of duplicate detection; it counts to the quota."""

@@ -140,7 +140,7 @@ class MessageBatch(_message.Message):
     def __init__(self, messages: _Optional[_Iterable[bytes]] = ..., message_ids: _Optional[_Iterable[str]] = ..., partition_keys: _Optional[_Iterable[str]] = ..., session_ids: _Optional[_Iterable[str]] = ..., session_present: _Optional[_Iterable[bool]] = ..., time_to_live_ms: _Optional[_Iterable[int]] = ..., scheduled_enqueue_time_ms: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class DeliveredBatch(_message.Message):
-    __slots__ = ("partition", "messages", "sequence_numbers", "enqueued_time_ms", "lock_tokens", "locked_until_ms", "message_ids", "partition_keys", "session_ids", "session_present", "time_to_live_ms", "scheduled_enqueue_time_ms", "delivery_counts", "states", "changed_properties", "dead_letter_reasons", "dead_letter_error_descriptions", "dead_letter_sources", "enqueued_sequence_numbers")
+    __slots__ = ("partition", "messages", "sequence_numbers", "enqueued_time_ms", "lock_tokens", "locked_until_ms", "message_ids", "partition_keys", "session_ids", "session_present", "time_to_live_ms", "scheduled_enqueue_time_ms", "delivery_counts", "states", "changed_properties", "dead_letter_reasons", "dead_letter_error_descriptions", "dead_letter_sources", "enqueued_sequence_numbers", "lock_remaining_ms")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_NUMBERS_FIELD_NUMBER: _ClassVar[int]
@@ -160,6 +160,7 @@ class DeliveredBatch(_message.Message):
     DEAD_LETTER_ERROR_DESCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
     DEAD_LETTER_SOURCES_FIELD_NUMBER: _ClassVar[int]
     ENQUEUED_SEQUENCE_NUMBERS_FIELD_NUMBER: _ClassVar[int]
+    LOCK_REMAINING_MS_FIELD_NUMBER: _ClassVar[int]
     partition: int
     messages: _containers.RepeatedScalarFieldContainer[bytes]
     sequence_numbers: _containers.RepeatedScalarFieldContainer[int]
@@ -179,7 +180,8 @@ class DeliveredBatch(_message.Message):
     dead_letter_error_descriptions: _containers.RepeatedScalarFieldContainer[str]
     dead_letter_sources: _containers.RepeatedScalarFieldContainer[str]
     enqueued_sequence_numbers: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, partition: _Optional[int] = ..., messages: _Optional[_Iterable[bytes]] = ..., sequence_numbers: _Optional[_Iterable[int]] = ..., enqueued_time_ms: _Optional[_Iterable[int]] = ..., lock_tokens: _Optional[bytes] = ..., locked_until_ms: _Optional[int] = ..., message_ids: _Optional[_Iterable[str]] = ..., partition_keys: _Optional[_Iterable[str]] = ..., session_ids: _Optional[_Iterable[str]] = ..., session_present: _Optional[_Iterable[bool]] = ..., time_to_live_ms: _Optional[_Iterable[int]] = ..., scheduled_enqueue_time_ms: _Optional[_Iterable[int]] = ..., delivery_counts: _Optional[_Iterable[int]] = ..., states: _Optional[_Iterable[_Union[MessageState, str]]] = ..., changed_properties: _Optional[_Iterable[bytes]] = ..., dead_letter_reasons: _Optional[_Iterable[str]] = ..., dead_letter_error_descriptions: _Optional[_Iterable[str]] = ..., dead_letter_sources: _Optional[_Iterable[str]] = ..., enqueued_sequence_numbers: _Optional[_Iterable[int]] = ...) -> None: ...
+    lock_remaining_ms: int
+    def __init__(self, partition: _Optional[int] = ..., messages: _Optional[_Iterable[bytes]] = ..., sequence_numbers: _Optional[_Iterable[int]] = ..., enqueued_time_ms: _Optional[_Iterable[int]] = ..., lock_tokens: _Optional[bytes] = ..., locked_until_ms: _Optional[int] = ..., message_ids: _Optional[_Iterable[str]] = ..., partition_keys: _Optional[_Iterable[str]] = ..., session_ids: _Optional[_Iterable[str]] = ..., session_present: _Optional[_Iterable[bool]] = ..., time_to_live_ms: _Optional[_Iterable[int]] = ..., scheduled_enqueue_time_ms: _Optional[_Iterable[int]] = ..., delivery_counts: _Optional[_Iterable[int]] = ..., states: _Optional[_Iterable[_Union[MessageState, str]]] = ..., changed_properties: _Optional[_Iterable[bytes]] = ..., dead_letter_reasons: _Optional[_Iterable[str]] = ..., dead_letter_error_descriptions: _Optional[_Iterable[str]] = ..., dead_letter_sources: _Optional[_Iterable[str]] = ..., enqueued_sequence_numbers: _Optional[_Iterable[int]] = ..., lock_remaining_ms: _Optional[int] = ...) -> None: ...
 
 class Error(_message.Message):
     __slots__ = ("reason", "message", "metadata", "retry_after_ms", "outcome")

@@ -25,17 +25,17 @@ _sym_db = _symbol_database.Default()
 from bendybus.v1 import message_pb2 as bendybus_dot_v1_dot_message__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1a\x62\x65ndybus/v1/receiver.proto\x12\x0b\x62\x65ndybus.v1\x1a\x19\x62\x65ndybus/v1/message.proto\"\x93\x01\n\x0eReceiveRequest\x12\x13\n\x0b\x65ntity_path\x18\x01 \x01(\t\x12.\n\x0creceive_mode\x18\x02 \x01(\x0e\x32\x18.bendybus.v1.ReceiveMode\x12\x14\n\x0cmax_messages\x18\x03 \x01(\r\x12\x13\n\x0bmax_wait_ms\x18\x04 \x01(\x03\x12\x11\n\tclient_id\x18\x05 \x01(\t\"?\n\x0fReceiveResponse\x12,\n\x07\x62\x61tches\x18\x01 \x03(\x0b\x32\x1b.bendybus.v1.DeliveredBatch\"\xc4\x01\n\x14ReceiveStreamRequest\x12)\n\x04open\x18\x01 \x01(\x0b\x32\x19.bendybus.v1.OpenReceiverH\x00\x12\x1f\n\x03\x61sk\x18\x02 \x01(\x0b\x32\x10.bendybus.v1.AskH\x00\x12,\n\ncancel_ask\x18\x03 \x01(\x0b\x32\x16.bendybus.v1.CancelAskH\x00\x12*\n\x06settle\x18\x04 \x01(\x0b\x32\x18.bendybus.v1.SettleFrameH\x00\x42\x06\n\x04kind\"f\n\x0cOpenReceiver\x12\x13\n\x0b\x65ntity_path\x18\x01 \x01(\t\x12.\n\x0creceive_mode\x18\x02 \x01(\x0e\x32\x18.bendybus.v1.ReceiveMode\x12\x11\n\tclient_id\x18\x03 \x01(\t\"S\n\x03\x41sk\x12\x0e\n\x06\x61sk_id\x18\x01 \x01(\x04\x12\x14\n\x0cmax_messages\x18\x02 \x01(\r\x12\x11\n\tmax_bytes\x18\x03 \x01(\x03\x12\x13\n\x0bmax_wait_ms\x18\x04 \x01(\x03\"\x1b\n\tCancelAsk\x12\x0e\n\x06\x61sk_id\x18\x01 \x01(\x04\"\xd9\x01\n\x0bSettleFrame\x12\x10\n\x08\x66rame_id\x18\x01 \x01(\x04\x12-\n\x0b\x64isposition\x18\x02 \x01(\x0e\x32\x18.bendybus.v1.Disposition\x12\x13\n\x0block_tokens\x18\x03 \x01(\x0c\x12\x31\n\x12\x63hanged_properties\x18\x04 \x01(\x0b\x32\x15.bendybus.v1.ValueMap\x12\x1a\n\x12\x64\x65\x61\x64_letter_reason\x18\x05 \x01(\t\x12%\n\x1d\x64\x65\x61\x64_letter_error_description\x18\x06 \x01(\t\"\xe2\x01\n\x15ReceiveStreamResponse\x12-\n\x06opened\x18\x01 \x01(\x0b\x32\x1b.bendybus.v1.ReceiverOpenedH\x00\x12)\n\x08\x64\x65livery\x18\x02 \x01(\x0b\x32\x15.bendybus.v1.DeliveryH\x00\x12\x32\n\rsettle_result\x18\x03 \x01(\x0b\x32\x19.bendybus.v1.SettleResultH\x00\x12#\n\x05\x65rror\x18\x04 \x01(\x0b\x32\x12.bendybus.v1.ErrorH\x00\x12\x0e\n\x06moving\x18\x05 \x01(\x08\x42\x06\n\x04kind\"*\n\x0eReceiverOpened\x12\x18\n\x10lock_duration_ms\x18\x01 \x01(\x03\"H\n\x08\x44\x65livery\x12\x0e\n\x06\x61sk_id\x18\x01 \x01(\x04\x12,\n\x07\x62\x61tches\x18\x02 \x03(\x0b\x32\x1b.bendybus.v1.DeliveredBatch\"g\n\x0cSettleResult\x12\x10\n\x08\x66rame_id\x18\x01 \x01(\x04\x12,\n\x08\x66\x61ilures\x18\x02 \x03(\x0b\x32\x1a.bendybus.v1.SettleFailure\x12\x17\n\x0flocked_until_ms\x18\x03 \x01(\x03\"A\n\rSettleFailure\x12\r\n\x05index\x18\x01 \x01(\r\x12!\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x12.bendybus.v1.Error\"\xde\x01\n\rSettleRequest\x12\x13\n\x0b\x65ntity_path\x18\x01 \x01(\t\x12-\n\x0b\x64isposition\x18\x02 \x01(\x0e\x32\x18.bendybus.v1.Disposition\x12\x13\n\x0block_tokens\x18\x03 \x03(\t\x12\x31\n\x12\x63hanged_properties\x18\x04 \x01(\x0b\x32\x15.bendybus.v1.ValueMap\x12\x1a\n\x12\x64\x65\x61\x64_letter_reason\x18\x05 \x01(\t\x12%\n\x1d\x64\x65\x61\x64_letter_error_description\x18\x06 \x01(\t\"W\n\x0eSettleResponse\x12,\n\x08\x66\x61ilures\x18\x01 \x03(\x0b\x32\x1a.bendybus.v1.SettleFailure\x12\x17\n\x0flocked_until_ms\x18\x02 \x01(\x03\"w\n\x16ReceiveDeferredRequest\x12\x13\n\x0b\x65ntity_path\x18\x01 \x01(\t\x12.\n\x0creceive_mode\x18\x02 \x01(\x0e\x32\x18.bendybus.v1.ReceiveMode\x12\x18\n\x10sequence_numbers\x18\x03 \x03(\x03\"G\n\x17ReceiveDeferredResponse\x12,\n\x07\x62\x61tches\x18\x01 \x03(\x0b\x32\x1b.bendybus.v1.DeliveredBatch\"f\n\x0bPeekRequest\x12\x13\n\x0b\x65ntity_path\x18\x01 \x01(\t\x12\x14\n\x0cmax_messages\x18\x02 \x01(\r\x12\x1c\n\x14\x66rom_sequence_number\x18\x03 \x01(\x03\x12\x0e\n\x06\x63ursor\x18\x04 \x01(\x0c\"L\n\x0cPeekResponse\x12,\n\x07\x62\x61tches\x18\x01 \x03(\x0b\x32\x1b.bendybus.v1.DeliveredBatch\x12\x0e\n\x06\x63ursor\x18\x02 \x01(\x0c\"\x86\x01\n\x15\x44\x65leteMessagesRequest\x12\x13\n\x0b\x65ntity_path\x18\x01 \x01(\t\x12\x14\n\x0cmax_messages\x18\x02 \x01(\r\x12\x1a\n\x12\x65nqueued_before_ms\x18\x03 \x01(\x03\x12&\n\x1einclude_deferred_and_scheduled\x18\x04 \x01(\x08\")\n\x16\x44\x65leteMessagesResponse\x12\x0f\n\x07\x64\x65leted\x18\x01 \x01(\r*l\n\x0bReceiveMode\x12\x1c\n\x18RECEIVE_MODE_UNSPECIFIED\x10\x00\x12\x1a\n\x16RECEIVE_MODE_PEEK_LOCK\x10\x01\x12#\n\x1fRECEIVE_MODE_RECEIVE_AND_DELETE\x10\x02*\xc6\x01\n\x0b\x44isposition\x12\x1b\n\x17\x44ISPOSITION_UNSPECIFIED\x10\x00\x12\x18\n\x14\x44ISPOSITION_COMPLETE\x10\x01\x12\x17\n\x13\x44ISPOSITION_ABANDON\x10\x02\x12\x15\n\x11\x44ISPOSITION_DEFER\x10\x03\x12\x1b\n\x17\x44ISPOSITION_DEAD_LETTER\x10\x04\x12\x1a\n\x16\x44ISPOSITION_RENEW_LOCK\x10\x05\x12\x17\n\x13\x44ISPOSITION_RELEASE\x10\x06\x32\xec\x03\n\x0fReceiverService\x12\x44\n\x07Receive\x12\x1b.bendybus.v1.ReceiveRequest\x1a\x1c.bendybus.v1.ReceiveResponse\x12Z\n\rReceiveStream\x12!.bendybus.v1.ReceiveStreamRequest\x1a\".bendybus.v1.ReceiveStreamResponse(\x01\x30\x01\x12\x41\n\x06Settle\x12\x1a.bendybus.v1.SettleRequest\x1a\x1b.bendybus.v1.SettleResponse\x12\\\n\x0fReceiveDeferred\x12#.bendybus.v1.ReceiveDeferredRequest\x1a$.bendybus.v1.ReceiveDeferredResponse\x12;\n\x04Peek\x12\x18.bendybus.v1.PeekRequest\x1a\x19.bendybus.v1.PeekResponse\x12Y\n\x0e\x44\x65leteMessages\x12\".bendybus.v1.DeleteMessagesRequest\x1a#.bendybus.v1.DeleteMessagesResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1a\x62\x65ndybus/v1/receiver.proto\x12\x0b\x62\x65ndybus.v1\x1a\x19\x62\x65ndybus/v1/message.proto\"\x93\x01\n\x0eReceiveRequest\x12\x13\n\x0b\x65ntity_path\x18\x01 \x01(\t\x12.\n\x0creceive_mode\x18\x02 \x01(\x0e\x32\x18.bendybus.v1.ReceiveMode\x12\x14\n\x0cmax_messages\x18\x03 \x01(\r\x12\x13\n\x0bmax_wait_ms\x18\x04 \x01(\x03\x12\x11\n\tclient_id\x18\x05 \x01(\t\"?\n\x0fReceiveResponse\x12,\n\x07\x62\x61tches\x18\x01 \x03(\x0b\x32\x1b.bendybus.v1.DeliveredBatch\"\xc4\x01\n\x14ReceiveStreamRequest\x12)\n\x04open\x18\x01 \x01(\x0b\x32\x19.bendybus.v1.OpenReceiverH\x00\x12\x1f\n\x03\x61sk\x18\x02 \x01(\x0b\x32\x10.bendybus.v1.AskH\x00\x12,\n\ncancel_ask\x18\x03 \x01(\x0b\x32\x16.bendybus.v1.CancelAskH\x00\x12*\n\x06settle\x18\x04 \x01(\x0b\x32\x18.bendybus.v1.SettleFrameH\x00\x42\x06\n\x04kind\"z\n\x0cOpenReceiver\x12\x13\n\x0b\x65ntity_path\x18\x01 \x01(\t\x12.\n\x0creceive_mode\x18\x02 \x01(\x0e\x32\x18.bendybus.v1.ReceiveMode\x12\x11\n\tclient_id\x18\x03 \x01(\t\x12\x12\n\nsettler_id\x18\x04 \x01(\x0c\"S\n\x03\x41sk\x12\x0e\n\x06\x61sk_id\x18\x01 \x01(\x04\x12\x14\n\x0cmax_messages\x18\x02 \x01(\r\x12\x11\n\tmax_bytes\x18\x03 \x01(\x03\x12\x13\n\x0bmax_wait_ms\x18\x04 \x01(\x03\"\x1b\n\tCancelAsk\x12\x0e\n\x06\x61sk_id\x18\x01 \x01(\x04\"\xe9\x01\n\x0bSettleFrame\x12\x10\n\x08\x66rame_id\x18\x01 \x01(\x04\x12-\n\x0b\x64isposition\x18\x02 \x01(\x0e\x32\x18.bendybus.v1.Disposition\x12\x13\n\x0block_tokens\x18\x03 \x01(\x0c\x12\x31\n\x12\x63hanged_properties\x18\x04 \x01(\x0b\x32\x15.bendybus.v1.ValueMap\x12\x1a\n\x12\x64\x65\x61\x64_letter_reason\x18\x05 \x01(\t\x12%\n\x1d\x64\x65\x61\x64_letter_error_description\x18\x06 \x01(\t\x12\x0e\n\x06repeat\x18\x07 \x01(\x08\"\xe2\x01\n\x15ReceiveStreamResponse\x12-\n\x06opened\x18\x01 \x01(\x0b\x32\x1b.bendybus.v1.ReceiverOpenedH\x00\x12)\n\x08\x64\x65livery\x18\x02 \x01(\x0b\x32\x15.bendybus.v1.DeliveryH\x00\x12\x32\n\rsettle_result\x18\x03 \x01(\x0b\x32\x19.bendybus.v1.SettleResultH\x00\x12#\n\x05\x65rror\x18\x04 \x01(\x0b\x32\x12.bendybus.v1.ErrorH\x00\x12\x0e\n\x06moving\x18\x05 \x01(\x08\x42\x06\n\x04kind\"*\n\x0eReceiverOpened\x12\x18\n\x10lock_duration_ms\x18\x01 \x01(\x03\"k\n\x08\x44\x65livery\x12\x0e\n\x06\x61sk_id\x18\x01 \x01(\x04\x12,\n\x07\x62\x61tches\x18\x02 \x03(\x0b\x32\x1b.bendybus.v1.DeliveredBatch\x12!\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x12.bendybus.v1.Error\"\x82\x01\n\x0cSettleResult\x12\x10\n\x08\x66rame_id\x18\x01 \x01(\x04\x12,\n\x08\x66\x61ilures\x18\x02 \x03(\x0b\x32\x1a.bendybus.v1.SettleFailure\x12\x17\n\x0flocked_until_ms\x18\x03 \x01(\x03\x12\x19\n\x11lock_remaining_ms\x18\x04 \x01(\x03\"I\n\rSettleFailure\x12!\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x12.bendybus.v1.Error\x12\x0f\n\x07indexes\x18\x03 \x03(\rJ\x04\x08\x01\x10\x02\"\xde\x01\n\rSettleRequest\x12\x13\n\x0b\x65ntity_path\x18\x01 \x01(\t\x12-\n\x0b\x64isposition\x18\x02 \x01(\x0e\x32\x18.bendybus.v1.Disposition\x12\x13\n\x0block_tokens\x18\x03 \x03(\t\x12\x31\n\x12\x63hanged_properties\x18\x04 \x01(\x0b\x32\x15.bendybus.v1.ValueMap\x12\x1a\n\x12\x64\x65\x61\x64_letter_reason\x18\x05 \x01(\t\x12%\n\x1d\x64\x65\x61\x64_letter_error_description\x18\x06 \x01(\t\"W\n\x0eSettleResponse\x12,\n\x08\x66\x61ilures\x18\x01 \x03(\x0b\x32\x1a.bendybus.v1.SettleFailure\x12\x17\n\x0flocked_until_ms\x18\x02 \x01(\x03\"\x9d\x01\n\x16ReceiveDeferredRequest\x12\x13\n\x0b\x65ntity_path\x18\x01 \x01(\t\x12.\n\x0creceive_mode\x18\x02 \x01(\x0e\x32\x18.bendybus.v1.ReceiveMode\x12\x18\n\x10sequence_numbers\x18\x03 \x03(\x03\x12\x14\n\x0coperation_id\x18\x04 \x01(\x0c\x12\x0e\n\x06\x61ge_ms\x18\x05 \x01(\x03\"G\n\x17ReceiveDeferredResponse\x12,\n\x07\x62\x61tches\x18\x01 \x03(\x0b\x32\x1b.bendybus.v1.DeliveredBatch\"f\n\x0bPeekRequest\x12\x13\n\x0b\x65ntity_path\x18\x01 \x01(\t\x12\x14\n\x0cmax_messages\x18\x02 \x01(\r\x12\x1c\n\x14\x66rom_sequence_number\x18\x03 \x01(\x03\x12\x0e\n\x06\x63ursor\x18\x04 \x01(\x0c\"L\n\x0cPeekResponse\x12,\n\x07\x62\x61tches\x18\x01 \x03(\x0b\x32\x1b.bendybus.v1.DeliveredBatch\x12\x0e\n\x06\x63ursor\x18\x02 \x01(\x0c\"\xac\x01\n\x15\x44\x65leteMessagesRequest\x12\x13\n\x0b\x65ntity_path\x18\x01 \x01(\t\x12\x14\n\x0cmax_messages\x18\x02 \x01(\r\x12\x1a\n\x12\x65nqueued_before_ms\x18\x03 \x01(\x03\x12&\n\x1einclude_deferred_and_scheduled\x18\x04 \x01(\x08\x12\x14\n\x0coperation_id\x18\x05 \x01(\x0c\x12\x0e\n\x06\x61ge_ms\x18\x06 \x01(\x03\")\n\x16\x44\x65leteMessagesResponse\x12\x0f\n\x07\x64\x65leted\x18\x01 \x01(\r*l\n\x0bReceiveMode\x12\x1c\n\x18RECEIVE_MODE_UNSPECIFIED\x10\x00\x12\x1a\n\x16RECEIVE_MODE_PEEK_LOCK\x10\x01\x12#\n\x1fRECEIVE_MODE_RECEIVE_AND_DELETE\x10\x02*\xc6\x01\n\x0b\x44isposition\x12\x1b\n\x17\x44ISPOSITION_UNSPECIFIED\x10\x00\x12\x18\n\x14\x44ISPOSITION_COMPLETE\x10\x01\x12\x17\n\x13\x44ISPOSITION_ABANDON\x10\x02\x12\x15\n\x11\x44ISPOSITION_DEFER\x10\x03\x12\x1b\n\x17\x44ISPOSITION_DEAD_LETTER\x10\x04\x12\x1a\n\x16\x44ISPOSITION_RENEW_LOCK\x10\x05\x12\x17\n\x13\x44ISPOSITION_RELEASE\x10\x06\x32\xec\x03\n\x0fReceiverService\x12\x44\n\x07Receive\x12\x1b.bendybus.v1.ReceiveRequest\x1a\x1c.bendybus.v1.ReceiveResponse\x12Z\n\rReceiveStream\x12!.bendybus.v1.ReceiveStreamRequest\x1a\".bendybus.v1.ReceiveStreamResponse(\x01\x30\x01\x12\x41\n\x06Settle\x12\x1a.bendybus.v1.SettleRequest\x1a\x1b.bendybus.v1.SettleResponse\x12\\\n\x0fReceiveDeferred\x12#.bendybus.v1.ReceiveDeferredRequest\x1a$.bendybus.v1.ReceiveDeferredResponse\x12;\n\x04Peek\x12\x18.bendybus.v1.PeekRequest\x1a\x19.bendybus.v1.PeekResponse\x12Y\n\x0e\x44\x65leteMessages\x12\".bendybus.v1.DeleteMessagesRequest\x1a#.bendybus.v1.DeleteMessagesResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'bendybus.v1.receiver_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_RECEIVEMODE']._serialized_start=2311
-  _globals['_RECEIVEMODE']._serialized_end=2419
-  _globals['_DISPOSITION']._serialized_start=2422
-  _globals['_DISPOSITION']._serialized_end=2620
+  _globals['_RECEIVEMODE']._serialized_start=2495
+  _globals['_RECEIVEMODE']._serialized_end=2603
+  _globals['_DISPOSITION']._serialized_start=2606
+  _globals['_DISPOSITION']._serialized_end=2804
   _globals['_RECEIVEREQUEST']._serialized_start=71
   _globals['_RECEIVEREQUEST']._serialized_end=218
   _globals['_RECEIVERESPONSE']._serialized_start=220
@@ -43,39 +43,39 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_RECEIVESTREAMREQUEST']._serialized_start=286
   _globals['_RECEIVESTREAMREQUEST']._serialized_end=482
   _globals['_OPENRECEIVER']._serialized_start=484
-  _globals['_OPENRECEIVER']._serialized_end=586
-  _globals['_ASK']._serialized_start=588
-  _globals['_ASK']._serialized_end=671
-  _globals['_CANCELASK']._serialized_start=673
-  _globals['_CANCELASK']._serialized_end=700
-  _globals['_SETTLEFRAME']._serialized_start=703
-  _globals['_SETTLEFRAME']._serialized_end=920
-  _globals['_RECEIVESTREAMRESPONSE']._serialized_start=923
-  _globals['_RECEIVESTREAMRESPONSE']._serialized_end=1149
-  _globals['_RECEIVEROPENED']._serialized_start=1151
-  _globals['_RECEIVEROPENED']._serialized_end=1193
-  _globals['_DELIVERY']._serialized_start=1195
-  _globals['_DELIVERY']._serialized_end=1267
-  _globals['_SETTLERESULT']._serialized_start=1269
-  _globals['_SETTLERESULT']._serialized_end=1372
-  _globals['_SETTLEFAILURE']._serialized_start=1374
-  _globals['_SETTLEFAILURE']._serialized_end=1439
-  _globals['_SETTLEREQUEST']._serialized_start=1442
-  _globals['_SETTLEREQUEST']._serialized_end=1664
-  _globals['_SETTLERESPONSE']._serialized_start=1666
-  _globals['_SETTLERESPONSE']._serialized_end=1753
-  _globals['_RECEIVEDEFERREDREQUEST']._serialized_start=1755
-  _globals['_RECEIVEDEFERREDREQUEST']._serialized_end=1874
-  _globals['_RECEIVEDEFERREDRESPONSE']._serialized_start=1876
-  _globals['_RECEIVEDEFERREDRESPONSE']._serialized_end=1947
-  _globals['_PEEKREQUEST']._serialized_start=1949
-  _globals['_PEEKREQUEST']._serialized_end=2051
-  _globals['_PEEKRESPONSE']._serialized_start=2053
-  _globals['_PEEKRESPONSE']._serialized_end=2129
-  _globals['_DELETEMESSAGESREQUEST']._serialized_start=2132
-  _globals['_DELETEMESSAGESREQUEST']._serialized_end=2266
-  _globals['_DELETEMESSAGESRESPONSE']._serialized_start=2268
-  _globals['_DELETEMESSAGESRESPONSE']._serialized_end=2309
-  _globals['_RECEIVERSERVICE']._serialized_start=2623
-  _globals['_RECEIVERSERVICE']._serialized_end=3115
+  _globals['_OPENRECEIVER']._serialized_end=606
+  _globals['_ASK']._serialized_start=608
+  _globals['_ASK']._serialized_end=691
+  _globals['_CANCELASK']._serialized_start=693
+  _globals['_CANCELASK']._serialized_end=720
+  _globals['_SETTLEFRAME']._serialized_start=723
+  _globals['_SETTLEFRAME']._serialized_end=956
+  _globals['_RECEIVESTREAMRESPONSE']._serialized_start=959
+  _globals['_RECEIVESTREAMRESPONSE']._serialized_end=1185
+  _globals['_RECEIVEROPENED']._serialized_start=1187
+  _globals['_RECEIVEROPENED']._serialized_end=1229
+  _globals['_DELIVERY']._serialized_start=1231
+  _globals['_DELIVERY']._serialized_end=1338
+  _globals['_SETTLERESULT']._serialized_start=1341
+  _globals['_SETTLERESULT']._serialized_end=1471
+  _globals['_SETTLEFAILURE']._serialized_start=1473
+  _globals['_SETTLEFAILURE']._serialized_end=1546
+  _globals['_SETTLEREQUEST']._serialized_start=1549
+  _globals['_SETTLEREQUEST']._serialized_end=1771
+  _globals['_SETTLERESPONSE']._serialized_start=1773
+  _globals['_SETTLERESPONSE']._serialized_end=1860
+  _globals['_RECEIVEDEFERREDREQUEST']._serialized_start=1863
+  _globals['_RECEIVEDEFERREDREQUEST']._serialized_end=2020
+  _globals['_RECEIVEDEFERREDRESPONSE']._serialized_start=2022
+  _globals['_RECEIVEDEFERREDRESPONSE']._serialized_end=2093
+  _globals['_PEEKREQUEST']._serialized_start=2095
+  _globals['_PEEKREQUEST']._serialized_end=2197
+  _globals['_PEEKRESPONSE']._serialized_start=2199
+  _globals['_PEEKRESPONSE']._serialized_end=2275
+  _globals['_DELETEMESSAGESREQUEST']._serialized_start=2278
+  _globals['_DELETEMESSAGESREQUEST']._serialized_end=2450
+  _globals['_DELETEMESSAGESRESPONSE']._serialized_start=2452
+  _globals['_DELETEMESSAGESRESPONSE']._serialized_end=2493
+  _globals['_RECEIVERSERVICE']._serialized_start=2807
+  _globals['_RECEIVERSERVICE']._serialized_end=3299
 # @@protoc_insertion_point(module_scope)

@@ -67,14 +67,16 @@ class ReceiveStreamRequest(_message.Message):
     def __init__(self, open: _Optional[_Union[OpenReceiver, _Mapping]] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., cancel_ask: _Optional[_Union[CancelAsk, _Mapping]] = ..., settle: _Optional[_Union[SettleFrame, _Mapping]] = ...) -> None: ...
 
 class OpenReceiver(_message.Message):
-    __slots__ = ("entity_path", "receive_mode", "client_id")
+    __slots__ = ("entity_path", "receive_mode", "client_id", "settler_id")
     ENTITY_PATH_FIELD_NUMBER: _ClassVar[int]
     RECEIVE_MODE_FIELD_NUMBER: _ClassVar[int]
     CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    SETTLER_ID_FIELD_NUMBER: _ClassVar[int]
     entity_path: str
     receive_mode: ReceiveMode
     client_id: str
-    def __init__(self, entity_path: _Optional[str] = ..., receive_mode: _Optional[_Union[ReceiveMode, str]] = ..., client_id: _Optional[str] = ...) -> None: ...
+    settler_id: bytes
+    def __init__(self, entity_path: _Optional[str] = ..., receive_mode: _Optional[_Union[ReceiveMode, str]] = ..., client_id: _Optional[str] = ..., settler_id: _Optional[bytes] = ...) -> None: ...
 
 class Ask(_message.Message):
     __slots__ = ("ask_id", "max_messages", "max_bytes", "max_wait_ms")
@@ -95,20 +97,22 @@ class CancelAsk(_message.Message):
     def __init__(self, ask_id: _Optional[int] = ...) -> None: ...
 
 class SettleFrame(_message.Message):
-    __slots__ = ("frame_id", "disposition", "lock_tokens", "changed_properties", "dead_letter_reason", "dead_letter_error_description")
+    __slots__ = ("frame_id", "disposition", "lock_tokens", "changed_properties", "dead_letter_reason", "dead_letter_error_description", "repeat")
     FRAME_ID_FIELD_NUMBER: _ClassVar[int]
     DISPOSITION_FIELD_NUMBER: _ClassVar[int]
     LOCK_TOKENS_FIELD_NUMBER: _ClassVar[int]
     CHANGED_PROPERTIES_FIELD_NUMBER: _ClassVar[int]
     DEAD_LETTER_REASON_FIELD_NUMBER: _ClassVar[int]
     DEAD_LETTER_ERROR_DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    REPEAT_FIELD_NUMBER: _ClassVar[int]
     frame_id: int
     disposition: Disposition
     lock_tokens: bytes
     changed_properties: _message_pb2.ValueMap
     dead_letter_reason: str
     dead_letter_error_description: str
-    def __init__(self, frame_id: _Optional[int] = ..., disposition: _Optional[_Union[Disposition, str]] = ..., lock_tokens: _Optional[bytes] = ..., changed_properties: _Optional[_Union[_message_pb2.ValueMap, _Mapping]] = ..., dead_letter_reason: _Optional[str] = ..., dead_letter_error_description: _Optional[str] = ...) -> None: ...
+    repeat: bool
+    def __init__(self, frame_id: _Optional[int] = ..., disposition: _Optional[_Union[Disposition, str]] = ..., lock_tokens: _Optional[bytes] = ..., changed_properties: _Optional[_Union[_message_pb2.ValueMap, _Mapping]] = ..., dead_letter_reason: _Optional[str] = ..., dead_letter_error_description: _Optional[str] = ..., repeat: bool = ...) -> None: ...
 
 class ReceiveStreamResponse(_message.Message):
     __slots__ = ("opened", "delivery", "settle_result", "error", "moving")
@@ -131,30 +135,34 @@ class ReceiverOpened(_message.Message):
     def __init__(self, lock_duration_ms: _Optional[int] = ...) -> None: ...
 
 class Delivery(_message.Message):
-    __slots__ = ("ask_id", "batches")
+    __slots__ = ("ask_id", "batches", "error")
     ASK_ID_FIELD_NUMBER: _ClassVar[int]
     BATCHES_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
     ask_id: int
     batches: _containers.RepeatedCompositeFieldContainer[_message_pb2.DeliveredBatch]
-    def __init__(self, ask_id: _Optional[int] = ..., batches: _Optional[_Iterable[_Union[_message_pb2.DeliveredBatch, _Mapping]]] = ...) -> None: ...
+    error: _message_pb2.Error
+    def __init__(self, ask_id: _Optional[int] = ..., batches: _Optional[_Iterable[_Union[_message_pb2.DeliveredBatch, _Mapping]]] = ..., error: _Optional[_Union[_message_pb2.Error, _Mapping]] = ...) -> None: ...
 
 class SettleResult(_message.Message):
-    __slots__ = ("frame_id", "failures", "locked_until_ms")
+    __slots__ = ("frame_id", "failures", "locked_until_ms", "lock_remaining_ms")
     FRAME_ID_FIELD_NUMBER: _ClassVar[int]
     FAILURES_FIELD_NUMBER: _ClassVar[int]
     LOCKED_UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
+    LOCK_REMAINING_MS_FIELD_NUMBER: _ClassVar[int]
     frame_id: int
     failures: _containers.RepeatedCompositeFieldContainer[SettleFailure]
     locked_until_ms: int
-    def __init__(self, frame_id: _Optional[int] = ..., failures: _Optional[_Iterable[_Union[SettleFailure, _Mapping]]] = ..., locked_until_ms: _Optional[int] = ...) -> None: ...
+    lock_remaining_ms: int
+    def __init__(self, frame_id: _Optional[int] = ..., failures: _Optional[_Iterable[_Union[SettleFailure, _Mapping]]] = ..., locked_until_ms: _Optional[int] = ..., lock_remaining_ms: _Optional[int] = ...) -> None: ...
 
 class SettleFailure(_message.Message):
-    __slots__ = ("index", "error")
-    INDEX_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("error", "indexes")
     ERROR_FIELD_NUMBER: _ClassVar[int]
-    index: int
+    INDEXES_FIELD_NUMBER: _ClassVar[int]
     error: _message_pb2.Error
-    def __init__(self, index: _Optional[int] = ..., error: _Optional[_Union[_message_pb2.Error, _Mapping]] = ...) -> None: ...
+    indexes: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, error: _Optional[_Union[_message_pb2.Error, _Mapping]] = ..., indexes: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class SettleRequest(_message.Message):
     __slots__ = ("entity_path", "disposition", "lock_tokens", "changed_properties", "dead_letter_reason", "dead_letter_error_description")
@@ -181,14 +189,18 @@ class SettleResponse(_message.Message):
     def __init__(self, failures: _Optional[_Iterable[_Union[SettleFailure, _Mapping]]] = ..., locked_until_ms: _Optional[int] = ...) -> None: ...
 
 class ReceiveDeferredRequest(_message.Message):
-    __slots__ = ("entity_path", "receive_mode", "sequence_numbers")
+    __slots__ = ("entity_path", "receive_mode", "sequence_numbers", "operation_id", "age_ms")
     ENTITY_PATH_FIELD_NUMBER: _ClassVar[int]
     RECEIVE_MODE_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_NUMBERS_FIELD_NUMBER: _ClassVar[int]
+    OPERATION_ID_FIELD_NUMBER: _ClassVar[int]
+    AGE_MS_FIELD_NUMBER: _ClassVar[int]
     entity_path: str
     receive_mode: ReceiveMode
     sequence_numbers: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, entity_path: _Optional[str] = ..., receive_mode: _Optional[_Union[ReceiveMode, str]] = ..., sequence_numbers: _Optional[_Iterable[int]] = ...) -> None: ...
+    operation_id: bytes
+    age_ms: int
+    def __init__(self, entity_path: _Optional[str] = ..., receive_mode: _Optional[_Union[ReceiveMode, str]] = ..., sequence_numbers: _Optional[_Iterable[int]] = ..., operation_id: _Optional[bytes] = ..., age_ms: _Optional[int] = ...) -> None: ...
 
 class ReceiveDeferredResponse(_message.Message):
     __slots__ = ("batches",)
@@ -217,16 +229,20 @@ class PeekResponse(_message.Message):
     def __init__(self, batches: _Optional[_Iterable[_Union[_message_pb2.DeliveredBatch, _Mapping]]] = ..., cursor: _Optional[bytes] = ...) -> None: ...
 
 class DeleteMessagesRequest(_message.Message):
-    __slots__ = ("entity_path", "max_messages", "enqueued_before_ms", "include_deferred_and_scheduled")
+    __slots__ = ("entity_path", "max_messages", "enqueued_before_ms", "include_deferred_and_scheduled", "operation_id", "age_ms")
     ENTITY_PATH_FIELD_NUMBER: _ClassVar[int]
     MAX_MESSAGES_FIELD_NUMBER: _ClassVar[int]
     ENQUEUED_BEFORE_MS_FIELD_NUMBER: _ClassVar[int]
     INCLUDE_DEFERRED_AND_SCHEDULED_FIELD_NUMBER: _ClassVar[int]
+    OPERATION_ID_FIELD_NUMBER: _ClassVar[int]
+    AGE_MS_FIELD_NUMBER: _ClassVar[int]
     entity_path: str
     max_messages: int
     enqueued_before_ms: int
     include_deferred_and_scheduled: bool
-    def __init__(self, entity_path: _Optional[str] = ..., max_messages: _Optional[int] = ..., enqueued_before_ms: _Optional[int] = ..., include_deferred_and_scheduled: bool = ...) -> None: ...
+    operation_id: bytes
+    age_ms: int
+    def __init__(self, entity_path: _Optional[str] = ..., max_messages: _Optional[int] = ..., enqueued_before_ms: _Optional[int] = ..., include_deferred_and_scheduled: bool = ..., operation_id: _Optional[bytes] = ..., age_ms: _Optional[int] = ...) -> None: ...
 
 class DeleteMessagesResponse(_message.Message):
     __slots__ = ("deleted",)

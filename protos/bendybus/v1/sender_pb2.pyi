@@ -102,12 +102,16 @@ class GroupFailure(_message.Message):
     def __init__(self, group: _Optional[int] = ..., error: _Optional[_Union[_message_pb2.Error, _Mapping]] = ...) -> None: ...
 
 class CancelScheduledMessagesRequest(_message.Message):
-    __slots__ = ("entity_path", "sequence_numbers")
+    __slots__ = ("entity_path", "sequence_numbers", "operation_id", "age_ms")
     ENTITY_PATH_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_NUMBERS_FIELD_NUMBER: _ClassVar[int]
+    OPERATION_ID_FIELD_NUMBER: _ClassVar[int]
+    AGE_MS_FIELD_NUMBER: _ClassVar[int]
     entity_path: str
     sequence_numbers: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, entity_path: _Optional[str] = ..., sequence_numbers: _Optional[_Iterable[int]] = ...) -> None: ...
+    operation_id: bytes
+    age_ms: int
+    def __init__(self, entity_path: _Optional[str] = ..., sequence_numbers: _Optional[_Iterable[int]] = ..., operation_id: _Optional[bytes] = ..., age_ms: _Optional[int] = ...) -> None: ...
 
 class CancelScheduledMessagesResponse(_message.Message):
     __slots__ = ()

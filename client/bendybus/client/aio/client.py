@@ -157,6 +157,8 @@ class ServiceBusClient(ClientHandle):
     async def close(self) -> None:
         """Close the senders and receivers, then the connection."""
         self._closed = True
+        # All at once: each may have to wait for a bus that does not answer.
+        await waiting.close_receivers(self._link)
         for handle in list(self._handles):
             await handle.close()
         await waiting.close(self._link)

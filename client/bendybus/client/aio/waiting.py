@@ -42,6 +42,13 @@ async def run(
     return await found.wait()
 
 
+async def close_receivers(link: Link) -> None:
+    """Close all receivers of a link at the same time."""
+    connection = link.made()
+    if connection is not None:
+        await run(connection, connection.close_receivers)
+
+
 async def close(link: Link) -> None:
     """Close the connection of a link, if there is one."""
     connection = link.take()

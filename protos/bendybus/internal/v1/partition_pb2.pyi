@@ -119,7 +119,7 @@ class Release(_message.Message):
     def __init__(self, lock_tokens: _Optional[bytes] = ...) -> None: ...
 
 class Settle(_message.Message):
-    __slots__ = ("settle_id", "disposition", "lock_tokens", "changed_properties", "dead_letter_reason", "dead_letter_error_description", "entity_uid")
+    __slots__ = ("settle_id", "disposition", "lock_tokens", "changed_properties", "dead_letter_reason", "dead_letter_error_description", "entity_uid", "settler_id", "repeat")
     SETTLE_ID_FIELD_NUMBER: _ClassVar[int]
     DISPOSITION_FIELD_NUMBER: _ClassVar[int]
     LOCK_TOKENS_FIELD_NUMBER: _ClassVar[int]
@@ -127,6 +127,8 @@ class Settle(_message.Message):
     DEAD_LETTER_REASON_FIELD_NUMBER: _ClassVar[int]
     DEAD_LETTER_ERROR_DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
     ENTITY_UID_FIELD_NUMBER: _ClassVar[int]
+    SETTLER_ID_FIELD_NUMBER: _ClassVar[int]
+    REPEAT_FIELD_NUMBER: _ClassVar[int]
     settle_id: int
     disposition: _receiver_pb2.Disposition
     lock_tokens: bytes
@@ -134,7 +136,9 @@ class Settle(_message.Message):
     dead_letter_reason: str
     dead_letter_error_description: str
     entity_uid: str
-    def __init__(self, settle_id: _Optional[int] = ..., disposition: _Optional[_Union[_receiver_pb2.Disposition, str]] = ..., lock_tokens: _Optional[bytes] = ..., changed_properties: _Optional[_Union[_message_pb2.ValueMap, _Mapping]] = ..., dead_letter_reason: _Optional[str] = ..., dead_letter_error_description: _Optional[str] = ..., entity_uid: _Optional[str] = ...) -> None: ...
+    settler_id: bytes
+    repeat: bool
+    def __init__(self, settle_id: _Optional[int] = ..., disposition: _Optional[_Union[_receiver_pb2.Disposition, str]] = ..., lock_tokens: _Optional[bytes] = ..., changed_properties: _Optional[_Union[_message_pb2.ValueMap, _Mapping]] = ..., dead_letter_reason: _Optional[str] = ..., dead_letter_error_description: _Optional[str] = ..., entity_uid: _Optional[str] = ..., settler_id: _Optional[bytes] = ..., repeat: bool = ...) -> None: ...
 
 class DeliverFramesResponse(_message.Message):
     __slots__ = ("reserved", "delivered", "settled", "withdrawn", "ask_refused", "moving")
@@ -153,16 +157,18 @@ class DeliverFramesResponse(_message.Message):
     def __init__(self, reserved: _Optional[_Union[Reserved, _Mapping]] = ..., delivered: _Optional[_Union[Delivered, _Mapping]] = ..., settled: _Optional[_Union[SettleResult, _Mapping]] = ..., withdrawn: _Optional[_Union[Withdrawn, _Mapping]] = ..., ask_refused: _Optional[_Union[AskRefused, _Mapping]] = ..., moving: bool = ...) -> None: ...
 
 class Reserved(_message.Message):
-    __slots__ = ("ask_id", "batch", "lock_remaining_ms", "complete")
+    __slots__ = ("ask_id", "batch", "lock_remaining_ms", "more", "locked_until_monotonic_ms")
     ASK_ID_FIELD_NUMBER: _ClassVar[int]
     BATCH_FIELD_NUMBER: _ClassVar[int]
     LOCK_REMAINING_MS_FIELD_NUMBER: _ClassVar[int]
-    COMPLETE_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    LOCKED_UNTIL_MONOTONIC_MS_FIELD_NUMBER: _ClassVar[int]
     ask_id: int
     batch: _message_pb2.DeliveredBatch
     lock_remaining_ms: int
-    complete: bool
-    def __init__(self, ask_id: _Optional[int] = ..., batch: _Optional[_Union[_message_pb2.DeliveredBatch, _Mapping]] = ..., lock_remaining_ms: _Optional[int] = ..., complete: bool = ...) -> None: ...
+    more: bool
+    locked_until_monotonic_ms: int
+    def __init__(self, ask_id: _Optional[int] = ..., batch: _Optional[_Union[_message_pb2.DeliveredBatch, _Mapping]] = ..., lock_remaining_ms: _Optional[int] = ..., more: bool = ..., locked_until_monotonic_ms: _Optional[int] = ...) -> None: ...
 
 class Delivered(_message.Message):
     __slots__ = ("deliver_id", "lost", "error")
@@ -175,14 +181,16 @@ class Delivered(_message.Message):
     def __init__(self, deliver_id: _Optional[int] = ..., lost: _Optional[_Iterable[int]] = ..., error: _Optional[_Union[_message_pb2.Error, _Mapping]] = ...) -> None: ...
 
 class SettleResult(_message.Message):
-    __slots__ = ("settle_id", "failures", "locked_until_ms")
+    __slots__ = ("settle_id", "failures", "locked_until_ms", "lock_remaining_ms")
     SETTLE_ID_FIELD_NUMBER: _ClassVar[int]
     FAILURES_FIELD_NUMBER: _ClassVar[int]
     LOCKED_UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
+    LOCK_REMAINING_MS_FIELD_NUMBER: _ClassVar[int]
     settle_id: int
     failures: _containers.RepeatedCompositeFieldContainer[_receiver_pb2.SettleFailure]
     locked_until_ms: int
-    def __init__(self, settle_id: _Optional[int] = ..., failures: _Optional[_Iterable[_Union[_receiver_pb2.SettleFailure, _Mapping]]] = ..., locked_until_ms: _Optional[int] = ...) -> None: ...
+    lock_remaining_ms: int
+    def __init__(self, settle_id: _Optional[int] = ..., failures: _Optional[_Iterable[_Union[_receiver_pb2.SettleFailure, _Mapping]]] = ..., locked_until_ms: _Optional[int] = ..., lock_remaining_ms: _Optional[int] = ...) -> None: ...
 
 class Withdrawn(_message.Message):
     __slots__ = ("ask_id",)
@@ -243,16 +251,20 @@ class PeekResponse(_message.Message):
     def __init__(self, batch: _Optional[_Union[_message_pb2.DeliveredBatch, _Mapping]] = ..., next_sequence_number: _Optional[int] = ...) -> None: ...
 
 class ReceiveDeferredRequest(_message.Message):
-    __slots__ = ("partition", "entity", "receive_mode", "sequence_numbers")
+    __slots__ = ("partition", "entity", "receive_mode", "sequence_numbers", "operation_id", "age_ms")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     ENTITY_FIELD_NUMBER: _ClassVar[int]
     RECEIVE_MODE_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_NUMBERS_FIELD_NUMBER: _ClassVar[int]
+    OPERATION_ID_FIELD_NUMBER: _ClassVar[int]
+    AGE_MS_FIELD_NUMBER: _ClassVar[int]
     partition: int
     entity: EntityRef
     receive_mode: _receiver_pb2.ReceiveMode
     sequence_numbers: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, partition: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., receive_mode: _Optional[_Union[_receiver_pb2.ReceiveMode, str]] = ..., sequence_numbers: _Optional[_Iterable[int]] = ...) -> None: ...
+    operation_id: bytes
+    age_ms: int
+    def __init__(self, partition: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., receive_mode: _Optional[_Union[_receiver_pb2.ReceiveMode, str]] = ..., sequence_numbers: _Optional[_Iterable[int]] = ..., operation_id: _Optional[bytes] = ..., age_ms: _Optional[int] = ...) -> None: ...
 
 class ReceiveDeferredResponse(_message.Message):
     __slots__ = ("batch",)
@@ -261,32 +273,40 @@ class ReceiveDeferredResponse(_message.Message):
     def __init__(self, batch: _Optional[_Union[_message_pb2.DeliveredBatch, _Mapping]] = ...) -> None: ...
 
 class CancelScheduledMessagesRequest(_message.Message):
-    __slots__ = ("partition", "entity", "sequence_numbers")
+    __slots__ = ("partition", "entity", "sequence_numbers", "operation_id", "age_ms")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     ENTITY_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_NUMBERS_FIELD_NUMBER: _ClassVar[int]
+    OPERATION_ID_FIELD_NUMBER: _ClassVar[int]
+    AGE_MS_FIELD_NUMBER: _ClassVar[int]
     partition: int
     entity: EntityRef
     sequence_numbers: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, partition: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., sequence_numbers: _Optional[_Iterable[int]] = ...) -> None: ...
+    operation_id: bytes
+    age_ms: int
+    def __init__(self, partition: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., sequence_numbers: _Optional[_Iterable[int]] = ..., operation_id: _Optional[bytes] = ..., age_ms: _Optional[int] = ...) -> None: ...
 
 class CancelScheduledMessagesResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
 class DeleteMessagesRequest(_message.Message):
-    __slots__ = ("partition", "entity", "max_messages", "enqueued_before_ms", "include_deferred_and_scheduled")
+    __slots__ = ("partition", "entity", "max_messages", "enqueued_before_ms", "include_deferred_and_scheduled", "operation_id", "age_ms")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     ENTITY_FIELD_NUMBER: _ClassVar[int]
     MAX_MESSAGES_FIELD_NUMBER: _ClassVar[int]
     ENQUEUED_BEFORE_MS_FIELD_NUMBER: _ClassVar[int]
     INCLUDE_DEFERRED_AND_SCHEDULED_FIELD_NUMBER: _ClassVar[int]
+    OPERATION_ID_FIELD_NUMBER: _ClassVar[int]
+    AGE_MS_FIELD_NUMBER: _ClassVar[int]
     partition: int
     entity: EntityRef
     max_messages: int
     enqueued_before_ms: int
     include_deferred_and_scheduled: bool
-    def __init__(self, partition: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., max_messages: _Optional[int] = ..., enqueued_before_ms: _Optional[int] = ..., include_deferred_and_scheduled: bool = ...) -> None: ...
+    operation_id: bytes
+    age_ms: int
+    def __init__(self, partition: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., max_messages: _Optional[int] = ..., enqueued_before_ms: _Optional[int] = ..., include_deferred_and_scheduled: bool = ..., operation_id: _Optional[bytes] = ..., age_ms: _Optional[int] = ...) -> None: ...
 
 class DeleteMessagesResponse(_message.Message):
     __slots__ = ("deleted",)
