@@ -42,7 +42,13 @@ class ServiceBusClient(ClientHandle):
         retry_mode: str = "exponential",
         **kwargs: Any,
     ) -> "ServiceBusClient":
-        """Return a client for `Endpoint=sb://HOST:PORT;SharedAccessKeyName=…;…`."""
+        """Return a client for a connection string.
+
+        `conn_str`: `Endpoint=sb://HOST:PORT;SharedAccessKeyName=…;SharedAccessKey=…`, with
+        `UseDevelopmentEmulator=true` for plain text. `retry_total`: how often to try again;
+        `retry_backoff_factor` and `retry_backoff_max`: pauses, in seconds; `retry_mode`:
+        exponential or fixed. All others as the client itself takes them.
+        """
         return cls(
             retry_total=retry_total,
             retry_backoff_factor=retry_backoff_factor,
@@ -59,7 +65,11 @@ class ServiceBusClient(ClientHandle):
         socket_timeout: float | None = None,
         **kwargs: Any,
     ) -> ServiceBusSender:
-        """Return a sender to a queue."""
+        """Return a sender to a queue.
+
+        `queue_name`: the queue. `client_identifier`: a name for logs, made up if None.
+        `socket_timeout` has no effect.
+        """
         self._check(queue_name)
         made = ServiceBusSender(
             self.fully_qualified_namespace,
@@ -84,7 +94,16 @@ class ServiceBusClient(ClientHandle):
         prefetch_count: int = 0,
         **kwargs: Any,
     ) -> ServiceBusReceiver:
-        """Return a receiver of a queue, or of its dead-letter queue."""
+        """Return a receiver of a queue, or of its dead-letter queue.
+
+        `queue_name`: the queue. `sub_queue`: DEAD_LETTER for its dead letters. `receive_mode`:
+        PEEK_LOCK, or RECEIVE_AND_DELETE for messages that are gone when they are received.
+        `max_wait_time`: seconds without a message after which a receive, or the iterator, ends;
+        None: 60, and never. `auto_lock_renewer`: renews the lock of every message received.
+        `prefetch_count`: how many messages to have here before they are asked for; they are locked
+        meanwhile. `client_identifier`: a name for logs, made up if None. `session_id` is refused
+        until sessions exist; `socket_timeout` has no effect.
+        """
         self._check(queue_name)
         clients.refuse_session(session_id)
         made = ServiceBusReceiver(

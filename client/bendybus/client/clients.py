@@ -25,7 +25,7 @@ class ClientHandle:
         retry_mode: str = "exponential",
         **kwargs: Any,
     ) -> None:
-        """Connect to `HOST:PORT`; nothing is sent before it is needed.
+        """Connect to `HOST:PORT`, the `fully_qualified_namespace`, when it is first needed.
 
         `credential`: a (policy name, key) pair or an AzureNamedKeyCredential, which sign tokens;
         a shared access signature, as a text or an AzureSasCredential; or a TokenCredential of

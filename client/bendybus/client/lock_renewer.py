@@ -19,6 +19,12 @@ class AutoLockRenewer(RenewerHandle):
         executor: ThreadPoolExecutor | None = None,
         max_workers: int | None = None,
     ) -> None:
+        """Make a renewer.
+
+        `max_lock_renewal_duration`: seconds for which a lock is kept. `on_lock_renew_failure`: is
+        called with the message and the error when one is lost.
+        `executor` and `max_workers`: the threads that call back, one of its own if None.
+        """
         super().__init__(max_lock_renewal_duration, on_lock_renew_failure)
         self._executor = executor
         self._owns_executor = executor is None

@@ -70,6 +70,18 @@ class ServiceBusMessage:
         reply_to_session_id: str | None = None,
         **kwargs: Any,
     ) -> None:
+        """Make a message; every argument is also an attribute that can be set.
+
+        `body`: text, bytes or None. `application_properties`: names and values of AMQP's simple
+        types. `message_id`: what duplicate detection compares, given by the client if None.
+        `session_id` and `partition_key`: messages with the same one are in one partition, in
+        order; both together must be equal. These three, and `reply_to_session_id`, have at most
+        128 characters. `scheduled_enqueue_time_utc`: when it becomes active; without a time zone
+        it is UTC. `time_to_live`: how long it may be received then, a timedelta or seconds.
+        `content_type`, `correlation_id`, `subject`, `to`, `reply_to`: for the application. Raises
+        TypeError for a value of another type, InvalidArgumentError (a ValueError) for a bad one;
+        both name it.
+        """
         self._encoding = kwargs.get("encoding", "UTF-8") if kwargs else "UTF-8"
         if type(body) is bytes:
             self._body: Any = body

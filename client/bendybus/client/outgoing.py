@@ -78,6 +78,7 @@ class ServiceBusMessageBatch:
     """Messages that are sent together, as one atomic unit, up to a size."""
 
     def __init__(self, max_size_in_bytes: int | None = None, **kwargs: Any) -> None:
+        """Make an empty batch of at most `max_size_in_bytes`; None: 256 KB."""
         self._max_size_in_bytes = max_size_in_bytes or limits.STANDARD_BATCH_BYTES_MAX
         self._columns = Columns()
 
@@ -103,7 +104,7 @@ class ServiceBusMessageBatch:
     def add_message(
         self, message: ServiceBusMessage | AmqpAnnotatedMessage | Mapping[str, Any]
     ) -> None:
-        """Add a message as it is now. Raises MessageSizeExceededError when it does not fit."""
+        """Add `message` as it is now. Raises MessageSizeExceededError when it does not fit."""
         self._columns.add(as_message(message), self._max_size_in_bytes)
 
     def __len__(self) -> int:

@@ -89,7 +89,10 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
         frame: Any | None = None,
         **kwargs: Any,
     ) -> None:
-        """Make a message of a Delivered; receivers do that, applications never need to."""
+        """Make a message of a delivery; receivers do that, applications never need to.
+
+        `message`: the delivery. `receive_mode`: how it was received. `frame` has no effect.
+        """
         if not isinstance(message, Delivered):
             raise TypeError("ServiceBusReceivedMessage: only receivers make these.")
         self._delivered = message
@@ -102,7 +105,10 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
 
     @classmethod
     def from_bytes(cls, message: bytes) -> "ServiceBusReceivedMessage":
-        """Return a message read from the bytes of a `bendybus.v1.Message`; it has no receiver."""
+        """Return a message read from bytes; it has no receiver.
+
+        `message`: a serialised `bendybus.v1.Message`.
+        """
         if not isinstance(message, bytes):
             raise TypeError("message: it must be bytes.")
         if not message:

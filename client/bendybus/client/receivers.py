@@ -54,6 +54,13 @@ class ReceiverHandle(Handle):
         prefetch_count: int = 0,
         **kwargs: Any,
     ) -> None:
+        """Make a receiver with a connection of its own; a client's `get_queue_receiver` shares one.
+
+        `fully_qualified_namespace` and `credential`: as a ServiceBusClient takes them.
+        `queue_name`, `receive_mode`, `max_wait_time`, `auto_lock_renewer` and `prefetch_count`: as
+        `get_queue_receiver` takes them. `topic_name` and `subscription_name` are refused until
+        topics exist.
+        """
         super().__init__(
             fully_qualified_namespace,
             credential,

@@ -33,7 +33,11 @@ class RenewerHandle:
         max_lock_renewal_duration: float | None = None,
         on_lock_renew_failure: Failure | None = None,
     ) -> None:
-        """Keep the lock of a message until it is settled or the duration is over."""
+        """Keep the lock of a message until it is settled or the duration is over.
+
+        `receiver`: the one that received `renewable`, the message. `max_lock_renewal_duration` and
+        `on_lock_renew_failure`: in place of the renewer's.
+        """
         if not isinstance(renewable, ServiceBusReceivedMessage):
             raise TypeError(f"renewable: {type(renewable).__name__} has no lock to renew.")
         self._check_open()

@@ -27,6 +27,11 @@ class SenderHandle(Handle):
         topic_name: str | None = None,
         **kwargs: Any,
     ) -> None:
+        """Make a sender with a connection of its own; a client's `get_queue_sender` shares one.
+
+        `fully_qualified_namespace` and `credential`: as a ServiceBusClient takes them.
+        `queue_name`: the queue. `topic_name` is refused until topics exist.
+        """
         super().__init__(
             fully_qualified_namespace,
             credential,

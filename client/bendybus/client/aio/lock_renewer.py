@@ -19,6 +19,12 @@ class AutoLockRenewer(RenewerHandle):
         on_lock_renew_failure: Failure | None = None,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
+        """Make a renewer.
+
+        `max_lock_renewal_duration`: seconds for which a lock is kept. `on_lock_renew_failure`: is
+        called with the message and the error when one is lost.
+        `loop`: where to call back; None: the loop that registers.
+        """
         super().__init__(max_lock_renewal_duration, on_lock_renew_failure)
         self._loop = loop
         self._callbacks: set[asyncio.Task[Any]] = set()
@@ -42,7 +48,11 @@ class AutoLockRenewer(RenewerHandle):
         max_lock_renewal_duration: float | None = None,
         on_lock_renew_failure: Failure | None = None,
     ) -> None:
-        """Keep the lock of a message until it is settled or the duration is over."""
+        """Keep the lock of a message until it is settled or the duration is over.
+
+        `receiver`: the one that received `renewable`, the message. `max_lock_renewal_duration` and
+        `on_lock_renew_failure`: in place of the renewer's.
+        """
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
         super().register(receiver, renewable, max_lock_renewal_duration, on_lock_renew_failure)

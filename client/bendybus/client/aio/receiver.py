@@ -53,7 +53,8 @@ class ServiceBusReceiver(ReceiverHandle, AsyncIterator[ServiceBusReceivedMessage
     ) -> list[ServiceBusReceivedMessage]:
         """Wait for a first message; return it with what else is at hand, or nothing.
 
-        Waits `max_wait_time` seconds, else the receiver's, else 60.
+        `max_message_count`: the most to return; None: `prefetch_count`, or 1. `max_wait_time`:
+        seconds to wait for the first one, else the receiver's, else 60.
         """
         receiving = self._receiving()
         io = self._link.get().io
@@ -69,7 +70,11 @@ class ServiceBusReceiver(ReceiverHandle, AsyncIterator[ServiceBusReceivedMessage
         return self._made(pieces)
 
     async def complete_message(self, message: ServiceBusReceivedMessage) -> None:
-        """Settle a message: it is done and gone."""
+        """Settle a message: it is done and gone.
+
+        `message`: one that was received in PEEK_LOCK mode and is not settled. Raises
+        MessageLockLostError when its lock is lost: it comes again.
+        """
         outcome = await self._settle(
             lambda waiter: self._settlement(message, receivers.COMPLETE, waiter)
         )
@@ -78,7 +83,8 @@ class ServiceBusReceiver(ReceiverHandle, AsyncIterator[ServiceBusReceivedMessage
     async def complete_messages(self, messages: list[ServiceBusReceivedMessage]) -> None:
         """Complete many messages in one frame.
 
-        Raises MessageLockLostError whose `failures` lists the ones that were not completed.
+        `messages`: as for `complete_message`. Raises MessageLockLostError whose `failures` lists
+        the ones that were not completed.
         """
         if messages:
             outcome = await self._settle(lambda waiter: self._settlement_of_all(messages, waiter))
@@ -87,7 +93,7 @@ class ServiceBusReceiver(ReceiverHandle, AsyncIterator[ServiceBusReceivedMessage
     async def release_messages(self, messages: list[ServiceBusReceivedMessage]) -> None:
         """Give messages back at once, in one frame; it counts as no delivery.
 
-        For what was received and not looked at; `abandon_message` is for a failed try.
+        For `messages` that were received and not looked at; `abandon_message` is for a failed try.
         Raises MessageLockLostError whose `failures` lists the ones that were not given back.
         """
         if messages:
@@ -102,7 +108,11 @@ class ServiceBusReceiver(ReceiverHandle, AsyncIterator[ServiceBusReceivedMessage
         *,
         properties_to_modify: Mapping[str, Any] | None = None,
     ) -> None:
-        """Give a message back at once; it counts as one delivery."""
+        """Give a message back at once; it counts as one delivery.
+
+        `message`: as for `complete_message`. `properties_to_modify`: application properties that
+        it gets; the others stay.
+        """
         outcome = await self._settle(
             lambda waiter: self._settlement(
                 message, receivers.ABANDON, waiter, changes=properties_to_modify
@@ -116,7 +126,11 @@ class ServiceBusReceiver(ReceiverHandle, AsyncIterator[ServiceBusReceivedMessage
         *,
         properties_to_modify: Mapping[str, Any] | None = None,
     ) -> None:
-        """Set a message aside: only its sequence number brings it back."""
+        """Set a message aside: only its sequence number brings it back.
+
+        `message`: as for `complete_message`. `properties_to_modify`: application properties that
+        it gets; the others stay.
+        """
         outcome = await self._settle(
             lambda waiter: self._settlement(
                 message, receivers.DEFER, waiter, changes=properties_to_modify
@@ -132,7 +146,11 @@ class ServiceBusReceiver(ReceiverHandle, AsyncIterator[ServiceBusReceivedMessage
         *,
         properties_to_modify: Mapping[str, Any] | None = None,
     ) -> None:
-        """Move a message to the dead-letter queue."""
+        """Move a message to the dead-letter queue.
+
+        `message`: as for `complete_message`. `reason` and `error_description`: why, up to 4,096
+        characters each. `properties_to_modify`: application properties that it gets.
+        """
         outcome = await self._settle(
             lambda waiter: self._settlement(
                 message,
@@ -148,7 +166,11 @@ class ServiceBusReceiver(ReceiverHandle, AsyncIterator[ServiceBusReceivedMessage
     async def renew_message_lock(
         self, message: ServiceBusReceivedMessage, *, timeout: float | None = None, **kwargs: Any
     ) -> datetime:
-        """Make the lock last a whole lock duration from now. Returns its new end."""
+        """Make the lock last a whole lock duration from now. Returns its new end.
+
+        `message`: as for `complete_message`. `timeout`: seconds for the whole call, 60 if None;
+        more than 15 is advised.
+        """
         handles.warn_of(kwargs)
         timeout_s = handles.timeout_of(timeout)
         outcome = await self._settle(
@@ -161,7 +183,12 @@ class ServiceBusReceiver(ReceiverHandle, AsyncIterator[ServiceBusReceivedMessage
     async def receive_deferred_messages(
         self, sequence_numbers: int | list[int], *, timeout: float | None = None, **kwargs: Any
     ) -> list[ServiceBusReceivedMessage]:
-        """Receive messages that were deferred, by their numbers."""
+        """Receive messages that were deferred, by their numbers.
+
+        `sequence_numbers`: one or several, all of one partition. Raises MessageNotFoundError when
+        one is of no deferred message. `timeout`: seconds for the whole call, 60 if None; more than
+        15 is advised.
+        """
         timeout_s = handles.timeout_of(timeout)
         request = self._deferred_request(sequence_numbers, kwargs)
         if request is None:
@@ -180,7 +207,12 @@ class ServiceBusReceiver(ReceiverHandle, AsyncIterator[ServiceBusReceivedMessage
         timeout: float | None = None,
         **kwargs: Any,
     ) -> list[ServiceBusReceivedMessage]:
-        """Show messages without locking them; each call goes on where the last one ended."""
+        """Show messages without locking them; each call goes on where the last one ended.
+
+        `max_message_count`: the most to return; there may be fewer, up to 256 KB.
+        `sequence_number`: where to begin instead; 0 or None goes on. `timeout`: seconds for the
+        whole call, 60 if None; more than 15 is advised.
+        """
         timeout_s = handles.timeout_of(timeout)
         request = self._peek_request(max_message_count, sequence_number, kwargs)
         return self._peeked(
@@ -192,13 +224,18 @@ class ServiceBusReceiver(ReceiverHandle, AsyncIterator[ServiceBusReceivedMessage
     async def delete_messages(
         self, max_message_count: int, *, before_enqueued_time_utc: datetime | None = None
     ) -> int:
-        """Delete the oldest active messages unseen. Returns how many there were."""
+        """Delete the oldest active messages unseen. Returns how many there were.
+
+        `max_message_count`: the most to delete. `before_enqueued_time_utc`: only those that the
+        bus took in before then.
+        """
         return await self._delete(max_message_count, before_enqueued_time_utc, purge=False)
 
     async def purge_messages(self, *, before_enqueued_time_utc: datetime | None = None) -> int:
         """Delete all that is not locked, deferred and scheduled messages too. Returns how many.
 
-        What is sent meanwhile stays.
+        `before_enqueued_time_utc`: only what the bus took in before then; None: before now, so
+        that what is sent meanwhile stays.
         """
         before = before_enqueued_time_utc or datetime.now(UTC)
         total = 0

@@ -35,8 +35,11 @@ class ServiceBusSender(SenderHandle):
     ) -> None:
         """Send a message, a list of messages, or a batch, as one atomic unit.
 
-        `split_by_partition_key=True` lets messages with different keys go to different
-        partitions; then the unit is not atomic any more. Returns when everything is stored.
+        `message`: a ServiceBusMessage, an AmqpAnnotatedMessage, a mapping with the arguments of a
+        ServiceBusMessage, a list of these, or a ServiceBusMessageBatch.
+        `split_by_partition_key=True` lets messages with different keys go to different partitions;
+        then the unit is not atomic any more. Returns when everything is stored. `timeout`: seconds
+        for the whole call, 60 if None; more than 15 is advised.
         """
         timeout_s = handles.timeout_of(timeout)
         columns, split = self._columns_to_send(message, kwargs)
@@ -51,7 +54,11 @@ class ServiceBusSender(SenderHandle):
         timeout: float | None = None,
         **kwargs: Any,
     ) -> list[int]:
-        """Send messages that become active at a time. Returns numbers to cancel them with."""
+        """Send messages that become active at a time. Returns numbers to cancel them with.
+
+        `messages`: as for `send_messages`, but no batch. `schedule_time_utc`: when; without a time
+        zone it is UTC. `timeout`: seconds for the whole call, 60 if None; more than 15 is advised.
+        """
         timeout_s = handles.timeout_of(timeout)
         columns = self._columns_to_schedule(messages, schedule_time_utc, kwargs)
         if columns is None:
@@ -62,7 +69,12 @@ class ServiceBusSender(SenderHandle):
     async def cancel_scheduled_messages(
         self, sequence_numbers: int | list[int], *, timeout: float | None = None, **kwargs: Any
     ) -> None:
-        """Delete messages that are not yet active."""
+        """Delete messages that are not yet active.
+
+        `sequence_numbers`: one or several, as `schedule_messages` returned them. Raises
+        MessageNotFoundError when one is of no scheduled message. `timeout`: seconds for the whole
+        call, 60 if None; more than 15 is advised.
+        """
         timeout_s = handles.timeout_of(timeout)
         request = self._cancel_request(sequence_numbers, kwargs)
         if request is not None:
@@ -76,7 +88,11 @@ class ServiceBusSender(SenderHandle):
     async def create_message_batch(
         self, max_size_in_bytes: int | None = None
     ) -> ServiceBusMessageBatch:
-        """Return an empty batch; 256 KB unless another size is given (Premium: up to 1 MB)."""
+        """Return an empty batch, to be filled and sent as one unit.
+
+        `max_size_in_bytes`: how large it may become; None: 256 KB, the limit of Basic and
+        Standard. Premium: up to 1 MB.
+        """
         return self._batch(max_size_in_bytes)
 
     async def close(self) -> None:

@@ -26,6 +26,11 @@ class AdministrationHandle:
         api_version: str | ApiVersion = ApiVersion.V2024_05,
         **kwargs: Any,
     ) -> None:
+        """Connect to a bus when it is first needed.
+
+        `fully_qualified_namespace`, `credential` and all others: as a ServiceBusClient takes them.
+        `api_version` has no effect.
+        """
         self.fully_qualified_namespace = fully_qualified_namespace
         self._credential = credential
         kwargs.pop("entity_name", None)

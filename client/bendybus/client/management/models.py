@@ -66,7 +66,7 @@ class NamespaceType(str, Enum):
 
 
 class AuthorizationRule:
-    """A key and what it allows. The bus does not check keys yet."""
+    """A key and what it allows. Those of a bus are in its manifest, and its Secrets on a cluster."""
 
     def __init__(
         self,

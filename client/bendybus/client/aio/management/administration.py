@@ -42,7 +42,11 @@ class ServiceBusAdministrationClient(AdministrationHandle, LaterAdministration):
     def from_connection_string(
         cls, conn_str: str, *, api_version: str | ApiVersion = ApiVersion.V2024_05, **kwargs: Any
     ) -> "ServiceBusAdministrationClient":
-        """Return a client for `Endpoint=sb://HOST:PORT;SharedAccessKeyName=…;…`."""
+        """Return a client for a connection string.
+
+        `conn_str`: `Endpoint=sb://HOST:PORT;SharedAccessKeyName=…;SharedAccessKey=…`.
+        `api_version` has no effect. All others as the client itself takes them.
+        """
         made: ServiceBusAdministrationClient = cls._from_connection_string(conn_str, kwargs)
         return made
 
@@ -69,7 +73,18 @@ class ServiceBusAdministrationClient(AdministrationHandle, LaterAdministration):
         max_message_size_in_kilobytes: int | None = None,
         **kwargs: Any,
     ) -> QueueProperties:
-        """Make a queue; what is None gets its default. Raises ResourceExistsError."""
+        """Make a queue; what is None gets its default. Raises ResourceExistsError.
+
+        `queue_name`: its name. Fixed for good: `enable_partitioning` (spread over all partitions),
+        `requires_duplicate_detection`, `requires_session` (refused until sessions exist).
+        `lock_duration`, `max_delivery_count`, `default_message_time_to_live`,
+        `dead_lettering_on_message_expiration`, `duplicate_detection_history_time_window`,
+        `auto_delete_on_idle`, `max_size_in_megabytes`, `max_message_size_in_kilobytes` and
+        `user_metadata` are as in Service Bus, and durations are timedelta or ISO-8601 text.
+        `forward_to` and `forward_dead_lettered_messages_to` are refused until forwarding exists;
+        `enable_batched_operations`, `enable_express` and `authorization_rules` have no effect: the
+        rules of a bus are in its manifest.
+        """
         fields = {**locals(), **kwargs}
         request = administrations.create_request(queue_name, fields)
         return descriptions.to_properties(
@@ -77,13 +92,13 @@ class ServiceBusAdministrationClient(AdministrationHandle, LaterAdministration):
         )
 
     async def get_queue(self, queue_name: str, **kwargs: Any) -> QueueProperties:
-        """Return a queue. Raises ResourceNotFoundError."""
+        """Return the queue `queue_name`. Raises ResourceNotFoundError."""
         return descriptions.to_properties(await self._get(queue_name, kwargs))
 
     async def get_queue_runtime_properties(
         self, queue_name: str, **kwargs: Any
     ) -> QueueRuntimeProperties:
-        """Return how a queue is at the moment. Raises ResourceNotFoundError."""
+        """Return how the queue `queue_name` is at the moment. Raises ResourceNotFoundError."""
         return runtime.queue_runtime(await self._get(queue_name, kwargs))
 
     async def update_queue(self, queue: QueueProperties | Mapping[str, Any], **kwargs: Any) -> None:
@@ -92,7 +107,7 @@ class ServiceBusAdministrationClient(AdministrationHandle, LaterAdministration):
         await self._call(lambda stubs: stubs.management.UpdateQueue, request, kwargs)
 
     async def delete_queue(self, queue_name: str, **kwargs: Any) -> None:
-        """Delete a queue with its messages. Raises ResourceNotFoundError."""
+        """Delete the queue `queue_name` with its messages. Raises ResourceNotFoundError."""
         request = administrations.delete_request(queue_name)
         await self._call(lambda stubs: stubs.management.DeleteQueue, request, kwargs)
 
