@@ -16,7 +16,7 @@ ADVICE: Final[dict[str, str]] = {
     "INTERNAL": "A defect, or a status that no server of ours made. Look into the servers' logs.",
     "UNAVAILABLE": "Wait and repeat; the client does so by itself. Check that the bus runs.",
     "PARTITION_UNAVAILABLE": "Repeat later, or send without a partition key. "
-    "`bendybus describe QUEUE` says which partition is away.",
+    "`bendybus describe queue QUEUE` says which partition is away.",
     "SERVER_BUSY": "Wait `retry_after_ms` and repeat; the client does. Send less at a time.",
     "SERVICE_TIMEOUT": "Repeat: nothing was stored. Give sends more than 15 s.",
     "OUTCOME_UNKNOWN": "The message may be stored. The client has repeated it under its name until "

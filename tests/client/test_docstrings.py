@@ -27,9 +27,18 @@ def calls() -> Iterator[tuple[str, Any, str]]:
             kind = getattr(module, name)
             if inspect.isfunction(kind):
                 yield f"{suffix}.{name}", kind, kind.__doc__ or ""
-            elif inspect.isclass(kind) and kind.__module__.startswith("bendybus"):
-                if not issubclass(kind, enum.Enum | Exception) and not name.endswith(_VALUES):
-                    yield from members(f"{suffix}.{name}", kind)
+            elif is_documented(kind):
+                yield from members(f"{suffix}.{name}", kind)
+
+
+def is_documented(kind: Any) -> bool:
+    """Return whether a name is one of our classes that do something."""
+    return (
+        inspect.isclass(kind)
+        and kind.__module__.startswith("bendybus")
+        and not issubclass(kind, enum.Enum | Exception)
+        and not kind.__name__.endswith(_VALUES)
+    )
 
 
 def members(name: str, kind: type) -> Iterator[tuple[str, Any, str]]:

@@ -31,6 +31,16 @@ _TEXTS: Final = (
 class ServiceBusMessage:
     """A message: a body of text or bytes, and properties.
 
+    Every argument is also an attribute that can be set. `body`: text, bytes or None.
+    `application_properties`: names and values of AMQP's simple types. `message_id`: what
+    duplicate detection compares, given by the client if None. `session_id` and `partition_key`:
+    messages with the same one are in one partition, in order; both together must be equal. These
+    three, and `reply_to_session_id`, have at most 128 characters. `scheduled_enqueue_time_utc`:
+    when it becomes active; without a time zone it is UTC. `time_to_live`: how long it may be
+    received then, a timedelta or seconds. `content_type`, `correlation_id`, `subject`, `to`,
+    `reply_to`: for the application. Raises TypeError for a value of another type,
+    InvalidArgumentError (a ValueError) for a bad one; both name it.
+
     `_body` is bytes, or a list of sections, sequences, or a value, as `_body_type` says.
     """
 
@@ -70,18 +80,6 @@ class ServiceBusMessage:
         reply_to_session_id: str | None = None,
         **kwargs: Any,
     ) -> None:
-        """Make a message; every argument is also an attribute that can be set.
-
-        `body`: text, bytes or None. `application_properties`: names and values of AMQP's simple
-        types. `message_id`: what duplicate detection compares, given by the client if None.
-        `session_id` and `partition_key`: messages with the same one are in one partition, in
-        order; both together must be equal. These three, and `reply_to_session_id`, have at most
-        128 characters. `scheduled_enqueue_time_utc`: when it becomes active; without a time zone
-        it is UTC. `time_to_live`: how long it may be received then, a timedelta or seconds.
-        `content_type`, `correlation_id`, `subject`, `to`, `reply_to`: for the application. Raises
-        TypeError for a value of another type, InvalidArgumentError (a ValueError) for a bad one;
-        both name it.
-        """
         self._encoding = kwargs.get("encoding", "UTF-8") if kwargs else "UTF-8"
         if type(body) is bytes:
             self._body: Any = body

@@ -66,7 +66,7 @@ class NamespaceType(str, Enum):
 
 
 class AuthorizationRule:
-    """A key and what it allows. Those of a bus are in its manifest, and its Secrets on a cluster."""
+    """A key and what it allows. Those of a bus are in its manifest and its Secrets."""
 
     def __init__(
         self,

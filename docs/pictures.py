@@ -1,0 +1,201 @@
+"""Pictures of the documentation, drawn by code: the architecture, and plots of the figures.
+
+`docs.generate` writes them; the plots are of the tables in `reference/performance.md`, so that a
+new run of `make bench` draws them anew. SVG, readable on light and dark paper.
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from xml.sax.saxutils import escape
+
+PERFORMANCE: Final = Path(__file__).parent / "reference" / "performance.md"
+_FONT: Final = "font-family='system-ui, sans-serif'"
+_INK: Final = "#1f2933"
+_FAINT: Final = "#7b8794"
+_OURS: Final = "#2f6fb5"
+_OTHERS: Final = "#b8c4d0"
+_NOTE: Final = "All acknowledge what is on disk, except NATS JetStream, as shipped: before that."
+_FIGURE: Final = re.compile(r"([\d,.]+) /s")
+_SUM: Final = re.compile(r"= ([\d,.]+)")
+# What is compared: the rows of the page, and what the plot calls them.
+_SENDS: Final = {
+    "Bendybus": "send, batches of 500",
+    "Redis streams": "send (XADD) (appendfsync always)",
+    "NATS JetStream": "send, confirmed (acknowledges before the disk has it (as shipped))",
+    "RabbitMQ quorum": "send, confirmed (persistent)",
+    "RabbitMQ classic": "send, confirmed (persistent)",
+}
+_RECEIVES: Final = {
+    "Bendybus": "receive 500 + complete_messages",
+    "Redis streams": "receive + acknowledge + delete",
+    "RabbitMQ quorum": "receive + acknowledge",
+    "RabbitMQ classic": "receive + acknowledge",
+    "NATS JetStream": "receive + acknowledge",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A box with a title and lines below it."""
+
+    x: int
+    y: int
+    width: int
+    height: int
+    title: str
+    lines: Sequence[str] = ()
+    fill: str = "#eef3f8"
+
+    @property
+    def middle(self) -> int:
+        """Return where an arrow from above or below meets it."""
+        return self.x + self.width // 2
+
+
+def pictures() -> dict[str, str]:
+    """Return file name → SVG of every picture."""
+    page = PERFORMANCE.read_text(encoding="utf-8")
+    return {
+        "architecture.svg": architecture(),
+        "throughput.svg": bars(
+            "Messages a second, 256 bytes, durable",
+            [("send, batches", figures(page, _SENDS, _FIGURE, 2)),
+             ("receive and settle", figures(page, _RECEIVES, _FIGURE, 2))],
+        ),
+        "processor.svg": bars(
+            "CPU µs a message, client and servers together (less is better)",
+            [("send, batches", figures(page, _SENDS, _SUM, 4)),
+             ("receive and settle", figures(page, _RECEIVES, _SUM, 4))],
+        ),
+    }  # fmt: skip
+
+
+def figures(
+    page: str, wanted: dict[str, str], pattern: re.Pattern[str], cell: int
+) -> list[tuple[str, float]]:
+    """Return what the tables of the page say, by system."""
+    found: dict[str, float] = {}
+    system = ""
+    for line in page.splitlines():
+        cells = [part.strip() for part in line.strip().strip("|").split("|")]
+        if len(cells) < 5:
+            continue
+        system = cells[0] or system
+        match = pattern.search(cells[cell])
+        if match and wanted.get(system) == cells[1]:
+            found[system] = float(match.group(1).replace(",", ""))
+    return [(name, found[name]) for name in wanted if name in found]
+
+
+def bars(title: str, groups: Sequence[tuple[str, Sequence[tuple[str, float]]]]) -> str:
+    """Return a chart of horizontal bars, on a scale from zero."""
+    most = max((value for _, rows in groups for _, value in rows), default=1.0)
+    left, room, step = 150, 420, 24
+    parts = [_text(16, 28, title, size=16, weight="600")]
+    y = 56
+    for name, rows in groups:
+        parts.append(_text(16, y, name, size=13, weight="600"))
+        y += 10
+        for system, value in rows:
+            ours = system == "Bendybus"
+            width = max(1, round(room * value / most))
+            fill = _OURS if ours else _OTHERS
+            parts.append(f"<rect x='{left}' y='{y}' width='{width}' height='16' fill='{fill}'/>")
+            weight = "600" if ours else "400"
+            parts.append(_text(left - 8, y + 13, system, anchor="end", weight=weight))
+            parts.append(_text(left + width + 6, y + 13, _shown(value), weight=weight))
+            y += step
+        y += 22
+    parts.append(_text(16, y, _NOTE, size=11, fill=_FAINT))
+    return _svg(680, y + 16, parts)
+
+
+def architecture() -> str:
+    """Return the processes and the ways between them."""
+    applications = Box(40, 70, 300, 60, "applications", ("bendybus.client · bendybus …",))
+    manifests = Box(500, 70, 220, 60, "manifests", ("kubectl · Helm",), "#f6f1e7")
+    front = Box(40, 200, 300, 84, "front end", (
+        "routes by key, fails over, fans out,", "caches, adds up · stateless",
+    ))  # fmt: skip
+    operator = Box(500, 200, 220, 84, "operator", (
+        "makes pods, certificates, keys;", "reports status",
+    ), "#f6f1e7")  # fmt: skip
+    partitions = [
+        Box(40 + index * 180, 360, 140, 92, f"partition {number}", ("broker", "SQLite, one file"))
+        for index, number in enumerate(("0", "1", "…", "15"))
+    ]
+    parts = [_text(16, 32, "One bus, many sections", size=16, weight="600")]
+    for box in (applications, manifests, front, operator, *partitions):
+        parts.append(_box(box))
+    parts.append(_arrow(applications.middle, 130, front.middle, 200))
+    parts.append(_text(applications.middle + 10, 170, "gRPC: send, receive, settle, manage"))
+    parts.append(_arrow(manifests.middle, 130, operator.middle, 200))
+    for box in partitions:
+        parts.append(_arrow(front.middle, 284, box.middle, 360))
+        parts.append(_arrow(operator.middle, 284, box.middle, 360, faint=True))
+    parts.append(_text(40, 486, "A message has one partition: that of its key, or, without a key,"
+                                " any that works."))  # fmt: skip
+    parts.append(_text(40, 506, "No partition knows another's messages. Acknowledged: on disk."))
+    parts.append(_text(40, 526, "Solid: messages, many a frame, on long-lived streams. "
+                                "Dashed: which queues there are."))  # fmt: skip
+    return _svg(760, 550, parts)
+
+
+def _shown(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:,.1f}"
+
+
+def _box(box: Box) -> str:
+    parts = [
+        f"<rect x='{box.x}' y='{box.y}' width='{box.width}' height='{box.height}' rx='8' "
+        f"fill='{box.fill}' stroke='{_FAINT}'/>",
+        _text(box.middle, box.y + 26, box.title, size=15, weight="600", anchor="middle"),
+    ]
+    for index, line in enumerate(box.lines):
+        parts.append(_text(box.middle, box.y + 46 + index * 18, line, anchor="middle"))
+    return "\n".join(parts)
+
+
+def _arrow(x1: int, y1: int, x2: int, y2: int, *, faint: bool = False) -> str:
+    ink = _FAINT if faint else _INK
+    dashes = " stroke-dasharray='4 4'" if faint else ""
+    angle = math.atan2(y2 - y1, x2 - x1)
+    corners = [(x2, y2)]
+    for turn in (2.7, -2.7):
+        corners.append(
+            (round(x2 + 9 * math.cos(angle + turn)), round(y2 + 9 * math.sin(angle + turn)))
+        )
+    points = " ".join(f"{x},{y}" for x, y in corners)
+    return (
+        f"<line x1='{x1}' y1='{y1}' x2='{x2}' y2='{y2}' stroke='{ink}'{dashes}/>\n"
+        f"<polygon points='{points}' fill='{ink}'/>"
+    )
+
+
+def _text(
+    x: int,
+    y: int,
+    text: str,
+    *,
+    size: int = 12,
+    weight: str = "400",
+    anchor: str = "start",
+    fill: str = _INK,
+) -> str:
+    return (
+        f"<text x='{x}' y='{y}' font-size='{size}' font-weight='{weight}' text-anchor='{anchor}' "
+        f"fill='{fill}'>{escape(text)}</text>"
+    )
+
+
+def _svg(width: int, height: int, parts: Sequence[str]) -> str:
+    body = "\n".join(parts)
+    return (
+        f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {width} {height}' "
+        f"width='{width}' height='{height}' {_FONT}>\n"
+        f"<rect width='{width}' height='{height}' fill='#ffffff'/>\n{body}\n</svg>\n"
+    )
