@@ -433,3 +433,30 @@ def test_an_operator_answers_webhooks_until_its_endpoint_is_gone() -> None:
     sleeps_s = pod["containers"][0]["lifecycle"]["preStop"]["sleep"]["seconds"]
 
     assert 0 < sleeps_s < pod["terminationGracePeriodSeconds"]
+
+
+def test_the_end_of_a_namespace_and_unguarded_deletions_need_no_operator() -> None:
+    (configuration,) = [
+        each for each in render({}) if each["kind"] == "ValidatingWebhookConfiguration"
+    ]
+
+    for hook in configuration["webhooks"]:
+        conditions = {each["name"]: each["expression"] for each in hook["matchConditions"]}
+        assert "namespace-controller" in conditions["not-the-end-of-a-namespace"]
+        assert "deletionPolicy == 'Delete'" in conditions["not-a-deletion-that-is-not-guarded"]
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_metrics_are_for_whoever_is_let_in(named: bool) -> None:
+    peers = [{"podSelector": {"matchLabels": {"app": "prometheus"}}}]
+    values = {"networkPolicy": {"metricsFrom": peers}} if named else {}
+    (policy,) = [each for each in render(values) if each["kind"] == "NetworkPolicy"]
+
+    by_port = {
+        port["port"]: rule.get("from")
+        for rule in policy["spec"]["ingress"]
+        for port in rule["ports"]
+    }
+
+    labelled = [{"namespaceSelector": {"matchLabels": {"bendybus.io/metrics": "true"}}}]
+    assert by_port == {"webhook": None, "probe": None, "metrics": peers if named else labelled}

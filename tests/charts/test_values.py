@@ -29,6 +29,13 @@ from tests.charts.rendering import CHART, render
         ({"certManager": {"issuerRef": {"kind": "Issuer"}}}, r"/certManager/issuerRef/name'"),
         ({"certManager": {"issuerRef": {"kind": "Vault"}}}, r"/certManager/issuerRef/kind'"),
         ({"operator": {"resyncSeconds": 0}}, r"/operator/resyncSeconds'"),
+        ({"operator": {"replicas": 0}}, r"/operator/replicas'"),
+        ({"operator": {"resources": {"limits": {"memory": "abc"}}}}, r"/limits/memory'"),
+        ({"operator": {"resources": {"requests": {"cpu": "-1"}}}}, r"/requests/cpu'"),
+        ({"fullnameOverride": "a.b"}, r"/fullnameOverride'"),
+        ({"nameOverride": "9lives"}, r"/nameOverride'"),
+        ({"serviceAccount": {"name": "a..b"}}, r"/serviceAccount/name'"),
+        ({"serviceAccount": {"create": False}}, r"serviceAccount\.name: needed with"),
         ({"test": {"storage": "lots"}}, r"/test/storage'"),
         ({"metrics": {"serviceMonitor": {"interval": "often"}}}, r"/serviceMonitor/interval'"),
     ],
@@ -36,6 +43,20 @@ from tests.charts.rendering import CHART, render
 def test_a_wrong_value_is_refused_by_its_name(values: dict[str, Any], named: str) -> None:
     with pytest.raises(ValueError, match=named):
         render(values)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"operator": {"replicas": 0}, "webhooks": {"failurePolicy": "Ignore"}},
+        {"operator": {"replicas": 0}, "webhooks": {"enabled": False}},
+        {"operator": {"resources": {"limits": {"cpu": 2, "memory": "1.5Gi"}}}},
+        {"serviceAccount": {"create": False, "name": "mine"}},
+        {"serviceAccount": {"create": False}, "rbac": {"create": False}},
+    ],
+)
+def test_values_that_can_be_are_taken(values: dict[str, Any]) -> None:
+    assert render(values)
 
 
 def test_the_schema_knows_every_value_and_no_other() -> None:

@@ -6,6 +6,7 @@ import re
 import subprocess
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -67,11 +68,11 @@ class Installation:
     cluster: Cluster
     image: str
 
-    def install(self, *options: str) -> str:
+    def install(self, *options: str, chart: Path = CHART) -> str:
         """Install or upgrade, and wait until it is ready."""
         repository, _, tag = self.image.rpartition(":")
         return self.cluster.helm(
-            *("upgrade", "--install", RELEASE, str(CHART), "--namespace", SYSTEM),
+            *("upgrade", "--install", RELEASE, str(chart), "--namespace", SYSTEM),
             *("--create-namespace", "--wait", "--timeout", "120s"),
             *("--set", f"image.repository={repository}", "--set", f"image.tag={tag}"),
             *options,

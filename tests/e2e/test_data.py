@@ -142,6 +142,55 @@ def test_a_queue_with_messages_and_policy_delete_is_deleted_only_if_that_is_allo
     )
 
 
+DEFER = """
+import os
+from bendybus.client import ServiceBusClient
+where = os.environ["BENDYBUS_CONNECTION_STRING"]
+with ServiceBusClient.from_connection_string(
+    where, connection_verify=os.environ["BENDYBUS_CA_FILE"]
+) as bus, bus.get_queue_receiver("later", max_wait_time=20) as receiver:
+    for message in receiver.receive_messages(1, max_wait_time=20):
+        receiver.defer_message(message)
+        print("deferred")
+"""
+
+
+def test_a_deferred_message_keeps_its_queue_and_its_bus(space: Space) -> None:
+    cluster = space.cluster
+    space.start(space.bus("bus", 2, deletionPolicy="Delete"))
+    space.start(space.queue("later", "bus", deletionPolicy="Delete"))
+    space.say("bendybus send later 'set aside'")
+    assert "deferred" in space.say(f"python3 -c '{DEFER}'")
+
+    for kind, name in (("queue", "later"), ("busnamespace", "bus")):
+        with pytest.raises(CommandFailed, match=r"holds 1 message\(s\), and its deletionPolicy"):
+            cluster.kubectl("delete", kind, name, "-n", space.name)
+
+    def counted() -> bool:
+        status = cluster.get("queue", "later", space.name)["status"]
+        return bool(status["countDetails"]["deferredMessageCount"] == 1)
+
+    eventually(counted, within_s=30, what="the status counts it")
+
+
+def test_a_namespace_can_be_deleted_while_no_operator_runs(
+    installation: Installation, filled: Space
+) -> None:
+    cluster = filled.cluster
+    cluster.apply(filled.queue("orders", "bus", deletionPolicy="Delete"))
+    cluster.kubectl("scale", "deployment", "-n", SYSTEM, "--all", "--replicas=0")
+    try:
+        eventually(lambda: not installation.operators(), within_s=60, what="no operator runs")
+        with pytest.raises(CommandFailed, match="failed calling webhook"):
+            cluster.kubectl("delete", "queue", "orders", "-n", filled.name)
+        cluster.kubectl("delete", "namespace", filled.name, "--timeout=80s")
+    finally:
+        cluster.kubectl("scale", "deployment", "-n", SYSTEM, "--all", "--replicas=2")
+        cluster.kubectl("rollout", "status", "deployment", "-n", SYSTEM, "--timeout=90s")
+
+    assert not cluster.exists("namespace", filled.name, "")
+
+
 def test_a_namespace_with_a_guarded_queue_can_still_be_deleted(filled: Space) -> None:
     filled.cluster.apply(filled.queue("orders", "bus", deletionPolicy="Delete"))
 

@@ -1,11 +1,15 @@
 """New versions under load: of the pods of a bus, and of the chart."""
 
+import base64
+import json
 import statistics
+import subprocess
+from pathlib import Path
 
 import pytest
 
 from tests.e2e import images, traffic
-from tests.e2e.cluster import Cluster, eventually
+from tests.e2e.cluster import ROOT, Cluster, eventually
 from tests.e2e.conftest import Installation, Space
 
 
@@ -57,6 +61,92 @@ def test_a_bus_goes_from_the_last_version_to_this_one_under_load(
     rate_before, rate_during = statistics.mean(before[1:-1]), statistics.mean(during)
     print(f"sends a second before {rate_before:.0f}, during the upgrade {rate_during:.0f}")
     assert rate_during > rate_before / 3
+
+
+@pytest.mark.core
+def test_a_bus_goes_over_to_its_own_root_when_the_operator_is_upgraded_under_load(
+    installation: Installation, space: Space, previous: str, tmp_path: Path
+) -> None:
+    """All of the last release was signed by one root; nobody may meet who is not trusted."""
+    cluster = space.cluster
+    archive = subprocess.run(
+        ["git", "-C", str(ROOT), "archive", images.last_release(), "charts"],
+        capture_output=True,
+        check=True,
+    )
+    subprocess.run(["tar", "-x", "-C", str(tmp_path)], input=archive.stdout, check=True)
+    old = Installation(cluster, previous)
+    old.install(chart=tmp_path / "charts" / "bendybus")
+    try:
+        space.start(space.bus("bus", 2, frontend={"replicas": 2}), space.queue("orders", "bus"))
+        assert not cluster.exists("secret", "bus.authority", space.name)
+        with traffic.running(cluster, space.name, "bus", "orders", image=previous) as load:
+            load.flows(more=200)
+            installation.install()
+            eventually(
+                lambda: images_of(space) == {space.image}, within_s=180, what="all pods are new"
+            )
+            assert signs(space) == (False, True)
+            a_day_passes(space)
+            eventually(lambda: signs(space) == (True, True), within_s=60, what="its root signs")
+            files_arrive(space)
+            load.flows(more=200)
+            a_day_passes(space)
+            eventually(lambda: signs(space) == (True, False), within_s=60, what="it is alone")
+            files_arrive(space)
+            load.flows(more=200)
+            report = load.finish()
+    finally:
+        installation.install()
+
+    traffic.nothing_lost(report)
+    assert report["errors"]["keyless"] == {}
+    cluster.await_ready("BusNamespace", "bus", space.name, within_s=60)
+
+
+def authority(space: Space) -> dict[str, str]:
+    """Return the files of the bus's root."""
+    data = space.cluster.get("secret", "bus.authority", space.name)["data"]
+    return {name: base64.b64decode(value or "").decode() for name, value in data.items()}
+
+
+def signs(space: Space) -> tuple[bool, bool]:
+    """Return whether the bus's own root signs, and whether the former is trusted still."""
+    files = authority(space)
+    return files["signs"] == "yes", bool(files["former.crt"])
+
+
+def a_day_passes(space: Space) -> None:
+    """Set back when the step began, as if it had been days ago."""
+    since = base64.b64encode(b"2026-01-01T00:00:00Z").decode()
+    patch = json.dumps({"data": {"since": since}})
+    space.cluster.kubectl("patch", "secret", "bus.authority", "-n", space.name, "-p", patch)
+
+
+def files_arrive(space: Space) -> None:
+    """Have kubelets bring the new files at once, and wait until every pod shows them."""
+    for pod in space.cluster.list("pod", space.name, "bendybus.io/bus=bus"):
+        name, role = pod["metadata"]["name"], pod["metadata"]["labels"]["bendybus.io/role"]
+        secret = space.cluster.get("secret", f"bus-{role}-tls", space.name)["data"]
+        wanted = {file: base64.b64decode(secret[file]).decode() for file in ("ca.crt", "tls.crt")}
+        space.cluster.kubectl(
+            "annotate",
+            "pod",
+            name,
+            "-n",
+            space.name,
+            "--overwrite",
+            f"e2e/look={hash(str(secret))}",
+        )
+
+        def arrived(name: str = name, wanted: dict[str, str] = wanted) -> bool:
+            shown = ("exec", name, "-n", space.name, "--", "cat")
+            return all(
+                space.cluster.kubectl(*shown, f"/etc/bendybus/tls/{file}") == text
+                for file, text in wanted.items()
+            )
+
+        eventually(arrived, within_s=150, what=f"{name} has its new files")
 
 
 def test_helm_upgrade_touches_no_bus(installation: Installation, space: Space) -> None:

@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any, Final
 
-from bendybus.operator.kubernetes_api import KINDS, ApiError
+from bendybus.operator.kubernetes_api import KINDS, ApiError, Changes
 from bendybus.operator.names import MANAGER
 from bendybus.operator.storage import amount
 
@@ -57,6 +57,10 @@ class MemoryKubernetesApi:
             and namespace in ("", place)
             and wanted.items() <= (body["metadata"].get("labels") or {}).items()
         ]
+
+    async def watch(self, kind: str, namespace: str, *, labels: str, version: str) -> Changes:
+        """Refuse: what changes here is told to `watchers`."""
+        raise ApiError(405, f"{kind}s are not watched here")
 
     async def apply(self, body: Body, *, subresource: str = "", manager: str = MANAGER) -> Body:
         """Apply an object server-side."""

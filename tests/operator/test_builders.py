@@ -2,6 +2,7 @@
 
 import base64
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -282,7 +283,7 @@ def test_every_name_of_the_longest_bus_is_one_that_kubernetes_takes() -> None:
 
 def test_only_the_bus_and_the_operator_may_call_partitions() -> None:
     policy = network_policies.partition_policy(context())["spec"]
-    calls, probes = policy["ingress"]
+    calls, probes, _metrics = policy["ingress"]
 
     assert policy["policyTypes"] == ["Ingress"]
     assert calls["ports"] == [{"protocol": "TCP", "port": 7490}]
@@ -292,14 +293,14 @@ def test_only_the_bus_and_the_operator_may_call_partitions() -> None:
         "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "bendybus-system"}},
         "podSelector": {"matchLabels": {"app.kubernetes.io/component": "operator"}},
     }
-    assert [port["port"] for port in probes["ports"]] == [7491, 7492]
+    assert [port["port"] for port in probes["ports"]] == [7491]
 
 
 def test_clients_reach_front_ends_from_anywhere() -> None:
-    (rule,) = network_policies.frontend_policy(context())["spec"]["ingress"]
+    rule, _metrics = network_policies.frontend_policy(context())["spec"]["ingress"]
 
     assert "from" not in rule
-    assert {port["port"] for port in rule["ports"]} == {7480, 7481, 7482}
+    assert {port["port"] for port in rule["ports"]} == {7480, 7481}
 
 
 def test_resources_of_the_manifest_stand_over_modest_requests() -> None:
@@ -375,3 +376,33 @@ def test_cert_manager_is_asked_for_the_same_certificates() -> None:
         assert spec["uris"] == [wanted.uri]
         assert spec["issuerRef"]["name"] == "ours"
         assert set(spec["usages"]) >= {"server auth", "client auth"}
+
+
+def test_budgets_let_pods_go_that_serve_nobody() -> None:
+    for budget in (
+        partitions.disruption_budget(context()),
+        frontend.disruption_budget(context()),
+    ):
+        assert budget is not None
+        assert budget["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
+
+
+def test_metrics_of_a_bus_are_for_labelled_namespaces_or_who_is_named() -> None:
+    prometheus = {"podSelector": {"matchLabels": {"app": "prometheus"}}}
+    labelled = {"namespaceSelector": {"matchLabels": {names.METRICS_LABEL: "true"}}}
+
+    for made, expected in (
+        (context(), [labelled]),
+        (replace(context(), metrics_from=(prometheus,)), [prometheus]),
+    ):
+        for policy, port in (
+            (network_policies.partition_policy(made), names.PARTITION_METRICS_PORT),
+            (network_policies.frontend_policy(made), names.FRONTEND_METRICS_PORT),
+        ):
+            (rule,) = [
+                each
+                for each in policy["spec"]["ingress"]
+                if port in [asked["port"] for asked in each["ports"]]
+            ]
+            assert rule["from"] == expected
+            assert len(rule["ports"]) == 1

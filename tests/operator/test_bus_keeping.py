@@ -107,6 +107,28 @@ async def test_an_autoscaler_is_not_argued_with(cluster: Cluster) -> None:
 # Volumes
 
 
+async def test_an_autoscaler_that_comes_later_finds_as_many_pods_as_there_were(
+    cluster: Cluster,
+) -> None:
+    """Taking the field away would take the pods away, all but one."""
+    await standing(cluster)
+    change(cluster, frontend={"replicas": 6})
+    await eventually(
+        lambda: cluster.api.one("Deployment", "orders-frontend")["spec"].get("replicas") == 6
+    )
+    seen: list[int | None] = []
+
+    def watch(_: str, body: Any) -> None:
+        if body["kind"] == "Deployment":
+            seen.append(body["spec"].get("replicas"))
+
+    cluster.api.watchers.append(watch)
+    change(cluster, frontend={"autoscaling": {"minReplicas": 3, "maxReplicas": 5}})
+    await eventually(lambda: cluster.api.of_kind("HorizontalPodAutoscaler"))
+
+    assert set(seen) == {5}, "clamped to what the autoscaler may choose, never 1 or none"
+
+
 async def test_volumes_grow_and_the_stateful_set_is_made_anew_around_its_pods(
     cluster: Cluster,
 ) -> None:

@@ -4,8 +4,9 @@ import asyncio
 
 import pytest
 
+from bendybus.operator.keeper import LOOK_ALL_S
 from tests.operator.cluster import Cluster, eventually
-from tests.operator.manifests import bus_body, changed, queue_body
+from tests.operator.manifests import BUS, bus_body, changed, queue_body
 
 pytestmark = pytest.mark.integration
 MANY = 1_000
@@ -79,3 +80,42 @@ async def test_many_manifests_at_once_make_no_flood_of_status(cluster: Cluster) 
 
     assert asyncio.get_running_loop().time() - began >= 20 / rate * 0.9
     assert office._writer.waiting() <= 101
+
+
+@pytest.mark.parametrize("away", [{0, 1}, {1}])
+async def test_many_queues_of_a_bus_that_is_not_ready_cost_nothing_while_they_wait(
+    cluster: Cluster, away: set[int]
+) -> None:
+    """What they wait for is told. Looks are counted, not time: that is the machine's."""
+    cluster.held_back = away
+    cluster.operator()
+    cluster.apply(bus_body())
+    for number in range(100):
+        cluster.apply(queue_body(f"q{number}"))
+    await cluster.says("Queue", "q99", "PartitionUnavailable")
+    office = cluster.operators[0].office
+    ((keeper, _),) = office._keepers.values()
+    await eventually(lambda: not keeper._queues_due)
+
+    assert not keeper._queues_due, "no queue is to be looked at before something happens"
+
+    for index in away:
+        cluster.start(BUS, index)
+    for number in (0, 99):
+        await cluster.says("Queue", f"q{number}", "Available")
+
+
+async def test_a_partition_that_comes_and_goes_costs_no_more_than_one_that_comes(
+    cluster: Cluster,
+) -> None:
+    cluster.operator()
+    cluster.apply(bus_body())
+    cluster.apply(queue_body())
+    await cluster.says("Queue", "paid", "Available")
+    ((keeper, _),) = cluster.operators[0].office._keepers.values()
+    before = keeper._all_looked_at_s
+
+    for _ in range(10):
+        keeper._link_changed([])
+
+    assert keeper._all_looked_at_s >= before + 9 * LOOK_ALL_S

@@ -385,6 +385,28 @@ async def test_a_bus_that_is_paused_is_left_alone(cluster: Cluster) -> None:
     await cluster.says("Queue", "new", "Available")
 
 
+async def test_queues_of_a_namespace_that_is_served_no_more_are_not_orphaned(
+    cluster: Cluster,
+) -> None:
+    """Their manifests are there, only nobody may look: their sends must not be refused."""
+    cluster.operator()
+    cluster.apply(bus_body(allowedNamespaces=["guest"]))
+    reference = {"name": "orders", "namespace": "shop"}
+    cluster.apply(queue_body("guests", namespace="guest", namespaceRef=reference))
+    cluster.apply(queue_body("gone"))
+    await cluster.says("Queue", "guests", "Available", "guest")
+    await cluster.says("Queue", "gone", "Available")
+    await cluster.operators[0].stop()
+
+    cluster.operator(watch_namespaces=("shop",))
+    cluster.apply(queue_body("late"))
+    await cluster.says("Queue", "late", "Available")
+    cluster.api.remove("Queue", "shop", "gone")
+    await holds(cluster, 0, "gone", orphaned=True)
+
+    await holds(cluster, 0, "guests", orphaned=False, deleted=False)
+
+
 def certificate(cluster: Cluster, secret: str) -> str:
     return files_of(cluster.api.one("Secret", secret))["tls.crt"]
 

@@ -242,3 +242,35 @@ def test_an_entry_is_as_the_manifest_asks_whatever_the_tier() -> None:
         view = manifests.bus(**spec)
 
         assert plan.decide(queue(), view, entry(queue(), view)).step is Step.NOTHING
+
+
+@pytest.mark.parametrize("choice", ["adopt", "purge"])
+def test_what_another_namespace_left_is_had_only_with_a_word_of_the_bus(choice: str) -> None:
+    reference = {"name": "orders", "namespace": "shop"}
+    annotations = {names.RETAINED_ANNOTATION: choice}
+    thief = queue(namespace="guest", uid="g-1", namespaceRef=reference, annotations=annotations)
+    left = entry(queue(), orphaned=True)
+    closed, open_ = (
+        bus(allowedNamespaces=["guest", "other"]),
+        bus(
+            allowedNamespaces=["guest", "other"],
+            annotations={names.RETAINED_TO_ANNOTATION: "other, guest"},
+        ),
+    )
+
+    refused = plan.decide(thief, closed, left)
+    taken = plan.decide(thief, open_, left)
+    own = plan.decide(queue(uid="paid-2", annotations=annotations), closed, left)
+
+    assert (refused.step, refused.reason) == (Step.REFUSE, Reason.RETAINED_DATA)
+    assert f"{names.RETAINED_TO_ANNOTATION}=guest" in refused.message
+    assert taken.step is own.step is {"adopt": Step.ADOPT, "purge": Step.PURGE}[choice]
+
+
+def test_a_manifest_of_another_namespace_that_came_back_continues_what_is_its_own() -> None:
+    reference = {"name": "orders", "namespace": "shop"}
+    guest = queue(namespace="guest", namespaceRef=reference)
+
+    decision = plan.decide(guest, bus(allowedNamespaces=["guest"]), entry(guest, orphaned=True))
+
+    assert decision.step is Step.ADOPT

@@ -17,14 +17,15 @@ MESSAGES = 10
 def main() -> int:
     """Return 0 when every message came back; 1 after TIMEOUT_S without."""
     over_at = time.monotonic() + float(os.environ["TIMEOUT_S"])
-    where = (ACCESS / "primaryConnectionString").read_text(encoding="utf-8")
     while True:
         try:
+            # Anew each time: the Secret may be that of the bus of an earlier test at first.
+            where = (ACCESS / "primaryConnectionString").read_text(encoding="utf-8")
             with ServiceBusClient.from_connection_string(
                 where, connection_verify=str(ACCESS / "ca.crt"), retry_total=0
             ) as bus:
                 return exchange(bus)
-        except ServiceBusError as error:
+        except (ServiceBusError, OSError) as error:
             # The queue and the front end may not be there yet.
             print(f"not yet: {error}", flush=True)
             if time.monotonic() > over_at:

@@ -36,6 +36,8 @@
   value: {{ include "bendybus.issuerKind" . | quote }}
 - name: BENDYBUS_OPERATOR_ISSUER_NAME
   value: {{ include "bendybus.issuerName" . | quote }}
+- name: BENDYBUS_OPERATOR_METRICS_FROM
+  value: {{ .Values.networkPolicy.metricsFrom | toJson | quote }}
 - name: BENDYBUS_OPERATOR_CERTIFICATE_DAYS
   value: {{ .Values.operator.certificateDays | quote }}
 - name: BENDYBUS_OPERATOR_RESYNC_S

@@ -29,8 +29,12 @@
 {{- define "bendybus.serviceAccount" -}}
 {{- if .Values.serviceAccount.create }}
 {{- default (include "bendybus.operator" .) .Values.serviceAccount.name }}
+{{- else if .Values.serviceAccount.name }}
+{{- .Values.serviceAccount.name }}
+{{- else if .Values.rbac.create }}
+{{- fail "serviceAccount.name: needed with serviceAccount.create=false. Without it the operator's rights would go to the ServiceAccount default, and so to every pod of the namespace." }}
 {{- else }}
-{{- default "default" .Values.serviceAccount.name }}
+{{- "default" }}
 {{- end }}
 {{- end }}
 

@@ -22,6 +22,7 @@ GROUP: Final = "bendybus.io"
 VERSION: Final = "v1alpha1"
 API_VERSION: Final = "bendybus.io/v1alpha1"
 DEFAULT_NAMESPACE: Final = "default"
+QUANTITY_PATTERN: Final = r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$"
 LABEL_PATTERN: Final = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
 
 
@@ -61,7 +62,7 @@ def _check_duration(text: Any) -> Any:
 def _check_quantity(value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise ValueError(f"{value!r} is no quantity such as 10Gi, 500m or 2.")
-    if not re.fullmatch(r"\d+(\.\d+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?", str(value)):
+    if not re.fullmatch(QUANTITY_PATTERN, str(value)):
         raise ValueError(f"{value!r} is no quantity such as 10Gi, 500m or 2.")
     return value
 
@@ -74,9 +75,15 @@ Duration = Annotated[
 Quantity = Annotated[
     int | str,
     AfterValidator(_check_quantity),
-    WithJsonSchema({"x-kubernetes-int-or-string": True}),
+    WithJsonSchema({"x-kubernetes-int-or-string": True, "pattern": QUANTITY_PATTERN}),
 ]
 KubernetesName = Annotated[StrictStr, Field(min_length=1, max_length=253, pattern=LABEL_PATTERN)]
+
+
+NamespaceName = Annotated[
+    StrictStr,
+    Field(min_length=1, max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"),
+]
 
 
 class ManifestModel(BaseModel):
@@ -101,7 +108,7 @@ class NamespaceRef(ManifestModel):
     """Which BusNamespace an entity belongs to."""
 
     name: KubernetesName = Field(DEFAULT_NAMESPACE, description="Name of the BusNamespace.")
-    namespace: KubernetesName | None = Field(
+    namespace: NamespaceName | None = Field(
         None, description="Kubernetes namespace of the BusNamespace; default: the entity's own."
     )
 

@@ -11,6 +11,7 @@ from bendybus.crds.manifest import (
     KubernetesName,
     ManifestModel,
     Metadata,
+    NamespaceName,
     Quantity,
     Status,
 )
@@ -134,7 +135,7 @@ class BusNamespaceSpec(ManifestModel):
     image: StrictStr | None = Field(
         None, max_length=1024, description="Container image; default: the operator's own."
     )
-    allowed_namespaces: list[KubernetesName] = Field(
+    allowed_namespaces: list[NamespaceName] = Field(
         default_factory=list,
         max_length=1000,
         description="Kubernetes namespaces whose entities may join; default: its own.",

@@ -1,5 +1,6 @@
 """Brings the objects of one bus to what its manifest says: Secrets, volumes, pods, Services."""
 
+import json
 import logging
 import os
 from dataclasses import dataclass, replace
@@ -26,6 +27,7 @@ from bendybus.operator.world import BusView
 
 logger = logging.getLogger(__name__)
 Body = dict[str, Any]
+HANDOVER_MANAGER: Final = "bendybus-operator-replicas"
 # What may be there without being wanted any more.
 PRUNED: Final = ("PodDisruptionBudget", "HorizontalPodAutoscaler")
 
@@ -97,6 +99,7 @@ class BusKeeping:
         context = replace(context, storage_size=growth.template_size(current, why))
         if current is not None and growth.differs(current, context.storage_size):
             await self._release_pods(current)
+        await self._hand_over_replicas(context)
         made = [await self._api.apply(body) for body in children.all_of(context)]
         await self._prune(context, made)
         return Kept(footing, _frontends_ready(made), await self.overdue(context.bus))
@@ -144,6 +147,20 @@ class BusKeeping:
                 late.append(name)
         return tuple(late)
 
+    async def _hand_over_replicas(self, context: Context) -> None:
+        """Keep the number of front ends when an autoscaler is about to choose it.
+
+        Applied without the field by the only one who had applied it, it would go back to 1.
+        """
+        autoscaler, name = frontend.autoscaler(context), names.frontend(context.bus)
+        place = context.bus.namespace
+        if autoscaler is None or await self._api.get(autoscaler["kind"], place, name) is not None:
+            return
+        current = await self._api.get("Deployment", place, name)
+        if current is not None:
+            body = frontend.replicas_only(context, current["spec"].get("replicas", 1))
+            await self._api.apply(body, manager=HANDOVER_MANAGER)
+
     async def _check_names(self, context: Context) -> None:
         """Raise ApiError if a new bus would take over an object that is somebody else's."""
         wanted = [(body["kind"], body["metadata"]["name"]) for body in children.all_of(context)]
@@ -184,6 +201,7 @@ class BusKeeping:
             image=view.manifest.spec.image or settings.image,
             image_pull_policy=settings.image_pull_policy,
             operator_namespace=settings.namespace,
+            metrics_from=tuple(json.loads(settings.metrics_from)),
             issuer_kind=settings.issuer_kind,
             issuer_name=settings.issuer_name,
         )

@@ -45,6 +45,8 @@ class BusLink:
         self._changed = changed
         self._counts: dict[int, dict[str, Counts]] = {}
         self._total = Counts()
+        # Whether the total holds counts of a partition that went.
+        self._stale = False
         self._seen: set[int] = set()
         share = answers.Share()
         self._links = [
@@ -98,7 +100,7 @@ class BusLink:
             self._seen.add(partition)
             self.started = self.started or len(self._seen) == len(self._links)
         else:
-            self._counts.pop(partition, None)
+            self._stale = self._counts.pop(partition, None) is not None or self._stale
         self._changed([])
 
     # What is known
@@ -226,7 +228,9 @@ class BusLink:
             changed |= {
                 uid for uid in before.keys() | now.keys() if before.get(uid) != now.get(uid)
             }
-        each = (counts for known in self._counts.values() for counts in known.values())
-        self._total = sum(each, Counts())
+        if changed or self._stale:
+            self._stale = False
+            each = (counts for known in self._counts.values() for counts in known.values())
+            self._total = sum(each, Counts())
         known = (self.directory.by_uid(uid) for uid in changed)
         return [entity.key for entity in known if entity is not None]

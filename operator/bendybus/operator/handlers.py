@@ -11,9 +11,6 @@ from typing import Any
 import kopf
 
 from bendybus.crds.manifest import GROUP, VERSION
-from bendybus.operator.names import MANAGED_BY
-
-_OURS: dict[str, Any] = dict(MANAGED_BY)
 
 
 @kopf.on.event(GROUP, VERSION, "busnamespaces")
@@ -26,15 +23,6 @@ async def bus_changed(event: Any, memo: Any, **_: Any) -> None:
 async def queue_changed(event: Any, memo: Any, **_: Any) -> None:
     """Hand a Queue's event to the office."""
     memo.office.queue_event(event["type"], dict(event["object"]))
-
-
-@kopf.on.event("apps", "v1", "statefulsets", labels=_OURS)
-@kopf.on.event("apps", "v1", "deployments", labels=_OURS)
-@kopf.on.event("", "v1", "services", labels=_OURS)
-@kopf.on.event("", "v1", "secrets", labels=_OURS)
-async def child_changed(event: Any, memo: Any, **_: Any) -> None:
-    """Hand an event of something that the operator made to the office."""
-    memo.office.child_event(event["type"], dict(event["object"]))
 
 
 @kopf.on.validate(GROUP, VERSION, "busnamespaces", id="busnamespaces")

@@ -39,6 +39,10 @@ PASSING_S: Final = {
     Reason.NAMESPACE_NOT_READY: 2.0,
     Reason.REFUSED: 60.0,
 }
+# Of these, what ends them is told: the link opens, or partitions answer.
+TOLD: Final = frozenset({Reason.PARTITION_UNAVAILABLE, Reason.NAMESPACE_NOT_READY})
+# How often all queues are looked at because partitions come and go.
+LOOK_ALL_S: Final = 1.0
 RETRY_S_MIN: Final = 1.0
 RETRY_S_MAX: Final = 30.0
 AT_ONCE: Final = 16
@@ -73,11 +77,18 @@ class Keeper:
         self._bus_retry_s = RETRY_S_MIN
         self._queues_due: dict[ObjectKey, float] = {}
         self._verdicts: dict[ObjectKey, Verdict] = {}
-        self._leaving = Leaving(bus, tools.api, tools.world, tools.entities)
+        self._leaving = Leaving(
+            bus,
+            tools.api,
+            tools.world,
+            tools.entities,
+            watched=tools.settings.watch_namespaces,
+        )
         self._kept = Kept(Footing(None), 0)
         # The generation of the manifest that was acted on, and shown.
         self._kept_generation = 0
         self._patient_until = 0.0
+        self._all_looked_at_s = 0.0
         self._link: BusLink | None = None
         self._link_task: asyncio.Task[None] | None = None
 
@@ -112,16 +123,19 @@ class Keeper:
         """Return the departures that are not carried out yet."""
         return self._leaving.departures()
 
-    def _look_at_queues(self) -> None:
+    def _look_at_queues(self, at_s: float = 0.0) -> None:
         for key in self._tools.world.queues_of(self.bus):
-            self._queues_due[key] = 0.0
+            self._queues_due[key] = min(at_s, self._queues_due.get(key, at_s))
         self._wake.set()
 
     def _link_changed(self, keys: list[str]) -> None:
         """Take note of what partitions said: changed entities, or with none: who answers."""
         if not keys:
             self._leaving.hurry()
-            self._look_at_queues()
+            # One that comes and goes ten times a second costs no more than one that comes.
+            now_s = asyncio.get_running_loop().time()
+            self._all_looked_at_s = max(now_s, self._all_looked_at_s + LOOK_ALL_S)
+            self._look_at_queues(self._all_looked_at_s)
             return
         for key in keys:
             for queue in self._tools.world.named(self.bus, key):
@@ -379,10 +393,22 @@ class Keeper:
         else:
             verdict = await self._tools.entities.keep(queue, view, self._link, self._rival_of)
         self._verdicts[key] = verdict
-        again_s = None if verdict.ready else PASSING_S.get(verdict.reason)
+        again_s = self._again_s(verdict)
         if again_s is not None and key not in self._queues_due:
             self._queues_due[key] = asyncio.get_running_loop().time() + again_s
         self._show_queue(self._tools.world.queue(key) or queue, urgent=True)
+
+    def _again_s(self, verdict: Verdict) -> float | None:
+        """Return when a queue is looked at again if nothing happens; None: it need not be."""
+        if verdict.ready:
+            return None
+        again_s = PASSING_S.get(verdict.reason)
+        link = self._link
+        told = link is None or bool(link.unreachable()) or not link.knows_catalogue()
+        if told and verdict.reason in TOLD:
+            # All of a bus's queues every few seconds would be a third of a processor for 5,000.
+            return None
+        return again_s
 
     def _rival_of(self, entity: Entity) -> QueueView | None:
         return self._tools.world.queue_by_uid(entity.manifest_uid)

@@ -8,6 +8,7 @@ import asyncio
 import json
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import urllib3
@@ -19,6 +20,10 @@ Body = dict[str, Any]
 THREADS: Final = 4
 TIMEOUT_S: Final = 20
 PAGE: Final = 500
+WATCH_PAGE: Final = 100
+# How long one look at a watch waits; shorter than TIMEOUT_S.
+WATCH_S: Final = 5
+WATCHERS: Final = 4
 # kind → (path of its API group and version, plural, whether it is in a namespace)
 KINDS: Final[dict[str, tuple[str, str, bool]]] = {
     "BusNamespace": ("/apis/bendybus.io/v1alpha1", "busnamespaces", True),
@@ -58,6 +63,14 @@ class ApiError(Exception):
         return 400 <= self.status < 500 and self.status not in (401, 408, 409, 410, 429)
 
 
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a look at a watch brought: (ADDED, MODIFIED or DELETED, object); where it goes on."""
+
+    events: tuple[tuple[str, Body], ...]
+    version: str
+
+
 class KubernetesApi(Protocol):
     """What the operator needs of the API server."""
 
@@ -66,6 +79,13 @@ class KubernetesApi(Protocol):
 
     async def list(self, kind: str, namespace: str = "", *, labels: str = "") -> list[Body]:
         """Return all objects of a kind, of all namespaces if none is named. Raises ApiError."""
+
+    async def watch(self, kind: str, namespace: str, *, labels: str, version: str) -> Changes:
+        """Wait a few seconds for changes since `version`, "" begins with all there are.
+
+        Only what has the labels, and of Secrets their metadata only. Raises ApiError, with 410
+        when it must begin anew.
+        """
 
     async def apply(self, body: Body, *, subresource: str = "", manager: str = MANAGER) -> Body:
         """Apply an object server-side, taking over what others wrote. Raises ApiError."""
@@ -98,6 +118,8 @@ class RealKubernetesApi:
             config.load_kube_config()  # type: ignore[no-untyped-call]
         self._client = client.ApiClient()
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="kubernetes")
+        # Watches wait most of the time; nothing else waits behind them.
+        self._watchers = ThreadPoolExecutor(WATCHERS, thread_name_prefix="kubernetes-watch")
 
     async def get(self, kind: str, namespace: str, name: str) -> Body | None:
         """Return an object, None if there is none."""
@@ -121,6 +143,47 @@ class RealKubernetesApi:
                 version, name = answer.get("apiVersion"), answer["kind"].removesuffix("List")
                 return [{"apiVersion": version, "kind": name, **item} for item in items]
             query["continue"] = more
+
+    async def watch(self, kind: str, namespace: str, *, labels: str, version: str) -> Changes:
+        """Wait a few seconds for changes since `version`, "" begins with all there are."""
+        loop = asyncio.get_running_loop()
+        look = self._look if version else self._begin
+        return await loop.run_in_executor(
+            self._watchers, look, kind, path_of(kind, namespace), labels, version
+        )
+
+    def _begin(self, kind: str, path: str, labels: str, version: str) -> Changes:
+        query = {"limit": str(WATCH_PAGE), "labelSelector": labels}
+        events: list[tuple[str, Body]] = []
+        while True:
+            answer = self._parsed(self._send("GET", path, query, accept=_accept(kind, "List")))
+            events += [("ADDED", item | {"kind": kind}) for item in answer.get("items") or []]
+            more = answer["metadata"].get("continue")
+            if not more:
+                return Changes(tuple(events), answer["metadata"]["resourceVersion"])
+            query["continue"] = more
+
+    def _look(self, kind: str, path: str, labels: str, version: str) -> Changes:
+        query = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(WATCH_S),
+            "labelSelector": labels,
+            "resourceVersion": version,
+        }
+        status, _, data = self._send("GET", path, query, accept=_accept(kind))
+        if status >= 300:
+            self._parsed((status, "", data))
+        events = []
+        for line in filter(None, data.split(b"\n")):
+            change = json.loads(line)
+            body = change["object"]
+            if change["type"] == "ERROR":
+                raise ApiError(int(body.get("code") or 0), str(body.get("message", "watch ended")))
+            version = body["metadata"]["resourceVersion"]
+            if change["type"] != "BOOKMARK":
+                events.append((change["type"], body | {"kind": kind}))
+        return Changes(tuple(events), version)
 
     async def apply(self, body: Body, *, subresource: str = "", manager: str = MANAGER) -> Body:
         """Apply an object server-side."""
@@ -165,7 +228,19 @@ class RealKubernetesApi:
     def _blocking(
         self, method: str, path: str, query: dict[str, str], body: Body | None, content_type: str
     ) -> Body:
-        headers = {"Accept": "application/json"}
+        return self._parsed(self._send(method, path, query, body, content_type))
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        query: dict[str, str],
+        body: Body | None = None,
+        content_type: str = "application/json",
+        accept: str = "application/json",
+    ) -> tuple[int, str, bytes]:
+        """Return status, reason and content of an answer. Raises ApiError if there is none."""
+        headers = {"Accept": accept}
         # YAML is a superset of JSON; the client sends text of other types as it is.
         content: Any = json.dumps(body) if body and "yaml" in content_type else body
         if body is not None:
@@ -180,14 +255,25 @@ class RealKubernetesApi:
                 auth_settings=["BearerToken"],
             )
             response = self._client.call_api(*request, _request_timeout=TIMEOUT_S)
-            data = response.read()  # type: ignore[no-untyped-call]
+            data: bytes = response.read()  # type: ignore[no-untyped-call]
         except (urllib3.exceptions.HTTPError, client.ApiException, OSError) as exc:
             raise ApiError(0, f"the API server cannot be reached: {exc}") from exc
+        return response.status, str(response.reason), data or b""
+
+    def _parsed(self, answered: tuple[int, str, bytes]) -> Body:
+        status, reason, data = answered
         try:
             answer: Body = json.loads(data) if data else {}
         except ValueError as exc:
             # Something between here and the API server answered in its place.
-            raise ApiError(0, f"the API server gave no JSON (status {response.status})") from exc
-        if response.status >= 300:
-            raise ApiError(response.status, str(answer.get("message", response.reason)))
+            raise ApiError(0, f"the API server gave no JSON (status {status})") from exc
+        if status >= 300:
+            raise ApiError(status, str(answer.get("message", reason)))
         return answer
+
+
+def _accept(kind: str, suffix: str = "") -> str:
+    """Return which form of objects is asked for: of Secrets their metadata only."""
+    if kind != "Secret":
+        return "application/json"
+    return f"application/json;as=PartialObjectMetadata{suffix};g=meta.k8s.io;v=v1"

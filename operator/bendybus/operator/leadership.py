@@ -1,20 +1,59 @@
 """Which of the peers acts: the one that Kopf does not pause. Pure.
 
 Kopf pauses the watching of all operators but the one of the highest priority. What the operator
-does beside watching follows the same rule, read from the same peering object.
+does beside watching follows the same rule, read from the same peering object. Clocks of nodes
+differ, so a peer's time is not compared with one's own: it lives as long as its entry changes.
 """
 
 import datetime as dt
 from collections.abc import Mapping
 from typing import Any
 
+LIFETIME_S = 60
 
-def leads(status: Mapping[str, Any], identity: str, priority: int, now: dt.datetime) -> bool:
-    """Whether no other living peer has this priority or a higher one."""
-    return not any(
-        name != identity and _number(peer, "priority", 0) >= priority and _lives(peer, now)
-        for name, peer in status.items()
-    )
+
+class Peers:
+    """The peers as they were seen; `now_s` is a monotonic clock."""
+
+    def __init__(self) -> None:
+        # Name → what its entry said, and since when it says that.
+        self._seen: dict[str, tuple[str, float]] = {}
+
+    def leads(self, status: Mapping[str, Any], identity: str, priority: int, now_s: float) -> bool:
+        """Whether no other living peer has this priority or a higher one."""
+        self._seen = {
+            name: self._known(name, str(_field(peer, "lastseen")), now_s)
+            for name, peer in status.items()
+        }
+        return not any(
+            name != identity
+            and _number(peer, "priority", 0) >= priority
+            and now_s - self._seen[name][1] < _number(peer, "lifetime", LIFETIME_S)
+            for name, peer in status.items()
+        )
+
+    def _known(self, name: str, said: str, now_s: float) -> tuple[str, float]:
+        known = self._seen.get(name)
+        return known if known is not None and known[0] == said else (said, now_s)
+
+
+def skew_s(status: Mapping[str, Any], identity: str, now: dt.datetime) -> float:
+    """Return by how much a peer's clock is ahead of this one's at least; 0.0 if none is."""
+    ahead = [0.0]
+    for name, peer in status.items():
+        try:
+            seen = dt.datetime.fromisoformat(str(_field(peer, "lastseen")))
+        except ValueError:
+            continue
+        if seen.tzinfo is None:
+            seen = seen.replace(tzinfo=dt.UTC)
+        if name != identity:
+            ahead.append((seen - now).total_seconds())
+    return max(ahead)
+
+
+def _field(peer: Any, field: str) -> Any:
+    return peer.get(field) if isinstance(peer, Mapping) else None
 
 
 def _number(peer: Any, field: str, default: int) -> int:
@@ -23,16 +62,3 @@ def _number(peer: Any, field: str, default: int) -> int:
         return int(peer[field])
     except (KeyError, TypeError, ValueError):
         return default
-
-
-def _lives(peer: Mapping[str, Any], now: dt.datetime) -> bool:
-    seen = peer.get("lastseen")
-    if seen is None:
-        return True
-    try:
-        last = dt.datetime.fromisoformat(str(seen))
-    except ValueError:
-        return True
-    if last.tzinfo is None:
-        last = last.replace(tzinfo=dt.UTC)
-    return last + dt.timedelta(seconds=_number(peer, "lifetime", 60)) > now

@@ -5,6 +5,7 @@ there were; a look that fails is repeated after a pause that grows, or at once w
 """
 
 import logging
+from collections.abc import Collection
 from typing import Final
 
 from bendybus.crds.manifest import DeletionPolicy
@@ -27,11 +28,19 @@ class Leaving:
     """The departures of one bus. `due`: when it wants to be carried out; None: nothing is left."""
 
     def __init__(
-        self, bus: ObjectKey, api: KubernetesApi, world: World, entities: EntityKeeping
+        self,
+        bus: ObjectKey,
+        api: KubernetesApi,
+        world: World,
+        entities: EntityKeeping,
+        *,
+        watched: Collection[str] = (),
     ) -> None:
+        """`watched`: the Kubernetes namespaces whose manifests are seen; none: all."""
         self._bus = bus
         self._api = api
         self._world = world
+        self._watched = watched
         self._entities = entities
         self._departures: dict[str, Departure] = {}
         self._look_for_orphans = True
@@ -101,7 +110,21 @@ class Leaving:
             del self._departures[uid]
         return refused
 
+    def _sees_all(self) -> bool:
+        """Whether the manifests of all namespaces that may use the bus are seen."""
+        if not self._watched:
+            return True
+        view = self._world.buses.get(self._bus)
+        if view is None or view.manifest is None:
+            return False
+        return set(view.manifest.spec.allowed_namespaces) <= set(self._watched)
+
     async def _mark_orphans(self, link: BusLink) -> None:
+        if not self._sees_all():
+            # A queue whose manifest is not seen may live in a namespace that is served no more:
+            # it is in use, and refusing its sends would be the harm.
+            self._look_for_orphans = False
+            return
         uids = {queue.uid for queue in self._world.queues_of(self._bus).values()}
         found = plan.orphans(link.directory.live(), uids, set(self._departures))
         # Before the calls: lists that come while they run are looked through once more.

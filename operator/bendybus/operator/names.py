@@ -8,6 +8,8 @@ MANAGER: Final = "bendybus-operator"
 
 BUS_LABEL: Final = f"{GROUP}/bus"
 ROLE_LABEL: Final = f"{GROUP}/role"
+# On a Kubernetes namespace: its pods may read metrics.
+METRICS_LABEL: Final = f"{GROUP}/metrics"
 MANAGED_BY: Final = {"app.kubernetes.io/managed-by": MANAGER}
 
 # On volume claims and on the StatefulSet: what the files in the volumes belong to.
@@ -16,6 +18,8 @@ TIER_ANNOTATION: Final = f"{GROUP}/tier"
 COUNT_ANNOTATION: Final = f"{GROUP}/partition-count"
 # On a manifest: what is to become of data that an earlier manifest of the name left.
 RETAINED_ANNOTATION: Final = f"{GROUP}/retained-data"
+# On a BusNamespace: the other Kubernetes namespaces, with commas, whose manifests may say that.
+RETAINED_TO_ANNOTATION: Final = f"{GROUP}/retained-data-to"
 # On an entity's manifest with deletionPolicy Delete: it may be deleted although it holds messages.
 ALLOW_DELETION_ANNOTATION: Final = f"{GROUP}/allow-deletion"
 # On a BusNamespace: the operator leaves it alone.

@@ -7,32 +7,37 @@ act, says it again for what was missed. Nothing is done for a bus but by its kee
 import asyncio
 import json
 import logging
+import math
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
 from bendybus.crds.manifest import DeletionPolicy
-from bendybus.operator import names, world
+from bendybus.operator import leadership, names, world
 from bendybus.operator.authority import OwnAuthority, now_utc
 from bendybus.operator.bus_keeping import BusKeeping
 from bendybus.operator.conditions import READY
 from bendybus.operator.entity_keeping import EntityKeeping
 from bendybus.operator.keeper import Keeper, Tools
 from bendybus.operator.kubernetes_api import ApiError, Body, KubernetesApi
-from bendybus.operator.leadership import leads
+from bendybus.operator.leadership import Peers
 from bendybus.operator.metrics import Metrics
 from bendybus.operator.names import ObjectKey
 from bendybus.operator.plan import Departure
 from bendybus.operator.reaching import Reaching, ReachingPods
 from bendybus.operator.settings import Settings
 from bendybus.operator.status_writer import StatusWriter
+from bendybus.operator.watching import LIFETIME_S
 from bendybus.operator.world import BusView, QueueView, View, World
 
 logger = logging.getLogger(__name__)
 LOOK_S: Final = 2.0
+LOOKS_A_MEASURE: Final = 5
 # How long a bus whose keeper failed is left alone, and when that is forgotten.
 AGAIN_S_MIN: Final = 1.0
 AGAIN_S_MAX: Final = 60.0
+# How often everything is listed because peers took this operator for dead.
+MISSED_AGAIN_S: Final = 30.0
 FORGIVEN_S: Final = 600.0
 DELETED: Final = "DELETED"
 
@@ -82,6 +87,9 @@ class Office:
         # Whether this operator is, and ever was, among its peers.
         self._present = self._signed_in = False
         self._listed_at: float | None = None
+        self._peers = Peers()
+        self._missed_at = -math.inf
+        self._clocks_differ = False
         # Events that came while lists were read, which may be older than they are.
         self._heard: list[Callable[[], None]] | None = None
 
@@ -171,9 +179,13 @@ class Office:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._writer.run(), name="status-writer")
+                looks = 0
                 while True:
                     await self._look(loop.time())
-                    self._measure()
+                    # It looks at every manifest.
+                    if looks % LOOKS_A_MEASURE == 0:
+                        self._measure()
+                    looks += 1
                     self._tend()
                     await asyncio.sleep(self._look_s)
         finally:
@@ -207,15 +219,32 @@ class Office:
         peering = await self._api.get(kind, place, settings.peering)
         status = (peering or {}).get("status") or {}
         present = settings.identity in status
-        if self._present and not present:
+        now_s = asyncio.get_running_loop().time()
+        if self._present and not present and now_s - self._missed_at > MISSED_AGAIN_S:
+            # Where clocks differ, peers take it for dead again and again.
+            self._missed_at = now_s
             # Peers took it for dead: it, or the API server, stood still. It goes on until Kopf has
             # signed it in again, for they may be swept out, too, and two that act do no harm; but
             # what happened meanwhile must be read first.
             self._listed_at = None
         self._present = present
         self._signed_in = self._signed_in or present
+        self._warn_of_clocks(leadership.skew_s(status, settings.identity, now_utc()))
+        leads = self._peers.leads(status, settings.identity, self._priority, now_s)
         # At the start it is not known who is first.
-        return self._signed_in and leads(status, settings.identity, self._priority, now_utc())
+        return self._signed_in and leads
+
+    def _warn_of_clocks(self, skew_s: float) -> None:
+        """Say once that the clocks of nodes differ by more than Kopf's peering bears."""
+        differ = skew_s > LIFETIME_S / 2
+        if differ and not self._clocks_differ:
+            logger.warning(
+                "operator: the clock of a peer's node is %.0f s ahead; set the clocks, or Kopf may "
+                "take operators for dead that are not",
+                skew_s,
+                extra={"action": "clock-skew"},
+            )
+        self._clocks_differ = differ
 
     async def _list(self) -> None:
         """Read all manifests and act from then on; raises ApiError.
@@ -339,5 +368,7 @@ def _same(before: BusView | QueueView, now: BusView | QueueView) -> bool:
 def _mark(body: Body) -> Any:
     """Return what matters of a child: its spec's generation, its data, how many pods are ready."""
     ready = (body.get("status") or {}).get("readyReplicas")
-    is_deployment = body["kind"] == "Deployment"
-    return [body["metadata"].get("generation"), body.get("data"), ready if is_deployment else None]
+    metadata, is_deployment = body["metadata"], body["kind"] == "Deployment"
+    # Of a Secret only the metadata is watched; whatever changes in it changes the version.
+    version = metadata.get("resourceVersion") if body["kind"] == "Secret" else None
+    return [metadata.get("generation"), version, ready if is_deployment else None]

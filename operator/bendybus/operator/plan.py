@@ -89,7 +89,7 @@ def decide(
     if entry.deleted:
         return _after_deletion(queue, entry, wanted)
     if entry.orphaned:
-        return _orphaned(queue, entry, wanted)
+        return _orphaned(queue, bus, entry, wanted)
     if entry.manifest_uid != queue.uid:
         return _taken(queue, entry, rival)
     return _living(entry, wanted)
@@ -143,9 +143,17 @@ def _after_deletion(queue: QueueView, entry: Entity, wanted: QueueDescription) -
     )
 
 
-def _orphaned(queue: QueueView, entry: Entity, wanted: QueueDescription) -> Decision:
+def _orphaned(queue: QueueView, bus: BusView, entry: Entity, wanted: QueueDescription) -> Decision:
     """Its own manifest is still there or back from a backup: it continues. Another must say so."""
     choice = queue.annotations.get(names.RETAINED_ANNOTATION)
+    if entry.manifest_uid != queue.uid and not _may_have(queue, bus):
+        # Nobody knows any more in which namespace the first manifest was.
+        return refuse(
+            Reason.RETAINED_DATA,
+            f"an earlier manifest left queue {entry.name!r} with its messages. To let namespace "
+            f"{queue.key.namespace!r} adopt or purge them, annotate BusNamespace {bus.key} with "
+            f"{names.RETAINED_TO_ANNOTATION}={queue.key.namespace}.",
+        )
     if entry.manifest_uid == queue.uid or choice == ADOPT:
         refusal = _fixed(entry, wanted)
         return refusal or Decision(Step.ADOPT, wanted=wanted)
@@ -156,6 +164,12 @@ def _orphaned(queue: QueueView, entry: Entity, wanted: QueueDescription) -> Deci
         f"an earlier manifest left queue {entry.name!r} with its messages. Annotate this one with "
         f"{names.RETAINED_ANNOTATION}={ADOPT} to continue it, or ={PURGE} to delete them.",
     )
+
+
+def _may_have(queue: QueueView, bus: BusView) -> bool:
+    """Whether a manifest may adopt or purge what another left: the bus's own, or one let in."""
+    let_in = bus.annotations.get(names.RETAINED_TO_ANNOTATION, "").split(",")
+    return queue.key.namespace in (bus.key.namespace, *(each.strip() for each in let_in))
 
 
 def _taken(queue: QueueView, entry: Entity, rival: QueueView | None) -> Decision:

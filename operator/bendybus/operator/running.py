@@ -9,6 +9,7 @@ from prometheus_client import start_http_server
 
 from bendybus.operator import handlers
 from bendybus.operator.admitting import Admitting
+from bendybus.operator.child_watching import ChildWatching
 from bendybus.operator.kubernetes_api import RealKubernetesApi
 from bendybus.operator.metrics import Metrics
 from bendybus.operator.office import Office
@@ -45,6 +46,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
         helpers = [
             group.create_task(office.run(), name="office"),
             group.create_task(certificates.run(), name="webhook-certificates"),
+            group.create_task(ChildWatching(api, settings, office).run(), name="children"),
         ]
 
         async def leave() -> None:

@@ -1,5 +1,6 @@
 """Settings of an operator process."""
 
+import json
 import logging
 import math
 from collections.abc import Mapping
@@ -48,6 +49,8 @@ class Settings:
     issuer_name: str = ""
     client_tls_directory: Path = Path("/etc/bendybus/tls")
     """Where cert-manager's certificate of the operator itself is mounted."""
+    metrics_from: str = "[]"
+    """Who may read metrics of buses: NetworkPolicy peers, JSON; none: labelled namespaces."""
     certificate_days: int = 90
     """Lifetime of certificates by the own CA; renewed when a third is left."""
     resync_s: float = 300.0
@@ -86,6 +89,8 @@ class Settings:
         for name in ("namespace", "image", "service"):
             if not getattr(self, name):
                 raise ValueError(f"{PREFIX}{name.upper()}: must not be empty.")
+        if not _are_peers(self.metrics_from):
+            raise ValueError(f"{PREFIX}METRICS_FROM: must be a JSON list of objects.")
         if self.certificate_days < 1:
             raise ValueError(f"{PREFIX}CERTIFICATE_DAYS: must be 1 or more.")
         if bool(self.issuer_kind) != bool(self.issuer_name):
@@ -103,6 +108,14 @@ class Settings:
             raise ValueError(
                 f"{PREFIX}IDENTITY: is needed among peers; or set {PREFIX}PEERING to nothing."
             )
+
+
+def _are_peers(text: str) -> bool:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return False
+    return isinstance(found, list) and all(isinstance(each, dict) for each in found)
 
 
 def _read(name: str, default: Any, text: str) -> Any:

@@ -4,6 +4,7 @@ Used by the partition server and the front end; clients never import this.
 """
 
 import asyncio
+import ipaddress
 import json
 import logging
 import os
@@ -22,6 +23,7 @@ from bendybus.domain import limits
 from bendybus.wire import tls
 from bendybus.wire.health import Health
 
+logger = logging.getLogger(__name__)
 HEALTH_SERVICE: Final = "grpc.health.v1.Health"
 # A question about health is a name.
 HEALTH_BYTES_MAX: Final = 4 * 1024
@@ -93,11 +95,29 @@ def open_port(
 ) -> int:
     """Open the port of a server, with TLS if there is a directory for it; return its number."""
     if directory is None:
+        host = listen.rpartition(":")[0]
+        if not is_loopback(host):
+            logger.warning(
+                "listening at %s WITHOUT TLS: everyone who reaches it can read and change what "
+                "passes, keys included; use --tls-directory, or listen at 127.0.0.1",
+                listen,
+                extra={"action": "plain-text"},
+            )
         return int(server.add_insecure_port(listen))
     credentials = tls.server_credentials(
         directory, demand_client_certificate=demand_client_certificate
     )
     return int(server.add_secure_port(listen, credentials))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address; a name counts as reachable by others."""
+    if host == "localhost" or host.startswith("unix:"):
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 async def start_health(listen: str, servicer: Health) -> grpc.aio.Server:

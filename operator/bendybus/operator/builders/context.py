@@ -24,6 +24,8 @@ class Context:
     image: str
     image_pull_policy: str
     operator_namespace: str
+    # Peers of NetworkPolicies that may read metrics.
+    metrics_from: tuple[Manifest, ...] = ()
     issuer_kind: str = ""
     issuer_name: str = ""
 

@@ -56,6 +56,21 @@ def deployment(context: Context) -> Manifest:
     }
 
 
+def replicas_only(context: Context, current: int) -> Manifest:
+    """Return the part of the Deployment that an autoscaler takes over: its number of pods."""
+    wanted = context.spec.frontend.autoscaling
+    assert wanted is not None
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {
+            "name": names.frontend(context.bus),
+            "namespace": context.bus.namespace,
+        },
+        "spec": {"replicas": min(max(current, wanted.min_replicas), wanted.max_replicas)},
+    }
+
+
 def _pod(context: Context) -> Manifest:
     container = pod.container(
         context, ROLE, module="bendybus.frontend", arguments=_arguments(context)

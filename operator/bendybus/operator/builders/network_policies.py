@@ -21,16 +21,25 @@ def partition_policy(context: Context) -> Manifest:
     ]
     rules = [
         {"from": peers, "ports": _ports(names.PARTITION_PORT)},
-        {"ports": _ports(names.PARTITION_HEALTH_PORT, names.PARTITION_METRICS_PORT)},
+        {"ports": _ports(names.PARTITION_HEALTH_PORT)},
+        {"from": _readers(context), "ports": _ports(names.PARTITION_METRICS_PORT)},
     ]
     return _policy(context, names.partition_set(context.bus), partitions.ROLE, rules)
 
 
 def frontend_policy(context: Context) -> Manifest:
     """Return the policy of front ends: everyone; who may do what is said by shared access keys."""
-    ports = (names.FRONTEND_PORT, names.FRONTEND_HEALTH_PORT, names.FRONTEND_METRICS_PORT)
-    rules = [{"ports": _ports(*ports)}]
+    rules = [
+        {"ports": _ports(names.FRONTEND_PORT, names.FRONTEND_HEALTH_PORT)},
+        {"from": _readers(context), "ports": _ports(names.FRONTEND_METRICS_PORT)},
+    ]
     return _policy(context, names.frontend(context.bus), frontend.ROLE, rules)
+
+
+def _readers(context: Context) -> list[Manifest]:
+    """Return who may read metrics, which name the queues of a bus and count their messages."""
+    labelled = {"namespaceSelector": {"matchLabels": {names.METRICS_LABEL: "true"}}}
+    return list(context.metrics_from) or [labelled]
 
 
 def _ports(*numbers: int) -> list[Manifest]:
