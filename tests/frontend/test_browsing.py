@@ -116,6 +116,7 @@ async def test_repeated_peeks_show_every_message_once() -> None:
     assert len(seen) == len(set(seen)) == 4 * 7
 
 
+@pytest.mark.requirement("R46")
 @pytest.mark.requirement("R17", "R39")
 async def test_a_peek_by_number_goes_on_through_the_partitions_after_it() -> None:
     bus = gateway(*four(lambda index: Partition(index, [1, 2, 3])))

@@ -15,6 +15,7 @@ def test_a_peek_without_a_cursor_starts_at_the_beginning_of_every_partition() ->
     assert peeking.start(b"", 3, 0) == [0, 0, 0]
 
 
+@pytest.mark.requirement("R46")
 @pytest.mark.requirement("R17")
 def test_an_explicit_number_starts_in_its_own_partition_and_goes_on_through_later_ones() -> None:
     number = sequence_number.compose(1, 7)

@@ -111,6 +111,27 @@ def test_the_partitioning_of_a_queue_cannot_be_changed(make_store: MakeStore) ->
     assert entity.partition_count == 16
 
 
+@pytest.mark.requirement("R44")
+@pytest.mark.parametrize("first", [True, False])
+def test_a_deleted_queue_may_come_back_with_another_partitioning(
+    make_store: MakeStore, first: bool
+) -> None:
+    registrar = Driver(make_store(fingerprint(tier=Tier.STANDARD, count=16)))
+    copy = Driver(make_store(fingerprint(3, tier=Tier.STANDARD, count=16)))
+    changes = [{"enable_partitioning": first}, {"enable_partitioning": not first}]
+    old = commit(registrar, EntityAction.CREATE, changes=changes[0], uid="one")
+    gone = commit(registrar, EntityAction.DELETE)
+
+    new = commit(registrar, EntityAction.CREATE, changes=changes[1], uid="two")
+
+    assert (old.partitioned, new.partitioned) == (first, not first)
+    # Also where the deletion was never heard of.
+    for entry in (old, new) if first else (old, gone, new):
+        [answer] = copy.run(ApplyEntity("t", entry))
+        assert not isinstance(answer, Failed)
+    assert copy.partition.catalogue.by_key("orders") == new
+
+
 def test_duplicate_detection_cannot_be_switched(driver: Driver) -> None:
     driver.create()
 

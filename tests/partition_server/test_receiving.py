@@ -238,6 +238,7 @@ def test_waiting_receives_have_a_bound(queue: Driver, monkeypatch: pytest.Monkey
     assert isinstance(refused.error, errors.ServerBusy)
 
 
+@pytest.mark.requirement("R43")
 def test_a_backlog_larger_than_the_window_comes_in_order(
     queue: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
