@@ -4,7 +4,8 @@ Rules, by the name under which a violation is reported:
 
     lost        its storage was acknowledged, and no copy was ever settled or cancelled; the run's
                 last phase receives and completes all that is there, so this one is gone
-    denied      the same, but a settlement was tried and reported as definitely not done: it was
+    denied      the same, but a settlement or a cancellation was tried, and reported as definitely
+                not done: it was
     returned    delivered by a call that began after its settlement was acknowledged
     refused     a definite failure was reported, and the message was delivered all the same
     doubled     one message, sent by one call, has two numbers in one place
@@ -48,11 +49,12 @@ class Violation:
 class Excuses:
     """What the bus itself owned up to.
 
-    `possible_duplicates`: how many messages it says it may have stored twice. `takes_lost`: how
-    many messages of receive-and-delete may be lost, because a fault hit calls under way.
+    `possible_duplicates`: the messages of which it told their senders that they may be stored
+    twice. `takes_lost`: how many messages of receive-and-delete may be lost, because a fault hit
+    calls under way.
     """
 
-    possible_duplicates: int = 0
+    possible_duplicates: frozenset[str] = frozenset()
     takes_lost: int = 0
 
 
@@ -91,7 +93,9 @@ class _Facts:
                     self.given[item.body].append((item.number, each))
                 elif each.kind in SETTLED and each.outcome is not Outcome.FAILED:
                     self.settled[item.body].append((item.number, each))
-                elif each.kind in SETTLED:
+                elif each.kind in SETTLED or (
+                    each.kind is Kind.CANCEL and each.outcome is Outcome.FAILED
+                ):
                     self.denied[item.body] = each
                 elif each.kind is Kind.CANCEL and each.outcome is not Outcome.FAILED:
                     self.cancels[item.body].append(each)
@@ -166,10 +170,11 @@ def _doubled(facts: _Facts, excuses: Excuses) -> list[Violation]:
     for body, sent in facts.sent.items():
         numbers = sorted(facts.numbers(body))
         # Who was told "unknown" knows that there may be any number of copies.
-        if len(numbers) > 1 and sent.outcome is not Outcome.UNKNOWN:
+        told = sent.outcome is Outcome.UNKNOWN or body in excuses.possible_duplicates
+        if len(numbers) > 1 and not told:
             text = f"has the numbers {', '.join(map(str, numbers))}"
             found.append(Violation("doubled", body, numbers[1], text))
-    return found[excuses.possible_duplicates :]
+    return found
 
 
 def _early(facts: _Facts) -> list[Violation]:

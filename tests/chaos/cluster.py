@@ -1,8 +1,6 @@
 """The bus under test: partitions, two front ends, and a line before each of them."""
 
-import re
 import signal
-import urllib.request
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +12,6 @@ from tests.ports import HOST, free_port
 
 PARTITIONS: Final = 3
 FRONT_ENDS: Final = 2
-_COUNTED: Final = re.compile(r"^bendybus_possible_duplicates_total(?:{[^}]*})? ([0-9.e+]+)$", re.M)
 
 
 class Cluster:
@@ -25,9 +22,6 @@ class Cluster:
         folder.mkdir(parents=True, exist_ok=True)
         self.lines = Lines()
         self._listen = {name: f"{HOST}:{free_port()}" for name in self.names()}
-        self._metrics = {name: free_port() for name in self.names()}
-        # What front ends that are gone had counted.
-        self._duplicates: dict[int, int] = {}
         self.processes: dict[str, Process] = {}
         self.line: dict[str, Line] = {}
         try:
@@ -52,7 +46,7 @@ class Cluster:
     def start(self, name: str, *, wait: bool = True) -> None:
         """Start a process at the address that it always had."""
         role, _, index = name.rpartition("-")
-        common = (f"--listen={self._listen[name]}", f"--metrics-port={self._metrics[name]}")
+        common = (f"--listen={self._listen[name]}",)
         if role == "partition":
             options: tuple[str, ...] = (
                 *("bendybus.partition_server", "serve", f"--data={self.folder}"),
@@ -70,7 +64,6 @@ class Cluster:
     def kill(self, name: str) -> None:
         """End a process as a power cut would; nothing if it is down."""
         if name in self.processes:
-            self.possible_duplicates()
             self.processes.pop(name).kill()
 
     def stop(self, name: str) -> None:
@@ -85,28 +78,12 @@ class Cluster:
     def ended_in_order(self, name: str) -> None:
         """Ask a process to end, and wait for it."""
         if name in self.processes:
-            self.possible_duplicates()
             process = self.processes.pop(name)
             process.signal(signal.SIGTERM)
             try:
                 process.popen.wait(30)
             finally:
                 process.end()
-
-    def possible_duplicates(self) -> int:
-        """Return how many messages front ends say they may have stored twice, so far."""
-        for name in self.names()[PARTITIONS:]:
-            process = self.processes.get(name)
-            if process is None:
-                continue
-            url = f"http://{HOST}:{self._metrics[name]}/metrics"
-            try:
-                text = urllib.request.urlopen(url, timeout=1).read().decode()
-            except OSError:
-                continue  # it stands still; what it counted before is known
-            counted = sum(float(value) for value in _COUNTED.findall(text))
-            self._duplicates[process.pid] = int(counted)
-        return sum(self._duplicates.values())
 
     def connection_string(self, front_end: int) -> str:
         """Return what clients of a front end need; they go through its line."""

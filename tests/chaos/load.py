@@ -64,6 +64,14 @@ class Load:
             for number, each in enumerate(work):
                 tasks.create_task(each(f"{self.name}.{number}"), name=f"{self.name}.{number}")
 
+    async def possible_duplicates(self) -> set[str]:
+        """Return the messages of which the client was told that they may be stored twice."""
+        found: set[str] = set()
+        for place in (ORDERS, TAKEN):
+            async with self.client.get_queue_sender(place) as sender:
+                found.update(sender.possible_duplicates)
+        return found
+
     async def _pause(self) -> None:
         await asyncio.sleep(PAUSE_S * (0.5 + self._random.random()))
 
@@ -97,7 +105,9 @@ class Load:
 
     async def _send(self, sender: Any, place: str, task: str, count: int, key: str = "") -> None:
         bodies = [next(self._bodies) for _ in range(count)]
-        messages = [ServiceBusMessage(body, partition_key=key or None) for body in bodies]
+        messages = [
+            ServiceBusMessage(body, message_id=body, partition_key=key or None) for body in bodies
+        ]
         began = time.time()
         error = await self._tried(
             sender.send_messages(messages if count > 1 else messages[0], timeout=TIMEOUT_S)
@@ -114,7 +124,9 @@ class Load:
                 error: BaseException | None = None
                 try:
                     numbers = await sender.schedule_messages(
-                        list(map(ServiceBusMessage, bodies)), due, timeout=TIMEOUT_S
+                        [ServiceBusMessage(body, message_id=body) for body in bodies],
+                        due,
+                        timeout=TIMEOUT_S,
                     )
                 except ServiceBusError as failed:
                     error = failed
