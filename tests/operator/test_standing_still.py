@@ -1,0 +1,69 @@
+"""A bus that is left alone runs on: its certificates are renewed all the same."""
+
+import datetime as dt
+from typing import Any
+
+import pytest
+
+from bendybus.operator.authority import files_of, now_utc
+from bendybus.operator.certificates import names_of
+from tests.operator.cluster import Cluster, eventually
+from tests.operator.manifests import BUS, changed
+from tests.operator.test_office import standing
+
+pytestmark = pytest.mark.integration
+
+
+def certificate(cluster: Cluster, secret: str) -> str:
+    return files_of(cluster.api.one("Secret", secret))["tls.crt"]
+
+
+@pytest.mark.parametrize("why", ["Paused", "InvalidSpec"])
+async def test_certificates_of_a_bus_that_is_left_alone_are_renewed(
+    cluster: Cluster, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It runs on; without them it would stop after 90 days, in silence."""
+    await standing(cluster)
+    if why == "Paused":
+        cluster.annotate("BusNamespace", "orders", paused="true")
+    else:
+        cluster.apply(changed(cluster.api.one("BusNamespace", "orders"), nonsense=1))
+    await cluster.says("BusNamespace", "orders", why)
+    secrets = ("orders-partition-tls", "orders-frontend-tls")
+    before = {name: certificate(cluster, name) for name in secrets}
+    applied = [call for call in cluster.api.calls if call[:2] == ("apply", "StatefulSet")]
+    office = cluster.operators[0].office
+    later = now_utc() + dt.timedelta(days=70)
+    monkeypatch.setattr(office.authority, "_now", lambda: later)
+
+    office._keeper(BUS).look_at_bus()
+
+    await eventually(lambda: all(certificate(cluster, name) != before[name] for name in secrets))
+    for name in secrets:
+        assert names_of(certificate(cluster, name)) == names_of(before[name])
+    assert cluster.ready("BusNamespace", "orders")["reason"] == why
+    assert applied == [call for call in cluster.api.calls if call[:2] == ("apply", "StatefulSet")]
+
+
+async def test_a_certificate_that_is_not_renewed_in_time_is_said(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await standing(cluster)
+    cluster.annotate("BusNamespace", "orders", paused="true")
+    await cluster.says("BusNamespace", "orders", "Paused")
+    office = cluster.operators[0].office
+    later = now_utc() + dt.timedelta(days=80)
+    monkeypatch.setattr(office.authority, "_now", lambda: later)
+
+    async def never(bus: Any) -> None:
+        """Stand for an authority that cannot be read."""
+
+    monkeypatch.setattr(office._tools.buses, "renew", never)
+    office._keeper(BUS).look_at_bus()
+
+    def said() -> list[str]:
+        status = cluster.api.one("BusNamespace", "orders")["status"]
+        return [each["message"] for each in status["conditions"] if "Overdue" in each["type"]]
+
+    (message,) = await eventually(said)
+    assert "orders-partition-tls, orders-frontend-tls" in message
