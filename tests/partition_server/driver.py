@@ -185,6 +185,11 @@ class Driver:
         [[counts]] = self.run(Counts("t"))
         return counts
 
+    def counts_of(self, name: str) -> EntityCounts:
+        """Return what a queue holds."""
+        [[counts]] = self.run(Counts("t", [self.ref(name).uid]))
+        return counts
+
     def peek(self, start: int = 0, count: int = 100, *, dead_letter: bool = False) -> list[Any]:
         """Return rows from a counter on."""
         [peeked] = self.run(Peek("t", self.ref(dead_letter=dead_letter), start, count, 1 << 30))

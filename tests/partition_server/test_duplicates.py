@@ -118,3 +118,122 @@ def test_a_repeat_that_lost_its_answer_is_a_repeat_not_a_duplicate(detecting: Dr
 
     assert list(again.numbers) == list(first.numbers)
     assert not any(again.duplicates)
+
+
+def test_an_id_older_than_the_window_is_new_before_it_is_purged(detecting: Driver) -> None:
+    detecting.send(b"a", message_ids=["m"])
+    used = detecting.counts().size_bytes
+    # No sweep: purging may be behind.
+    detecting.wall_ms += 60_001
+
+    outcome = detecting.send(b"a", message_ids=["m"])
+
+    assert not any(outcome.duplicates)
+    assert detecting.counts().active == 2
+    # One entry of the history, not two.
+    assert detecting.counts().size_bytes - used < used
+    detecting.wall_ms += 1_000
+    assert list(detecting.send(b"a", message_ids=["m"]).numbers) == list(outcome.numbers)
+
+
+def test_an_id_that_came_again_is_remembered_from_then_on(detecting: Driver) -> None:
+    detecting.send(b"a", message_ids=["m"])
+    detecting.advance(60_000)
+    assert list(detecting.send(b"a", message_ids=["m"]).duplicates) == [True]
+    detecting.wall_ms += 1
+    assert not any(detecting.send(b"b", message_ids=["m"]).duplicates)
+
+    detecting.advance(59_000)
+
+    assert list(detecting.send(b"a", message_ids=["m"]).duplicates) == [True]
+
+
+def test_the_window_counts_from_the_clock_not_from_the_enqueued_time(detecting: Driver) -> None:
+    day_ms = 86_400_000
+    detecting.advance(30 * day_ms, wall_only=True)
+    detecting.send(b"x", message_ids=["ahead"])
+    detecting.advance(-30 * day_ms, wall_only=True)
+    detecting.advance(301_000)
+
+    detecting.send(b"a", message_ids=["m"])
+    # What was sent under the wrong clock is a duplicate once more, and then for one window.
+    assert list(detecting.send(b"x", message_ids=["ahead"]).duplicates) == [True]
+    detecting.advance(60_001)
+
+    assert not any(detecting.send(b"a", message_ids=["m"]).duplicates)
+    assert not any(detecting.send(b"x", message_ids=["ahead"]).duplicates)
+
+
+def test_the_purge_keeps_up_with_any_rate(
+    detecting: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from bendybus.partition_server import budget
+
+    monkeypatch.setattr(budget, "TURN_ROWS", 50)
+    for second in range(90):
+        ids = [f"{second}-{n}" for n in range(120)]
+        detecting.send(*[b"x"] * 120, message_ids=ids)
+        while detecting.receive(500, delete=True):
+            pass
+        detecting.advance(1_000)
+
+    # A window, and what comes between two looks: never all.
+    entries = len(detecting.store.history(0, 1 << 62, 100_000))
+    assert 60 * 120 <= entries <= 66 * 120
+    assert detecting.counts().size_bytes == sum(
+        entry.size() for entry in detecting.store.history(0, 1 << 62, 100_000)
+    )
+
+
+def test_queues_that_detect_duplicates_cost_nothing_while_nobody_sends(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(40):
+        driver.create(f"q{n}", requires_duplicate_detection=True)
+    driver.sweep()
+    looks = []
+    read = driver.store.history
+    monkeypatch.setattr(driver.store, "history", lambda *a: looks.append(a) or read(*a))
+
+    for _ in range(30):
+        driver.advance(1_000)
+
+    assert looks == []
+    assert driver.partition.wait_ms(driver.now) is None
+
+
+def test_the_history_is_part_of_the_room_that_a_frame_has(driver: Driver) -> None:
+    from bendybus.domain import errors
+    from bendybus.domain.entity import QueueDescription
+
+    description = QueueDescription(
+        enable_partitioning=True, max_size_in_megabytes=1, requires_duplicate_detection=True
+    )
+    driver.put(description)
+    count = 1_400
+    for frame in range(3):
+        ids = [f"{frame}-{n}".ljust(60, "x") for n in range(count)]
+        try:
+            driver.send(*[b""] * count, message_ids=ids, groups=(1,) * count)
+        except errors.QuotaExceeded:
+            break
+
+    assert driver.counts().size_bytes <= 1 << 20
+    with pytest.raises(errors.QuotaExceeded, match="history of duplicate detection"):
+        driver.send(b"x" * 200_000, message_ids=["one more"])
+
+
+def test_a_duplicate_takes_no_room(driver: Driver) -> None:
+    from bendybus.domain.entity import QueueDescription
+
+    description = QueueDescription(
+        enable_partitioning=True, max_size_in_megabytes=1, requires_duplicate_detection=True
+    )
+    driver.put(description)
+    body = b"x" * 600_000
+
+    driver.send(body, message_ids=["m"])
+    outcome = driver.send(b"y" * 300_000, b"z", message_ids=["m", "n"], groups=(1, 1))
+
+    assert list(outcome.duplicates) == [True, False]
+    assert not outcome.failures

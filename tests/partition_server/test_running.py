@@ -235,3 +235,114 @@ def test_a_volume_below_its_mark_refuses_sends_and_shows_it(tmp_path: Path) -> N
 
     assert "keeps free" in refused.error.message
     assert runner.thread.conditions == ("DiskLow",)
+
+
+def test_an_error_outside_the_turn_opens_the_file_anew_too(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ref = runner.create()
+    runner.ask(Append("t", ref, Batch([b"kept"])))
+    wait_s, errors_left = runner.thread._wait_s, [RuntimeError("a defect")]
+
+    def fail_once() -> float:
+        if errors_left:
+            raise errors_left.pop()
+        return wait_s()
+
+    monkeypatch.setattr(runner.thread, "_wait_s", fail_once)
+    reserved: Any = None
+    while errors_left or not isinstance(reserved, Reserved):
+        reserved = runner.ask(Ask("s", 1, ref, False, 10, 1 << 20))
+
+    assert [row.payload for row in reserved.delivery.rows] == [b"kept"]
+    assert runner.thread.died is None
+
+
+def test_a_thread_that_ends_says_so_and_serves_no_more(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner.create()
+
+    def fail(*_: Any) -> None:
+        raise RuntimeError("nothing helps")
+
+    monkeypatch.setattr(runner.thread, "_turn", fail)
+    monkeypatch.setattr(runner.thread, "_refuse", fail)
+    runner.thread.submit(Append("t", EntityRef("uid", 1), Batch([b"a"])))
+    runner.thread._thread.join(WAIT_S)
+
+    assert isinstance(runner.thread.died, RuntimeError)
+    assert not runner.thread.serving
+    assert runner.thread.conditions == ("ThreadDied",)
+
+
+async def test_a_process_whose_partition_has_no_thread_ends(runner: Runner) -> None:
+    import asyncio
+
+    from bendybus.partition_server import server
+
+    class Health:
+        async def set(self, *_: Any) -> None:
+            """Take a status."""
+
+    runner.thread.died = RuntimeError("nothing helps")
+    stop = asyncio.Event()
+    watching = asyncio.get_running_loop().create_task(
+        server._watch_health(Health(), {0: runner.thread}, stop)  # type: ignore[arg-type]
+    )
+
+    await asyncio.wait_for(stop.wait(), WAIT_S)
+
+    watching.cancel()
+
+
+def test_the_disk_is_looked_at_without_opening_a_file(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import os
+
+    ref = runner.create()
+    opened: list[Any] = []
+    open_file = os.open
+    monkeypatch.setattr(
+        os, "open", lambda *a, **options: opened.append(a) or open_file(*a, **options)
+    )
+
+    for _ in range(5):
+        assert isinstance(runner.ask(Append("t", ref, Batch([b"a"]))), Appended)
+
+    assert opened == []
+
+
+@pytest.mark.parametrize("reading", [False, True])
+def test_space_of_deleted_messages_returns_to_the_volume(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch, reading: bool
+) -> None:
+    import time
+
+    from bendybus.partition_server.commands import Counts, DeleteMessages
+
+    monkeypatch.setattr(running, "SHRINK_BYTES_MIN", 1 << 20)
+    ref = runner.create()
+    for _ in range(16):
+        runner.ask(Append("t", ref, Batch([b"x" * 1_000_000])))
+    assert runner.store.path.stat().st_size > 10_000_000
+    runner.ask(DeleteMessages("t", ref, 100, 0, True))
+
+    # Until it is so: how long that takes is the machine's.
+    deadline = time.monotonic() + 60
+    while runner.store.path.stat().st_size > 4_000_000 and time.monotonic() < deadline:
+        if reading:
+            runner.ask(Counts("t"))
+        time.sleep(0.01)
+
+    assert runner.store.path.stat().st_size <= 4_000_000
+
+
+def test_turns_are_counted_by_their_time(runner: Runner) -> None:
+    ref = runner.create()
+    runner.ask(Append("t", ref, Batch([b"a"])))
+    runner.thread.stop()
+
+    assert sum(runner.thread.figures.turn_buckets) >= 2
+    assert runner.thread.figures.turn_seconds > 0

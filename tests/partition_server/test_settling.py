@@ -331,3 +331,47 @@ def test_a_lock_that_was_renewed_twice_at_once_ends_once(queue: Driver) -> None:
 
     [(row, _)] = queue.receive()
     assert row.delivery_count == 1
+
+
+def test_changed_properties_and_texts_of_dead_letters_count_to_the_size(queue: Driver) -> None:
+    queue.send(b"abandoned", b"deferred", b"dead")
+    before = queue.counts().size_bytes
+    [(_, abandoned), (_, deferred), (_, dead)] = queue.receive(3)
+
+    queue.settle(Disposition.ABANDON, abandoned, changed_properties=b"c" * 100)
+    queue.settle(Disposition.DEFER, deferred, changed_properties=b"c" * 200)
+    queue.settle(
+        Disposition.DEAD_LETTER,
+        dead,
+        changed_properties=b"c" * 400,
+        dead_letter_reason="r" * 800,
+        dead_letter_error_description="d" * 1_600,
+    )
+
+    assert queue.counts().size_bytes - before == 100 + 200 + 400 + 800 + 1_600
+    queue.restart()
+    assert queue.counts().size_bytes - before == 100 + 200 + 400 + 800 + 1_600
+    [(_, again)] = queue.receive(1)
+    queue.settle(Disposition.ABANDON, again, changed_properties=b"e" * 10)
+    assert queue.counts().size_bytes - before == 100 + 10 + 200 + 400 + 800 + 1_600
+
+    queue.receive(5, delete=True)
+    queue.receive(5, delete=True, dead_letter=True)
+    from bendybus.partition_server.commands import ReceiveDeferred
+
+    queue.run(ReceiveDeferred("t", queue.ref(), True, [2]))
+    assert queue.counts().size_bytes == 0
+
+
+def test_an_expired_message_is_dead_lettered_as_it_was_abandoned(driver: Driver) -> None:
+    driver.create(dead_lettering_on_message_expiration=True)
+    driver.send(b"a", time_to_live_ms=[1_000])
+    [(_, token)] = driver.receive()
+    driver.wall_ms += 1_001
+
+    driver.settle(Disposition.ABANDON, token, changed_properties=b"why")
+
+    [(row, dead)] = driver.receive(dead_letter=True)
+    assert (row.changed_properties, row.delivery_count) == (b"why", 1)
+    driver.settle(Disposition.COMPLETE, dead)
+    assert driver.counts().size_bytes == 0

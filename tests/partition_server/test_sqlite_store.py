@@ -288,3 +288,85 @@ def test_the_figures_of_a_slot_are_those_of_its_messages(store: SqliteStore) -> 
     assert place.queue.state.active == len(found)
     assert place.queue.state.size_bytes == sum(row.size() for row in found)
     assert isinstance(driver.run(Append("t", driver.ref(), Batch([b"y"])))[0].numbers[0], int)
+
+
+@pytest.mark.parametrize("how", ["empty", "without its log"])
+def test_an_empty_file_beside_its_reserve_is_not_begun_anew(store: SqliteStore, how: str) -> None:
+    if how == "empty":
+        store.close()
+        store.path.write_bytes(b"")
+    else:
+        # As after a kill, copied without the write-ahead log.
+        fresh = store.path.read_bytes()
+        store.close()
+        store.path.write_bytes(fresh[:4096])
+
+    with pytest.raises(FileRefused, match=r"Restore it from a backup"):
+        store.open()
+
+
+def test_a_full_volume_does_not_keep_a_file_from_being_opened(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.commit(Changes(inserts=rows(1)))
+    store.close()
+    assert store.guard.reserve_path.stat().st_size == 65_536
+    open_file = store._open
+
+    def without_room() -> Any:
+        if store.guard.reserve_path.stat().st_size:
+            raise StoreFull("no room")
+        return open_file()
+
+    monkeypatch.setattr(store, "_open", without_room)
+
+    opened = store.open()
+
+    assert opened.boot == 2
+    assert len(store.browse(0, 0, 10, 1 << 20)) == 1
+
+
+def test_a_file_of_the_first_version_is_opened_and_counted_on(tmp_path: Path) -> None:
+    path = tmp_path / "partition-00.db"
+    old = apsw.Connection(str(path))
+    old.pragma("auto_vacuum", "INCREMENTAL")
+    old.execute(queries.migrations()[0])
+    old.pragma("application_id", 0x42454E44)
+    old.pragma("user_version", 1)
+    old.execute("INSERT INTO header VALUES (1, 'test', 'ns-1', 'Premium', 4, 0, 7)")
+    made = Driver(SqliteStore(tmp_path / "new", fingerprint()))
+    made.create()
+    db = made.store._connection()
+    [(key, generation, deleted, entry)] = db.execute("SELECT * FROM entities").fetchall()
+    old.execute("INSERT INTO entities VALUES (?, ?, ?, ?)", (key, generation, deleted, entry))
+    size = 3 + 64
+    for slot, counter in ((0, 2), (1, 1)):
+        figures = (slot, "uid-orders", counter, counter, 0, 0, size * counter, 5, 0)
+        old.execute("INSERT INTO slots VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", figures)
+    message = (
+        "INSERT INTO messages VALUES (?, 0, 5, NULL, 0, 0, 0, '', '', NULL, ?, ?, ?, ?, NULL, 0)"
+    )
+    old.execute(message, (row_id(0, 1), b"one", None, None, None))
+    old.execute(message, (row_id(0, 2), b"two", b"changed before", None, None))
+    old.execute(message, (row_id(1, 1), b"bad", b"changed", "a reason", "and why"))
+    old.close()
+    made.store.close()
+
+    store = SqliteStore(tmp_path, fingerprint())
+    queue = Driver(store)
+
+    assert queue.partition.boot == 8
+    assert queue.counts().size_bytes == 3 * size
+    for row, token in queue.receive(5):
+        queue.settle(Disposition.ABANDON, token, changed_properties=b"now")
+        assert row.payload in (b"one", b"two")
+    assert queue.counts().size_bytes == 3 * size + 2 * len(b"now")
+    [(_, token), (_, other)] = queue.receive(5)
+    queue.settle(Disposition.COMPLETE, token)
+    queue.settle(Disposition.DEAD_LETTER, other, dead_letter_reason="r")
+    dead = queue.receive(5, dead_letter=True)
+    assert [row.payload for row, _ in dead] == [b"bad", b"two"]
+    queue.settle(Disposition.COMPLETE, *[token for _, token in dead])
+    counts = queue.counts()
+    assert (counts.active, counts.dead_letter, counts.size_bytes) == (0, 0, 0)
+    store.close()

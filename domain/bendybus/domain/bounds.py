@@ -55,10 +55,8 @@ def check_numbers(field: str, values: Sequence[int], count_max: int = NUMBERS_A_
     check_number(field, max(values), NUMBER_MAX, 1)
 
 
-def check_settlement(
-    tokens: bytes, changed_bytes: int, reason: str, error_description: str
-) -> None:
-    """Raise InvalidArgument for what cannot settle messages."""
+def check_tokens(tokens: bytes) -> None:
+    """Raise InvalidArgument unless `tokens` are the lock tokens of one frame."""
     count, rest = divmod(len(tokens), lock_token.TOKEN_BYTES)
     if rest or not 0 < count <= TOKENS_A_FRAME_MAX:
         raise InvalidArgument(
@@ -66,6 +64,13 @@ def check_settlement(
             f"must be 1 to {TOKENS_A_FRAME_MAX} tokens of {lock_token.TOKEN_BYTES} bytes each "
             f"(got {len(tokens)} bytes).",
         )
+
+
+def check_settlement(
+    tokens: bytes, changed_bytes: int, reason: str, error_description: str
+) -> None:
+    """Raise InvalidArgument for what cannot settle messages."""
+    check_tokens(tokens)
     if changed_bytes > limits.HEADER_BYTES_MAX:
         raise InvalidArgument(
             "changed_properties",

@@ -29,6 +29,11 @@ def keys(batch: message_pb2.MessageBatch) -> Keys:
 
 def faults(batch: message_pb2.MessageBatch) -> dict[int, BusError]:
     """Return why messages, by index, cannot be sent: a text or a number out of its bounds."""
+    count = len(batch.messages)
+    for name in _SENT_COLUMNS:
+        size = len(getattr(batch, name))
+        if size not in (0, count):
+            raise errors.InvalidArgument(name, f"has {size} entries for {count} messages.")
     columns = (
         batch.message_ids,
         batch.partition_keys,
@@ -36,11 +41,6 @@ def faults(batch: message_pb2.MessageBatch) -> dict[int, BusError]:
         batch.time_to_live_ms,
         batch.scheduled_enqueue_time_ms,
     )
-    for column in columns:
-        if column and len(column) != len(batch.messages):
-            raise errors.InvalidArgument(
-                "batch", f"a column has {len(column)} entries for {len(batch.messages)} messages."
-            )
     return {} if bounds.messages_fit(*columns) else dict(bounds.message_faults(*columns))
 
 

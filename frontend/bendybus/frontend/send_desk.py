@@ -186,6 +186,8 @@ class SendDesk:
             producer_sequence=sequence,
             offsets=routing.offsets_of(request.positions, count, request.group_sizes),
         )
+        # Before anything reads a column at a message's index.
+        faults = batches.faults(request.batch)
         turn = request.lane if request.HasField("lane") else sequence
         lane = routing.first_choice(entity, producer_id, turn)
         routed = routing.route(
@@ -196,7 +198,7 @@ class SendDesk:
             split=request.split_by_partition_key,
             offsets=frame.offsets,
         )
-        return frame, routing.without_faults(routed, batches.faults(request.batch))
+        return frame, routing.without_faults(routed, faults)
 
     def _check_split(self, request: sender_pb2.SendStreamRequest) -> None:
         """Raise MessageSizeExceeded for a unit that is too large, though its pieces are not."""

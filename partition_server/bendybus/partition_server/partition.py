@@ -11,6 +11,7 @@ The shell (`running`) turns the wheel:
 Sweeps are stages of the same kind. Reads need the store and so happen in `apply`.
 """
 
+import contextlib
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -147,11 +148,11 @@ class Partition:
             elif isinstance(command, Settle):
                 self._settle(command, settler, stage)
             elif isinstance(command, Deliver):
-                delivered = settler.deliver(command)
-                if delivered is not None:
-                    stage.answer(command.stream, delivered)
+                self._deliver(command, settler, stage)
             elif isinstance(command, Release):
-                settler.release(command)
+                # Not answered, whatever it names.
+                with contextlib.suppress(BusError):
+                    settler.release(command)
             elif isinstance(command, StreamEnded):
                 # Its asks of this very group would be opened after its end, and lock for nobody.
                 stage.after[:] = [
@@ -397,6 +398,14 @@ class Partition:
             count = len(command.tokens) // lock_token.TOKEN_BYTES or 1
             failures = [(i, error) for i in range(count)]
             stage.answer(command.stream, Settled(command.settle_id, count, failures))
+
+    def _deliver(self, command: Deliver, settler: Settler, stage: Stage) -> None:
+        try:
+            delivered = settler.deliver(command)
+        except BusError as error:
+            delivered = Delivered(command.deliver_id, error=error)
+        if delivered is not None:
+            stage.answer(command.stream, delivered)
 
     def _stream_ended(self, stream: Any, settler: Settler) -> None:
         if stream in self._watchers:

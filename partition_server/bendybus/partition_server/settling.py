@@ -153,6 +153,7 @@ class Settler:
     def deliver(self, command: Deliver) -> Delivered | None:
         """Mark reserved messages as delivered; in delete mode, delete them."""
         lost: list[int] = []
+        bounds.check_tokens(command.tokens)
         for index, (_, _, lock) in enumerate(self._found(command.tokens)):
             if lock is None:
                 lost.append(index)
@@ -166,6 +167,7 @@ class Settler:
 
     def release(self, command: Release) -> None:
         """Give back what is still locked; no delivery is counted."""
+        bounds.check_tokens(command.tokens)
         for place, counter, lock in self._found(command.tokens):
             if lock is not None:
                 self._stage.unlock(place.queue, counter)

@@ -1,0 +1,113 @@
+"""Whatever a client's frame says: a front end answers it, or passes it on within the contract."""
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from bendybus.domain import errors
+from bendybus.domain.directory import Directory
+from bendybus.domain.entity import Fingerprint
+from bendybus.domain.limits import Tier
+from bendybus.frontend import peeking
+from bendybus.frontend.figures import Figures
+from bendybus.frontend.send_desk import SendDesk
+from bendybus.v1 import message_pb2, receiver_pb2, sender_pb2
+from tests.contract_messages import batches, messages
+from tests.frontend.entities import queue
+
+FUZZ = settings(
+    max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
+
+
+class Upstream:
+    """A partition that notes what it gets, as it would go over the wire."""
+
+    available = True
+    clock_offset_ms = 0
+
+    def __init__(self) -> None:
+        self.sent: list[bytes] = []
+
+    def send(self, request: Any) -> bool:
+        """Take a frame."""
+        self.sent.append(request.SerializeToString())
+        return True
+
+    def miss(self, why: str) -> None:
+        """Take note of a time that is over."""
+
+
+def desk() -> tuple[SendDesk, dict[int, Upstream]]:
+    """Return a desk of four partitions with the queue `orders`."""
+    directory = Directory()
+    fingerprint = Fingerprint("n", "u", Tier.PREMIUM, 4, 0)
+    directory.update(0, fingerprint, [queue()], snapshot=True)
+    upstreams = {partition: Upstream() for partition in range(4)}
+    return SendDesk(upstreams, directory, Figures()), upstreams  # type: ignore[arg-type]
+
+
+@FUZZ
+@given(messages(sender_pb2.SendStreamRequest, depth=0), batches(message_pb2.MessageBatch))
+async def test_every_frame_is_answered_or_passed_on(request_: Any, batch: Any) -> None:
+    sends, upstreams = desk()
+    request_.batch.CopyFrom(batch)
+    request_.entity_path = "orders"
+    if len(request_.group_sizes) != 1:
+        del request_.group_sizes[:]
+        request_.group_sizes.extend([1] * len(batch.messages))
+    answers: list[Any] = []
+
+    sends.submit(request_, answers.append)
+
+    passed_on = sum(len(upstream.sent) for upstream in upstreams.values())
+    assert bool(passed_on) != bool(answers)
+    for partition in upstreams:
+        sends.lost(partition, "the end of the test")
+    assert all(answer.SerializeToString() is not None for answer in answers)
+
+
+async def test_a_faulty_message_refuses_its_own_unit() -> None:
+    sends, upstreams = desk()
+    answers: list[Any] = []
+    batch = message_pb2.MessageBatch(
+        messages=[b"a", b"b", b"c"], time_to_live_ms=[0, 2**63 - 1, 1], message_ids=["a", "b", "c"]
+    )
+
+    sends.submit(
+        sender_pb2.SendStreamRequest(
+            frame_id=1, entity_path="orders", batch=batch, group_sizes=[1, 1, 1]
+        ),
+        answers.append,
+    )
+
+    assert not answers
+    frames = [frame for upstream in upstreams.values() for frame in upstream.sent]
+    from bendybus.internal.v1 import partition_pb2
+
+    sent = [partition_pb2.SendFramesRequest.FromString(frame) for frame in frames]
+    assert sorted(m for request in sent for m in request.batch.messages) == [b"a", b"c"]
+    for partition in upstreams:
+        sends.lost(partition, "the end of the test")
+
+
+@FUZZ
+@given(messages(receiver_pb2.PeekRequest))
+def test_every_cursor_is_one_or_is_refused(request_: Any) -> None:
+    from bendybus.internal.v1 import partition_pb2
+
+    try:
+        positions = peeking.start(request_.cursor, 4, request_.from_sequence_number)
+    except errors.InvalidArgument:
+        return
+    for position in positions:
+        if position != peeking.SKIP:
+            partition_pb2.PeekRequest(from_sequence_number=position)
+
+
+def test_a_cursor_with_a_number_that_cannot_be_is_refused() -> None:
+    cursor = peeking.encode([0, 2**63, 0, 0])
+
+    with pytest.raises(errors.InvalidArgument, match="cursor"):
+        peeking.start(cursor, 4, 0)
