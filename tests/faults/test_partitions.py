@@ -442,22 +442,39 @@ def test_something_else_that_fills_the_disk_does_not_stop_settling(
                 )
             _fill(small / "ballast")
 
-            with client.get_queue_receiver("orders") as receiver:
-                first = receiver.receive_messages(20, max_wait_time=10)
-                receiver.complete_messages(first)
-            assert first
-            # Killed, its file is opened on the full volume: with the reserve.
-            bus.partitions[1].end()
-            _fill(small / "more ballast")
-            bus.start_partition(1, data=small)
-            left = 50 - len(first)
-            eventually(lambda: _received(client, left), what="all that was stored")
+            assert sum(drain(client).values()) == 50
 
             (small / "ballast").unlink()
             eventually(
                 lambda: _sends(sender, ServiceBusMessage("again", partition_key=key)),
                 what="a send after the ballast is gone",
             )
+        bus.partitions[1].end()
+
+
+def test_a_partition_killed_on_a_full_disk_opens_its_file_there(
+    make_bus: MakeBus, tmp_path: Path
+) -> None:
+    options = ("--free-space-min-bytes=1048576", "--reserve-bytes=2097152")
+    bus = make_bus(partitions=2, partition_options=options)
+    with bus.administration() as administration:
+        administration.create_queue("orders")
+    with small_disk(tmp_path / "small", 32) as small:
+        bus.partitions[1].end()
+        for name in ("partition-01.db", "partition-01.db-wal", "partition-01.reserve"):
+            (small / name).write_bytes((bus.folder / name).read_bytes())
+        bus.start_partition(1, data=small)
+        key = key_of(1, 2)
+        with bus.client() as client, client.get_queue_sender("orders") as sender:
+            eventually(lambda: _sends(sender, ServiceBusMessage(b"first", partition_key=key)))
+            batch = [ServiceBusMessage(b"y" * 1_000, partition_key=key) for _ in range(50)]
+            sender.send_messages(batch)
+            bus.partitions[1].end()
+            _fill(small / "ballast")
+
+            bus.start_partition(1, data=small)
+
+            eventually(lambda: _received(client, 51), what="all that was stored")
         bus.partitions[1].end()
 
 

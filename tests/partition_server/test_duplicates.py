@@ -191,9 +191,14 @@ def test_queues_that_detect_duplicates_cost_nothing_while_nobody_sends(
     for n in range(40):
         driver.create(f"q{n}", requires_duplicate_detection=True)
     driver.sweep()
-    looks = []
+    looks: list[int] = []
     read = driver.store.history
-    monkeypatch.setattr(driver.store, "history", lambda *a: looks.append(a) or read(*a))
+
+    def counted(slot: int, before_ms: int, limit: int) -> Any:
+        looks.append(slot)
+        return read(slot, before_ms, limit)
+
+    monkeypatch.setattr(driver.store, "history", counted)
 
     for _ in range(30):
         driver.advance(1_000)

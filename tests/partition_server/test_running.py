@@ -304,9 +304,12 @@ def test_the_disk_is_looked_at_without_opening_a_file(
     ref = runner.create()
     opened: list[Any] = []
     open_file = os.open
-    monkeypatch.setattr(
-        os, "open", lambda *a, **options: opened.append(a) or open_file(*a, **options)
-    )
+
+    def counted(path: Any, *arguments: Any, **options: Any) -> int:
+        opened.append(path)
+        return open_file(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "open", counted)
 
     for _ in range(5):
         assert isinstance(runner.ask(Append("t", ref, Batch([b"a"]))), Appended)

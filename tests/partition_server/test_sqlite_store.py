@@ -334,9 +334,9 @@ def test_a_file_of_the_first_version_is_opened_and_counted_on(tmp_path: Path) ->
     old.pragma("application_id", 0x42454E44)
     old.pragma("user_version", 1)
     old.execute("INSERT INTO header VALUES (1, 'test', 'ns-1', 'Premium', 4, 0, 7)")
-    made = Driver(SqliteStore(tmp_path / "new", fingerprint()))
-    made.create()
-    db = made.store._connection()
+    new = SqliteStore(tmp_path / "new", fingerprint())
+    Driver(new).create()
+    db = new._connection()
     [(key, generation, deleted, entry)] = db.execute("SELECT * FROM entities").fetchall()
     old.execute("INSERT INTO entities VALUES (?, ?, ?, ?)", (key, generation, deleted, entry))
     size = 3 + 64
@@ -350,7 +350,7 @@ def test_a_file_of_the_first_version_is_opened_and_counted_on(tmp_path: Path) ->
     old.execute(message, (row_id(0, 2), b"two", b"changed before", None, None))
     old.execute(message, (row_id(1, 1), b"bad", b"changed", "a reason", "and why"))
     old.close()
-    made.store.close()
+    new.close()
 
     store = SqliteStore(tmp_path, fingerprint())
     queue = Driver(store)
