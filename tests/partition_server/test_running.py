@@ -349,3 +349,27 @@ def test_turns_are_counted_by_their_time(runner: Runner) -> None:
 
     assert sum(runner.thread.figures.turn_buckets) >= 2
     assert runner.thread.figures.turn_seconds > 0
+
+
+def test_who_waits_for_a_batch_delete_is_told_when_the_store_fails(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from bendybus.partition_server import budget
+    from bendybus.partition_server.commands import DeleteMessages
+
+    monkeypatch.setattr(budget, "TURN_ROWS", 2)
+    ref = runner.create()
+    runner.ask(Append("t", ref, Batch([b"x"] * 9)))
+    commit, commits = runner.store.commit, []
+
+    def fail_second(changes: Any) -> None:
+        commits.append(changes)
+        if len(commits) == 2:
+            raise StoreFailed("disk I/O error")
+        commit(changes)
+
+    monkeypatch.setattr(runner.store, "commit", fail_second)
+
+    told = runner.ask(DeleteMessages("t", ref, 9, 0, False))
+
+    assert isinstance(told, Failed)

@@ -167,6 +167,8 @@ class SendDesk:
                 f"{CLIENT_BYTES_MAX // limits.MB} MB are taken. Wait for answers.",
                 retry_after_ms=500,
             )
+        # Before anything reads a column at a message's index.
+        faults = batches.faults(request.batch)
         if request.split_by_partition_key:
             self._check_split(request)
         producer_id, sequence = request.producer_id, request.frame_id
@@ -186,8 +188,6 @@ class SendDesk:
             producer_sequence=sequence,
             offsets=routing.offsets_of(request.positions, count, request.group_sizes),
         )
-        # Before anything reads a column at a message's index.
-        faults = batches.faults(request.batch)
         turn = request.lane if request.HasField("lane") else sequence
         lane = routing.first_choice(entity, producer_id, turn)
         routed = routing.route(

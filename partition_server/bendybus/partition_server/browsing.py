@@ -1,29 +1,22 @@
-"""Looking at messages without receiving them, and deleting without looking."""
+"""Looking at messages without receiving them, and cancelling what is scheduled."""
 
-from collections import deque
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from bendybus.domain import bounds, errors, limits
 from bendybus.partition_server import reserving
-from bendybus.partition_server.budget import Budget
 from bendybus.partition_server.commands import (
     CancelScheduled,
-    DeleteMessages,
     Delivery,
     Done,
     Now,
     Peek,
     Peeked,
 )
-from bendybus.partition_server.operations import Operations
 from bendybus.partition_server.reserving import Keeper
 from bendybus.partition_server.stage import Stage
 from bendybus.partition_server.stored import COUNTER_MASK, State
 
 PEEK_ROWS_MAX: Final = 1_000
-# Batch deletes of one partition that are under way.
-DELETIONS_MAX: Final = 1_000
 
 
 def peek(keeper: Keeper, command: Peek, now: Now) -> Peeked:
@@ -68,98 +61,3 @@ def cancel_scheduled(keeper: Keeper, command: CancelScheduled, stage: Stage, now
     for head in heads:
         stage.remove(place.queue, head.id, head.state, head.size_bytes)
     return Done(len(heads))
-
-
-@dataclass(frozen=True, slots=True)
-class Deletion:
-    """A batch delete on its way through a queue: what does not fit in one turn goes on in the next.
-
-    Only its end is answered, so that fewer than were asked for means that there are no more.
-    """
-
-    reply_to: Any
-    slot: int
-    uid: str
-    left: int
-    before_ms: int
-    everything: bool
-    start: int = 0
-    deleted: int = 0
-    operation_id: bytes = b""
-
-    def end(self, stage: Stage, deleted: int) -> None:
-        """Answer, and let a repeat get the same answer."""
-        stage.answer(self.reply_to, Done(deleted))
-        stage.remember_operation(self.operation_id, Done(deleted))
-
-    def stopped(self, operations: Operations, now: Now) -> None:
-        """Let a repeat get what was deleted until a step failed: it must not delete more."""
-        if self.operation_id and self.deleted:
-            operations.remember(self.operation_id, Done(self.deleted), now)
-
-
-def begin_deletion(keeper: Keeper, command: DeleteMessages, now: Now) -> Deletion:
-    """Return the batch delete that a command asks for. Raises what refuses it."""
-    place = keeper.find(command.entity, now)
-    most = limits.PREMIUM_DELETE_MESSAGES_MAX
-    bounds.check_number("max_messages", command.max_messages, most, 1)
-    bounds.check_number("enqueued_before", command.enqueued_before_ms, bounds.TIME_MS_MAX)
-    return Deletion(
-        command.reply_to,
-        place.queue.state.slot,
-        place.entity.uid,
-        command.max_messages,
-        command.enqueued_before_ms or max(now.wall_ms, place.queue.state.last_enqueued_ms) + 1,
-        command.include_deferred_and_scheduled,
-        operation_id=command.operation_id,
-    )
-
-
-def deleted_before(
-    keeper: Keeper, command: DeleteMessages, under_way: deque[Deletion], stage: Stage, now: Now
-) -> bool:
-    """Answer the repeat of a batch delete that is done, or let it wait for one under way."""
-    done = keeper.operations.outcome_of(command.operation_id, command.age_ms, now)
-    if done is not None:
-        stage.answer(command.reply_to, done)
-        return True
-    for index, deletion in enumerate(under_way):
-        if command.operation_id and deletion.operation_id == command.operation_id:
-            # Whoever repeats it does not wait for the first answer any more.
-            under_way[index] = replace(deletion, reply_to=command.reply_to)
-            return True
-    return False
-
-
-def go_on_deleting(
-    keeper: Keeper, deletion: Deletion, stage: Stage, budget: Budget
-) -> Deletion | None:
-    """Delete some of the oldest messages that are not locked; None when that is all."""
-    place = keeper.place(deletion.slot)
-    if place is None or place.entity.uid != deletion.uid:
-        # The queue was deleted meanwhile, messages and all.
-        deletion.end(stage, deletion.deleted)
-        return None
-    queue, left, at = place.queue, deletion.left, deletion.start
-    heads = keeper.store.heads(queue.state.slot, at, COUNTER_MASK, budget.rows_left)
-    complete = len(heads) < budget.rows_left
-    for index, head in enumerate(heads):
-        if not left or (index and budget.spent()):
-            complete = not left
-            break
-        at = head.counter + 1
-        wanted = head.state == State.ACTIVE or deletion.everything
-        doomed = (
-            wanted and head.enqueued_ms < deletion.before_ms and head.counter not in queue.locks
-        )
-        if doomed:
-            stage.remove(queue, head.id, head.state, head.size_bytes)
-            if head.state == State.ACTIVE:
-                stage.vanished.append((queue, head.counter))
-            left -= 1
-        budget.spend(head.size_bytes if doomed else 0)
-    deleted = deletion.deleted + deletion.left - left
-    if complete or not left:
-        deletion.end(stage, deleted)
-        return None
-    return replace(deletion, left=left, start=at, deleted=deleted)

@@ -12,9 +12,7 @@ Sweeps are stages of the same kind. Reads need the store and so happen in `apply
 """
 
 import contextlib
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import Any, Final
 
 from bendybus.domain import bounds, errors, lifecycle, lock_token
@@ -22,7 +20,6 @@ from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.domain.errors import BusError
 from bendybus.partition_server import browsing, producers, reserving
 from bendybus.partition_server.appending import Appender
-from bendybus.partition_server.browsing import Deletion
 from bendybus.partition_server.budget import Budget
 from bendybus.partition_server.catalogue import Catalogue
 from bendybus.partition_server.clock_guard import ClockGuard
@@ -39,6 +36,7 @@ from bendybus.partition_server.commands import (
     Counts,
     DeleteMessages,
     Deliver,
+    Delivered,
     Done,
     EntityCounts,
     EntityRef,
@@ -55,6 +53,7 @@ from bendybus.partition_server.commands import (
     Withdraw,
     Withdrawn,
 )
+from bendybus.partition_server.deleting import Deletions
 from bendybus.partition_server.message_queue import MessageQueue
 from bendybus.partition_server.operations import Operations
 from bendybus.partition_server.producers import Producers
@@ -105,7 +104,7 @@ class Partition:
         self.sweeper = Sweeper(machine)
         # Queues that have more to give, or to look at, than fitted into the last turn.
         self.unserved: dict[int, None] = {}
-        self._deletions: deque[Deletion] = deque()
+        self.deletions = Deletions()
         self._places: dict[int, Place] = {}
         self._main_slots: dict[str, int] = {}
         # After the highest slot that was in use since the file was opened; even.
@@ -170,6 +169,7 @@ class Partition:
     def sweep(self, now: Now) -> Stage | None:
         """Decide on what is due by time, within a budget; None if nothing is."""
         held = self._check_clock(now)
+        self.sweeper.deletions = len(self.deletions)
         due = self.sweeper.due(now, expiry_held=held)
         stage = Stage()
         budget = Budget(self._clock_ms)
@@ -196,7 +196,7 @@ class Partition:
             case Kind.HISTORY:
                 self.sweeper.forget_keys(self, stage, now, budget)
             case Kind.DELETION:
-                self._delete_some(self._deletions[0], stage, budget)
+                self.deletions.go_on(self, stage, budget)
             case Kind.MARK:
                 self.sweeper.mark(stage, now)
 
@@ -265,12 +265,7 @@ class Partition:
     def abandon(self, stage: Stage, error: BusError, now: Now) -> list[Answer]:
         """Take a stage back whose commit failed; return what to tell whom."""
         self.take_back(stage, now)
-        if stage.deletion is not None:
-            # Told once, whether it began, went on or ended with this stage.
-            self._end_deletion(stage.deletion)
-            failure = Failed(error)
-            stage.answers[:] = [Answer(stage.deletion.reply_to, failure)]
-            stage.deletion.stopped(self.operations, now)
+        self.deletions.failed(self.operations, stage, error, now)
         answers = [Answer(to, failure_of(value, error)) for to, value in stage.answers]
         for command in stage.after:
             self._after(command, answers, now, {})
@@ -292,7 +287,7 @@ class Partition:
 
     def wait_ms(self, now: Now) -> int | None:
         """Return how long nothing is due; None: until somebody asks for something."""
-        if self._dropped or self.unserved:
+        if self._dropped or self.unserved or self.deletions:
             return 0
         return self.sweeper.wait_ms(now, expiry_held=self.clock.expiry_held(now))
 
@@ -427,7 +422,7 @@ class Partition:
 
     def _decide_alone(self, command: Command, stage: Stage, now: Now) -> None:
         if isinstance(command, DeleteMessages):
-            self._delete(command, stage, now)
+            self.deletions.begin(self, command, stage, now, Budget(self._clock_ms))
             return
         try:
             value = self._alone(command, stage, now)
@@ -449,35 +444,6 @@ class Partition:
             return reserving.receive_deferred_once(self, command, stage, now)
         assert isinstance(command, CancelScheduled), command
         return browsing.cancel_scheduled_once(self, command, stage, now)
-
-    def _delete(self, command: DeleteMessages, stage: Stage, now: Now) -> None:
-        try:
-            if browsing.deleted_before(self, command, self._deletions, stage, now):
-                return
-            if len(self._deletions) >= browsing.DELETIONS_MAX:
-                raise errors.ServerBusy(
-                    f"partition {self.partition} has {browsing.DELETIONS_MAX} batch deletes under "
-                    "way. Wait for one to end.",
-                    retry_after_ms=1_000,
-                )
-            deletion = browsing.begin_deletion(self, command, now)
-        except BusError as error:
-            stage.answer(command.reply_to, Failed(error))
-        else:
-            self._delete_some(deletion, stage, Budget(self._clock_ms))
-
-    def _delete_some(self, deletion: Deletion, stage: Stage, budget: Budget) -> None:
-        stage.deletion = deletion
-        rest = browsing.go_on_deleting(self, deletion, stage, budget)
-        stage.on_commit.append(partial(self._end_deletion, deletion, rest))
-
-    def _end_deletion(self, deletion: Deletion, rest: Deletion | None = None) -> None:
-        """Replace a batch delete by what is left of it; others are next."""
-        if self._deletions and self._deletions[0] is deletion:
-            self._deletions.popleft()
-        if rest is not None:
-            self._deletions.append(rest)
-        self.sweeper.deletions = len(self._deletions)
 
     def _change_catalogue(self, entity: Entity, stage: Stage) -> None:
         stage.changes.entities.append(entity)

@@ -93,6 +93,8 @@ class PartitionThread:
         self._uncertain: Sequence[Command] = ()
         # How many commands of this turn are answered.
         self._answered = 0
+        # Whoever waits for the end of what was begun in earlier turns.
+        self._abandoned: list[Any] = []
         self._failure = "it is starting"
         self._full_until_s = 0.0
         self._disk_checked_s = 0.0
@@ -281,6 +283,8 @@ class PartitionThread:
         # All streams end: their locks and asks are void.
         answers = [Answer(stream, Failed(error)) for stream in self._streams]
         self._streams.clear()
+        answers += [Answer(caller, Failed(unknown)) for caller in self._abandoned]
+        self._abandoned.clear()
         for command in commands:
             if not isinstance(command, StreamEnded):
                 to = getattr(command, "reply_to", None) or getattr(command, "stream", None)
@@ -332,6 +336,8 @@ class PartitionThread:
             extra={"partition": self.partition, "action": "store-failed"},
         )
         self._failure = why
+        if self._state is not None:
+            self._abandoned += self._state.deletions.callers()
         self._state = None
         self.serving = False
         self.conditions = ("StoreFailed",)
