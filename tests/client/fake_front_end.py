@@ -52,6 +52,7 @@ class FakeFrontEnd:
         self.frame_errors: list[BusError] = []
         self.refuse_repeats: BusError | None = None
         self.possible_duplicates: list[int] = []
+        self.lose_cancels = 0
         self.group_errors: dict[str, list[BusError]] = {}
         self.call_errors: list[BusError] = []
         # What send streams carried as authorization.
@@ -223,6 +224,9 @@ class _Sender(sender_pb2_grpc.SenderServiceServicer):
             yield response
 
     async def CancelScheduledMessages(self, request: Any, context: Any) -> Any:
+        if self._fake.lose_cancels:
+            self._fake.lose_cancels -= 1
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "Socket closed")
         try:
             queue = self._fake.queue(request.entity_path)
             for number in request.sequence_numbers:

@@ -401,6 +401,15 @@ async def test_messages_are_scheduled_and_cancelled_by_their_numbers(
         await sender.cancel_scheduled_messages(numbers)
 
 
+async def test_a_cancellation_whose_answers_are_lost_is_of_unknown_outcome(
+    sender: Any, fake: FakeFrontEnd
+) -> None:
+    fake.lose_cancels = 99
+
+    with pytest.raises(exceptions.OutcomeUnknownError):
+        await sender.cancel_scheduled_messages(5)
+
+
 async def test_a_closed_sender_refuses(sender: Any) -> None:
     await sender.close()
 

@@ -22,7 +22,13 @@ from bendybus.client.io_thread import IoThread, Waiter
 from bendybus.client.retrying import RetryPolicy
 from bendybus.client.sending import Sending
 from bendybus.domain import limits
-from bendybus.domain.errors import BusError, RetryableError, ServiceTimeout, Unauthenticated
+from bendybus.domain.errors import (
+    BusError,
+    OutcomeUnknown,
+    RetryableError,
+    ServiceTimeout,
+    Unauthenticated,
+)
 from bendybus.v1 import management_pb2_grpc, receiver_pb2_grpc, sender_pb2_grpc
 from bendybus.wire import statuses, tls
 
@@ -133,21 +139,30 @@ class Connection:
         began = self.io.loop.time()
         deadline = began + (timeout_s or TIMEOUT_S_DEFAULT)
         failures = 0
+        # Of a call that changes something: whether an earlier try may have done it. A repeat by
+        # the same name finds out, and no refusal of one is a no.
+        named = bool(getattr(request, "operation_id", b""))
+        doubtful = False
         while True:
             left = deadline - self.io.loop.time()
             try:
                 return await self._call_once(method, request, left)
             except BusError as exc:
                 failures += 1
+                doubtful = doubtful or (named and _may_be_done(exc))
                 pause = self.settings.retry.pause_s(failures, exc)
                 in_time = self.io.loop.time() + pause < deadline
-                if not repeatable or not in_time or not self.settings.retry.allows(exc, failures):
+                again = exc.retryable or isinstance(exc, OutcomeUnknown)
+                again = again and failures <= self.settings.retry.total
+                if not repeatable or not in_time or not again:
+                    if doubtful and exc.retryable:
+                        raise _unknown(exc) from exc
                     raise
                 # Spread, so that callers of a front end that went do not all come back at once.
                 pause *= random.uniform(0.8, 1.2)
                 _log.info("client: call failed, retrying in %.1f s: %s", pause, exc.message)
                 await asyncio.sleep(pause)
-                if getattr(request, "operation_id", b""):
+                if named:
                     # A repeat by the same name: the bus does it once.
                     request.age_ms = max(1, round((self.io.loop.time() - began) * 1_000))
 
@@ -261,6 +276,23 @@ class Connection:
         self._trusted = self._authorities()
         credentials = grpc.ssl_channel_credentials(self._trusted)
         return grpc.aio.secure_channel(self.settings.target, credentials, options=_OPTIONS)
+
+
+def _may_be_done(error: BusError) -> bool:
+    """Whether a call that failed like this may have been carried out: its answer was lost."""
+    if isinstance(error, OutcomeUnknown):
+        return True
+    lost = type(error) in (RetryableError, ServiceTimeout)
+    cause = error.__cause__
+    never_sent = "failed to connect" in error.message
+    return lost and isinstance(cause, grpc.aio.AioRpcError) and not never_sent
+
+
+def _unknown(error: BusError) -> OutcomeUnknown:
+    return OutcomeUnknown(
+        f"{error.message} An earlier try may have been carried out: the outcome is unknown.",
+        metadata={**error.metadata, "cause": error.reason},
+    )
 
 
 class Link:

@@ -52,6 +52,9 @@ _REPEAT_PAUSE_S_MAX: Final = 2.0
 # Message ids that are kept of sends that may be stored twice.
 POSSIBLE_DUPLICATES_MAX: Final = 10_000
 
+# One line about possible duplicates in this time.
+_SAY_S: Final = 10.0
+
 logger = logging.getLogger("bendybus")
 
 
@@ -174,6 +177,8 @@ class Sending:
         self._dealer = Dealer()
         # (entity, message id) of sends that are stored, and maybe twice.
         self.possible_duplicates: deque[tuple[str, str]] = deque(maxlen=POSSIBLE_DUPLICATES_MAX)
+        self._duplicates_unsaid = 0
+        self._say_duplicates_s = 0.0
         self._hold: asyncio.TimerHandle | None = None
         self._sweeper: asyncio.TimerHandle | None = None
         self._closed = False
@@ -454,12 +459,18 @@ class Sending:
         for unit in units:
             ids = unit.columns.message_ids
             self.possible_duplicates.extend((unit.entity_path, each) for each in ids)
+            self._duplicates_unsaid += len(ids)
+        now = self._loop.time()
+        if now >= self._say_duplicates_s:
+            self._say_duplicates_s = now + _SAY_S
             logger.warning(
-                "sender of %s: possible duplicate: a partition that may have stored the message "
-                "did not come back in time, and another one stored it",
-                unit.entity_path,
-                extra={"entity": unit.entity_path, "message_ids": ids},
+                "sender of %s: possible duplicates: %d since the last line; a partition that may "
+                "have stored them did not come back in time, and another one stored them",
+                units[0].entity_path,
+                self._duplicates_unsaid,
+                extra={"entity": units[0].entity_path, "action": "possible-duplicates"},
             )
+            self._duplicates_unsaid = 0
 
     def _arm(self, frame: Frame, deadline_s: float) -> None:
         at = deadline_s + _GRACE_S
