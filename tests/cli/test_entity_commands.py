@@ -3,10 +3,13 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import yaml
 
 from bendybus.cli import __main__ as command
+from bendybus.cli import completing
 from bendybus.domain import errors
 from bendybus.domain.entity import Origin
 from tests.cli import fake_management
@@ -256,3 +259,91 @@ def test_a_bus_that_does_not_answer_ends_with_4(capsys: pytest.CaptureFixture[st
 
     assert code == 4
     assert "No bus answers at 127.0.0.1:9. Is it running?" in capsys.readouterr().err
+
+
+def test_what_no_partition_counted_is_a_dash(
+    bus: FakeManagement, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bus.unreached = tuple(range(16))
+    bus.add("away", Origin.CLIENT)
+
+    assert run(bus, "get", "queues") == 0
+
+    row = capsys.readouterr().out.splitlines()[1].split()
+    assert row[-3:] == ["-", "-", "-"]
+
+
+def test_a_dry_run_changes_nothing(bus: FakeManagement, capsys: pytest.CaptureFixture[str]) -> None:
+    bus.add("old", Origin.CLIENT)
+
+    codes = [
+        run(bus, "apply", "-f", FLIGHTS, "--dry-run"),
+        run(bus, "create", "queue", "new", "--partitioned", "--dry-run"),
+        run(bus, "delete", "queue", "old", "--dry-run"),
+    ]
+
+    assert codes == [0, 0, 0]
+    assert bus.calls == []
+    assert "queue 'flights': created (dry run)" in capsys.readouterr().out
+
+
+def test_a_queue_is_made_by_hand_with_the_fields_of_a_manifest(bus: FakeManagement) -> None:
+    made = run(bus, "create", "queue", "new", "--partitioned", "--set", "maxDeliveryCount=3")
+    refused = run(bus, "create", "queue", "bad", "--set", "colour=red")
+
+    assert (made, refused) == (0, 1)
+    assert bus.calls == ["create new"]
+
+
+def test_queues_are_shown_as_yaml(bus: FakeManagement, capsys: pytest.CaptureFixture[str]) -> None:
+    bus.add("orders", Origin.CLIENT)
+
+    assert run(bus, "get", "queues", "-o", "yaml") == 0
+
+    [shown] = yaml.safe_load_all(capsys.readouterr().out)
+    assert shown["name"] == "orders"
+
+
+def test_names_of_queues_are_completed(
+    bus: FakeManagement, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bus.add("orders", Origin.CLIENT)
+    bus.add("other", Origin.CLIENT)
+    root = SimpleNamespace(params={"connection_string": f"Endpoint=sb://{bus.address};"
+                                   "SharedAccessKey=x;UseDevelopmentEmulator=true"})  # fmt: skip
+    context = SimpleNamespace(find_root=lambda: root)
+
+    assert completing.queue_names(context, "or") == ["orders"]  # type: ignore[arg-type]
+    root.params = {"connection_string": "Endpoint=sb://127.0.0.1:1;UseDevelopmentEmulator=true"}
+    assert completing.queue_names(context, "") == []  # type: ignore[arg-type]
+
+
+def test_a_missing_extra_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+
+    code = command.main(["up", "-f", FLIGHTS])
+
+    assert code == 1
+    assert "pip install 'bendybus[server]'" in capsys.readouterr().err
+
+
+def test_a_bus_that_is_down_is_the_same_sentence_for_every_command(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    where = "Endpoint=sb://127.0.0.1:1;SharedAccessKeyName=a;SharedAccessKey=b;"
+    options = ["--connection-string", where + "UseDevelopmentEmulator=true"]
+
+    said = []
+    for arguments in (["get", "queues"], ["peek", "q"], ["send", "q", "x"], ["purge", "q", "-y"]):
+        assert command.main([*arguments, *options]) == 4
+        said.append(capsys.readouterr().err)
+
+    assert len(set(said)) == 1
+    assert said[0].startswith("bendybus: No bus answers at 127.0.0.1:1.")
+
+
+def test_the_version_needs_no_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("bendybus ")

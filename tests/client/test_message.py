@@ -16,6 +16,7 @@ from bendybus.client import (
     ServiceBusReceivedMessage,
     outgoing,
     received_message,
+    renewing,
     values,
 )
 from bendybus.client.exceptions import MessageSizeExceededError
@@ -221,6 +222,7 @@ def test_a_copy_of_a_message_that_was_not_read_is_read_when_it_is_needed() -> No
     made = pickle.loads(pickle.dumps(received(ServiceBusMessage("x", message_id="m"))))
 
     assert (str(made), made.message_id) == ("x", "m")
+    assert renewing.lock_left_s(made) == 0
     with pytest.raises(AttributeError):
         _ = made._nothing
 

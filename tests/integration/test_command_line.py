@@ -12,11 +12,17 @@ from bendybus.client import ServiceBusClient, ServiceBusMessage, ServiceBusSubQu
 from bendybus.client.amqp import AmqpAnnotatedMessage
 from tests.integration.processes import Bus, eventually
 
+# A shell's background jobs, and so all that they start, are told to ignore Ctrl-C.
+_PROGRAM = (
+    "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler);"
+    "from bendybus.cli.__main__ import main; sys.exit(main())"
+)
+
 
 def command(bus: Bus, *arguments: str) -> list[str]:
     """Return the command line."""
     return [
-        *(sys.executable, "-m", "bendybus.cli"),
+        *(sys.executable, "-c", _PROGRAM),
         *("--connection-string", bus.connection_string, *arguments),
     ]
 
@@ -24,7 +30,7 @@ def command(bus: Bus, *arguments: str) -> list[str]:
 def run(bus: Bus, *arguments: str, said: str | None = None) -> "subprocess.CompletedProcess[str]":
     """Run a command to its end."""
     return subprocess.run(
-        command(bus, *arguments), input=said, capture_output=True, text=True, timeout=60
+        command(bus, *arguments), input=said, capture_output=True, text=True, timeout=120
     )
 
 
@@ -110,7 +116,7 @@ def test_an_interrupted_receive_loses_nothing(
     # The pipe is full now and then; what the reader has not taken is not settled.
     first = [receiving.stdout.readline() for _ in range(150)]
     receiving.send_signal(signal.SIGINT)
-    rest, _ = receiving.communicate(timeout=30)
+    rest, _ = receiving.communicate(timeout=120)
     printed = {json.loads(line)["body"] for line in [*first, *rest.splitlines()] if line.strip()}
     left = {each["body"] for each in rows(run(bus, "peek", queue, "--max", "1000", "--json"))}
 
@@ -133,7 +139,7 @@ def test_a_pipe_without_a_reader_loses_nothing(
 
     seen = [receiving.stdout.readline() for _ in range(3)]
     receiving.stdout.close()
-    receiving.wait(30)
+    receiving.wait(120)
     left = rows(run(bus, "peek", queue, "--max", "1000", "--json"))
 
     # Batches that were written to the pipe are done; the one that was not is back.
@@ -197,7 +203,7 @@ def test_follow_waits_for_what_comes(
         assert json.loads(following.stdout.readline())["body"] == body
 
     following.send_signal(signal.SIGINT)
-    following.communicate(timeout=30)
+    following.communicate(timeout=120)
 
     assert following.returncode == 130
     with client.get_queue_receiver(queue, sub_queue=ServiceBusSubQueue.DEAD_LETTER) as dead:

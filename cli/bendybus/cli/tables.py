@@ -53,7 +53,9 @@ class Layout:
         made: list[str] = []
         if self._widths is None:
             self._right = [
-                bool(rows) and all(_is_figure(row[index]) for row in rows)
+                bool(rows)
+                and not self._columns[index].wrap
+                and all(_is_figure(row[index]) for row in rows)
                 for index in range(len(self._columns))
             ]
             self._widths = self._fit([self._natural(index, rows) for index in self._indexes()])

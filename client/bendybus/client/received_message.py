@@ -52,16 +52,16 @@ class Delivered:
         return self.lock_tokens[start : start + _TOKEN_BYTES]
 
     def alone(self, index: int) -> bytes:
-        """Return a delivery of one of the messages."""
+        """Return a delivery of one of the messages, as it is now."""
         made = message_pb2.DeliveredBatch()
-        made.CopyFrom(self.proto)
+        for field, value in self.proto.ListFields():
+            if field.is_repeated:
+                getattr(made, field.name).append(value[index])
+            else:
+                setattr(made, field.name, value)
         made.lock_tokens = self.token(index)
-        for field in made.DESCRIPTOR.fields:
-            column = getattr(made, field.name)
-            if field.is_repeated and column:
-                entry = column[index]
-                made.ClearField(field.name)
-                getattr(made, field.name).append(entry)
+        left_s = self.lock_end_s - time.monotonic()
+        made.lock_remaining_ms = max(0, round(left_s * 1_000))
         return made.SerializeToString()
 
 
