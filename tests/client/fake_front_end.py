@@ -48,6 +48,10 @@ class FakeFrontEnd:
         self.break_send_streams = 0
         self.break_receive_streams = 0
         self.swallow_frames = 0
+        # Errors to give to receives, and to receivers when they open.
+        self.ask_errors: list[BusError] = []
+        self.open_errors: list[BusError] = []
+        self.hang_receives = False
         self.hold_frames: asyncio.Event | None = None
         self.frame_errors: list[BusError] = []
         self.refuse_repeats: BusError | None = None
@@ -256,6 +260,8 @@ class _Stream:
         opening = first.open
         try:
             queue = self._fake.queue(opening.entity_path)
+            if self._fake.open_errors:
+                raise self._fake.open_errors.pop(0)
         except BusError as exc:
             await statuses.abort(self._context, exc)
             raise
@@ -275,7 +281,13 @@ class _Stream:
             fake.break_receive_streams -= 1
             await self._context.abort(grpc.StatusCode.UNAVAILABLE, "broken on purpose")
         kind = request.WhichOneof("kind")
-        if kind == "ask":
+        if fake.hang_receives:
+            return
+        if kind == "ask" and fake.ask_errors:
+            error = statuses.to_error(fake.ask_errors.pop(0))
+            delivery = receiver_pb2.Delivery(ask_id=request.ask.ask_id, error=error)
+            await self._say(receiver_pb2.ReceiveStreamResponse(delivery=delivery))
+        elif kind == "ask":
             fake.asks.append(request.ask)
             self._asks.put_nowait(request.ask)
         elif kind == "cancel_ask":

@@ -14,7 +14,7 @@ ends. What is put in from then on is the beginning of the next stream.
 """
 
 import asyncio
-import contextlib
+import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,6 +22,8 @@ from enum import IntEnum
 from typing import Any, Final
 
 import grpc
+
+logger = logging.getLogger(__name__)
 
 
 class Lane(IntEnum):
@@ -177,10 +179,13 @@ class Pump:
         finally:
             if writer is not None:
                 writer.cancel()
-                with contextlib.suppress(
-                    asyncio.CancelledError, grpc.RpcError, asyncio.InvalidStateError
-                ):
+                try:
                     await writer
+                except (asyncio.CancelledError, grpc.RpcError, asyncio.InvalidStateError):
+                    pass
+                except Exception:
+                    # A frame that cannot be written: whoever waits learns that the stream ended.
+                    logger.exception("partition stream: writer failed")
             call.cancel()
             if not moved:
                 self._outbox = Outbox()

@@ -1,0 +1,173 @@
+"""The outbox of a stream to a partition: lanes with room of their own, and moves."""
+
+import asyncio
+from typing import Any
+
+import grpc
+import pytest
+
+from bendybus.frontend import pumping
+from bendybus.frontend.pumping import Lane, Pump
+
+
+class FakeCall:
+    """A stream that takes frames while `reads` is set."""
+
+    def __init__(self) -> None:
+        self.written: list[Any] = []
+        self.taking = asyncio.Event()
+        self.taking.set()
+        self.ended = asyncio.Event()
+        self.failing = False
+        self.half_closed = False
+
+    async def wait_for_connection(self) -> None:
+        """Be connected."""
+
+    async def write(self, request: Any) -> None:
+        """Take a frame."""
+        await self.taking.wait()
+        if self.failing:
+            raise ValueError("cannot be serialised")
+        self.written.append(request)
+
+    async def wrote(self, frames: int) -> None:
+        """Wait until so many frames were taken."""
+        async with asyncio.timeout(30):
+            while len(self.written) < frames:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+
+    async def done_writing(self) -> None:
+        """Half-close."""
+        self.half_closed = True
+        self.ended.set()
+
+    async def read(self) -> Any:
+        """Wait for the end."""
+        await self.ended.wait()
+        if self.failing:
+            raise asyncio.CancelledError
+        return grpc.aio.EOF
+
+    async def code(self) -> grpc.StatusCode:
+        """Return the end's status."""
+        return grpc.StatusCode.OK
+
+    def cancel(self) -> bool:
+        """End."""
+        self.ended.set()
+        return True
+
+
+@pytest.fixture
+async def call() -> FakeCall:
+    """A call on the test's loop."""
+    return FakeCall()
+
+
+async def settle_down() -> None:
+    """Let every task run that can."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_what_follows_from_asks_is_never_dropped_while_other_lanes_are_full(
+    call: FakeCall,
+) -> None:
+    pump = Pump(lambda: None)
+    call.taking.clear()
+    running = asyncio.ensure_future(pump.run(call, lambda response: None))
+    await settle_down()
+    for lane in (Lane.WORK, Lane.RENEW, Lane.FLOW):
+        while pump.put((lane, "filler"), lane):
+            pass
+
+    followed = [pump.put_always(("withdraw", n)) for n in range(30_000)]
+    call.taking.set()
+    await call.wrote(30_000 + sum(pumping.FRAMES_MAX.values()))
+
+    assert all(followed)
+    assert [entry for entry in call.written if entry[0] == "withdraw"] == [
+        ("withdraw", n) for n in range(30_000)
+    ]
+    call.ended.set()
+    await running
+
+
+async def test_lanes_are_served_in_turn(call: FakeCall) -> None:
+    pump = Pump(lambda: None)
+    call.taking.clear()
+    running = asyncio.ensure_future(pump.run(call, lambda response: None))
+    await settle_down()
+    for n in range(100):
+        pump.put_always(("flow", n))
+    pump.put("settlement")
+    pump.put("renewal", Lane.RENEW)
+
+    call.taking.set()
+    await call.wrote(102)
+
+    assert call.written.index("settlement") < 5
+    assert call.written.index("renewal") < 5
+    call.ended.set()
+    await running
+
+
+async def test_whoever_fills_the_lane_of_settlements_waits_for_room(call: FakeCall) -> None:
+    pump = Pump(lambda: None)
+    call.taking.clear()
+    running = asyncio.ensure_future(pump.run(call, lambda response: None))
+    await settle_down()
+    for _ in range(2):
+        # The writer has one in its hands.
+        while pump.put("settlement"):
+            pass
+        await settle_down()
+    waiting = asyncio.ensure_future(pump.room())
+    await settle_down()
+    assert not waiting.done()
+
+    call.taking.set()
+    await asyncio.wait_for(waiting, 5)
+
+    assert pump.put("settlement")
+    call.ended.set()
+    await running
+
+
+async def test_a_moved_stream_writes_what_was_put_before_and_leaves_the_rest_to_the_next(
+    call: FakeCall,
+) -> None:
+    moves: list[str] = []
+    pump = Pump(lambda: None, lambda: moves.append("moving"))
+    call.taking.clear()
+    running = asyncio.ensure_future(pump.run(call, lambda response: None))
+    await settle_down()
+    pump.put("before")
+
+    assert pump.mark()
+    pump.put("after")
+    call.taking.set()
+    ending = await running
+    following = FakeCall()
+    running = asyncio.ensure_future(pump.run(following, lambda response: None))
+    await settle_down()
+
+    assert (ending.moved, call.written, moves) == (True, ["before"], ["moving"])
+    assert following.written == ["after"]
+    following.ended.set()
+    await running
+
+
+async def test_a_writer_that_dies_ends_its_stream(call: FakeCall) -> None:
+    shown: list[bool] = []
+    pump = Pump(lambda: shown.append(pump.open))
+    call.failing = True
+    running = asyncio.ensure_future(pump.run(call, lambda response: None))
+    await settle_down()
+    pump.put("poison")
+
+    ending = await asyncio.wait_for(running, 5)
+
+    assert not ending.moved
+    assert shown == [True, False]
