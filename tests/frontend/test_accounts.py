@@ -1,0 +1,52 @@
+"""What one connection may make a front end hold, over all its streams."""
+
+import asyncio
+from typing import Any
+
+from bendybus.frontend import accounts
+from bendybus.frontend.accounts import Accounts
+
+
+class Desk:
+    """Notes who is paused."""
+
+    def __init__(self) -> None:
+        self.paused: set[Any] = set()
+
+    def pause(self, owner: Any) -> None:
+        """Note it."""
+        self.paused.add(owner)
+
+    def resume(self, owner: Any) -> None:
+        """Note it."""
+        self.paused.discard(owner)
+
+
+async def test_receivers_of_a_connection_share_the_bytes_that_it_may_leave_unread() -> None:
+    desk = Desk()
+    made: Any = desk
+    book = Accounts(made)
+    with book.of("ipv4:a") as first, book.of("ipv4:a") as second, book.of("ipv4:b") as other:
+        half = accounts.UNREAD_BYTES_MAX // 2
+        first.handed(half)
+        other.handed(half)
+        assert not desk.paused
+        second.handed(half)
+        assert desk.paused == {"ipv4:a"}
+
+        first.read(half)
+
+        assert not desk.paused
+
+
+async def test_a_client_that_never_reads_gets_a_bounded_number_of_tokens_settled() -> None:
+    made: Any = Desk()
+    with Accounts(made).of("ipv4:a") as account:
+        taken = [await account.take_tokens(5_000) for _ in range(accounts.TOKENS_MAX // 5_000)]
+        waiting = asyncio.ensure_future(account.take_tokens(1))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+
+        account.give_tokens(taken.pop())
+
+        assert await waiting == accounts.TOKENS_A_FRAME
