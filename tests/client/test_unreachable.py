@@ -113,6 +113,27 @@ def test_a_settlement_of_unknown_outcome_is_repeated() -> None:
     assert settling.next_frame().repeat
 
 
+@pytest.mark.parametrize(
+    "refusal", [errors.PartitionUnavailable("away"), errors.MessageLockLost("gone")]
+)
+def test_what_may_have_been_settled_stays_unknown_through_refused_repeats(
+    refusal: errors.BusError,
+) -> None:
+    settling = Settling(RetryPolicy(total=1))
+    whole = settlement(b"a" * 16)
+    settling.add(whole)
+    settling.next_frame()
+    settling.stream_broke(RetryableError("broken"))
+    frame = settling.next_frame()
+    failure = receiver_pb2.SettleFailure(indexes=[0], error=statuses.to_error(refusal))
+
+    settling.answered(receiver_pb2.SettleResult(frame_id=frame.frame_id, failures=[failure]))
+
+    assert isinstance(whole.waiter, Noted)
+    [(_, error)] = whole.waiter.value.errors
+    assert isinstance(error, exceptions.OutcomeUnknownError)
+
+
 def test_a_settlement_larger_than_a_frame_goes_in_parts_and_has_one_outcome() -> None:
     settling = Settling(RetryPolicy())
     whole = settlement(b"".join(n.to_bytes(16, "big") for n in range(FRAME_TOKENS_MAX + 2)))

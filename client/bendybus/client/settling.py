@@ -12,7 +12,7 @@ from bendybus.client.exceptions import OutcomeUnknownError, ServiceBusError
 from bendybus.client.io_thread import Waiter
 from bendybus.client.retrying import RetryPolicy, counted
 from bendybus.domain import limits, lock_token
-from bendybus.domain.errors import BusError, OutcomeUnknown, RetryableError
+from bendybus.domain.errors import BusError, MessageLockLost, OutcomeUnknown, RetryableError
 from bendybus.v1 import message_pb2, receiver_pb2
 from bendybus.wire import statuses
 
@@ -39,6 +39,7 @@ class Settlement:
         "repeated",
         "timeout_s",
         "tokens",
+        "unknown",
         "waiter",
     )
 
@@ -63,6 +64,8 @@ class Settlement:
         self.deadline_s = 0.0
         self.failures = 0
         self.repeated = False
+        # An earlier try may have done it: a refusal of a repeat is no definite no.
+        self.unknown = False
         # Which of the caller's tokens `tokens` are; None: all of them.
         self.indexes: list[int] | None = None
         self.errors: list[tuple[int, ServiceBusError]] = []
@@ -182,7 +185,7 @@ class Settling:
         for settlement in (entry for members in reversed(frames) for entry in reversed(members)):
             settlement.failures += counted(error)
             # It may have been done: the bus remembers what this receiver settled.
-            settlement.repeated = True
+            settlement.repeated = settlement.unknown = True
             if self._retry.allows(error, settlement.failures):
                 self._waiting.appendleft(settlement)
             else:
@@ -227,12 +230,15 @@ class Settling:
             error = statuses.from_error(failure)
             index = offset if settlement.indexes is None else settlement.indexes[offset]
             # The bus remembers what this receiver settled: a repeat finds out.
-            unknown = isinstance(error, OutcomeUnknown) and settlement.failures < self._retry.total
+            unknown = isinstance(error, OutcomeUnknown)
+            settlement.unknown |= unknown
+            unknown = unknown and settlement.failures < self._retry.total
             if unknown or self._retry.allows(error, settlement.failures + 1):
                 again.append(offset)
                 pause = max(pause, self._retry.pause_s(settlement.failures + 1, error))
             else:
-                settlement.errors.append((index, exceptions.from_bus_error(error)))
+                final = _of_unknown_outcome if settlement.unknown else exceptions.from_bus_error
+                settlement.errors.append((index, final(error)))
         if not again:
             return None
         settlement.failures += 1
@@ -255,7 +261,8 @@ class Settling:
 
 
 def _of_unknown_outcome(error: BusError) -> ServiceBusError:
-    if not isinstance(error, RetryableError):
+    # A lost lock is what a settlement leaves behind, if the bus does not remember it any more.
+    if not isinstance(error, RetryableError | MessageLockLost):
         return exceptions.from_bus_error(error)
     return exceptions.from_bus_error(
         OutcomeUnknown(
