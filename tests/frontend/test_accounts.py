@@ -3,8 +3,9 @@
 import asyncio
 from typing import Any
 
-from bendybus.frontend import accounts
+from bendybus.frontend import accounts, receiver_service
 from bendybus.frontend.accounts import Accounts
+from bendybus.v1 import message_pb2, receiver_pb2
 
 
 class Desk:
@@ -50,3 +51,14 @@ async def test_a_client_that_never_reads_gets_a_bounded_number_of_tokens_settled
         account.give_tokens(taken.pop())
 
         assert await waiting == accounts.TOKENS_A_FRAME
+
+
+def test_a_delivery_that_waited_to_be_written_leaves_out_locks_that_ended() -> None:
+    short = message_pb2.DeliveredBatch(lock_tokens=b"s" * 16, lock_remaining_ms=3_000)
+    long = message_pb2.DeliveredBatch(lock_tokens=b"l" * 16, lock_remaining_ms=9_000)
+    delivery = receiver_pb2.Delivery(ask_id=1, batches=[short, long])
+
+    receiver_service._age(delivery, 4_000)
+
+    [kept] = delivery.batches
+    assert (kept.lock_tokens, kept.lock_remaining_ms) == (b"l" * 16, 5_000)

@@ -161,3 +161,18 @@ async def test_time_in_which_the_process_stood_still_does_not_make_an_echo_late(
     asyncio.get_running_loop().call_later(0.45, answer.set_result, None)
 
     assert await probing.done_in_time(answer, 0.3)
+
+
+def test_an_echo_that_was_read_late_does_not_shift_the_partitions_clock() -> None:
+    from bendybus.frontend import upstreams
+    from bendybus.internal.v1 import partition_pb2
+
+    upstream = object.__new__(upstreams.Upstream)
+    upstream.clock_offset_ms = 0
+    late = partition_pb2.EchoResponse(monotonic_ms=upstreams.now_ms() - 6_000)
+
+    with pytest.raises(AttributeError, match="breaker"):
+        # Nothing else of it is needed here.
+        upstream._echoed(late, asked_ms=upstreams.now_ms() - 6_000)
+
+    assert upstream.clock_offset_ms == 0

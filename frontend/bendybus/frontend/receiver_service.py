@@ -17,6 +17,7 @@ from bendybus.frontend.calls import gather, remaining_ms
 from bendybus.frontend.client_streams import ClientStreams
 from bendybus.frontend.gateway import Gateway
 from bendybus.frontend.receive_desk import Receiver
+from bendybus.frontend.upstreams import now_ms
 from bendybus.internal.v1 import partition_pb2
 from bendybus.v1 import message_pb2, receiver_pb2, receiver_pb2_grpc
 from bendybus.wire import draining, statuses
@@ -24,6 +25,8 @@ from bendybus.wire import draining, statuses
 Context = grpc.aio.ServicerContext[Any, Any]
 # Settlements of one stream under way; the reader waits beyond that.
 SETTLES_MAX: Final = 256
+# A delivery that waited longer than this to be written has locks that are shorter by then.
+LATE_MS: Final = 100
 # What a unary receive leaves of its call's time for the answer.
 ANSWER_MS: Final = 200 + receiving.CLOSING_MS
 
@@ -166,8 +169,8 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
         return [answer.batch for answer in answers.values()]
 
 
-# (frame, bytes handed over, tokens settled); an error or None ends the stream.
-Out = asyncio.Queue[tuple[receiver_pb2.ReceiveStreamResponse, int, int] | BusError | None]
+# (frame, bytes handed over, tokens settled, when); an error or None ends the stream.
+Out = asyncio.Queue[tuple[receiver_pb2.ReceiveStreamResponse, int, int, int] | BusError | None]
 
 
 class _Stream:
@@ -205,7 +208,9 @@ class _Stream:
                 error = statuses.to_error(entry)
                 yield receiver_pb2.ReceiveStreamResponse(error=error)
                 return
-            frame, size_bytes, tokens = entry
+            frame, size_bytes, tokens, put_ms = entry
+            if size_bytes and (waited_ms := now_ms() - put_ms) > LATE_MS:
+                _age(frame.delivery, waited_ms)
             yield frame
             # The client took it off the wire, or there is room on the wire for it.
             if size_bytes:
@@ -229,7 +234,7 @@ class _Stream:
         self._end_if_done()
 
     def _say(self, frame: receiver_pb2.ReceiveStreamResponse) -> None:
-        self._out.put_nowait((frame, 0, 0))
+        self._out.put_nowait((frame, 0, 0, 0))
 
     def _end_if_done(self) -> None:
         # What partitions are deleting for this client must get to it.
@@ -303,7 +308,7 @@ class _Stream:
         size_bytes = delivery.ByteSize()
         self._unread_bytes += size_bytes
         response = receiver_pb2.ReceiveStreamResponse(delivery=delivery)
-        self._out.put_nowait((response, size_bytes, 0))
+        self._out.put_nowait((response, size_bytes, 0, now_ms()))
         self._account.handed(size_bytes)
         self._end_if_done()
 
@@ -327,10 +332,25 @@ class _Stream:
                 frame, entity_uid=uid, settler_id=self._settler_id
             )
             self._out.put_nowait(
-                (receiver_pb2.ReceiveStreamResponse(settle_result=result), 0, taken)
+                (receiver_pb2.ReceiveStreamResponse(settle_result=result), 0, taken, 0)
             )
         except BusError as error:
             self._out.put_nowait(error)
+
+
+def _age(delivery: receiver_pb2.Delivery, waited_ms: int) -> None:
+    """Take the time that a delivery waited to be written off its locks; leave out what ended."""
+    kept = [
+        batch
+        for batch in delivery.batches
+        if not batch.lock_tokens or batch.lock_remaining_ms > waited_ms
+    ]
+    for batch in kept:
+        batch.lock_remaining_ms -= waited_ms if batch.lock_tokens else 0
+    if len(kept) < len(delivery.batches):
+        copies = [message_pb2.DeliveredBatch.FromString(b.SerializeToString()) for b in kept]
+        del delivery.batches[:]
+        delivery.batches.extend(copies)
 
 
 def _token(text: str) -> bytes:

@@ -34,6 +34,7 @@ from bendybus.internal.v1 import (
 from bendybus.wire import draining, entities, serving
 
 logger = logging.getLogger(__name__)
+SLOW_ECHO_MS: Final = 100
 BACKOFF_S_MIN: Final = 0.05
 BACKOFF_S_MAX: Final = 2.0
 JITTER: Final = (0.5, 1.0)
@@ -309,8 +310,12 @@ class Upstream:
                 return
 
     def _echoed(self, response: partition_pb2.EchoResponse, asked_ms: int) -> None:
-        middle_ms = (asked_ms + now_ms()) // 2
-        self.clock_offset_ms = response.monotonic_ms - middle_ms
+        now = now_ms()
+        offset_ms, known_ms = response.monotonic_ms - (asked_ms + now) // 2, self.clock_offset_ms
+        slow = now - asked_ms > SLOW_ECHO_MS
+        if known_ms is None or not slow or abs(offset_ms - known_ms) > now - asked_ms:
+            # A slow echo that agrees with what is known says less: one of both was suspended.
+            self.clock_offset_ms = offset_ms
         was_closed = self.breaker.closed
         self.breaker.echoed(serving=response.serving, conditions=tuple(response.conditions))
         if self.breaker.closed and not was_closed:
