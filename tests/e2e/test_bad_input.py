@@ -29,7 +29,8 @@ BAD_QUEUES: list[tuple[Changes, str]] = [
     ({"forwardTo": "other"}, "forwardTo is refused until forwarding does exist"),
     ({"status": "Sleeping"}, "spec.status"),
     ({"entityName": "-x"}, "spec.entityName"),
-    ({"entityName": "a//b"}, "entityName: 'a//b' must start with a letter or digit"),
+    ({"entityName": "a//b"}, "entityName must not contain // or /Subscriptions/"),
+    ({"entityName": "a/SubScriptions/b"}, "entityName must not contain // or /Subscriptions/"),
     ({"lockDurations": "PT1M"}, 'unknown field "spec.lockDurations"'),
 ]
 
@@ -62,7 +63,17 @@ BAD_BUSES: list[tuple[str, Changes, str]] = [
     ),
     ("1bad", {}, "must start with a letter"),
     ("b" * 41, {}, "no more than 40 characters"),
-    ("bad", {"storage": {"size": "much"}}, "is no quantity such as 10Gi"),
+    ("bad", {"storage": {"size": "much"}}, "spec.storage.size"),
+    (
+        "bad",
+        {"partitions": {"resources": {"limits": {"memory": "abc"}}}},
+        "spec.partitions.resources.limits.memory",
+    ),
+    (
+        "bad",
+        {"frontend": {"hostNames": ["other-frontend.rival.svc"]}},
+        "is a name inside a cluster",
+    ),
     (
         "bad",
         {"frontend": {"autoscaling": {"minReplicas": 5, "maxReplicas": 2}}},
@@ -91,7 +102,7 @@ def test_a_path_that_no_webhook_has_would_let_all_through_so_the_paths_are_tried
     """Kopf allows what it does not know: only a refusal shows that a path is right."""
     space.cluster.apply(space.bus("bus", 1))
 
-    queue = refused(space.cluster, space.queue("bad", "bus", entityName="a//b"))
+    queue = refused(space.cluster, space.queue("bad", "bus", lockDuration="PT10M"))
     bus = refused(space.cluster, space.manifest("BusNamespace", "x" * 41))
 
     assert 'admission webhook "queues.bendybus.io" denied' in queue
