@@ -27,12 +27,7 @@ class Cluster:
         try:
             for name in self.names():
                 self.line[name] = self.lines.add(name, self._listen[name])
-            for name in self.names()[:PARTITIONS]:
-                self.start(name, wait=False)
-            for process in self.processes.values():
-                process.ready()
-            for name in self.names()[PARTITIONS:]:
-                self.start(name)
+            self.start_all()
         except BaseException:
             self.end()
             raise
@@ -42,6 +37,13 @@ class Cluster:
         """Return the names of the processes: partitions first."""
         partitions = [f"partition-{index}" for index in range(PARTITIONS)]
         return [*partitions, *(f"front-end-{index}" for index in range(FRONT_ENDS))]
+
+    def start_all(self) -> None:
+        """Start all processes, none of which runs."""
+        for name in self.names():
+            self.start(name, wait=False)
+        for process in self.processes.values():
+            process.ready()
 
     def start(self, name: str, *, wait: bool = True) -> None:
         """Start a process at the address that it always had."""

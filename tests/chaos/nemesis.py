@@ -67,9 +67,11 @@ class Nemesis:
             return
         self._history.fault(f"{step.fault} {step.target} for {step.lasts_s:.1f} s")
         self._held.update(targets)
-        mend = [self._one(step.fault, name) for name in targets]
-        text = f"{step.fault} {step.target} is over"
-        self._mending.append((now + step.lasts_s, text, lambda: _all(mend), targets))
+        mends = [self._one(step.fault, name) for name in targets]
+        mend = self._cluster.start_all if step.fault == "kill-all" else mends[0]
+        self._mending.append(
+            (now + step.lasts_s, f"{step.fault} {step.target} is over", mend, targets)
+        )
 
     def _one(self, fault: str, name: str) -> Callable[[], None]:
         """Break one process or its line; return what mends it."""
@@ -95,8 +97,3 @@ class Nemesis:
         mend()
         self._held.difference_update(targets)
         self._history.fault(text)
-
-
-def _all(actions: Sequence[Callable[[], None]]) -> None:
-    for action in actions:
-        action()

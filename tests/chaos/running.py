@@ -1,6 +1,7 @@
 """One run: a bus, load, faults, then peace; everything left is received, and the history judged."""
 
 import asyncio
+import contextlib
 import threading
 import time
 from collections import Counter
@@ -11,7 +12,7 @@ from typing import Any, Final
 
 from bendybus.client import ServiceBusReceiveMode, ServiceBusSubQueue
 from bendybus.client.aio import ServiceBusClient
-from bendybus.client.exceptions import ServiceBusError
+from bendybus.client.exceptions import ResourceExistsError, ServiceBusError
 from bendybus.client.management import ServiceBusAdministrationClient
 from tests.chaos import checking, nemesis
 from tests.chaos.checking import Excuses, Violation
@@ -46,9 +47,11 @@ def run(seed: int, folder: Path, lasts_s: float) -> tuple[Report, History]:
     try:
         with cluster.administration() as administration:
             for name in (ORDERS, TAKEN):
-                administration.create_queue(
-                    name, lock_duration=timedelta(seconds=LOCK_S), max_delivery_count=1_000
-                )
+                # Should it exist, a repeat of this call finds what the call made.
+                with contextlib.suppress(ResourceExistsError):
+                    administration.create_queue(
+                        name, lock_duration=timedelta(seconds=LOCK_S), max_delivery_count=1_000
+                    )
         steps = nemesis.plan(seed, lasts_s, Cluster.names())
         stuck, doubles = asyncio.run(_lead(cluster, history, seed, steps, lasts_s))
         with cluster.administration() as administration:

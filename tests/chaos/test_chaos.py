@@ -1,0 +1,39 @@
+"""The short form of `make chaos`: a bus of real processes, load of every kind, a few faults."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from tests.chaos import nemesis, running
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> None:
+    """Reconnects are what this is about."""
+    logging.getLogger("bendybus").setLevel(logging.CRITICAL)
+
+
+def shown(seed: int, folder: Path, lasts_s: float) -> list[str]:
+    """Do one run; return its violations, each with its history."""
+    report, history = running.run(seed, folder, lasts_s)
+    assert report.outcomes["send ok"] > 0
+    return [
+        "\n".join((f"{each.rule}: {each.text}", *history.excerpt(each.body, each.number)))
+        for each in report.violations
+    ]
+
+
+def test_without_faults_every_message_of_shared_clients_comes_once_and_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nemesis, "plan", lambda *_: [])
+
+    assert shown(1, tmp_path, 3.0) == []
+
+
+@pytest.mark.parametrize("seed", [4, 6])
+def test_whatever_breaks_the_history_is_sound(tmp_path: Path, seed: int) -> None:
+    assert shown(seed, tmp_path, 5.0) == []
