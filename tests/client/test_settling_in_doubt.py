@@ -1,0 +1,84 @@
+"""A settlement whose first try may have been done stays in doubt until somebody knows."""
+
+from typing import Any
+
+import pytest
+
+from bendybus.client.exceptions import (
+    MessageLockLostError,
+    OutcomeUnknownError,
+    PartitionUnavailableError,
+)
+from bendybus.client.retrying import RetryPolicy
+from bendybus.client.settling import Outcome, Settlement, Settling
+from bendybus.domain import errors
+from bendybus.domain.errors import BusError
+from bendybus.v1 import receiver_pb2
+from bendybus.wire import statuses
+
+TOKEN = b"t" * 16
+AWAY = errors.PartitionUnavailable("partition 1 is unavailable")
+LOST = errors.MessageLockLost("the lock is lost")
+
+
+class Waiter:
+    """Keeps the outcome."""
+
+    def __init__(self) -> None:
+        self.outcome: Outcome | None = None
+        self.error: BaseException | None = None
+
+    def resolve(self, value: Outcome) -> None:
+        """Take the outcome."""
+        self.outcome = value
+
+    def fail(self, error: BaseException) -> None:
+        """Take the error."""
+        self.error = error
+
+
+def answer(frame: Any, error: BusError) -> receiver_pb2.SettleResult:
+    """Return a result in which the only token failed."""
+    failure = receiver_pb2.SettleFailure(indexes=[0], error=statuses.to_error(error))
+    return receiver_pb2.SettleResult(frame_id=frame.frame_id, failures=[failure])
+
+
+def told(disposition: Any, *tries: BusError | None) -> type[Exception]:
+    """Return what a caller is told; None: the stream breaks before an answer."""
+    rules = Settling(RetryPolicy(total=len(tries) - 1))
+    waiter = Waiter()
+    rules.add(Settlement(disposition, TOKEN, waiter, 60.0))
+    for error in tries:
+        frame = rules.next_frame()
+        if error is None:
+            rules.stream_broke(errors.RetryableError("the stream broke"))
+            continue
+        for _, again in rules.answered(answer(frame, error)):
+            rules.add(again)
+    if waiter.error is not None:
+        return type(waiter.error)  # type: ignore[return-value]
+    assert waiter.outcome is not None
+    [(_, found)] = waiter.outcome.errors
+    return type(found)
+
+
+COMPLETE = receiver_pb2.DISPOSITION_COMPLETE
+UNKNOWN = errors.OutcomeUnknown("its stream broke")
+
+
+@pytest.mark.parametrize(
+    ("disposition", "tries", "expected"),
+    [
+        (COMPLETE, (AWAY,), PartitionUnavailableError),
+        (COMPLETE, (LOST,), MessageLockLostError),
+        (COMPLETE, (AWAY, LOST), MessageLockLostError),
+        (COMPLETE, (UNKNOWN, AWAY), OutcomeUnknownError),
+        (COMPLETE, (UNKNOWN, AWAY, LOST), OutcomeUnknownError),
+        (COMPLETE, (None, AWAY), OutcomeUnknownError),
+        (COMPLETE, (None, LOST), OutcomeUnknownError),
+    ],
+)
+def test_only_an_answer_of_who_knows_ends_the_doubt(
+    disposition: Any, tries: tuple[BusError | None, ...], expected: type[Exception]
+) -> None:
+    assert told(disposition, *tries) is expected
