@@ -490,6 +490,7 @@ def test_a_paused_receiver_rings_no_alarm() -> None:
     assert receiver.cache.next_due() > receiver.now + 1_000  # type: ignore[operator]
 
 
+@pytest.mark.requirement("R12")
 def test_a_cached_message_goes_first_to_the_connection_that_it_was_asked_for() -> None:
     receiver = Receiver()
     receiver.ask(1, owner="mine")
