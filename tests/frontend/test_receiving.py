@@ -498,8 +498,9 @@ def test_a_cached_message_goes_first_to_the_connection_that_it_was_asked_for() -
         receiver.reserve(partition, f"m{partition}")
     receiver.cache.pause("mine")
     receiver.cache.pause("other")
-    mine = receiver.ask(1, owner="mine")
+    # The other one waits longer.
     other = receiver.ask(1, owner="other")
+    mine = receiver.ask(1, owner="mine")
     receiver.cache._paused.clear()
 
     receiver.take(receiver.cache.due(receiver.now))
