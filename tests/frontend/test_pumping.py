@@ -8,6 +8,7 @@ import pytest
 
 from bendybus.frontend import pumping
 from bendybus.frontend.pumping import Lane, Pump
+from bendybus.internal.v1 import partition_pb2
 
 
 class FakeCall:
@@ -171,3 +172,40 @@ async def test_a_writer_that_dies_ends_its_stream(call: FakeCall) -> None:
 
     assert not ending.moved
     assert shown == [True, False]
+
+
+async def test_a_cancellation_is_never_lost_whatever_the_end_of_a_stream_is_doing() -> None:
+    for steps in range(8):
+        call = FakeCall()
+        running = asyncio.ensure_future(Pump(lambda: None).run(call, lambda response: None))
+        await settle_down()
+        call.ended.set()
+        for _ in range(steps):
+            await asyncio.sleep(0)
+
+        cancelled = running.cancel()
+        await asyncio.wait({running}, timeout=30)
+
+        assert running.cancelled() == cancelled, f"cancelled {steps} steps after the end"
+
+
+async def test_an_answer_that_cannot_be_taken_costs_its_stream_and_not_the_process(
+    call: FakeCall, caplog: pytest.LogCaptureFixture
+) -> None:
+    shown: list[bool] = []
+    pump = Pump(lambda: shown.append(pump.open))
+
+    async def read() -> Any:
+        return partition_pb2.DeliverFramesResponse()
+
+    def take(response: Any) -> None:
+        raise KeyError("what nobody thought of")
+
+    call.read = read  # type: ignore[method-assign]
+
+    ending = await asyncio.wait_for(pump.run(call, take), 30)
+
+    assert not ending.moved
+    assert "what nobody thought of" in ending.why
+    assert shown == [True, False]
+    assert "could not be taken" in caplog.text

@@ -546,3 +546,62 @@ def test_what_caches_hold_is_counted_over_all_and_by_connection() -> None:
     receiver.take(cache.give_back_all())
 
     assert (held.total, held.by_owner) == (0, {})
+
+
+def test_messages_without_a_byte_are_counted_in_and_out() -> None:
+    receiver = Receiver()
+    tag = receiver.ask(1)
+
+    receiver.reserve(0, "a", "b", size=0)
+    receiver.cache.pause("me")
+    receiver.take(receiver.cache.give_back_all())
+
+    assert receiver.handed == [(tag, ["a"])]
+    assert receiver.given_back == ["b"]
+    assert not receiver.cache._held.by_owner
+
+
+def test_a_paused_connection_is_not_told_that_there_is_nothing() -> None:
+    receiver = Receiver()
+    tag = receiver.ask(1, wait_ms=500)
+    receiver.cache.pause("me")
+    for partition in range(4):
+        receiver.reserve(partition, "a")
+
+    receiver.pass_time(500)
+    receiver.confirm()
+    receiver.pass_time(receiving.CLOSING_MS)
+
+    assert receiver.handed == [(tag, [])]
+    assert receiver.unanswered == [tag]
+
+
+def test_deadlines_of_receives_that_ended_early_are_forgotten() -> None:
+    receiver = Receiver()
+    receiver.ask(1, wait_ms=1_000, owner="slow")
+    receiver.cache.pause("slow")
+    for _ in range(10_000):
+        receiver.take(receiver.cache.cancel(receiver.ask(1, wait_ms=10**9), receiver.now))
+
+    assert len(receiver.cache._deadlines) <= receiving.DEADLINES_SPARE + 10
+
+
+def test_thousands_of_waits_that_end_together_cost_one_look_each() -> None:
+    receiver = Receiver()
+    for index in range(5_000):
+        receiver.ask(1, wait_ms=1_000, owner=f"worker-{index}")
+    compared = 0
+
+    class Counting(dict[Any, Any]):
+        def values(self) -> Any:
+            nonlocal compared
+            compared += len(self)
+            return super().values()
+
+    receiver.cache._closing = Counting()
+    receiver.pass_time(1_000)
+    receiver.confirm()
+
+    assert len(receiver.unanswered) == 0
+    assert len(receiver.handed) == 5_000
+    assert compared < 100 * 5_000

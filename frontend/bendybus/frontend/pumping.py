@@ -162,7 +162,10 @@ class Pump:
             writer.add_done_callback(lambda task: _end_with(task, call))
             while (response := await call.read()) is not grpc.aio.EOF:
                 if not response.moving:
-                    take(response)
+                    failed = _taken(take, response)
+                    if failed is not None:
+                        moved = False
+                        return Ending(False, failed)
                 elif outbox is self._outbox:
                     self._move()
             moved = moved and await call.code() is grpc.StatusCode.OK
@@ -179,18 +182,14 @@ class Pump:
         finally:
             if writer is not None:
                 writer.cancel()
-                try:
-                    await writer
-                except (asyncio.CancelledError, grpc.RpcError, asyncio.InvalidStateError):
-                    pass
-                except Exception:
-                    # A frame that cannot be written: whoever waits learns that the stream ended.
-                    logger.exception("partition stream: writer failed")
             call.cancel()
             if not moved:
                 self._outbox = Outbox()
                 self._show(False)
                 self._room.set()
+            if writer is not None:
+                # Not awaited itself: who cancels this task meanwhile must not be taken for it.
+                await asyncio.wait({writer})
 
     def _move(self) -> None:
         outbox, self._outbox = self._outbox, Outbox()
@@ -204,8 +203,23 @@ class Pump:
 
 
 def _end_with(writer: asyncio.Task[None], call: Any) -> None:
-    if not writer.cancelled() and writer.exception() is not None:
-        call.cancel()
+    error = None if writer.cancelled() else writer.exception()
+    if error is None:
+        return
+    call.cancel()
+    if not isinstance(error, grpc.RpcError | asyncio.InvalidStateError):
+        # A frame that cannot be written: whoever waits learns that the stream ended.
+        logger.error("partition stream: writer failed", exc_info=error)
+
+
+def _taken(take: Callable[[Any], None], response: Any) -> str | None:
+    """Hand over an answer; return why that failed. It costs a stream, never the process."""
+    try:
+        take(response)
+    except Exception as error:
+        logger.exception("partition stream: an answer could not be taken")
+        return f"an answer could not be taken: {error!r}"
+    return None
 
 
 def why(error: grpc.RpcError) -> str:

@@ -71,6 +71,9 @@ class Receiver:
             busy = errors.ServerBusy(f"{most} receives of {whose} are waiting already.")
             self._hand(tag, (), busy)
             return
+        if tag in self.waiting:
+            self._fail(errors.InvalidArgument("ask_id", f"{tag} is of a receive that waits."))
+            return
         now = now_ms()
         messages = max(1, min(messages, receiving.MESSAGES_MAX))
         size_bytes = min(size_bytes or receiving.CACHE_BYTES_MAX, receiving.CACHE_BYTES_MAX)
@@ -81,7 +84,11 @@ class Receiver:
 
     def cancel(self, tag: Any) -> None:
         """End a receive; it is answered."""
-        self.shelf.perform(self.shelf.cache.cancel((self, tag), now_ms()))
+        actions = self.shelf.cache.cancel((self, tag), now_ms())
+        if not actions:
+            # Its messages are being deleted: they are its answer, or nothing is.
+            self.waiting.discard(tag)
+        self.shelf.perform(actions)
 
     def finish(self) -> None:
         """Receive nothing more; who waits is not answered."""
@@ -162,7 +169,7 @@ class Shelf:
         if action.slices:
             self._desk.hand_over(self, action)
         elif action.unanswered:
-            receiver.hand(tag, (), self._desk.unreachable(self.entity))
+            receiver.hand(tag, (), self._desk.unreachable(self.entity, receiver.owner))
         else:
             receiver.hand(tag, ())
 
@@ -205,7 +212,8 @@ class ReceiveDesk:
         self.held = Held()
         self._upstreams = upstreams
         self._shelves: dict[Key, Shelf] = {}
-        self._owners: dict[Any, int] = {}
+        # Connections that get nothing for now, from no cache.
+        self._paused: set[Any] = set()
         self._asks: dict[int, tuple[Shelf, int]] = {}
         self._deliveries: dict[int, _Pending] = {}
         self._ids = itertools.count(1)
@@ -236,9 +244,10 @@ class ReceiveDesk:
         if shelf is None:
             shelf = Shelf(self, entity, dead_letter=dead_letter, delete=delete)
             self._shelves[key] = shelf
+        if owner in self._paused:
+            shelf.cache.pause(owner)
         receiver = Receiver(self, shelf, owner, hand, fail)
         shelf.receivers.add(receiver)
-        self._owners[owner] = self._owners.get(owner, 0) + 1
         return receiver
 
     def close(self, receiver: Receiver) -> None:
@@ -248,9 +257,6 @@ class ReceiveDesk:
             return
         receiver.finish()
         shelf.receivers.discard(receiver)
-        self._owners[receiver.owner] -= 1
-        if not self._owners[receiver.owner]:
-            del self._owners[receiver.owner]
         if not any(other.owner == receiver.owner for other in shelf.receivers):
             shelf.perform(shelf.cache.owner_gone(receiver.owner))
 
@@ -282,9 +288,6 @@ class ReceiveDesk:
             # Not `close`: what waits for this caller stays until it was idle for a while.
             receiver.finish()
             receiver.shelf.receivers.discard(receiver)
-            self._owners[owner] -= 1
-            if not self._owners[owner]:
-                del self._owners[owner]
 
     def fail(self, shelf: Shelf, error: BusError) -> None:
         """End a cache and its receivers."""
@@ -297,12 +300,14 @@ class ReceiveDesk:
 
     def pause(self, owner: Any) -> None:
         """Hand nothing to a connection until `resume`."""
+        self._paused.add(owner)
         for shelf in self._shelves.values():
             shelf.cache.pause(owner)
 
     def resume(self, owner: Any) -> None:
         """Go on after a pause."""
         now = now_ms()
+        self._paused.discard(owner)
         for shelf in list(self._shelves.values()):
             shelf.perform(shelf.cache.resume(owner, now))
 
@@ -330,7 +335,7 @@ class ReceiveDesk:
         """Return an id for an ask."""
         return next(self._ids)
 
-    def unreachable(self, entity: Entity) -> BusError:
+    def unreachable(self, entity: Entity, owner: Any = None) -> BusError:
         """Return the error for a queue of which no partition answered."""
         reasons = [
             f"partition {partition}: {'; '.join(self._upstreams[partition].conditions())}"
@@ -338,6 +343,8 @@ class ReceiveDesk:
             if not self._upstreams[partition].available
         ]
         why = ", ".join(reasons[:3]) or "none answered in time"
+        if owner in self._paused:
+            why = "this connection has not read what it was given; receive less at a time"
         return errors.PartitionUnavailable(
             f"queue {entity.name!r}: no partition could be asked for messages ({why}). Whether "
             "there are any is not known; receive again.",
@@ -517,6 +524,8 @@ class ReceiveDesk:
         count = sum(len(batch.messages) for batch in pending.ready)
         if count:
             self.figures.outgoing.labels(pending.shelf.entity.name).inc(count)
+        if count or tag not in receiver.waiting:
+            # Nothing, for one that was cancelled or takes no more: who ends it waits for that.
             receiver.hand(tag, pending.ready)
         else:
             # All of them were lost on the way: it goes on waiting for others.
@@ -528,6 +537,8 @@ class ReceiveDesk:
             ask = pending.ask
             again = ClientAsk(ask.tag, ask.messages, ask.size_bytes, ask.deadline_ms, ask.owner)
             pending.shelf.perform(pending.shelf.cache.ask(again, now_ms()))
+        else:
+            receiver.hand(tag, ())
 
 
 def _key(shelf: Shelf) -> Key:

@@ -25,6 +25,8 @@ from bendybus.wire import draining, statuses
 Context = grpc.aio.ServicerContext[Any, Any]
 # Settlements of one stream under way; the reader waits beyond that.
 SETTLES_MAX: Final = 256
+# Answers that the client has not read; nothing more of it is read beyond that.
+ANSWERS_MAX: Final = 2_048
 # A delivery that waited longer than this to be written has locks that are shorter by then.
 LATE_MS: Final = 100
 # What a unary receive leaves of its call's time for the answer.
@@ -182,6 +184,9 @@ class _Stream:
         self._caller = caller
         self._account = account
         self._finishing = False
+        self._closed = False
+        # Set when the client read an answer.
+        self._taken = asyncio.Event()
         self._receiver: Receiver | None = None
         self._settler_id = b""
         self._settles: set[asyncio.Task[None]] = set()
@@ -194,6 +199,7 @@ class _Stream:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self._closed = True
         if self._receiver is not None:
             self._gateway.receives.close(self._receiver)
         for task in self._settles:
@@ -212,6 +218,7 @@ class _Stream:
             if size_bytes and (waited_ms := now_ms() - put_ms) > LATE_MS:
                 _age(frame.delivery, waited_ms)
             yield frame
+            self._taken.set()
             # The client took it off the wire, or there is room on the wire for it.
             if size_bytes:
                 self._unread_bytes -= size_bytes
@@ -250,6 +257,9 @@ class _Stream:
         """Take what the client says until it ends."""
         try:
             async for request in requests:
+                while self._out.qsize() >= ANSWERS_MAX:
+                    self._taken.clear()
+                    await self._taken.wait()
                 if not self._finishing:
                     await self._take(request)
             self.finish()
@@ -302,6 +312,9 @@ class _Stream:
     def _hand(
         self, tag: int, batches: Sequence[message_pb2.DeliveredBatch], error: BusError | None
     ) -> None:
+        if self._closed:
+            # Nobody reads it, so nobody would uncount it.
+            return
         delivery = receiver_pb2.Delivery(ask_id=tag, batches=batches)
         if error is not None:
             delivery.error.CopyFrom(statuses.to_error(error))

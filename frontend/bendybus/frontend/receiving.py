@@ -51,6 +51,8 @@ CLOSING_MS: Final = 500
 # What one cache may have asked for, in bytes, over all partitions; one message is always allowed.
 CACHE_BYTES_MAX: Final = 16 * limits.MB
 MESSAGES_MAX: Final = 5_000
+# Deadlines of receives that ended, kept until this many are.
+DEADLINES_SPARE: Final = 1_000
 # How many asks are looked through for one of the connection that messages were reserved for.
 OWNERS_LOOKED_AT: Final = 64
 
@@ -137,7 +139,7 @@ class HandOver:
 
     ask: ClientAsk
     slices: Sequence[Slice] = ()
-    # No partition answered: whether there are messages is not known.
+    # No partition answered, or its connection is paused: whether there are messages is not known.
     unanswered: bool = False
 
     @property
@@ -173,7 +175,8 @@ class Held:
         if left:
             self.by_owner[owner] = left
         else:
-            del self.by_owner[owner]
+            # Not there: messages without a byte were all that there was.
+            self.by_owner.pop(owner, None)
 
 
 class Cache:
@@ -196,7 +199,8 @@ class Cache:
         self._order = itertools.count()
         # Messages that counted asks are for.
         self._wanted = 0
-        self._closing: list[tuple[int, ClientAsk]] = []
+        # Asks that are closing, and until when, by tag. In order.
+        self._closing: dict[Any, tuple[int, ClientAsk]] = {}
         self._paused: set[Any] = set()
         self._chunks: deque[Chunk] = deque()
         # By ask id, until they are answered; and the one that is not withdrawn, by partition.
@@ -222,6 +226,11 @@ class Cache:
         self._unwanted_since_ms = None
         self._asks[ask.tag] = ask
         if ask.deadline_ms is not None:
+            if len(self._deadlines) > 2 * len(self._asks) + DEADLINES_SPARE:
+                # Of receives that ended long before their time.
+                live = [entry for entry in self._deadlines if self._waits(entry[2])]
+                heapq.heapify(live)
+                self._deadlines = live
             heapq.heappush(self._deadlines, (ask.deadline_ms, next(self._order), ask))
         if ask.owner not in self._paused:
             self._count(ask)
@@ -332,11 +341,12 @@ class Cache:
         actions: list[Action] = []
         while self._deadlines and self._deadlines[0][0] <= now_ms:
             _, _, ask = heapq.heappop(self._deadlines)
-            if self._asks.get(ask.tag) is ask:
+            if self._waits(ask):
                 actions += self._close(ask, now_ms)
         actions += self._closed()
-        while self._closing and self._closing[0][0] <= now_ms:
-            _, ask = self._closing.pop(0)
+        for until_ms, ask in list(self._closing.values()):
+            if until_ms > now_ms:
+                break
             actions += self._end_empty(ask)
         actions += self._move(now_ms)
         if not self._asks and now_ms - self.used_ms >= IDLE_MS:
@@ -345,16 +355,13 @@ class Cache:
 
     def next_due(self) -> int | None:
         """Return when `due` has something to do."""
-        while (
-            self._deadlines
-            and self._asks.get(self._deadlines[0][2].tag) is not (self._deadlines[0][2])
-        ):
+        while self._deadlines and not self._waits(self._deadlines[0][2]):
             heapq.heappop(self._deadlines)
         times = [chunk.hand_over_until_ms for chunk in self._chunks]
         if self._deadlines:
             times.append(self._deadlines[0][0])
         if self._closing:
-            times.append(self._closing[0][0])
+            times.append(next(iter(self._closing.values()))[0])
         if self._chunks and not self._asks:
             times.append(self.used_ms + IDLE_MS)
         if self._unwanted_since_ms is not None:
@@ -461,8 +468,10 @@ class Cache:
     def _forget(self, ask: ClientAsk) -> None:
         self._uncount(ask)
         del self._asks[ask.tag]
-        if ask.checks is not None:
-            self._closing = [entry for entry in self._closing if entry[1] is not ask]
+        self._closing.pop(ask.tag, None)
+
+    def _waits(self, ask: ClientAsk) -> bool:
+        return self._asks.get(ask.tag) is ask
 
     # The end of a wait
 
@@ -480,22 +489,23 @@ class Cache:
             ask.checks.add(ask_id)
             if not opened.withdrawn:
                 actions.append(self._withdraw(ask_id, opened))
-        self._closing.append((now_ms + CLOSING_MS, ask))
+        self._closing[ask.tag] = (now_ms + CLOSING_MS, ask)
         return actions
 
     def _closed(self) -> list[Action]:
         """End the asks that wait for no partition's answer any more."""
         if not self._closing:
             return []
-        ended = [ask for _, ask in self._closing if not ask.checks]
+        ended = [ask for _, ask in self._closing.values() if not ask.checks]
         return [action for ask in ended for action in self._end_empty(ask)]
 
     def _end_empty(self, ask: ClientAsk) -> list[Action]:
-        if self._asks.get(ask.tag) is not ask:
+        if not self._waits(ask):
             return []
         self._forget(ask)
-        paused = ask.owner in self._paused
-        return [HandOver(ask, unanswered=not ask.answered and not paused)]
+        # What there was is not for a connection that is paused.
+        known = ask.answered and ask.owner not in self._paused
+        return [HandOver(ask, unanswered=not known)]
 
     def _answered(
         self, ask_id: int, partition: int, now_ms: int, *, heard: bool = True
@@ -505,7 +515,7 @@ class Cache:
             del self._asked[partition]
         if heard:
             self._heard_ms[partition] = now_ms
-        for _, ask in self._closing:
+        for _, ask in self._closing.values():
             if ask.checks is not None and ask_id in ask.checks:
                 ask.checks.discard(ask_id)
                 ask.answered |= heard

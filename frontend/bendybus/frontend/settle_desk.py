@@ -15,6 +15,8 @@ from bendybus.v1 import receiver_pb2
 from bendybus.wire import statuses
 
 TIMEOUT_S: Final = 30.0
+# A number that the contract does not name gets here, too.
+_DISPOSITIONS: Final = frozenset(receiver_pb2.Disposition.values()) - {0}
 
 
 @dataclass(slots=True)
@@ -166,8 +168,10 @@ class SettleDesk:
 
 def check(frame: receiver_pb2.SettleFrame) -> int:
     """Return how many tokens a settlement has. Raises InvalidArgument for what is none."""
-    if not frame.disposition:
-        raise errors.InvalidArgument("disposition", "must be set.")
+    if frame.disposition not in _DISPOSITIONS:
+        raise errors.InvalidArgument(
+            "disposition", f"must be one of 1 to {max(_DISPOSITIONS)} (got {frame.disposition})."
+        )
     bounds.check_settlement(
         frame.lock_tokens,
         frame.changed_properties.ByteSize(),
