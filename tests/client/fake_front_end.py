@@ -413,7 +413,10 @@ class _Management(management_pb2_grpc.ManagementServiceServicer):
         )
 
     async def CreateQueue(self, request: Any, context: Any) -> Any:
-        if request.name in self._fake.entities:
+        known = self._fake.entities.get(request.name)
+        if known is not None and known.uid == request.uid:
+            return management_pb2.CreateQueueResponse(queue=self._shown(request.name, False))
+        if known is not None:
             taken = errors.EntityAlreadyExists(f"The name {request.name!r} is taken.")
             await statuses.abort(context, taken)
         try:
@@ -424,7 +427,8 @@ class _Management(management_pb2_grpc.ManagementServiceServicer):
         except BusError as exc:
             await statuses.abort(context, exc)
         self._fake.add_queue(request.name, lock_ms=wanted.lock_duration_ms)
-        made = Entity(request.name, "uid", 1, Origin.CLIENT, wanted, 1, PARTITION, 1, 1)
+        uid = request.uid or "uid"
+        made = Entity(request.name, uid, 1, Origin.CLIENT, wanted, 1, PARTITION, 1, 1)
         self._fake.entities[request.name] = made
         return management_pb2.CreateQueueResponse(queue=self._shown(request.name, False))
 

@@ -3,6 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
+import grpc
 import pytest
 
 from bendybus.client import ServiceBusMessage, aio, exceptions, management
@@ -10,6 +11,7 @@ from bendybus.client.aio import management as aio_management
 from bendybus.client.exceptions import (
     HttpResponseError,
     NotSupportedError,
+    OutcomeUnknownError,
     ResourceExistsError,
     ResourceNotFoundError,
     ServiceBusError,
@@ -21,6 +23,7 @@ from bendybus.client.management import (
     QueueProperties,
 )
 from bendybus.domain import limits
+from tests.client import fake_front_end
 from tests.client.fake_front_end import FakeFrontEnd
 
 
@@ -29,6 +32,44 @@ async def every(found: Any) -> list[Any]:
     if hasattr(found, "__aiter__"):
         return [one async for one in found]
     return list(found)
+
+
+@pytest.fixture
+def lossy(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before the front end starts: it does each change, and its first answers are lost."""
+    for name in ("CreateQueue", "DeleteQueue", "UpdateQueue"):
+        work, left = getattr(fake_front_end._Management, name), [request.param]
+
+        async def lose(
+            self: Any, request: Any, context: Any, work: Any = work, left: Any = left
+        ) -> Any:
+            answer = await work(self, request, context)
+            if left[0]:
+                left[0] -= 1
+                await context.abort(grpc.StatusCode.UNAVAILABLE, "Socket closed")
+            return answer
+
+        monkeypatch.setattr(fake_front_end._Management, name, lose)
+
+
+@pytest.mark.usefixtures("lossy")
+@pytest.mark.parametrize("lossy", [1], indirect=True)
+async def test_a_change_whose_answer_was_lost_succeeds_by_its_repeat(administration: Any) -> None:
+    await administration.create_queue("orders")
+    await administration.update_queue(await administration.get_queue("orders"))
+    await administration.delete_queue("orders")
+
+    with pytest.raises(ResourceExistsError):
+        await administration.create_queue("q")
+    with pytest.raises(ResourceNotFoundError):
+        await administration.delete_queue("orders")
+
+
+@pytest.mark.usefixtures("lossy")
+@pytest.mark.parametrize("lossy", [10], indirect=True)
+async def test_a_change_that_is_never_answered_is_of_unknown_outcome(administration: Any) -> None:
+    with pytest.raises(OutcomeUnknownError):
+        await administration.create_queue("orders")
 
 
 async def test_a_queue_is_made_with_its_properties(administration: Any) -> None:

@@ -63,6 +63,7 @@ def told(disposition: Any, *tries: BusError | None) -> type[Exception]:
 
 
 COMPLETE = receiver_pb2.DISPOSITION_COMPLETE
+RENEW = receiver_pb2.DISPOSITION_RENEW_LOCK
 UNKNOWN = errors.OutcomeUnknown("its stream broke")
 
 
@@ -76,6 +77,8 @@ UNKNOWN = errors.OutcomeUnknown("its stream broke")
         (COMPLETE, (UNKNOWN, AWAY, LOST), OutcomeUnknownError),
         (COMPLETE, (None, AWAY), OutcomeUnknownError),
         (COMPLETE, (None, LOST), OutcomeUnknownError),
+        # To renew twice is to renew.
+        (RENEW, (None, LOST), MessageLockLostError),
     ],
 )
 def test_only_an_answer_of_who_knows_ends_the_doubt(

@@ -91,6 +91,21 @@ async def test_a_change_that_all_partitions_took_names_them_all(action: str) -> 
     ]
 
 
+async def test_a_change_whose_answer_was_lost_may_be_done() -> None:
+    gateway = gateway_of(queue())
+    service, told = ManagementService(gateway), errors.OutcomeUnknown
+
+    async def lose(request: Any, timeout: float) -> Any:
+        raise grpc.aio.AioRpcError(
+            grpc.StatusCode.UNAVAILABLE, grpc.aio.Metadata(), grpc.aio.Metadata(), "Socket closed"
+        )
+
+    gateway.upstreams[0].CommitEntity = lose  # type: ignore[attr-defined]
+
+    with pytest.raises(told):
+        await service._change(entity_pb2.CommitEntityRequest(name="orders"))
+
+
 @pytest.mark.requirement("R35")
 def test_counts_of_every_kind_are_summed_over_partitions_and_one_away_makes_them_limited() -> None:
     kinds = ("active", "dead_letter", "scheduled", "deferred")

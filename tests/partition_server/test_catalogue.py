@@ -59,6 +59,25 @@ def test_names_are_compared_without_regard_to_case(driver: Driver) -> None:
         driver.create("ORDERS")
 
 
+def test_a_repeated_creation_is_known_by_the_uid_that_it_gave(driver: Driver) -> None:
+    made = commit(driver, EntityAction.CREATE, uid="mine")
+
+    assert commit(driver, EntityAction.CREATE, uid="mine") == made
+    with pytest.raises(errors.EntityAlreadyExists):
+        commit(driver, EntityAction.CREATE, uid="another")
+
+
+def test_no_client_takes_the_uid_of_another_queue(driver: Driver) -> None:
+    commit(driver, EntityAction.CREATE, "a", uid="mine")
+
+    with pytest.raises(errors.InvalidArgument, match="uid"):
+        commit(driver, EntityAction.CREATE, "b", uid="mine")
+
+    commit(driver, EntityAction.DELETE, "a")
+    with pytest.raises(errors.InvalidArgument, match="uid"):
+        commit(driver, EntityAction.CREATE, "b", uid="mine")
+
+
 def test_the_catalogue_survives_a_restart(driver: Driver) -> None:
     driver.create(max_delivery_count=3, status=EntityStatus.SEND_DISABLED)
     before = driver.partition.catalogue.existing()

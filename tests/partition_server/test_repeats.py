@@ -91,6 +91,17 @@ def test_a_repeated_batch_delete_deletes_nothing_more(queue: Driver) -> None:
     assert queue.counts().active == 2
 
 
+def test_what_an_operation_deleted_is_told_without_deleting(queue: Driver) -> None:
+    queue.send(*[b"x"] * 12)
+    ask = DeleteMessages("t", queue.ref(), 1, 0, False, operation_id=ME, only_known=True)
+
+    assert queue.run(ask) == [Done(0)]
+    assert queue.run(DeleteMessages("t", queue.ref(), 5, 0, False, operation_id=ME)) == [Done(5)]
+    assert queue.run(ask) == [Done(5)]
+
+    assert queue.counts().active == 7
+
+
 def test_a_repeated_cancellation_is_not_told_that_there_is_no_such_message(queue: Driver) -> None:
     due_ms = queue.wall_ms + 60_000
     counter = queue.send(b"a", scheduled_ms=[due_ms]).numbers[0] & (2**48 - 1)

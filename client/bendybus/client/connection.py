@@ -24,12 +24,20 @@ from bendybus.client.sending import Sending
 from bendybus.domain import limits
 from bendybus.domain.errors import (
     BusError,
+    EntityNotFound,
     OutcomeUnknown,
+    PartitionUnavailable,
     RetryableError,
     ServiceTimeout,
     Unauthenticated,
 )
 from bendybus.v1 import management_pb2_grpc, receiver_pb2_grpc, sender_pb2_grpc
+from bendybus.v1.management_pb2 import (
+    CreateQueueRequest,
+    DeleteQueueRequest,
+    DeleteQueueResponse,
+    UpdateQueueRequest,
+)
 from bendybus.wire import statuses, tls
 
 TIMEOUT_S_DEFAULT: Final = limits.SEND_TIMEOUT_MS_DEFAULT / 1_000
@@ -46,6 +54,8 @@ _OPTIONS: Final = (
 )
 
 
+# Calls without an operation's name that change something.
+_CHANGES: Final = (CreateQueueRequest, UpdateQueueRequest, DeleteQueueRequest)
 _log = logging.getLogger("bendybus.client")
 _RETRY_DEFAULT: Final = RetryPolicy()
 
@@ -89,6 +99,8 @@ class Connection:
         self._trusted: bytes | None = None
         self._channel: grpc.aio.Channel | None = None
         self._stubs: Stubs | None = None
+        # Whether the bus ever answered a call.
+        self._answered = False
         self._ready = asyncio.Event()
         self._ready.set()
         self._calls: set[Any] = set()
@@ -142,20 +154,29 @@ class Connection:
         # Of a call that changes something: whether an earlier try may have done it. A repeat by
         # the same name finds out, and no refusal of one is a no.
         named = bool(getattr(request, "operation_id", b""))
+        changes = named or isinstance(request, _CHANGES)
         doubtful = False
+        recorded: BusError | None = None
         while True:
             left = deadline - self.io.loop.time()
             try:
                 return await self._call_once(method, request, left)
             except BusError as exc:
                 failures += 1
-                doubtful = doubtful or (named and _may_be_done(exc))
+                recorded = exc if _is_recorded(exc) else recorded
+                if _is_gone(exc, request):
+                    # What was asked for: an earlier try did it, where partitions could be reached.
+                    if recorded is not None:
+                        raise recorded from exc
+                    if doubtful:
+                        return DeleteQueueResponse()
+                doubtful = doubtful or (changes and _may_be_done(exc))
                 pause = self.settings.retry.pause_s(failures, exc)
                 in_time = self.io.loop.time() + pause < deadline
                 again = exc.retryable or isinstance(exc, OutcomeUnknown)
                 again = again and failures <= self.settings.retry.total
                 if not repeatable or not in_time or not again:
-                    if doubtful and exc.retryable:
+                    if doubtful and exc.retryable and not _is_recorded(exc):
                         raise _unknown(exc) from exc
                     raise
                 # Spread, so that callers of a front end that went do not all come back at once.
@@ -222,7 +243,9 @@ class Connection:
         call = method(stubs)(request, timeout=left, metadata=metadata)
         self._calls.add(call)
         try:
-            return await call
+            answer = await call
+            self._answered = True
+            return answer
         except grpc.aio.AioRpcError as exc:
             raise self.explained(statuses.from_rpc_error(exc)) from exc
         except asyncio.CancelledError:
@@ -247,11 +270,16 @@ class Connection:
             self._credentials.refused()
         if tls.is_untrusted(error.message):
             self._trust_anew()
-        if type(error) is not RetryableError:
-            return error
         use_tls = self._use_tls is not False
+        if type(error) is not RetryableError or (not use_tls and self._has_answered()):
+            # A bus that answered in plain text before does not speak TLS: it has gone.
+            return error
         advice = tls.explain(error.message, address=self.settings.target, use_tls=use_tls)
         return RetryableError(f"{advice} ({error.message})") if advice else error
+
+    def _has_answered(self) -> bool:
+        streams = [self.sending.stream, *(each.stream for each in self._receivings)]
+        return self._answered or any(stream.answered for stream in streams)
 
     def _authorities(self) -> bytes | None:
         path = self.settings.ca_file
@@ -286,6 +314,16 @@ def _may_be_done(error: BusError) -> bool:
     cause = error.__cause__
     never_sent = "failed to connect" in error.message
     return lost and isinstance(cause, grpc.aio.AioRpcError) and not never_sent
+
+
+def _is_recorded(error: BusError) -> bool:
+    """Whether a change of an entity is decided, and only partitions lag behind."""
+    return isinstance(error, PartitionUnavailable) and "generation" in error.metadata
+
+
+def _is_gone(error: BusError, request: Any) -> bool:
+    """Whether a queue that is to be deleted is not there (any more)."""
+    return isinstance(error, EntityNotFound) and isinstance(request, DeleteQueueRequest)
 
 
 def _unknown(error: BusError) -> OutcomeUnknown:

@@ -19,6 +19,7 @@ from bendybus.wire import statuses
 FRAME_TOKENS_MAX: Final = limits.SETTLE_TOKENS_MAX
 # Frames without an answer; the bus remembers more of them, for repeats.
 FRAMES_MAX: Final = 128
+_RENEW_LOCK: Final = receiver_pb2.DISPOSITION_RENEW_LOCK
 _TOKEN_BYTES: Final = lock_token.TOKEN_BYTES
 
 
@@ -237,7 +238,10 @@ class Settling:
                 again.append(offset)
                 pause = max(pause, self._retry.pause_s(settlement.failures + 1, error))
             else:
-                final = _of_unknown_outcome if settlement.unknown else exceptions.from_bus_error
+                final = exceptions.from_bus_error
+                # To renew a lock twice is to renew it: a refusal of a repeat counts.
+                if settlement.unknown and settlement.disposition != _RENEW_LOCK:
+                    final = _of_unknown_outcome
                 settlement.errors.append((index, final(error)))
         if not again:
             return None

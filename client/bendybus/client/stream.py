@@ -60,6 +60,8 @@ class Stream:
         self._explain = explain
         # What logs call it.
         self.name = "stream"
+        # Whether the bus ever answered on it.
+        self.answered = False
         self._wake = asyncio.Event()
         self._closed = asyncio.Event()
         self._call: Any = None
@@ -135,7 +137,7 @@ class Stream:
                 self._write(self._call), name="bendybus-writer"
             )
             while (response := await self._call.read()) is not grpc.aio.EOF:
-                heard = True
+                heard = self.answered = True
                 if response.moving:
                     # Nothing more is written, so that the answers to what was can all come in.
                     self._moving = True

@@ -2,13 +2,13 @@
 
 import asyncio
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 from bendybus.domain import bounds, errors, limits
-from bendybus.domain.errors import BusError
+from bendybus.domain.errors import BusError, RetryableError
 from bendybus.frontend import batches, peeking
-from bendybus.frontend.calls import Make, call, unreachable
+from bendybus.frontend.calls import Make, call
 from bendybus.frontend.gateway import Gateway
 from bendybus.internal.v1 import partition_pb2
 from bendybus.v1 import message_pb2, receiver_pb2
@@ -148,7 +148,11 @@ def _bounded(found: Found, count: int) -> Found:
 async def delete_messages(
     gateway: Gateway, request: receiver_pb2.DeleteMessagesRequest
 ) -> receiver_pb2.DeleteMessagesResponse:
-    """Delete the oldest messages, partition by partition, up to what was asked for."""
+    """Delete the oldest messages, partition by partition, up to what was asked for.
+
+    Raises OutcomeUnknown when a partition may have deleted some and does not say how many: others
+    must not delete as many again. Whoever repeats the operation under its name learns it.
+    """
     entity, dead_letter = gateway.directory.lookup(request.entity_path)
     fingerprint = gateway.directory.fingerprint
     assert fingerprint is not None
@@ -159,34 +163,58 @@ async def delete_messages(
     ref = partition_pb2.EntityRef(
         uid=entity.uid, generation=entity.generation, dead_letter=dead_letter
     )
+    timeout_s = gateway.settings.unary_timeout_s
+
+    async def delete(partition: int, most: int, *, only_known: bool = False) -> int:
+        asked = partition_pb2.DeleteMessagesRequest(
+            partition=partition,
+            entity=ref,
+            max_messages=most,
+            enqueued_before_ms=request.enqueued_before_ms,
+            include_deferred_and_scheduled=request.include_deferred_and_scheduled,
+            operation_id=request.operation_id,
+            age_ms=request.age_ms,
+            only_known=only_known,
+        )
+        answer = await call(
+            gateway.upstreams[partition],
+            lambda calls, _: calls.DeleteMessages(asked, timeout=timeout_s),
+            changes=True,
+        )
+        return int(answer.deleted)
+
+    partitions = list(entity.partitions())
     left = request.max_messages
+    if request.age_ms > 0:
+        known = await _deleted_before(partitions, delete)
+        partitions = [partition for partition in partitions if not known[partition]]
+        left -= sum(known.values())
     failed: BusError | None = None
-    for partition in entity.partitions():
-        wanted = left
-
-        def make(calls: Any, index: int, wanted: int = wanted) -> Any:
-            return calls.DeleteMessages(
-                partition_pb2.DeleteMessagesRequest(
-                    partition=index,
-                    entity=ref,
-                    max_messages=wanted,
-                    enqueued_before_ms=request.enqueued_before_ms,
-                    include_deferred_and_scheduled=request.include_deferred_and_scheduled,
-                    operation_id=request.operation_id,
-                    age_ms=request.age_ms,
-                ),
-                timeout=gateway.settings.unary_timeout_s,
-            )
-
-        upstream = gateway.upstreams[partition]
-        if not upstream.available:
-            failed = unreachable(upstream)
-            continue
-        # What it deleted when its answer is lost is not known: others must not delete as many
-        # again. Whoever repeats the operation under its name learns it.
-        left -= (await call(upstream, make)).deleted
+    for partition in partitions:
         if left <= 0:
             break
+        try:
+            left -= await delete(partition, left)
+        except RetryableError as error:
+            # It did nothing: others have some as well.
+            failed = error
     if failed is not None and left == request.max_messages:
         raise failed
     return receiver_pb2.DeleteMessagesResponse(deleted=request.max_messages - left)
+
+
+async def _deleted_before(
+    partitions: list[int], delete: Callable[..., Awaitable[int]]
+) -> dict[int, int]:
+    """Return how many an earlier try of the operation deleted in each partition.
+
+    All have to say it, also those that the earlier try may have passed over. Raises OutcomeUnknown.
+    """
+    try:
+        counts = await asyncio.gather(*(delete(each, 1, only_known=True) for each in partitions))
+    except RetryableError as error:
+        raise errors.OutcomeUnknown(
+            f"{error.message} An earlier try may have deleted messages there.",
+            metadata=error.metadata,
+        ) from error
+    return dict(zip(partitions, counts, strict=True))

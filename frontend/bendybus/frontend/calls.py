@@ -34,7 +34,7 @@ async def call(upstream: Upstream, make: Make, *, changes: bool = False) -> Any:
     except grpc.RpcError as error:
         found = statuses.from_rpc_error(error)
         if type(found) in (errors.RetryableError, errors.ServiceTimeout):
-            raise (_unknown(upstream) if changes else unreachable(upstream)) from error
+            raise (unknown(upstream) if changes else unreachable(upstream)) from error
         raise found from error
 
 
@@ -92,7 +92,8 @@ def unreachable(upstream: Upstream) -> BusError:
     )
 
 
-def _unknown(upstream: Upstream) -> BusError:
+def unknown(upstream: Upstream) -> BusError:
+    """Return the error for a change of which the partition's answer was lost."""
     return errors.OutcomeUnknown(
         f"partition {upstream.partition} was asked and did not answer: it may have done this.",
         metadata={"partition": str(upstream.partition)},

@@ -11,7 +11,7 @@ from bendybus.domain import entity as entities_rules
 from bendybus.domain import errors
 from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
-from bendybus.frontend.calls import each, unreachable
+from bendybus.frontend.calls import each, unknown, unreachable
 from bendybus.frontend.gateway import Gateway
 from bendybus.internal.v1 import entity_pb2, partition_pb2
 from bendybus.v1 import management_pb2, management_pb2_grpc
@@ -185,7 +185,7 @@ class ManagementService(management_pb2_grpc.ManagementServiceServicer):
         except grpc.RpcError as error:
             found = statuses.from_rpc_error(error)
             if type(found) in (errors.RetryableError, errors.ServiceTimeout):
-                raise unreachable(registrar) from error
+                raise unknown(registrar) from error
             raise found from error
         return entities.entity_from_proto(response.entity)
 

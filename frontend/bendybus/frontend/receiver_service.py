@@ -167,6 +167,7 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
                 timeout=gateway.settings.unary_timeout_s,
             ),
             what="sequence_numbers",
+            changes=True,
         )
         return [answer.batch for answer in answers.values()]
 

@@ -192,6 +192,9 @@ class Catalogue:
         """
         if tombstone is not None and wanted in (tombstone.uid, tombstone.manifest_uid):
             return f"{wanted}-{self._generation + 1}"
+        other = self._by_uid.get(wanted) or self._buried.get(wanted)
+        if other is not None:
+            raise errors.InvalidArgument("uid", f"is that of queue {other.name!r}. Use another.")
         return wanted
 
     def _changed(self, command: CommitEntity, current: Entity) -> QueueDescription:
@@ -246,12 +249,17 @@ def _manifest(command: CommitEntity) -> str:
 
 
 def _is_repeat(command: CommitEntity, current: Entity) -> bool:
-    """Whether what a manifest wants was done for it already: it may have lost the answer."""
+    """Whether what a caller wants was done for it already: it may have lost the answer.
+
+    A manifest is known by its UID, a client's creation by the UID that it gave the entity.
+    """
     if lifecycle.REPEATS.get(command.action) is not current.state:
         return False
     if command.action is EntityAction.ORPHAN:
         same = command.manifest_uid in ("", current.manifest_uid)
         return same and command.uid in ("", current.uid) and command.origin is Origin.MANIFEST
+    if command.action is EntityAction.CREATE and command.origin is Origin.CLIENT:
+        return current.origin is Origin.CLIENT and command.uid == current.uid
     return current.manifest_uid != "" and current.manifest_uid == _manifest(command)
 
 

@@ -270,6 +270,8 @@ class DeleteMessages:
     include_deferred_and_scheduled: bool
     operation_id: bytes = b""
     age_ms: int = 0
+    # Nothing is deleted: how many the operation deleted before is asked for.
+    only_known: bool = False
 
 
 @dataclass(slots=True)

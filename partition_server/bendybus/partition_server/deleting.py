@@ -89,7 +89,9 @@ class Deletions:
                 # Whoever repeats it does not wait for the first answer any more.
                 self._waiting[index] = replace(deletion, reply_to=command.reply_to)
                 return True
-        return False
+        if command.only_known:
+            stage.answer(command.reply_to, Done(0))
+        return command.only_known
 
     def go_on(self, keeper: Keeper, stage: Stage, budget: Budget) -> None:
         """Do a step of the batch delete whose turn it is."""

@@ -221,6 +221,7 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
                 request.include_deferred_and_scheduled,
                 request.operation_id,
                 request.age_ms,
+                request.only_known,
             ),
         )
         return partition_pb2.DeleteMessagesResponse(deleted=done.count)

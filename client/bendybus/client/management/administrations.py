@@ -1,5 +1,6 @@
 """What the administration clients of both surfaces share: requests, and how to page."""
 
+import uuid
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -48,6 +49,8 @@ def create_request(name: str, fields: Mapping[str, Any]) -> management_pb2.Creat
         name=arguments.text("queue_name", name),
         description=descriptions.to_description(fields),
         origin=management_pb2.ENTITY_ORIGIN_CLIENT,
+        # A repeat whose answer was lost is known by it.
+        uid=str(uuid.uuid4()),
     )
 
 

@@ -291,7 +291,7 @@ class CancelScheduledMessagesResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class DeleteMessagesRequest(_message.Message):
-    __slots__ = ("partition", "entity", "max_messages", "enqueued_before_ms", "include_deferred_and_scheduled", "operation_id", "age_ms")
+    __slots__ = ("partition", "entity", "max_messages", "enqueued_before_ms", "include_deferred_and_scheduled", "operation_id", "age_ms", "only_known")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     ENTITY_FIELD_NUMBER: _ClassVar[int]
     MAX_MESSAGES_FIELD_NUMBER: _ClassVar[int]
@@ -299,6 +299,7 @@ class DeleteMessagesRequest(_message.Message):
     INCLUDE_DEFERRED_AND_SCHEDULED_FIELD_NUMBER: _ClassVar[int]
     OPERATION_ID_FIELD_NUMBER: _ClassVar[int]
     AGE_MS_FIELD_NUMBER: _ClassVar[int]
+    ONLY_KNOWN_FIELD_NUMBER: _ClassVar[int]
     partition: int
     entity: EntityRef
     max_messages: int
@@ -306,7 +307,8 @@ class DeleteMessagesRequest(_message.Message):
     include_deferred_and_scheduled: bool
     operation_id: bytes
     age_ms: int
-    def __init__(self, partition: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., max_messages: _Optional[int] = ..., enqueued_before_ms: _Optional[int] = ..., include_deferred_and_scheduled: bool = ..., operation_id: _Optional[bytes] = ..., age_ms: _Optional[int] = ...) -> None: ...
+    only_known: bool
+    def __init__(self, partition: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., max_messages: _Optional[int] = ..., enqueued_before_ms: _Optional[int] = ..., include_deferred_and_scheduled: bool = ..., operation_id: _Optional[bytes] = ..., age_ms: _Optional[int] = ..., only_known: bool = ...) -> None: ...
 
 class DeleteMessagesResponse(_message.Message):
     __slots__ = ("deleted",)

@@ -1,0 +1,137 @@
+"""Batch deletes over partitions: repeats delete no more; a lost answer is no definite no."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import grpc
+import pytest
+
+from bendybus.domain import errors
+from bendybus.domain.limits import Tier
+from bendybus.frontend import browsing
+from bendybus.frontend.receiver_service import ReceiverService
+from bendybus.internal.v1 import partition_pb2
+from bendybus.v1 import receiver_pb2
+from tests.frontend.entities import queue
+
+PARTITIONS = 3
+ME = b"m" * 16
+
+
+def lost() -> grpc.RpcError:
+    """Return what a call ends with whose answer was lost."""
+    return grpc.aio.AioRpcError(
+        grpc.StatusCode.UNAVAILABLE, grpc.aio.Metadata(), grpc.aio.Metadata(), "Socket closed"
+    )
+
+
+class Partition:
+    """Deletes what it holds, and remembers what an operation deleted."""
+
+    def __init__(self, index: int, messages: int) -> None:
+        self.partition, self.available, self.calls = index, True, self
+        self.messages = messages
+        # What the next calls end with, after they did their work.
+        self.errors: list[Exception] = []
+        self._known: dict[bytes, int] = {}
+
+    def conditions(self) -> list[str]:
+        """Return why it cannot be asked."""
+        return []
+
+    async def DeleteMessages(
+        self, request: partition_pb2.DeleteMessagesRequest, timeout: float
+    ) -> Any:
+        """Delete, once for each operation."""
+        known = self._known.get(request.operation_id)
+        if known is None and request.only_known:
+            known = 0
+        elif known is None:
+            known = min(self.messages, request.max_messages)
+            self.messages -= known
+            self._known[request.operation_id] = known
+        if self.errors:
+            raise self.errors.pop(0)
+        return partition_pb2.DeleteMessagesResponse(deleted=known)
+
+    async def ReceiveDeferred(self, request: Any, timeout: float) -> Any:
+        """Answer with nothing, or not at all."""
+        raise self.errors.pop(0)
+
+
+def bus(*messages: int) -> Any:
+    """Return what batch deletes need of a front end."""
+    entity = queue(partitions=len(messages))
+    return SimpleNamespace(
+        upstreams={index: Partition(index, count) for index, count in enumerate(messages)},
+        directory=SimpleNamespace(
+            lookup=lambda path: (entity, False), fingerprint=SimpleNamespace(tier=Tier.PREMIUM)
+        ),
+        settings=SimpleNamespace(unary_timeout_s=5.0),
+        receives=None,
+    )
+
+
+async def delete(gateway: Any, count: int = 5, *, age_ms: int = 0) -> int:
+    """Delete up to `count` messages under one name."""
+    request = receiver_pb2.DeleteMessagesRequest(
+        entity_path="orders", max_messages=count, operation_id=ME, age_ms=age_ms
+    )
+    return (await browsing.delete_messages(gateway, request)).deleted
+
+
+def left(gateway: Any) -> int:
+    """Return how many messages there are."""
+    return sum(each.messages for each in gateway.upstreams.values())
+
+
+async def test_a_repeat_deletes_no_more_though_a_partition_is_away_that_deleted_before() -> None:
+    gateway = bus(10, 10, 10)
+    assert await delete(gateway) == 5
+    gateway.upstreams[0].available = False
+
+    with pytest.raises(errors.OutcomeUnknown):
+        await delete(gateway, age_ms=1_000)
+
+    assert left(gateway) == 25
+
+
+async def test_a_repeat_deletes_no_more_though_a_partition_is_back_that_was_passed_over() -> None:
+    gateway = bus(10, 10, 10)
+    gateway.upstreams[0].available = False
+    assert await delete(gateway) == 5
+    gateway.upstreams[0].available = True
+
+    assert await delete(gateway, age_ms=1_000) == 5
+
+    assert left(gateway) == 25
+
+
+async def test_a_repeat_deletes_the_rest_where_the_first_try_did_not_come() -> None:
+    gateway = bus(3, 10, 10)
+    gateway.upstreams[0].errors = [lost()]
+    with pytest.raises(errors.OutcomeUnknown):
+        await delete(gateway)
+    assert left(gateway) == 20
+
+    assert await delete(gateway, age_ms=1_000) == 5
+
+    assert left(gateway) == 18
+
+
+async def test_what_some_partitions_deleted_is_told_though_another_refuses() -> None:
+    gateway = bus(3, 10, 1)
+    gateway.upstreams[1].available = False
+
+    assert await delete(gateway) == 4
+
+
+async def test_a_lost_answer_to_a_receive_of_deferred_messages_is_of_unknown_outcome() -> None:
+    gateway = bus(1, 1, 1)
+    gateway.upstreams[0].errors = [lost()]
+    service = ReceiverService(gateway, SimpleNamespace())  # type: ignore[arg-type]
+
+    with pytest.raises(errors.OutcomeUnknown):
+        await service._receive_deferred(
+            receiver_pb2.ReceiveDeferredRequest(entity_path="orders", sequence_numbers=[1])
+        )
