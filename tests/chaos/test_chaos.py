@@ -1,6 +1,7 @@
 """The short form of `make chaos`: a bus of real processes, load of every kind, a few faults."""
 
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,13 @@ pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 
 @pytest.fixture(autouse=True)
-def quiet() -> None:
-    """Reconnects are what this is about."""
-    logging.getLogger("bendybus").setLevel(logging.CRITICAL)
+def quiet() -> Iterator[None]:
+    """Reconnects are what this is about; other tests of the process read the log again."""
+    logger = logging.getLogger("bendybus")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    yield
+    logger.setLevel(before)
 
 
 def shown(seed: int, folder: Path, lasts_s: float) -> list[str]:

@@ -303,10 +303,13 @@ class Sending:
         frames = list(self._in_flight.values())
         self._in_flight.clear()
         self._bytes_in_flight = 0
+        # A caller that is turned away is turned away before anything it wrote is read; a stream
+        # that was let in ends with OK once its token is no longer good (frontend/door.py).
+        not_read = isinstance(error, errors.Unauthenticated | errors.Unauthorized)
         ended_well = isinstance(error, Moved) and error.answered
         for frame in frames:
             frame.failures += counted(error)
-            if ended_well and not frame.unknown:
+            if (ended_well or not_read) and not frame.unknown:
                 # Everything that the bus had taken was answered: this was not.
                 frame.first_sent_s, frame.request.age_ms = 0.0, 0
             else:

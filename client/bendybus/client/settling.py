@@ -12,7 +12,14 @@ from bendybus.client.exceptions import OutcomeUnknownError, ServiceBusError
 from bendybus.client.io_thread import Waiter
 from bendybus.client.retrying import RetryPolicy, counted
 from bendybus.domain import limits, lock_token
-from bendybus.domain.errors import BusError, MessageLockLost, OutcomeUnknown, RetryableError
+from bendybus.domain.errors import (
+    BusError,
+    MessageLockLost,
+    OutcomeUnknown,
+    RetryableError,
+    Unauthenticated,
+    Unauthorized,
+)
 from bendybus.v1 import message_pb2, receiver_pb2
 from bendybus.wire import statuses
 
@@ -185,8 +192,10 @@ class Settling:
         self._frame_id = 0
         for settlement in (entry for members in reversed(frames) for entry in reversed(members)):
             settlement.failures += counted(error)
-            # It may have been done: the bus remembers what this receiver settled.
-            settlement.repeated = settlement.unknown = True
+            # Who is turned away is turned away before anything is read.
+            if not isinstance(error, Unauthenticated | Unauthorized):
+                # It may have been done: the bus remembers what this receiver settled.
+                settlement.repeated = settlement.unknown = True
             if self._retry.allows(error, settlement.failures):
                 self._waiting.appendleft(settlement)
             else:

@@ -51,8 +51,8 @@ def check_numbers(field: str, values: Sequence[int], count_max: int = NUMBERS_A_
     """Raise InvalidArgument unless `values` are sequence numbers that one call may name."""
     if not 0 < len(values) <= count_max:
         raise InvalidArgument(field, f"must be 1 to {count_max} numbers (got {len(values)}).")
-    check_number(field, min(values), NUMBER_MAX, 1)
-    check_number(field, max(values), NUMBER_MAX, 1)
+    check_number(field, min(values), NUMBER_MAX)
+    check_number(field, max(values), NUMBER_MAX)
 
 
 def check_tokens(tokens: bytes) -> None:
