@@ -242,3 +242,24 @@ def test_a_duplicate_takes_no_room(driver: Driver) -> None:
 
     assert list(outcome.duplicates) == [True, False]
     assert not outcome.failures
+
+
+def test_ids_are_forgotten_in_time_after_a_clock_that_was_ahead_is_set_right(
+    detecting: Driver,
+) -> None:
+    detecting.wall_ms += 30 * 86_400_000
+    detecting.advance(0)
+    detecting.send(b"a", message_ids=["under a wrong clock"])
+    detecting.wall_ms -= 30 * 86_400_000
+    detecting.advance(0)
+    detecting.advance(301_000)
+
+    for i in range(20):
+        detecting.send(b"", message_ids=[f"{i}"])
+        detecting.receive(delete=True)
+    detecting.advance(120_000)
+    detecting.advance(120_000)
+
+    slot = detecting.partition._main_slots["uid-orders"]
+    left = detecting.store.history(slot, 2**62, 100)
+    assert [entry.key.partition("\0")[0] for entry in left] == ["under a wrong clock"]

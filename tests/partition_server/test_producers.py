@@ -178,3 +178,89 @@ def test_what_is_remembered_has_a_bound(queue: Driver, monkeypatch: pytest.Monke
     assert len(queue.store.open().producers) <= 15
     with pytest.raises(errors.OutcomeUnknown):
         queue.send(b"a", **(PRODUCER | {"producer_sequence": 0, "age_ms": 40_000}))
+
+
+def test_a_large_commit_that_failed_is_taken_back_in_few_steps(
+    queue: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for sequence in range(2_000):
+        queue.send(b"a", **(PRODUCER | {"producer_sequence": sequence}))
+    commands = [
+        Append("t", queue.ref(), Batch([b"a"]), (), b"q" * 16, sequence) for sequence in range(500)
+    ]
+    memory = queue.partition._producers
+    before = list(memory._order)
+    stage = queue.partition.decide(commands, queue.now)
+    steps: list[object] = []
+
+    class Counted(producers.deque):  # type: ignore[name-defined,misc]
+        def pop(self) -> object:
+            steps.append(None)
+            return super().pop()
+
+    memory._order = Counted(memory._order)
+
+    queue.partition.take_back(stage, queue.now)
+
+    assert list(memory._order) == before
+    assert len(steps) == 500
+
+
+def test_a_few_large_outcomes_have_a_bound_in_bytes_too(
+    queue: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(producers, "BYTES_MAX", 100_000)
+
+    for sequence in range(100):
+        queue.advance(1)
+        frame: dict[str, Any] = {"groups": (1,) * 200, "partition_keys": ["k" * 200, "k"] * 100}
+        queue.send(*[b"a"] * 200, **frame, **(PRODUCER | {"producer_sequence": sequence}))
+
+    held = queue.store.open().producers
+    assert sum(len(entry.outcome) + producers.ENTRY_BYTES for entry in held) < 120_000
+
+
+def test_a_clock_that_jumps_over_a_restart_makes_no_repeat_new(
+    queue: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(producers, "FORGET_STEP", 2)
+    for sequence in range(6):
+        queue.send(b"a", **(PRODUCER | {"producer_sequence": sequence}))
+
+    queue.wall_ms += 3_600_000
+    queue.restart()
+    for sequence in range(6, 9):
+        queue.send(b"a", **(PRODUCER | {"producer_sequence": sequence}))
+    again = queue.send(b"a", **(PRODUCER | {"producer_sequence": 3, "age_ms": 2_000}))
+
+    assert again.known
+    assert queue.counts().active == 9
+
+
+def test_what_was_forgotten_is_not_new_after_a_clock_that_jumped_over_a_restart(
+    queue: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(producers, "ENTRIES_MAX", 10)
+    monkeypatch.setattr(producers, "FORGET_STEP", 5)
+    for sequence in range(20):
+        queue.advance(10)
+        queue.send(b"a", **(PRODUCER | {"producer_sequence": sequence}))
+
+    queue.wall_ms += 3_600_000
+    queue.restart()
+    queue.mono_ms += 1_000
+
+    with pytest.raises(errors.OutcomeUnknown):
+        queue.send(b"a", **(PRODUCER | {"producer_sequence": 0, "age_ms": 2_000}))
+    assert queue.counts().active == 20
+
+
+def test_a_repeat_of_which_a_part_is_stored_never_says_that_nothing_is(queue: Driver) -> None:
+    first = queue.send(b"a", spans=[0, 1], **PRODUCER)
+    queue.partition.sends_refused = "the volume is full"
+
+    again = queue.send(b"a", b"b", groups=(1, 1), spans=[0, 1, 1, 1], age_ms=9, **PRODUCER)
+
+    assert list(again.numbers) == [first.numbers[0], 0]
+    [(unit, error)] = again.failures
+    assert (unit, type(error)) == (1, errors.PartitionUnavailable)

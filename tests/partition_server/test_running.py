@@ -373,3 +373,61 @@ def test_who_waits_for_a_batch_delete_is_told_when_the_store_fails(
     told = runner.ask(DeleteMessages("t", ref, 9, 0, False))
 
     assert isinstance(told, Failed)
+
+
+def test_sends_that_were_refused_without_room_are_not_answered_again(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ref = runner.create()
+    runner.ask(Append("t", ref, Batch([b"a"])))
+    reserved = runner.ask(Ask("s", 1, ref, False, 1, 1 << 20))
+    failures = [StoreFailed("disk I/O error"), StoreFull("no room")]
+    commit = runner.store.commit
+
+    def fail_twice(changes: Any) -> None:
+        if failures:
+            raise failures.pop()
+        commit(changes)
+
+    monkeypatch.setattr(runner.store, "commit", fail_twice)
+    at_once(
+        runner,
+        monkeypatch,
+        Append("sender", ref, Batch([b"b"])),
+        Settle("s", 1, Disposition.COMPLETE, tokens_of(reserved)),
+    )
+
+    told = [_next(runner)]
+    while told[-1].to != "end":
+        runner.thread.submit(Append("end", ref, Batch([b"c"])))
+        told.append(_next(runner))
+
+    [refused] = [answer.value for answer in told if answer.to == "sender"]
+    assert isinstance(refused.error, errors.PartitionUnavailable)
+
+
+def test_a_repeat_of_what_is_stored_is_answered_so_without_room_too(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ref = runner.create()
+    named: dict[str, Any] = {"producer_id": b"p" * 16, "producer_sequence": 1}
+    first = runner.ask(Append("t", ref, Batch([b"a"]), **named))
+    monkeypatch.setattr(runner.store, "commit", failing_once(runner.store, StoreFull("no room")))
+    at_once(
+        runner,
+        monkeypatch,
+        Append("repeat", ref, Batch([b"a"]), age_ms=5, **named),
+        Append("new", ref, Batch([b"b"])),
+    )
+
+    told = {answer.to: answer.value for answer in (_next(runner), _next(runner))}
+
+    assert list(told["repeat"].numbers) == list(first.numbers)
+    assert isinstance(told["new"].error, errors.PartitionUnavailable)
+
+
+def at_once(runner: Runner, monkeypatch: pytest.MonkeyPatch, *commands: Any) -> None:
+    """Give the partition these commands in one turn."""
+    take, given = runner.thread._inbox.take, [list(commands)]
+    monkeypatch.setattr(runner.thread._inbox, "take", lambda s: given.pop() if given else take(s))
+    runner.thread._inbox.wake()

@@ -499,3 +499,18 @@ def test_memory_and_file_note_the_clock_alike(make_store: Any) -> None:
 
     assert isinstance(driver.store, MemoryStore | SqliteStore)
     assert seen == ClockMark(driver.wall_ms, driver.mono_ms, "")
+
+
+def test_the_clock_is_noted_again_after_one_that_was_ahead_is_set_right(queue: Driver) -> None:
+    queue.wall_ms += 30 * DAY_MS
+    queue.advance(0)
+    queue.send(b"a", time_to_live_ms=[DAY_MS])
+    queue.advance(301_000)
+    queue.wall_ms -= 30 * DAY_MS
+    queue.advance(0)
+
+    queue.advance(301_000)
+
+    seen = queue.store.open().seen
+    assert seen is not None
+    assert abs(seen.wall_ms - queue.wall_ms) < 60_000

@@ -100,7 +100,12 @@ class Partition:
         self.asks_at: dict[tuple[Any, int], int] = {}
         self.settlers = Settlers()
         self.operations = Operations(now)
-        self._producers = Producers(opened.producers, now, opened.producers_forgotten_until_ms)
+        self._producers = Producers(
+            opened.producers,
+            now,
+            opened.producers_forgotten_until_ms,
+            clock_in_doubt=self._expiry_held or opened.seen is None,
+        )
         self.sweeper = Sweeper(machine)
         # Queues that have more to give, or to look at, than fitted into the last turn.
         self.unserved: dict[int, None] = {}
@@ -204,8 +209,10 @@ class Partition:
         """Return whether expiry is held; look at everything again where a clock was corrected."""
         held = self.clock.expiry_held(now)
         if self._expiry_held and not held:
-            # What was passed over meanwhile is due now.
+            # What was passed over meanwhile is due now; keys may wait for a time that was wrong.
             self.sweeper.begin(self)
+            for place in self._places.values():
+                self._watch_keys(place, 0)
         self._expiry_held = held
         if self.clock.corrections != self._corrections:
             self._corrections = self.clock.corrections
@@ -251,7 +258,7 @@ class Partition:
             queue.give_back(counter)
             served[queue.state.slot] = queue
         for slot in {entry.slot for entry in stage.changes.history}:
-            if slot in self._places and slot not in self.sweeper.key_looks.times:
+            if slot in self._places:
                 self._watch_keys(self._places[slot], now.wall_ms)
         stage.be_remembered(self.settlers, self.operations, now)
         answers = stage.answers
@@ -278,6 +285,19 @@ class Partition:
         for queue, counter, lock in stage.unlocked:
             self.lock_ends_at(max(lock.until_mono_ms, now.mono_ms), queue.state.slot)
             assert counter in queue.locks
+
+    def refuse_sends(self, commands: Iterable[Command], error: BusError, now: Now) -> list[Answer]:
+        """Return the answers to sends that find no room; what is stored already is told so."""
+        answers = []
+        for command in commands:
+            if isinstance(command, Append):
+                value: Any = Failed(error)
+                with contextlib.suppress(BusError):
+                    known = self._producers.find(command, now)
+                    if known is not None:
+                        value = producers.refuse_rest(command, known, error)
+                answers.append(Answer(command.reply_to, value))
+        return answers
 
     def stood_still(self, gap_ms: int) -> None:
         """Give locks the time back that the process stood still."""
@@ -347,7 +367,12 @@ class Partition:
             return known.outcome
         # A repeat of a part of which some units are known stores the others.
         fresh = command if known is None or known.rest is None else known.rest
-        self._check_sends(place.entity, fresh, now)
+        try:
+            self._check_sends(place.entity, fresh, now)
+        except BusError as error:
+            if known is None:
+                raise
+            return producers.refuse_rest(command, known, error)
         appender = Appender(
             stage,
             self.store,
@@ -361,6 +386,9 @@ class Partition:
         )
         outcome = appender.run(fresh)
         self._producers.remember(fresh, outcome, now, stage.changes)
+        if stage.changes.producers_forgotten and not self.clock.expiry_held(now):
+            # The next opening compares its clock with the one that says when this was forgotten.
+            self.sweeper.mark(stage, now)
         return outcome if known is None else producers.merge(command, known, outcome)
 
     def _check_sends(self, entity: Entity, command: Append, now: Now) -> None:

@@ -57,17 +57,24 @@ class Producers:
     """The parts that are stored, in the order of their commits."""
 
     def __init__(
-        self, entries: Iterable[ProducerEntry], now: Now, forgotten_until_ms: int = 0
+        self,
+        entries: Iterable[ProducerEntry],
+        now: Now,
+        forgotten_until_ms: int = 0,
+        *,
+        clock_in_doubt: bool = False,
     ) -> None:
+        """`clock_in_doubt`: the wall clock may not tell how long ago something was forgotten."""
         self._order: deque[_Entry] = deque()
         self._by_name: dict[Key, tuple[_Entry, ...]] = {}
         self._bytes = 0
         for entry in entries:
-            self._add(_Entry(entry, now.mono_ms - max(0, now.wall_ms - entry.at_ms)))
+            # Their age counts from now on: a wall clock that jumped meanwhile makes none too old.
+            self._add(_Entry(entry, now.mono_ms))
         # First tries before this may be forgotten. A mark from the future (the clock was wrong
-        # then) means: everything before this opening.
+        # then), or a clock in doubt, means: everything before this opening.
         self._forgotten_wall_ms = forgotten_until_ms
-        age_ms = max(0, now.wall_ms - forgotten_until_ms)
+        age_ms = 0 if clock_in_doubt else max(0, now.wall_ms - forgotten_until_ms)
         self._forgotten_mono_ms = now.mono_ms - age_ms if forgotten_until_ms else None
         # Of the transaction that is being decided.
         self._forgotten: list[_Entry] = []
@@ -118,7 +125,8 @@ class Producers:
 
     def roll_back(self, changes: Changes) -> None:
         """Take back what was noted in a transaction that failed."""
-        for entry in changes.producers:
+        # The last first: each is at the end.
+        for entry in reversed(changes.producers):
             self._remove(entry)
         if changes.producers_forgotten:
             for forgotten in reversed(self._forgotten):
@@ -128,21 +136,25 @@ class Producers:
 
     def _too_many(self, now: Now) -> bool:
         order = self._order
-        if len(order) > ENTRIES_MAX + FORGET_STEP:
+        if len(order) > ENTRIES_MAX + FORGET_STEP or self._bytes > BYTES_MAX:
             return True
         if len(order) <= FORGET_STEP:
             return False
-        return self._bytes > BYTES_MAX or order[FORGET_STEP].at_mono_ms < now.mono_ms - AGE_MS_MAX
+        return order[FORGET_STEP].at_mono_ms < now.mono_ms - AGE_MS_MAX
 
     def _forget(self, changes: Changes) -> None:
         # STRICTLY older than this transaction's own: those may still be rolled back.
-        count = min(FORGET_STEP, len(self._order) - len(changes.producers))
-        for _ in range(count):
+        most = min(FORGET_STEP, len(self._order) - len(changes.producers))
+        # Few of them may be large: no more are forgotten than must be.
+        large, enough = self._bytes > BYTES_MAX, BYTES_MAX - BYTES_MAX // 16
+        count = 0
+        while count < most and (not large or self._bytes > enough):
             entry = self._order.popleft()
             self._drop(entry)
             self._forgotten.append(entry)
             self._forgotten_wall_ms = max(self._forgotten_wall_ms, entry.stored.at_ms)
             self._forgotten_mono_ms = max(self._forgotten_mono_ms or 0, entry.at_mono_ms)
+            count += 1
         if count > 0:
             changes.producers_forgotten += count
             changes.producers_forgotten_until_ms = self._forgotten_wall_ms
@@ -193,6 +205,15 @@ def merge(command: Append, known: Known, rest: Appended) -> Appended:
     failures = [*known.outcome.failures]
     failures += [(known.rest_units[group], error) for group, error in rest.failures]
     return Appended(numbers, flags if any(flags) else (), sorted(failures, key=lambda f: f[0]))
+
+
+def refuse_rest(command: Append, known: Known, error: BusError) -> Appended:
+    """Return the outcome of `command` when what is new of it is refused: the rest stays stored."""
+    if known.rest is None:
+        return known.outcome
+    count = len(known.rest.batch.payloads)
+    failures = [(unit, error) for unit in range(len(known.rest_units))]
+    return merge(command, known, Appended([0] * count, (), failures))
 
 
 def _look_up(command: Append, entries: Sequence[_Entry]) -> Known | None:

@@ -228,12 +228,13 @@ class PartitionThread:
         except StoreFull as error:
             state.take_back(stage, now)
             self._no_room(error)
-            refusal = Failed(self._unavailable(str(error)))
-            sends = [command for command in group if isinstance(command, Append)]
-            self._deliver([Answer(command.reply_to, refusal) for command in sends])
+            refusal = self._unavailable(str(error))
+            refusals = state.refuse_sends(group, refusal, now)
             rest = [command for command in group if not isinstance(command, Append)]
             if rest:
                 self._finish(state.decide(rest, now), state, now, rest)
+            # STRICTLY LAST: if the rest fails, the whole group is answered there, once.
+            self._deliver_all(refusals)
         else:
             self._deliver_all(state.apply(stage, now))
         self._uncertain = ()

@@ -156,12 +156,16 @@ class Sweeper:
         if key is not None:
             waits.append((Kind.HISTORY, key[0] - now.wall_ms))
         if key is not None or self.next_expiry_ms is not None:
-            due_ms = 0 if self._marked is None else self._marked.wall_ms + MARK_EVERY_MS
-            waits.append((Kind.MARK, due_ms - now.wall_ms))
+            marked_ms = 0 if self._marked is None else self._marked.wall_ms
+            # One that was noted under a clock that was ahead is no good any more.
+            wait_ms = marked_ms + MARK_EVERY_MS - now.wall_ms
+            waits.append((Kind.MARK, wait_ms if marked_ms <= now.wall_ms else 0))
         return waits
 
     def mark(self, stage: Stage, now: Now) -> None:
         """Note the clocks in the file, for the next opening to compare its own with."""
+        if stage.changes.seen is not None:
+            return
         seen = ClockMark(now.wall_ms, now.mono_ms, self._machine)
         stage.changes.seen = seen
         stage.on_commit.append(partial(setattr, self, "_marked", seen))
