@@ -180,3 +180,30 @@ def test_a_partition_that_holds_locks_sleeps_until_the_first_one_ends(queue: Dri
     queue.advance(1_000)
 
     assert queue.partition.wait_ms(Now(queue.wall_ms, queue.mono_ms)) == 59_000
+
+
+def test_a_turn_gives_a_bounded_number_of_bytes_however_many_queues_are_asked(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from bendybus.partition_server import reserving
+    from bendybus.partition_server.commands import Append, Ask, Batch, Reserved
+
+    monkeypatch.setattr(reserving, "SERVE_BYTES", 10_000)
+    asks = []
+    for number in range(20):
+        name = f"queue-{number}"
+        driver.create(name)
+        driver.run(Append("t", driver.ref(name), Batch([b"x" * 5_000] * 4)))
+        asks += [Ask("s", number * 10 + i, driver.ref(name), False, 2, 1 << 20) for i in (0, 1)]
+
+    stage = driver.partition.decide(asks, driver.now)
+    given = [driver.partition.apply(stage, driver.now)]
+    while driver.partition.unserved:
+        given.append(driver.partition.go_on(driver.now))
+
+    served = [[a.value for a in turn if isinstance(a.value, Reserved)] for turn in given]
+    sizes = [sum(len(r.payload) for v in turn for r in v.delivery.rows) for turn in served]
+    assert sizes == [10_000] * 40
+    # In turn: every queue gives something before one that gave in this row gives again.
+    first = {value.ask_id // 10 for turn in served[1:21] for value in turn}
+    assert len(first) == 20

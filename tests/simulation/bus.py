@@ -52,6 +52,7 @@ from bendybus.partition_server.commands import (
 from bendybus.partition_server.errors import StoreFull
 from bendybus.partition_server.memory_store import MemoryStore
 from bendybus.partition_server.partition import Partition
+from bendybus.partition_server.stage import Answer
 
 PARTITIONS = 4
 START_MS = 1_700_000_000_000
@@ -252,6 +253,9 @@ class Bus:
             if stage is None:
                 break
             self._commit(node, stage)
+        rules = node.rules
+        if rules is not None:
+            self._tell(node, rules.go_on(self.clocks(node)))
 
     def tick(self) -> None:
         """Let every partition and the front end look at the time."""
@@ -288,6 +292,9 @@ class Bus:
             self.crash(node.index)
             self.after(self.random.randint(100, 3_000), lambda: self.restart(node.index))
             return
+        self._tell(node, answers)
+
+    def _tell(self, node: Node, answers: list[Answer]) -> None:
         generation = node.generation
         for to, value in answers:
             if to != "setup":

@@ -8,7 +8,7 @@ and one bad group does not harm the others of its frame.
 from collections.abc import Iterator, Sequence
 from itertools import repeat
 
-from bendybus.domain import bounds, errors, limits, partitioning, sequence_number
+from bendybus.domain import bounds, errors, lifecycle, limits, partitioning, sequence_number
 from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
 from bendybus.partition_server.clock_guard import JUMP_MS
@@ -17,6 +17,32 @@ from bendybus.partition_server.message_queue import MessageQueue
 from bendybus.partition_server.stage import Stage
 from bendybus.partition_server.store import Store
 from bendybus.partition_server.stored import ROW_BYTES, HistoryEntry, Row, State, row_id
+
+
+def check_sends(
+    entity: Entity, command: Append, now: Now, partition: int, sends_refused: str
+) -> None:
+    """Raise what refuses a send before its messages are looked at."""
+    if entity.orphaned:
+        raise lifecycle.refuse_sends(entity.name)
+    if not entity.queue.status.sends:
+        raise errors.EntityDisabled(
+            f"queue {entity.name!r} is {entity.queue.status}: it takes no messages. Set its "
+            "status to Active.",
+            metadata={"entity": entity.name, "status": entity.queue.status},
+        )
+    if sends_refused:
+        raise errors.PartitionUnavailable(
+            f"partition {partition} takes no messages: {sends_refused}. Receive or purge "
+            "messages, or give the volume more room.",
+            metadata={"partition": str(partition)},
+        )
+    if command.deadline_mono_ms and now.mono_ms > command.deadline_mono_ms:
+        # Whoever sent this has given up and may have gone to another partition.
+        raise errors.ServiceTimeout(
+            f"partition {partition} got to this frame after its deadline; nothing of it is stored.",
+            metadata={"partition": str(partition)},
+        )
 
 
 class Appender:

@@ -15,11 +15,10 @@ import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from bendybus.domain import bounds, errors, lifecycle, lock_token
+from bendybus.domain import bounds, errors, lock_token
 from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.domain.errors import BusError
-from bendybus.partition_server import browsing, producers, reserving
-from bendybus.partition_server.appending import Appender
+from bendybus.partition_server import appending, browsing, producers, reserving
 from bendybus.partition_server.budget import Budget
 from bendybus.partition_server.catalogue import Catalogue
 from bendybus.partition_server.clock_guard import ClockGuard
@@ -109,6 +108,7 @@ class Partition:
         self.sweeper = Sweeper(machine)
         # Queues that have more to give, or to look at, than fitted into the last turn.
         self.unserved: dict[int, None] = {}
+        self.serving = reserving.Serving()
         self.deletions = Deletions()
         self._places: dict[int, Place] = {}
         self._main_slots: dict[str, int] = {}
@@ -231,7 +231,12 @@ class Partition:
     def go_on(self, now: Now) -> list[Answer]:
         """Serve what did not fit into the last turn; return what to tell whom."""
         answers: list[Answer] = []
+        self.serving.begin()
         for slot in list(self.unserved):
+            if self.serving.spent():
+                break
+            # At the end of the row, if it is not served whole now.
+            del self.unserved[slot]
             self._serve(slot, answers, now)
         return answers
 
@@ -288,16 +293,11 @@ class Partition:
 
     def refuse_sends(self, commands: Iterable[Command], error: BusError, now: Now) -> list[Answer]:
         """Return the answers to sends that find no room; what is stored already is told so."""
-        answers = []
-        for command in commands:
-            if isinstance(command, Append):
-                value: Any = Failed(error)
-                with contextlib.suppress(BusError):
-                    known = self._producers.find(command, now)
-                    if known is not None:
-                        value = producers.refuse_rest(command, known, error)
-                answers.append(Answer(command.reply_to, value))
-        return answers
+        return [
+            Answer(command.reply_to, self._producers.refused(command, error, now))
+            for command in commands
+            if isinstance(command, Append)
+        ]
 
     def stood_still(self, gap_ms: int) -> None:
         """Give locks the time back that the process stood still."""
@@ -368,12 +368,12 @@ class Partition:
         # A repeat of a part of which some units are known stores the others.
         fresh = command if known is None or known.rest is None else known.rest
         try:
-            self._check_sends(place.entity, fresh, now)
+            appending.check_sends(place.entity, fresh, now, self.partition, self.sends_refused)
         except BusError as error:
             if known is None:
                 raise
             return producers.refuse_rest(command, known, error)
-        appender = Appender(
+        appender = appending.Appender(
             stage,
             self.store,
             place.queue,
@@ -390,29 +390,6 @@ class Partition:
             # The next opening compares its clock with the one that says when this was forgotten.
             self.sweeper.mark(stage, now)
         return outcome if known is None else producers.merge(command, known, outcome)
-
-    def _check_sends(self, entity: Entity, command: Append, now: Now) -> None:
-        if entity.orphaned:
-            raise lifecycle.refuse_sends(entity.name)
-        if not entity.queue.status.sends:
-            raise errors.EntityDisabled(
-                f"queue {entity.name!r} is {entity.queue.status}: it takes no messages. Set its "
-                "status to Active.",
-                metadata={"entity": entity.name, "status": entity.queue.status},
-            )
-        if self.sends_refused:
-            raise errors.PartitionUnavailable(
-                f"partition {self.partition} takes no messages: {self.sends_refused}. Receive or "
-                "purge messages, or give the volume more room.",
-                metadata={"partition": str(self.partition)},
-            )
-        if command.deadline_mono_ms and now.mono_ms > command.deadline_mono_ms:
-            # Whoever sent this has given up and may have gone to another partition.
-            raise errors.ServiceTimeout(
-                f"partition {self.partition} got to this frame after its deadline; nothing of it "
-                "is stored.",
-                metadata={"partition": str(self.partition)},
-            )
 
     def _settle(self, command: Settle, settler: Settler, stage: Stage) -> None:
         try:
@@ -497,7 +474,8 @@ class Partition:
                 served[place.queue.state.slot] = place.queue
         elif isinstance(command, Withdraw):
             # It may have come with its ask: what is there is given first.
-            self._serve(self.asks_at.get((command.stream, command.ask_id), -1), answers, now)
+            slot = self.asks_at.get((command.stream, command.ask_id), -1)
+            self._serve(slot, answers, now, reserving.Serving())
             reserving.withdraw(self, command)
             answers.append(Answer(command.stream, Withdrawn(command.ask_id)))
         elif isinstance(command, Watch):
@@ -519,9 +497,16 @@ class Partition:
         assert isinstance(command, FenceIdle), command
         return self._fence(command, now)
 
-    def _serve(self, slot: int, answers: list[Answer], now: Now) -> None:
+    def _serve(
+        self,
+        slot: int,
+        answers: list[Answer],
+        now: Now,
+        serving: reserving.Serving | None = None,
+    ) -> None:
         place = self._places.get(slot)
-        if place is None or reserving.serve(self, place, answers, now):
+        serving = serving or self.serving
+        if place is None or reserving.serve(self, place, answers, now, serving):
             self.unserved.pop(slot, None)
         else:
             self.unserved[slot] = None

@@ -15,6 +15,7 @@ is no longer known is remembered as a time, durably: a repeat whose first try wa
 OutcomeUnknown, never "new".
 """
 
+import contextlib
 import json
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,7 +24,7 @@ from typing import Final, NamedTuple
 
 from bendybus.domain import errors
 from bendybus.domain.errors import BusError
-from bendybus.partition_server.commands import Append, Appended, Batch, Now
+from bendybus.partition_server.commands import Append, Appended, Batch, Failed, Now
 from bendybus.partition_server.stored import Changes, ProducerEntry
 
 ENTRIES_MAX: Final = 65_536
@@ -102,6 +103,14 @@ class Producers:
                 "outcome is no longer known here: the messages may or may not be stored."
             )
         return known
+
+    def refused(self, command: Append, error: BusError, now: Now) -> Appended | Failed:
+        """Return what to answer to a command that finds no room: what is stored is told so."""
+        with contextlib.suppress(BusError):
+            known = self.find(command, now)
+            if known is not None:
+                return refuse_rest(command, known, error)
+        return Failed(error)
 
     def remember(self, command: Append, outcome: Appended, now: Now, changes: Changes) -> None:
         """Note the outcome in memory and in the transaction, if the command has a name."""

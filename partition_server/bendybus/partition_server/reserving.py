@@ -28,9 +28,26 @@ FRAME_ROWS: Final = 500
 # Deferred messages of one call, which are one answer.
 DEFERRED_MAX: Final = 1_000
 DEFERRED_BYTES_MAX: Final = 64 * limits.MB
-# What one queue gives in one turn; the rest follows in the next, with other work between them.
+# What all queues give in one turn; the rest follows in the next, with other work between them.
 SERVE_ROWS: Final = 20_000
 SERVE_BYTES: Final = 16 * limits.MB
+
+
+class Serving:
+    """What is given in a turn, by all queues together."""
+
+    __slots__ = ("rows", "size_bytes")
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin a turn."""
+        self.rows = self.size_bytes = 0
+
+    def spent(self) -> bool:
+        """Whether the rest must wait for the next turn."""
+        return self.rows >= SERVE_ROWS or self.size_bytes >= SERVE_BYTES
 
 
 class Keeper(Places, Protocol):
@@ -78,15 +95,14 @@ def withdraw(keeper: Keeper, command: Withdraw) -> None:
         place.queue.asks.pop((command.stream, command.ask_id), None)
 
 
-def serve(keeper: Keeper, place: Place, answers: list[Answer], now: Now) -> bool:
+def serve(keeper: Keeper, place: Place, answers: list[Answer], now: Now, serving: Serving) -> bool:
     """Answer the asks of a queue with what is there, in turn, each with one frame.
 
     Returns False when there is more to give or to look at than a turn may take: serve it again.
     """
     queue = place.queue
-    rows_left, bytes_left = SERVE_ROWS, SERVE_BYTES
     while queue.asks and len(queue.locks) < limits.LOCKS_PER_QUEUE:
-        if rows_left <= 0 or bytes_left <= 0:
+        if serving.spent():
             return False
         key, ask = next(iter(queue.asks.items()))
         rows = queue.take(
@@ -98,8 +114,8 @@ def serve(keeper: Keeper, place: Place, answers: list[Answer], now: Now) -> bool
         )
         if not rows:
             return not queue.has_ready()
-        rows_left -= len(rows)
-        bytes_left -= sum(len(row.payload) for row in rows)
+        serving.rows += len(rows)
+        serving.size_bytes += sum(len(row.payload) for row in rows)
         del queue.asks[key]
         keeper.asks_at.pop(key, None)
         delivery = _lock(keeper, place, rows, now, ask=ask)
