@@ -188,3 +188,20 @@ def test_lost_locks_of_a_frame_share_one_error(queue: Driver) -> None:
     settled = queue.settle(Disposition.COMPLETE, *[bytes(16)] * 5_000)
 
     assert len({id(error) for _, error in settled.failures}) == 1
+
+
+def test_a_repeat_of_one_settlement_does_not_go_through_all_that_are_remembered() -> None:
+    memory = settlers.Settlers()
+    tokens = [b"%016d" % i for i in range(1_000)]
+    for i in range(0, 1_000, 100):
+        memory.remember(ME, Disposition.COMPLETE, b"".join(tokens[i : i + 100]), 0)
+    # It lies there, but across the border of two tokens.
+    across = (tokens[3] + tokens[4])[7:23]
+    memory.settled = None  # type: ignore[method-assign,assignment]
+
+    assert memory.among(ME, Disposition.COMPLETE, {tokens[0], tokens[999], b"?" * 16}) == {
+        tokens[0],
+        tokens[999],
+    }
+    assert memory.among(ME, Disposition.COMPLETE, {across}) == set()
+    assert memory.among(ME, Disposition.ABANDON, {tokens[0]}) == set()

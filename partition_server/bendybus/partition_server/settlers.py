@@ -17,6 +17,8 @@ BYTES_PER_SETTLER_MAX: Final = limits.MB
 BYTES_MAX: Final = 16 * limits.MB
 # What an entry takes beside its tokens; with it BYTES_MAX bounds the number of entries as well.
 ENTRY_BYTES: Final = 200
+# Few tokens are searched for where they lie; more are looked up in a set of all, made for that.
+SEARCHED_MAX: Final = 16
 _REMEMBERED: Final = frozenset(
     (Disposition.COMPLETE, Disposition.ABANDON, Disposition.DEFER, Disposition.DEAD_LETTER)
 )
@@ -70,6 +72,16 @@ class Settlers:
             for start in range(0, len(tokens), size)
         }
 
+    def among(self, settler_id: bytes, disposition: Disposition, wanted: set[bytes]) -> set[bytes]:
+        """Return those of `wanted` that a receiver settled in this way."""
+        if len(wanted) > SEARCHED_MAX:
+            return wanted & self.settled(settler_id, disposition)
+        found: set[bytes] = set()
+        for _, done, tokens in self._frames.get(settler_id, ()):
+            if done is disposition:
+                found.update(token for token in wanted - found if _holds(tokens, token))
+        return found
+
     def size_bytes(self) -> int:
         """Return what the memory takes."""
         return self._bytes
@@ -83,3 +95,10 @@ class Settlers:
         self._count(settler_id, -len(tokens) - ENTRY_BYTES)
         if not frames:
             del self._frames[settler_id], self._sizes[settler_id]
+
+
+def _holds(tokens: bytes, token: bytes) -> bool:
+    at = tokens.find(token)
+    while at > 0 and at % lock_token.TOKEN_BYTES:
+        at = tokens.find(token, at + 1)
+    return at >= 0

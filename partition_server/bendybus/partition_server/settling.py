@@ -124,7 +124,8 @@ class Settler:
             rest = (i for i in range(len(tokens) // size) if i not in failed)
             done = b"".join([tokens[i * size : i * size + size] for i in rest])
         if command.repeat and failures:
-            before = self._settlers.settled(command.settler_id, command.disposition)
+            lost = {tokens[i * size : i * size + size] for i, error in failures if error is gone}
+            before = self._settlers.among(command.settler_id, command.disposition, lost)
             for settler_id, disposition, settled in self._stage.settled:
                 if (settler_id, disposition) == (command.settler_id, command.disposition):
                     before.update(settled[i : i + size] for i in range(0, len(settled), size))
