@@ -245,3 +245,26 @@ def test_a_disposition_that_the_contract_does_not_name_is_refused() -> None:
         frame.disposition = number  # type: ignore[assignment]
         with pytest.raises(errors.InvalidArgument, match="disposition"):
             settle_desk.check(frame)
+
+
+async def test_a_receive_that_is_answered_at_once_sets_no_alarm_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bus = Bus()
+    receiver = bus.open()
+    # Somebody's wait ends sooner than all that follow.
+    bus.open(owner="other").ask(1, 5_000, 0, 1_000)
+    loop, set_anew = asyncio.get_running_loop(), 0
+    call_later = loop.call_later
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        nonlocal set_anew
+        set_anew += 1
+        return call_later(*args, **kwargs)
+
+    monkeypatch.setattr(loop, "call_later", counted)
+    for tag in range(100):
+        receiver.ask(tag, 10, 0, 60_000)
+        receiver.cancel(tag)
+
+    assert set_anew == 0

@@ -105,8 +105,12 @@ def messages_fit(
 ) -> bool:
     """Whether all messages of a frame are within their bounds; a column is empty or whole."""
     for column in (message_ids, partition_keys, session_ids):
+        if not column:
+            continue
+        # A column of a frame makes its texts anew at each look: they are made once.
+        texts = list(column)
         # One text is searched faster than thousands are.
-        if column and (max(map(len, column)) > limits.KEY_CHARS_MAX or "\0" in "".join(column)):
+        if max(map(len, texts)) > limits.KEY_CHARS_MAX or "\0" in "".join(texts):
             return False
     if lives and not (min(lives) >= 0 and max(lives) <= limits.TIME_TO_LIVE_MS_MAX):
         return False

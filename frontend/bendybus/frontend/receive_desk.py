@@ -27,6 +27,8 @@ from bendybus.wire import statuses
 
 REASK_S: Final = 0.05
 CHECK_S: Final = 1.0
+# Clocks of whole milliseconds: an alarm rings when its time is surely over.
+ALARM_LATE_MS: Final = 1
 # What all caches of this front end may hold, and those filled for one connection.
 HELD_BYTES_MAX: Final = 64 * limits.MB
 OWNER_BYTES_MAX: Final = 16 * limits.MB
@@ -175,14 +177,18 @@ class Shelf:
 
     def _set_alarm(self) -> None:
         due = self.cache.next_due()
+        if due is None:
+            return
+        now = now_ms()
+        # What is due already does not put off the alarm that is about to ring.
+        ring_ms = max(due, now) + ALARM_LATE_MS
         if self._timer is not None:
-            if due is not None and abs(self._timer.when() * 1000 - due) < 1:
+            # One that rings too early costs less than to set it anew for every receive.
+            if self._timer.when() * 1_000 < ring_ms + 1:
                 return
             self._timer.cancel()
-            self._timer = None
-        if due is not None:
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(max(0, due - now_ms()) / 1000 + 0.001, self._alarm)
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later((ring_ms - now) / 1_000, self._alarm)
 
     def _alarm(self) -> None:
         self._timer = None

@@ -13,7 +13,7 @@ from itertools import accumulate
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from bendybus.domain import errors, partitioning
+from bendybus.domain import errors, limits, partitioning
 from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
 
@@ -39,6 +39,10 @@ class Unit(NamedTuple):
     group: int
     start: int
     end: int
+
+
+# The units of a frame whose units have a message each: by far the most frequent ones, made once.
+_SINGLES: Final = [Unit(i, i, i + 1) for i in range(limits.FRAME_MESSAGES_MAX)]
 
 
 @dataclass(slots=True)
@@ -183,7 +187,9 @@ def _deal_singles(units: list[Unit], lane: int, partition_count: int) -> list[Pa
     for turn in range(min(partition_count, -(-end // RUN))):
         runs = range(turn * RUN, end, partition_count * RUN)
         spans = [(start, min(start + RUN, end)) for start in runs]
-        chosen = [unit for start, stop in spans for unit in units[start:stop]]
+        chosen: list[Unit] = []
+        for start, stop in spans:
+            chosen += units[start:stop]
         parts.append(Part(chosen, None, (lane + turn) % partition_count, spans))
     return parts
 
@@ -195,6 +201,8 @@ def _keyed_by_id(entity: Entity, keys: Keys) -> bool:
 def _units(count: int, group_sizes: Sequence[int]) -> list[Unit]:
     if not group_sizes:
         return [Unit(0, 0, count)]
+    if len(group_sizes) == count <= len(_SINGLES) and list(group_sizes).count(1) == count:
+        return _SINGLES[:count]
     units, start = [], 0
     for group, size in enumerate(group_sizes):
         units.append(Unit(group, start, start + size))

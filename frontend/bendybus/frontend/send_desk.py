@@ -306,12 +306,16 @@ def _request(attempt: Attempt, entity: Entity, upstream: Upstream) -> Any:
     if part.count != frame.count:
         batch = batches.pick(batch, part.spans)
     offset = upstream.clock_offset_ms
+    sizes: list[int] = []
+    if len(part.units) > 1:
+        singles = part.count == len(part.units)
+        sizes = [1] * part.count if singles else [unit.end - unit.start for unit in part.units]
     return partition_pb2.SendFramesRequest(
         partition=attempt.partition,
         frame_id=attempt.attempt_id,
         entity=partition_pb2.EntityRef(uid=entity.uid, generation=entity.generation),
         batch=batch,
-        group_sizes=[unit.end - unit.start for unit in part.units] if len(part.units) > 1 else [],
+        group_sizes=sizes,
         producer_id=frame.producer_id,
         producer_sequence=frame.producer_sequence,
         spans=_spans(frame, part),

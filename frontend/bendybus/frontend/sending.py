@@ -51,8 +51,9 @@ class Frame:
     age_ms: int
     producer_id: bytes
     producer_sequence: int
-    numbers: list[int] = field(default_factory=list)
-    duplicates: list[bool] = field(default_factory=list)
+    # Lists; or the answer's own columns, when one partition answered for the whole frame.
+    numbers: Any = ()
+    duplicates: Any = ()
     failures: dict[int, BusError] = field(default_factory=dict)
     # Units that are stored, and maybe another time elsewhere.
     possible_duplicates: set[int] = field(default_factory=set)
@@ -123,7 +124,6 @@ class SendBoard:
 
     def submit(self, frame: Frame, routed: Routed, now_ms: int) -> list[Action]:
         """Start a frame's parts."""
-        frame.numbers = [0] * frame.count
         frame.open_parts = len(routed.parts)
         for unit, error in routed.refused:
             frame.failures[unit.group] = error
@@ -158,7 +158,7 @@ class SendBoard:
         failed = dict(failures)
         again = [
             unit
-            for i, unit in enumerate(attempt.part.units)
+            for i, unit in enumerate(attempt.part.units if failed else ())
             if attempt.part.pinned is None and isinstance(failed.get(i), ELSEWHERE)
         ]
         if attempt.unknown and not known and attempt.part.pinned is None:
@@ -363,9 +363,11 @@ class SendBoard:
     ) -> None:
         frame, at = attempt.frame, 0
         if not failed and attempt.part.count == frame.count:
-            frame.numbers[:] = numbers
-            frame.duplicates[:] = duplicates
+            # The answer's own, not copied: nothing of the frame is open any more.
+            frame.numbers, frame.duplicates = numbers, duplicates
             return
+        if not frame.numbers:
+            frame.numbers = [0] * frame.count
         if any(duplicates) and not frame.duplicates:
             frame.duplicates = [False] * frame.count
         if not failed and not any(duplicates):
