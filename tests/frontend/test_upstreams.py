@@ -31,6 +31,10 @@ class Partition:
         self.echoes = 0
         self.answers = True
         self.end_echoes = asyncio.Event()
+        # What it was told of deliveries, which it reads when `reads` is set.
+        self.told: list[Any] = []
+        self.reads = asyncio.Event()
+        self.reads.set()
 
     async def Echo(self, requests: Any, context: Any) -> AsyncIterator[partition_pb2.EchoResponse]:
         """Answer until the test ends the stream."""
@@ -56,9 +60,13 @@ class Partition:
         yield partition_pb2.SendFramesResponse()
 
     async def DeliverFrames(self, requests: Any, context: Any) -> AsyncIterator[Any]:
-        """Hold the stream."""
-        await _hold(context)
-        yield partition_pb2.DeliverFramesResponse()
+        """Take frames, later than they come, until the stream is half-closed."""
+        await context.send_initial_metadata(())
+        await self.reads.wait()
+        async for request in requests:
+            self.told.append(request)
+        if not self.told:
+            yield partition_pb2.DeliverFramesResponse()
 
     async def WatchEntities(self, request: Any, context: Any) -> AsyncIterator[Any]:
         """Hold the stream."""
@@ -176,3 +184,18 @@ def test_an_echo_that_was_read_late_does_not_shift_the_partitions_clock() -> Non
         upstream._echoed(late, asked_ms=upstreams.now_ms() - 6_000)
 
     assert upstream.clock_offset_ms == 0
+
+
+async def test_what_a_partition_was_told_reaches_it_though_it_is_slow_and_the_front_end_ends() -> (
+    None
+):
+    partition, listener = Partition(), Listener()
+    partition.reads.clear()
+    told = partition_pb2.DeliverFramesRequest(deliver=partition_pb2.Deliver(lock_tokens=b"t" * 16))
+    async with reached(partition, listener) as upstream:
+        assert upstream.follow(told)
+        asyncio.get_running_loop().call_later(0.3, partition.reads.set)
+
+        await upstream.flush()
+
+        assert partition.told == [told]

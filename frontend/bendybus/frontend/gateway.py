@@ -55,6 +55,18 @@ class Gateway:
             group.create_task(self._keep_up(), name="keep-up")
             group.create_task(self._measure(), name="measure")
 
+    async def flush(self, timeout_s: float) -> None:
+        """Wait until partitions took what they were told of deliveries, those that do it in time.
+
+        A stream that is cut off takes with it what the partition did not read yet: it would give
+        messages to others that clients of this front end have.
+        """
+        flushing = [asyncio.create_task(each.flush()) for each in self.upstreams.values()]
+        if flushing:
+            _, late = await asyncio.wait(flushing, timeout=timeout_s)
+            for task in late:
+                task.cancel()
+
     def renew(self, credentials: grpc.ChannelCredentials) -> None:
         """Go over to new channels to all partitions."""
         for upstream in self.upstreams.values():

@@ -30,6 +30,8 @@ SERVICES: Final = (
 READY_CHECK_S: Final = 0.1
 UNREADY_AFTER_S: Final = 10.0
 # Long enough for every partition to be tried once; then the port opens with what there is.
+# How long a partition that is slow delays the end of a front end.
+FLUSH_S: Final = 2.0
 FIRST_LOOK_S: Final = 5.0
 # At the end: how long those who still send new connections here may take to learn of it.
 LINGER_SHARE: Final = 0.05
@@ -81,6 +83,7 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
         watching.cancel()
         await serving.set_serving(health, SERVICES, False)
         await _drain(streams, server, settings.drain_s)
+        await gateway.flush(FLUSH_S)
         for task in tasks:
             task.cancel()
         await health_server.stop(serving.HEALTH_STOP_S)

@@ -180,6 +180,11 @@ class Upstream:
             self._show()
             self._listener.stalled(self.partition, why)
 
+    async def flush(self) -> None:
+        """Wait until the partition took everything that it was told of deliveries."""
+        if self._delivers.mark():
+            await self._delivers.fresh.wait()
+
     async def run(self) -> None:
         """Keep all streams up until cancelled."""
         try:
