@@ -3,6 +3,7 @@
 import asyncio
 import threading
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ import pytest
 from bendybus import client as sync_client
 from bendybus.client import ServiceBusMessage, ServiceBusReceiveMode, aio, exceptions
 from bendybus.client.exceptions import AutoLockRenewFailed, AutoLockRenewTimeout, ServiceBusError
+from bendybus.client.renewing import Entry, Renewing
+from bendybus.client.settling import Outcome
 from bendybus.v1 import receiver_pb2
 from tests.client.fake_front_end import FakeFrontEnd
 
@@ -122,3 +125,29 @@ async def test_what_has_no_lock_is_refused(
     with pytest.raises(ServiceBusError, match="closed"):
         renewer.register(receiver, peeked)
     assert issubclass(AutoLockRenewFailed, exceptions.ServiceBusError)
+
+
+@pytest.mark.parametrize(
+    ("error", "kept"),
+    [
+        (exceptions.PartitionUnavailableError(message="away"), True),
+        (exceptions.OutcomeUnknownError(message="unknown"), True),
+        (exceptions.MessageLockLostError(message="lost"), False),
+    ],
+)
+async def test_only_a_lost_lock_ends_its_renewal(error: ServiceBusError, kept: bool) -> None:
+    told: list[Any] = []
+    renewing = Renewing(asyncio.get_running_loop(), lambda entry, why: told.append(why))
+    now_ms = round(time.time() * 1_000)
+    delivered = SimpleNamespace(lock_end_s=time.monotonic() + 60, locked_until_ms=now_ms + 60_000)
+    message: Any = SimpleNamespace(
+        _delivered=delivered, _locked_until_ms=now_ms + 60_000, _settled=False
+    )
+    entry = Entry(SimpleNamespace(), message, 600.0, lambda *_: None)  # type: ignore[arg-type]
+    renewing.add(entry)
+
+    renewing.done([entry], Outcome([(0, error)], 0))
+
+    assert (told == []) is kept
+    assert (entry in renewing._entries) is kept
+    renewing.close()

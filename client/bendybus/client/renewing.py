@@ -5,7 +5,12 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from bendybus.client.exceptions import AutoLockRenewFailed, AutoLockRenewTimeout, ServiceBusError
+from bendybus.client.exceptions import (
+    AutoLockRenewFailed,
+    AutoLockRenewTimeout,
+    MessageLockLostError,
+    ServiceBusError,
+)
 from bendybus.client.received_message import ServiceBusReceivedMessage
 from bendybus.client.receiving import Receiving
 from bendybus.client.settling import Outcome, Settlement
@@ -82,8 +87,11 @@ class Renewing:
         lost = dict(outcome.errors)
         now = time.monotonic()
         for index, entry in enumerate(entries):
-            if index in lost:
+            if index in lost and isinstance(lost[index], MessageLockLostError):
                 self._lost(entry, lost[index])
+            elif index in lost:
+                # The lock may last longer than what hindered its renewal.
+                self.failed([entry], lost[index])
             elif entry in self._entries:
                 entry.message._locked_until_ms = outcome.locked_until_ms
                 # From when it was asked for: the answer may have taken its time.
