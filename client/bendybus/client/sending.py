@@ -135,9 +135,10 @@ class Frame:
             frame_id=frame_id,
             producer_id=producer_id,
             entity_path=units[0].entity_path,
-            batch=outgoing.batch_proto([unit.columns for unit in units]),
             split_by_partition_key=units[0].split,
         )
+        # Given to the constructor it would be serialised and parsed.
+        self.request.batch.CopyFrom(outgoing.batch_proto([unit.columns for unit in units]))
         if len(units) > 1:
             self.request.group_sizes.extend(len(unit.columns.messages) for unit in units)
         if again:

@@ -316,12 +316,16 @@ class _Stream:
         if self._closed:
             # Nobody reads it, so nobody would uncount it.
             return
-        delivery = receiver_pb2.Delivery(ask_id=tag, batches=batches)
+        response = receiver_pb2.ReceiveStreamResponse()
+        delivery = response.delivery
+        delivery.ask_id = tag
+        for batch in batches:
+            # Given to a constructor it would be serialised and parsed.
+            delivery.batches.add().CopyFrom(batch)
         if error is not None:
             delivery.error.CopyFrom(statuses.to_error(error))
         size_bytes = delivery.ByteSize()
         self._unread_bytes += size_bytes
-        response = receiver_pb2.ReceiveStreamResponse(delivery=delivery)
         self._out.put_nowait((response, size_bytes, 0, now_ms()))
         self._account.handed(size_bytes)
         self._end_if_done()

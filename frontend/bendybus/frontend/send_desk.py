@@ -310,11 +310,10 @@ def _request(attempt: Attempt, entity: Entity, upstream: Upstream) -> Any:
     if len(part.units) > 1:
         singles = part.count == len(part.units)
         sizes = [1] * part.count if singles else [unit.end - unit.start for unit in part.units]
-    return partition_pb2.SendFramesRequest(
+    request = partition_pb2.SendFramesRequest(
         partition=attempt.partition,
         frame_id=attempt.attempt_id,
         entity=partition_pb2.EntityRef(uid=entity.uid, generation=entity.generation),
-        batch=batch,
         group_sizes=sizes,
         producer_id=frame.producer_id,
         producer_sequence=frame.producer_sequence,
@@ -322,6 +321,9 @@ def _request(attempt: Attempt, entity: Entity, upstream: Upstream) -> Any:
         age_ms=frame.age_ms,
         deadline_monotonic_ms=0 if offset is None else attempt.deadline_ms + offset,
     )
+    # Given to the constructor it would be serialised and parsed.
+    request.batch.CopyFrom(batch)
+    return request
 
 
 def _spans(frame: Frame, part: routing.Part) -> list[int]:
