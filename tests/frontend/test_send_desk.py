@@ -164,3 +164,32 @@ async def test_answers_that_have_arrived_are_read_before_deadlines_are_judged() 
 
     assert [list(answer.sequence_numbers) for answer in answers] == [[1], [2], [3]]
     assert sum(upstream.misses for upstream in upstreams.values()) == 0
+
+
+async def test_parts_of_a_frame_have_different_names_for_partitions_of_0_2_too() -> None:
+    """Those read the lane only; a shared one made them lose the second part of a frame."""
+
+    class Recorder(Upstream):
+        def send(self, request: object) -> bool:
+            """Note a frame."""
+            requests.append(request)
+            return True
+
+    requests: list[object] = []
+    directory = Directory()
+    directory.update(0, Fingerprint("n", "u", Tier.PREMIUM, 4, 0), [queue()], snapshot=True)
+    upstreams = {partition: Recorder() for partition in range(4)}
+    desk = SendDesk(upstreams, directory, Figures())  # type: ignore[arg-type]
+    batch = message_pb2.MessageBatch(
+        messages=[b"keyless", b"keyed"], partition_keys=["", "k"], message_ids=["1", "2"]
+    )
+    sent = sender_pb2.SendStreamRequest(
+        frame_id=7, producer_id=b"p" * 16, entity_path="orders", batch=batch, group_sizes=[1, 1]
+    )
+
+    desk.submit(sent, lambda _: None)
+
+    lanes = [request.producer_lane for request in requests]  # type: ignore[attr-defined]
+    assert len(lanes) == len(set(lanes)) == 2
+    for partition in upstreams:
+        desk.lost(partition, "end")

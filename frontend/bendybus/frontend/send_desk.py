@@ -305,7 +305,7 @@ def _request(attempt: Attempt, entity: Entity, upstream: Upstream) -> Any:
     batch: message_pb2.MessageBatch = frame.data
     if part.count != frame.count:
         batch = batches.pick(batch, part.spans)
-    offset = upstream.clock_offset_ms
+    offset, spans = upstream.clock_offset_ms, _spans(frame, part)
     sizes: list[int] = []
     if len(part.units) > 1:
         singles = part.count == len(part.units)
@@ -317,7 +317,8 @@ def _request(attempt: Attempt, entity: Entity, upstream: Upstream) -> Any:
         group_sizes=sizes,
         producer_id=frame.producer_id,
         producer_sequence=frame.producer_sequence,
-        spans=_spans(frame, part),
+        producer_lane=spans[0],
+        spans=spans,
         age_ms=frame.age_ms,
         deadline_monotonic_ms=0 if offset is None else attempt.deadline_ms + offset,
     )
@@ -327,14 +328,11 @@ def _request(attempt: Attempt, entity: Entity, upstream: Upstream) -> Any:
 
 
 def _spans(frame: Frame, part: routing.Part) -> list[int]:
-    """Return where the part's messages are in the frame of the first try; empty: from 0 on."""
-    spans = part.spans
+    """Return where the part's messages are in the frame of the first try."""
     if frame.offsets:
         offsets = frame.offsets
         return [n for u in part.units for n in (offsets[u.group] + u.start, u.end - u.start)]
-    if len(spans) == 1 and spans[0][0] == 0:
-        return []
-    return [n for start, end in spans for n in (start, end - start)]
+    return [n for start, end in part.spans for n in (start, end - start)]
 
 
 def _refusal(frame_id: int, error: BusError) -> sender_pb2.SendStreamResponse:

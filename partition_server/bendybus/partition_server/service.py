@@ -307,7 +307,7 @@ def _append(request: partition_pb2.SendFramesRequest, reply: SendReply) -> comma
         columns.entity_ref(request.entity),
         columns.batch_from_proto(request.batch),
         list(request.group_sizes),
-        request.producer_id,
+        request.producer_id if request.spans else b"",
         request.producer_sequence,
         request.spans,
         request.age_ms,
@@ -388,6 +388,7 @@ def _deliver_response(value: Any, thread: PartitionThread) -> partition_pb2.Deli
                 batch=batch,
                 lock_remaining_ms=value.lock_remaining_ms,
                 locked_until_monotonic_ms=value.locked_until_mono_ms,
+                complete=True,
                 more=value.more,
             )
         )

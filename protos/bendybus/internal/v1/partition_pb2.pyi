@@ -19,7 +19,7 @@ class EntityRef(_message.Message):
     def __init__(self, uid: _Optional[str] = ..., generation: _Optional[int] = ..., dead_letter: bool = ...) -> None: ...
 
 class SendFramesRequest(_message.Message):
-    __slots__ = ("partition", "frame_id", "entity", "batch", "group_sizes", "producer_id", "producer_sequence", "spans", "age_ms", "deadline_monotonic_ms")
+    __slots__ = ("partition", "frame_id", "entity", "batch", "group_sizes", "producer_id", "producer_sequence", "producer_lane", "spans", "age_ms", "deadline_monotonic_ms")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     FRAME_ID_FIELD_NUMBER: _ClassVar[int]
     ENTITY_FIELD_NUMBER: _ClassVar[int]
@@ -27,6 +27,7 @@ class SendFramesRequest(_message.Message):
     GROUP_SIZES_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_LANE_FIELD_NUMBER: _ClassVar[int]
     SPANS_FIELD_NUMBER: _ClassVar[int]
     AGE_MS_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_MONOTONIC_MS_FIELD_NUMBER: _ClassVar[int]
@@ -37,10 +38,11 @@ class SendFramesRequest(_message.Message):
     group_sizes: _containers.RepeatedScalarFieldContainer[int]
     producer_id: bytes
     producer_sequence: int
+    producer_lane: int
     spans: _containers.RepeatedScalarFieldContainer[int]
     age_ms: int
     deadline_monotonic_ms: int
-    def __init__(self, partition: _Optional[int] = ..., frame_id: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., batch: _Optional[_Union[_message_pb2.MessageBatch, _Mapping]] = ..., group_sizes: _Optional[_Iterable[int]] = ..., producer_id: _Optional[bytes] = ..., producer_sequence: _Optional[int] = ..., spans: _Optional[_Iterable[int]] = ..., age_ms: _Optional[int] = ..., deadline_monotonic_ms: _Optional[int] = ...) -> None: ...
+    def __init__(self, partition: _Optional[int] = ..., frame_id: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., batch: _Optional[_Union[_message_pb2.MessageBatch, _Mapping]] = ..., group_sizes: _Optional[_Iterable[int]] = ..., producer_id: _Optional[bytes] = ..., producer_sequence: _Optional[int] = ..., producer_lane: _Optional[int] = ..., spans: _Optional[_Iterable[int]] = ..., age_ms: _Optional[int] = ..., deadline_monotonic_ms: _Optional[int] = ...) -> None: ...
 
 class SendFramesResponse(_message.Message):
     __slots__ = ("frame_id", "sequence_numbers", "duplicates", "failures", "error", "moving", "known")
@@ -157,18 +159,20 @@ class DeliverFramesResponse(_message.Message):
     def __init__(self, reserved: _Optional[_Union[Reserved, _Mapping]] = ..., delivered: _Optional[_Union[Delivered, _Mapping]] = ..., settled: _Optional[_Union[SettleResult, _Mapping]] = ..., withdrawn: _Optional[_Union[Withdrawn, _Mapping]] = ..., ask_refused: _Optional[_Union[AskRefused, _Mapping]] = ..., moving: bool = ...) -> None: ...
 
 class Reserved(_message.Message):
-    __slots__ = ("ask_id", "batch", "lock_remaining_ms", "more", "locked_until_monotonic_ms")
+    __slots__ = ("ask_id", "batch", "lock_remaining_ms", "complete", "more", "locked_until_monotonic_ms")
     ASK_ID_FIELD_NUMBER: _ClassVar[int]
     BATCH_FIELD_NUMBER: _ClassVar[int]
     LOCK_REMAINING_MS_FIELD_NUMBER: _ClassVar[int]
+    COMPLETE_FIELD_NUMBER: _ClassVar[int]
     MORE_FIELD_NUMBER: _ClassVar[int]
     LOCKED_UNTIL_MONOTONIC_MS_FIELD_NUMBER: _ClassVar[int]
     ask_id: int
     batch: _message_pb2.DeliveredBatch
     lock_remaining_ms: int
+    complete: bool
     more: bool
     locked_until_monotonic_ms: int
-    def __init__(self, ask_id: _Optional[int] = ..., batch: _Optional[_Union[_message_pb2.DeliveredBatch, _Mapping]] = ..., lock_remaining_ms: _Optional[int] = ..., more: bool = ..., locked_until_monotonic_ms: _Optional[int] = ...) -> None: ...
+    def __init__(self, ask_id: _Optional[int] = ..., batch: _Optional[_Union[_message_pb2.DeliveredBatch, _Mapping]] = ..., lock_remaining_ms: _Optional[int] = ..., complete: bool = ..., more: bool = ..., locked_until_monotonic_ms: _Optional[int] = ...) -> None: ...
 
 class Delivered(_message.Message):
     __slots__ = ("deliver_id", "lost", "error")
