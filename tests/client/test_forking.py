@@ -1,8 +1,12 @@
 """A process that forks after it used the client: parent and child both go on."""
 
+import asyncio
 import subprocess
 import sys
+from typing import Any
 
+from bendybus.client.retrying import RetryPolicy
+from bendybus.client.stream import Stream
 from tests.client.fake_front_end import FakeFrontEnd
 
 PROGRAM = """
@@ -85,3 +89,23 @@ client.close()
 
     assert found.returncode == 0, found.stderr
     assert len(fake.queues["q"].messages) == 100
+
+
+async def test_a_stream_that_is_just_opened_is_let_go_of_at_once() -> None:
+    class Owner:
+        def __getattr__(self, name: str) -> Any:
+            return lambda *_: True
+
+        async def open_call(self) -> Any:
+            await asyncio.Event().wait()
+
+    owner: Any = Owner()
+    stream = Stream(owner, RetryPolicy())
+    running = asyncio.ensure_future(stream.run())
+    await asyncio.sleep(0)
+
+    await stream.cancel()
+
+    running.cancel()
+    await asyncio.wait({running})
+    assert running.cancelled()

@@ -65,6 +65,7 @@ class Stream:
         self._wake = asyncio.Event()
         self._closed = asyncio.Event()
         self._call: Any = None
+        self._opening: asyncio.Task[Any] | None = None
         self._moving = False
         self._writer_error: Exception | None = None
         self._ended = asyncio.Event()
@@ -115,6 +116,9 @@ class Stream:
 
     async def cancel(self) -> None:
         """End the call at once and wait until nothing of it is left."""
+        if self._opening is not None:
+            # Also one that waits for a token, or for a bus that does not answer.
+            self._opening.cancel()
         if self._call is not None:
             self._call.cancel()
         await asyncio.wait_for(self._ended.wait(), _END_TIMEOUT_S)
@@ -132,7 +136,12 @@ class Stream:
         self._writer_error = None
         writer: asyncio.Task[None] | None = None
         try:
-            self._call = await self._owner.open_call()
+            self._opening = asyncio.get_running_loop().create_task(
+                _of(self._owner), name="bendybus-opening"
+            )
+            self._call = await self._opening
+            # Nothing but `_call` may keep the call: a fork waits until gRPC is gone.
+            self._opening = None
             writer = asyncio.get_running_loop().create_task(
                 self._write(self._call), name="bendybus-writer"
             )
@@ -205,6 +214,10 @@ class Stream:
             await asyncio.wait_for(self._closed.wait(), pause_s)
         except TimeoutError:
             return
+
+
+async def _of(owner: Owner) -> Any:
+    return await owner.open_call()
 
 
 def _internal(exc: Exception) -> BusError:
