@@ -63,7 +63,6 @@ def test_a_bus_goes_from_the_last_version_to_this_one_under_load(
     assert rate_during > rate_before / 3
 
 
-@pytest.mark.core
 def test_a_bus_goes_over_to_its_own_root_when_the_operator_is_upgraded_under_load(
     installation: Installation, space: Space, previous: str, tmp_path: Path
 ) -> None:
