@@ -149,7 +149,7 @@ async def _come_and_go(client: ServiceBusClient, seen: Load) -> None:
             try:
                 messages = await receiver.receive_messages(1, max_wait_time=0.5)
             except OperationTimeoutError:
-                # A busy machine: no answer in half a second is no defect.
+                # On a busy machine half a second may be too short; this is not a failure.
                 seen.late += 1
                 continue
             await receiver.complete_messages(messages)

@@ -50,7 +50,7 @@ def test_fields_of_the_body_become_keys() -> None:
     [
         ('{"a": 1}', Fields(key="b"), "Line 7: there is no field 'b' to take a key from."),
         ("text", Fields(id="b"), "Line 7: there is no field 'b' to take a key from."),
-        ('{"body": 1, "colour": 2}', NONE, "Line 7: 'colour' is no property. Known: body, "),
+        ('{"body": 1, "colour": 2}', NONE, "Line 7: 'colour' is not a known property. Known: b"),
         ('{"body": 1, "subject": 2}', NONE, "Line 7: subject must be text, not 2."),
     ],
 )

@@ -19,7 +19,7 @@ def main() -> int:
     over_at = time.monotonic() + float(os.environ["TIMEOUT_S"])
     while True:
         try:
-            # Anew each time: the Secret may be that of the bus of an earlier test at first.
+            # Read the Secret each time: at first it may belong to the bus of an earlier test.
             where = (ACCESS / "primaryConnectionString").read_text(encoding="utf-8")
             with ServiceBusClient.from_connection_string(
                 where, connection_verify=str(ACCESS / "ca.crt"), retry_total=0

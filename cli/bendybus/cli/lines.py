@@ -151,7 +151,7 @@ def _properties(value: Mapping[str, Any], number: int) -> dict[str, Any]:
     unknown = value.keys() - {*known, *DECIDED_BY_THE_BUS}
     if unknown:
         raise UsageError(
-            f"Line {number}: {min(unknown)!r} is no property. Known: {', '.join(known)}."
+            f"Line {number}: {min(unknown)!r} is not a known property. Known: {', '.join(known)}."
         )
     found = {name: value[name] for name in TEXTS if value.get(name) is not None}
     for name, content in found.items():

@@ -380,7 +380,7 @@ class _Shown:
         self._any = False
 
     def __call__(self, batch: Sequence[dict[str, Any]]) -> None:
-        """Print a batch; when this returns, it was handed to whoever reads."""
+        """Print a batch; flushed to the output when this returns."""
         if self._output in (Output.JSON, Output.YAML):
             for message in batch:
                 printing.structured(message, self._output)

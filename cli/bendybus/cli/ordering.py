@@ -1,7 +1,7 @@
 """Options of `bendybus` itself, wherever they stand on the command line. Pure.
 
 `bendybus get queues --kube` means `bendybus --kube get queues`. An option that the command has
-itself stays its own, what follows `--` is not looked at, and a value is no option.
+itself stays its own, what follows `--` is not looked at, and a value is never taken for an option.
 """
 
 from collections.abc import Iterator, Sequence

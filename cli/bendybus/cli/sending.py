@@ -102,7 +102,7 @@ def read_progress(file: Path) -> Progress:
             f"{path} does not exist: no import of {file.name} was interrupted. Leave out --resume."
         ) from error
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CliError(f"{path} cannot be read ({error}). Remove it to begin anew.") from error
+        raise CliError(f"{path} cannot be read ({error}). Remove it to start over.") from error
 
 
 def keep_progress(file: Path, queue: str, progress: Progress) -> bool:
