@@ -23,6 +23,7 @@ from bendybus.v1 import (
     sender_pb2_grpc,
 )
 from bendybus.wire import entities, statuses
+from bendybus.wire.admission import ADMITTED
 from tests.client import memory_queue
 from tests.client.memory_queue import PARTITION, MemoryQueue
 
@@ -205,7 +206,7 @@ class _Sender(sender_pb2_grpc.SenderServiceServicer):
             for name, value in context.invocation_metadata() or ()
             if name == "authorization"
         }
-        await context.send_initial_metadata(())
+        await context.send_initial_metadata((ADMITTED,))
         async for frame in request_iterator:
             ids = list(frame.batch.message_ids)
             fake.frames.append(
@@ -335,7 +336,7 @@ class _Receiver(receiver_pb2_grpc.ReceiverServiceServicer):
     async def ReceiveStream(  # type: ignore[override]  # writes through the context
         self, request_iterator: Any, context: Any
     ) -> None:
-        await context.send_initial_metadata(())
+        await context.send_initial_metadata((ADMITTED,))
         await _Stream(self._fake, context).run(request_iterator)
 
     async def ReceiveDeferred(self, request: Any, context: Any) -> Any:

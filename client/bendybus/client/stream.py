@@ -14,7 +14,7 @@ import grpc
 
 from bendybus.client.retrying import Moved, RetryPolicy, counted
 from bendybus.domain.errors import BusError, RetryableError
-from bendybus.wire import statuses
+from bendybus.wire import admission, statuses
 
 _log = logging.getLogger("bendybus.client")
 _END_TIMEOUT_S: Final = 2.0
@@ -188,8 +188,9 @@ class Stream:
 
     async def _write(self, call: Any) -> None:
         try:
-            # Nothing is handed to a stream that is not open yet: it would count as sent.
-            await call.wait_for_connection()
+            # Nothing is handed to a stream that is not let in yet: it would count as sent.
+            if not await admission.admitted(call):
+                return
             while not self._moving:
                 request = self._owner.next_request()
                 if request is None:

@@ -21,6 +21,7 @@ from bendybus.frontend.upstreams import now_ms
 from bendybus.internal.v1 import partition_pb2
 from bendybus.v1 import message_pb2, receiver_pb2, receiver_pb2_grpc
 from bendybus.wire import draining, statuses
+from bendybus.wire.admission import ADMITTED
 
 Context = grpc.aio.ServicerContext[Any, Any]
 # Settlements of one stream under way; the reader waits beyond that.
@@ -60,7 +61,7 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
     ) -> AsyncIterator[receiver_pb2.ReceiveStreamResponse]:
         """One receiver."""
         caller = await enter(self._streams.access, context)
-        await context.send_initial_metadata(())
+        await context.send_initial_metadata((ADMITTED,))
         with (
             self._gateway.figures.connections.track_inprogress(),
             self._accounts.of(context.peer()) as account,

@@ -17,6 +17,7 @@ from bendybus.frontend.send_desk import Respond
 from bendybus.internal.v1 import partition_pb2
 from bendybus.v1 import message_pb2, sender_pb2, sender_pb2_grpc
 from bendybus.wire import draining, statuses
+from bendybus.wire.admission import ADMITTED
 
 Context = grpc.aio.ServicerContext[Any, Any]
 # Frames of one stream under way; more are refused as busy.
@@ -100,7 +101,7 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
                 else:
                     self._submit(caller, client, request, respond)
 
-        await context.send_initial_metadata(())
+        await context.send_initial_metadata((ADMITTED,))
         reader = asyncio.get_running_loop().create_task(read(), name="send-stream-reader")
         reader.add_done_callback(lambda _: finish())
         open_ = self._gateway.figures.connections.track_inprogress()

@@ -1,0 +1,30 @@
+"""Letting a stream in: its caller writes nothing before the server has said that it may.
+
+gRPC reports a write into a stream that is just being refused as a failure of its own and forgets
+the reason, so a caller that wrote at once would not know whether its frame was read. The server
+therefore sends `ADMITTED` with its initial metadata once it has looked at the token, and the
+caller waits for that: whoever is turned away has written nothing.
+"""
+
+import asyncio
+from typing import Any, Final
+
+ADMITTED: Final = ("bendybus-admitted", "1")
+# A server of 0.2 sends initial metadata without the mark; a refusal comes within this time of them.
+_REFUSAL_S: Final = 0.1
+
+
+async def admitted(call: Any) -> bool:
+    """Wait for the server's decision on a stream of grpc.aio; return whether it may be written to.
+
+    When it may not be, the call has ended or is ending, and its reader gets the status.
+    """
+    # As pairs: `in` of gRPC's own type looks at names only.
+    if ADMITTED in tuple(await call.initial_metadata() or ()):
+        return True
+    try:
+        async with asyncio.timeout(_REFUSAL_S):
+            await call.code()
+    except TimeoutError:
+        return True
+    return False

@@ -1,0 +1,142 @@
+"""The stream under senders and receivers: when it is written to, and what its end means."""
+
+import asyncio
+from typing import Any
+
+import grpc
+import pytest
+
+from bendybus.client.retrying import RetryPolicy
+from bendybus.client.stream import Stream
+from bendybus.domain import errors
+from bendybus.domain.errors import BusError
+from bendybus.wire import admission
+
+
+class Call:
+    """A stream of gRPC whose server decides when the test says so."""
+
+    def __init__(self) -> None:
+        self.written: list[Any] = []
+        self.decided = asyncio.Event()
+        self.metadata = grpc.aio.Metadata()
+        self.ended = asyncio.Event()
+        self.asked = False
+
+    def admit(self, metadata: grpc.aio.Metadata) -> None:
+        """Let the stream in."""
+        self.metadata = metadata
+        self.decided.set()
+
+    def refuse(self) -> None:
+        """Turn the stream away: gRPC has empty metadata a moment before the status."""
+        self.decided.set()
+        asyncio.get_running_loop().call_soon(self.ended.set)
+
+    async def wait_for_connection(self) -> None:
+        """Be connected."""
+
+    async def initial_metadata(self) -> grpc.aio.Metadata:
+        """Wait for the decision."""
+        await self.decided.wait()
+        return self.metadata
+
+    async def trailing_metadata(self) -> grpc.aio.Metadata:
+        """Return nothing."""
+        return grpc.aio.Metadata()
+
+    async def code(self) -> grpc.StatusCode:
+        """Return the end's status."""
+        self.asked = self.asked or not self.written
+        await self.ended.wait()
+        return grpc.StatusCode.UNAUTHENTICATED
+
+    async def details(self) -> str:
+        """Return the end's sentence."""
+        return "the token cannot be read."
+
+    async def write(self, request: Any) -> None:
+        """Take a request."""
+        self.written.append(request)
+
+    async def done_writing(self) -> None:
+        """Half-close."""
+
+    async def read(self) -> Any:
+        """Wait for the end."""
+        await self.ended.wait()
+        return grpc.aio.EOF
+
+    def cancel(self) -> bool:
+        """End."""
+        self.ended.set()
+        return True
+
+
+class Owner:
+    """Has one request to write, once."""
+
+    def __init__(self, call: Call) -> None:
+        self.call = call
+        self.requests = ["request"]
+        self.error: asyncio.Future[BusError] = asyncio.get_running_loop().create_future()
+
+    async def open_call(self) -> Any:
+        """Return the call."""
+        return self.call
+
+    def has_work(self) -> bool:
+        """Whether the stream has not ended yet."""
+        return not self.error.done()
+
+    def next_request(self) -> Any | None:
+        """Return the request."""
+        return self.requests.pop() if self.requests else None
+
+    def handle(self, response: Any) -> None:
+        """Take an answer."""
+
+    def broken(self, error: BusError) -> None:
+        """Keep what it ended with."""
+        self.error.set_result(error)
+
+
+async def test_who_is_turned_away_has_written_nothing_and_knows_why() -> None:
+    call = Call()
+    owner = Owner(call)
+    stream = Stream(owner, RetryPolicy())
+    running = asyncio.get_running_loop().create_task(stream.run())
+    await _turns()
+
+    assert call.written == []
+    call.refuse()
+    error = await asyncio.wait_for(owner.error, 30)
+    await stream.close()
+    await running
+
+    assert call.written == []
+    assert isinstance(error, errors.Unauthenticated)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "asked"), [([admission.ADMITTED], False), ([], True)], ids=["this version", "0.2"]
+)
+async def test_who_is_let_in_writes(metadata: list[tuple[str, str]], asked: bool) -> None:
+    call = Call()
+    stream = Stream(Owner(call), RetryPolicy())
+    running = asyncio.get_running_loop().create_task(stream.run())
+    call.admit(grpc.aio.Metadata(*metadata))
+    async with asyncio.timeout(30):
+        while not call.written:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+    await stream.close()
+    await running
+
+    assert call.written == ["request"]
+    # Whether it had to wait for a refusal that might come.
+    assert call.asked is asked
+
+
+async def _turns() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
