@@ -67,7 +67,7 @@ def check(operations: Sequence[Operation], excuses: Excuses = Excuses()) -> list
     found += _refused(facts)
     found += _doubled(facts, excuses)
     found += _early(facts)
-    found += _cancelled(facts)
+    found += _cancelled(facts, excuses)
     found += _renumbered(facts)
     found += _order(facts)
     found += _torn(facts)
@@ -186,15 +186,23 @@ def _early(facts: _Facts) -> list[Violation]:
     ]
 
 
-def _cancelled(facts: _Facts) -> list[Violation]:
-    return [
-        Violation("cancelled", body, facts.given[body][0][0], "given though it was cancelled")
-        for body, cancels in facts.cancels.items()
-        if any(each.outcome is Outcome.OK for each in cancels)
-        and facts.given.get(body)
-        and facts.sent[body].outcome is Outcome.OK
-        and len(facts.numbers(body)) == 1
-    ]
+def _cancelled(facts: _Facts, excuses: Excuses) -> list[Violation]:
+    found = []
+    for body, cancels in facts.cancels.items():
+        cancelled = {
+            sequence_number.partition_of(item.number)
+            for each in cancels
+            if each.outcome is Outcome.OK
+            for item in each.items
+            if item.body == body
+        }
+        given = [number for number, _ in facts.given.get(body, ())]
+        if body in excuses.possible_duplicates:
+            # The copy that may be in another partition was not cancelled: nobody knows its number.
+            given = [each for each in given if sequence_number.partition_of(each) in cancelled]
+        if cancelled and given and facts.sent[body].outcome is Outcome.OK:
+            found.append(Violation("cancelled", body, given[0], "given though it was cancelled"))
+    return found
 
 
 def _renumbered(facts: _Facts) -> list[Violation]:

@@ -43,7 +43,8 @@ class Lines:
 class Line:
     """One address in front of another. `cut`: connections break and none is taken until `mend`.
 
-    `hold`: bytes wait, as on a network that lost its way, until `mend`.
+    `hold`: bytes wait, as on a network that lost its way, until `mend`. `swallow`: what is asked
+    arrives and is done, and no answer comes back until `reset` breaks the connections.
     """
 
     def __init__(
@@ -56,7 +57,9 @@ class Line:
         self._server: asyncio.Server | None = None
         self._flows: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
-        self._clear = asyncio.Event()
+        # Whether bytes pass, to the target and back.
+        self._asking = asyncio.Event()
+        self._answering = asyncio.Event()
 
     def cut(self) -> None:
         """Break all connections; take none."""
@@ -66,13 +69,22 @@ class Line:
         """Let nothing through, and say nothing."""
         self._call(self._hold())
 
+    def swallow(self) -> None:
+        """Let nothing back; what is on its way back will be lost."""
+        self._call(self._swallow())
+
     def mend(self) -> None:
         """Let everything through again."""
         self._call(self.open())
 
+    def reset(self) -> None:
+        """Break all connections, and take new ones."""
+        self._call(self._reset())
+
     async def open(self) -> None:
         """Take connections."""
-        self._clear.set()
+        self._asking.set()
+        self._answering.set()
         if self._server is None:
             host, _, port = self.address.rpartition(":")
             self._server = await asyncio.start_server(self._take, host, int(port))
@@ -93,7 +105,15 @@ class Line:
             writer.transport.abort()
 
     async def _hold(self) -> None:
-        self._clear.clear()
+        self._asking.clear()
+        self._answering.clear()
+
+    async def _swallow(self) -> None:
+        self._answering.clear()
+
+    async def _reset(self) -> None:
+        await self._cut()
+        await self.open()
 
     async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         flow = asyncio.current_task()
@@ -107,8 +127,8 @@ class Line:
                 there, there_writer = await asyncio.open_connection(host, int(port))
                 self._writers.add(there_writer)
                 async with asyncio.TaskGroup() as both:
-                    both.create_task(self._copy(reader, there_writer))
-                    both.create_task(self._copy(there, writer))
+                    both.create_task(self._copy(reader, there_writer, self._asking))
+                    both.create_task(self._copy(there, writer, self._answering))
         except* OSError:
             pass
         finally:
@@ -118,9 +138,11 @@ class Line:
                     each.transport.abort()
             self._flows.discard(flow)
 
-    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _copy(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, passing: asyncio.Event
+    ) -> None:
         while data := await reader.read(_CHUNK_BYTES):
-            await self._clear.wait()
+            await passing.wait()
             writer.write(data)
             await writer.drain()
         # One end is enough for both: gRPC closes connections as a whole.

@@ -10,7 +10,9 @@ from tests.chaos.cluster import Cluster
 from tests.chaos.history import History
 
 # What can be done to a process, by weight.
-FAULTS: Final = {"kill": 4, "stop": 4, "cut": 3, "hold": 3, "restart": 2, "kill-all": 1}
+FAULTS: Final = {
+    "kill": 4, "stop": 4, "cut": 3, "hold": 3, "lose-answers": 3, "restart": 2, "kill-all": 1,
+}  # fmt: skip
 PAUSE_S: Final = (0.2, 1.2)
 LASTS_S: Final = (0.2, 4.5)
 
@@ -86,6 +88,9 @@ class Nemesis:
             case "hold":
                 cluster.line[name].hold()
                 return cluster.line[name].mend
+            case "lose-answers":
+                cluster.line[name].swallow()
+                return cluster.line[name].reset
             case "restart":
                 cluster.ended_in_order(name)
             case _:

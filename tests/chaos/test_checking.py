@@ -128,6 +128,16 @@ def test_only_copies_that_the_sender_was_told_of_are_excused() -> None:
     assert rules(history, possible_duplicates=frozenset({"b"})) == ["doubled"]
 
 
+def test_a_copy_that_may_be_elsewhere_is_not_cancelled_and_one_in_the_same_partition_is() -> None:
+    cancelled = [call(Kind.SCHEDULE, 0, A1, due_s=1), call(Kind.CANCEL, 0.5, A1)]
+    elsewhere = [*cancelled, call(Kind.RECEIVE, 3, A2), call(Kind.COMPLETE, 4, A2)]
+    here = [*cancelled, call(Kind.RECEIVE, 3, Item("a", number(0, 9)))]
+
+    assert rules(elsewhere) == ["cancelled"]
+    assert rules(elsewhere, possible_duplicates=frozenset({"a"})) == []
+    assert rules(here, possible_duplicates=frozenset({"a"})) == ["cancelled"]
+
+
 def test_only_so_many_messages_may_get_lost_on_their_way_to_a_receiver() -> None:
     history = [call(Kind.SEND, 0, A, place="taken"), call(Kind.SEND, 0, B, place="taken")]
 
