@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from bendybus.client import ServiceBusMessage, connection, handles, senders
+import bendybus.client
+from bendybus.client import ServiceBusMessage, aio, connection, handles, senders
 from bendybus.client.sending import Unit
 from tests.client.fake_front_end import FakeFrontEnd
 
@@ -45,3 +46,12 @@ async def test_a_send_of_either_surface_has_60_seconds_by_default(
     await sender.send_messages(ServiceBusMessage("b"), timeout=5)
 
     assert given == [60.0, 5.0]
+
+
+@pytest.mark.requirement("R31")
+@pytest.mark.parametrize("surface", [bendybus.client, aio])
+@pytest.mark.parametrize("name", ["send_messages", "schedule_messages"])
+def test_the_documentation_of_sends_says_how_short_is_too_short(surface: Any, name: str) -> None:
+    text = " ".join(getattr(surface.ServiceBusSender, name).__doc__.split())
+
+    assert "60 if None; 15 or less may be too short for another partition to be tried" in text

@@ -164,6 +164,22 @@ def test_every_class_has_the_same_members(key: str, original: Any, ours: Any) ->
             assert (own.fset is None) == (value.fset is None), name
 
 
+@pytest.mark.requirement("R48")
+def test_partitions_are_seen_only_through_extras_that_say_so() -> None:
+    shown = {
+        f"{key}.{name}": value
+        for key, original, ours in CLASSES
+        for name, value in members(ours).items()
+        if name.startswith("partition") and name not in members(original)
+    }
+
+    assert shown.keys() == {
+        "ServiceBusReceivedMessage.partition",
+        "management.QueueRuntimeProperties.partitions",
+    }
+    assert all("extra of Bendybus" in " ".join(value.__doc__.split()) for value in shown.values())
+
+
 @pytest.mark.parametrize(("key", "original", "ours"), CLASSES, ids=[pair[0] for pair in CLASSES])
 def test_every_method_has_the_same_signature(key: str, original: Any, ours: Any) -> None:
     if issubclass(original, enum.Enum):

@@ -92,6 +92,7 @@ class Receiver:
 
 
 @pytest.mark.requirement("R11")
+@pytest.mark.requirement("R49")
 def test_a_small_receive_asks_every_partition_for_one_message_at_once() -> None:
     receiver = Receiver()
 

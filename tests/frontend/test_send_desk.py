@@ -193,3 +193,31 @@ async def test_parts_of_a_frame_have_different_names_for_partitions_of_0_2_too()
     assert len(lanes) == len(set(lanes)) == 2
     for partition in upstreams:
         desk.lost(partition, "end")
+
+
+@pytest.mark.requirement("R49")
+async def test_sends_without_a_key_are_under_way_at_every_partition_at_once() -> None:
+    waiting = dict.fromkeys(range(4), 0)
+
+    class Slow(Upstream):
+        """Has not answered yet; partitions are told apart by what the desk hands to each."""
+
+        def __init__(self, partition: int) -> None:
+            self.partition = partition
+
+        def send(self, request: object) -> bool:
+            """Count a frame."""
+            waiting[self.partition] += 1
+            return True
+
+    directory = Directory()
+    directory.update(0, Fingerprint("n", "u", Tier.PREMIUM, 4, 0), [queue()], snapshot=True)
+    upstreams = {partition: Slow(partition) for partition in range(4)}
+    desk = SendDesk(upstreams, directory, Figures())  # type: ignore[arg-type]
+
+    for frame_id in range(1, 81):
+        desk.submit(frame(frame_id, 100), lambda _: None)
+
+    assert waiting == dict.fromkeys(range(4), 20)
+    for partition in upstreams:
+        desk.lost(partition, "end")

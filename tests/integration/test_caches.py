@@ -58,6 +58,7 @@ def test_a_second_receiver_of_the_client_gets_what_the_first_ones_asks_brought(
 
 @pytest.mark.requirement("R12")
 @pytest.mark.requirement("R36")
+@pytest.mark.requirement("R47")
 def test_a_receiver_at_another_front_end_gets_nothing_until_the_cache_is_given_back(
     client: ServiceBusClient, elsewhere: ServiceBusClient, new_queue: NewQueue
 ) -> None:

@@ -240,7 +240,7 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
 
     @property
     def partition(self) -> int:
-        """Index of the partition that holds the message."""
+        """Index of the partition that holds the message; an extra of Bendybus."""
         return self._delivered.proto.partition
 
     @property

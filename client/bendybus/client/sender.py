@@ -34,7 +34,8 @@ class ServiceBusSender(SenderHandle):
         ServiceBusMessage, a list of these, or a ServiceBusMessageBatch.
         `split_by_partition_key=True` lets messages with different keys go to different partitions;
         then the unit is not atomic any more. Returns when everything is stored. `timeout`: seconds
-        for the whole call, 60 if None; more than 15 is advised.
+        for the whole call, 60 if None; 15 or less may be too short for another partition to be
+        tried.
         """
         timeout_s = handles.timeout_of(timeout)
         columns, split = self._columns_to_send(message, kwargs)
@@ -52,7 +53,8 @@ class ServiceBusSender(SenderHandle):
         """Send messages that become active at a time. Returns numbers to cancel them with.
 
         `messages`: as for `send_messages`, but no batch. `schedule_time_utc`: when; without a time
-        zone it is UTC. `timeout`: seconds for the whole call, 60 if None; more than 15 is advised.
+        zone it is UTC. `timeout`: seconds for the whole call, 60 if None; 15 or less may be too
+        short for another partition to be tried.
         """
         timeout_s = handles.timeout_of(timeout)
         columns = self._columns_to_schedule(messages, schedule_time_utc, kwargs)
