@@ -53,6 +53,7 @@ def client(choice: Choice) -> Iterator[ServiceBusClient]:
         ServiceBusClient.from_connection_string(
             target.connection_string,
             connection_verify=target.ca_file and str(target.ca_file),
+            tracing=False,
         ) as bus,
     ):
         yield bus

@@ -33,7 +33,9 @@ class ClientHandle:
         a bus on this machine (localhost) the client finds out which it speaks.
         `connection_verify` names the file of the authorities to trust, by default that in
         BENDYBUS_CA_FILE. `retry_total`, `retry_backoff_factor`, `retry_backoff_max` (seconds)
-        and `retry_mode` (exponential or fixed) say how often and when to try again. Options of
+        and `retry_mode` (exponential or fixed) say how often and when to try again. `tracing=True`
+        makes spans of OpenTelemetry, with the extra `tracing`; a TracerProvider, of that one;
+        False, none; None: as BENDYBUS_TRACING says. Options of
         other transports are accepted and have no effect.
         """
         self.fully_qualified_namespace = fully_qualified_namespace

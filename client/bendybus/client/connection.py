@@ -71,6 +71,8 @@ class Settings:
     # File of the authorities to trust; None: those that everybody trusts.
     ca_file: str | None = None
     credential: Any = field(default=None, repr=False)
+    # The TracerProvider of OpenTelemetry that makes spans; None: there are none.
+    tracing: Any = field(default=None, repr=False)
 
 
 class Stubs:

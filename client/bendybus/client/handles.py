@@ -5,7 +5,7 @@ import uuid
 import warnings
 from typing import Any, Final
 
-from bendybus.client import arguments, connection_string, probing
+from bendybus.client import arguments, connection_string, probing, tracing
 from bendybus.client.connection import TIMEOUT_S_DEFAULT, Link, Settings
 from bendybus.client.credentials import Credentials
 from bendybus.client.exceptions import not_supported
@@ -48,6 +48,9 @@ class Handle:
         self._owns_link = link is None
         self._link = link or Link(settings_of(fully_qualified_namespace, credential, options))
         self._link.of_loop = self._link.of_loop or self._of_loop
+        settings = self._link.settings
+        # None: no spans. Looked at when a handle is made, so that a call need not.
+        self._tracing = tracing.of(settings.tracing, settings.target)
         self.fully_qualified_namespace = fully_qualified_namespace
         self.entity_name = queue_name
         self._name: str = identifier or f"{kind}-{uuid.uuid4()}"
@@ -80,6 +83,7 @@ def settings_of(address: str, credential: Any, options: dict[str, Any]) -> Setti
         target=connection_string.target_of(host),
         use_tls=use_tls,
         credential=credential,
+        tracing=tracing.provider_of(options.get("tracing")),
         retry=RetryPolicy(
             total=options.get("retry_total", 3),
             backoff_factor_s=options.get("retry_backoff_factor", 0.8),

@@ -9,7 +9,7 @@ import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from bendybus.client import message as message_module
 from bendybus.client import values
@@ -18,6 +18,9 @@ from bendybus.client.exceptions import MessageSizeExceededError
 from bendybus.client.message import ServiceBusMessage
 from bendybus.domain import limits
 from bendybus.v1 import message_pb2
+
+if TYPE_CHECKING:
+    from bendybus.client.tracing import Outgoing
 
 # What surrounds a message in a frame: tags, lengths, numbers.
 MESSAGE_OVERHEAD_BYTES: Final = 16
@@ -36,22 +39,27 @@ class Extras(NamedTuple):
 
 
 class Columns:
-    """Messages in columns. `extras` is None while no message has any."""
+    """Messages in columns. `extras` is None while no message has any, `spans` without tracing."""
 
-    __slots__ = ("extras", "message_ids", "messages", "size_bytes")
+    __slots__ = ("extras", "message_ids", "messages", "size_bytes", "spans")
 
-    def __init__(self) -> None:
+    def __init__(self, spans: "Outgoing | None" = None) -> None:
         self.messages: list[bytes] = []
         self.message_ids: list[str] = []
         self.extras: list[Extras] | None = None
         self.size_bytes = 0
+        self.spans = spans
 
     def add(self, message: ServiceBusMessage, bytes_max: int | None = None) -> None:
         """Encode a message. Raises MessageSizeExceededError if it would exceed `bytes_max`."""
         payload = encode(message)
         message_id = message._message_id or _next_id()
+        if self.spans is not None:
+            payload += self.spans.add(message, message_id)
         size = len(payload) + len(message_id) + MESSAGE_OVERHEAD_BYTES
         if bytes_max is not None and self.size_bytes + size > bytes_max:
+            if self.spans is not None:
+                self.spans.drop_last()
             raise MessageSizeExceededError(
                 message=f"The batch would be larger than its {bytes_max} bytes."
             )
@@ -66,7 +74,7 @@ class Columns:
 
     def copy(self) -> "Columns":
         """Return columns of their own with the same messages."""
-        made = Columns()
+        made = Columns(self.spans)
         made.messages = list(self.messages)
         made.message_ids = list(self.message_ids)
         made.extras = None if self.extras is None else list(self.extras)
@@ -132,15 +140,15 @@ def encode(message: ServiceBusMessage) -> bytes:
     return _encode_slowly(message)
 
 
-def columns_of(given: Any) -> Columns | None:
+def columns_of(given: Any, spans: "Outgoing | None" = None) -> Columns | None:
     """Return the columns of whatever `send_messages` takes; None when it is empty."""
     if type(given) is ServiceBusMessage:
-        columns = Columns()
+        columns = Columns(spans)
         columns.add(given)
         return columns
     if isinstance(given, ServiceBusMessageBatch):
         return given._columns.copy() if len(given) else None
-    columns = Columns()
+    columns = Columns(spans)
     add = columns.add
     for message in messages_of(given):
         add(message)

@@ -8,7 +8,7 @@ from typing import Any, Final
 from bendybus.client import blocking, handles, receivers
 from bendybus.client.io_thread import ThreadWaiter
 from bendybus.client.received_message import ServiceBusReceivedMessage
-from bendybus.client.receivers import ReceiverHandle
+from bendybus.client.receivers import ReceiverHandle, Settled
 from bendybus.client.settling import Outcome, Settlement
 from bendybus.domain import limits
 
@@ -54,17 +54,10 @@ class ServiceBusReceiver(ReceiverHandle):
         `max_message_count`: the most to return; None: `prefetch_count`, or 1. `max_wait_time`:
         seconds to wait for the first one, else the receiver's, else 60.
         """
-        receiving = self._receiving()
-        io = self._link.get().io
-        waiter = ThreadWaiter(lost=lambda pieces: io.submit(receiving.put_back, pieces))
-        want = self._want(max_message_count, max_wait_time, waiter)
-        io.submit(receiving.receive, want)
-        try:
-            pieces = waiter.wait(want.wait_s + handles.MARGIN_S)
-        except BaseException:
-            io.submit(receiving.forget, want)
-            raise
-        return self._made(pieces)
+        if self._tracing is None:
+            return self._receive(max_message_count, max_wait_time)
+        with self._tracing.receiving(self.entity_path) as operation:
+            return operation.of(self._receive(max_message_count, max_wait_time))
 
     def complete_message(self, message: ServiceBusReceivedMessage) -> None:
         """Settle a message: it is done and gone.
@@ -72,7 +65,9 @@ class ServiceBusReceiver(ReceiverHandle):
         `message`: one that was received in PEEK_LOCK mode and is not settled. Raises
         MessageLockLostError when its lock is lost: it comes again.
         """
-        outcome = self._settle(lambda waiter: self._settlement(message, receivers.COMPLETE, waiter))
+        outcome = self._settle(
+            message, lambda waiter: self._settlement(message, receivers.COMPLETE, waiter)
+        )
         receivers.note_settled(message, outcome)
 
     def complete_messages(self, messages: list[ServiceBusReceivedMessage]) -> None:
@@ -82,7 +77,9 @@ class ServiceBusReceiver(ReceiverHandle):
         the ones that were not completed.
         """
         if messages:
-            outcome = self._settle(lambda waiter: self._settlement_of_all(messages, waiter))
+            outcome = self._settle(
+                messages, lambda waiter: self._settlement_of_all(messages, waiter)
+            )
             receivers.note_all_settled(messages, outcome)
 
     def release_messages(self, messages: list[ServiceBusReceivedMessage]) -> None:
@@ -93,7 +90,8 @@ class ServiceBusReceiver(ReceiverHandle):
         """
         if messages:
             outcome = self._settle(
-                lambda waiter: self._settlement_of_all(messages, waiter, receivers.RELEASE)
+                messages,
+                lambda waiter: self._settlement_of_all(messages, waiter, receivers.RELEASE),
             )
             receivers.note_all_settled(messages, outcome)
 
@@ -109,9 +107,10 @@ class ServiceBusReceiver(ReceiverHandle):
         it gets; the others stay.
         """
         outcome = self._settle(
+            message,
             lambda waiter: self._settlement(
                 message, receivers.ABANDON, waiter, changes=properties_to_modify
-            )
+            ),
         )
         receivers.note_settled(message, outcome)
 
@@ -127,9 +126,10 @@ class ServiceBusReceiver(ReceiverHandle):
         it gets; the others stay.
         """
         outcome = self._settle(
+            message,
             lambda waiter: self._settlement(
                 message, receivers.DEFER, waiter, changes=properties_to_modify
-            )
+            ),
         )
         receivers.note_settled(message, outcome)
 
@@ -147,6 +147,7 @@ class ServiceBusReceiver(ReceiverHandle):
         characters each. `properties_to_modify`: application properties that it gets.
         """
         outcome = self._settle(
+            message,
             lambda waiter: self._settlement(
                 message,
                 receivers.DEAD_LETTER,
@@ -154,7 +155,7 @@ class ServiceBusReceiver(ReceiverHandle):
                 reason=reason,
                 description=error_description,
                 changes=properties_to_modify,
-            )
+            ),
         )
         receivers.note_settled(message, outcome)
 
@@ -169,9 +170,10 @@ class ServiceBusReceiver(ReceiverHandle):
         handles.warn_of(kwargs)
         timeout_s = handles.timeout_of(timeout)
         outcome = self._settle(
+            message,
             lambda waiter: self._settlement(
                 message, receivers.RENEW_LOCK, waiter, timeout_s=timeout_s
-            )
+            ),
         )
         return receivers.note_renewed(message, outcome)
 
@@ -188,11 +190,11 @@ class ServiceBusReceiver(ReceiverHandle):
         request = self._deferred_request(sequence_numbers, kwargs)
         if request is None:
             return []
-        return self._deferred(
-            blocking.call(
+        with self._reading("receive_deferred") as found:
+            answer = blocking.call(
                 self._link.get(), lambda stubs: stubs.receiver.ReceiveDeferred, request, timeout_s
             )
-        )
+            return found.of(self._deferred(answer))
 
     def peek_messages(
         self,
@@ -210,9 +212,11 @@ class ServiceBusReceiver(ReceiverHandle):
         """
         timeout_s = handles.timeout_of(timeout)
         request = self._peek_request(max_message_count, sequence_number, kwargs)
-        return self._peeked(
-            blocking.call(self._link.get(), lambda stubs: stubs.receiver.Peek, request, timeout_s)
-        )
+        with self._reading("peek") as found:
+            answer = blocking.call(
+                self._link.get(), lambda stubs: stubs.receiver.Peek, request, timeout_s
+            )
+            return found.of(self._peeked(answer))
 
     def delete_messages(
         self, max_message_count: int, *, before_enqueued_time_utc: datetime | None = None
@@ -247,9 +251,30 @@ class ServiceBusReceiver(ReceiverHandle):
         if self._owns_link:
             blocking.close(self._link)
 
-    def _settle(self, make: Callable[[ThreadWaiter], Settlement]) -> Outcome:
+    def _receive(
+        self, max_message_count: int | None, max_wait_time: float | None
+    ) -> list[ServiceBusReceivedMessage]:
+        receiving = self._receiving()
+        io = self._link.get().io
+        waiter = ThreadWaiter(lost=lambda pieces: io.submit(receiving.put_back, pieces))
+        want = self._want(max_message_count, max_wait_time, waiter)
+        io.submit(receiving.receive, want)
+        try:
+            pieces = waiter.wait(want.wait_s + handles.MARGIN_S)
+        except BaseException:
+            io.submit(receiving.forget, want)
+            raise
+        return self._made(pieces)
+
+    def _settle(self, messages: Settled, make: Callable[[ThreadWaiter], Settlement]) -> Outcome:
         waiter = ThreadWaiter()
         settlement = make(waiter)
+        if self._tracing is None:
+            return self._settled(settlement, waiter)
+        with self._tracing.settling(self.entity_path, settlement.disposition, messages) as found:
+            return found.outcome(self._settled(settlement, waiter))
+
+    def _settled(self, settlement: Settlement, waiter: ThreadWaiter) -> Outcome:
         receiving = self._receiving()
         self._link.get().io.submit(receiving.settle, settlement)
         outcome: Outcome = waiter.wait(settlement.timeout_s + handles.MARGIN_S)
@@ -257,7 +282,8 @@ class ServiceBusReceiver(ReceiverHandle):
 
     def _delete(self, max_message_count: int, before: datetime | None, *, purge: bool) -> int:
         request = self._delete_request(max_message_count, before, purge=purge)
-        deleted: int = blocking.call(
-            self._link.get(), lambda stubs: stubs.receiver.DeleteMessages, request
-        ).deleted
-        return deleted
+        with self._calling("purge" if purge else "delete"):
+            deleted: int = blocking.call(
+                self._link.get(), lambda stubs: stubs.receiver.DeleteMessages, request
+            ).deleted
+            return deleted

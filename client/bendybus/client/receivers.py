@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from bendybus.client import arguments, handles, io_thread, modes, received_message, values
+from bendybus.client import arguments, handles, io_thread, modes, received_message, tracing, values
 from bendybus.client.connection import Connection
 from bendybus.client.exceptions import MessageAlreadySettled, MessageLockLostError, not_supported
 from bendybus.client.handles import Handle
@@ -15,6 +15,7 @@ from bendybus.client.modes import ServiceBusReceiveMode
 from bendybus.client.received_message import Delivered, ServiceBusReceivedMessage
 from bendybus.client.receiving import Piece, Receiving, Want
 from bendybus.client.settling import Outcome, Settlement
+from bendybus.client.tracing import Nothing, Operation
 from bendybus.domain import limits
 from bendybus.v1 import message_pb2, receiver_pb2
 
@@ -35,6 +36,7 @@ _ACTIONS: Final = {
     RELEASE: "release",
 }
 _PREFETCH_MAX: Final = 50_000
+Settled = ServiceBusReceivedMessage | Sequence[ServiceBusReceivedMessage]
 
 
 class ReceiverHandle(Handle):
@@ -217,6 +219,17 @@ class ReceiverHandle(Handle):
     ) -> list[ServiceBusReceivedMessage]:
         self._receiving()
         return self._made(_pieces(response.batches))
+
+    def _reading(self, name: str) -> Operation | Nothing:
+        """Return what makes the span of a call that gives messages, where there are spans."""
+        if self._tracing is None:
+            return tracing.NOTHING
+        return self._tracing.receiving(self.entity_path, name)
+
+    def _calling(self, name: str) -> Operation | Nothing:
+        if self._tracing is None:
+            return tracing.NOTHING
+        return self._tracing.calling(self.entity_path, name)
 
     def _delete_request(
         self, max_message_count: int, before: datetime | None, *, purge: bool

@@ -39,7 +39,12 @@ class ServiceBusSender(SenderHandle):
         """
         timeout_s = handles.timeout_of(timeout)
         columns, split = self._columns_to_send(message, kwargs)
-        if columns is not None:
+        if columns is None:
+            return
+        if self._tracing is None:
+            self._send(columns, timeout_s, split=split, given=timeout is not None)
+            return
+        with self._sending(columns):
             self._send(columns, timeout_s, split=split, given=timeout is not None)
 
     def schedule_messages(
@@ -61,7 +66,8 @@ class ServiceBusSender(SenderHandle):
         if columns is None:
             return []
         given = timeout is not None
-        return self._send(columns, timeout_s, numbers=True, given=given) or []
+        with self._sending(columns, scheduled=True):
+            return self._send(columns, timeout_s, numbers=True, given=given) or []
 
     def cancel_scheduled_messages(
         self, sequence_numbers: int | list[int], *, timeout: float | None = None, **kwargs: Any
@@ -75,12 +81,13 @@ class ServiceBusSender(SenderHandle):
         timeout_s = handles.timeout_of(timeout)
         request = self._cancel_request(sequence_numbers, kwargs)
         if request is not None:
-            blocking.call(
-                self._link.get(),
-                lambda stubs: stubs.sender.CancelScheduledMessages,
-                request,
-                timeout_s,
-            )
+            with self._cancelling(request):
+                blocking.call(
+                    self._link.get(),
+                    lambda stubs: stubs.sender.CancelScheduledMessages,
+                    request,
+                    timeout_s,
+                )
 
     def create_message_batch(self, max_size_in_bytes: int | None = None) -> ServiceBusMessageBatch:
         """Return an empty batch, to be filled and sent as one unit.

@@ -4,11 +4,12 @@ import uuid
 from datetime import datetime
 from typing import Any, Final
 
-from bendybus.client import arguments, handles, outgoing
+from bendybus.client import arguments, handles, outgoing, tracing
 from bendybus.client.handles import Handle
 from bendybus.client.io_thread import Caller
 from bendybus.client.outgoing import Columns, ServiceBusMessageBatch
 from bendybus.client.sending import Unit
+from bendybus.client.tracing import Nothing, Operation
 from bendybus.domain import limits
 from bendybus.v1 import sender_pb2
 
@@ -49,7 +50,8 @@ class SenderHandle(Handle):
         if options:
             split = bool(options.pop("split_by_partition_key", False))
             handles.warn_of(options)
-        return outgoing.columns_of(message), split
+        spans = None if self._tracing is None else self._tracing.messages(self.entity_name)
+        return outgoing.columns_of(message, spans), split
 
     def _columns_to_schedule(
         self, messages: Any, schedule_time_utc: datetime, options: dict[str, Any]
@@ -57,7 +59,8 @@ class SenderHandle(Handle):
         handles.warn_of(options)
         self._check_live()
         schedule_time_utc = arguments.moment("schedule_time_utc", schedule_time_utc)
-        columns = Columns()
+        spans = None if self._tracing is None else self._tracing.messages(self.entity_name)
+        columns = Columns(spans)
         for message in outgoing.messages_of(messages):
             message.scheduled_enqueue_time_utc = schedule_time_utc
             columns.add(message)
@@ -79,6 +82,21 @@ class SenderHandle(Handle):
             split=split,
             given=given,
         )
+
+    def _sending(self, columns: Columns, *, scheduled: bool = False) -> Operation | Nothing:
+        """Return what makes the span of a send, where there are spans."""
+        if self._tracing is None:
+            return tracing.NOTHING
+        begin = self._tracing.scheduling if scheduled else self._tracing.sending
+        return begin(self.entity_name, columns.spans, len(columns.messages))
+
+    def _cancelling(
+        self, request: sender_pb2.CancelScheduledMessagesRequest
+    ) -> Operation | Nothing:
+        if self._tracing is None:
+            return tracing.NOTHING
+        count = len(request.sequence_numbers)
+        return self._tracing.calling(self.entity_name, "cancel_scheduled", count)
 
     @property
     def possible_duplicates(self) -> tuple[str, ...]:
@@ -110,4 +128,7 @@ class SenderHandle(Handle):
         self._check_live()
         if max_size_in_bytes is not None:
             arguments.count("max_size_in_bytes", max_size_in_bytes, most=_BATCH_BYTES_MAX)
-        return ServiceBusMessageBatch(max_size_in_bytes)
+        made = ServiceBusMessageBatch(max_size_in_bytes)
+        if self._tracing is not None:
+            made._columns.spans = self._tracing.messages(self.entity_name)
+        return made

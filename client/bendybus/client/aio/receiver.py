@@ -10,7 +10,7 @@ from bendybus.client import handles, receivers
 from bendybus.client.aio import waiting
 from bendybus.client.io_thread import LoopWaiter
 from bendybus.client.received_message import ServiceBusReceivedMessage
-from bendybus.client.receivers import ReceiverHandle
+from bendybus.client.receivers import ReceiverHandle, Settled
 from bendybus.client.settling import Outcome, Settlement
 from bendybus.domain import limits
 
@@ -56,18 +56,10 @@ class ServiceBusReceiver(ReceiverHandle, AsyncIterator[ServiceBusReceivedMessage
         `max_message_count`: the most to return; None: `prefetch_count`, or 1. `max_wait_time`:
         seconds to wait for the first one, else the receiver's, else 60.
         """
-        receiving = self._receiving()
-        io = self._link.get().io
-        waiter = waiting.waiter(io, lost=lambda pieces: io.submit(receiving.put_back, pieces))
-        want = self._want(max_message_count, max_wait_time, waiter)
-        io.submit(receiving.receive, want)
-        try:
-            pieces = await waiter.wait()
-        except asyncio.CancelledError:
-            # What arrives for it goes to the next receive, or back.
-            io.submit(receiving.forget, want)
-            raise
-        return self._made(pieces)
+        if self._tracing is None:
+            return await self._receive(max_message_count, max_wait_time)
+        with self._tracing.receiving(self.entity_path) as operation:
+            return operation.of(await self._receive(max_message_count, max_wait_time))
 
     async def complete_message(self, message: ServiceBusReceivedMessage) -> None:
         """Settle a message: it is done and gone.
@@ -76,7 +68,7 @@ class ServiceBusReceiver(ReceiverHandle, AsyncIterator[ServiceBusReceivedMessage
         MessageLockLostError when its lock is lost: it comes again.
         """
         outcome = await self._settle(
-            lambda waiter: self._settlement(message, receivers.COMPLETE, waiter)
+            message, lambda waiter: self._settlement(message, receivers.COMPLETE, waiter)
         )
         receivers.note_settled(message, outcome)
 
@@ -87,7 +79,9 @@ class ServiceBusReceiver(ReceiverHandle, AsyncIterator[ServiceBusReceivedMessage
         the ones that were not completed.
         """
         if messages:
-            outcome = await self._settle(lambda waiter: self._settlement_of_all(messages, waiter))
+            outcome = await self._settle(
+                messages, lambda waiter: self._settlement_of_all(messages, waiter)
+            )
             receivers.note_all_settled(messages, outcome)
 
     async def release_messages(self, messages: list[ServiceBusReceivedMessage]) -> None:
@@ -98,7 +92,8 @@ class ServiceBusReceiver(ReceiverHandle, AsyncIterator[ServiceBusReceivedMessage
         """
         if messages:
             outcome = await self._settle(
-                lambda waiter: self._settlement_of_all(messages, waiter, receivers.RELEASE)
+                messages,
+                lambda waiter: self._settlement_of_all(messages, waiter, receivers.RELEASE),
             )
             receivers.note_all_settled(messages, outcome)
 
@@ -114,9 +109,10 @@ class ServiceBusReceiver(ReceiverHandle, AsyncIterator[ServiceBusReceivedMessage
         it gets; the others stay.
         """
         outcome = await self._settle(
+            message,
             lambda waiter: self._settlement(
                 message, receivers.ABANDON, waiter, changes=properties_to_modify
-            )
+            ),
         )
         receivers.note_settled(message, outcome)
 
@@ -132,9 +128,10 @@ class ServiceBusReceiver(ReceiverHandle, AsyncIterator[ServiceBusReceivedMessage
         it gets; the others stay.
         """
         outcome = await self._settle(
+            message,
             lambda waiter: self._settlement(
                 message, receivers.DEFER, waiter, changes=properties_to_modify
-            )
+            ),
         )
         receivers.note_settled(message, outcome)
 
@@ -152,6 +149,7 @@ class ServiceBusReceiver(ReceiverHandle, AsyncIterator[ServiceBusReceivedMessage
         characters each. `properties_to_modify`: application properties that it gets.
         """
         outcome = await self._settle(
+            message,
             lambda waiter: self._settlement(
                 message,
                 receivers.DEAD_LETTER,
@@ -159,7 +157,7 @@ class ServiceBusReceiver(ReceiverHandle, AsyncIterator[ServiceBusReceivedMessage
                 reason=reason,
                 description=error_description,
                 changes=properties_to_modify,
-            )
+            ),
         )
         receivers.note_settled(message, outcome)
 
@@ -174,9 +172,10 @@ class ServiceBusReceiver(ReceiverHandle, AsyncIterator[ServiceBusReceivedMessage
         handles.warn_of(kwargs)
         timeout_s = handles.timeout_of(timeout)
         outcome = await self._settle(
+            message,
             lambda waiter: self._settlement(
                 message, receivers.RENEW_LOCK, waiter, timeout_s=timeout_s
-            )
+            ),
         )
         return receivers.note_renewed(message, outcome)
 
@@ -193,11 +192,11 @@ class ServiceBusReceiver(ReceiverHandle, AsyncIterator[ServiceBusReceivedMessage
         request = self._deferred_request(sequence_numbers, kwargs)
         if request is None:
             return []
-        return self._deferred(
-            await waiting.call(
+        with self._reading("receive_deferred") as found:
+            answer = await waiting.call(
                 self._link.get(), lambda stubs: stubs.receiver.ReceiveDeferred, request, timeout_s
             )
-        )
+            return found.of(self._deferred(answer))
 
     async def peek_messages(
         self,
@@ -215,11 +214,11 @@ class ServiceBusReceiver(ReceiverHandle, AsyncIterator[ServiceBusReceivedMessage
         """
         timeout_s = handles.timeout_of(timeout)
         request = self._peek_request(max_message_count, sequence_number, kwargs)
-        return self._peeked(
-            await waiting.call(
+        with self._reading("peek") as found:
+            answer = await waiting.call(
                 self._link.get(), lambda stubs: stubs.receiver.Peek, request, timeout_s
             )
-        )
+            return found.of(self._peeked(answer))
 
     async def delete_messages(
         self, max_message_count: int, *, before_enqueued_time_utc: datetime | None = None
@@ -254,9 +253,31 @@ class ServiceBusReceiver(ReceiverHandle, AsyncIterator[ServiceBusReceivedMessage
         if self._owns_link:
             await waiting.close(self._link)
 
-    async def _settle(self, make: Callable[[LoopWaiter], Settlement]) -> Outcome:
+    async def _receive(
+        self, max_message_count: int | None, max_wait_time: float | None
+    ) -> list[ServiceBusReceivedMessage]:
+        receiving = self._receiving()
+        io = self._link.get().io
+        waiter = waiting.waiter(io, lost=lambda pieces: io.submit(receiving.put_back, pieces))
+        want = self._want(max_message_count, max_wait_time, waiter)
+        io.submit(receiving.receive, want)
+        try:
+            pieces = await waiter.wait()
+        except asyncio.CancelledError:
+            # What arrives for it goes to the next receive, or back.
+            io.submit(receiving.forget, want)
+            raise
+        return self._made(pieces)
+
+    async def _settle(self, messages: Settled, make: Callable[[LoopWaiter], Settlement]) -> Outcome:
         waiter = waiting.waiter(self._link.get().io)
         settlement = make(waiter)
+        if self._tracing is None:
+            return await self._settled(settlement, waiter)
+        with self._tracing.settling(self.entity_path, settlement.disposition, messages) as found:
+            return found.outcome(await self._settled(settlement, waiter))
+
+    async def _settled(self, settlement: Settlement, waiter: LoopWaiter) -> Outcome:
         receiving = self._receiving()
         self._link.get().io.submit(receiving.settle, settlement)
         outcome: Outcome = await waiter.wait()
@@ -264,8 +285,9 @@ class ServiceBusReceiver(ReceiverHandle, AsyncIterator[ServiceBusReceivedMessage
 
     async def _delete(self, max_message_count: int, before: datetime | None, *, purge: bool) -> int:
         request = self._delete_request(max_message_count, before, purge=purge)
-        response = await waiting.call(
-            self._link.get(), lambda stubs: stubs.receiver.DeleteMessages, request
-        )
-        deleted: int = response.deleted
-        return deleted
+        with self._calling("purge" if purge else "delete"):
+            response = await waiting.call(
+                self._link.get(), lambda stubs: stubs.receiver.DeleteMessages, request
+            )
+            deleted: int = response.deleted
+            return deleted

@@ -4,13 +4,23 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from bendybus.client import arguments, clients, handles
+from bendybus.client import arguments, clients, handles, tracing
 from bendybus.client.connection import Link
 from bendybus.client.management import descriptions
 from bendybus.client.management.models import ApiVersion
+from bendybus.client.tracing import Nothing, Operation
 from bendybus.v1 import management_pb2
 
 PAGE_SIZE: Final = 100
+# What spans call the operations.
+_NAMES: Final = {
+    management_pb2.CreateQueueRequest: "create_queue",
+    management_pb2.UpdateQueueRequest: "update_queue",
+    management_pb2.DeleteQueueRequest: "delete_queue",
+    management_pb2.GetQueueRequest: "get_queue",
+    management_pb2.ListQueuesRequest: "list_queues",
+    management_pb2.GetNamespaceRequest: "get_namespace_properties",
+}
 
 
 class AdministrationHandle:
@@ -37,6 +47,14 @@ class AdministrationHandle:
         kwargs.pop("entity_name", None)
         self._link = Link(handles.settings_of(fully_qualified_namespace, credential, kwargs))
         self._link.of_loop = self._of_loop
+
+    def _managing(self, request: Any) -> Operation | Nothing:
+        """Return what makes the span of a call, where there are spans."""
+        settings = self._link.settings
+        found = tracing.of(settings.tracing, settings.target)
+        if found is None:
+            return tracing.NOTHING
+        return found.managing(getattr(request, "name", None), _NAMES[type(request)])
 
     @classmethod
     def _from_connection_string(cls, conn_str: str, options: Mapping[str, Any]) -> Any:

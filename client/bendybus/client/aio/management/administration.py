@@ -151,10 +151,11 @@ class ServiceBusAdministrationClient(AdministrationHandle, LaterAdministration):
     async def _call(
         self, method: Callable[[Stubs], Any], request: Any, options: Mapping[str, Any]
     ) -> Any:
-        return await waiting.call(
-            self._link.get(),
-            method,
-            request,
-            handles.timeout_of(options.get("timeout")),
-            translate=exceptions.from_management_error,
-        )
+        with self._managing(request):
+            return await waiting.call(
+                self._link.get(),
+                method,
+                request,
+                handles.timeout_of(options.get("timeout")),
+                translate=exceptions.from_management_error,
+            )

@@ -1,0 +1,373 @@
+"""Spans of OpenTelemetry for the calls of a client, named as azure-servicebus names them.
+
+Off unless a client is made with `tracing` (or `BENDYBUS_TRACING` is set) and a tracer provider is
+configured: then senders and receivers have a `Tracing`, else None, which is all that a call looks
+at. OpenTelemetry (the extra `tracing`) is imported only when it is asked for.
+
+    ServiceBus.message   PRODUCER  one per message; its context travels in application properties
+    ServiceBus.send …    CLIENT    one per call, linked to the messages that it is about
+
+A span is made when its call has ended, with the time at which it began: which messages a receive
+is linked to is known only then.
+"""
+
+import logging
+import os
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final
+
+from bendybus.client.message import ServiceBusMessage
+from bendybus.v1 import message_pb2, receiver_pb2
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Link, Tracer, TracerProvider
+
+    from bendybus.client.received_message import ServiceBusReceivedMessage
+    from bendybus.client.settling import Outcome
+
+VARIABLE: Final = "BENDYBUS_TRACING"
+TRACEPARENT: Final = "traceparent"
+TRACESTATE: Final = "tracestate"
+# What clients of Service Bus wrote before there was `traceparent`; they still do, so do we.
+DIAGNOSTIC_ID: Final = "Diagnostic-Id"
+# Spans take 128 links by default and drop the others; no list is built beyond that.
+LINKS_MAX: Final = 128
+
+_log = logging.getLogger("bendybus.client")
+_SWITCH: Final = {
+    **dict.fromkeys(("true", "yes", "on", "1"), True),
+    **dict.fromkeys(("false", "no", "off", "0", ""), False),
+}
+_SETTLEMENTS: Final = {
+    receiver_pb2.DISPOSITION_COMPLETE: "complete",
+    receiver_pb2.DISPOSITION_ABANDON: "abandon",
+    receiver_pb2.DISPOSITION_DEFER: "defer",
+    receiver_pb2.DISPOSITION_DEAD_LETTER: "dead-letter",
+    receiver_pb2.DISPOSITION_RELEASE: "release",
+    receiver_pb2.DISPOSITION_RENEW_LOCK: "renew",
+}
+
+
+def provider_of(wanted: Any) -> "TracerProvider | None":
+    """Return who makes spans for the argument `tracing` of a client; None: nobody.
+
+    Raises ValueError when tracing is asked for and OpenTelemetry is not installed.
+    """
+    if wanted is None:
+        wanted = _SWITCH.get(os.environ.get(VARIABLE, "").strip().lower())
+        if wanted is None:
+            raise ValueError(f"{VARIABLE}: must be true or false (got {os.environ[VARIABLE]!r})")
+    if wanted is False:
+        return None
+    try:
+        from opentelemetry import trace
+    except ImportError:
+        raise ValueError(
+            "tracing: OpenTelemetry is not installed; the extra 'tracing' brings it: "
+            "pip install 'bendybus[tracing]'"
+        ) from None
+    if wanted is True:
+        # Not asked for its provider yet: the application may configure one later.
+        return trace.ProxyTracerProvider()
+    if isinstance(wanted, trace.TracerProvider):
+        return wanted
+    raise TypeError(
+        "tracing: must be True, False or a TracerProvider of OpenTelemetry "
+        f"(got {type(wanted).__name__})"
+    )
+
+
+def of(provider: "TracerProvider | None", target: str) -> "Tracing | None":
+    """Return what makes spans for calls to `target` (HOST:PORT); None while nobody wants any."""
+    if provider is None:
+        return None
+    from opentelemetry import trace
+
+    if isinstance(provider, trace.ProxyTracerProvider):
+        provider = trace.get_tracer_provider()
+        if isinstance(provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider):
+            return None
+    return Tracing(provider.get_tracer("bendybus.client"), target)
+
+
+class Tracing:
+    """Makes spans for the calls of one sender, receiver or administration client."""
+
+    __slots__ = ("_about", "_tracer")
+
+    def __init__(self, tracer: "Tracer", target: str) -> None:
+        self._tracer = tracer
+        host, _, port = target.rpartition(":")
+        host = host.strip("[]")
+        self._about: dict[str, Any] = {
+            "messaging.system": "servicebus",
+            "server.address": host,
+            "server.port": int(port),
+            # Its name before there was `server.address`, as azure-servicebus gives it.
+            "net.peer.name": host,
+        }
+
+    def messages(self, entity: str) -> "Outgoing":
+        """Return what gives messages to `entity` their contexts."""
+        return Outgoing(self, entity)
+
+    def sending(self, entity: str, outgoing: "Outgoing | None", count: int) -> "Operation":
+        """Return the operation of sending messages that `outgoing` gave their contexts."""
+        made = Operation(self, "send", entity, "publish")
+        made.links = outgoing.links if outgoing is not None else []
+        made.count = count
+        return made
+
+    def scheduling(self, entity: str, outgoing: "Outgoing | None", count: int) -> "Operation":
+        """Return the operation of scheduling messages."""
+        made = self.sending(entity, outgoing, count)
+        made.name = "schedule"
+        return made
+
+    def receiving(self, entity: str, name: str = "receive") -> "Operation":
+        """Return the operation of receiving, or of peeking; `of` tells it what was found."""
+        return Operation(self, name, entity, "receive")
+
+    def settling(self, entity: str, disposition: Any, messages: Any) -> "Operation":
+        """Return the operation of settling a message, or a list of messages."""
+        name = _SETTLEMENTS[disposition]
+        made = Operation(self, name, entity, None if name == "renew" else "settle")
+        made.about([messages] if isinstance(messages, ServiceBusMessage) else list(messages))
+        return made
+
+    def calling(self, entity: str | None, name: str, count: int = 1) -> "Operation":
+        """Return any other operation."""
+        made = Operation(self, name, entity, None)
+        made.count = count
+        return made
+
+    def managing(self, entity: str | None, name: str) -> "Operation":
+        """Return an operation of an administration client."""
+        return Operation(self, name, entity, None, prefix="ServiceBusAdministrationClient")
+
+    def attributes(self, entity: str | None, name: str, kind: str | None) -> dict[str, Any]:
+        """Return what spans say of a call, by OpenTelemetry's conventions for messaging."""
+        made = {**self._about, "messaging.operation.name": name}
+        if kind is not None:
+            made["messaging.operation"] = kind
+        if entity is not None:
+            made["messaging.destination.name"] = entity
+        return made
+
+    def begin(self, name: str, **options: Any) -> Any:
+        """Return a span that has begun; its parent is the current one."""
+        return self._tracer.start_span(name, **options)
+
+
+class Outgoing:
+    """Makes a span per message that leaves, whose context the message carries."""
+
+    __slots__ = ("_added_link", "_entity", "_tracing", "links")
+
+    def __init__(self, tracing: Tracing, entity: str) -> None:
+        self._tracing = tracing
+        self._entity = entity
+        self._added_link = False
+        self.links: list[Link] = []
+
+    def add(self, message: "ServiceBusMessage", message_id: str) -> bytes:
+        """Return what follows the encoded message: its context, as application properties.
+
+        Nothing for a message whose application gave it a context: that one is kept.
+        """
+        count = len(self.links)
+        try:
+            return self._add(message, message_id)
+        except Exception:  # a message that cannot be traced is sent without
+            _log.warning("tracing: cannot trace a message", exc_info=True)
+            return b""
+        finally:
+            self._added_link = len(self.links) > count
+
+    def drop_last(self) -> None:
+        """Forget the message that was added last: it does not leave."""
+        if self._added_link:
+            self.links.pop()
+
+    def _add(self, message: "ServiceBusMessage", message_id: str) -> bytes:
+        from opentelemetry.trace import Link, SpanKind
+
+        given = _carrier(message._application_properties or {})
+        if TRACEPARENT in given:
+            _link(self.links, given)
+            return b""
+        attributes = self._tracing.attributes(self._entity, "create", "create")
+        attributes["messaging.message.id"] = message_id
+        span = self._tracing.begin(
+            "ServiceBus.message", kind=SpanKind.PRODUCER, attributes=attributes
+        )
+        span.end()
+        if len(self.links) < LINKS_MAX:
+            self.links.append(Link(span.get_span_context()))
+        return _properties(span)
+
+
+class Operation:
+    """One call, as a context manager that makes its span when it ends."""
+
+    __slots__ = (
+        "_began_ns",
+        "_entity",
+        "_error",
+        "_kind",
+        "_prefix",
+        "_tracing",
+        "count",
+        "links",
+        "name",
+    )
+
+    def __init__(
+        self,
+        tracing: Tracing,
+        name: str,
+        entity: str | None,
+        kind: str | None,
+        prefix: str = "ServiceBus",
+    ) -> None:
+        self._tracing, self.name, self._entity, self._kind = tracing, name, entity, kind
+        self._prefix = prefix
+        self._error: BaseException | None = None
+        self._began_ns = 0
+        self.count = 1
+        self.links: list[Link] = []
+
+    def about(self, messages: Sequence[ServiceBusMessage]) -> None:
+        """Note which messages it is about."""
+        self.count = len(messages)
+        try:
+            for message in messages[:LINKS_MAX]:
+                _link(self.links, _carrier(message.application_properties or {}))
+        except Exception:  # what watches a call must not change its outcome
+            _log.warning("tracing: cannot link to a message", exc_info=True)
+
+    def of(self, messages: "list[ServiceBusReceivedMessage]") -> "list[ServiceBusReceivedMessage]":
+        """Note which messages were found, and return them."""
+        self.about(messages)
+        return messages
+
+    def outcome(self, outcome: "Outcome") -> "Outcome":
+        """Note what became of a settlement, whose errors are raised later, and return it."""
+        if outcome.errors:
+            self._error = outcome.errors[0][1]
+        return outcome
+
+    def __enter__(self) -> "Operation":
+        self._began_ns = time.time_ns()
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            self._record(exc or self._error)
+        except Exception:  # of a span processor: the call's outcome is what it is
+            _log.warning("tracing: cannot record a span", exc_info=True)
+
+    def _record(self, error: BaseException | None) -> None:
+        from opentelemetry.trace import SpanKind, StatusCode
+
+        attributes = self._tracing.attributes(self._entity, self.name, self._kind)
+        if self.count != 1:
+            attributes["messaging.batch.message_count"] = self.count
+        if error is not None:
+            kind = type(error)
+            attributes["error.type"] = f"{kind.__module__}.{kind.__qualname__}"
+        span = self._tracing.begin(
+            f"{self._prefix}.{self.name}",
+            kind=SpanKind.CLIENT,
+            attributes=attributes,
+            links=self.links,
+            start_time=self._began_ns,
+        )
+        if error is not None:
+            span.record_exception(error)
+            span.set_status(StatusCode.ERROR, str(error))
+        span.end()
+
+
+class Nothing:
+    """Stands for an operation where there are no spans."""
+
+    __slots__ = ()
+
+    def of(self, messages: "list[ServiceBusReceivedMessage]") -> "list[ServiceBusReceivedMessage]":
+        """Return the messages."""
+        return messages
+
+    def __enter__(self) -> "Nothing":
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        pass
+
+
+# For calls that are rare; the frequent ones look for None themselves.
+NOTHING: Final = Nothing()
+
+
+def _properties(span: Any) -> bytes:
+    """Return the context of a span as the application properties of a serialised Message.
+
+    Put behind another one it adds to its properties: so Protocol Buffers merge maps.
+    """
+    from opentelemetry.trace import set_span_in_context
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    carrier: dict[str, str] = {}
+    TraceContextTextMapPropagator().inject(carrier, set_span_in_context(span))
+    if TRACEPARENT not in carrier:
+        return b""
+    made = message_pb2.Message()
+    for name in (TRACEPARENT, TRACESTATE):
+        if name in carrier:
+            made.application_properties[name].string_value = carrier[name]
+    made.application_properties[DIAGNOSTIC_ID].string_value = carrier[TRACEPARENT]
+    return made.SerializeToString()
+
+
+def _carrier(properties: Any) -> dict[str, str]:
+    """Return the trace context in the application properties of a message."""
+    parent = _text(properties, TRACEPARENT) or _text(properties, DIAGNOSTIC_ID)
+    if not parent:
+        return {}
+    state = _text(properties, TRACESTATE)
+    return {TRACEPARENT: parent, TRACESTATE: state} if state else {TRACEPARENT: parent}
+
+
+def _text(properties: Any, name: str) -> str:
+    value = properties.get(name)
+    if value is None:
+        value = properties.get(name.encode())
+    if isinstance(value, bytes):
+        value = value.decode("ascii", "replace")
+    return value if isinstance(value, str) else ""
+
+
+def _link(links: "list[Link]", carrier: dict[str, str]) -> None:
+    """Add a link to the context in `carrier`, if there is a valid one."""
+    if not carrier or len(links) >= LINKS_MAX:
+        return
+    from opentelemetry.context import Context
+    from opentelemetry.trace import Link, get_current_span
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    found = TraceContextTextMapPropagator().extract(carrier, Context())
+    context = get_current_span(found).get_span_context()
+    if context.is_valid:
+        links.append(Link(context))
