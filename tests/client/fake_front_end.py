@@ -53,6 +53,7 @@ class FakeFrontEnd:
         self.ask_errors: list[BusError] = []
         self.open_errors: list[BusError] = []
         self.hang_receives = False
+        self.hold_receivers: asyncio.Event | None = None
         self.hold_frames: asyncio.Event | None = None
         self.frame_errors: list[BusError] = []
         self.refuse_repeats: BusError | None = None
@@ -336,6 +337,8 @@ class _Receiver(receiver_pb2_grpc.ReceiverServiceServicer):
     async def ReceiveStream(  # type: ignore[override]  # writes through the context
         self, request_iterator: Any, context: Any
     ) -> None:
+        if self._fake.hold_receivers is not None:
+            await self._fake.hold_receivers.wait()
         await context.send_initial_metadata((ADMITTED,))
         await _Stream(self._fake, context).run(request_iterator)
 

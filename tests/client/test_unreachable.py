@@ -1,6 +1,7 @@
 """Receives of a bus that cannot answer fail; repeats are named; closing waits once."""
 
 import asyncio
+import threading
 import time
 from typing import Any
 
@@ -55,6 +56,19 @@ async def test_an_answer_without_messages_that_names_a_reason_is_an_error(
 
     with pytest.raises(exceptions.PartitionUnavailableError):
         await receiver.receive_messages(max_wait_time=0.3)
+
+
+@pytest.mark.parametrize("prefetch", [0, 10])
+async def test_the_time_to_open_a_receiver_is_no_part_of_a_short_wait(
+    fake: FakeFrontEnd, client: Any, prefetch: int
+) -> None:
+    opened = fake.hold_receivers = asyncio.Event()
+    receiver = Either(client.get_queue_receiver("q", prefetch_count=prefetch))
+    opening = threading.Timer(0.3, fake.call, [opened.set])
+    opening.start()
+
+    assert await receiver.receive_messages(max_wait_time=0.05) == []
+    opening.join()
 
 
 async def test_a_disabled_queue_is_told_to_receives_with_short_waits(

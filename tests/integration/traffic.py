@@ -4,7 +4,11 @@ import threading
 from collections.abc import Callable, Sequence
 
 from bendybus.client import ServiceBusClient, ServiceBusMessage, ServiceBusReceivedMessage
-from bendybus.client.exceptions import MessageLockLostError, PartitionUnavailableError
+from bendybus.client.exceptions import (
+    MessageLockLostError,
+    OutcomeUnknownError,
+    PartitionUnavailableError,
+)
 from tests.integration.processes import eventually
 
 # How many messages may wait to be received: the load is bounded.
@@ -103,10 +107,10 @@ class Traffic:
                 messages = receiver.receive_messages(50, max_wait_time=2 if over else 20)
                 try:
                     receiver.complete_messages(messages)
-                except (MessageLockLostError, PartitionUnavailableError):
+                except (MessageLockLostError, PartitionUnavailableError, OutcomeUnknownError):
                     if not self._locks_may_go:
                         raise
-                    # They come again.
+                    # They come again, or were settled before the answer got lost.
                 self.received += [str(message) for message in messages]
                 if over and len(self.received) >= len(self.sent):
                     return

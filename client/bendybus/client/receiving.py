@@ -359,12 +359,16 @@ class Receiving:
             return
         now = self._loop.time()
         asked = want.ask_id or (self._prefetch and self._opened and self._asked_ahead)
-        if asked and now < want.deadline_s + _GRACE_S and not want.empty:
-            if not want.ask_id and not want.checking:
+        # A stream that is being opened has not failed: how long that takes is no wait for messages.
+        pending = asked or want.error is None
+        if pending and now < want.deadline_s + _GRACE_S and not want.empty:
+            if asked and not want.ask_id and not want.checking:
                 want.checking = True
                 self._cancels.extend(ask_id for ask_id in self._asks if ask_id not in self._cancels)
                 self.stream.wake()
-            want.timer = self._loop.call_at(want.deadline_s + _GRACE_S, self._over, want)
+            # What was not asked for yet is looked at again soon: it has to be asked for first.
+            look_s = want.deadline_s + _GRACE_S if asked else now + _EARLY_S
+            want.timer = self._loop.call_at(look_s, self._over, want)
             return
         self._drop(want)
         if want.empty:

@@ -186,6 +186,13 @@ def explain(details: str, *, address: str, use_tls: bool) -> str:
             f"The certificate there is not for the name in {address}: use a name that it holds, "
             "such as the one in the connection string of the bus's Secret."
         )
+    if use_tls and "handshaker shutdown" in details:
+        # gRPC tells this now and then in place of the reason that the handshake failed for.
+        return (
+            f"The TLS handshake with {address} broke off. If its certificate is by an authority of "
+            "the bus's own, name the file of its ca.crt (connection_verify, --ca-file or "
+            "BENDYBUS_CA_FILE)."
+        )
     if not use_tls and any(sign in details for sign in _CLOSED_AT_ONCE):
         return (
             f"The server at {address} ends plain-text connections; if it speaks TLS, remove "
