@@ -70,6 +70,7 @@ class Driver:
             if stage.changes:
                 self.store.commit(stage.changes)
             answers += self.partition.apply(stage, self.now)
+        answers += self.partition.go_on(self.now)
         while self.partition.unserved:
             answers += self.partition.go_on(self.now)
         return [value for _, value in answers]

@@ -10,7 +10,7 @@ import pytest
 from bendybus.domain import errors
 from bendybus.domain.entity import Entity, Origin
 from bendybus.domain.lifecycle import EntityAction
-from bendybus.partition_server import running
+from bendybus.partition_server import budget, running
 from bendybus.partition_server.commands import (
     Append,
     Appended,
@@ -373,6 +373,37 @@ def test_who_waits_for_a_batch_delete_is_told_when_the_store_fails(
     told = runner.ask(DeleteMessages("t", ref, 9, 0, False))
 
     assert isinstance(told, Failed)
+
+
+def test_who_waits_for_a_settlement_is_told_when_the_store_fails(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(budget, "TURN_ROWS", 10)
+    ref = runner.create()
+    runner.ask(Append("t", ref, Batch([b"x"] * 25)))
+    tokens = tokens_of(runner.ask(Ask("reader", 1, ref, False, 25, 1 << 20)))
+    commit, commits = runner.store.commit, []
+
+    def fail_the_second(changes: Any) -> None:
+        commits.append(changes)
+        if len(commits) == 2:
+            raise StoreFailed("disk I/O error")
+        commit(changes)
+
+    monkeypatch.setattr(runner.store, "commit", fail_the_second)
+    runner.thread.submit(Settle("settler", 1, Disposition.DEAD_LETTER, tokens))
+    told = {answer.to: answer.value for answer in (_next(runner), _next(runner))}
+
+    assert isinstance(told["settler"].error, errors.OutcomeUnknown)
+    assert isinstance(told["reader"].error, errors.PartitionUnavailable)
+    # What the first turn moved stays there, and the rest is received again.
+    again: Any = Failed(errors.BusError(""))
+    while isinstance(again, Failed):
+        again = runner.ask(Ask("new stream", 1, ref, False, 25, 1 << 20))
+    dead = runner.ask(Ask("new stream", 2, ref._replace(dead_letter=True), False, 25, 1 << 20))
+    counters = [row.counter for row in again.delivery.rows]
+    assert counters == list(range(11, 26))
+    assert [row.enqueued_sequence_number for row in dead.delivery.rows] == list(range(1, 11))
 
 
 def test_sends_that_were_refused_without_room_are_not_answered_again(

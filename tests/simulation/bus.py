@@ -161,7 +161,9 @@ class Bus:
 
     def _boot(self, node: Node) -> None:
         node.generation += 1
-        node.rules = Partition(node.store.open(), node.store, self.clocks(node))
+        # A clock that goes on while a turn lasts: what can be divided over turns is.
+        clock_ms = itertools.count(0, 20).__next__
+        node.rules = Partition(node.store.open(), node.store, self.clocks(node), clock_ms=clock_ms)
         node.waiting.clear()
 
     def crash(self, index: int) -> None:

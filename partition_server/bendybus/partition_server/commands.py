@@ -213,6 +213,8 @@ class Settled:
     failures: Sequence[tuple[int, BusError]] = ()
     locked_until_ms: int = 0
     lock_remaining_ms: int = 0
+    # Those before this one were settled, or failed, in earlier turns, each committed on its own.
+    begun: int = 0
 
 
 @dataclass(slots=True)

@@ -29,8 +29,9 @@ class Figures:
         self.commits += 1
         self.commit_seconds += seconds
         self.commit_buckets[bisect_left(COMMIT_BOUNDS_S, seconds)] += 1
-        self.messages_stored += len(changes.inserts)
-        self.messages_removed += len(changes.deletes)
+        # What is moved leaves one queue for another.
+        self.messages_stored += len(changes.inserts) + len(changes.moves)
+        self.messages_removed += len(changes.deletes) + len(changes.moves)
 
     def turned(self, seconds: float) -> None:
         """Count one turn that had something to do."""

@@ -13,6 +13,7 @@ from bendybus.partition_server.stored import (
     SLOT_SHIFT,
     Changes,
     ClockMark,
+    Envelope,
     Head,
     HistoryEntry,
     ProducerEntry,
@@ -73,6 +74,11 @@ class MemoryStore:
     def rows(self, ids: Sequence[int]) -> list[Row]:
         """See Store."""
         return [self._rows[id_] for id_ in sorted(ids) if id_ in self._rows]
+
+    def envelope(self, id_: int) -> Envelope | None:
+        """See Store."""
+        row = self._rows.get(id_)
+        return None if row is None else Envelope(row._replace(payload=b""), len(row.payload))
 
     def browse(self, slot: int, start: int, limit: int, size_limit: int) -> list[Row]:
         """See Store."""
@@ -151,6 +157,10 @@ class MemoryStore:
                 changed_properties=update.changed_properties,
                 extra_bytes=row.extra_bytes + update.added_bytes,
             )
+        for move in changes.moves:
+            assert move.row.id not in self._rows, f"row {move.row.id} exists"
+            payload = self._rows.pop(move.id).payload
+            self._rows[move.row.id] = move.row._replace(payload=payload)
         for id_ in changes.deletes:
             self._rows.pop(id_, None)
         self._remember(changes)

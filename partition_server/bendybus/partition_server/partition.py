@@ -18,7 +18,7 @@ from typing import Any, Final
 from bendybus.domain import bounds, errors, lock_token
 from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.domain.errors import BusError
-from bendybus.partition_server import appending, browsing, producers, reserving
+from bendybus.partition_server import appending, browsing, counting, producers, reserving
 from bendybus.partition_server.budget import Budget
 from bendybus.partition_server.catalogue import Catalogue
 from bendybus.partition_server.clock_guard import ClockGuard
@@ -62,6 +62,7 @@ from bendybus.partition_server.stage import Answer, Stage, failure_of
 from bendybus.partition_server.store import Opened, Store
 from bendybus.partition_server.stored import SLOT_MAX, SlotState
 from bendybus.partition_server.sweeping import Kind, Sweeper, remove_dropped
+from bendybus.partition_server.unfinished import Unfinished
 
 FENCE_MS: Final = 10_000
 CLOCK_HOLD_MS: Final = 5 * 60 * 1_000
@@ -110,6 +111,9 @@ class Partition:
         self.unserved: dict[int, None] = {}
         self.serving = reserving.Serving()
         self.deletions = Deletions()
+        self.unfinished = Unfinished()
+        # What the commands of this turn may still settle; begun with the first that is divisible.
+        self._budget: Budget | None = None
         self._places: dict[int, Place] = {}
         self._main_slots: dict[str, int] = {}
         # After the highest slot that was in use since the file was opened; even.
@@ -145,7 +149,8 @@ class Partition:
     def decide(self, commands: Iterable[Command], now: Now) -> Stage:
         """Decide on commands in their order; see the module's docstring."""
         stage = Stage()
-        settler = Settler(self, stage, now, expiry_held=self.clock.expiry_held(now))
+        held = self.clock.expiry_held(now)
+        settler = Settler(self, stage, now, self._budget_of_turn, expiry_held=held)
         for command in commands:
             if isinstance(command, Append):
                 self._append(command, stage, now)
@@ -175,6 +180,7 @@ class Partition:
         """Decide on what is due by time, within a budget; None if nothing is."""
         held = self._check_clock(now)
         self.sweeper.deletions = len(self.deletions)
+        self.sweeper.unfinished = len(self.unfinished)
         due = self.sweeper.due(now, expiry_held=held)
         stage = Stage()
         budget = Budget(self._clock_ms)
@@ -190,7 +196,7 @@ class Partition:
         return stage
 
     def _sweep(self, kind: Kind, stage: Stage, now: Now, budget: Budget) -> None:
-        settler = Settler(self, stage, now, expiry_held=self._expiry_held)
+        settler = Settler(self, stage, now, lambda: budget, expiry_held=self._expiry_held)
         match kind:
             case Kind.LOCK_ENDS:
                 self.sweeper.end_locks(self, settler, now, budget)
@@ -204,6 +210,8 @@ class Partition:
                 self.deletions.go_on(self, stage, budget)
             case Kind.MARK:
                 self.sweeper.mark(stage, now)
+            case Kind.UNFINISHED:
+                self.sweeper.finish(self, settler, stage, now, budget)
 
     def _check_clock(self, now: Now) -> bool:
         """Return whether expiry is held; look at everything again where a clock was corrected."""
@@ -229,9 +237,12 @@ class Partition:
         return stage
 
     def go_on(self, now: Now) -> list[Answer]:
-        """Serve what did not fit into the last turn; return what to tell whom."""
+        """End a turn of commands: serve what did not fit into the last one; return what to tell
+        whom.
+        """
         answers: list[Answer] = []
         self.serving.begin()
+        self._budget = None
         for slot in list(self.unserved):
             if self.serving.spent():
                 break
@@ -257,7 +268,7 @@ class Partition:
             for row in touched.fresh:
                 if row.expires_ms is not None or row.scheduled_ms:
                     self.sweeper.saw(row)
-            touched.queue.push_hot(touched.fresh, touched.caught_up)
+            touched.queue.push_hot(touched.fresh, touched.caught_up and not touched.cold)
             served[touched.queue.state.slot] = touched.queue
         for queue, counter in stage.returned:
             queue.give_back(counter)
@@ -279,6 +290,7 @@ class Partition:
         self.take_back(stage, now)
         self.deletions.failed(self.operations, stage, error, now)
         answers = [Answer(to, failure_of(value, error)) for to, value in stage.answers]
+        answers += self.unfinished.failed(stage, error)
         for command in stage.after:
             self._after(command, answers, now, {})
         return answers
@@ -307,7 +319,7 @@ class Partition:
 
     def wait_ms(self, now: Now) -> int | None:
         """Return how long nothing is due; None: until somebody asks for something."""
-        if self._dropped or self.unserved or self.deletions:
+        if self._dropped or self.unserved or self.deletions or self.unfinished:
             return 0
         return self.sweeper.wait_ms(now, expiry_held=self.clock.expiry_held(now))
 
@@ -391,9 +403,16 @@ class Partition:
             self.sweeper.mark(stage, now)
         return outcome if known is None else producers.merge(command, known, outcome)
 
+    def _budget_of_turn(self) -> Budget:
+        if self._budget is None:
+            self._budget = Budget(self._clock_ms)
+        return self._budget
+
     def _settle(self, command: Settle, settler: Settler, stage: Stage) -> None:
         try:
-            stage.answer(command.stream, settler.settle(command))
+            settled = settler.settle(command)
+            if settled is not None:
+                stage.answer(command.stream, settled)
         except BusError as error:
             count = len(command.tokens) // lock_token.TOKEN_BYTES or 1
             failures = [(i, error) for i in range(count)]
@@ -517,24 +536,7 @@ class Partition:
 
     def _count(self, uid: str, now: Now) -> EntityCounts:
         main, dead = (self._places[self._main_slots[uid] | i] for i in (0, 1))
-        figures, entity = main.queue.state, main.entity
-        used_ms = max(main.queue.last_used_mono_ms, dead.queue.last_used_mono_ms)
-        waiting = main.queue.asks or dead.queue.asks
-        return EntityCounts(
-            uid=uid,
-            name=entity.name,
-            generation=entity.generation,
-            active=figures.active,
-            locked=len(main.queue.locks),
-            deferred=figures.deferred,
-            scheduled=figures.scheduled,
-            dead_letter=dead.queue.state.active + dead.queue.state.deferred,
-            size_bytes=main.queue.size_bytes() + dead.queue.size_bytes(),
-            # Somebody who waits for a message uses the entity.
-            idle_ms=0 if waiting else now.mono_ms - used_ms,
-            accessed_at_ms=max(main.queue.accessed_at_ms, dead.queue.accessed_at_ms),
-            orphaned=entity.orphaned,
-        )
+        return counting.count(main, dead.queue, now)
 
     def _fence(self, command: FenceIdle, now: Now) -> bool:
         entity = self.catalogue.by_uid(command.uid)

@@ -283,8 +283,9 @@ class PartitionThread:
         uncertain = set(map(id, self._uncertain))
         # All streams end: their locks and asks are void.
         answers = [Answer(stream, Failed(error)) for stream in self._streams]
+        waiting = dict.fromkeys(self._abandoned)
+        answers += [Answer(to, Failed(unknown)) for to in waiting if to not in self._streams]
         self._streams.clear()
-        answers += [Answer(caller, Failed(unknown)) for caller in self._abandoned]
         self._abandoned.clear()
         for command in commands:
             if not isinstance(command, StreamEnded):
@@ -339,6 +340,7 @@ class PartitionThread:
         self._failure = why
         if self._state is not None:
             self._abandoned += self._state.deletions.callers()
+            self._abandoned += self._state.unfinished.callers()
         self._state = None
         self.serving = False
         self.conditions = ("StoreFailed",)

@@ -9,13 +9,14 @@ locked ──complete──► gone                       (delete mode: ──de
        ──renew──► locked for a whole lock duration more
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol, cast
 
 from bendybus.domain import bounds, errors, limits, lock_token, sequence_number
 from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
+from bendybus.partition_server.budget import Budget
 from bendybus.partition_server.commands import (
     Deliver,
     Delivered,
@@ -29,7 +30,8 @@ from bendybus.partition_server.message_queue import Lock, MessageQueue
 from bendybus.partition_server.settlers import Settlers
 from bendybus.partition_server.stage import Stage
 from bendybus.partition_server.store import Store
-from bendybus.partition_server.stored import COUNTER_MASK, Row, RowUpdate, SlotState, row_id
+from bendybus.partition_server.stored import COUNTER_MASK, Envelope, RowUpdate, SlotState, row_id
+from bendybus.partition_server.unfinished import Unfinished, Unsettled
 
 TTL_REASON = "TTLExpiredException"
 TTL_DESCRIPTION = "The message expired and was dead lettered."
@@ -57,6 +59,7 @@ class Places(Protocol):
     boot: int
     store: Store
     settlers: Settlers
+    unfinished: Unfinished
 
     def place(self, slot: int) -> Place | None:
         """Return the place of a slot, None if there is none (any more)."""
@@ -69,49 +72,106 @@ class Places(Protocol):
 
 
 class Settler:
-    """Applies dispositions within one stage."""
+    """Applies dispositions within one stage, as far as the budget of the turn goes."""
 
-    def __init__(self, places: Places, stage: Stage, now: Now, *, expiry_held: bool) -> None:
+    def __init__(
+        self,
+        places: Places,
+        stage: Stage,
+        now: Now,
+        budget: Callable[[], Budget],
+        *,
+        expiry_held: bool,
+    ) -> None:
+        """`budget` is asked for only by what writes more than a few bytes a message."""
         self._places = places
+        self._budget = budget
         self._settlers = places.settlers
         self._stage = stage
         self._now = now
-        self._expiry_held = expiry_held
+        self.expiry_held = expiry_held
 
-    def settle(self, command: Settle) -> Settled:
-        """Settle token by token; those that cannot be are failures, by index."""
+    def settle(self, command: Settle) -> Settled | None:
+        """Settle token by token; those that cannot be are failures, by index.
+
+        Returns None where the turn may do no more: the rest is answered in a later one.
+        """
         bounds.check_settlement(
             command.tokens,
             len(command.changed_properties or b""),
             command.dead_letter_reason,
             command.dead_letter_error_description,
         )
-        uid = command.entity_uid
+        if command.disposition is Disposition.COMPLETE:
+            # Frees pages and writes none, so that the size of messages does not matter.
+            count, lost = self._complete(command.tokens, command.entity_uid)
+            gone = _lost()
+            failures: list[tuple[int, BusError]] = [(index, gone) for index in lost]
+            if command.settler_id:
+                failures = self._remember(command, failures, gone)
+            return Settled(command.settle_id, count, failures)
+        if command.disposition is Disposition.RENEW_LOCK:
+            return self._renew_all(command)
+        return self.go_on(Unsettled(command, count=len(command.tokens) // lock_token.TOKEN_BYTES))
+
+    def go_on(self, unsettled: Unsettled, *, least: int = 0) -> Settled | None:
+        """Settle what is left of a frame; None if the turn may do no more before its end.
+
+        `least`: this many are settled whatever the budget says.
+        """
+        size, start, budget = lock_token.TOKEN_BYTES, unsettled.start, self._budget()
+        command = unsettled.command
+        rest = replace(command, tokens=command.tokens[start * size :]) if start else command
         # One error for all of them: a frame may have many.
         gone = _lost()
         failures: list[tuple[int, BusError]] = []
-        lasts_ms = 0
-        if command.disposition is Disposition.COMPLETE:
-            count, lost = self._complete(command.tokens, uid)
-            failures += [(index, gone) for index in lost]
-        else:
-            index = -1
-            for index, (place, counter, lock) in enumerate(self._found(command.tokens, uid)):
-                if lock is None:
-                    failures.append((index, gone))
-                    continue
-                try:
-                    if command.disposition is Disposition.RENEW_LOCK:
-                        lasts_ms = self._renew(place, counter, lock)
-                    else:
-                        self._other(command, place, counter, lock)
-                except BusError as error:
-                    failures.append((index, error))
-            count = index + 1
+        index, stopped = -1, False
+        for index, found in enumerate(self._found(rest.tokens, rest.entity_uid)):
+            place, counter, lock = found
+            if lock is None:
+                failures.append((index, gone))
+                continue
+            if least <= 0 and budget.spent():
+                stopped = True
+                break
+            least -= 1
+            try:
+                self._other(rest, place, counter, lock)
+            except BusError as error:
+                failures.append((index, error))
+            budget.spend()
+        done = index if stopped else index + 1
         if command.settler_id:
-            failures = self._remember(command, failures, gone)
+            part = replace(rest, tokens=rest.tokens[: done * size]) if stopped else rest
+            failures = self._remember(part, failures, gone)
+        failures = [*unsettled.failures, *((start + i, error) for i, error in failures)]
+        if not stopped:
+            if unsettled.waiting:
+                self._places.unfinished.ended(self._stage, unsettled)
+            return Settled(command.settle_id, unsettled.count, failures, begun=start)
+        if not unsettled.waiting:
+            self._keep(rest.tokens[done * size :], rest.entity_uid)
+        return self._places.unfinished.stop(self._stage, unsettled, start + done, failures)
+
+    def _keep(self, tokens: bytes, entity_uid: str) -> None:
+        """Let the locks of what is settled in a later turn not end before it."""
+        for place, _, lock in self._found(tokens, entity_uid):
+            if lock is not None:
+                until_ms = self._now.mono_ms + place.entity.queue.lock_duration_ms
+                lock.until_mono_ms = max(lock.until_mono_ms, until_ms)
+
+    def _renew_all(self, command: Settle) -> Settled:
+        gone = _lost()
+        failures: list[tuple[int, BusError]] = []
+        index, lasts_ms = -1, 0
+        for index, found in enumerate(self._found(command.tokens, command.entity_uid)):
+            place, counter, lock = found
+            if lock is None:
+                failures.append((index, gone))
+            else:
+                lasts_ms = self._renew(place, counter, lock)
         until_ms = self._now.wall_ms + lasts_ms if lasts_ms else 0
-        return Settled(command.settle_id, count, failures, until_ms, lasts_ms)
+        return Settled(command.settle_id, index + 1, failures, until_ms, lasts_ms)
 
     def _remember(
         self, command: Settle, failures: list[tuple[int, BusError]], gone: BusError
@@ -174,78 +234,75 @@ class Settler:
                 self._stage.unlock(place.queue, counter)
                 self.give_back(place, counter, lock, lock.size_bytes)
 
-    def lock_over(self, place: Place, counter: int, lock: Lock) -> bool:
-        """End a lock whose time is over: a delivery, if the client had the message.
-
-        Returns whether the message left its place.
-        """
+    def lock_over(self, place: Place, counter: int, lock: Lock) -> None:
+        """End a lock whose time is over: a delivery, if the client had the message."""
         self._stage.unlock(place.queue, counter)
         if lock.delivered:
-            return self.count_delivery(place, counter, lock, lock.changed_properties)
-        return self.give_back(place, counter, lock, lock.size_bytes)
+            self.count_delivery(place, counter, lock, lock.changed_properties)
+        else:
+            self.give_back(place, counter, lock, lock.size_bytes)
 
-    def count_delivery(self, place: Place, counter: int, lock: Lock, changed: bytes | None) -> bool:
-        """Make a failed delivery durable and let the message be received again, or not.
-
-        Returns whether the message left its place.
-        """
+    def count_delivery(self, place: Place, counter: int, lock: Lock, changed: bytes | None) -> None:
+        """Make a failed delivery durable and let the message be received again, or not."""
         count = min(lock.delivery_count + 1, limits.DELIVERY_COUNT_STORED_MAX)
         most = place.entity.queue.max_delivery_count
         if count >= most and not place.queue.state.dead_letter:
-            row = self._row(place.queue, counter)
-            if row is not None:
+            envelope = self._envelope(place.queue, counter)
+            if envelope is not None:
                 self.move_to_dead_letters(
                     place,
-                    row._replace(delivery_count=count),
+                    envelope._replace(row=envelope.row._replace(delivery_count=count)),
                     DELIVERIES_REASON,
                     f"Message could not be consumed after {count} delivery attempts.",
                     changed=changed,
                 )
-            return True
+            return
         added_bytes = self._update(place, counter, lock, int(lock.deferred), count, changed)
-        return self.give_back(place, counter, lock, lock.size_bytes + added_bytes)
+        self.give_back(place, counter, lock, lock.size_bytes + added_bytes)
 
     def _update(
         self, place: Place, counter: int, lock: Lock, state: int, count: int, changed: bytes | None
     ) -> int:
         """Write what changes of a message that stays; return what is added to its size."""
         self._stage.touch(place.queue)
+        # The file has the whole message anew.
+        self._budget().spend(lock.size_bytes, rows=0)
         added_bytes = len(changed or b"") - len(lock.changed_properties or b"")
         place.queue.state.size_bytes += added_bytes
         id_ = row_id(place.queue.state.slot, counter)
         self._stage.changes.updates.append(RowUpdate(id_, state, count, changed, added_bytes))
         return added_bytes
 
-    def give_back(self, place: Place, counter: int, lock: Lock, size_bytes: int) -> bool:
-        """Return a message to its place, unless its time to live is over by now.
-
-        Returns whether it was.
-        """
+    def give_back(self, place: Place, counter: int, lock: Lock, size_bytes: int) -> None:
+        """Return a message to its place, unless its time to live is over by now."""
         if lock.expires_ms is not None:
-            if lock.expires_ms <= self._now.wall_ms and not self._expiry_held:
+            if lock.expires_ms <= self._now.wall_ms and not self.expiry_held:
                 id_ = row_id(place.queue.state.slot, counter)
-                self.expire(place, id_, int(lock.deferred), size_bytes)
-                return True
+                if self._budget().spent():
+                    self._places.unfinished.expire_later(self._stage, id_)
+                else:
+                    self.expire(place, id_, int(lock.deferred), size_bytes)
+                return
             # Expiry may have passed over it while it was locked.
             self._places.expires_at(lock.expires_ms)
         if not lock.deferred:
             self._stage.returned.append((place.queue, counter))
-        return False
 
     def expire(self, place: Place, id_: int, state: int, size_bytes: int) -> None:
         """End a message whose time to live is over: dead-letter it or drop it."""
         if place.entity.queue.dead_lettering_on_message_expiration:
-            row = self._row(place.queue, id_ & COUNTER_MASK)
-            if row is not None:
-                self.move_to_dead_letters(place, row, TTL_REASON, TTL_DESCRIPTION)
+            envelope = self._envelope(place.queue, id_ & COUNTER_MASK)
+            if envelope is not None:
+                self.move_to_dead_letters(place, envelope, TTL_REASON, TTL_DESCRIPTION)
             return
+        self._budget().spend(size_bytes, rows=0)
         self._stage.remove(place.queue, id_, state, size_bytes)
         self._forget_update(id_)
 
     def move_to_dead_letters(
         self,
         place: Place,
-        row: Row,
+        envelope: Envelope,
         reason: str,
         description: str,
         *,
@@ -255,9 +312,11 @@ class Settler:
 
         `changed`: its changed properties from now on, with those that it has.
         """
+        row = envelope.row
         update = self._forget_update(row.id)
         added_bytes = 0 if update is None else update.added_bytes
-        self._stage.remove(place.queue, row.id, row.state, row.size() + added_bytes)
+        self._budget().spend(envelope.size(), rows=0)
+        self._stage.uncount(place.queue, row.state, envelope.size() + added_bytes)
         if update is not None:
             count, changed = update.delivery_count, update.changed_properties
             row = row._replace(delivery_count=count)
@@ -278,7 +337,7 @@ class Settler:
             enqueued_sequence_number=original,
             extra_bytes=len(properties or b"") + sum(map(len, texts)),
         )
-        self._stage.append_row(place.dead_letters, moved)
+        self._stage.move(place.dead_letters, row.id, moved, envelope.payload_bytes)
 
     def _found(
         self, tokens: bytes, entity_uid: str = ""
@@ -349,7 +408,7 @@ class Settler:
         changed = _merged(lock.changed_properties, changes)
         self._stage.unlock(place.queue, counter)
         if lock.expires_ms is not None:
-            if lock.expires_ms <= self._now.wall_ms and not self._expiry_held:
+            if lock.expires_ms <= self._now.wall_ms and not self.expiry_held:
                 state, count = int(lock.deferred), lock.delivery_count
                 added_bytes = self._update(place, counter, lock, state, count, changed)
                 self.give_back(place, counter, lock, lock.size_bytes + added_bytes)
@@ -369,21 +428,20 @@ class Settler:
                 metadata={"entity": place.entity.name},
             )
         changed = _merged(lock.changed_properties, command.changed_properties)
-        row = self._row(place.queue, counter)
-        if row is None:
+        envelope = self._envelope(place.queue, counter)
+        if envelope is None:
             raise errors.MessageLockLost(f"message {counter} is gone.")
         self._stage.unlock(place.queue, counter)
         self.move_to_dead_letters(
             place,
-            row,
+            envelope,
             command.dead_letter_reason,
             command.dead_letter_error_description,
             changed=changed,
         )
 
-    def _row(self, queue: MessageQueue, counter: int) -> Row | None:
-        found = self._places.store.rows([row_id(queue.state.slot, counter)])
-        return found[0] if found else None
+    def _envelope(self, queue: MessageQueue, counter: int) -> Envelope | None:
+        return self._places.store.envelope(row_id(queue.state.slot, counter))
 
     def _forget_update(self, id_: int) -> RowUpdate | None:
         # A row that is deleted in the same transaction needs no update before.

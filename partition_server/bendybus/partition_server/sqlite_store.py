@@ -33,6 +33,7 @@ from bendybus.partition_server.stored import (
     SLOT_SHIFT,
     Changes,
     ClockMark,
+    Envelope,
     Head,
     HistoryEntry,
     ProducerEntry,
@@ -51,6 +52,7 @@ WAL_PAGES_MAX: Final = 1_000
 # Rows of one INSERT step; smaller remainders go in powers of two, so few statements are prepared.
 _STEP_ROWS: Final = (256, 128, 64, 32, 16, 8, 4, 2, 1)
 _PLAIN_COLUMNS: Final = 11
+_PAYLOAD: Final = Row._fields.index("payload")
 _PLAIN_TAIL: Final = (None, None, None, None, 0, 0)
 
 
@@ -224,6 +226,12 @@ class SqliteStore:
                 found += self._rows("browse", (first, last, last - first + 1))
         return found
 
+    def envelope(self, id_: int) -> Envelope | None:
+        """See Store."""
+        for columns in self._all("read_envelope", (id_,)):
+            return Envelope(Row._make(columns[:-1]), columns[-1])
+        return None
+
     def browse(self, slot: int, start: int, limit: int, size_limit: int) -> list[Row]:
         """See Store."""
         span = (row_id(slot, start), ((slot + 1) << SLOT_SHIFT) - 1)
@@ -298,6 +306,8 @@ class SqliteStore:
         for update in changes.updates:
             change = (*update[1:], update.id)
             db.execute(sql["update_message"], change)
+        for id_, row in changes.moves:
+            db.execute(sql["move_message"], (*row[:_PAYLOAD], *row[_PAYLOAD + 1 :], id_))
         for span in _runs(changes.deletes):
             db.execute(sql["delete_range"], span)
         for key in changes.history:

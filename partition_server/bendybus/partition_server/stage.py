@@ -14,7 +14,7 @@ from bendybus.partition_server.commands import Command, Delivered, Disposition, 
 from bendybus.partition_server.message_queue import Lock, MessageQueue
 from bendybus.partition_server.operations import Operations
 from bendybus.partition_server.settlers import Settlers
-from bendybus.partition_server.stored import Changes, HistoryEntry, Row, State
+from bendybus.partition_server.stored import Changes, HistoryEntry, Move, Row, State
 
 
 class Answer(NamedTuple):
@@ -31,6 +31,8 @@ class Touched:
     queue: MessageQueue
     figures: tuple[int, int, int, int, int, int]
     caught_up: bool
+    # Something was moved here, whose payload is only in the file: the window reads it from there.
+    cold: bool = False
     # What was appended, in order.
     fresh: list[Row] = field(default_factory=list)
 
@@ -54,6 +56,9 @@ class Stage:
     on_failure: list[Callable[[], None]] = field(default_factory=list)
     # The batch delete that this stage is a step of, as it was before.
     deletion: Any = None
+    # Settlements that this stage is a step of, each as it was before and as it goes on; see
+    # `unfinished`. Those that it ends are answered by it.
+    unsettled: list[tuple[Any, Any]] = field(default_factory=list)
     # What receivers settled: (receiver, how, tokens), to be remembered; and outcomes of operations.
     settled: list[tuple[bytes, Disposition, bytes]] = field(default_factory=list)
     operations: list[tuple[bytes, Any]] = field(default_factory=list)
@@ -86,6 +91,18 @@ class Stage:
         self.changes.inserts.append(row)
         touched.fresh.append(row)
 
+    def move(self, queue: MessageQueue, from_id: int, row: Row, payload_bytes: int) -> None:
+        """Make a message, removed from its place, the next one of a queue, with its payload."""
+        touched = self.touch(queue)
+        state = queue.state
+        assert row.counter == state.counter + 1, (row.counter, state.counter)
+        state.counter = row.counter
+        state.size_bytes += row.size() + payload_bytes
+        state.active += 1
+        self.changes.moves.append(Move(from_id, row))
+        touched.fresh.append(row)
+        touched.cold = True
+
     def remove_row(self, queue: MessageQueue, row: Row) -> None:
         """Delete a row that is not locked."""
         self.remove(queue, row.id, row.state, row.size())
@@ -94,6 +111,11 @@ class Stage:
 
     def remove(self, queue: MessageQueue, id_: int, state: int, size_bytes: int) -> None:
         """Delete a message and uncount it in its state."""
+        self.uncount(queue, state, size_bytes)
+        self.changes.deletes.append(id_)
+
+    def uncount(self, queue: MessageQueue, state: int, size_bytes: int) -> None:
+        """Uncount a message that leaves its place, deleted or moved."""
         self.touch(queue)
         figures = queue.state
         figures.size_bytes -= size_bytes
@@ -103,7 +125,6 @@ class Stage:
             figures.deferred -= 1
         else:
             figures.scheduled -= 1
-        self.changes.deletes.append(id_)
 
     def remove_many(
         self, queue: MessageQueue, ids: list[int], deferred: int, size_bytes: int
@@ -153,7 +174,9 @@ class Stage:
 def failure_of(value: Any, error: BusError) -> Any:
     """Return what to say instead of `value` when the commit behind it failed."""
     if isinstance(value, Settled):
-        return Settled(value.settle_id, value.count, [(i, error) for i in range(value.count)])
+        before = [failure for failure in value.failures if failure[0] < value.begun]
+        failures = [*before, *((i, error) for i in range(value.begun, value.count))]
+        return Settled(value.settle_id, value.count, failures)
     if isinstance(value, Delivered):
         return Delivered(value.deliver_id, error=error)
     return value if isinstance(value, Failed) else Failed(error)

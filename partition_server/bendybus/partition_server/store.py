@@ -12,6 +12,7 @@ from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.partition_server.stored import (
     Changes,
     ClockMark,
+    Envelope,
     Head,
     HistoryEntry,
     ProducerEntry,
@@ -58,6 +59,9 @@ class Store(Protocol):
 
     def rows(self, ids: Sequence[int]) -> list[Row]:
         """Return the rows that exist among `ids`, in order of id."""
+
+    def envelope(self, id_: int) -> Envelope | None:
+        """Return a row without its payload, which is not read; None if it does not exist."""
 
     def browse(self, slot: int, start: int, limit: int, size_limit: int) -> list[Row]:
         """Return rows of every state from counter `start` up, in order; stops like `active`."""

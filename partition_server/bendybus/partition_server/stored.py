@@ -70,6 +70,18 @@ class Row(NamedTuple):
         return len(self.payload) + texts + ROW_BYTES + self.extra_bytes
 
 
+class Envelope(NamedTuple):
+    """A message without its payload, which stays in the file while the message is moved."""
+
+    # Its payload is b"".
+    row: Row
+    payload_bytes: int
+
+    def size(self) -> int:
+        """Return the bytes that count to the quota."""
+        return self.row.size() + self.payload_bytes
+
+
 class Head(NamedTuple):
     """What sweeps need to know of a message; its payload stays in the file."""
 
@@ -161,6 +173,14 @@ class RowUpdate(NamedTuple):
     added_bytes: int = 0
 
 
+class Move(NamedTuple):
+    """A row that becomes another one, in whatever queue; its payload goes with it."""
+
+    id: int
+    # What it is from now on; its payload is b"" and not written.
+    row: Row
+
+
 class HistoryEntry(NamedTuple):
     """A key that duplicate detection remembers, and the number of the original."""
 
@@ -195,6 +215,7 @@ class Changes:
     entities_forgotten: list[str] = field(default_factory=list)
     inserts: list[Row] = field(default_factory=list)
     updates: list[RowUpdate] = field(default_factory=list)
+    moves: list[Move] = field(default_factory=list)
     deletes: list[int] = field(default_factory=list)
     history: list[HistoryEntry] = field(default_factory=list)
     history_deletes: list[HistoryEntry] = field(default_factory=list)

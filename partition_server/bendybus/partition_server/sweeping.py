@@ -18,11 +18,13 @@ from bendybus.partition_server.settling import Place, Places, Settler
 from bendybus.partition_server.stage import Stage
 from bendybus.partition_server.stored import (
     COUNTER_MASK,
+    SLOT_SHIFT,
     Changes,
     ClockMark,
     Head,
     Row,
     SlotState,
+    State,
     row_id,
 )
 
@@ -46,6 +48,7 @@ class Kind(IntEnum):
     HISTORY = 4
     DELETION = 5
     MARK = 6
+    UNFINISHED = 7
 
 
 class Looks:
@@ -96,6 +99,7 @@ class Sweeper:
         self.expired_to = BEGINNING
         self.activated_to = BEGINNING
         self.deletions = 0
+        self.unfinished = 0
         self._machine = machine
         self._marked: ClockMark | None = None
         self._last_kind = Kind.MARK
@@ -147,6 +151,8 @@ class Sweeper:
             waits.append((Kind.ACTIVATION, self.next_activation_ms - now.wall_ms))
         if self.deletions:
             waits.append((Kind.DELETION, 0))
+        if self.unfinished:
+            waits.append((Kind.UNFINISHED, 0))
         if expiry_held:
             # Nor is the clock noted: if the process ends now, the next one shall see the jump.
             return waits
@@ -185,9 +191,8 @@ class Sweeper:
                     rest = [(number, left.generation) for number, left in ended[index:]]
                     place.queue.watch_lock(lock.until_mono_ms, rest)
                     break
-                # Most only come back; those that are moved to the dead letters are rewritten.
-                moved = settler.lock_over(place, counter, lock)
-                budget.spend(lock.size_bytes if moved else 0)
+                settler.lock_over(place, counter, lock)
+                budget.spend()
             budget.spend()
             self.lock_looks.looked(slot, place.queue.next_lock_end())
 
@@ -209,7 +214,7 @@ class Sweeper:
                 settler.expire(place, head.id, head.state, head.size_bytes)
                 if not head.state:
                     stage.vanished.append((place.queue, head.counter))
-                budget.spend(head.size_bytes)
+                budget.spend()
             cursor = (head.at_ms, head.id)
         following: int | None = now.wall_ms
         if complete:
@@ -237,6 +242,26 @@ class Sweeper:
         if complete:
             cursor, following = (now.wall_ms, _LAST_ID), places.store.next_activation(now.wall_ms)
         stage.on_commit.append(partial(self._activated, cursor, following))
+
+    def finish(
+        self, places: Places, settler: Settler, stage: Stage, now: Now, budget: Budget
+    ) -> None:
+        """End expired messages that came back, then go on with settlements."""
+        unfinished, least = places.unfinished, 1
+        for id_ in unfinished.expired(budget.rows_left):
+            if budget.spent() and not least:
+                return
+            _expire_late(places, settler, stage, id_, now)
+            unfinished.looked(stage, id_)
+            budget.spend()
+            least = 0
+        for unsettled in unfinished.settlements():
+            if budget.spent() and not least:
+                return
+            settled = settler.go_on(unsettled, least=least)
+            if settled is not None:
+                stage.answer(unsettled.command.stream, settled)
+            least = 0
 
     def _activated(self, cursor: tuple[int, int], following_ms: int | None) -> None:
         self.activated_to, self.next_activation_ms = cursor, following_ms
@@ -278,6 +303,22 @@ def _forget_some(places: Places, slot: int, stage: Stage, now: Now, budget: Budg
     # Lookups judge by age: keys may stay a little longer, so that each look purges many.
     pause_ms = max(HISTORY_EVERY_MS, window_ms // 16)
     return max(oldest_ms + window_ms + 1, now.wall_ms + pause_ms)
+
+
+def _expire_late(places: Places, settler: Settler, stage: Stage, id_: int, now: Now) -> None:
+    """Expire a message that came back, if it is still there, still free and still expired."""
+    place, found = places.place(id_ >> SLOT_SHIFT), places.store.envelope(id_)
+    if place is None or found is None or found.row.counter in place.queue.locks:
+        return
+    row = found.row
+    if row.expires_ms is None or row.expires_ms > now.wall_ms or settler.expiry_held:
+        # A clock was corrected, and queues are read again since then.
+        if row.expires_ms is not None:
+            places.expires_at(row.expires_ms)
+        return
+    settler.expire(place, id_, row.state, found.size())
+    if row.state == State.ACTIVE:
+        stage.vanished.append((place.queue, row.counter))
 
 
 def _activate(places: Places, place: Place, head: Head, stage: Stage, now: Now) -> None:

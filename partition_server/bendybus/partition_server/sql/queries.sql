@@ -66,6 +66,13 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 UPDATE messages SET state = ?, delivery_count = ?, changed_properties = ?,
     extra_bytes = extra_bytes + ? WHERE id = ?
 
+-- move_message --
+-- Everything of a message but its payload, also its id: it lies in another queue then.
+UPDATE messages SET id = ?, state = ?, enqueued_ms = ?, expires_ms = ?, scheduled_ms = ?,
+    time_to_live_ms = ?, delivery_count = ?, message_id = ?, partition_key = ?, session_id = ?,
+    changed_properties = ?, dead_letter_reason = ?, dead_letter_error_description = ?,
+    dead_letter_source = ?, enqueued_sequence_number = ?, extra_bytes = ? WHERE id = ?
+
 -- delete_range --
 -- Messages with ids without a gap.
 DELETE FROM messages WHERE id BETWEEN ? AND ?
@@ -78,6 +85,13 @@ AND (expires_ms IS NULL OR expires_ms > ?) ORDER BY id LIMIT ?
 -- read_one --
 -- One message.
 SELECT * FROM messages WHERE id = ?
+
+-- read_envelope --
+-- One message without its payload, and the length of that: SQLite knows it without reading it.
+SELECT id, state, enqueued_ms, expires_ms, scheduled_ms, time_to_live_ms, delivery_count,
+    message_id, partition_key, session_id, x'', changed_properties, dead_letter_reason,
+    dead_letter_error_description, dead_letter_source, enqueued_sequence_number, extra_bytes,
+    length(payload) FROM messages WHERE id = ?
 
 -- browse --
 -- Messages of every state, in order.
