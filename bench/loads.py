@@ -27,6 +27,8 @@ class Loads:
     tasks_each: int = 20
     """How many sends each of the tasks awaits."""
     idle_s: float = 10.0
+    slow: int = 60_000
+    """Messages through brokers that are held back."""
     peer: int = 30_000
     peer_singles: int = 500
 
@@ -39,6 +41,7 @@ QUICK: Final = Loads(
     loop=1_000,
     tasks_each=10,
     idle_s=4.0,
+    slow=20_000,
     peer=10_000,
     peer_singles=100,
 )

@@ -77,9 +77,9 @@ class Bench:
         count, sizes = self._load.batched, list[int]()
         for _ in range(self._load.repeats):
             with self._hops("send", count):
-                await self._send(client, count)
+                await self.send(client, count)
             with self._hops("receive_complete", count):
-                sizes += await self._receive(client, count)
+                sizes += await self.receive(client, count)
         calls = f"{CALLS} calls of {FRAME_MESSAGES} at once"
         self._row("send", "send, batches of 500", calls)
         mean = sum(sizes) / len(sizes)
@@ -88,7 +88,7 @@ class Bench:
 
     async def _plain_loop(self, client: ServiceBusClient) -> None:
         for _ in range(self._load.repeats):
-            await self._send(client, self._load.loop)
+            await self.send(client, self._load.loop)
             async with client.get_queue_receiver(QUEUE, max_wait_time=_WAIT_S) as receiver:
                 with self._recorder.timing("loop_async", self._load.loop):
                     await _loop(receiver, self._load.loop)
@@ -107,7 +107,7 @@ class Bench:
             for _ in range(self._load.repeats):
                 with self._hops("tasks", count):
                     await asyncio.gather(*(task() for _ in range(loads.TASKS)))
-                await self._receive(client, count)
+                await self.receive(client, count)
         self._row("tasks", "1,000 tasks, each awaits its own send", "")
 
     async def _keyed(self, client: ServiceBusClient) -> None:
@@ -122,7 +122,7 @@ class Bench:
             for _ in range(self._load.repeats):
                 with self._hops("send_keyed", count):
                     await _at_once([batch] * (count // FRAME_MESSAGES))
-                await self._receive(client, count)
+                await self.receive(client, count)
         self._row("send_keyed", "send with PartitionKey, batches of 500", f"{KEYS} keys")
 
     async def _singles(self, client: ServiceBusClient) -> None:
@@ -132,20 +132,22 @@ class Bench:
                 began = time.perf_counter()
                 await sender.send_messages(ServiceBusMessage(_BODY))
                 took.append(time.perf_counter() - began)
-        await self._receive(client, self._load.single_sends)
+        await self.receive(client, self._load.single_sends)
         for each in row.latency_rows(SYSTEM, "single_send", "one awaited send at a time", took):
             self._emit(each)
 
-    async def _send(self, client: ServiceBusClient, count: int) -> None:
+    async def send(self, client: ServiceBusClient, count: int, calls: int = CALLS) -> None:
+        """Send so many messages in batches, `calls` of them at once."""
         async with client.get_queue_sender(QUEUE) as sender:
 
             async def batch(number: int) -> None:
                 size = min(FRAME_MESSAGES, count - number * FRAME_MESSAGES)
                 await sender.send_messages([ServiceBusMessage(_BODY) for _ in range(size)])
 
-            await _at_once([batch] * -(-count // FRAME_MESSAGES))
+            await _at_once([batch] * -(-count // FRAME_MESSAGES), calls)
 
-    async def _receive(self, client: ServiceBusClient, count: int) -> list[int]:
+    async def receive(self, client: ServiceBusClient, count: int, calls: int = CALLS) -> list[int]:
+        """Receive and complete so many messages; return how many each call brought."""
         gone, sizes = 0, list[int]()
         async with client.get_queue_receiver(QUEUE) as receiver:
 
@@ -163,7 +165,7 @@ class Bench:
                 done.set()
 
             done = asyncio.Event()
-            takers = [asyncio.create_task(take()) for _ in range(CALLS)]
+            takers = [asyncio.create_task(take()) for _ in range(calls)]
             await done.wait()
             for each in takers:
                 each.cancel()
@@ -185,15 +187,15 @@ class Bench:
         self._emit(self._recorder.row(what, title, text))
 
 
-async def _at_once(calls: list[Callable[[int], Awaitable[None]]]) -> None:
-    """Make the calls, CALLS of them under way at any time."""
-    numbered = iter(enumerate(calls))
+async def _at_once(work: list[Callable[[int], Awaitable[None]]], calls: int = CALLS) -> None:
+    """Make the calls, so many of them under way at any time."""
+    numbered = iter(enumerate(work))
 
     async def worker() -> None:
         for number, call in numbered:
             await call(number)
 
-    await asyncio.gather(*(worker() for _ in range(CALLS)))
+    await asyncio.gather(*(worker() for _ in range(calls)))
 
 
 async def _loop(receiver: ServiceBusReceiver, count: int) -> None:

@@ -25,7 +25,7 @@ spec: {sku}
 apiVersion: bendybus.io/v1alpha1
 kind: Queue
 metadata: {{name: bench}}
-spec: {{namespaceRef: {{name: bench}}, enablePartitioning: true, lockDuration: PT5M}}
+spec: {{namespaceRef: {{name: bench}}, enablePartitioning: {spread}, lockDuration: PT5M}}
 """
 _METRIC: Final = re.compile(r"^(\w+)(?:\{.*\})? (\S+)$", re.MULTILINE)
 
@@ -60,7 +60,9 @@ def bus(folder: Path, partitions: int, servers: int) -> Iterator[Bus]:
     if partitions == 16:
         sku = "{sku: {tier: Standard}}"
     manifest, log = folder / "bench.yaml", folder / "up.log"
-    manifest.write_text(_MANIFEST.format(sku=sku), encoding="utf-8")
+    manifest.write_text(
+        _MANIFEST.format(sku=sku, spread="true" if partitions > 1 else "false"), encoding="utf-8"
+    )
     command = [sys.executable, "-m", "bendybus.cli", "up", "-f", str(manifest), "--json"]
     command += ["--data", str(folder / "data"), "--port", "0", "--processes", str(servers)]
     with processes.running(command, log=log) as process:
