@@ -55,6 +55,7 @@ class FakeFrontEnd:
         self.hang_receives = False
         self.hold_receivers: asyncio.Event | None = None
         self.hold_frames: asyncio.Event | None = None
+        self.hold_settlements: asyncio.Event | None = None
         self.frame_errors: list[BusError] = []
         self.refuse_repeats: BusError | None = None
         self.possible_duplicates: list[int] = []
@@ -297,6 +298,8 @@ class _Stream:
             fake.arrived()
         elif kind == "settle":
             fake.settle_frames.append(request.settle)
+            if fake.hold_settlements is not None:
+                await fake.hold_settlements.wait()
             result = receiver_pb2.SettleResult(frame_id=request.settle.frame_id)
             tokens = request.settle.lock_tokens
             for index in range(len(tokens) // 16):

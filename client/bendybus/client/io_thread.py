@@ -22,6 +22,8 @@ from bendybus.client.exceptions import OperationTimeoutError
 
 _log = logging.getLogger("bendybus.client")
 _PAUSE_TIMEOUT_S: Final = 5.0
+# How long a thread whose time is over lets the I/O thread read what has arrived.
+_READ_S: Final = 1.0
 # Reentrant: what is made under it may ask for the I/O thread.
 _lock = threading.RLock()
 _current: "IoThread | None" = None
@@ -178,7 +180,10 @@ class ThreadWaiter:
     def wait(self, timeout_s: float) -> Any:
         """Return the result or raise the error; OperationTimeoutError when neither comes."""
         try:
-            if not self._lock.acquire(timeout=min(timeout_s, threading.TIMEOUT_MAX)):
+            # The I/O thread keeps the time. Where the whole process was suspended, it has answers to
+            # read first: hence the second wait.
+            given_s = min(timeout_s, threading.TIMEOUT_MAX)
+            if not (self._lock.acquire(timeout=given_s) or self._lock.acquire(timeout=_READ_S)):
                 raise OperationTimeoutError
         except BaseException:
             if not self._take() and self._error is None and self._lost is not None:

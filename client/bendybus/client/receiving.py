@@ -40,6 +40,9 @@ _GRACE_S: Final = 4.0
 # Asks of one receiver that are open at a time; further receives wait here for their turn.
 _ASKS_MAX: Final = 64
 _EARLY_S: Final = 0.05
+# A timer that is later than this: the thread was held up, and answers may wait to be read.
+_LATE_S: Final = 0.2
+_READ_S: Final = 0.25
 _SWEEP_S: Final = 0.5
 _CLOSE_TIMEOUT_S: Final = 2.0
 _TOKEN_BYTES: Final = 16
@@ -58,6 +61,7 @@ class Want:
         "max_messages",
         "timer",
         "wait_s",
+        "waited",
         "waiter",
     )
 
@@ -72,6 +76,8 @@ class Want:
         self.error: BusError | None = None
         # Its wait is over, and it waits for the answers of asks that were made ahead.
         self.checking = False
+        # Whether its end was put off, for answers to be read.
+        self.waited = False
         # 0: not asked for.
         self.ask_id = 0
         self.timer: asyncio.TimerHandle | None = None
@@ -124,7 +130,7 @@ class Receiving:
         self._wants.append(want)
         self._serve()
         if want in self._wants:
-            want.timer = self._loop.call_at(want.deadline_s, self._over, want)
+            want.timer = self._loop.call_at(want.deadline_s, self._over, want, want.deadline_s)
         self.stream.wake()
 
     def forget(self, want: Want) -> None:
@@ -353,11 +359,16 @@ class Receiving:
             self._cancels.append(want.ask_id)
             want.ask_id = 0
 
-    def _over(self, want: Want) -> None:
+    def _over(self, want: Want, due_s: float) -> None:
         """Take the end of a wait: what the bus said counts, and its answer may be on its way."""
         if want not in self._wants:
             return
         now = self._loop.time()
+        if now - due_s > _LATE_S and not want.waited:
+            # This thread was held up: the answers that have arrived are read first.
+            want.waited = True
+            want.timer = self._loop.call_at(now + _READ_S, self._over, want, now + _READ_S)
+            return
         asked = want.ask_id or (self._prefetch and self._opened and self._asked_ahead)
         # A stream that is being opened has not failed: how long that takes is no wait for messages.
         pending = asked or want.error is None
@@ -368,7 +379,7 @@ class Receiving:
                 self.stream.wake()
             # What was not asked for yet is looked at again soon: it has to be asked for first.
             look_s = want.deadline_s + _GRACE_S if asked else now + _EARLY_S
-            want.timer = self._loop.call_at(look_s, self._over, want)
+            want.timer = self._loop.call_at(look_s, self._over, want, look_s)
             return
         self._drop(want)
         if want.empty:
@@ -382,12 +393,15 @@ class Receiving:
 
     def _watch(self) -> None:
         if self._sweeper is None and (self._buffer or len(self._settling)):
-            self._sweeper = self._loop.call_later(_SWEEP_S, self._sweep)
+            due_s = self._loop.time() + _SWEEP_S
+            self._sweeper = self._loop.call_at(due_s, self._sweep, due_s)
 
-    def _sweep(self) -> None:
+    def _sweep(self, due_s: float) -> None:
         self._sweeper = None
         now = self._loop.time()
-        self._settling.expire(now)
+        # Where this thread was held up, answers may wait to be read: only what was over before that
+        # is judged, the rest by the next sweep.
+        self._settling.expire(now if now - due_s <= _LATE_S else due_s - _SWEEP_S)
         if self._locks:
             self._release_stale()
         self._watch()
