@@ -4,8 +4,8 @@ import os
 import sys
 from pathlib import Path
 
-from bendybus.cli import __main__ as command
 from bendybus.cli import process_commands
+from bendybus.cli import running as command
 from bendybus.cli.finding import Choice
 from bendybus.cli.programs import Programs
 

@@ -1,9 +1,12 @@
 """Settling: what becomes of locked messages."""
 
+from typing import Any
+
 import pytest
 
-from bendybus.domain import errors
+from bendybus.domain import errors, sequence_number
 from bendybus.partition_server.commands import (
+    CancelScheduled,
     Delivery,
     Disposition,
     Failed,
@@ -173,6 +176,22 @@ def test_a_locked_deferred_message_is_not_found_by_others(queue: Driver) -> None
 
     assert isinstance(answer, Failed)
     assert isinstance(answer.error, errors.MessageNotFound)
+
+
+@pytest.mark.parametrize("call", ["deferred", "scheduled"])
+def test_a_message_that_is_not_found_is_named_by_the_number_that_callers_know(
+    queue: Driver, call: str
+) -> None:
+    make: Any = CancelScheduled if call == "scheduled" else ReceiveDeferred
+    more: tuple[Any, ...] = ([7],) if call == "scheduled" else (False, [7])
+
+    queue.partition.partition = 3
+
+    [answer] = queue.run(make("t", queue.ref(), *more))
+
+    number = sequence_number.compose(3, 7)
+    assert f"no {call} message has the sequence number {number} " in str(answer.error)
+    assert answer.error.metadata["sequence_number"] == str(number)
 
 
 def test_deferred_messages_are_received_all_or_none(queue: Driver) -> None:

@@ -1,46 +1,23 @@
-"""`bendybus`: run a command, and turn whatever went wrong into a sentence and an exit code."""
+"""`bendybus`: the way in. Nothing is imported here but what is quick."""
 
-import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Final
 
-import typer.main
-
-from bendybus.cli import errors, ordering, printing
-from bendybus.cli.app import app
-from bendybus.cli.errors import CliError
-from bendybus.domain.errors import BusError
+# As `errors.INTERRUPTED`, which is not there yet while that is imported.
+_INTERRUPTED: Final = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `bendybus` with `arguments` and return its exit code."""
-    given = sys.argv[1:] if arguments is None else list(arguments)
-    command = typer.main.get_command(app)
-    return guarded(lambda: command(args=ordering.ordered(given, command), prog_name="bendybus"))
-
-
-def guarded(command: Callable[[], object]) -> int:
-    """Run a command; errors of people and of the bus become one sentence on stderr."""
     try:
-        command()
-    except SystemExit as done:
-        return done.code if isinstance(done.code, int) else int(bool(done.code))
-    except CliError as error:
-        return _say(str(error), error.exit_code)
-    except BusError as error:
-        return _say(error.message, errors.exit_code(error))
+        # Late, and here: it takes most of a second, in which Ctrl-C must not print a traceback.
+        from bendybus.cli import running
+
+        return running.run(arguments)
     except KeyboardInterrupt:
-        return _say("Interrupted.", errors.INTERRUPTED)
-    except BrokenPipeError:
-        # The reader of a pipe went away (`bendybus peek q | head`): nobody is left to tell.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return errors.CliError.exit_code
-    return 0
-
-
-def _say(sentence: str, code: int) -> int:
-    printing.note(f"bendybus: {sentence}")
-    return code
+        print("bendybus: Interrupted.", file=sys.stderr)
+        return _INTERRUPTED
 
 
 if __name__ == "__main__":

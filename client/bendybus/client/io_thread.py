@@ -180,8 +180,8 @@ class ThreadWaiter:
     def wait(self, timeout_s: float) -> Any:
         """Return the result or raise the error; OperationTimeoutError when neither comes."""
         try:
-            # The I/O thread keeps the time. Where the whole process was suspended, it has answers to
-            # read first: hence the second wait.
+            # The I/O thread keeps the time. Where the whole process was suspended, it has answers
+            # to read first: hence the second wait.
             given_s = min(timeout_s, threading.TIMEOUT_MAX)
             if not (self._lock.acquire(timeout=given_s) or self._lock.acquire(timeout=_READ_S)):
                 raise OperationTimeoutError

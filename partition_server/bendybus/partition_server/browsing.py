@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from bendybus.domain import bounds, errors, limits
+from bendybus.domain import bounds, limits
 from bendybus.partition_server import reserving
 from bendybus.partition_server.commands import (
     CancelScheduled,
@@ -47,16 +47,14 @@ def cancel_scheduled(keeper: Keeper, command: CancelScheduled, stage: Stage, now
     """Delete scheduled messages, all or none. Raises MessageNotFound for one that is not."""
     place = keeper.find(command.entity, now)
     slot = place.queue.state.slot
-    reserving.check_counters(command.counters, bounds.NUMBERS_A_CALL_MAX)
+    reserving.check_counters(keeper, command.counters, bounds.NUMBERS_A_CALL_MAX)
     wanted = sorted(set(command.counters))
     heads = [head for n in wanted for head in keeper.store.heads(slot, n, n, 1)]
     found = {head.counter for head in heads if head.state == State.SCHEDULED}
     missing = [counter for counter in command.counters if counter not in found]
     if missing:
-        raise errors.MessageNotFound(
-            f"queue {place.entity.name!r}: no scheduled message has the number {missing[0]} in "
-            f"partition {keeper.partition}; it may be active already.",
-            metadata={"entity": place.entity.name, "sequence_number": str(missing[0])},
+        raise reserving.not_found(
+            *(keeper, place, missing[0], "scheduled", "it may be active already")
         )
     for head in heads:
         stage.remove(place.queue, head.id, head.state, head.size_bytes)

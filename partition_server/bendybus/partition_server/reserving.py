@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
-from bendybus.domain import bounds, errors, limits, lock_token
+from bendybus.domain import bounds, errors, limits, lock_token, sequence_number
 from bendybus.partition_server.commands import (
     Ask,
     Delivery,
@@ -125,12 +125,25 @@ def serve(keeper: Keeper, place: Place, answers: list[Answer], now: Now, serving
     return True
 
 
-def check_counters(counters: Sequence[int], count_max: int) -> None:
+def check_counters(keeper: Keeper, counters: Sequence[int], count_max: int) -> None:
     """Raise unless these are numbers that a queue can have given."""
     bounds.check_numbers("sequence_numbers", counters, count_max)
     if max(counters) > COUNTER_MASK:
         # A row's id has no room for it: it would be one of another queue.
-        raise errors.MessageNotFound(f"no message has the number {max(counters)}.")
+        number = sequence_number.compose(keeper.partition, max(counters))
+        raise errors.MessageNotFound(f"no message has the sequence number {number}.")
+
+
+def not_found(
+    keeper: Keeper, place: Place, counter: int, state: str, advice: str
+) -> errors.MessageNotFound:
+    """Return the error for a message that is not there, by the number that its caller knows."""
+    number = sequence_number.compose(keeper.partition, counter)
+    return errors.MessageNotFound(
+        f"queue {place.entity.name!r}: no {state} message has the sequence number {number} "
+        f"(partition {keeper.partition}); {advice}.",
+        metadata={"entity": place.entity.name, "sequence_number": str(number)},
+    )
 
 
 def receive_deferred_once(
@@ -157,7 +170,7 @@ def receive_deferred(keeper: Keeper, command: ReceiveDeferred, stage: Stage, now
             f"queue {place.entity.name!r} is {place.entity.queue.status}.",
             metadata={"entity": place.entity.name},
         )
-    check_counters(command.counters, DEFERRED_MAX)
+    check_counters(keeper, command.counters, DEFERRED_MAX)
     queue = place.queue
     rows = _deferred_rows(keeper, queue.state.slot, command.counters)
     found = {
@@ -167,10 +180,8 @@ def receive_deferred(keeper: Keeper, command: ReceiveDeferred, stage: Stage, now
     }
     missing = [counter for counter in command.counters if counter not in found]
     if missing:
-        raise errors.MessageNotFound(
-            f"queue {place.entity.name!r}: no deferred message has the number {missing[0]} in "
-            f"partition {keeper.partition}, or it is locked by another receiver.",
-            metadata={"entity": place.entity.name, "sequence_number": str(missing[0])},
+        raise not_found(
+            *(keeper, place, missing[0], "deferred", "it may be locked by another receiver")
         )
     if command.delete:
         for row in rows:

@@ -1,0 +1,31 @@
+"""The way into the command line, before any command runs."""
+
+import subprocess
+import sys
+
+# Stands for Ctrl-C at that moment: an import in the middle of the start.
+INTERRUPTED = """
+import sys
+
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == "{module}":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupt())
+from bendybus.cli.__main__ import main
+sys.exit(main(["get", "queues"]))
+"""
+
+
+def test_an_interruption_while_the_program_is_still_loading_is_no_traceback() -> None:
+    for module in ("typer", "grpc", "bendybus.cli.running"):
+        found = subprocess.run(
+            [sys.executable, "-c", INTERRUPTED.format(module=module)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+        assert (found.returncode, found.stdout) == (130, ""), module
+        assert found.stderr == "bendybus: Interrupted.\n"
