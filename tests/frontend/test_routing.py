@@ -175,6 +175,21 @@ def test_independent_sends_of_one_frame_are_dealt_over_partitions_in_runs() -> N
     assert covered == list(range(320))
 
 
+@pytest.mark.requirement("R29")
+@pytest.mark.parametrize("run", [1, 2, 20])
+def test_a_client_says_how_long_the_runs_are(run: int) -> None:
+    parts = routing.route(
+        queue(partitions=16), Keys(320), (1,) * 320, lane=3, split=False, run=run
+    ).parts
+
+    assert sorted(part.lane for part in parts) == list(range(16))
+    assert [part.count for part in parts] == [20] * 16
+    where = {unit.start: part.lane for part in parts for unit in part.units}
+    assert all(lane == (3 + position // run) % 16 for position, lane in where.items())
+    covered = [i for part in parts for start, end in part.spans for i in range(start, end)]
+    assert sorted(covered) == list(range(320))
+
+
 def test_more_runs_than_partitions_go_round() -> None:
     parts = route(queue(partitions=4), Keys(600), (1,) * 600).parts
 

@@ -195,6 +195,36 @@ async def test_parts_of_a_frame_have_different_names_for_partitions_of_0_2_too()
         desk.lost(partition, "end")
 
 
+@pytest.mark.requirement("R29")
+async def test_a_frame_is_dealt_in_the_runs_that_its_client_names() -> None:
+    got: dict[int, int] = {}
+
+    class Counting(Upstream):
+        def send(self, request: partition_pb2.SendFramesRequest) -> bool:  # type: ignore[override]
+            """Count messages."""
+            got[request.partition] = len(request.batch.messages)
+            return True
+
+    directory = Directory()
+    directory.update(0, Fingerprint("n", "u", Tier.PREMIUM, 4, 0), [queue()], snapshot=True)
+    upstreams = {partition: Counting() for partition in range(4)}
+    desk = SendDesk(upstreams, directory, Figures())  # type: ignore[arg-type]
+    answers: list[sender_pb2.SendStreamResponse] = []
+    batch = message_pb2.MessageBatch(messages=[b"x"] * 8)
+    sent = sender_pb2.SendStreamRequest(
+        frame_id=1, entity_path="orders", batch=batch, group_sizes=[1] * 8, lane=0, run=2
+    )
+
+    desk.submit(sent, answers.append)
+
+    assert got == dict.fromkeys(range(4), 2)
+    sent.run = 1_000_000
+    desk.submit(sent, answers.append)
+    assert [answer.error.reason for answer in answers] == ["INVALID_ARGUMENT"]
+    for partition in upstreams:
+        desk.lost(partition, "end")
+
+
 @pytest.mark.requirement("R49")
 async def test_sends_without_a_key_are_under_way_at_every_partition_at_once() -> None:
     waiting = dict.fromkeys(range(4), 0)

@@ -380,7 +380,8 @@ class Sending:
             return None
         self._frame_id += 1
         frame = Frame(self._frame_id, units, self._producer_id)
-        frame.request.lane = self._dealer.lane(units[0].entity_path, units, count)
+        dealt = self._dealer.deal(units[0].entity_path, units, self._loop.time())
+        frame.request.lane, frame.request.run = dealt
         return frame
 
     def _should_hold(self, now: float) -> bool:
@@ -436,7 +437,7 @@ class Sending:
     def _repeat_unknown(self, frame: Frame, units: list[Unit]) -> None:
         """Send units that may be stored already again, by the name that partitions know."""
         again = Frame(frame.frame_id, units, self._producer_id, again=True)
-        again.request.lane = frame.request.lane
+        again.request.lane, again.request.run = frame.request.lane, frame.request.run
         again.failures = frame.failures
         again.first_sent_s = frame.first_sent_s
         self._arm(again, min(unit.deadline_s for unit in units))

@@ -1,10 +1,11 @@
 """Which partition gets which part of a frame. Pure: columns in, parts out.
 
 A frame holds atomic units (one send call each). A unit with a key goes to the key's partition.
-Units without one are dealt over the partitions in runs: message positions [0, RUN) of the frame
-to the partition of the frame's lane, the next RUN to the next one, and so on. A unit stays whole.
-A run costs a commit of its own, so it is as long as even spreading allows. The choice depends
-only on the name of a unit, so that a repeat, also of some units, tries the same partition first.
+Units without one are dealt over the partitions in runs: message positions [0, run) of the frame
+to the partition of the frame's lane, the next run to the next one, and so on. A unit stays whole.
+A run costs a commit of its own, so the client makes it as long as even spreading allows. The choice
+depends only on what a frame and its repeats have in common, so that a repeat, also of some units,
+tries the same partition first.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +30,8 @@ class Keys:
     session_present: Sequence[bool] = ()
 
 
-# Messages of a frame, without a key, that go to one partition before the next one's turn.
+# Messages of a frame, without a key, that go to one partition before the next one's turn, where the
+# client does not say.
 RUN: Final = 64
 
 
@@ -108,17 +110,19 @@ def route(
     lane: int,
     split: bool,
     offsets: Sequence[int] = (),
+    run: int = RUN,
 ) -> Routed:
     """Return the parts of a frame; see the module's docstring.
 
-    `lane`: first choice of what has no key. `split`: units with several keys may be taken apart.
+    `lane`: first choice of what has no key; `run`: how many messages go there before the next one.
+    `split`: units with several keys may be taken apart.
     `offsets`: how much further on each group was in the frame of the first try; empty: not at all.
     """
     units = _units(keys.count, group_sizes)
     if not entity.partitioned:
         return Routed([Part(units, entity.home_partition, entity.home_partition)], [])
     if not (keys.partition_keys or keys.session_ids or _keyed_by_id(entity, keys)):
-        return Routed(_deal(units, offsets, lane, entity.partition_count), [])
+        return Routed(_Dealing(lane, run, entity.partition_count).deal(units, offsets), [])
     routed = Routed([], [])
     by_partition: dict[int, list[Unit]] = {}
     keyless: list[Unit] = []
@@ -134,7 +138,7 @@ def route(
             routed.refused.append((unit, error))
     routed.parts = [Part(pieces, pinned, pinned) for pinned, pieces in by_partition.items()]
     if keyless:
-        routed.parts += _deal(keyless, offsets, lane, entity.partition_count)
+        routed.parts += _Dealing(lane, run, entity.partition_count).deal(keyless, offsets)
     return routed
 
 
@@ -166,32 +170,40 @@ def offsets_of(positions: Sequence[int], count: int, group_sizes: Sequence[int])
     return [at - start for at, start in zip(positions, accumulate(sizes, initial=0), strict=False)]
 
 
-def _deal(units: list[Unit], offsets: Sequence[int], lane: int, partition_count: int) -> list[Part]:
-    """Deal units without a key over partitions."""
-    if not offsets:
-        if units[-1].start < RUN:
-            return [Part(units, None, lane)]
-        if units[-1].end == len(units):
-            return _deal_singles(units, lane, partition_count)
-    dealt: dict[int, list[Unit]] = {}
-    for unit in units:
-        position = unit.start + (offsets[unit.group] if offsets else 0)
-        dealt.setdefault((lane + position // RUN) % partition_count, []).append(unit)
-    return [Part(found, None, first) for first, found in dealt.items()]
+class _Dealing(NamedTuple):
+    """How units without a key are dealt over partitions."""
 
+    lane: int
+    run: int
+    partition_count: int
 
-def _deal_singles(units: list[Unit], lane: int, partition_count: int) -> list[Part]:
-    # By far the most frequent frame, a message a unit: slices instead of a look at each.
-    parts: list[Part] = []
-    end = len(units)
-    for turn in range(min(partition_count, -(-end // RUN))):
-        runs = range(turn * RUN, end, partition_count * RUN)
-        spans = [(start, min(start + RUN, end)) for start in runs]
-        chosen: list[Unit] = []
-        for start, stop in spans:
-            chosen += units[start:stop]
-        parts.append(Part(chosen, None, (lane + turn) % partition_count, spans))
-    return parts
+    def deal(self, units: list[Unit], offsets: Sequence[int]) -> list[Part]:
+        """Return the parts, by partition."""
+        lane, run, partition_count = self
+        if not offsets:
+            if units[-1].start < run:
+                return [Part(units, None, lane)]
+            if units[-1].end == len(units):
+                return self._deal_singles(units)
+        dealt: dict[int, list[Unit]] = {}
+        for unit in units:
+            position = unit.start + (offsets[unit.group] if offsets else 0)
+            dealt.setdefault((lane + position // run) % partition_count, []).append(unit)
+        return [Part(found, None, first) for first, found in dealt.items()]
+
+    def _deal_singles(self, units: list[Unit]) -> list[Part]:
+        # By far the most frequent frame, a message a unit: slices instead of a look at each.
+        lane, run, partition_count = self
+        parts: list[Part] = []
+        end = len(units)
+        for turn in range(min(partition_count, -(-end // run))):
+            runs = range(turn * run, end, partition_count * run)
+            spans = [(start, min(start + run, end)) for start in runs]
+            chosen: list[Unit] = []
+            for start, stop in spans:
+                chosen += units[start:stop]
+            parts.append(Part(chosen, None, (lane + turn) % partition_count, spans))
+        return parts
 
 
 def _keyed_by_id(entity: Entity, keys: Keys) -> bool:

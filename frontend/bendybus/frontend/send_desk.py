@@ -174,6 +174,7 @@ class SendDesk:
         producer_id, sequence = request.producer_id, request.frame_id
         bounds.check_producer(producer_id, sequence, request.age_ms, 0)
         bounds.check_number("timeout_ms", request.timeout_ms, bounds.TIME_MS_MAX)
+        bounds.check_number("run", request.run, limits.FRAME_MESSAGES_MAX)
         if not producer_id:
             self._sequence += 1
             producer_id, sequence = self._producer_id, self._sequence
@@ -197,6 +198,7 @@ class SendDesk:
             lane=lane,
             split=request.split_by_partition_key,
             offsets=frame.offsets,
+            run=request.run or routing.RUN,
         )
         return frame, routing.without_faults(routed, faults)
 

@@ -52,7 +52,7 @@ class SendResponse(_message.Message):
     def __init__(self, sequence_numbers: _Optional[_Iterable[int]] = ..., partitions: _Optional[_Iterable[int]] = ..., duplicates: _Optional[_Iterable[bool]] = ..., possible_duplicate: bool = ...) -> None: ...
 
 class SendStreamRequest(_message.Message):
-    __slots__ = ("frame_id", "producer_id", "entity_path", "batch", "group_sizes", "timeout_ms", "age_ms", "split_by_partition_key", "lane", "positions")
+    __slots__ = ("frame_id", "producer_id", "entity_path", "batch", "group_sizes", "timeout_ms", "age_ms", "split_by_partition_key", "lane", "positions", "run")
     FRAME_ID_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     ENTITY_PATH_FIELD_NUMBER: _ClassVar[int]
@@ -63,6 +63,7 @@ class SendStreamRequest(_message.Message):
     SPLIT_BY_PARTITION_KEY_FIELD_NUMBER: _ClassVar[int]
     LANE_FIELD_NUMBER: _ClassVar[int]
     POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
     frame_id: int
     producer_id: bytes
     entity_path: str
@@ -73,7 +74,8 @@ class SendStreamRequest(_message.Message):
     split_by_partition_key: bool
     lane: int
     positions: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, frame_id: _Optional[int] = ..., producer_id: _Optional[bytes] = ..., entity_path: _Optional[str] = ..., batch: _Optional[_Union[_message_pb2.MessageBatch, _Mapping]] = ..., group_sizes: _Optional[_Iterable[int]] = ..., timeout_ms: _Optional[int] = ..., age_ms: _Optional[int] = ..., split_by_partition_key: bool = ..., lane: _Optional[int] = ..., positions: _Optional[_Iterable[int]] = ...) -> None: ...
+    run: int
+    def __init__(self, frame_id: _Optional[int] = ..., producer_id: _Optional[bytes] = ..., entity_path: _Optional[str] = ..., batch: _Optional[_Union[_message_pb2.MessageBatch, _Mapping]] = ..., group_sizes: _Optional[_Iterable[int]] = ..., timeout_ms: _Optional[int] = ..., age_ms: _Optional[int] = ..., split_by_partition_key: bool = ..., lane: _Optional[int] = ..., positions: _Optional[_Iterable[int]] = ..., run: _Optional[int] = ...) -> None: ...
 
 class SendStreamResponse(_message.Message):
     __slots__ = ("frame_id", "sequence_numbers", "duplicates", "failures", "error", "moving", "possible_duplicates")
