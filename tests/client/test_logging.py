@@ -1,12 +1,15 @@
 """What applications read under the logger `bendybus`."""
 
+import asyncio
 import logging
 from typing import Any
 
 import pytest
 
-from bendybus.client import ServiceBusClient, ServiceBusMessage
+from bendybus.client import ServiceBusClient, ServiceBusMessage, aio, probing
+from bendybus.client.outage import Outage
 from bendybus.domain.errors import PartitionUnavailable, RetryableError
+from tests.client.conftest import RETRY
 from tests.client.fake_front_end import FakeFrontEnd
 
 
@@ -20,9 +23,9 @@ async def test_a_stream_that_breaks_and_a_call_that_is_repeated_are_logged(
     await sender.send_messages(ServiceBusMessage("b"))
     await receiver.peek_messages()
 
-    said = [record.getMessage() for record in caplog.records if record.name.startswith("bendybus")]
-    assert any("send stream to 127.0.0.1" in text and "reconnecting in" in text for text in said)
-    assert any("partition 3 does not answer" in text and "retrying in" in text for text in said)
+    lines = said(caplog, logging.INFO)
+    assert any("send stream to 127.0.0.1" in text and "reconnecting in" in text for text in lines)
+    assert any("partition 3 does not answer" in text and "retrying in" in text for text in lines)
 
 
 def test_a_bus_that_answered_before_and_is_gone_is_not_taken_for_one_with_tls(
@@ -37,3 +40,99 @@ def test_a_bus_that_answered_before_and_is_gone_is_not_taken_for_one_with_tls(
 
         assert "UseDevelopmentEmulator" in before
         assert connection.explained(gone) is gone
+
+
+def said(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:
+    return [
+        record.getMessage()
+        for record in caplog.records
+        if record.name == "bendybus.client" and record.levelno >= level
+    ]
+
+
+def test_an_outage_is_one_line_however_many_streams_break_and_one_when_it_is_over(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG, logger="bendybus")
+    found, streams = Outage("bus:7480"), [object() for _ in range(20)]
+
+    for attempt in range(10):
+        for index, stream in enumerate(streams):
+            found.broke(stream, f"receiver {index}", 0.5, "refused", float(attempt))
+    for index, stream in enumerate(streams):
+        found.back(stream, f"receiver {index}", 12.0)
+
+    assert said(caplog, logging.WARNING) == [
+        "client: receiver 0 broke, reconnecting in 0.5 s: refused",
+        "client: receiver 19 is back after 12.0 s",
+    ]
+    assert len(said(caplog, logging.DEBUG)) == 201
+
+
+def test_an_outage_that_lasts_is_logged_again_each_minute(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING, logger="bendybus")
+    found, stream = Outage("bus:7480"), object()
+
+    for second in range(0, 122, 2):
+        found.broke(stream, "send stream", 2.0, "refused", float(second))
+
+    assert said(caplog, logging.WARNING)[1:] == [
+        "client: bus:7480 is away for 60 s, 31 tries: refused",
+        "client: bus:7480 is away for 120 s, 61 tries: refused",
+    ]
+
+
+def test_callers_that_give_up_and_come_again_are_in_the_same_outage(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING, logger="bendybus")
+    found, stream, other = Outage(), object(), object()
+
+    for second in range(5):
+        found.broke(stream, "receiver", 0.5, "refused", float(second))
+        found.ended(stream)
+    found.back(other, "send stream", 5.0)
+    found.back(stream, "receiver", 6.0)
+    found.broke(stream, "receiver", 0.5, "refused", 9.0)
+
+    assert said(caplog, logging.WARNING) == [
+        "client: receiver broke, reconnecting in 0.5 s: refused",
+        "client: send stream is back after 5.0 s",
+        "client: receiver broke, reconnecting in 0.5 s: refused",
+    ]
+
+
+async def test_the_streams_of_a_client_share_what_is_logged_of_an_outage(
+    fake: FakeFrontEnd, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, logger="bendybus")
+    fake.break_receive_streams = 10
+    async with aio.ServiceBusClient.from_connection_string(
+        fake.connection_string, **RETRY
+    ) as client:
+        receivers = [client.get_queue_receiver("q") for _ in range(10)]
+        await asyncio.gather(*(receiver.receive_messages(1, 1) for receiver in receivers))
+
+    assert len([text for text in said(caplog, logging.WARNING) if " broke, " in text]) == 1
+
+
+async def test_whether_a_bus_speaks_tls_is_asked_once_for_all_that_wait(
+    fake: FakeFrontEnd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = 0
+    speaks_tls = probing.speaks_tls
+
+    async def counted(target: str) -> bool:
+        nonlocal asked
+        asked += 1
+        await asyncio.sleep(0.05)
+        return await speaks_tls(target)
+
+    monkeypatch.setattr(probing, "speaks_tls", counted)
+    async with aio.ServiceBusClient(f"127.0.0.1:{fake.port}", ("k", "s")) as client:
+        receivers = [client.get_queue_receiver("q") for _ in range(10)]
+        await asyncio.gather(*(receiver.receive_messages(1, 1) for receiver in receivers))
+
+    assert asked == 1

@@ -19,6 +19,7 @@ from bendybus.client.admission import Admission
 from bendybus.client.credentials import Credentials
 from bendybus.client.exceptions import ServiceBusError
 from bendybus.client.io_thread import IoThread, Waiter
+from bendybus.client.outage import Outage
 from bendybus.client.retrying import RetryPolicy
 from bendybus.client.sending import Sending
 from bendybus.domain import limits
@@ -97,6 +98,8 @@ class Connection:
         self.settings = settings
         self._use_tls = settings.use_tls
         self.admission = Admission()
+        self._outage = Outage(settings.target)
+        self._probed: asyncio.Task[bool] | None = None
         self._credentials = Credentials(settings.credential, settings.target, loop=loop)
         self._trusted: bytes | None = None
         self._channel: grpc.aio.Channel | None = None
@@ -119,6 +122,7 @@ class Connection:
     def keep(self, stream: Any, name: str) -> None:
         """Run a stream until it is closed. On the I/O thread."""
         self._streams.add(stream)
+        stream.outage = self._outage
         task = self.io.spawn(stream.run(), name)
         task.add_done_callback(lambda _: self._streams.discard(stream))
 
@@ -126,11 +130,22 @@ class Connection:
         """Return the stubs; connects when needed. On the I/O thread."""
         await self._ready.wait()
         if self._use_tls is None:
-            self._use_tls = await probing.speaks_tls(self.settings.target)
+            self._use_tls = await self._speaks_tls()
         if self._stubs is None:
             self._channel = self._open_channel()
             self._stubs = Stubs(self._channel)
         return self._stubs
+
+    async def _speaks_tls(self) -> bool:
+        """Ask the bus whether it speaks TLS: once, for all streams and calls that wait for it."""
+        if self._probed is None or self._probed.done():
+            self._probed = self.io.loop.create_task(
+                probing.speaks_tls(self.settings.target), name="bendybus-probe"
+            )
+            # Seen, also where nobody waits for it any more.
+            self._probed.add_done_callback(lambda task: task.cancelled() or task.exception())
+        # One of those who wait may be cancelled; the others still wait.
+        return await asyncio.shield(self._probed)
 
     def start(
         self,

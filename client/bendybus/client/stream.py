@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 
 import grpc
 
+from bendybus.client.outage import Outage
 from bendybus.client.retrying import Moved, RetryPolicy, counted
 from bendybus.domain.errors import BusError, RetryableError
 from bendybus.wire import admission, statuses
@@ -60,6 +61,8 @@ class Stream:
         self._explain = explain
         # What logs call it.
         self.name = "stream"
+        # Shared by all streams of a connection.
+        self.outage = Outage()
         # Whether the bus ever answered on it.
         self.answered = False
         self._wake = asyncio.Event()
@@ -80,6 +83,7 @@ class Stream:
         failures = 0
         while not self._closed.is_set():
             if not self._owner.has_work():
+                self.outage.ended(self)
                 self._wake.clear()
                 await self._wake.wait()
                 continue
@@ -103,13 +107,10 @@ class Stream:
             # Spread, so that clients of a front end that went do not all come back at once.
             pause_s = self._retry.pause_s(failures, error) * random.uniform(0.8, 1.2)
             if self._owner.has_work():
-                _log.warning(
-                    "client: %s broke, reconnecting in %.1f s: %s",
-                    self.name,
-                    min(pause_s, _PAUSE_MAX_S),
-                    error.message,
-                )
+                shown_s = min(pause_s, _PAUSE_MAX_S)
+                self.outage.broke(self, self.name, shown_s, error.message, self._loop_time())
             await self._pause(pause_s)
+        self.outage.ended(self)
 
     def _loop_time(self) -> float:
         return asyncio.get_running_loop().time()
@@ -146,7 +147,9 @@ class Stream:
                 self._write(self._call), name="bendybus-writer"
             )
             while (response := await self._call.read()) is not grpc.aio.EOF:
-                heard = self.answered = True
+                if not heard:
+                    heard = self.answered = True
+                    self.outage.back(self, self.name, self._loop_time())
                 if response.moving:
                     # Nothing more is written, so that the answers to what was can all come in.
                     self._moving = True
