@@ -1,6 +1,7 @@
 """What one connection may make a front end hold, over all its streams."""
 
 import asyncio
+import contextlib
 from typing import Any
 
 from bendybus.frontend import accounts, receiver_service
@@ -62,3 +63,47 @@ def test_a_delivery_that_waited_to_be_written_leaves_out_locks_that_ended() -> N
 
     [kept] = delivery.batches
     assert (kept.lock_tokens, kept.lock_remaining_ms) == (b"l" * 16, 5_000)
+
+
+async def test_connections_together_leave_a_bounded_number_of_bytes_unread() -> None:
+    desk = Desk()
+    book = Accounts(desk)
+    part = accounts.UNREAD_BYTES_MAX - 1
+    with contextlib.ExitStack() as stack:
+        count = accounts.ALL_UNREAD_BYTES_MAX // part + 1
+        behind = [stack.enter_context(book.of(f"ipv4:{n}")) for n in range(count)]
+        reader, late = (stack.enter_context(book.of(name)) for name in ("reads", "late"))
+        for account in behind:
+            account.handed(part)
+        assert desk.paused == {behind[-1].owner}
+
+        reader.handed(accounts.UNREAD_BYTES_MIN - 1)
+        late.handed(accounts.UNREAD_BYTES_MIN)
+
+        assert desk.paused == {behind[-1].owner, "late"}
+        for account in behind[:2]:
+            account.read(part)
+        assert not desk.paused
+
+
+async def test_a_connection_that_catches_up_is_read_from_again() -> None:
+    with Accounts().of("ipv4:a") as account, account.share() as share:
+        share.handed(accounts.UNREAD_BYTES_MAX)
+        waiting = asyncio.ensure_future(account.caught_up())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+
+        share.read(1)
+
+        await asyncio.wait_for(waiting, 5)
+
+
+async def test_what_a_stream_leaves_unread_ends_with_it() -> None:
+    with Accounts().of("ipv4:a") as account:
+        with account.share() as share:
+            share.handed(accounts.UNREAD_BYTES_MAX)
+        assert not account.paused
+
+        share.handed(accounts.UNREAD_BYTES_MAX)
+
+        assert not account.paused

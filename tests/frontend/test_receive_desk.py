@@ -12,7 +12,7 @@ from bendybus.domain.entity import Fingerprint
 from bendybus.domain.errors import BusError
 from bendybus.domain.limits import MB, Tier
 from bendybus.frontend import receive_desk, receiver_service, settle_desk
-from bendybus.frontend.accounts import UNREAD_BYTES_MAX, Account
+from bendybus.frontend.accounts import UNREAD_BYTES_MAX, Account, Accounts
 from bendybus.frontend.figures import Figures
 from bendybus.frontend.receive_desk import ReceiveDesk
 from bendybus.frontend.receiver_service import _Stream
@@ -166,7 +166,7 @@ def stream_of(bus: Bus) -> tuple[_Stream, Account]:
     """Return a stream of a connection, and that one's account."""
     gateway: Any = Gateway(bus)
     caller: Any = Caller()
-    account = Account(bus.desk, "me")
+    account = Account(Accounts(bus.desk), "me")
     return _Stream(gateway, caller, account), account
 
 

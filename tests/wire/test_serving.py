@@ -2,6 +2,7 @@
 
 import json
 import logging
+import resource
 from typing import Any
 
 import pytest
@@ -63,3 +64,35 @@ async def test_plain_text_where_others_reach_it_is_said_loudly(
         serving.open_port(server, f"{host}:7480", None, demand_client_certificate=False)
 
     assert ("WITHOUT TLS" in caplog.text) is not loopback
+
+
+def test_lines_of_libraries_that_callers_can_cause_are_bounded_in_a_while() -> None:
+    now = [0.0]
+    lines = serving.LibraryLines(lambda: now[0])
+
+    def record(name: str) -> logging.LogRecord:
+        return logging.makeLogRecord({"name": name})
+
+    written = sum(lines.filter(record("grpc._cython.cygrpc")) for _ in range(1_000))
+    ours = sum(lines.filter(record("bendybus.frontend")) for _ in range(1_000))
+    now[0] = serving.LIBRARY_EVERY_S
+    next_one = record("asyncio")
+
+    assert written == serving.LIBRARY_LINES_MAX
+    assert ours == 1_000
+    assert lines.filter(next_one)
+    assert json.loads(JsonFormatter().format(next_one))["unsaid"] == 1_000 - written
+
+
+def test_a_server_takes_no_more_connections_than_it_has_files_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    limit = [(1_024, 4_096)]
+    monkeypatch.setattr(resource, "getrlimit", lambda _: limit[0])
+    monkeypatch.setattr(resource, "setrlimit", lambda _, wanted: limit.__setitem__(0, wanted))
+
+    assert serving.connections_max(5_000) == 4_096 - serving.FILES_SPARE
+    limit[0] = (1_024, 1_000_000)
+    assert serving.connections_max(5_000) == 5_000
+    limit[0] = (1_024, resource.RLIM_INFINITY)
+    assert serving.connections_max(5_000) == 5_000

@@ -39,6 +39,15 @@ def check_number(field: str, value: int, most: int, least: int = 0) -> None:
         raise InvalidArgument(field, f"must be {least} to {most} (got {value}).")
 
 
+def check_path(entity_path: str) -> None:
+    """Raise InvalidArgument for a path that is longer than any; the error does not repeat it."""
+    if len(entity_path) > limits.ENTITY_PATH_CHARS_MAX:
+        raise InvalidArgument(
+            "entity_path",
+            f"must be at most {limits.ENTITY_PATH_CHARS_MAX} characters (got {len(entity_path)}).",
+        )
+
+
 def check_text(field: str, text: str, most: int) -> None:
     """Raise InvalidArgument for a text that is too long or has a NUL in it."""
     if len(text) > most:

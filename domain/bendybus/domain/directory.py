@@ -12,8 +12,8 @@ a partition lacks is noted when they come, not looked for.
 from bisect import bisect_right
 from collections.abc import Iterable
 
+from bendybus.domain import bounds, errors
 from bendybus.domain import entity as entities
-from bendybus.domain import errors
 from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.domain.lifecycle import EntityState
 
@@ -90,6 +90,7 @@ class Directory:
         Raises EntityNotFound; PartitionUnavailable while the registrar was never reached, since
         then nobody knows what there is.
         """
+        bounds.check_path(entity_path)
         name, dead_letter = entities.split_path(entity_path)
         entity = self._best.get(name.lower())
         if entity is not None and not entity.deleted:
@@ -103,6 +104,11 @@ class Directory:
             "client).",
             metadata={"entity": name},
         )
+
+    def name_of(self, entity_path: str) -> str | None:
+        """Return the name of the entity of a path as it was created; None: there is none."""
+        entity = self._best.get(entity_path.partition("/$")[0].lower())
+        return None if entity is None or entity.deleted else entity.name
 
     def size(self) -> int:
         """Return how many names are known, deleted ones included."""

@@ -21,6 +21,7 @@ from enum import StrEnum
 from typing import Final
 from urllib.parse import quote_plus, unquote_plus, urlencode, urlsplit
 
+from bendybus.domain import bounds
 from bendybus.domain.errors import Unauthenticated, Unauthorized
 
 # Clocks of clients and servers differ: a token is good for so much longer than it says.
@@ -92,6 +93,7 @@ class Grant:
 
     def check(self, entity_path: str, right: Right) -> None:
         """Raise Unauthorized unless the grant covers that right there; "" is the namespace."""
+        bounds.check_path(entity_path)
         path = entity_path.lower()
         for scope in (self.policy.entity.lower(), self.resource):
             if not _covers(scope, path):

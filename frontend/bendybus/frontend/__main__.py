@@ -36,6 +36,7 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument(
         "--max-connection-age-s", type=float, default=0.0, help="then clients move; 0: never"
     )
+    serve.add_argument("--max-connections", type=int, default=5_000, help="more are closed")
     serve.add_argument("--drain-s", type=float, default=5.0, help="for calls in flight at the end")
     serve.add_argument("--log-level", default="info")
     serve.add_argument("--exit-with-parent", action="store_true", help="end at end of input")

@@ -24,6 +24,8 @@ logger = logging.getLogger(__name__)
 Context = grpc.aio.ServicerContext[Any, Any]
 HEADER: Final = "authorization"
 VERIFIED_MAX: Final = 4_096
+# Paths that are remembered with a token. Whoever has a key makes tokens and paths as he likes.
+CHECKED_MAX: Final = 16
 LOOK_S: Final = 1.0
 # Not from callers: what they call a policy that does not exist must not get into logs.
 _NOBODY: Final = "(none)"
@@ -71,7 +73,7 @@ class _Holder:
         except BusError as error:
             self._access.note(error)
             raise
-        if len(self._checked) < VERIFIED_MAX:
+        if len(self._checked) < CHECKED_MAX and entity_path.isascii():
             self._checked.add((entity_path, right))
 
 

@@ -116,7 +116,10 @@ def _framed(handler: Handler, method: str) -> Handler:
 
     def frame(data: bytes) -> Any:
         if len(data) > FRAME_BYTES:
-            weighing.check(data, descriptor)
+            try:
+                weighing.check(data, descriptor)
+            except weighing.TooManyElements as error:
+                raise DecodeError(str(error)) from None
         return parse(data)
 
     return handler._replace(request_deserializer=frame)

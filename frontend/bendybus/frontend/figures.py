@@ -1,6 +1,6 @@
 """Counters of a front end for /metrics, with the names of Azure Monitor where it has one."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -91,11 +91,16 @@ class Figures:
             ["partition"],
             registry=registry,
         )
+        self._name_of: Callable[[str], str | None] = lambda path: path
         self._refusals = _RefusalCollector()
         registry.register(self._refusals)
         self.loop_lag = Gauge(
             "bendybus_loop_lag_seconds", "How late the event loop runs", registry=registry
         )
+
+    def name_by(self, name_of: Callable[[str], str | None]) -> None:
+        """Take the names of series from there: what callers write must not make new ones."""
+        self._name_of = name_of
 
     def count_refusals(self, refusals: Refusals) -> None:
         """Show what another counts: callers that were refused."""
@@ -107,9 +112,10 @@ class Figures:
         self.requests.labels(entity).inc()
         self.send_seconds.observe(seconds)
 
-    def refused(self, entity: str, error: BusError) -> None:
+    def refused(self, entity_path: str, error: BusError) -> None:
         """Count a refusal where it belongs."""
-        name = _UNKNOWN if isinstance(error, errors.EntityNotFound) else entity
+        missing = isinstance(error, errors.EntityNotFound)
+        name = _UNKNOWN if missing else self._name_of(entity_path) or _UNKNOWN
         if isinstance(error, errors.ServerBusy | errors.QuotaExceeded):
             self.throttled.labels(name).inc()
         elif isinstance(error, errors.RetryableError | errors.OutcomeUnknown) or (

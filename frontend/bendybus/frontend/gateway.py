@@ -37,6 +37,7 @@ class Gateway:
         self.settings = settings
         self.figures = Figures()
         self.directory = Directory()
+        self.figures.name_by(self.directory.name_of)
         self.upstreams = {
             partition: Upstream(partition, address, settings, self, credentials)
             for partition, address in sorted(settings.partitions.items())

@@ -508,10 +508,11 @@ class ReceiveDesk:
                 if held.total <= HELD_BYTES_MAX:
                     break
                 shelf.perform(shelf.cache.give_back_all())
-        for owner, size_bytes in list(held.by_owner.items()):
-            if size_bytes > OWNER_BYTES_MAX:
-                for shelf in self._shelves.values():
-                    shelf.perform(shelf.cache.give_back_of(owner))
+        # Nobody else's has grown since the last look.
+        owner = held.grown
+        if held.by_owner.get(owner, 0) > OWNER_BYTES_MAX:
+            for shelf in list(self._shelves.values()):
+                shelf.perform(shelf.cache.give_back_of(owner))
 
     def _deleted(self, delivered: partition_pb2.Delivered) -> None:
         pending = self._deliveries.pop(delivered.deliver_id, None)

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final
 
 import grpc
+from google.protobuf.message import DecodeError
 
 from bendybus.domain import bounds, errors, limits, sequence_number
 from bendybus.domain.errors import BusError
@@ -48,7 +49,9 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
         """Wait for messages on the server; calls of one client share a cache."""
         try:
             wait_ms = min(request.max_wait_ms, max(0, remaining_ms(context) - ANSWER_MS))
-            owner = request.client_id or context.peer()
+            bounds.check_text("client_id", request.client_id, limits.KEY_CHARS_MAX)
+            # Never equal to another caller's connection.
+            owner = ("client", request.client_id) if request.client_id else context.peer()
             batches = await self._gateway.receives.receive(request, wait_ms, owner)
         except BusError as error:
             self._gateway.figures.refused(request.entity_path, error)
@@ -267,6 +270,8 @@ class _Stream:
             self.finish()
         except BusError as error:
             self._out.put_nowait(error)
+        except DecodeError as error:
+            self._out.put_nowait(statuses.malformed(error))
 
     async def _take(self, request: receiver_pb2.ReceiveStreamRequest) -> None:
         kind = request.WhichOneof("kind")

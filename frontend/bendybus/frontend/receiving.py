@@ -167,10 +167,14 @@ class Held:
 
     total: int = 0
     by_owner: dict[Any, int] = field(default_factory=dict)
+    # Whose has grown last.
+    grown: Any = None
 
     def add(self, owner: Any, size_bytes: int) -> None:
         """Count bytes in, or out."""
         self.total += size_bytes
+        if size_bytes > 0:
+            self.grown = owner
         left = self.by_owner.get(owner, 0) + size_bytes
         if left:
             self.by_owner[owner] = left

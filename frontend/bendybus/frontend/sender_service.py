@@ -5,11 +5,13 @@ from collections.abc import AsyncIterator
 from typing import Any, Final
 
 import grpc
+from google.protobuf.message import DecodeError
 
 from bendybus.domain import bounds, errors, sequence_number
 from bendybus.domain.errors import BusError
 from bendybus.domain.shared_access import Right
 from bendybus.frontend.access import Pass, enter
+from bendybus.frontend.accounts import Accounts, Share
 from bendybus.frontend.calls import gather, remaining_ms
 from bendybus.frontend.client_streams import ClientStreams
 from bendybus.frontend.gateway import Gateway
@@ -22,6 +24,10 @@ from bendybus.wire.admission import ADMITTED
 Context = grpc.aio.ServicerContext[Any, Any]
 # Frames of one stream under way; more are refused as busy.
 STREAM_FRAMES_MAX: Final = 512
+# What an answer takes, a number in it, and an error with its sentence and its facts.
+ANSWER_BYTES: Final = 512
+NUMBER_BYTES: Final = 10
+FAILURE_BYTES: Final = 1_024
 
 
 class SenderService(sender_pb2_grpc.SenderServiceServicer):
@@ -30,6 +36,7 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
     def __init__(self, gateway: Gateway, streams: ClientStreams) -> None:
         self._gateway = gateway
         self._streams = streams
+        self._accounts = Accounts()
 
     async def Send(
         self, request: sender_pb2.SendRequest, context: Context
@@ -60,6 +67,17 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
     ) -> AsyncIterator[sender_pb2.SendStreamResponse]:
         """Send frames; the reader never waits for a partition."""
         caller = await enter(self._streams.access, context)
+        with self._accounts.of(context.peer()) as account, account.share() as share:
+            async for answer in self._answers(request_iterator, context, caller, share):
+                yield answer
+
+    async def _answers(
+        self,
+        request_iterator: AsyncIterator[sender_pb2.SendStreamRequest],
+        context: Context,
+        caller: Pass,
+        share: Share,
+    ) -> AsyncIterator[sender_pb2.SendStreamResponse]:
         client = context.peer()
         answers: asyncio.Queue[sender_pb2.SendStreamResponse | None] = asyncio.Queue()
         under_way = 0
@@ -73,6 +91,7 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
             nonlocal under_way
             under_way -= 1
             answers.put_nowait(response)
+            share.handed(_weight(response))
             if finishing and not under_way:
                 answers.put_nowait(None)
 
@@ -84,7 +103,9 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
                 answers.put_nowait(None)
 
         def move() -> None:
-            answers.put_nowait(sender_pb2.SendStreamResponse(moving=True))
+            moving = sender_pb2.SendStreamResponse(moving=True)
+            answers.put_nowait(moving)
+            share.handed(_weight(moving))
             asyncio.get_running_loop().call_later(draining.MOVE_S, finish)
 
         async def read() -> None:
@@ -95,6 +116,8 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
                 if answers.qsize() >= STREAM_FRAMES_MAX:
                     taken.clear()
                     await taken.wait()
+                if share.account.paused:
+                    await share.account.caught_up()
                 under_way += 1
                 if under_way > STREAM_FRAMES_MAX:
                     respond(_busy(request))
@@ -109,9 +132,12 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
             try:
                 while (answer := await answers.get()) is not None:
                     yield answer
+                    share.read(_weight(answer))
                     taken.set()
                 if reader.done():
                     await reader
+            except DecodeError as error:
+                await statuses.abort(context, statuses.malformed(error))
             finally:
                 reader.cancel()
 
@@ -196,3 +222,9 @@ def _busy(request: sender_pb2.SendStreamRequest) -> sender_pb2.SendStreamRespons
         retry_after_ms=500,
     )
     return sender_pb2.SendStreamResponse(frame_id=request.frame_id, error=statuses.to_error(error))
+
+
+def _weight(answer: sender_pb2.SendStreamResponse) -> int:
+    """Return roughly what an answer takes until it is read, in bytes."""
+    numbers, failures = len(answer.sequence_numbers), len(answer.failures)
+    return ANSWER_BYTES + NUMBER_BYTES * numbers + FAILURE_BYTES * failures

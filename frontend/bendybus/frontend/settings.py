@@ -36,6 +36,8 @@ class Settings:
     """File of access policies: every client needs a token; without it any key will do."""
     max_connection_age_s: float = 0.0
     """Age at which clients are asked to connect again, maybe to another front end; 0: never."""
+    max_connections: int = 5_000
+    """Connections of clients at a time; more are closed at once."""
 
     def validate(self) -> None:
         """Raise ValueError with a sentence for the first setting that cannot be."""
@@ -51,6 +53,8 @@ class Settings:
         ):
             if value < 0:
                 raise ValueError(f"{option}: must not be negative.")
+        if self.max_connections < 1:
+            raise ValueError("--max-connections: must be at least 1.")
         for address in [self.listen, *self.partitions.values()]:
             if ":" not in address:
                 raise ValueError(f"{address!r} is not HOST:PORT.")

@@ -4,13 +4,16 @@ Used by the partition server and the front end; clients never import this.
 """
 
 import asyncio
+import contextlib
 import ipaddress
 import json
 import logging
 import os
+import resource
 import signal
 import sys
 import threading
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -25,11 +28,18 @@ from bendybus.wire.health import Health
 
 logger = logging.getLogger(__name__)
 HEALTH_SERVICE: Final = "grpc.health.v1.Health"
+# Files and connections of a process besides those of its callers.
+FILES_SPARE: Final = 128
 # A question about health is a name.
 HEALTH_BYTES_MAX: Final = 4 * 1024
+# Lines of libraries in a while; each may be a traceback.
+LIBRARY_LINES_MAX: Final = 20
+LIBRARY_EVERY_S: Final = 10.0
 # A service name of grpc.health.v1 that is SERVING as long as the event loop answers.
 LIVE: Final = "live"
 HEALTH_STOP_S: Final = 0.2
+# Calls under way on one connection; a stream is one. As many as a queue may have receivers.
+CONNECTION_CALLS_MAX: Final = limits.RECEIVERS_PER_ENTITY
 OPTIONS: Final[list[tuple[str, int]]] = [
     ("grpc.max_receive_message_length", limits.GRPC_FRAME_BYTES_MAX),
     ("grpc.max_send_message_length", limits.GRPC_FRAME_BYTES_MAX),
@@ -41,6 +51,18 @@ OPTIONS: Final[list[tuple[str, int]]] = [
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
     ("grpc.http2.max_pings_without_data", 0),
+    # A kilobyte of gzip is a megabyte, and gRPC unpacks before it looks at the size. Nobody here
+    # compresses; who does is told UNIMPLEMENTED. Bit 0: bodies as they are.
+    ("grpc.compression_enabled_algorithms_bitset", 1),
+    # Pings are answered, however many. Where they are counted, a connection that sends too many is
+    # to be closed when all is written, which is never while it sends; each ping adds an error of
+    # 3 KB to those that wait.
+    ("grpc.http2.max_ping_strikes", 0),
+    # Calls of one connection, also those that the caller has reset and the server not yet ended:
+    # without it 30,000 a second are taken and wait, 10 KB each.
+    ("grpc.max_concurrent_streams", CONNECTION_CALLS_MAX),
+    # Who connects and does not speak HTTP/2.
+    ("grpc.server_handshake_timeout_ms", 20_000),
 ]
 
 
@@ -66,10 +88,32 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(facts, default=str)
 
 
+class LibraryLines(logging.Filter):
+    """Lets through so many lines of gRPC and asyncio in a while: callers can cause them at will."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._began_s = -LIBRARY_EVERY_S
+        self._lines = 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a line is written; the first one of a while says how many were not."""
+        if not record.name.startswith(("grpc", "asyncio")):
+            return True
+        now_s = self._clock()
+        if now_s - self._began_s >= LIBRARY_EVERY_S:
+            record.unsaid = max(0, self._lines - LIBRARY_LINES_MAX)
+            self._began_s, self._lines = now_s, 0
+        self._lines += 1
+        return self._lines <= LIBRARY_LINES_MAX
+
+
 def configure_logging(level: str) -> None:
     """Send JSON lines to standard error; called once, by a process's main."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter())
+    handler.addFilter(LibraryLines())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
 
 
@@ -108,6 +152,23 @@ def open_port(
         directory, demand_client_certificate=demand_client_certificate
     )
     return int(server.add_secure_port(listen, credentials))
+
+
+def connections_max(wanted: int) -> int:
+    """Return how many connections a server may take: `wanted`, or what the machine has files for.
+
+    Without files left it could neither take nor make any connection.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = wanted + FILES_SPARE
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if soft == resource.RLIM_INFINITY:
+        return wanted
+    return max(1, min(wanted, soft - FILES_SPARE))
 
 
 def is_loopback(host: str) -> bool:

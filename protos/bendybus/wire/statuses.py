@@ -153,6 +153,11 @@ def _any(message: Message) -> any_pb2.Any:
     return packed
 
 
+def malformed(error: DecodeError) -> BusError:
+    """Return the error for a frame that is none."""
+    return errors.InvalidArgument("frame", f"cannot be read: {error}.")
+
+
 async def abort(context: "grpc.aio.ServicerContext[object, object]", error: BusError) -> None:
     """End a unary call of a grpc.aio server with the status of `error`; never returns."""
     await context.abort_with_status(rpc_status.to_status(to_status(error)))
