@@ -36,8 +36,6 @@ FIRST_LOOK_S: Final = 5.0
 # Calls under way; a stream is one, and takes 35 KB. More are turned away as busy, so that the
 # memory of a front end has a bound whoever reaches its port.
 CALLS_MAX: Final = 10_000
-# A connection without a call for so long is closed; clients connect again when they need it.
-IDLE_CONNECTION_MS: Final = 5 * 60_000
 # At the end: how long those who still send new connections here may take to learn of it.
 LINGER_SHARE: Final = 0.05
 LINGER_S_MAX: Final = 1.0
@@ -64,7 +62,6 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
                 "grpc.max_allowed_incoming_connections",
                 serving.connections_max(settings.max_connections),
             ),
-            ("grpc.max_connection_idle_ms", IDLE_CONNECTION_MS),
         ],
         maximum_concurrent_rpcs=CALLS_MAX,
         interceptors=[Door(access, health)] if access.demanded else [],
