@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -33,6 +34,14 @@ class Upstream:
         return True
 
 
+def desk_of(upstreams: Mapping[int, Upstream]) -> SendDesk:
+    """Return the desk of a front end with one queue of four partitions."""
+    directory = Directory()
+    fingerprint = Fingerprint("n", "u", Tier.PREMIUM, 4, 0)
+    directory.update(0, fingerprint, [queue()], snapshot=True)
+    return SendDesk(upstreams, directory, Figures())  # type: ignore[arg-type]
+
+
 def frame(frame_id: int, size: int) -> sender_pb2.SendStreamRequest:
     """Return a frame of one message."""
     batch = message_pb2.MessageBatch(messages=[b"x" * size])
@@ -41,11 +50,8 @@ def frame(frame_id: int, size: int) -> sender_pb2.SendStreamRequest:
 
 async def test_sends_under_way_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(send_desk, "BYTES_MAX", 10_000)
-    directory = Directory()
-    fingerprint = Fingerprint("n", "u", Tier.PREMIUM, 4, 0)
-    directory.update(0, fingerprint, [queue()], snapshot=True)
     upstreams = {partition: Upstream() for partition in range(4)}
-    desk = SendDesk(upstreams, directory, Figures())  # type: ignore[arg-type]
+    desk = desk_of(upstreams)
     answers: list[sender_pb2.SendStreamResponse] = []
 
     for frame_id in range(1, 5):
@@ -63,11 +69,8 @@ async def test_what_one_client_makes_the_front_end_hold_is_bounded_in_bytes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(send_desk, "CLIENT_BYTES_MAX", 10_000)
-    directory = Directory()
-    fingerprint = Fingerprint("n", "u", Tier.PREMIUM, 4, 0)
-    directory.update(0, fingerprint, [queue()], snapshot=True)
     upstreams = {partition: Upstream() for partition in range(4)}
-    desk = SendDesk(upstreams, directory, Figures())  # type: ignore[arg-type]
+    desk = desk_of(upstreams)
     answers: list[sender_pb2.SendStreamResponse] = []
 
     for frame_id in range(1, 5):
@@ -106,11 +109,8 @@ async def test_a_split_batch_has_the_limit_of_a_batch() -> None:
 
 async def test_one_large_frame_is_always_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(send_desk, "BYTES_MAX", 10)
-    directory = Directory()
-    fingerprint = Fingerprint("n", "u", Tier.PREMIUM, 4, 0)
-    directory.update(0, fingerprint, [queue()], snapshot=True)
     upstreams = {partition: Upstream() for partition in range(4)}
-    desk = SendDesk(upstreams, directory, Figures())  # type: ignore[arg-type]
+    desk = desk_of(upstreams)
     answers: list[sender_pb2.SendStreamResponse] = []
 
     desk.submit(frame(1, 4_000), answers.append)
@@ -139,11 +139,8 @@ async def test_a_send_to_an_orphan_is_refused_at_once_but_a_repeat_goes_to_the_p
 
 
 async def test_answers_that_have_arrived_are_read_before_deadlines_are_judged() -> None:
-    directory = Directory()
-    fingerprint = Fingerprint("n", "u", Tier.PREMIUM, 4, 0)
-    directory.update(0, fingerprint, [queue()], snapshot=True)
     upstreams = {partition: Upstream() for partition in range(4)}
-    desk = SendDesk(upstreams, directory, Figures())  # type: ignore[arg-type]
+    desk = desk_of(upstreams)
     answers: list[sender_pb2.SendStreamResponse] = []
     loop = asyncio.get_running_loop()
     for frame_id in range(1, 4):
@@ -176,10 +173,8 @@ async def test_parts_of_a_frame_have_different_names_for_partitions_of_0_2_too()
             return True
 
     requests: list[object] = []
-    directory = Directory()
-    directory.update(0, Fingerprint("n", "u", Tier.PREMIUM, 4, 0), [queue()], snapshot=True)
     upstreams = {partition: Recorder() for partition in range(4)}
-    desk = SendDesk(upstreams, directory, Figures())  # type: ignore[arg-type]
+    desk = desk_of(upstreams)
     batch = message_pb2.MessageBatch(
         messages=[b"keyless", b"keyed"], partition_keys=["", "k"], message_ids=["1", "2"]
     )
@@ -240,10 +235,8 @@ async def test_sends_without_a_key_are_under_way_at_every_partition_at_once() ->
             waiting[self.partition] += 1
             return True
 
-    directory = Directory()
-    directory.update(0, Fingerprint("n", "u", Tier.PREMIUM, 4, 0), [queue()], snapshot=True)
     upstreams = {partition: Slow(partition) for partition in range(4)}
-    desk = SendDesk(upstreams, directory, Figures())  # type: ignore[arg-type]
+    desk = desk_of(upstreams)
 
     for frame_id in range(1, 81):
         desk.submit(frame(frame_id, 100), lambda _: None)

@@ -12,7 +12,7 @@ from typing import Final
 
 HOST: Final = "127.0.0.1"
 PORT_MAX: Final = 65_535
-_FIRST: Final = 10_240
+FIRST: Final = 10_240
 _RANGE_FILE: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 # What Linux sets, and below what macOS and Windows set.
 _LAST_DEFAULT: Final = 32_767
@@ -34,9 +34,9 @@ def is_free(port: int) -> bool:
 
 def free() -> int:
     """Return a port that nobody uses at the moment and that was not returned before."""
-    last = _last()
+    highest = last()
     for _ in range(_TRIES):
-        port = random.randint(_FIRST, last)
+        port = random.randint(FIRST, highest)
         if port not in _chosen and is_free(port):
             _chosen.add(port)
             return port
@@ -55,9 +55,10 @@ def near(port: int, offset: int) -> int:
     return free()
 
 
-def _last() -> int:
+def last() -> int:
+    """Return the highest port below those that the kernel gives to connections."""
     try:
         begins = int(_RANGE_FILE.read_text(encoding="ascii").split()[0])
     except (OSError, ValueError, IndexError):
         return _LAST_DEFAULT
-    return begins - 1 if begins > _FIRST + 1_000 else _LAST_DEFAULT
+    return begins - 1 if begins > FIRST + 1_000 else _LAST_DEFAULT

@@ -7,6 +7,7 @@ that fails is due again. Due times come from heaps and indexes, never from a sca
 """
 
 import heapq
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from functools import partial
 from typing import Final
@@ -200,24 +201,20 @@ class Sweeper:
         self, places: Places, settler: Settler, stage: Stage, now: Now, budget: Budget
     ) -> None:
         """Drop or dead-letter messages past their time; a locked one waits for its lock's end."""
-        cursor = self.expired_to
-        heads = places.store.expiring(now.wall_ms, cursor, budget.rows_left)
-        complete = len(heads) < budget.rows_left
-        for index, head in enumerate(heads):
-            if index and budget.spent():
-                complete = False
-                break
+
+        def expire(head: Head) -> int:
             place = places.place(head.slot)
-            if place is None or head.counter in place.queue.locks:
-                budget.spend()
-            else:
+            if place is not None and head.counter not in place.queue.locks:
                 settler.expire(place, head.id, head.state, head.size_bytes)
                 if not head.state:
                     stage.vanished.append((place.queue, head.counter))
-                budget.spend()
-            cursor = (head.at_ms, head.id)
+            return 0
+
+        rows = budget.rows_left
+        heads = places.store.expiring(now.wall_ms, self.expired_to, rows)
+        done, cursor = _gone_through(heads, self.expired_to, budget, expire)
         following: int | None = now.wall_ms
-        if complete:
+        if done and len(heads) < rows:
             cursor, following = (now.wall_ms, _LAST_ID), places.store.next_expiry(now.wall_ms)
         stage.on_commit.append(partial(self._expired, cursor, following))
 
@@ -226,20 +223,19 @@ class Sweeper:
 
     def activate(self, places: Places, stage: Stage, now: Now, budget: Budget) -> None:
         """Enqueue scheduled messages that are due, each with a new number at the end."""
-        cursor = self.activated_to
-        heads = places.store.activating(now.wall_ms, cursor, budget.rows_left)
-        complete = len(heads) < budget.rows_left
-        for index, head in enumerate(heads):
-            if index and budget.spent():
-                complete = False
-                break
+
+        def activate(head: Head) -> int:
             place = places.place(head.slot)
-            if place is not None:
-                _activate(places, place, head, stage, now)
-            budget.spend(head.size_bytes if place is not None else 0)
-            cursor = (head.at_ms, head.id)
+            if place is None:
+                return 0
+            _activate(places, place, head, stage, now)
+            return head.size_bytes
+
+        rows = budget.rows_left
+        heads = places.store.activating(now.wall_ms, self.activated_to, rows)
+        done, cursor = _gone_through(heads, self.activated_to, budget, activate)
         following: int | None = now.wall_ms
-        if complete:
+        if done and len(heads) < rows:
             cursor, following = (now.wall_ms, _LAST_ID), places.store.next_activation(now.wall_ms)
         stage.on_commit.append(partial(self._activated, cursor, following))
 
@@ -319,6 +315,21 @@ def _expire_late(places: Places, settler: Settler, stage: Stage, id_: int, now: 
     settler.expire(place, id_, row.state, found.size())
     if row.state == State.ACTIVE:
         stage.vanished.append((place.queue, row.counter))
+
+
+def _gone_through(
+    heads: Sequence[Head], cursor: tuple[int, int], budget: Budget, take: Callable[[Head], int]
+) -> tuple[bool, tuple[int, int]]:
+    """Take heads until the budget is spent, one at least; return whether all, and how far.
+
+    `take` returns the bytes that it read.
+    """
+    for index, head in enumerate(heads):
+        if index and budget.spent():
+            return False, cursor
+        budget.spend(take(head))
+        cursor = (head.at_ms, head.id)
+    return True, cursor
 
 
 def _activate(places: Places, place: Place, head: Head, stage: Stage, now: Now) -> None:
