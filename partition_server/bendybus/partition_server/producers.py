@@ -6,9 +6,10 @@ of what is left of a part, finds each. Membership is exact, not a high-water mar
 take a late first try behind a failed-over later one for a repeat, and lose it.
 
     entry of one part:   (producer id, sequence, position of its first message) → outcome
-    outcome, as JSON:    {"first": 7, "count": 3}    three messages in a row, numbers from 7 on
+    outcome, as text:    7+3                         three messages in a row, numbers from 7 on
+    or else as JSON:     {"first": 7, "count": 3,
                          "spans": [0, 2, 9, 1]       … at positions 0, 1 and 9 of their frame
-                         "numbers", "duplicates", "failures": [position, size, text], "texts"
+                         "numbers", "duplicates", "failures": [position, size, text], "texts"}
 
 Entries are written in the transaction that stores the part; bounded in number, bytes and age. What
 is no longer known is remembered as a time, durably: a repeat whose first try was before it gets
@@ -22,7 +23,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from bendybus.domain import errors
+from bendybus.domain import errors, limits
 from bendybus.domain.errors import BusError
 from bendybus.partition_server.commands import Append, Appended, Batch, Failed, Now
 from bendybus.partition_server.stored import Changes, ProducerEntry
@@ -30,18 +31,11 @@ from bendybus.partition_server.stored import Changes, ProducerEntry
 ENTRIES_MAX: Final = 65_536
 BYTES_MAX: Final = 24 * 1024 * 1024
 # What an entry costs in memory beside its outcome, roughly.
-ENTRY_BYTES: Final = 320
+ENTRY_BYTES: Final = 260
 # Entries are forgotten this many at a time.
 FORGET_STEP: Final = 1_024
-AGE_MS_MAX: Final = 10 * 60 * 1_000
-
-Key = tuple[bytes, int]
-
-
-class _Entry(NamedTuple):
-    stored: ProducerEntry
-    # When it was stored, on this process's monotonic clock: no jump of the wall clock matters.
-    at_mono_ms: int
+# Five times what a send may take by default.
+AGE_MS_MAX: Final = 5 * limits.MINUTE_MS
 
 
 @dataclass(slots=True)
@@ -52,6 +46,14 @@ class Known:
     rest: Append | None
     # Units of `rest`, as indexes into the command's.
     rest_units: list[int]
+
+
+class _Producer(NamedTuple):
+    """What one producer stored."""
+
+    producer_id: bytes
+    # By sequence; most often one part a frame.
+    parts: dict[int, ProducerEntry | list[ProducerEntry]]
 
 
 class Producers:
@@ -66,19 +68,22 @@ class Producers:
         clock_in_doubt: bool = False,
     ) -> None:
         """`clock_in_doubt`: the wall clock may not tell how long ago something was forgotten."""
-        self._order: deque[_Entry] = deque()
-        self._by_name: dict[Key, tuple[_Entry, ...]] = {}
+        # Two columns of one list: entries by the thousand cost a process most as objects. When each
+        # was stored is by this process's monotonic clock: no jump of the wall clock matters.
+        self._order: deque[ProducerEntry] = deque()
+        self._times_ms: deque[int] = deque()
+        self._producers: dict[bytes, _Producer] = {}
         self._bytes = 0
         for entry in entries:
             # Their age counts from now on: a wall clock that jumped meanwhile makes none too old.
-            self._add(_Entry(entry, now.mono_ms))
+            self._add(entry, now.mono_ms)
         # First tries before this may be forgotten. A mark from the future (the clock was wrong
         # then), or a clock in doubt, means: everything before this opening.
         self._forgotten_wall_ms = forgotten_until_ms
         age_ms = 0 if clock_in_doubt else max(0, now.wall_ms - forgotten_until_ms)
         self._forgotten_mono_ms = now.mono_ms - age_ms if forgotten_until_ms else None
         # Of the transaction that is being decided.
-        self._forgotten: list[_Entry] = []
+        self._forgotten: list[tuple[ProducerEntry, int]] = []
         self._before: tuple[int, int | None] = (0, None)
 
     def find(self, command: Append, now: Now) -> Known | None:
@@ -89,7 +94,7 @@ class Producers:
         if not command.producer_id:
             return None
         _check_spans(command)
-        entries = self._by_name.get((command.producer_id, command.producer_sequence), ())
+        entries = self._named(command.producer_id, command.producer_sequence)
         known = _look_up(command, entries) if entries else None
         if known is not None and known.rest is None:
             return known
@@ -120,14 +125,16 @@ class Producers:
             self._forgotten.clear()
             self._before = (self._forgotten_wall_ms, self._forgotten_mono_ms)
         position = command.spans[0] if command.spans else 0
+        known = self._producers.get(command.producer_id)
         entry = ProducerEntry(
-            command.producer_id,
+            # One object for all of a producer.
+            known.producer_id if known else command.producer_id,
             command.producer_sequence,
             position,
-            _outcome_to_json(command, outcome),
+            _outcome_to_text(command, outcome),
             now.wall_ms,
         )
-        self._add(_Entry(entry, now.mono_ms))
+        self._add(entry, now.mono_ms)
         changes.producers.append(entry)
         if self._too_many(now):
             self._forget(changes)
@@ -138,8 +145,8 @@ class Producers:
         for entry in reversed(changes.producers):
             self._remove(entry)
         if changes.producers_forgotten:
-            for forgotten in reversed(self._forgotten):
-                self._add(forgotten, first=True)
+            for forgotten, at_mono_ms in reversed(self._forgotten):
+                self._add(forgotten, at_mono_ms, first=True)
             self._forgotten.clear()
             self._forgotten_wall_ms, self._forgotten_mono_ms = self._before
 
@@ -149,7 +156,7 @@ class Producers:
             return True
         if len(order) <= FORGET_STEP:
             return False
-        return order[FORGET_STEP].at_mono_ms < now.mono_ms - AGE_MS_MAX
+        return self._times_ms[FORGET_STEP] < now.mono_ms - AGE_MS_MAX
 
     def _forget(self, changes: Changes) -> None:
         # STRICTLY older than this transaction's own: those may still be rolled back.
@@ -158,44 +165,56 @@ class Producers:
         large, enough = self._bytes > BYTES_MAX, BYTES_MAX - BYTES_MAX // 16
         count = 0
         while count < most and (not large or self._bytes > enough):
-            entry = self._order.popleft()
+            entry, at_mono_ms = self._order.popleft(), self._times_ms.popleft()
             self._drop(entry)
-            self._forgotten.append(entry)
-            self._forgotten_wall_ms = max(self._forgotten_wall_ms, entry.stored.at_ms)
-            self._forgotten_mono_ms = max(self._forgotten_mono_ms or 0, entry.at_mono_ms)
+            self._forgotten.append((entry, at_mono_ms))
+            self._forgotten_wall_ms = max(self._forgotten_wall_ms, entry.at_ms)
+            self._forgotten_mono_ms = max(self._forgotten_mono_ms or 0, at_mono_ms)
             count += 1
         if count > 0:
             changes.producers_forgotten += count
             changes.producers_forgotten_until_ms = self._forgotten_wall_ms
 
-    def _add(self, entry: _Entry, *, first: bool = False) -> None:
-        stored = entry.stored
+    def _named(self, producer_id: bytes, sequence: int) -> Sequence[ProducerEntry]:
+        producer = self._producers.get(producer_id)
+        found = producer.parts.get(sequence, ()) if producer else ()
+        return (found,) if isinstance(found, ProducerEntry) else found
+
+    def _add(self, entry: ProducerEntry, at_mono_ms: int, *, first: bool = False) -> None:
         if first:
             self._order.appendleft(entry)
+            self._times_ms.appendleft(at_mono_ms)
         else:
             self._order.append(entry)
-        key = (stored.producer_id, stored.sequence)
-        self._by_name[key] = (*self._by_name.get(key, ()), entry)
-        self._bytes += len(stored.outcome) + ENTRY_BYTES
+            self._times_ms.append(at_mono_ms)
+        known = self._named(entry.producer_id, entry.sequence)
+        producer = self._producers.get(entry.producer_id)
+        if producer is None:
+            producer = self._producers[entry.producer_id] = _Producer(entry.producer_id, {})
+        producer.parts[entry.sequence] = [*known, entry] if known else entry
+        self._bytes += len(entry.outcome) + ENTRY_BYTES
 
     def _remove(self, stored: ProducerEntry) -> None:
         # At the end, unless something is wrong: what is rolled back was added last.
         for _ in range(len(self._order)):
-            entry = self._order.pop()
-            if entry.stored is stored:
+            entry, at_mono_ms = self._order.pop(), self._times_ms.pop()
+            if entry is stored:
                 self._drop(entry)
                 return
             self._order.appendleft(entry)
+            self._times_ms.appendleft(at_mono_ms)
 
-    def _drop(self, entry: _Entry) -> None:
-        stored = entry.stored
-        key = (stored.producer_id, stored.sequence)
-        kept = tuple(other for other in self._by_name.get(key, ()) if other is not entry)
+    def _drop(self, entry: ProducerEntry) -> None:
+        parts = self._producers[entry.producer_id].parts
+        known = self._named(entry.producer_id, entry.sequence)
+        kept = [other for other in known if other is not entry]
         if kept:
-            self._by_name[key] = kept
+            parts[entry.sequence] = kept
         else:
-            self._by_name.pop(key, None)
-        self._bytes -= len(stored.outcome) + ENTRY_BYTES
+            del parts[entry.sequence]
+            if not parts:
+                del self._producers[entry.producer_id]
+        self._bytes -= len(entry.outcome) + ENTRY_BYTES
 
 
 def merge(command: Append, known: Known, rest: Appended) -> Appended:
@@ -225,12 +244,12 @@ def refuse_rest(command: Append, known: Known, error: BusError) -> Appended:
     return merge(command, known, Appended([0] * count, (), failures))
 
 
-def _look_up(command: Append, entries: Sequence[_Entry]) -> Known | None:
+def _look_up(command: Append, entries: Sequence[ProducerEntry]) -> Known | None:
     """Compare a command with entries of the same producer and sequence, unit by unit."""
     numbers_at: dict[int, tuple[int, bool]] = {}
     failed_at: dict[int, tuple[int, BusError]] = {}
     for entry in entries:
-        _read_outcome(entry.stored, numbers_at, failed_at)
+        _read_outcome(entry, numbers_at, failed_at)
     positions = list(_positions(command.spans, len(command.batch.payloads)))
     numbers = [0] * len(positions)
     flags = [False] * len(positions)
@@ -298,9 +317,10 @@ def _not_exact(command: Append) -> BusError:
     )
 
 
-def _outcome_to_json(command: Append, outcome: Appended) -> str:
+def _outcome_to_text(command: Append, outcome: Appended) -> str:
     numbers = outcome.numbers
-    facts: dict[str, object] = {"first": numbers[0] if numbers else 0, "count": len(numbers)}
+    first = numbers[0] if numbers else 0
+    facts: dict[str, object] = {"first": first, "count": len(numbers)}
     if len(command.spans) > 2:
         facts["spans"] = list(command.spans)
     if not _consecutive(numbers):
@@ -320,7 +340,7 @@ def _outcome_to_json(command: Append, outcome: Appended) -> str:
             for group, error in outcome.failures
         ]
         facts["texts"] = list(texts)
-    return json.dumps(facts)
+    return json.dumps(facts) if len(facts) > 2 else f"{first}+{len(numbers)}"
 
 
 def _read_outcome(
@@ -328,7 +348,10 @@ def _read_outcome(
     numbers_at: dict[int, tuple[int, bool]],
     failed_at: dict[int, tuple[int, BusError]],
 ) -> None:
-    facts = json.loads(entry.outcome)
+    if entry.outcome.startswith("{"):
+        facts = json.loads(entry.outcome)
+    else:
+        facts = dict(zip(("first", "count"), map(int, entry.outcome.split("+")), strict=True))
     first, count = facts["first"], facts["count"]
     numbers: Sequence[int] = facts.get("numbers") or range(first, first + count)
     duplicates = set(facts.get("duplicates", ()))

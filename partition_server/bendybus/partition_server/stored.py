@@ -201,7 +201,7 @@ class ProducerEntry(NamedTuple):
     sequence: int
     # Of the first message, in the frame of the first try.
     position: int
-    # JSON; see producers.py.
+    # See producers.py.
     outcome: str
     at_ms: int
 
