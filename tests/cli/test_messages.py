@@ -222,6 +222,14 @@ def test_only_dead_letters_that_are_meant_are_sent_again_and_others_go_back() ->
     assert client.done == [("complete", 2), ("release", 1), ("release", 3)]
 
 
+def test_numbers_of_no_dead_letter_are_told() -> None:
+    client = FakeClient(received(1, reason="x"), received(2, reason="y"))
+
+    done = resubmitted(client, numbers=frozenset({2, 7, 5}), where=(Where("subject", "other"),))
+
+    assert (done.resubmitted, done.missing) == (0, (5, 7))
+
+
 def test_a_dry_run_sends_and_completes_nothing() -> None:
     client = FakeClient(received(1, reason="x"))
 

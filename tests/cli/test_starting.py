@@ -29,3 +29,20 @@ def test_an_interruption_while_the_program_is_still_loading_is_no_traceback() ->
 
         assert (found.returncode, found.stdout) == (130, ""), module
         assert found.stderr == "bendybus: Interrupted.\n"
+
+
+def test_a_bus_that_is_down_is_one_sentence() -> None:
+    bus = "Endpoint=sb://127.0.0.1:1;SharedAccessKeyName=k;SharedAccessKey=s"
+    found = subprocess.run(
+        [
+            *(sys.executable, "-m", "bendybus.cli", "--connection-string"),
+            *(f"{bus};UseDevelopmentEmulator=true", "send", "q", "x"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+    assert (found.returncode, found.stdout) == (4, "")
+    assert found.stderr.startswith("bendybus: No bus answers at 127.0.0.1:1.")
+    assert found.stderr.count("\n") == 1

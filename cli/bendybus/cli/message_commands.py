@@ -10,7 +10,7 @@ import typer
 
 from bendybus.cli import entity_commands, finding, printing
 from bendybus.cli.entity_commands import OutputOption, QueueName
-from bendybus.cli.errors import CliError, UsageError
+from bendybus.cli.errors import CliError, NotFound, UsageError
 from bendybus.cli.management import Management
 from bendybus.cli.printing import Output
 from bendybus.cli.process_commands import JsonFlag
@@ -354,6 +354,9 @@ def deadletter_resubmit(
             f"Stopped after {done.seen} dead letters: locks of those that were passed over do not "
             "last longer. Repeat the command for the rest."
         )
+    if done.missing:
+        numbers_found = ", ".join(map(str, done.missing))
+        raise NotFound(f"--number: no dead letter of {queue!r} has the number {numbers_found}.")
 
 
 def _detects_duplicates(context: typer.Context, queue: str) -> bool:

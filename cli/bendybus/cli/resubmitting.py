@@ -57,11 +57,15 @@ class Resubmit:
 
 @dataclass(slots=True)
 class Outcome:
-    """What was done. `stopped`: locks did not last for looking at all dead letters."""
+    """What was done. `stopped`: locks did not last for looking at all dead letters.
+
+    `missing`: numbers that were asked for, and are of no dead letter.
+    """
 
     resubmitted: int = 0
     seen: int = 0
     stopped: bool = False
+    missing: tuple[int, ...] = ()
 
 
 def parse_where(text: str) -> Where:
@@ -90,18 +94,19 @@ def resubmit(bus: ServiceBusClient, queue: str, wanted: Resubmit, step: Step) ->
                     break
                 batch = receiver.receive_messages(messages.READ_AT_ONCE, wanted.wait_s)
                 if not batch:
+                    done.missing = tuple(sorted(missing))
                     break
                 done.seen += len(batch)
                 held.update((id(message), message) for message in batch)
                 for message in batch:
                     facts = messages.shown(message)
+                    missing.discard(facts["sequence_number"])
                     if done.resubmitted >= wanted.most or not wanted.wants(facts):
                         continue
                     if not wanted.dry_run:
                         sender.send_messages(copy_of(message, own_id=wanted.detects))
                         receiver.complete_message(message)
                         del held[id(message)]
-                    missing.discard(facts["sequence_number"])
                     done.resubmitted += 1
                     step(1)
                 if held and give_back_at == float("inf"):

@@ -1,5 +1,6 @@
 """Run a command, and turn whatever went wrong into a sentence and an exit code."""
 
+import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -15,6 +16,10 @@ from bendybus.domain.errors import BusError
 def run(arguments: Sequence[str] | None) -> int:
     """Run `bendybus` with `arguments` and return its exit code."""
     given = sys.argv[1:] if arguments is None else list(arguments)
+    log = logging.getLogger("bendybus.client")
+    if not log.handlers:
+        # What a retry was about is in the error, if there is one: one sentence, not two.
+        log.addHandler(logging.NullHandler())
     command = typer.main.get_command(app)
     return guarded(lambda: command(args=ordering.ordered(given, command), prog_name="bendybus"))
 
