@@ -107,3 +107,14 @@ async def test_what_a_stream_leaves_unread_ends_with_it() -> None:
         share.handed(accounts.UNREAD_BYTES_MAX)
 
         assert not account.paused
+
+
+async def test_refusals_of_a_connection_are_bounded_in_rate() -> None:
+    with Accounts().of("ipv4:a") as account:
+        waiting = [asyncio.ensure_future(account.pace()) for _ in range(200)]
+        began_s = asyncio.get_running_loop().time()
+
+        await asyncio.gather(*waiting)
+
+        took_s = asyncio.get_running_loop().time() - began_s
+        assert took_s >= 200 / accounts.REFUSALS_A_SECOND

@@ -3,6 +3,7 @@
 import json
 import socket
 import struct
+import threading
 import time
 import urllib.request
 import zlib
@@ -207,6 +208,30 @@ def test_a_sender_that_never_reads_its_errors_is_not_read_from_either(victim: Vi
     grown = victim.memory() - before
     caller.close()
     assert grown < 150 * MB, f"{grown // MB} MB"
+
+
+def test_a_flood_of_frames_on_many_streams_does_not_stop_others(victim: Victim) -> None:
+    token, caller, over = victim.token("sends"), Http2(victim.address), threading.Event()
+    one = sender_pb2.SendStreamRequest(
+        entity_path="orders", batch=message_pb2.MessageBatch(messages=[b"x"])
+    ).SerializeToString()
+    streams = [caller.open(SEND_STREAM, token) for _ in range(60)]
+
+    def flood() -> None:
+        while not over.is_set():
+            for stream in streams:
+                caller.body(stream, http2.message(one) * 50, within_s=0.02)
+
+    thread = threading.Thread(target=flood)
+    thread.start()
+    try:
+        time.sleep(2)
+        for _ in range(3):
+            victim.others_send()
+    finally:
+        over.set()
+        thread.join()
+        caller.close()
 
 
 def test_connections_are_bounded_and_leave_room_when_they_go(tmp_path: Path) -> None:

@@ -22,6 +22,12 @@ TOKENS_MAX: Final = 50_000
 # What a frame of settlements takes of that at least: its properties and texts have a size too.
 TOKENS_A_FRAME: Final = 50
 
+# Frames of sends under way; more wait a moment, and are refused as busy.
+FRAMES_MAX: Final = 512
+# A refusal costs as much as a send: so many a second are answered on one connection at most.
+REFUSALS_A_SECOND: Final = 200
+PACE_S: Final = 0.05
+
 
 class Desk(Protocol):
     """Who hands out what is to be read."""
@@ -39,6 +45,9 @@ class Account:
     def __init__(self, book: "Accounts", owner: Any) -> None:
         self.owner = owner
         self.paused = False
+        # Of sends, under way.
+        self.frames = 0
+        self._pacing = 0
         self._book = book
         self._unread_bytes = 0
         self._tokens = 0
@@ -77,6 +86,14 @@ class Account:
         while self.paused:
             self._read.clear()
             await self._read.wait()
+
+    async def pace(self) -> None:
+        """Let time pass before a frame is refused; the more of them wait, the longer."""
+        self._pacing += 1
+        try:
+            await asyncio.sleep(PACE_S + self._pacing / REFUSALS_A_SECOND)
+        finally:
+            self._pacing -= 1
 
     @contextmanager
     def share(self) -> Iterator["Share"]:

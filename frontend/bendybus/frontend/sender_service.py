@@ -10,6 +10,7 @@ from google.protobuf.message import DecodeError
 from bendybus.domain import bounds, errors, sequence_number
 from bendybus.domain.errors import BusError
 from bendybus.domain.shared_access import Right
+from bendybus.frontend import accounts
 from bendybus.frontend.access import Pass, enter
 from bendybus.frontend.accounts import Accounts, Share
 from bendybus.frontend.calls import gather, remaining_ms
@@ -90,6 +91,7 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
         def respond(response: sender_pb2.SendStreamResponse) -> None:
             nonlocal under_way
             under_way -= 1
+            share.account.frames -= 1
             answers.put_nowait(response)
             share.handed(_weight(response))
             if finishing and not under_way:
@@ -118,8 +120,13 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
                     await taken.wait()
                 if share.account.paused:
                     await share.account.caught_up()
+                full = under_way >= STREAM_FRAMES_MAX
+                if full or share.account.frames >= accounts.FRAMES_MAX:
+                    await share.account.pace()
+                    full = under_way >= STREAM_FRAMES_MAX
                 under_way += 1
-                if under_way > STREAM_FRAMES_MAX:
+                share.account.frames += 1
+                if full or share.account.frames > accounts.FRAMES_MAX:
                     respond(_busy(request))
                 else:
                     self._submit(caller, client, request, respond)
@@ -218,7 +225,8 @@ def _columns(messages: Any) -> message_pb2.MessageBatch:
 
 def _busy(request: sender_pb2.SendStreamRequest) -> sender_pb2.SendStreamResponse:
     error = errors.ServerBusy(
-        f"{STREAM_FRAMES_MAX} frames of this stream are under way already. Wait for answers.",
+        f"{STREAM_FRAMES_MAX} frames of this stream, or {accounts.FRAMES_MAX} of this connection, "
+        "are under way already. Wait for answers.",
         retry_after_ms=500,
     )
     return sender_pb2.SendStreamResponse(frame_id=request.frame_id, error=statuses.to_error(error))
