@@ -87,6 +87,14 @@ class Account:
             self._read.clear()
             await self._read.wait()
 
+    async def frame(self) -> bool:
+        """Wait until a frame may be taken, but not long; return whether it may."""
+        while self.paused:
+            await self.caught_up()
+        if self.frames >= FRAMES_MAX:
+            await self.pace()
+        return self.frames < FRAMES_MAX
+
     async def pace(self) -> None:
         """Let time pass before a frame is refused; the more of them wait, the longer."""
         self._pacing += 1

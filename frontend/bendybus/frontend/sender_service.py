@@ -23,8 +23,8 @@ from bendybus.wire import draining, statuses
 from bendybus.wire.admission import ADMITTED
 
 Context = grpc.aio.ServicerContext[Any, Any]
-# Frames of one stream under way; more are refused as busy.
-STREAM_FRAMES_MAX: Final = 512
+# Answers that the client has not read; nothing more of it is read beyond that.
+ANSWERS_MAX: Final = 512
 # What an answer takes, a number in it, and an error with its sentence and its facts.
 ANSWER_BYTES: Final = 512
 NUMBER_BYTES: Final = 10
@@ -79,7 +79,7 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
         caller: Pass,
         share: Share,
     ) -> AsyncIterator[sender_pb2.SendStreamResponse]:
-        client = context.peer()
+        account, client = share.account, context.peer()
         answers: asyncio.Queue[sender_pb2.SendStreamResponse | None] = asyncio.Queue()
         under_way = 0
         finishing = False
@@ -91,7 +91,7 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
         def respond(response: sender_pb2.SendStreamResponse) -> None:
             nonlocal under_way
             under_way -= 1
-            share.account.frames -= 1
+            account.frames -= 1
             answers.put_nowait(response)
             share.handed(_weight(response))
             if finishing and not under_way:
@@ -115,18 +115,13 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
             async for request in request_iterator:
                 if finishing:
                     continue
-                if answers.qsize() >= STREAM_FRAMES_MAX:
+                if answers.qsize() >= ANSWERS_MAX:
                     taken.clear()
                     await taken.wait()
-                if share.account.paused:
-                    await share.account.caught_up()
-                full = under_way >= STREAM_FRAMES_MAX
-                if full or share.account.frames >= accounts.FRAMES_MAX:
-                    await share.account.pace()
-                    full = under_way >= STREAM_FRAMES_MAX
+                room = await account.frame()
                 under_way += 1
-                share.account.frames += 1
-                if full or share.account.frames > accounts.FRAMES_MAX:
+                account.frames += 1
+                if not room:
                     respond(_busy(request))
                 else:
                     self._submit(caller, client, request, respond)
@@ -225,8 +220,7 @@ def _columns(messages: Any) -> message_pb2.MessageBatch:
 
 def _busy(request: sender_pb2.SendStreamRequest) -> sender_pb2.SendStreamResponse:
     error = errors.ServerBusy(
-        f"{STREAM_FRAMES_MAX} frames of this stream, or {accounts.FRAMES_MAX} of this connection, "
-        "are under way already. Wait for answers.",
+        f"{accounts.FRAMES_MAX} frames of this connection are under way already. Wait for answers.",
         retry_after_ms=500,
     )
     return sender_pb2.SendStreamResponse(frame_id=request.frame_id, error=statuses.to_error(error))
