@@ -136,6 +136,68 @@ async def test_whoever_fills_the_lane_of_settlements_waits_for_room(call: FakeCa
     await running
 
 
+async def test_those_who_wait_for_room_are_woken_one_by_one_in_their_order(
+    call: FakeCall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, room = [0], pumping.Outbox.room
+
+    def counted(outbox: pumping.Outbox, lane: Lane) -> int:
+        looks[0] += 1
+        return room(outbox, lane)
+
+    monkeypatch.setattr(pumping.Outbox, "room", counted)
+    monkeypatch.setitem(pumping.FRAMES_MAX, Lane.WORK, 10)
+    pump = Pump(lambda: None)
+    call.taking.clear()
+    running = asyncio.ensure_future(pump.run(call, lambda response: None))
+    await settle_down()
+    for _ in range(2):
+        # The writer has one in its hands.
+        while pump.put("first"):
+            pass
+        await settle_down()
+
+    async def work(number: int) -> None:
+        while not pump.put(number):
+            await pump.room()
+
+    waiting = [asyncio.ensure_future(work(number)) for number in range(500)]
+    await settle_down()
+    # Some give up: their turn goes to the next one.
+    for number in range(0, 500, 7):
+        waiting[number].cancel()
+    call.taking.set()
+    expected = [number for number in range(500) if number % 7]
+    await call.wrote(11 + len(expected))
+
+    assert call.written == ["first"] * 11 + expected
+    await asyncio.gather(*waiting, return_exceptions=True)
+    # Each looks when it comes and when it is woken; the writer looks once a frame.
+    assert looks[0] < 4 * 500
+    call.ended.set()
+    await running
+
+
+async def test_the_end_of_a_stream_wakes_all_who_wait_for_room(
+    call: FakeCall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(pumping.FRAMES_MAX, Lane.WORK, 10)
+    pump = Pump(lambda: None)
+    call.taking.clear()
+    running = asyncio.ensure_future(pump.run(call, lambda response: None))
+    await settle_down()
+    while pump.put("first"):
+        pass
+    waiting = [asyncio.ensure_future(pump.room()) for _ in range(20)]
+    await settle_down()
+
+    call.ended.set()
+    await running
+
+    await asyncio.wait_for(asyncio.gather(*waiting), 5)
+    assert not pump.open
+
+
 async def test_a_moved_stream_writes_what_was_put_before_and_leaves_the_rest_to_the_next(
     call: FakeCall,
 ) -> None:

@@ -37,6 +37,9 @@ class Lane(IntEnum):
 FRAMES_MAX: Final = {Lane.FLOW: 4_096, Lane.RENEW: 1_024, Lane.WORK: 1_024}
 
 
+_ALL: Final = 2**31
+
+
 @dataclass(frozen=True, slots=True)
 class Ending:
     """How a stream ended. `moved`: in good order, the next one goes on where it stopped."""
@@ -84,9 +87,9 @@ class Outbox:
         self.marked = True
         self.wake.set()
 
-    def full(self, lane: Lane) -> bool:
-        """Whether `put` refuses frames."""
-        return len(self._lanes[lane]) >= FRAMES_MAX[lane]
+    def room(self, lane: Lane) -> int:
+        """Return how many frames `put` takes now."""
+        return FRAMES_MAX[lane] - len(self._lanes[lane])
 
 
 class Pump:
@@ -105,8 +108,11 @@ class Pump:
         self._changed = changed
         self._moving = moving
         self._outbox = Outbox()
-        # Set at every write and at the end of a stream, for those who wait for room.
-        self._room = asyncio.Event()
+        # Those who wait for room, in their order: a write wakes as many as there is room for, the
+        # end of a stream all.
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        # How many were woken and have not come yet.
+        self._woken = 0
 
     def put(self, request: Any, lane: Lane = Lane.WORK) -> bool:
         """Queue a frame; False when too many wait in its lane or the stream is not open."""
@@ -120,9 +126,29 @@ class Pump:
 
     async def room(self) -> None:
         """Wait until the lane WORK takes a frame or the stream is not open any more."""
-        while self.open and self._outbox.full(Lane.WORK):
-            self._room.clear()
-            await self._room.wait()
+        line = self._waiting.append
+        while self.open and self._outbox.room(Lane.WORK) <= 0:
+            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            line(turn)
+            # If another frame came in between, it keeps its place.
+            line = self._waiting.appendleft
+            try:
+                await turn
+            except asyncio.CancelledError:
+                if not turn.cancelled():
+                    # Woken in the same moment: its room is for the next one.
+                    self._woken -= 1
+                    self._wake(self._outbox.room(Lane.WORK))
+                raise
+            self._woken -= 1
+
+    def _wake(self, most: int) -> None:
+        """Wake the first ones that wait for room, so that `most` are on their way."""
+        while self._waiting and self._woken < most:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                self._woken += 1
 
     def mark(self) -> bool:
         """Begin to move; False when there is nothing to move."""
@@ -144,10 +170,12 @@ class Pump:
                 request = outbox.take()
                 if request is not None:
                     await call.write(request)
-                    self._room.set()
+                    if self._waiting:
+                        self._wake(self._outbox.room(Lane.WORK))
                 elif outbox.marked:
                     break
                 else:
+                    self._wake(self._outbox.room(Lane.WORK))
                     outbox.wake.clear()
                     await outbox.wake.wait()
             moved = True
@@ -186,14 +214,14 @@ class Pump:
             if not moved:
                 self._outbox = Outbox()
                 self._show(False)
-                self._room.set()
+                self._wake(_ALL)
             if writer is not None:
                 # Not awaited itself: who cancels this task meanwhile must not be taken for it.
                 await asyncio.wait({writer})
 
     def _move(self) -> None:
         outbox, self._outbox = self._outbox, Outbox()
-        self._room.set()
+        self._wake(_ALL)
         outbox.mark()
         self._moving()
 

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -219,9 +220,9 @@ class SendDesk:
             start += size
 
     def _perform(self, actions: Sequence[Action]) -> None:
-        waiting = list(actions)
+        waiting = deque(actions)
         while waiting:
-            action = waiting.pop(0)
+            action = waiting.popleft()
             if isinstance(action, Transmit):
                 waiting += self._transmit(action.attempt)
             elif isinstance(action, Finished):
