@@ -19,6 +19,8 @@ class FileGuard:
 
     def __init__(self, directory: Path, partition: int, reserve_bytes: int) -> None:
         self.path = directory / f"partition-{partition:02d}.db"
+        # For what is looked at in every turn: paths are made into texts anew at each use.
+        self._file, self._folder = str(self.path), str(directory)
         self.reserve_path = self.path.with_suffix(".reserve")
         self._lock_path = self.path.with_suffix(".lock")
         self._reserve_bytes = reserve_bytes
@@ -82,7 +84,7 @@ class FileGuard:
         A deleted file goes on accepting writes that nobody will ever read again.
         """
         try:
-            found = os.stat(self.path)
+            found = os.stat(self._file)
         except OSError:
             found = None
         if found is None or (found.st_dev, found.st_ino) != self._identity:
@@ -90,7 +92,7 @@ class FileGuard:
 
     def free_bytes(self) -> int:
         """Return the free space of the volume."""
-        volume = os.statvfs(self.path.parent)
+        volume = os.statvfs(self._folder)
         return volume.f_bavail * volume.f_frsize
 
     def give_up_reserve(self) -> bool:

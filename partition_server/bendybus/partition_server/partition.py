@@ -182,17 +182,17 @@ class Partition:
         self.sweeper.deletions = len(self.deletions)
         self.sweeper.unfinished = len(self.unfinished)
         due = self.sweeper.due(now, expiry_held=held)
-        stage = Stage()
-        budget = Budget(self._clock_ms)
+        if not due and not self._dropped:
+            self._dropping = False
+            return None
+        stage, budget = Stage(), Budget(self._clock_ms)
         # In turn with what is due: rows of a deleted queue may themselves be what is due.
         self._dropping = bool(self._dropped) and not (due and self._dropping)
         if due and not self._dropping:
             self._sweep(self.sweeper.next_kind(due), stage, now, budget)
-        elif self._dropped:
+        else:
             slot = next(iter(self._dropped.values()))
             remove_dropped(self, slot, stage.changes, budget)
-        else:
-            return None
         return stage
 
     def _sweep(self, kind: Kind, stage: Stage, now: Now, budget: Budget) -> None:

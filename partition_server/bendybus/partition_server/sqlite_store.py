@@ -77,6 +77,8 @@ class SqliteStore:
             for rows in _STEP_ROWS
         }
         self._db: apsw.Connection | None = None
+        self._wal = f"{self.path}-wal"
+        self._page_bytes = 0
 
     @property
     def path(self) -> Path:
@@ -119,14 +121,13 @@ class SqliteStore:
     def wal_bytes(self) -> int:
         """Return the size of the write-ahead log."""
         with contextlib.suppress(OSError):
-            return os.stat(f"{self.path}-wal").st_size
+            return os.stat(self._wal).st_size
         return 0
 
     def unused_bytes(self) -> int:
         """Return the space inside the file that deleted messages left: as good as free."""
         with _translated(self.path):
-            db = self._connection()
-            return int(db.pragma("freelist_count")) * int(db.pragma("page_size"))
+            return int(self._connection().pragma("freelist_count")) * self._page_bytes
 
     def shrink(self, pages: int) -> None:
         """Give up to `pages` unused pages at the end of the file back to the volume."""
@@ -150,6 +151,7 @@ class SqliteStore:
             # Before anything is written: a foreign file stays as it is.
             self._refuse_foreign(db)
             _set_pragmas(db)
+            self._page_bytes = int(db.pragma("page_size"))
             self._migrate(db)
             if self._page_count_max:
                 db.pragma("max_page_count", self._page_count_max)
@@ -281,17 +283,20 @@ class SqliteStore:
     def commit(self, changes: Changes) -> None:
         """See Store."""
         db = self._connection()
-        with _translated(self.path):
-            try:
-                with _translated(self.path, failed=NotCommitted):
-                    db.execute("BEGIN IMMEDIATE")
-                    self._write(db, changes)
-                # Whatever fails from here on, the transaction may be in the file: a failing sync
-                # says nothing about what was written before it.
-                db.execute("COMMIT")
-            except BaseException:
+        failed: type[StoreFailed] = NotCommitted
+        # Not a `with` for each half: this is done for every commit.
+        try:
+            db.execute("BEGIN IMMEDIATE")
+            self._write(db, changes)
+            # Whatever fails from here on, the transaction may be in the file: a failing sync says
+            # nothing about what was written before it.
+            failed = StoreFailed
+            db.execute("COMMIT")
+        except BaseException:
+            with _translated(self.path, failed=failed):
                 if db.in_transaction:
-                    db.execute("ROLLBACK")
+                    with _translated(self.path):
+                        db.execute("ROLLBACK")
                 raise
         self.guard.check_still_there()
 
