@@ -1,5 +1,6 @@
 """Partitions that die, stand still, fill up or lose their file."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -14,7 +15,7 @@ from typing import Any
 import grpc
 import pytest
 
-from bendybus.client import ServiceBusClient, ServiceBusMessage
+from bendybus.client import ServiceBusClient, ServiceBusMessage, aio
 from bendybus.client.exceptions import MessageLockLostError, ServiceBusError
 from bendybus.domain import partitioning
 from bendybus.internal.v1 import partition_pb2, partition_pb2_grpc
@@ -495,3 +496,59 @@ def _fill(path: Path) -> None:
                 ballast.write(b"\0" * 65_536)
     except OSError:
         pass
+
+
+@pytest.mark.requirement("R42")
+def test_a_partition_killed_while_it_dead_letters_large_messages_loses_and_doubles_none(
+    bus: Bus,
+) -> None:
+    names = [f"{n:03d}" for n in range(60)]
+    with bus.client() as client, client.get_queue_sender("orders") as sender:
+        for name in names:
+            body = name + "x" * 500_000
+            sender.send_messages(ServiceBusMessage(body, partition_key=key_of(2)))
+
+    done = asyncio.run(_dead_letter_until_killed(bus, len(names)))
+
+    bus.start_partition(2)
+    with bus.client() as client, client.get_queue_sender("orders") as sender:
+        mark = ServiceBusMessage("end", partition_key=key_of(2))
+        eventually(lambda: _sends(sender, mark), what="the partition that returned")
+        dead: Counter[str] = Counter()
+        with client.get_queue_receiver("orders", sub_queue="deadletter") as receiver:
+            while messages := receiver.receive_messages(100, max_wait_time=5):
+                dead.update(str(message)[:3] for message in messages)
+                receiver.complete_messages(messages)
+        left = Counter(body[:3] for body in drain(client, wait_s=5).elements())
+    # What was said to be dead-lettered is, and everything is somewhere, once.
+    assert done <= set(dead)
+    assert dead + left == Counter([*names, "end"])
+
+
+async def _dead_letter_until_killed(bus: Bus, count: int) -> set[str]:
+    """Dead-letter everything of partition 2 at once, kill it on the way; return what was done."""
+    async with (
+        aio.ServiceBusClient.from_connection_string(bus.connection_string, retry_total=0) as client,
+        client.get_queue_receiver("orders") as receiver,
+    ):
+        messages: list[Any] = []
+        while len(messages) < count:
+            messages += await receiver.receive_messages(count, max_wait_time=30)
+        settling = [
+            asyncio.ensure_future(receiver.dead_letter_message(message)) for message in messages
+        ]
+        with bus.administration() as administration:
+            await asyncio.to_thread(
+                eventually,
+                lambda: (
+                    administration.get_queue_runtime_properties("orders").dead_letter_message_count
+                ),
+                what="a first dead letter",
+            )
+        bus.partitions[2].kill()
+        outcomes = await asyncio.gather(*settling, return_exceptions=True)
+    return {
+        str(message)[:3]
+        for message, outcome in zip(messages, outcomes, strict=True)
+        if outcome is None
+    }
