@@ -99,7 +99,10 @@ def test_every_setting_of_the_operator_is_said_and_no_other(values: dict[str, An
 
     assert set(told) == {PREFIX + field.name.upper() for field in dataclasses.fields(Settings)}
     assert settings.watch_namespaces == tuple(values.get("watchNamespaces", ()))
-    assert bool(settings.issuer_name) == settings.cert_manager == ("certManager" in values)
+    wanted = values.get("certManager", {})
+    assert settings.cert_manager == bool(wanted)
+    # Named: for all buses; else the operator makes one for each.
+    assert settings.issuer_name == wanted.get("issuerRef", {}).get("name", "")
 
 
 def test_the_defaults_of_the_chart_are_those_of_the_operator() -> None:
@@ -235,7 +238,7 @@ def test_without_webhooks_the_operator_keeps_no_configuration() -> None:
 # Certificates
 
 
-def test_cert_manager_makes_an_authority_and_both_certificates() -> None:
+def test_cert_manager_makes_the_operators_root_and_both_certificates() -> None:
     bodies = render(CERT_MANAGER)
     told = environment(CERT_MANAGER)
     certificates = {body["metadata"]["name"]: body for body in of_kind(bodies, "Certificate")}
@@ -243,10 +246,10 @@ def test_cert_manager_makes_an_authority_and_both_certificates() -> None:
     operator = certificates["bendybus-operator-tls"]["spec"]
 
     assert set(certificates) == {
-        "bendybus-ca", "bendybus-operator-tls", "bendybus-operator-webhook-tls",
+        "bendybus-operator-ca", "bendybus-operator-tls", "bendybus-operator-webhook-tls",
     }  # fmt: skip
     assert operator["uris"] == [names.OPERATOR_IDENTITY]
-    assert operator["issuerRef"]["name"] == told[f"{PREFIX}ISSUER_NAME"] == "bendybus-ca"
+    assert operator["issuerRef"]["name"] == "bendybus-operator-ca"
     assert certificates["bendybus-operator-webhook-tls"]["spec"]["dnsNames"][0] == (
         f"{told[f'{PREFIX}SERVICE']}.{NAMESPACE}.svc"
     )
@@ -258,10 +261,25 @@ def test_cert_manager_makes_an_authority_and_both_certificates() -> None:
     assert mounts["tls"] == told[f"{PREFIX}CLIENT_TLS_DIRECTORY"]
 
 
+@pytest.mark.parametrize("name", ["cert-manager", "everything", "everything, namespaced"])
+def test_who_signs_for_the_operator_signs_in_its_namespace_only(name: str) -> None:
+    """An issuer that others may use, too, would sign the operator's identity for them."""
+    bodies = render(COMBINATIONS[name])
+    issuers = {body["metadata"]["name"] for body in of_kind(bodies, "Issuer")}
+
+    assert of_kind(bodies, "ClusterIssuer") == []
+    for body in of_kind(bodies, "Issuer") + of_kind(bodies, "Certificate"):
+        assert body["metadata"]["namespace"] == NAMESPACE
+    for body in of_kind(bodies, "Certificate"):
+        assert body["spec"]["issuerRef"]["kind"] == "Issuer"
+        assert body["spec"]["issuerRef"]["name"] in issuers
+
+
 def test_a_given_issuer_makes_no_authority() -> None:
     bodies = render(COMBINATIONS["issuer"])
 
     assert of_kind(bodies, "ClusterIssuer") == []
+    assert of_kind(bodies, "Issuer") == []
     assert {body["spec"]["issuerRef"]["name"] for body in of_kind(bodies, "Certificate")} == {
         "ours"
     }
@@ -345,6 +363,7 @@ USED = {
     "HorizontalPodAutoscaler": {"list", "create", "patch", "delete"},
     "NetworkPolicy": {"list", "create", "patch", "delete"},
     "Certificate": {"create", "patch"},
+    "Issuer": {"create", "patch"},
     "ValidatingWebhookConfiguration": {"get", "patch"},
     "ClusterKopfPeering": {"get", "list", "watch", "patch"},
     "KopfPeering": {"get", "list", "watch", "patch"},
@@ -357,7 +376,8 @@ def test_what_the_operator_uses_of_a_kind_is_written_down_here() -> None:
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_the_operator_may_do_what_it_does(kind: str) -> None:
-    values: dict[str, Any] = {"KopfPeering": NAMESPACED, "Certificate": CERT_MANAGER}
+    values: dict[str, Any] = {"KopfPeering": NAMESPACED}
+    values |= dict.fromkeys(("Certificate", "Issuer"), CERT_MANAGER)
     bodies = render(values.get(kind))
 
     found = rights(bodies, "ClusterRole")

@@ -36,6 +36,8 @@ class SecuredBus:
         self.bundle = self.authority.pem
         self.partition_tls = folder / "partition-tls"
         self.frontend_tls = folder / "frontend-tls"
+        # What partitions trust beside the bus's root: the operator's.
+        self.partition_trust: bytes = options.pop("partition_trust", b"")
         self.policies = folder / "policies"
         self.ca_file = folder / "ca.crt"
         folder.mkdir(parents=True, exist_ok=True)
@@ -64,7 +66,10 @@ class SecuredBus:
     def issue(self, role: str) -> None:
         """Write a new certificate of a role, as a Secret's change arrives."""
         pair = self.authority.issue(f"{BUS}/{role}")
-        mount(self.partition_tls if role == "partition" else self.frontend_tls, *pair, self.bundle)
+        if role == "partition":
+            mount(self.partition_tls, *pair, self.bundle + self.partition_trust)
+        else:
+            mount(self.frontend_tls, *pair, self.bundle)
 
     def grant(self, policies: Sequence[Any]) -> None:
         """Write the file of policies, as a Secret's change arrives."""

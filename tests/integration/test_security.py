@@ -286,6 +286,26 @@ def test_without_a_certificate_of_the_authority_nobody_reaches_a_partition(
         assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
+def test_the_operator_is_who_its_own_root_signed_whatever_roots_of_other_buses_sign(
+    make_secured: Callable[..., SecuredBus],
+) -> None:
+    """A partition trusts its bus's root and the operator's, as its ca.crt says, and no other."""
+    operators, others = Authority("operator"), Authority("another bus")
+    bus = make_secured(partitions=1, partition_trust=operators.pem)
+
+    with bus.partition_channel(operators.issue(OPERATOR)) as channel:
+        call_counts(channel)
+    for identity in (OPERATOR, f"{BUS}/frontend"):
+        with bus.partition_channel(others.issue(identity)) as channel:
+            with pytest.raises(grpc.RpcError) as refused:
+                call_counts(channel)
+            assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+    # What a bus's own root signs for a front end is one; the operator's root is none of clients'.
+    with bus.partition_channel(bus.authority.issue(f"{BUS}/frontend")) as channel:
+        call_counts(channel)
+    assert operators.pem not in (bus.frontend_tls / "ca.crt").read_bytes()
+
+
 # TLS
 
 

@@ -42,6 +42,8 @@ def everything(of: Context) -> list[Body]:
         secret_files.tls(of, "frontend", {}),
         secret_files.policies(of, [policy]),
         secret_files.access(of, policy, ""),
+        secret_files.trust(of, {}),
+        *certificates.root(of),
         *(certificates.cert_manager(of, each) for each in certificates.wanted(of)),
     ]
 
@@ -161,7 +163,7 @@ def test_without_a_storage_class_the_cluster_chooses() -> None:
 def test_all_goes_with_the_bus_but_volumes_and_the_keys_of_kept_data(policy: str) -> None:
     for body in everything(context(deletionPolicy=policy)):
         owners = body["metadata"].get("ownerReferences", [])
-        is_access = body["metadata"]["labels"][names.ROLE_LABEL] == "access"
+        is_access = body["metadata"]["labels"].get(names.ROLE_LABEL) == "access"
 
         assert bool(owners) == (not is_access or policy == "Delete"), body["metadata"]["name"]
         for owner in owners:
@@ -376,6 +378,50 @@ def test_cert_manager_is_asked_for_the_same_certificates() -> None:
         assert spec["uris"] == [wanted.uri]
         assert spec["issuerRef"]["name"] == "ours"
         assert set(spec["usages"]) >= {"server auth", "client auth"}
+
+
+def test_without_a_named_issuer_each_bus_has_one_of_its_own_in_its_namespace() -> None:
+    of = replace(context(), issuer_kind="", issuer_name="", cert_manager=True)
+    made = {(body["kind"], body["metadata"]["name"]): body for body in certificates.root(of)}
+    root = made["Certificate", "orders.root"]["spec"]
+
+    assert {body["metadata"]["namespace"] for body in made.values()} == {"shop"}
+    assert made["Issuer", "orders.self-signed"]["spec"] == {"selfSigned": {}}
+    assert root["issuerRef"]["name"] == "orders.self-signed"
+    assert root["isCA"]
+    assert root["privateKey"]["rotationPolicy"] == "Never"
+    assert made["Issuer", "orders.root"]["spec"] == {"ca": {"secretName": root["secretName"]}}
+    for wanted in certificates.wanted(of):
+        spec = certificates.cert_manager(of, wanted)["spec"]
+        assert spec["issuerRef"] == {
+            "group": "cert-manager.io", "kind": "Issuer", "name": "orders.root",
+        }  # fmt: skip
+
+
+def test_the_common_name_of_a_root_is_never_too_long() -> None:
+    of = replace(context(**LARGEST), issuer_name="")
+
+    (root,) = [each for each in certificates.root(of) if each["kind"] == "Certificate"]
+
+    assert len(root["spec"]["commonName"]) <= 64
+
+
+@pytest.mark.parametrize("role", ["partition", "frontend"])
+def test_with_cert_manager_pods_trust_what_the_operator_says(role: str) -> None:
+    of = replace(context(), cert_manager=True)
+    kind = {"partition": "StatefulSet", "frontend": "Deployment"}[role]
+    (workload,) = [body for body in children.all_of(of) if body["kind"] == kind]
+
+    (volume,) = [
+        each for each in workload["spec"]["template"]["spec"]["volumes"] if each["name"] == "tls"
+    ]
+
+    certificate, trust = (each["secret"] for each in volume["projected"]["sources"])
+    assert certificate["name"] == f"orders-{role}-tls"
+    assert [item["path"] for item in certificate["items"]] == ["tls.crt", "tls.key"]
+    assert trust == {
+        "name": "orders.trust", "items": [{"key": f"{role}.crt", "path": "ca.crt"}],
+    }  # fmt: skip
 
 
 def test_budgets_let_pods_go_that_serve_nobody() -> None:

@@ -62,14 +62,13 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 
+{{- /* The issuer that was named for all buses; none: each bus has one of its own. */ -}}
 {{- define "bendybus.issuerKind" -}}
-{{- if .Values.certManager.enabled }}{{ .Values.certManager.issuerRef.kind }}{{ end }}
+{{- if and .Values.certManager.enabled .Values.certManager.issuerRef.name }}{{ .Values.certManager.issuerRef.kind }}{{ end }}
 {{- end }}
 
 {{- define "bendybus.issuerName" -}}
-{{- if .Values.certManager.enabled }}
-{{- default (printf "%s-ca" (include "bendybus.clusterName" .)) .Values.certManager.issuerRef.name }}
-{{- end }}
+{{- if .Values.certManager.enabled }}{{ .Values.certManager.issuerRef.name }}{{ end }}
 {{- end }}
 
 {{- define "bendybus.testNamespace" -}}

@@ -36,8 +36,8 @@
   verbs: [create, patch]
 {{- if .Values.certManager.enabled }}
 - apiGroups: [cert-manager.io]
-  resources: [certificates]
-  verbs: [get, list, create, patch, delete]
+  resources: [certificates, issuers]
+  verbs: [get, create, patch]
 {{- end }}
 {{- if .Values.watchNamespaces }}
 - apiGroups: [kopf.dev]

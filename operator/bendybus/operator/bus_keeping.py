@@ -16,6 +16,7 @@ from bendybus.operator.builders import (
     secret_files,
 )
 from bendybus.operator.builders.context import Context, metadata
+from bendybus.operator.cert_manager import CertManager
 from bendybus.operator.certificates import names_of
 from bendybus.operator.data_identity import ADOPTED_BY_ANNOTATION, Footing
 from bendybus.operator.kubernetes_api import ApiError, KubernetesApi
@@ -45,10 +46,17 @@ class Kept:
 class BusKeeping:
     """Keeps the objects of buses; holds nothing between calls but what it is made of."""
 
-    def __init__(self, api: KubernetesApi, settings: Settings, authority: OwnAuthority) -> None:
+    def __init__(
+        self,
+        api: KubernetesApi,
+        settings: Settings,
+        authority: OwnAuthority,
+        issued: CertManager,
+    ) -> None:
         self._api = api
         self._settings = settings
         self._authority = authority
+        self._issued = issued
 
     async def keep(self, view: BusView) -> Kept:
         """Apply all objects of a bus. Raises ApiError; safe to repeat."""
@@ -86,8 +94,8 @@ class BusKeeping:
         _check_ours(context, current)
         if current is None:
             await self._check_names(context)
-        await self._certificates(context)
-        await self._access(context)
+        trust = await self._certificates(context, current)
+        await self._access(context, trust)
         staying = [
             claim
             for claim in data_identity.staying(claims)
@@ -165,7 +173,9 @@ class BusKeeping:
         """Raise ApiError if a new bus would take over an object that is somebody else's."""
         wanted = [(body["kind"], body["metadata"]["name"]) for body in children.all_of(context)]
         wanted.append(("Secret", names.policies(context.bus)))
-        if not self._settings.cert_manager:
+        if context.cert_manager:
+            wanted.append(("Secret", names.trust(context.bus)))
+        else:
             # cert-manager's carry no labels of ours, and stay when their Certificate goes.
             wanted += [("Secret", each.secret) for each in certificates.wanted(context)]
             wanted.append(("Secret", names.authority(context.bus)))
@@ -202,6 +212,7 @@ class BusKeeping:
             image_pull_policy=settings.image_pull_policy,
             operator_namespace=settings.namespace,
             metrics_from=tuple(json.loads(settings.metrics_from)),
+            cert_manager=settings.cert_manager,
             issuer_kind=settings.issuer_kind,
             issuer_name=settings.issuer_name,
         )
@@ -210,11 +221,10 @@ class BusKeeping:
         selector = f"{names.BUS_LABEL}={bus.name},{names.ROLE_LABEL}={partitions.ROLE}"
         return await self._api.list("PersistentVolumeClaim", bus.namespace, labels=selector)
 
-    async def _certificates(self, context: Context) -> None:
-        if self._settings.cert_manager:
-            for wanted in certificates.wanted(context):
-                await self._api.apply(certificates.cert_manager(context, wanted))
-            return
+    async def _certificates(self, context: Context, current: Body | None) -> str:
+        """Bring certificates to what is wanted; return what clients are to trust."""
+        if context.cert_manager:
+            return await self._issued.keep(context, current)
         kept = metadata(context, names.authority(context.bus), owned=not context.keeps_data)
         of_bus = await self._authority.of_bus(context.bus, kept)
         for wanted in certificates.wanted(context):
@@ -223,8 +233,9 @@ class BusKeeping:
             renewed = await self._authority.bus_certificate(wanted, files, of_bus)
             if renewed != {name: files.get(name) for name in renewed}:
                 await self._api.apply(secret_files.tls(context, wanted.role, renewed))
+        return of_bus.trust
 
-    async def _access(self, context: Context) -> None:
+    async def _access(self, context: Context, trust: str) -> None:
         namespace = context.bus.namespace
         found = {}
         for name, _, _ in access_keys.rules(context.spec):
@@ -234,9 +245,6 @@ class BusKeeping:
                 _check_ours(context, secret)
                 found[name] = secret
         known = access_keys.policies(context.spec, found, os.urandom)
-        trust = files_of(
-            await self._api.get("Secret", namespace, names.frontend_tls(context.bus))
-        ).get("ca.crt", "")
         for policy in known:
             await self._api.apply(secret_files.access(context, policy, trust))
         await self._api.apply(secret_files.policies(context, known))

@@ -39,6 +39,7 @@ KINDS: Final[dict[str, tuple[str, str, bool]]] = {
     "HorizontalPodAutoscaler": ("/apis/autoscaling/v2", "horizontalpodautoscalers", True),
     "NetworkPolicy": ("/apis/networking.k8s.io/v1", "networkpolicies", True),
     "Certificate": ("/apis/cert-manager.io/v1", "certificates", True),
+    "Issuer": ("/apis/cert-manager.io/v1", "issuers", True),
     "ValidatingWebhookConfiguration": (
         "/apis/admissionregistration.k8s.io/v1",
         "validatingwebhookconfigurations",

@@ -74,6 +74,21 @@ def authority(bus: ObjectKey) -> str:
     return f"{bus.name}.authority"
 
 
+def root(bus: ObjectKey) -> str:
+    """Return the name of the bus's root by cert-manager: Certificate, its Secret, its Issuer."""
+    return f"{bus.name}.root"
+
+
+def self_signed(bus: ObjectKey) -> str:
+    """Return the name of the Issuer that the bus's root is made with."""
+    return f"{bus.name}.self-signed"
+
+
+def trust(bus: ObjectKey) -> str:
+    """Return the name of the Secret with what pods trust while cert-manager issues."""
+    return f"{bus.name}.trust"
+
+
 def policies(bus: ObjectKey) -> str:
     """Return the name of the Secret that front ends read policies and keys from."""
     return f"{bus.name}-access-policies"

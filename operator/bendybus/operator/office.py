@@ -16,6 +16,7 @@ from bendybus.crds.manifest import DeletionPolicy
 from bendybus.operator import leadership, names, world
 from bendybus.operator.authority import OwnAuthority, now_utc
 from bendybus.operator.bus_keeping import BusKeeping
+from bendybus.operator.cert_manager import CertManager
 from bendybus.operator.conditions import READY
 from bendybus.operator.entity_keeping import EntityKeeping
 from bendybus.operator.keeper import Keeper, Tools
@@ -61,7 +62,8 @@ class Office:
         self._priority = priority
         self._look_s = look_s
         self.authority = OwnAuthority(api, settings)
-        self.reaching = reaching or ReachingPods(settings, self.authority)
+        issued = CertManager(api, settings)
+        self.reaching = reaching or ReachingPods(settings, self.authority, issued)
         self._writer = StatusWriter(
             api,
             patches_per_s=settings.status_patches_per_s,
@@ -74,7 +76,7 @@ class Office:
             world=self.world,
             writer=self._writer,
             metrics=metrics,
-            buses=BusKeeping(api, settings, self.authority),
+            buses=BusKeeping(api, settings, self.authority, issued),
             entities=EntityKeeping(metrics),
             reaching=self.reaching,
         )

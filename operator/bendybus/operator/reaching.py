@@ -3,12 +3,11 @@
 Keepers and webhooks use it; tests put servers on loopback in its place.
 """
 
-import asyncio
 from typing import Protocol
 
 from bendybus.operator import names
 from bendybus.operator.authority import OwnAuthority
-from bendybus.operator.kubernetes_api import ApiError
+from bendybus.operator.cert_manager import CertManager
 from bendybus.operator.names import ObjectKey
 from bendybus.operator.settings import Settings
 from bendybus.wire import tls
@@ -30,9 +29,10 @@ class Reaching(Protocol):
 class ReachingPods:
     """Partitions are pods behind a headless Service, and speak TLS."""
 
-    def __init__(self, settings: Settings, authority: OwnAuthority) -> None:
+    def __init__(self, settings: Settings, authority: OwnAuthority, issued: CertManager) -> None:
         self._settings = settings
         self._authority = authority
+        self._issued = issued
 
     def address(self, bus: ObjectKey, partition: int) -> str:
         """Return HOST:PORT of a partition's pod."""
@@ -40,10 +40,6 @@ class ReachingPods:
 
     async def material(self, bus: ObjectKey) -> tls.Material:
         """Return cert-manager's certificate, or one by the own authority. Raises ApiError."""
-        if not self._settings.cert_manager:
-            return await self._authority.operator_material(bus)
-        try:
-            return await asyncio.to_thread(tls.read, self._settings.client_tls_directory)
-        except (tls.TlsError, OSError) as error:
-            # cert-manager fills the Secret in its own time.
-            raise ApiError(0, str(error)) from error
+        if self._settings.cert_manager:
+            return await self._issued.operator_material(bus)
+        return await self._authority.operator_material(bus)

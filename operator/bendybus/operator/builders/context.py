@@ -26,6 +26,8 @@ class Context:
     operator_namespace: str
     # Peers of NetworkPolicies that may read metrics.
     metrics_from: tuple[Manifest, ...] = ()
+    # Whether cert-manager issues certificates; the issuer that was named, "": one for this bus.
+    cert_manager: bool = False
     issuer_kind: str = ""
     issuer_name: str = ""
 

@@ -92,7 +92,7 @@ def _pod(context: Context) -> Manifest:
         **pod.probes(names.FRONTEND_HEALTH_PORT),
     }
     volumes = [
-        pod.secret_volume("tls", names.frontend_tls(context.bus)),
+        pod.tls_volume(context, ROLE, names.frontend_tls(context.bus)),
         pod.secret_volume("access", names.policies(context.bus)),
     ]
     return pod.spec(context, ROLE, container, volumes)

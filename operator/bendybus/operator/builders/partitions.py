@@ -97,7 +97,7 @@ def _pod(context: Context) -> Manifest:
         "resources": resources(context.spec.partitions.resources, memory="128Mi"),
         **pod.probes(names.PARTITION_HEALTH_PORT),
     }
-    volumes = [pod.secret_volume("tls", names.partition_tls(context.bus))]
+    volumes = [pod.tls_volume(context, ROLE, names.partition_tls(context.bus))]
     return pod.spec(context, ROLE, container, volumes)
 
 

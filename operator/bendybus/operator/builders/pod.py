@@ -97,6 +97,23 @@ def secret_volume(name: str, secret: str) -> Manifest:
     return {"name": name, "secret": {"secretName": secret, "defaultMode": 0o440}}
 
 
+def tls_volume(context: Context, role: str, secret: str) -> Manifest:
+    """Return the volume with a role's tls.crt, tls.key and ca.crt.
+
+    cert-manager writes a `ca.crt` of its own into the Secret that it fills; whom to trust is the
+    operator's to say.
+    """
+    if not context.cert_manager:
+        return secret_volume("tls", secret)
+    own = [{"key": name, "path": name} for name in ("tls.crt", "tls.key")]
+    trusted = [{"key": f"{role}.crt", "path": "ca.crt"}]
+    sources = [
+        {"secret": {"name": secret, "items": own}},
+        {"secret": {"name": names.trust(context.bus), "items": trusted}},
+    ]
+    return {"name": "tls", "projected": {"sources": sources, "defaultMode": 0o440}}
+
+
 def mount(name: str, path: str, *, read_only: bool = True) -> Manifest:
     """Return a mount; writable ones are the exception."""
     made: Manifest = {"name": name, "mountPath": path}

@@ -30,6 +30,17 @@ def tls(context: Context, role: str, files: Mapping[str, str]) -> Manifest:
     }
 
 
+def trust(context: Context, files: Mapping[str, str]) -> Manifest:
+    """Return the Secret with what each role trusts while cert-manager issues certificates."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": metadata(context, names.trust(context.bus)),
+        "type": "Opaque",
+        "data": encoded(files),
+    }
+
+
 def policies(context: Context, known: Sequence[Policy]) -> Manifest:
     """Return the Secret that front ends read every policy and key from."""
     document = {
