@@ -17,7 +17,12 @@ from bendybus.frontend import rights
 from bendybus.frontend.figures import Figures
 from bendybus.internal.v1 import entity_pb2, partition_pb2
 from bendybus.operator import data_identity, names
-from bendybus.operator.conditions import CERTIFICATE_OVERDUE, READY, WARNINGS
+from bendybus.operator.conditions import (
+    CERTIFICATE_OVERDUE,
+    MANIFESTS_NOT_SEEN,
+    READY,
+    WARNINGS,
+)
 from bendybus.operator.metrics import Metrics
 from bendybus.operator.reasons import Reason
 from bendybus.partition_server import metrics, roles
@@ -122,7 +127,12 @@ def test_the_page_of_kubernetes_has_every_annotation_label_and_condition_and_no_
     rows = re.findall(r"^\| `([\w./-]+)` \|", page, re.MULTILINE)
 
     assert {row for row in rows if row.startswith("bendybus.io/")} == known
-    assert {row for row in rows if "/" not in row} == {READY, CERTIFICATE_OVERDUE, *WARNINGS}
+    assert {row for row in rows if "/" not in row} == {
+        READY,
+        CERTIFICATE_OVERDUE,
+        MANIFESTS_NOT_SEEN,
+        *WARNINGS,
+    }
 
 
 def test_every_error_has_advice() -> None:

@@ -152,6 +152,7 @@ def test_alerts_and_dashboard_ask_for_metrics_that_there_are() -> None:
         "BendybusOrphanedEntities",
         "BendybusDeadLettersGrowing",
         "BendybusOperatorWithoutLeader",
+        "BendybusBusCertificateEndsSoon",
         "BendybusCertificateEndsSoon",
     }
     assert all({"summary", "description"} == alert["annotations"].keys() for alert in alerts)

@@ -47,9 +47,7 @@ class Cluster:
             days=90, now=START,
         )  # fmt: skip
         self.operator_certificate = pair.certificate
-        mount(
-            folder, pair.certificate.encode(), pair.key.encode(), self.operators.bundle.encode()
-        )
+        mount(folder, pair.certificate.encode(), pair.key.encode(), self.operators.bundle.encode())
         self.settings = Settings(cert_manager=True, client_tls_directory=folder)
         self.keeper = CertManager(self.api, self.settings, self.clock)
         self.issuers = {"all": certificates.new_authority(START)}

@@ -404,6 +404,30 @@ async def test_queues_of_a_namespace_that_is_served_no_more_are_not_orphaned(
     await holds(cluster, 0, "guests", orphaned=False, deleted=False)
 
 
+async def test_queues_that_left_unseen_where_nobody_looks_are_said_until_somebody_decides(
+    cluster: Cluster,
+) -> None:
+    """They cannot be told from queues whose manifests are in a namespace that is not served."""
+    cluster.operator()
+    cluster.apply(bus_body(allowedNamespaces=["guest"]))
+    cluster.apply(queue_body("left"))
+    await cluster.says("Queue", "left", "Available")
+    await cluster.operators[0].stop()
+    cluster.api.remove("Queue", "shop", "left")
+
+    def said() -> list[str]:
+        status = cluster.api.one("BusNamespace", "orders")["status"]
+        return [each["message"] for each in status["conditions"] if "NotSeen" in each["type"]]
+
+    cluster.operator(watch_namespaces=("shop",))
+    (message,) = await eventually(said)
+    cluster.apply(changed(cluster.api.one("BusNamespace", "orders"), allowedNamespaces=[]))
+
+    assert "no manifest of left is seen. It may be in guest" in message
+    await holds(cluster, 0, "left", orphaned=True)
+    await eventually(lambda: not said())
+
+
 # Several operators
 
 

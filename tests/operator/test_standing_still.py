@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
+from bendybus.operator import certificates
 from bendybus.operator.authority import files_of, now_utc
 from bendybus.operator.certificates import names_of
+from bendybus.operator.kubernetes_api import ApiError
 from tests.operator.cluster import Cluster, eventually
 from tests.operator.manifests import BUS, changed
 from tests.operator.test_office import standing
@@ -67,3 +69,41 @@ async def test_a_certificate_that_is_not_renewed_in_time_is_said(
 
     (message,) = await eventually(said)
     assert "orders-partition-tls, orders-frontend-tls" in message
+
+
+def ends(cluster: Cluster, role: str) -> float | None:
+    """Return when a certificate ends, as the metrics of the first operator say."""
+    return cluster.operators[0].office._metrics.registry.get_sample_value(
+        "bendybus_operator_certificate_end_seconds",
+        {"namespace": "shop", "bus": "orders", "role": role},
+    )
+
+
+async def test_metrics_say_when_the_certificates_of_a_bus_end(cluster: Cluster) -> None:
+    """Also of one that is refused: it runs on, and so does the time of its certificates."""
+    await standing(cluster)
+    quota = ApiError(403, "exceeded quota")
+
+    cluster.api.refusals["apply", "StatefulSet"] = quota
+    cluster.apply(changed(cluster.api.one("BusNamespace", "orders"), frontend={"replicas": 3}))
+    await cluster.says("BusNamespace", "orders", "Refused")
+
+    for role in ("partition", "frontend"):
+        end = certificates.end_of(certificate(cluster, f"orders-{role}-tls"))
+        assert ends(cluster, role) == end.timestamp()
+
+
+@pytest.mark.parametrize("why", ["gone", "another operator acts"])
+async def test_metrics_say_nothing_of_a_bus_that_is_not_looked_after(
+    cluster: Cluster, why: str
+) -> None:
+    """A figure that nobody renews would ring for ever."""
+    await standing(cluster)
+    assert ends(cluster, "partition")
+
+    if why == "gone":
+        cluster.api.remove("BusNamespace", "shop", "orders")
+    else:
+        await cluster.operators[0].office._stop()
+
+    await eventually(lambda: ends(cluster, "partition") is None)

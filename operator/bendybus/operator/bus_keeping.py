@@ -1,9 +1,11 @@
 """Brings the objects of one bus to what its manifest says: Secrets, volumes, pods, Services."""
 
+import contextlib
 import json
 import logging
 import os
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from bendybus.operator import access_keys, data_identity, names
@@ -17,7 +19,7 @@ from bendybus.operator.builders import (
 )
 from bendybus.operator.builders.context import Context, metadata
 from bendybus.operator.cert_manager import CertManager
-from bendybus.operator.certificates import names_of
+from bendybus.operator.certificates import end_of, names_of
 from bendybus.operator.data_identity import ADOPTED_BY_ANNOTATION, Footing
 from bendybus.operator.kubernetes_api import ApiError, KubernetesApi
 from bendybus.operator.names import ObjectKey
@@ -34,13 +36,24 @@ PRUNED: Final = ("PodDisruptionBudget", "HorizontalPodAutoscaler")
 
 
 @dataclass(frozen=True, slots=True)
+class Certificates:
+    """How long the certificates of a bus hold.
+
+    `overdue`: Secrets whose certificates should have been renewed a while ago; `ends`: role → when
+    its certificate ends, seconds since 1970, without what cannot be read.
+    """
+
+    overdue: tuple[str, ...] = ()
+    ends: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Kept:
     """What came of it."""
 
     footing: Footing
     frontends_ready: int
-    # Secrets whose certificates should have been renewed a while ago.
-    overdue: tuple[str, ...] = ()
+    certificates: Certificates = Certificates()
 
 
 class BusKeeping:
@@ -86,7 +99,8 @@ class BusKeeping:
                 raise
             # A quota, a policy of the cluster, a name that is taken: what runs, runs on.
             message = f"what the bus needs cannot be made: {error.message}"
-            return Kept(replace(footing, reason=Reason.REFUSED, message=message), 0)
+            refused = replace(footing, reason=Reason.REFUSED, message=message)
+            return Kept(refused, 0, await self.certificates_of(view.key))
 
     async def _make(
         self, context: Context, footing: Footing, claims: list[Body], current: Body | None
@@ -110,7 +124,7 @@ class BusKeeping:
         await self._hand_over_replicas(context)
         made = [await self._api.apply(body) for body in children.all_of(context)]
         await self._prune(context, made)
-        return Kept(footing, _frontends_ready(made), await self.overdue(context.bus))
+        return Kept(footing, _frontends_ready(made), await self.certificates_of(context.bus))
 
     async def renew(self, bus: ObjectKey) -> None:
         """Renew the certificates of a bus that is left alone otherwise. Raises ApiError.
@@ -146,14 +160,20 @@ class BusKeeping:
                 patch = {"data": secret_files.encoded(renewed)}
                 await self._api.merge("Secret", bus.namespace, name, patch)
 
-    async def overdue(self, bus: ObjectKey) -> tuple[str, ...]:
-        """Return the Secrets whose certificates are not renewed in time. Raises ApiError."""
-        late = []
-        for _, name in certificates.secrets(bus):
+    async def certificates_of(self, bus: ObjectKey) -> Certificates:
+        """Return how long the certificates of a bus hold, by whomever they are. Raises ApiError."""
+        late: list[str] = []
+        ends: dict[str, float] = {}
+        for role, name in certificates.secrets(bus):
             secret = await self._api.get("Secret", bus.namespace, name)
-            if secret is not None and self._authority.overdue(files_of(secret)):
+            if secret is None:
+                continue
+            files = files_of(secret)
+            if self._authority.overdue(files):
                 late.append(name)
-        return tuple(late)
+            with contextlib.suppress(KeyError, ValueError):
+                ends[role] = end_of(files["tls.crt"]).timestamp()
+        return Certificates(tuple(late), ends)
 
     async def _hand_over_replicas(self, context: Context) -> None:
         """Keep the number of front ends when an autoscaler is about to choose it.

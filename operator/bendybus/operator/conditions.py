@@ -15,9 +15,11 @@ from bendybus.operator.reasons import Reason
 READY: Final = "Ready"
 INT64_MAX: Final = 2**63 - 1
 ORPHANS_SHOWN: Final = 20
+WORDS_SHOWN: Final = 5
 # A bus that says one of these is not starting any more, whoever looks at it now.
 _RAN: Final = {Reason.AVAILABLE, Reason.PARTITION_UNAVAILABLE, Reason.FRONTEND_UNAVAILABLE}
 CERTIFICATE_OVERDUE: Final = "CertificateOverdue"
+MANIFESTS_NOT_SEEN: Final = "ManifestsNotSeen"
 ANSWER_NOT_UNDERSTOOD: Final = "AnswerNotUnderstood"
 # What partitions warn of, in words for people.
 WARNINGS: Final = {
@@ -125,6 +127,37 @@ def certificates(
             "observedGeneration": generation,
         }
     ]
+
+
+def manifests_not_seen(
+    queues: Sequence[str],
+    not_served: Sequence[str],
+    generation: int,
+    before: Sequence[Mapping[str, Any]],
+    now: dt.datetime,
+) -> list[Status]:
+    """Return a condition if queues have no manifest that is seen, and nobody can say if they did."""
+    if not queues:
+        return []
+    return [
+        {
+            "type": MANIFESTS_NOT_SEEN,
+            "status": "True",
+            "reason": MANIFESTS_NOT_SEEN,
+            "message": f"no manifest of {_some(queues)} is seen. It may be in {_some(not_served)}, "
+            "which this operator does not serve, so what is there stays as it is, and in use. "
+            "Serve it (watchNamespaces), or take it from spec.allowedNamespaces: then queues "
+            "without a manifest are orphaned.",
+            "lastTransitionTime": _since(MANIFESTS_NOT_SEEN, "True", before, now),
+            "observedGeneration": generation,
+        }
+    ]
+
+
+def _some(words: Sequence[str]) -> str:
+    more = len(words) - WORDS_SHOWN
+    shown = ", ".join(words[:WORDS_SHOWN])
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def _since(kind: str, status: str, before: Sequence[Mapping[str, Any]], now: dt.datetime) -> str:

@@ -152,6 +152,8 @@ class Keeper:
                 group.create_task(self._count(), name=f"count-{self.bus}")
         finally:
             await self._close_link()
+            self._kept = Kept(Footing(None), 0)
+            self._show_certificates()
 
     async def _steward(self) -> None:
         loop = asyncio.get_running_loop()
@@ -227,6 +229,7 @@ class Keeper:
         self._bus_due = None
         if view is None:
             self._kept, self._kept_generation = Kept(Footing(None), 0), 0
+            self._show_certificates()
             await self._close_link()
             return
         problems = admission.bus_problems(view)
@@ -245,6 +248,7 @@ class Keeper:
         try:
             self._kept = await self._tools.buses.keep(view)
             self._kept_generation = view.generation
+            self._show_certificates()
             await self._open_link(self._kept)
         except ApiError as error:
             self._tools.metrics.errors.labels("BusNamespace").inc()
@@ -274,7 +278,8 @@ class Keeper:
         buses = self._tools.buses
         try:
             await buses.renew(self.bus)
-            self._kept = replace(self._kept, overdue=await buses.overdue(self.bus))
+            self._kept = replace(self._kept, certificates=await buses.certificates_of(self.bus))
+            self._show_certificates()
             if self._link is not None:
                 await self._open_link(self._kept)
         except ApiError as error:
@@ -324,6 +329,10 @@ class Keeper:
             await asyncio.wait({task})
             self._tools.metrics.forget_bus(self.bus.namespace, self.bus.name)
 
+    def _show_certificates(self) -> None:
+        ends = self._kept.certificates.ends
+        self._tools.metrics.show_certificates(self.bus.namespace, self.bus.name, ends)
+
     def _show_bus(self, view: BusView | None, *, urgent: bool = True) -> None:
         if view is None:
             return
@@ -342,7 +351,9 @@ class Keeper:
         shown = [
             ready,
             *conditions.warnings(warned, generation, before, now_utc()),
-            *conditions.certificates(self._kept.overdue, generation, before, now_utc()),
+            *conditions.certificates(
+                self._kept.certificates.overdue, generation, before, now_utc()
+            ),
         ]
         status = {"conditions": shown, "observedGeneration": generation}
         if link is not None:

@@ -45,6 +45,9 @@ class Leaving:
         self._departures: dict[str, Departure] = {}
         self._look_for_orphans = True
         self._retry_s = RETRY_S_MIN
+        # Queues whose manifests may be where nobody looks, or gone; and those Kubernetes namespaces.
+        self.unseen: tuple[str, ...] = ()
+        self.not_served: tuple[str, ...] = ()
         self.due: float | None = 0.0
 
     def note(self, departure: Departure) -> None:
@@ -110,25 +113,23 @@ class Leaving:
             del self._departures[uid]
         return refused
 
-    def _sees_all(self) -> bool:
-        """Whether the manifests of all namespaces that may use the bus are seen."""
-        if not self._watched:
-            return True
-        view = self._world.buses.get(self._bus)
-        if view is None or view.manifest is None:
-            return False
-        return set(view.manifest.spec.allowed_namespaces) <= set(self._watched)
-
     async def _mark_orphans(self, link: BusLink) -> None:
-        if not self._sees_all():
-            # A queue whose manifest is not seen may live in a namespace that is served no more:
-            # it is in use, and refusing its sends would be the harm.
-            self._look_for_orphans = False
-            return
         uids = {queue.uid for queue in self._world.queues_of(self._bus).values()}
         found = plan.orphans(link.directory.live(), uids, set(self._departures))
         # Before the calls: lists that come while they run are looked through once more.
         self._look_for_orphans = False
+        self.unseen, self.not_served = (), ()
+        if self._watched:
+            # Where some manifests are not seen, a queue without one may be in use: refusing its
+            # sends would be the harm, so it is said, and somebody who sees them decides.
+            view = self._world.buses.get(self._bus)
+            if view is None or view.manifest is None:
+                return
+            allowed = view.manifest.spec.allowed_namespaces
+            self.not_served = tuple(sorted(set(allowed) - set(self._watched)))
+            if self.not_served:
+                self.unseen = tuple(sorted(found))
+                return
         try:
             for name in found:
                 await self._entities.orphan(name, link)

@@ -5,6 +5,9 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from bendybus.operator.builders import frontend, partitions
+
+ROLES: Final = (partitions.ROLE, frontend.ROLE)
 _BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 
@@ -71,11 +74,25 @@ class Metrics:
             ["namespace", "bus"],
             registry=self.registry,
         )
+        self._certificates = Gauge(
+            "bendybus_operator_certificate_end_seconds",
+            "When a certificate of a bus ends, seconds since 1970.",
+            ["namespace", "bus", "role"],
+            registry=self.registry,
+        )
         self.certificate_end = Gauge(
             "bendybus_operator_webhook_certificate_end_seconds",
             "When the webhooks' certificate ends, seconds since 1970.",
             registry=self.registry,
         )
+
+    def show_certificates(self, namespace: str, bus: str, ends: Mapping[str, float]) -> None:
+        """Show when the certificates of a bus end; `ends`: role → seconds since 1970."""
+        for role in ROLES:
+            if role in ends:
+                self._certificates.labels(namespace, bus, role).set(ends[role])
+            else:
+                self._certificates.remove(namespace, bus, role)
 
     def forget_bus(self, namespace: str, bus: str) -> None:
         """Show nothing any more of a bus that nobody asks."""
