@@ -136,7 +136,7 @@ def manifests_not_seen(
     before: Sequence[Mapping[str, Any]],
     now: dt.datetime,
 ) -> list[Status]:
-    """Return a condition if queues have no manifest that is seen, and nobody can say if they did."""
+    """Return a condition if queues have no manifest that is seen; where else it may be is told."""
     if not queues:
         return []
     return [

@@ -354,6 +354,9 @@ class Keeper:
             *conditions.certificates(
                 self._kept.certificates.overdue, generation, before, now_utc()
             ),
+            *conditions.manifests_not_seen(
+                self._leaving.unseen, self._leaving.not_served, generation, before, now_utc()
+            ),
         ]
         status = {"conditions": shown, "observedGeneration": generation}
         if link is not None:

@@ -45,7 +45,7 @@ class Leaving:
         self._departures: dict[str, Departure] = {}
         self._look_for_orphans = True
         self._retry_s = RETRY_S_MIN
-        # Queues whose manifests may be where nobody looks, or gone; and those Kubernetes namespaces.
+        # Queues whose manifests are gone or where nobody looks; and those Kubernetes namespaces.
         self.unseen: tuple[str, ...] = ()
         self.not_served: tuple[str, ...] = ()
         self.due: float | None = 0.0

@@ -50,18 +50,7 @@ class Metrics:
             "Status patches written since the start.",
             registry=self.registry,
         )
-        self.unreachable = Gauge(
-            "bendybus_operator_partitions_unreachable",
-            "Partitions of a bus that do not answer.",
-            ["namespace", "bus"],
-            registry=self.registry,
-        )
-        self.orphaned = Gauge(
-            "bendybus_operator_orphaned_entities",
-            "Entities of a bus whose manifest is gone and whose messages are kept.",
-            ["namespace", "bus"],
-            registry=self.registry,
-        )
+        self._of_buses()
         self.refused = Counter(
             "bendybus_operator_admission_refused",
             "Changes that the webhooks refused.",
@@ -74,15 +63,29 @@ class Metrics:
             ["namespace", "bus"],
             registry=self.registry,
         )
+        self.certificate_end = Gauge(
+            "bendybus_operator_webhook_certificate_end_seconds",
+            "When the webhooks' certificate ends, seconds since 1970.",
+            registry=self.registry,
+        )
+
+    def _of_buses(self) -> None:
+        self.unreachable = Gauge(
+            "bendybus_operator_partitions_unreachable",
+            "Partitions of a bus that do not answer.",
+            ["namespace", "bus"],
+            registry=self.registry,
+        )
+        self.orphaned = Gauge(
+            "bendybus_operator_orphaned_entities",
+            "Entities of a bus whose manifest is gone and whose messages are kept.",
+            ["namespace", "bus"],
+            registry=self.registry,
+        )
         self._certificates = Gauge(
             "bendybus_operator_certificate_end_seconds",
             "When a certificate of a bus ends, seconds since 1970.",
             ["namespace", "bus", "role"],
-            registry=self.registry,
-        )
-        self.certificate_end = Gauge(
-            "bendybus_operator_webhook_certificate_end_seconds",
-            "When the webhooks' certificate ends, seconds since 1970.",
             registry=self.registry,
         )
 
