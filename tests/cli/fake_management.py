@@ -90,6 +90,10 @@ class FakeManagement(management_pb2_grpc.ManagementServiceServicer):
         self._put(name, str(uuid.uuid4()), wire_origin, entity.QueueDescription(**fields))
         self._queues[name.lower()].orphaned = orphaned
 
+    def count(self, name: str, counts: pb.MessageCountDetails) -> None:
+        """Say what a queue holds."""
+        self._queues[name.lower()].runtime.count_details.CopyFrom(counts)
+
     def _put(
         self, name: str, uid: str, origin: pb.EntityOrigin, wanted: entity.QueueDescription
     ) -> None:

@@ -1,6 +1,8 @@
 """`apply`, `get`, `describe`, `delete` against a management service in memory."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +14,7 @@ from bendybus.cli import __main__ as command
 from bendybus.cli import completing
 from bendybus.domain import errors
 from bendybus.domain.entity import Origin
+from bendybus.v1 import management_pb2 as pb
 from tests.cli import fake_management
 from tests.cli.fake_management import FakeManagement
 
@@ -182,6 +185,37 @@ def test_delete_needs_yes_where_nobody_can_be_asked(
     assert "Say so with --yes" in capsys.readouterr().err
 
 
+def test_what_a_deletion_takes_along_is_counted_whatever_its_kind(
+    bus: FakeManagement, capsys: pytest.CaptureFixture[str]
+) -> None:
+    counts = pb.MessageCountDetails(
+        active_message_count=1,
+        dead_letter_message_count=2,
+        scheduled_message_count=4,
+        deferred_message_count=8,
+    )
+    bus.add("orders", Origin.CLIENT)
+    bus.count("orders", counts)
+
+    run(bus, "delete", "queue", "orders", "--dry-run")
+
+    assert "would be deleted, with its 15 messages" in capsys.readouterr().out
+
+
+def test_get_takes_the_word_queue_before_a_name_as_other_commands_do(
+    bus: FakeManagement, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bus.add("orders", Origin.CLIENT)
+    bus.add("queue", Origin.CLIENT)
+
+    codes = [run(bus, "get", "queue", "orders"), run(bus, "get", "queue", "queue")]
+    orders, queue = (line for line in capsys.readouterr().out.splitlines() if "NAME" not in line)
+    wrong = run(bus, "get", "orders", "queue")
+
+    assert (codes, wrong) == ([0, 0], 2)
+    assert (orders.split()[0], queue.split()[0]) == ("orders", "queue")
+
+
 def test_orphans_are_listed_only_if_asked_for(
     bus: FakeManagement, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -291,8 +325,22 @@ def test_a_queue_is_made_by_hand_with_the_fields_of_a_manifest(bus: FakeManageme
     made = run(bus, "create", "queue", "new", "--partitioned", "--set", "maxDeliveryCount=3")
     refused = run(bus, "create", "queue", "bad", "--set", "colour=red")
 
-    assert (made, refused) == (0, 1)
+    assert (made, refused) == (0, 2)
     assert bus.calls == ["create new"]
+
+
+def test_what_is_wrong_with_a_queue_made_by_hand_is_named_as_it_was_typed(
+    bus: FakeManagement, capsys: pytest.CaptureFixture[str]
+) -> None:
+    codes = [
+        run(bus, "create", "queue", "bad name!"),
+        run(bus, "create", "queue", "new", "--set", "lockDuration=1h"),
+    ]
+
+    name, duration = capsys.readouterr().err.splitlines()
+    assert codes == [2, 2]
+    assert name.startswith("bendybus: Name of the queue: 'bad name!' must start with a letter")
+    assert duration.startswith("bendybus: --set lockDuration: '1h' is no ISO-8601 duration")
 
 
 def test_queues_are_shown_as_yaml(bus: FakeManagement, capsys: pytest.CaptureFixture[str]) -> None:
@@ -347,3 +395,27 @@ def test_a_bus_that_is_down_is_the_same_sentence_for_every_command(
 def test_the_version_needs_no_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("bendybus ")
+
+
+@pytest.mark.integration
+def test_a_bus_that_speaks_plain_text_is_told_of_in_one_sentence(bus: FakeManagement) -> None:
+    options = [
+        "--connection-string",
+        f"Endpoint=sb://{bus.address};SharedAccessKeyName=a;SharedAccessKey=b",
+    ]
+
+    done = subprocess.run(
+        [sys.executable, "-m", "bendybus.cli", *options, "get"],
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+
+    assert done.returncode == 4
+    assert [line.partition(":")[0] for line in done.stderr.splitlines()] == ["bendybus"]
+    assert "speaks plain text" in done.stderr
+
+
+def test_authorities_that_are_not_there_are_refused(
+    bus: FakeManagement, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(bus, "--ca-file", "/no/such.crt", "get") == 2
+    assert "/no/such.crt" in capsys.readouterr().err

@@ -49,7 +49,12 @@ def test_fields_of_the_body_become_keys() -> None:
     ("line", "fields", "sentence"),
     [
         ('{"a": 1}', Fields(key="b"), "Line 7: there is no field 'b' to take a key from."),
-        ("text", Fields(id="b"), "Line 7: there is no field 'b' to take a key from."),
+        ("text", Fields(id="b"), "Line 7: the body must be a JSON object, to take a key from 'b'."),
+        (
+            '{"b": {}}',
+            Fields(id="b"),
+            "Line 7: the field 'b' must be a text or a number to be a key.",
+        ),
         ('{"body": 1, "colour": 2}', NONE, "Line 7: 'colour' is not a known property. Known: b"),
         ('{"body": 1, "subject": 2}', NONE, "Line 7: subject must be text, not 2."),
     ],

@@ -13,7 +13,11 @@ from bendybus.cli.messages import Receive
 from bendybus.cli.resubmitting import Resubmit, Where
 from bendybus.client import ServiceBusMessage, ServiceBusReceivedMessage, outgoing, received_message
 from bendybus.client.amqp import AmqpAnnotatedMessage
-from bendybus.client.exceptions import ServiceBusConnectionError
+from bendybus.client.exceptions import (
+    InvalidArgumentError,
+    OutcomeUnknownError,
+    PartitionUnavailableError,
+)
 from bendybus.client.received_message import Delivered
 from bendybus.v1 import message_pb2
 
@@ -28,6 +32,7 @@ class FakeClient:
         self.options: dict[str, Any] = {}
         # The number of the send that fails, if any.
         self.failing = 0
+        self.failure: Exception = OutcomeUnknownError(message="gone")
 
     def get_queue_sender(self, queue: str) -> Self:
         return self
@@ -44,7 +49,7 @@ class FakeClient:
 
     def send_messages(self, batch: Any, **_: Any) -> None:
         if self.failing and len(self.sent) + 1 == self.failing:
-            raise ServiceBusConnectionError(message="gone")
+            raise self.failure
         given = batch if isinstance(batch, list) else [batch]
         self.sent.append([outgoing.as_message(each) for each in given])
 
@@ -275,7 +280,7 @@ def test_an_import_that_stops_says_what_is_stored_and_goes_on_there(tmp_path: An
     progress = sending.Progress()
     file = tmp_path / "x.jsonl"
 
-    with pytest.raises(ServiceBusConnectionError):
+    with pytest.raises(OutcomeUnknownError):
         sending.send(client, "q", given, lambda count: None, progress)  # type: ignore[arg-type]
     sending.keep_progress(file, "q", progress)
     client.failing = 0
@@ -283,3 +288,30 @@ def test_an_import_that_stops_says_what_is_stored_and_goes_on_there(tmp_path: An
 
     assert (progress.sent, progress.uncertain, sorted(progress.also)) == (2, 2, [1, 3])
     assert [[str(each) for each in batch] for batch in client.sent] == [["0", "2"], ["1", "3"]]
+
+
+def test_what_was_refused_for_sure_is_not_told_as_uncertain() -> None:
+    client = FakeClient()
+    client.failing, client.failure = 1, PartitionUnavailableError(message="away")
+    given = [Outgoing(str(n), {"partition_key": "a"}, line=n + 1) for n in range(2)]
+    refused, invalid = sending.Progress(), sending.Progress()
+
+    with pytest.raises(PartitionUnavailableError):
+        sending.send(client, "q", given, lambda count: None, refused)  # type: ignore[arg-type]
+    client.failure = InvalidArgumentError(message="body: no text")
+    with pytest.raises(InvalidArgumentError):
+        sending.send(client, "q", [Outgoing("x")] * 3, lambda count: None, invalid)  # type: ignore[arg-type]
+
+    assert (refused.uncertain, invalid.uncertain) == (0, 0)
+
+
+def test_a_batch_that_may_have_been_split_is_uncertain_when_one_part_fails() -> None:
+    client = FakeClient()
+    client.failing, client.failure = 1, PartitionUnavailableError(message="away")
+    given = [Outgoing(str(n), {"message_id": str(n)}, line=n + 1) for n in range(3)]
+    progress = sending.Progress()
+
+    with pytest.raises(PartitionUnavailableError):
+        sending.send(client, "q", given, lambda count: None, progress)  # type: ignore[arg-type]
+
+    assert progress.uncertain == 3

@@ -1,5 +1,6 @@
 """`bendybus`: the way in. Nothing is imported here but what is quick."""
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import Final
@@ -10,6 +11,8 @@ _INTERRUPTED: Final = 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `bendybus` with `arguments` and return its exit code."""
+    # gRPC writes a line of its own for each handshake that fails; the sentence is ours to say.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     try:
         # Late, and here: it takes most of a second, in which Ctrl-C must not print a traceback.
         from bendybus.cli import running

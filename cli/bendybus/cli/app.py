@@ -47,7 +47,11 @@ def choose(
     ] = None,
     ca_file: Annotated[
         Path | None,
-        typer.Option(help=f"Authorities to trust (TLS); default ${finding.CA_FILE_VARIABLE}."),
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            help=f"Authorities to trust (TLS); default ${finding.CA_FILE_VARIABLE}.",
+        ),
     ] = None,
     kube: Annotated[
         bool, typer.Option("--kube", help="A bus on a cluster: kubectl's current context.")

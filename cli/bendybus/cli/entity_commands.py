@@ -136,6 +136,14 @@ def get(
             help="queues, or the name of one.", autocompletion=completing.queues_or_a_name
         ),
     ] = "queues",
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="[name]",
+            help="get queue NAME is get NAME.",
+            autocompletion=completing.queue_names,
+        ),
+    ] = "",
     output: OutputOption = Output.TABLE,
     everything: Annotated[
         bool, typer.Option("--all", "-a", help="Orphaned queues, too: their manifests are gone.")
@@ -144,12 +152,16 @@ def get(
     interval: Annotated[float, typer.Option(min=0.1, help="Seconds between, with --watch.")] = 2.0,
 ) -> None:
     """List the queues of a bus with their counts."""
+    if name and what.lower() not in _QUEUE_WORDS:
+        raise UsageError(f"Give one name: get {what}, or get queue {what} (got {name!r}, too).")
+    what = name or what
+    named = bool(name) or what.lower() not in _QUEUE_WORDS
     with connected(context) as bus:
         while True:
-            if what.lower() in _QUEUE_WORDS:
-                queues = bus.queues(runtime=True, orphaned=everything)
-            else:
+            if named:
                 queues = [bus.queue(what)]
+            else:
+                queues = bus.queues(runtime=True, orphaned=everything)
             if watch and output in (Output.TABLE, Output.WIDE):
                 printing.clear()
             _show_queues(queues, output)
@@ -353,10 +365,9 @@ def delete_queue(
         if context.obj.cluster is not None and not queue.orphaned:
             _refuse_to_undo_a_manifest(queue)
         counts = queue.runtime.count_details
+        # Of every kind: what is not said here goes unseen. Locked ones are among the active.
         held = counts.active_message_count + counts.dead_letter_message_count
-        if queue.orphaned:
-            # Nobody looks at these any more: count them, too.
-            held += counts.deferred_message_count + counts.scheduled_message_count
+        held += counts.deferred_message_count + counts.scheduled_message_count
         if dry_run:
             done = "purged" if queue.orphaned else "deleted"
             printing.line(f"queue {queue.name!r}: would be {done}, with its {held} messages")

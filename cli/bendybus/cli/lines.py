@@ -204,7 +204,15 @@ def moment(name: str, text: Any) -> datetime:
 
 
 def _keyed(value: Any, source: str, number: int) -> str:
-    content = value.get(source) if isinstance(value, dict) else None
-    if content is None or isinstance(content, dict | list):
+    if not isinstance(value, dict):
+        raise UsageError(
+            f"Line {number}: the body must be a JSON object, to take a key from {source!r}."
+        )
+    content = value.get(source)
+    if content is None:
         raise UsageError(f"Line {number}: there is no field {source!r} to take a key from.")
+    if isinstance(content, dict | list):
+        raise UsageError(
+            f"Line {number}: the field {source!r} must be a text or a number to be a key."
+        )
     return content if isinstance(content, str) else json.dumps(content)

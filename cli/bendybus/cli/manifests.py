@@ -10,7 +10,7 @@ from typing import Any, Final
 from bendybus.cli.errors import UsageError
 from bendybus.crds import bundling, loading, manifest
 from bendybus.crds.bundling import Place
-from bendybus.crds.errors import ManifestError
+from bendybus.crds.errors import ManifestError, Problem
 from bendybus.domain.entity import QueueDescription
 
 STDIN: Final = Path("-")
@@ -46,10 +46,19 @@ def description(name: str, fields: Sequence[str], place: Place) -> QueueDescript
         "spec": spec,
     }
     found = loading.parse("--set", document)
-    problems = () if isinstance(found, loading.Loaded) else found
-    if problems or not isinstance(found, loading.Loaded):
-        raise ManifestError(*problems)
-    return bundling.bundle([found], running=place).queues[0].description
+    try:
+        if not isinstance(found, loading.Loaded):
+            raise ManifestError(*found)
+        return bundling.bundle([found], running=place).queues[0].description
+    except ManifestError as error:
+        raise UsageError("\n".join(_told(problem) for problem in error.problems)) from error
+
+
+def _told(problem: Problem) -> str:
+    """Return what is wrong, by what stands on the command line."""
+    field = problem.field.removeprefix("spec.")
+    where = "Name of the queue" if field == "entityName" else f"--set {field}"
+    return f"{where}: {problem.sentence}"
 
 
 def _scalar(text: str) -> Any:

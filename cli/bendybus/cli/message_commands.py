@@ -32,6 +32,8 @@ _WIDE_COLUMNS: Final = (
     _NUMBER, "PARTITION", "ID", "KEY", "DELIVERIES", "ENQUEUED", "SUBJECT", "REASON",
     "BODY",
 )  # fmt: skip
+# What is said with an option; as a property of the application it would have no effect.
+_OPTION_OF: Final = {"time_to_live": "--ttl", "scheduled_enqueue_time_utc": "--at"}
 deadletter_app = typer.Typer(help="Messages that could not be processed.")
 
 Most = Annotated[int, typer.Option("--max", min=1, help="At most so many.")]
@@ -119,9 +121,10 @@ def _say_where_it_stopped(
     if file is not None and sending.keep_progress(file, queue, progress):
         printing.note(f"{said}. The same command with --resume goes on from there.")
         return
-    said += f": all up to line {progress.through}"
+    if progress.through:
+        said += f": all up to line {progress.through}"
     if progress.also:
-        said += f", and {len(progress.also)} of the lines after it"
+        said += f", {len(progress.also)} of them after it" if progress.through else ""
     printing.note(f"{said}.")
 
 
@@ -140,7 +143,13 @@ def _read(path: Path | None) -> Iterator[str]:
     if path is None:
         if sys.stdin.isatty():
             printing.note("Reading messages from the keyboard, one a line; Ctrl-D ends.")
-        yield from sys.stdin
+        for number, line in enumerate(sys.stdin.buffer, 1):
+            try:
+                yield line.decode("utf-8")
+            except UnicodeDecodeError as error:
+                raise CliError(
+                    f"stdin, line {number}: is not UTF-8 text. Send it as UTF-8, or use --raw."
+                ) from error
         return
     try:
         with path.open(encoding="utf-8") as file:
@@ -175,10 +184,14 @@ def _options(properties: Sequence[str], ttl: str, at: str) -> dict[str, Any]:
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise UsageError(f"--property: must be NAME=VALUE (got {text!r}).")
+        if name in _OPTION_OF:
+            raise UsageError(f"--property: {name} is no property here; use {_OPTION_OF[name]}.")
         (made if name in lines.TEXTS else application)[name] = value
     try:
         if ttl:
             made["time_to_live"] = lines.duration("--ttl", ttl)
+            if not made["time_to_live"]:
+                raise UsageError("--ttl: must be greater than 0; 0 expires at once.")
         if at:
             made["scheduled_enqueue_time_utc"] = lines.moment("--at", at)
     except ValueError as error:
@@ -227,6 +240,11 @@ def receive(
 
     if follow and not complete:
         raise UsageError("--follow: cannot be used with --no-complete; peek shows what is there.")
+    if mode is Mode.RECEIVE_AND_DELETE and not complete:
+        raise UsageError(
+            "--no-complete: cannot be used with --mode receive-and-delete, which leaves nothing to "
+            "give back."
+        )
     shown = _Shown(Output.JSON if as_json else output, dead_letters)
     wanted = Receive(
         most if most is not None else _ALL if follow else 1,
@@ -272,7 +290,7 @@ def purge(
     dry_run: entity_commands.DryRun = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Delete every message of a queue that is not locked."""
+    """Delete all messages of a queue, except those that a receiver has locked."""
     from bendybus.cli import messages
 
     if dry_run:
@@ -329,8 +347,11 @@ def deadletter_resubmit(
 ) -> None:
     """Send dead letters to their queue again.
 
-    Each is completed after its copy is stored. In a queue that detects duplicates the copy gets a
-    MessageId of its own; the original one stays in the property ResubmittedMessageId.
+    Each is completed after its copy is stored.
+
+    In a queue that detects duplicates the copy gets a MessageId of its own.
+
+    The original one stays in the property ResubmittedMessageId.
     """
     from bendybus.cli import messages, resubmitting
 

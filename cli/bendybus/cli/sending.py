@@ -14,6 +14,7 @@ from bendybus.cli.errors import CliError
 from bendybus.cli.lines import Outgoing
 from bendybus.client import ServiceBusClient, ServiceBusMessage, outgoing
 from bendybus.client.amqp import AmqpAnnotatedMessage
+from bendybus.client.exceptions import OutcomeUnknownError, ServiceBusError
 from bendybus.domain import limits
 
 BATCH: Final = 500
@@ -61,11 +62,14 @@ def send(
     with bus.get_queue_sender(queue) as sender:
         for chunk in _chunks(each for each in messages if not done.has(each.line or 2**62)):
             for batch in _by_key(chunk).values():
+                made = [message_of(each) for each in batch]
                 done.uncertain = len(batch)
-                # Where MessageId is the key (duplicate detection), a batch has many keys.
-                sender.send_messages(
-                    [message_of(each) for each in batch], split_by_partition_key=True
-                )
+                try:
+                    # Where MessageId is the key (duplicate detection), a batch has many keys.
+                    sender.send_messages(made, split_by_partition_key=True)
+                except (ServiceBusError, ValueError, TypeError) as error:
+                    done.uncertain = 0 if _is_definite(error, batch) else len(batch)
+                    raise
                 done.uncertain = 0
                 done.store(batch)
                 step(len(batch))
@@ -122,6 +126,17 @@ def keep_progress(file: Path, queue: str, progress: Progress) -> bool:
 def forget_progress(file: Path) -> None:
     """Remove what says where an import stopped: it is done."""
     _beside(file).unlink(missing_ok=True)
+
+
+def _is_definite(error: Exception, batch: list[Outgoing]) -> bool:
+    """Return whether nothing of a batch is stored when sending it failed like this."""
+    if isinstance(error, ValueError | TypeError):
+        # Refused at the call: nothing left this machine.
+        return True
+    keyed = any(batch[0].properties.get(name) for name in ("session_id", "partition_key"))
+    # Without a key it may have been split, and a part of it be stored.
+    whole = keyed or len(batch) == 1
+    return whole and not isinstance(error, OutcomeUnknownError)
 
 
 def _beside(file: Path) -> Path:

@@ -1,0 +1,48 @@
+"""`send`, `receive`, `purge`, `deadletter`: what the command line says, before a bus is asked."""
+
+import io
+
+import pytest
+
+from bendybus.cli import __main__ as command
+
+NOWHERE = (
+    "Endpoint=sb://127.0.0.1:1;SharedAccessKeyName=a;SharedAccessKey=x;UseDevelopmentEmulator=true"
+)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (
+            ["receive", "q", "--mode", "receive-and-delete", "--no-complete"],
+            "--no-complete: cannot be used with --mode receive-and-delete, which leaves nothing to "
+            "give back.",
+        ),
+        (["send", "q", "x", "--ttl", "0"], "--ttl: must be greater than 0; 0 expires at once."),
+        (
+            ["send", "q", "x", "-p", "time_to_live=5"],
+            "--property: time_to_live is no property here; use --ttl.",
+        ),
+    ],
+)
+def test_what_contradicts_itself_is_refused_before_a_bus_is_asked(
+    arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = command.main(["--connection-string", NOWHERE, *arguments])
+
+    assert (code, capsys.readouterr().err) == (2, f"bendybus: {sentence}\n")
+
+
+def test_input_that_is_no_text_is_named_by_its_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = io.TextIOWrapper(io.BytesIO(b"first\n\xff\n"), errors="surrogateescape")
+    monkeypatch.setattr("sys.stdin", given)
+
+    code = command.main(["--connection-string", NOWHERE, "send", "q"])
+
+    assert code == 1
+    assert capsys.readouterr().err == (
+        "bendybus: stdin, line 2: is not UTF-8 text. Send it as UTF-8, or use --raw.\n"
+    )
