@@ -28,7 +28,19 @@ class FakeManagement(management_pb2_grpc.ManagementServiceServicer):
 
     def GetNamespace(self, request: Any, context: Any) -> pb.GetNamespaceResponse:
         return pb.GetNamespaceResponse(
-            name=self.name, uid="u", tier="Standard", partition_count=16, version="0.1.0"
+            name=self.name,
+            uid="u",
+            tier="Standard",
+            partition_count=16,
+            version="0.1.0",
+            partitions=[
+                pb.NamespacePartition(
+                    partition=index,
+                    available=index not in self.unreached,
+                    conditions=["its store is not open"] if index in self.unreached else [],
+                )
+                for index in range(16)
+            ],
         )
 
     def ListQueues(self, request: Any, context: Any) -> pb.ListQueuesResponse:

@@ -2,7 +2,8 @@
 
 Takes the real servers' options, prints their ready line, ends when its stdin or SIGTERM says so.
 Behaviours for tests, by files in --data's folder: `fail` (die before serving), `die` (die soon
-after serving), `stubborn` (ignore SIGTERM), `taken-ROLE` (its port is taken so many times).
+after serving), `stubborn` (ignore SIGTERM), `taken-ROLE` (its port is taken so many times), `away`
+(the partition in it does not serve, and the log says why).
 """
 
 import argparse
@@ -40,13 +41,21 @@ def main() -> int:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     else:
         signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    path = options.behaviour / "away"
+    away = [int(path.read_text(encoding="utf-8"))] if path.exists() else []
     keep: object
     if options.role == "frontend":
-        fake = fake_management.FakeManagement()
+        fake = fake_management.FakeManagement(unreached=tuple(away))
         keep, address = fake_management.serve(fake, options.listen)
     else:
         keep, address = _listen(options.listen)
     partitions = [int(each) for each in options.partitions.split(",") if each]
+    for partition in {*partitions} & {*away}:
+        entry = {
+            "level": "error",
+            "message": f"partition {partition}: store failed: its format is new",
+        }
+        print(json.dumps(entry | {"partition": partition}), file=sys.stderr, flush=True)
     print(json.dumps({"ready": True, "address": address, "partitions": partitions}), flush=True)
     if options.exit_with_parent:
         threading.Thread(target=_end_with_stdin, daemon=True).start()

@@ -168,8 +168,9 @@ def test_describe_shows_the_share_of_each_partition(
 
     lines = capsys.readouterr().out.splitlines()
     assert code == 0
-    assert lines[-2].split() == ["14", "yes", "1", "0", "0", "0", "100", "B"]
-    assert lines[-1].split() == ["15", "no", "-", "-", "-", "-", "-"]
+    assert lines[-4].split() == ["14", "yes", "1", "0", "0", "0", "100", "B"]
+    assert lines[-3].split() == ["15", "no", "-", "-", "-", "-", "-"]
+    assert lines[-2:] == ["", "Partition 15 does not serve: its store is not open."]
 
 
 def test_delete_needs_yes_where_nobody_can_be_asked(

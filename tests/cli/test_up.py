@@ -114,6 +114,19 @@ def test_the_ready_line_is_one_json_object_that_names_everything(start: Start, d
     assert all(alive(each["pid"]) for each in facts["processes"])
 
 
+def test_a_partition_that_does_not_serve_is_told_of_with_what_its_log_says(
+    start: Start, data: Path
+) -> None:
+    (data / "away").write_text("5", encoding="utf-8")
+    process = start()
+    ready(process)
+    process.send_signal(signal.SIGTERM)
+
+    told = process.communicate(timeout=DEADLINE_S)[1].splitlines()
+
+    assert told == ["Partition 5 does not serve: store failed: its format is new"]
+
+
 def test_run_json_is_for_its_owner_only_and_gone_after_the_end(start: Start, data: Path) -> None:
     process = start()
     facts = ready(process)

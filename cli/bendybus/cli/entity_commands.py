@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -12,6 +12,7 @@ import typer
 from google.protobuf import json_format
 
 from bendybus.cli import (
+    ailing,
     applying,
     cluster_applying,
     completing,
@@ -27,6 +28,7 @@ from bendybus.cli.printing import Output
 from bendybus.cli.tables import Column
 from bendybus.crds import queue_manifest
 from bendybus.domain import durations, entity
+from bendybus.domain.errors import Unauthorized
 from bendybus.domain.lifecycle import EntityState
 from bendybus.v1 import management_pb2 as pb
 from bendybus.wire import entities
@@ -314,6 +316,7 @@ def describe_queue(
     """Show a queue: its settings, and its share on each partition."""
     with connected(context) as bus:
         queue = bus.queue(name)
+        away = _away(bus, queue) if output is Output.TABLE or output is Output.WIDE else []
     facts = _as_json(queue)
     if output in (Output.JSON, Output.YAML):
         printing.structured(facts, output)
@@ -332,9 +335,21 @@ def describe_queue(
     printing.line("")
     columns = ("PARTITION", "REACHABLE", "ACTIVE", "DEADLETTER", "SCHEDULED", "DEFERRED", "SIZE")
     printing.table(columns, (_share(each) for each in queue.runtime.partitions))
+    for sentence in ["", *away] if away else ():
+        printing.line(sentence)
     if queue.orphaned:
         printing.line("")
         printing.line(_ORPHANED.format(name=queue.name))
+
+
+def _away(bus: Management, queue: pb.Queue) -> list[str]:
+    """Return why parts of a queue are out of reach, if the key may ask for it."""
+    lacking = {part.partition for part in queue.runtime.partitions if not part.reachable}
+    if not lacking:
+        return []
+    with suppress(Unauthorized):
+        return ailing.told((p for p in bus.namespace().partitions if p.partition in lacking), {})
+    return []
 
 
 def _share(part: pb.PartitionRuntime) -> list[object]:

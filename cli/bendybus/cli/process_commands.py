@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from bendybus.cli import (
+    ailing,
     applying,
     control,
     data_directory,
@@ -30,6 +31,7 @@ from bendybus.cli.tables import Column
 from bendybus.crds import bundling, loading
 from bendybus.crds.bundling import Bundle
 from bendybus.domain.errors import BusError
+from bendybus.v1 import management_pb2 as pb
 
 _STORE_PASSES: Final = {"allow_extra_args": True, "ignore_unknown_options": True}
 partition_app = typer.Typer(help="Stop and start a partition, to see what an outage does.")
@@ -102,15 +104,21 @@ async def _supervise(boss: supervisor.Supervisor, bundle: Bundle, as_json: bool)
 
     async def when_ready(ready: supervisor.Supervisor) -> None:
         facts = ready.facts()
-        outcomes = await asyncio.to_thread(_apply, facts["connection_string"], bundle)
+        outcomes, partitions = await asyncio.to_thread(_apply, facts["connection_string"], bundle)
+        for sentence in ailing.told(partitions, ready.logs()):
+            printing.note(sentence)
         _say_ready(facts, bundle, outcomes, as_json)
 
     await boss.run(when_ready)
 
 
-def _apply(connection_string: str, bundle: Bundle) -> list[Outcome]:
+def _apply(
+    connection_string: str, bundle: Bundle
+) -> tuple[list[Outcome], list[pb.NamespacePartition]]:
+    """Return what became of the manifests, and how the partitions are then."""
     with Management(connection_string) as bus:
-        return applying.apply(bus, bundle, applying.Patience(30))
+        outcomes = applying.apply(bus, bundle, applying.Patience(30))
+        return outcomes, list(bus.namespace().partitions)
 
 
 def _say_ready(

@@ -85,6 +85,14 @@ class Supervisor:
             "metrics": {child.name: child.metrics for child in reversed(self._children)},
         }
 
+    def logs(self) -> dict[int, Path]:
+        """Return where the process of each partition writes its log."""
+        return {
+            partition: self._log(child.name)
+            for child in self._children
+            for partition in child.partitions
+        }
+
     async def _start(
         self, stack: AsyncExitStack, when_ready: Callable[["Supervisor"], Awaitable[None]]
     ) -> None:
