@@ -2,6 +2,7 @@
 
 import ast
 import fnmatch
+import os
 import re
 import subprocess
 import tomllib
@@ -26,7 +27,7 @@ TEXT = (".py", ".pyi", ".md", ".toml", ".yaml", ".yml", ".txt", ".in", ".proto",
 
 
 def tracked() -> list[Path]:
-    """Return the files that belong to the project; outside of git, all files."""
+    """Return the files of the project; without git, what .gitignore does not name."""
     try:
         listed = subprocess.run(
             ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
@@ -34,9 +35,25 @@ def tracked() -> list[Path]:
         ).stdout.splitlines()  # fmt: skip
         found = [ROOT / name for name in listed]
     except (OSError, subprocess.CalledProcessError):
-        hidden = re.compile(r"/(\.venv|\.git|__pycache__|\.\w+_cache)[^/]*/")
-        found = [path for path in ROOT.rglob("*") if not hidden.search(str(path))]
+        found = not_ignored(ROOT)
     return sorted(path for path in found if path.is_file())
+
+
+def not_ignored(root: Path) -> list[Path]:
+    """Return what is below `root` and is not named by the patterns of its .gitignore."""
+    patterns = (root / ".gitignore").read_text(encoding="utf-8").split()
+    ignored = [".git", *(pattern.rstrip("/") for pattern in patterns)]
+    found = []
+    for folder, folders, files in os.walk(root):
+        here = Path(folder).relative_to(root)
+
+        def kept(name: str, here: Path = here) -> bool:
+            names = (name, str(here / name))
+            return not any(fnmatch.fnmatch(each, pattern) for pattern in ignored for each in names)
+
+        folders[:] = filter(kept, folders)
+        found += [Path(folder, name) for name in filter(kept, files)]
+    return found
 
 
 def sources() -> list[Path]:
@@ -121,6 +138,20 @@ def test_core_modules_do_no_input_or_output_and_read_no_clock() -> None:
 
     assert len(core_modules()) > 5
     assert guilty == []
+
+
+def test_without_git_what_it_would_ignore_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / ".gitignore").write_text(".hypothesis/\n*.db\nbench/results/\n.venv-*/\n")
+    for name in (
+        "a.py", "results/b.py", "x.db", ".hypothesis/c", "bench/results/d", ".venv-1/e", ".git/f",
+    ):  # fmt: skip
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+
+    found = sorted(str(path.relative_to(tmp_path)) for path in not_ignored(tmp_path))
+
+    assert found == [".gitignore", "a.py", "results/b.py"]
 
 
 def test_rooms_import_absolutely() -> None:

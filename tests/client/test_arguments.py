@@ -200,3 +200,17 @@ def test_a_moment_is_a_datetime() -> None:
     now = datetime.now(UTC)
 
     assert arguments.moment("x", now) is now
+
+
+@pytest.mark.parametrize(
+    "send",
+    [
+        lambda: outgoing.columns_of(ServiceBusMessage("b", application_properties={"k": object()})),
+        lambda: values.to_value([{"k": object()}]),
+    ],
+)
+def test_a_value_of_no_type_of_amqp_is_a_plain_type_error(send: Callable[[], object]) -> None:
+    with pytest.raises(TypeError, match=r"\['k'\]: must be one of AMQP's simple types") as raised:
+        send()
+
+    assert raised.type is TypeError

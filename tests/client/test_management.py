@@ -111,6 +111,17 @@ async def test_a_queue_is_updated_from_its_properties(administration: Any) -> No
     assert found.auto_delete_on_idle == queue.auto_delete_on_idle
 
 
+async def test_a_misspelled_property_is_refused_and_options_of_azure_core_are_taken(
+    administration: Any,
+) -> None:
+    queue = await administration.create_queue("orders", logging_enable=True, timeout=30)
+
+    with pytest.raises(TypeError, match="'max_delivery_cnt' is no property of a queue"):
+        await administration.create_queue("other", max_delivery_cnt=3)
+    with pytest.raises(TypeError, match="'lock_durations' is no property of a queue"):
+        await administration.update_queue(queue, lock_durations="PT2M", headers={})
+
+
 async def test_names_are_taken_and_missing(administration: Any) -> None:
     await administration.create_queue("orders")
 

@@ -158,7 +158,10 @@ def fill_map(
 def to_value(value: Any) -> Value:
     """Return any value of a body, lists and maps included, for the wire."""
     made = Value()
-    _set_named(made, value, "body", 1)
+    try:
+        _set_named(made, value, "body", 1)
+    except _Named as exc:
+        raise TypeError(str(exc)) from None
     return made
 
 
@@ -221,12 +224,16 @@ def _set_named(target: Value, value: Any, what: str, nested: int) -> None:
     """Set a value; errors name `what`."""
     try:
         _set(target, value, what, nested=nested)
-    except (InvalidArgumentError, _Named):
+    except InvalidArgumentError:
         raise
+    except _Named as exc:
+        if nested:
+            raise
+        raise TypeError(str(exc)) from None
     except UnicodeError:
         raise arguments.invalid(what, f"must be valid Unicode (got {ascii(value)[:100]})") from None
     except TypeError as exc:
-        raise _Named(f"{what}: {exc}") from None
+        raise (_Named if nested else TypeError)(f"{what}: {exc}") from None
     except (ValueError, OverflowError) as exc:
         raise arguments.invalid(what, str(exc)) from None
 

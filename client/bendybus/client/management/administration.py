@@ -83,7 +83,7 @@ class ServiceBusAdministrationClient(AdministrationHandle, LaterAdministration):
         rules of a bus are in its manifest.
         """
         fields = {**locals(), **kwargs}
-        request = administrations.create_request(queue_name, fields)
+        request = administrations.create_request(queue_name, fields, kwargs)
         return descriptions.to_properties(
             self._call(lambda stubs: stubs.management.CreateQueue, request, kwargs).queue
         )

@@ -61,8 +61,11 @@ class AdministrationHandle:
         return cls(**clients.arguments_of(conn_str, dict(options)))
 
 
-def create_request(name: str, fields: Mapping[str, Any]) -> management_pb2.CreateQueueRequest:
-    """Return the request that makes a queue."""
+def create_request(
+    name: str, fields: Mapping[str, Any], options: Mapping[str, Any]
+) -> management_pb2.CreateQueueRequest:
+    """Return the request that makes a queue; `options`: those `fields` that are no parameters."""
+    descriptions.check_names(options)
     return management_pb2.CreateQueueRequest(
         name=arguments.text("queue_name", name),
         description=descriptions.to_description(fields),

@@ -1,5 +1,6 @@
 """Properties of entities as applications give and get them ↔ descriptions of the contract."""
 
+import inspect
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Final
@@ -37,6 +38,17 @@ _PLAIN: Final = (
     "forward_dead_lettered_messages_to",
     "user_metadata",
 )
+# What a queue has; some of it is only read.
+_PROPERTIES: Final = frozenset(inspect.signature(QueueProperties).parameters)
+# Options of one call, as azure-core takes them; all but the time-out have no effect.
+_OPTIONS: Final = frozenset({
+    "timeout", "logging_enable", "logging_body", "headers", "user_agent", "user_agent_overwrite",
+    "request_id", "auto_request_id", "cookies", "proxies", "permit_redirects", "redirect_max",
+    "retry_total", "retry_connect", "retry_read", "retry_status", "retry_mode", "retry_on_methods",
+    "retry_backoff_factor", "retry_backoff_max", "connection_timeout", "read_timeout",
+    "connection_verify", "connection_cert", "connection_data_block_size", "network_span_namer",
+    "tracing_attributes", "raw_request_hook", "raw_response_hook", "error_map", "api_version",
+})  # fmt: skip
 _STATUSES: Final = {
     EntityStatus.ACTIVE: management_pb2.ENTITY_STATUS_ACTIVE,
     EntityStatus.DISABLED: management_pb2.ENTITY_STATUS_DISABLED,
@@ -114,8 +126,15 @@ def to_namespace(response: management_pb2.GetNamespaceResponse) -> NamespaceProp
     return made
 
 
+def check_names(given: Mapping[str, Any]) -> None:
+    """Raise TypeError for what is no property of a queue and no option: it would have no effect."""
+    for name in given.keys() - _OPTIONS - _PROPERTIES:
+        raise TypeError(f"{name!r} is no property of a queue and no option of this call.")
+
+
 def update_of(queue: Any, overrides: Mapping[str, Any]) -> management_pb2.UpdateQueueRequest:
     """Return the update that makes a queue what `queue` says, with `overrides`."""
+    check_names(overrides)
     given = {**dict(queue.items()), **overrides}
     name = given.get("name")
     if not name:
