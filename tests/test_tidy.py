@@ -41,18 +41,18 @@ def tracked() -> list[Path]:
 
 def not_ignored(root: Path) -> list[Path]:
     """Return what is below `root` and is not named by the patterns of its .gitignore."""
-    patterns = (root / ".gitignore").read_text(encoding="utf-8").split()
-    ignored = [".git", *(pattern.rstrip("/") for pattern in patterns)]
+    patterns = [".git", ".git/", *(root / ".gitignore").read_text(encoding="utf-8").split()]
     found = []
     for folder, folders, files in os.walk(root):
         here = Path(folder).relative_to(root)
 
-        def kept(name: str, here: Path = here) -> bool:
-            names = (name, str(here / name))
-            return not any(fnmatch.fnmatch(each, pattern) for pattern in ignored for each in names)
+        def ignored(name: str, end: str, here: Path = here) -> bool:
+            # A pattern that ends with / is about folders only.
+            names = (name + end, str(here / name) + end)
+            return any(fnmatch.fnmatch(each, pattern) for pattern in patterns for each in names)
 
-        folders[:] = filter(kept, folders)
-        found += [Path(folder, name) for name in filter(kept, files)]
+        folders[:] = [name for name in folders if not (ignored(name, "/") or ignored(name, ""))]
+        found += [Path(folder, name) for name in files if not ignored(name, "")]
     return found
 
 
@@ -141,9 +141,10 @@ def test_core_modules_do_no_input_or_output_and_read_no_clock() -> None:
 
 
 def test_without_git_what_it_would_ignore_is_left_out(tmp_path: Path) -> None:
-    (tmp_path / ".gitignore").write_text(".hypothesis/\n*.db\nbench/results/\n.venv-*/\n")
+    (tmp_path / ".gitignore").write_text(".hypothesis/\n*.db\nbench/results/\n.venv-*/\nbuild/\n")
     for name in (
         "a.py", "results/b.py", "x.db", ".hypothesis/c", "bench/results/d", ".venv-1/e", ".git/f",
+        "build/g", "images/build",
     ):  # fmt: skip
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -151,7 +152,7 @@ def test_without_git_what_it_would_ignore_is_left_out(tmp_path: Path) -> None:
 
     found = sorted(str(path.relative_to(tmp_path)) for path in not_ignored(tmp_path))
 
-    assert found == [".gitignore", "a.py", "results/b.py"]
+    assert found == [".gitignore", "a.py", "images/build", "results/b.py"]
 
 
 def test_rooms_import_absolutely() -> None:

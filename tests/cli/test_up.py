@@ -174,9 +174,10 @@ def test_no_child_outlives_a_killed_up(start: Start) -> None:
 
 def test_a_second_up_on_the_same_data_is_refused_and_names_the_first(start: Start) -> None:
     first = start()
-    ready(first)
+    port = int(ready(first)["endpoint"].rpartition(":")[2])
 
-    second = start()
+    # As it is typed: the port is that of the first one, too, which says less.
+    second = start(port=port)
     errors = second.communicate(timeout=DEADLINE_S)[1]
 
     assert second.returncode == 1

@@ -83,8 +83,9 @@ def run_up(
     count = min(cores, place.partition_count) if processes is None else processes
     if not 1 <= count <= place.partition_count:
         raise UsageError(f"--processes: {count} is outside 1 to {place.partition_count}.")
-    supervisor.check_port(port)
     with data_directory.held(directory):
+        # Behind the folder's lock: the bus that runs on it is a better reason than its port.
+        supervisor.check_port(port)
         identity = data_directory.identify(directory, place)
         settings = supervisor.Settings(directory, count, port=port, programs=programs or Programs())
         asyncio.run(_supervise(supervisor.Supervisor(settings, identity), bundle, as_json))
