@@ -34,6 +34,17 @@ def test_an_unreachable_bus_is_not_an_empty_queue(prefetch: int) -> None:
         receiver.receive_messages(max_wait_time=3)
 
 
+def test_a_bus_that_is_not_there_is_told_with_its_address_and_what_to_check() -> None:
+    with (
+        ServiceBusClient.from_connection_string(NOWHERE, retry_total=0) as client,
+        client.get_queue_sender("q") as sender,
+        pytest.raises(
+            ServiceBusConnectionError, match=r"^No bus answers at 127\.0\.0\.1:1\. Check"
+        ),
+    ):
+        sender.send_messages(ServiceBusMessage("x"), timeout=20)
+
+
 def test_an_iterator_does_not_end_silently_when_the_bus_is_away() -> None:
     with (
         ServiceBusClient.from_connection_string(NOWHERE) as client,

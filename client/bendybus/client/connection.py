@@ -292,6 +292,10 @@ class Connection:
             # A bus that answered in plain text before does not speak TLS: it has gone.
             return error
         advice = tls.explain(error.message, address=self.settings.target, use_tls=use_tls)
+        if not advice and any(sign in error.message for sign in _NOBODY_THERE):
+            advice = (
+                f"No bus answers at {self.settings.target}. Check host and port; is it running?"
+            )
         return RetryableError(f"{advice} ({error.message})") if advice else error
 
     def _has_answered(self) -> bool:
@@ -321,6 +325,10 @@ class Connection:
         self._trusted = self._authorities()
         credentials = grpc.ssl_channel_credentials(self._trusted)
         return grpc.aio.secure_channel(self.settings.target, credentials, options=_OPTIONS)
+
+
+# What gRPC says of an address where nothing listens, and of a name that there is not.
+_NOBODY_THERE: Final = ("Connection refused", "DNS resolution failed")
 
 
 def _may_be_done(error: BusError) -> bool:
