@@ -147,10 +147,27 @@ def test_a_partition_that_is_back_is_asked_again_before_another_one(board: Board
 
     board.pass_time(sending.RETRY_MS)
     again = board.sent[1]
-    board.take(board.rules.answered(again.attempt_id, [5], (), (), board.now, known=True))
+    board.store(again, [5])
 
     assert again.partition == 1
+    # It knows what it has, and nobody else was asked.
     assert (frame.numbers, frame.possible_duplicates) == ([5], set())
+
+
+def test_a_repeat_may_also_be_stored_where_another_front_end_took_it(board: Board) -> None:
+    """A front end that wakes up goes on with what its client has repeated elsewhere."""
+    board.repeat_age_ms = 500
+
+    keyless = board.submit(Keys(2), (1, 1))
+    board.store(board.sent[0], [5, 6])
+    keyed = board.submit(Keys(1, partition_keys=["k"]))
+    board.store(board.sent[1], [7])
+    plain = board.submit(Keys(1), entity=queue(partitions=1))
+    board.store(board.sent[2], [8])
+
+    assert keyless.possible_duplicates == {0, 1}
+    assert keyless.messages_twice == 2
+    assert keyed.possible_duplicates == plain.possible_duplicates == set()
 
 
 def test_an_unknown_outcome_at_the_partition_is_asked_again_there(board: Board) -> None:

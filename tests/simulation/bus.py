@@ -319,8 +319,7 @@ class Bus:
     def _answered(self, index: int, to: Any, value: Any) -> None:
         if isinstance(value, Appended):
             actions = self.board.answered(
-                *(to, value.numbers, value.duplicates, value.failures, self.now),
-                known=value.known,
+                to, value.numbers, value.duplicates, value.failures, self.now
             )
             self._perform_sends(actions)
         elif isinstance(value, Failed):

@@ -119,7 +119,6 @@ class SendDesk:
                 response.duplicates,
                 [(f.group, statuses.from_error(f.error)) for f in response.failures],
                 now_ms(),
-                known=response.known,
             )
         self._heard = True
         self._perform(actions)

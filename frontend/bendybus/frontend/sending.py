@@ -12,8 +12,10 @@ generation) is tried again there a moment later.
 An outcome is stored, not stored, or unknown: once some partition may have stored a part, only its
 answer to the part's name tells, and no refusal of a repeat does. Pinned: the outcome is reported as
 OutcomeUnknown, and clients repeat under the same name. Keyless: the part is repeated at the
-partition that may have it, if that is back within RETURN_MS; then it goes elsewhere, and its units
-are reported as possible duplicates.
+partition that may have it, if that is back within RETURN_MS; then it goes elsewhere. Wherever it is
+stored in the end, its units are reported as possible duplicates while another partition may have
+them. Of a repeat that a client makes here nobody knows where its first try went or, when another
+front end wakes up, still goes: also what is known at one partition may be at another.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,6 +34,8 @@ RETRY_MS: Final = 50
 # How long a keyless part waits for the partition that may have stored it, at most a quarter of
 # what is left.
 RETURN_MS: Final = 2_000
+# Among partitions that may have stored a part: any, through another front end.
+ANYWHERE: Final = -1
 # What another partition may do better.
 ELSEWHERE: Final = (
     errors.QuotaExceeded,
@@ -82,8 +86,8 @@ class Attempt:
     # It was waited for before.
     returned: bool = False
     full: bool = True
-    # Some partition may have stored it: a repeat must go by the same name.
-    unknown: bool = False
+    # The partitions that may have stored it: a repeat must go by the same name.
+    unsure: frozenset[int] = frozenset()
     last_error: BusError | None = None
 
 
@@ -129,8 +133,10 @@ class SendBoard:
             frame.failures[unit.group] = error
         actions: list[Action] = []
         for part in routed.parts:
-            start = Attempt(0, frame, part, -1, 0, frozenset(), unknown=frame.age_ms > 0)
-            if start.unknown and part.pinned is None and not self._available(part.lane):
+            start = Attempt(0, frame, part, -1, 0, frozenset())
+            if frame.age_ms:
+                start.unsure = frozenset((ANYWHERE,))
+            if start.unsure and part.pinned is None and not self._available(part.lane):
                 actions += self._wait_for_return(replace(start, partition=part.lane), now_ms)
             else:
                 actions += self._next(start, now_ms)
@@ -145,13 +151,8 @@ class SendBoard:
         duplicates: Sequence[bool],
         failures: Sequence[tuple[int, BusError]],
         now_ms: int,
-        *,
-        known: bool = False,
     ) -> list[Action]:
-        """Take a partition's outcome; `failures` are indexes into the part's units.
-
-        `known`: it is that of an earlier try under the same name.
-        """
+        """Take a partition's outcome; `failures` are indexes into the part's units."""
         attempt = self._attempts.pop(attempt_id, None)
         if attempt is None:
             return []
@@ -161,7 +162,9 @@ class SendBoard:
             for i, unit in enumerate(attempt.part.units if failed else ())
             if attempt.part.pinned is None and isinstance(failed.get(i), ELSEWHERE)
         ]
-        if attempt.unknown and not known and attempt.part.pinned is None:
+        # A partition knows for sure what it has; the others that were tried may have it, too.
+        elsewhere = attempt.unsure - {attempt.partition}
+        if elsewhere and attempt.part.pinned is None and attempt.frame.entity.partitioned:
             stored = [u for i, u in enumerate(attempt.part.units) if i not in failed]
             attempt.frame.possible_duplicates.update(unit.group for unit in stored)
             attempt.frame.messages_twice += sum(unit.end - unit.start for unit in stored)
@@ -268,7 +271,7 @@ class SendBoard:
     def _unknown(self, attempt: Attempt, now_ms: int, *, wait: bool) -> list[Action]:
         """Go on with a part that its partition may have stored."""
         attempt.full = False
-        attempt.unknown = True
+        attempt.unsure |= {attempt.partition}
         if attempt.part.pinned is not None:
             return self._fail(attempt, attempt.last_error or _timeout(attempt.frame))
         if wait and not attempt.returned:
@@ -343,7 +346,7 @@ class SendBoard:
         return []
 
     def _fail(self, attempt: Attempt, error: BusError) -> list[Action]:
-        if attempt.unknown:
+        if attempt.unsure:
             error = _outcome_unknown(error)
         for unit in attempt.part.units:
             _note_failure(attempt.frame, unit, error)

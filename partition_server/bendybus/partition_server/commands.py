@@ -78,8 +78,6 @@ class Appended:
     numbers: Sequence[int]
     duplicates: Sequence[bool] = ()
     failures: Sequence[tuple[int, BusError]] = ()
-    # All of it was stored or refused before, under the same name.
-    known: bool = False
 
 
 @dataclass(slots=True)

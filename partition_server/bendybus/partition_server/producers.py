@@ -271,7 +271,7 @@ def _look_up(command: Append, entries: Sequence[ProducerEntry]) -> Known | None:
             rest.append(unit)
     if len(rest) == len(list(_units(command))):
         return None
-    outcome = Appended(numbers, flags if any(flags) else (), failures, known=not rest)
+    outcome = Appended(numbers, flags if any(flags) else (), failures)
     return Known(outcome, _pick(command, positions, rest) if rest else None, rest)
 
 

@@ -325,7 +325,6 @@ def _send_response(answer: tuple[int, Any]) -> partition_pb2.SendFramesResponse:
         frame_id=frame_id,
         sequence_numbers=value.numbers,
         duplicates=value.duplicates,
-        known=value.known,
         failures=[
             partition_pb2.GroupFailure(group=group, error=statuses.to_error(error))
             for group, error in value.failures

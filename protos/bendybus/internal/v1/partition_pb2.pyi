@@ -45,22 +45,20 @@ class SendFramesRequest(_message.Message):
     def __init__(self, partition: _Optional[int] = ..., frame_id: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., batch: _Optional[_Union[_message_pb2.MessageBatch, _Mapping]] = ..., group_sizes: _Optional[_Iterable[int]] = ..., producer_id: _Optional[bytes] = ..., producer_sequence: _Optional[int] = ..., producer_lane: _Optional[int] = ..., spans: _Optional[_Iterable[int]] = ..., age_ms: _Optional[int] = ..., deadline_monotonic_ms: _Optional[int] = ...) -> None: ...
 
 class SendFramesResponse(_message.Message):
-    __slots__ = ("frame_id", "sequence_numbers", "duplicates", "failures", "error", "moving", "known")
+    __slots__ = ("frame_id", "sequence_numbers", "duplicates", "failures", "error", "moving")
     FRAME_ID_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_NUMBERS_FIELD_NUMBER: _ClassVar[int]
     DUPLICATES_FIELD_NUMBER: _ClassVar[int]
     FAILURES_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     MOVING_FIELD_NUMBER: _ClassVar[int]
-    KNOWN_FIELD_NUMBER: _ClassVar[int]
     frame_id: int
     sequence_numbers: _containers.RepeatedScalarFieldContainer[int]
     duplicates: _containers.RepeatedScalarFieldContainer[bool]
     failures: _containers.RepeatedCompositeFieldContainer[GroupFailure]
     error: _message_pb2.Error
     moving: bool
-    known: bool
-    def __init__(self, frame_id: _Optional[int] = ..., sequence_numbers: _Optional[_Iterable[int]] = ..., duplicates: _Optional[_Iterable[bool]] = ..., failures: _Optional[_Iterable[_Union[GroupFailure, _Mapping]]] = ..., error: _Optional[_Union[_message_pb2.Error, _Mapping]] = ..., moving: bool = ..., known: bool = ...) -> None: ...
+    def __init__(self, frame_id: _Optional[int] = ..., sequence_numbers: _Optional[_Iterable[int]] = ..., duplicates: _Optional[_Iterable[bool]] = ..., failures: _Optional[_Iterable[_Union[GroupFailure, _Mapping]]] = ..., error: _Optional[_Union[_message_pb2.Error, _Mapping]] = ..., moving: bool = ...) -> None: ...
 
 class GroupFailure(_message.Message):
     __slots__ = ("group", "error")
