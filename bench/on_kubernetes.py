@@ -237,7 +237,7 @@ def _key_of_partition_0() -> str:
 
 def _send_rate(space: Space, _: Installation) -> list[str]:
     """Sends a second while the last release becomes this one."""
-    cluster, old = space.cluster, images.previous(space.cluster)
+    cluster, old = space.cluster, images.of_release(space.cluster, images.last_release())
     bus = space.bus("rolling", 4, frontend={"replicas": 2})
     space.start(
         space.bus("rolling", 4, frontend={"replicas": 2}, image=old),

@@ -34,11 +34,16 @@ def skewed(cluster: Cluster) -> str:
     return _build(cluster, ROOT, "bendybus-skewed", options)
 
 
+# 0.2.1, the last release in which one root signed for all buses.
+WITH_ONE_ROOT: Final = "f451dad7c2903f725d2d70fe2596554f80f210d8"
+
+
 def last_release() -> str:
-    """Return the newest tag before this checkout, or its commit where a clone has no tags."""
+    """Return the newest release before this commit: its tag, or its commit in a clone without."""
     with contextlib.suppress(CommandFailed):
-        return run(["git", "-C", ROOT, "describe", "--tags", "--abbrev=0", "HEAD"]).strip()
-    found = run(["git", "-C", ROOT, "log", "-1", "--grep=^release: ", "--format=%H"]).strip()
+        return run(["git", "-C", ROOT, "describe", "--tags", "--abbrev=0", "HEAD^"]).strip()
+    found = run(["git", "-C", ROOT, "log", "-1", "--grep=^release: ", "--format=%H", "HEAD^"])
+    found = found.strip()
     if not found:
         raise CommandFailed(
             "the upgrade starts from the last release, and this clone has neither its tag nor its "
@@ -47,13 +52,13 @@ def last_release() -> str:
     return found
 
 
-def previous(cluster: Cluster) -> str:
-    """Return the image of the last release."""
+def of_release(cluster: Cluster, commit: str) -> str:
+    """Return the image of a release, by its tag or commit."""
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder) / "tree"
         tree.mkdir()
         archive = subprocess.run(
-            ["git", "-C", str(ROOT), "archive", last_release()], capture_output=True, check=True
+            ["git", "-C", str(ROOT), "archive", commit], capture_output=True, check=True
         )
         subprocess.run(["tar", "-x", "-C", str(tree)], input=archive.stdout, check=True)
         return _build(cluster, tree, "bendybus-previous", [])
