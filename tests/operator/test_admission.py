@@ -187,3 +187,53 @@ def test_what_cannot_be_asked_is_not_deleted() -> None:
 
 def test_what_is_empty_is_deleted() -> None:
     assert admission.check_deletion("Queue 'paid'", Held()) == []
+
+
+@pytest.mark.parametrize("image", ["Upper", "UPPER CASE/x", "bus:", "bus:tag!", "-x", "bus@sha256:1"])
+def test_what_cannot_be_an_image_is_refused_before_it_takes_a_pod_down(image: str) -> None:
+    changed_to = changed(bus_body(), image=image)
+
+    assert "spec.image" in one(admission.check_bus(changed_to, bus_body()))
+    # What was taken by an older version can still be changed in other respects.
+    later = changed(changed_to, deletionPolicy="Delete")
+    assert admission.check_bus(later, changed_to) == []
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        "bendybus",
+        "localhost:5000/team/bendybus:0.3.0-rc.1",
+        "Registry.example.org/a__b/c-d.e@sha256:" + "0" * 64,
+        "bendybus:dev@sha256:" + "f" * 64,
+    ],
+)
+def test_names_of_images_are_taken(image: str) -> None:
+    assert admission.check_bus(bus_body(image=image), None) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        (names.PAUSE_ANNOTATION, "yes"),
+        (names.ALLOW_DELETION_ANNOTATION, "True"),
+        (names.RETAINED_ANNOTATION, "keep"),
+    ],
+)
+def test_an_annotation_without_effect_is_warned_of(name: str, value: str) -> None:
+    """A bus that its owner takes for paused would be changed."""
+    on_bus, on_queue = bus_body(annotations={name: value}), queue_body(annotations={name: value})
+
+    for found in (admission.annotation_notes(on_bus), admission.notes(on_queue, bus())):
+        assert f"{name}: {value!r} has no effect" in one(found)
+
+
+def test_annotations_that_have_an_effect_are_not_warned_of() -> None:
+    annotations = {
+        names.PAUSE_ANNOTATION: "true",
+        names.ALLOW_DELETION_ANNOTATION: "false",
+        names.RETAINED_ANNOTATION: plan.ADOPT,
+        "other": "yes",
+    }
+
+    assert admission.annotation_notes(bus_body(annotations=annotations)) == []

@@ -21,6 +21,18 @@ from bendybus.operator.world import Body, BusView, QueueView, bus_view, queue_vi
 # Longer ones make names of pods and labels of revisions that Kubernetes does not take.
 BUS_NAME_CHARS_MAX: Final = 40
 PARTITIONS_MAX: Final = limits.STANDARD_PARTITION_COUNT
+# As container runtimes read it: one pod at a time would be replaced by one that never starts.
+_NAME: Final = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
+_IMAGE: Final = re.compile(
+    rf"(?:[A-Za-z0-9.-]+(?::[0-9]+)?/)?{_NAME}(?:/{_NAME})*"
+    r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@[A-Za-z][A-Za-z0-9+._-]*:[0-9a-fA-F]{32,})?\Z"
+)
+# Annotations that have an effect → the values that have it; others would be without, in silence.
+_VALUES: Final = {
+    names.PAUSE_ANNOTATION: ("true", "false"),
+    names.ALLOW_DELETION_ANNOTATION: ("true", "false"),
+    names.RETAINED_ANNOTATION: (plan.ADOPT, plan.PURGE),
+}
 _BUS_NAME: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?\Z")
 
 
@@ -49,6 +61,13 @@ def check_bus(body: Body, old: Body | None) -> list[str]:
             for name in view.manifest.spec.frontend.host_names
             if name not in kept and names.is_of_a_cluster(name)
         ]
+        image = view.manifest.spec.image
+        known = before is not None and before.spec.image == image
+        if image and not known and not _IMAGE.match(image):
+            found.append(
+                f"spec.image: {image!r} is no name of an image. Write it as REGISTRY/NAME:TAG, or "
+                "leave it out for the operator's own."
+            )
     return found
 
 
@@ -201,9 +220,20 @@ def check_deletion(what: str, held: Held) -> list[str]:
     return []
 
 
+def annotation_notes(body: Body) -> list[str]:
+    """Return warnings for annotations whose values have no effect."""
+    annotations = body["metadata"].get("annotations") or {}
+    return [
+        f"{name}: {annotations[name]!r} has no effect; write {' or '.join(values)}"
+        for name, values in _VALUES.items()
+        if name in annotations and annotations[name] not in values
+    ]
+
+
 def notes(body: Body, bus: BusView | None) -> list[str]:
     """Return warnings for a Queue that is taken."""
+    found = annotation_notes(body)
     if bus is not None:
-        return []
+        return found
     key: Any = queue_view(body).bus
-    return [f"there is no BusNamespace {key} yet; the queue is made when it appears"]
+    return [*found, f"there is no BusNamespace {key} yet; the queue is made when it appears"]

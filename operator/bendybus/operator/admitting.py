@@ -31,11 +31,13 @@ class Admitting:
         self._metrics = metrics
         self._reaching = reaching
 
-    async def bus(self, operation: str, body: Body, old: Body | None) -> None:
-        """Judge a BusNamespace. Raises kopf.AdmissionError."""
+    async def bus(self, operation: str, body: Body, old: Body | None) -> list[str]:
+        """Judge a BusNamespace; return warnings. Raises kopf.AdmissionError."""
         if operation == "DELETE":
-            return await self._deletion("BusNamespace", body, world.key_of(body), "")
+            await self._deletion("BusNamespace", body, world.key_of(body), "")
+            return []
         self._refuse("BusNamespace", admission.check_bus(body, old))
+        return admission.annotation_notes(body)
 
     async def queue(self, operation: str, body: Body, old: Body | None) -> list[str]:
         """Judge a Queue; return warnings. Raises kopf.AdmissionError."""

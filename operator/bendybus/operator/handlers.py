@@ -26,9 +26,10 @@ async def queue_changed(event: Any, memo: Any, **_: Any) -> None:
 
 
 @kopf.on.validate(GROUP, VERSION, "busnamespaces", id="busnamespaces")
-async def admit_bus(memo: Any, body: Any, **facts: Any) -> None:
+async def admit_bus(memo: Any, body: Any, warnings: list[str], **facts: Any) -> None:
     """Judge a change of a BusNamespace."""
-    await memo.admitting.bus(facts["operation"], dict(body), _dict(facts["old"]))
+    old = _dict(facts["old"])
+    warnings.extend(await memo.admitting.bus(facts["operation"], dict(body), old))
 
 
 @kopf.on.validate(GROUP, VERSION, "queues", id="queues")
