@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from bendybus.operator import names
 from charts import generate
 from tests.charts import rendering
 from tests.charts.rendering import CHART, render
@@ -186,6 +187,9 @@ def test_helm_test_removes_what_it_makes_and_waits_for_the_secret() -> None:
 
     assert set(by_kind) == {"ConfigMap", "BusNamespace", "Queue", "Pod"}
     assert weights["ConfigMap"] < weights["BusNamespace"] < weights["Queue"] < weights["Pod"]
+    # After one that failed, whatever is left must not keep the next from beginning.
+    for kind in ("BusNamespace", "Queue"):
+        assert by_kind[kind]["metadata"]["annotations"][names.ALLOW_DELETION_ANNOTATION] == "true"
     for body in hooks:
         policy = body["metadata"]["annotations"]["helm.sh/hook-delete-policy"]
         assert policy == "before-hook-creation,hook-succeeded"

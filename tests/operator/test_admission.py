@@ -189,7 +189,9 @@ def test_what_is_empty_is_deleted() -> None:
     assert admission.check_deletion("Queue 'paid'", Held()) == []
 
 
-@pytest.mark.parametrize("image", ["Upper", "UPPER CASE/x", "bus:", "bus:tag!", "-x", "bus@sha256:1"])
+@pytest.mark.parametrize(
+    "image", ["Upper", "UPPER CASE/x", "bus:", "bus:tag!", "-x", "bus@sha256:1"]
+)
 def test_what_cannot_be_an_image_is_refused_before_it_takes_a_pod_down(image: str) -> None:
     changed_to = changed(bus_body(), image=image)
 

@@ -1,12 +1,15 @@
 """The objects of a bus: made, grown, pruned, adopted, refused."""
 
 import base64
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bendybus.operator import names
+from bendybus.operator import certificates, names
+from bendybus.operator.authority import now_utc
 from bendybus.operator.kubernetes_api import ApiError
+from tests.certificates import mount
 from tests.operator.cluster import Cluster, eventually
 from tests.operator.manifests import BUS, bus_body, changed, queue_body
 
@@ -341,3 +344,29 @@ async def test_a_certificate_that_somebody_spoiled_is_issued_anew(cluster: Clust
         )
     )
     await cluster.says("BusNamespace", "orders", "Available")
+
+
+async def test_with_cert_manager_applications_get_no_secret_without_whom_to_trust(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """A pod that mounts it is started as soon as it is there, with what is in it then."""
+    own = certificates.new_authority(now_utc())
+    files = {name: text.encode() for name, text in own.to_files().items()}
+    tls = mount(tmp_path / "operator-tls", files["tls.crt"], files["tls.key"], files["ca.crt"])
+    cluster.operator(cert_manager=True, client_tls_directory=tls)
+    cluster.apply(bus_body())
+    await eventually(lambda: "orders-frontend" in cluster.api.of_kind("Deployment"))
+    before = cluster.api.of_kind("Secret")
+
+    root = certificates.new_authority(now_utc())
+    data = {
+        name: base64.b64encode(text.encode()).decode() for name, text in root.to_files().items()
+    }
+    made = cluster.api.one("Certificate", "orders.root")["spec"]
+    metadata = {"name": made["secretName"], "namespace": "shop", **made["secretTemplate"]}
+    cluster.apply({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data})
+
+    assert before == set()
+    await eventually(lambda: ROOT_SECRET in cluster.api.of_kind("Secret"))
+    assert values(cluster.api.one("Secret", ROOT_SECRET))["ca.crt"] == root.bundle
+    await eventually(lambda: "orders-access-policies" in cluster.api.of_kind("Secret"))

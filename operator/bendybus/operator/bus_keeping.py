@@ -109,7 +109,10 @@ class BusKeeping:
         if current is None:
             await self._check_names(context)
         trust = await self._certificates(context, current)
-        await self._access(context, trust)
+        if trust:
+            # Before cert-manager has made the root, nobody could connect: applications and front
+            # ends wait for their Secrets, in place of starting without a file in them.
+            await self._access(context, trust)
         staying = [
             claim
             for claim in data_identity.staying(claims)
