@@ -370,3 +370,19 @@ async def test_with_cert_manager_applications_get_no_secret_without_whom_to_trus
     await eventually(lambda: ROOT_SECRET in cluster.api.of_kind("Secret"))
     assert values(cluster.api.one("Secret", ROOT_SECRET))["ca.crt"] == root.bundle
     await eventually(lambda: "orders-access-policies" in cluster.api.of_kind("Secret"))
+
+
+async def test_a_bus_of_cert_managers_is_left_as_it_is_by_an_operator_that_is_to_sign(
+    cluster: Cluster,
+) -> None:
+    """Its pods trust what cert-manager issued: new certificates would end it at once."""
+    await standing(cluster)
+    before = cluster.api.one("StatefulSet", "orders-partition")
+    metadata = {"name": "orders.trust", "namespace": "shop"}
+    cluster.apply({"apiVersion": "v1", "kind": "Secret", "metadata": metadata})
+
+    change(cluster, image="localhost/bendybus:other")
+
+    status = await cluster.says("BusNamespace", "orders", "Refused")
+    assert "certManager.enabled=true" in status["conditions"][0]["message"]
+    assert cluster.api.one("StatefulSet", "orders-partition") == before

@@ -248,6 +248,7 @@ class BusKeeping:
         """Bring certificates to what is wanted; return what clients are to trust."""
         if context.cert_manager:
             return await self._issued.keep(context, current)
+        await self._check_not_issued(context.bus)
         kept = metadata(context, names.authority(context.bus), owned=not context.keeps_data)
         of_bus = await self._authority.of_bus(context.bus, kept)
         for wanted in certificates.wanted(context):
@@ -257,6 +258,17 @@ class BusKeeping:
             if renewed != {name: files.get(name) for name in renewed}:
                 await self._api.apply(secret_files.tls(context, wanted.role, renewed))
         return of_bus.trust
+
+    async def _check_not_issued(self, bus: ObjectKey) -> None:
+        """Raise ApiError for a bus of cert-manager's: its pods trust no other at once."""
+        if await self._api.get("Secret", bus.namespace, names.trust(bus)) is None:
+            return
+        raise ApiError(
+            403,
+            f"its certificates are by cert-manager (Secret {names.trust(bus)!r}), and the operator "
+            "was told to issue them itself. Set certManager.enabled=true again; or delete that "
+            "Secret and the Certificates of the bus, which interrupts it for some minutes.",
+        )
 
     async def _access(self, context: Context, trust: str) -> None:
         namespace = context.bus.namespace
