@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from bendybus.domain import limits
 from bendybus.domain.directory import Directory
 from bendybus.domain.entity import Fingerprint
 from bendybus.domain.limits import Tier
@@ -244,3 +245,29 @@ async def test_sends_without_a_key_are_under_way_at_every_partition_at_once() ->
     assert waiting == dict.fromkeys(range(4), 20)
     for partition in upstreams:
         desk.lost(partition, "end")
+
+
+@pytest.mark.parametrize("position", [limits.FRAME_MESSAGES_MAX, 2**32 - 1])
+async def test_positions_that_no_frame_has_are_refused_and_nothing_stays_under_way(
+    position: int,
+) -> None:
+    desk = desk_of({partition: Upstream() for partition in range(4)})
+    answers: list[sender_pb2.SendStreamResponse] = []
+    batch = message_pb2.MessageBatch(
+        messages=[b"x"] * 3, partition_keys=["a", "b", "c"], message_ids=["1", "2", "3"]
+    )
+    request = sender_pb2.SendStreamRequest(
+        frame_id=1,
+        producer_id=b"p" * 16,
+        entity_path="orders",
+        batch=batch,
+        split_by_partition_key=True,
+        positions=[position],
+        age_ms=1,
+    )
+
+    desk.submit(request, answers.append)
+
+    assert [answer.error.reason for answer in answers] == ["INVALID_ARGUMENT"]
+    assert "positions" in answers[0].error.message
+    assert desk.under_way() == 0

@@ -429,6 +429,16 @@ def test_an_idle_queue_is_fenced_and_refuses_traffic_for_a_moment(driver: Driver
     driver.send(b"a")
 
 
+def test_nothing_of_a_fence_stays_when_its_queue_is_deleted(driver: Driver) -> None:
+    entity = driver.create(auto_delete_on_idle_ms=300_000)
+    driver.advance(300_000)
+    driver.run(FenceIdle("t", entity.uid, entity.generation, 300_000))
+
+    commit(driver, EntityAction.DELETE)
+
+    assert driver.partition._fenced_until == {}
+
+
 def test_a_queue_in_use_is_not_fenced(driver: Driver) -> None:
     entity = driver.create()
     driver.advance(299_000)

@@ -295,12 +295,12 @@ def test_more_settlements_than_may_wait_are_refused_as_busy(
     queue: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(budget, "TURN_ROWS", 3)
-    monkeypatch.setattr(unfinished, "TOKENS_MAX", 12)
     tokens = locked(queue, 20, 10)
     commands = [
         settle(Disposition.DEAD_LETTER, tokens[:10]),
         settle(Disposition.DEAD_LETTER, tokens[10:]),
     ]
+    monkeypatch.setattr(unfinished, "BYTES_MAX", unfinished.size_bytes(commands[0]))
 
     _, [refused, settled] = turns(queue, *commands)
 
@@ -308,7 +308,28 @@ def test_more_settlements_than_may_wait_are_refused_as_busy(
     assert settled.failures == []
     assert queue.settle(Disposition.COMPLETE, *tokens[10:]).failures == []
     # Room for the next one.
-    assert queue.partition.unfinished._tokens == 0
+    assert queue.partition.unfinished._bytes == 0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"changed_properties": b"p" * 60_000},
+        {"dead_letter_error_description": "d" * 4_096},
+        {},
+    ],
+)
+def test_what_waits_is_bounded_in_bytes_whatever_they_are_of(
+    queue: Driver, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(budget, "TURN_ROWS", 3)
+    tokens = locked(queue, 20, 10)
+    commands = [settle(Disposition.ABANDON, [token], **options) for token in tokens]
+    monkeypatch.setattr(unfinished, "BYTES_MAX", 5 * unfinished.size_bytes(commands[0]))
+
+    turn(queue, *commands)
+
+    assert 0 < len(queue.partition.unfinished) <= 5
 
 
 def test_other_commands_come_between_the_turns_of_a_settlement(

@@ -381,4 +381,4 @@ def _token(text: str) -> bytes:
     try:
         return uuid.UUID(text).bytes
     except ValueError as exc:
-        raise errors.InvalidArgument("lock_tokens", f"{text!r} is no UUID.") from exc
+        raise errors.InvalidArgument("lock_tokens", f"invalid UUID: {text[:64]!r}.") from exc

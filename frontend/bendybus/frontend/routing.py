@@ -167,6 +167,13 @@ def offsets_of(positions: Sequence[int], count: int, group_sizes: Sequence[int])
     sizes = group_sizes or (count,)
     if len(positions) != len(sizes):
         raise errors.InvalidArgument("positions", f"must be one for each of {len(sizes)} units.")
+    last = limits.FRAME_MESSAGES_MAX - max(sizes)
+    if max(positions) > last:
+        raise errors.InvalidArgument(
+            "positions",
+            f"must be at most {last} (got {max(positions)}): a unit ends within the "
+            f"{limits.FRAME_MESSAGES_MAX} messages of the frame that it was first sent in.",
+        )
     return [at - start for at, start in zip(positions, accumulate(sizes, initial=0), strict=False)]
 
 
@@ -220,7 +227,7 @@ def _units(count: int, group_sizes: Sequence[int]) -> list[Unit]:
         units.append(Unit(group, start, start + size))
         start += size
     if start != count or 0 in group_sizes:
-        raise errors.InvalidArgument("group_sizes", f"do not add up to {count} messages.")
+        raise errors.InvalidArgument("group_sizes", f"must add up to {count} messages.")
     return units
 
 

@@ -143,7 +143,7 @@ class SendDesk:
         entity, dead_letter = self._directory.lookup(request.entity_path)
         if dead_letter:
             raise errors.InvalidOperation(
-                f"{request.entity_path!r}: nobody sends to a dead-letter sub-queue. Send to "
+                f"{request.entity_path!r}: messages cannot be sent to a dead-letter sub-queue. Send to "
                 f"{entity.name!r}.",
                 metadata={"entity": entity.name},
             )
@@ -158,7 +158,7 @@ class SendDesk:
         full = self._bytes and self._bytes + tag.size_bytes > BYTES_MAX
         if full or len(self._board) >= ATTEMPTS_MAX:
             raise errors.ServerBusy(
-                "the front end has too many sends under way.", retry_after_ms=500
+                "the front end has too many sends under way. Retry.", retry_after_ms=500
             )
         held = self._held.get(tag.client, 0)
         if held and held + tag.size_bytes > CLIENT_BYTES_MAX:
@@ -235,7 +235,7 @@ class SendDesk:
         if upstream.send(_request(attempt, self._fresh(attempt.frame.entity), upstream)):
             return ()
         error = errors.ServerBusy(
-            f"partition {attempt.partition} has more sends waiting than it may.",
+            f"partition {attempt.partition}: request queue is full. Retry.",
             retry_after_ms=500,
             metadata={"partition": str(attempt.partition)},
         )

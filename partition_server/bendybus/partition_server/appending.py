@@ -328,7 +328,7 @@ def _check_shape(batch: Batch, sizes: Sequence[int]) -> None:
             "messages", f"{count} are more than the {limits.FRAME_MESSAGES_MAX} of a frame."
         )
     if sum(sizes) != count or 0 in sizes:
-        raise errors.InvalidArgument("group_sizes", f"do not add up to {count} messages.")
+        raise errors.InvalidArgument("group_sizes", f"must add up to {count} messages.")
     for name in Batch.__slots__[1:]:
         column = getattr(batch, name)
         if column and len(column) != count:

@@ -2,10 +2,10 @@
 
 The shell (`running`) turns the wheel:
 
-    stage = partition.decide(commands, now)     pure: figures change, nobody is told
+    stage = partition.decide(commands, now)     updates counters; sends no replies
     store.commit(stage.changes)                 the only write
     answers = partition.apply(stage, now)       STRICTLY AFTER the commit: readers see, asks are
-                                                served, everybody is answered
+                                                served, replies are sent
     … or partition.abandon(stage, error)        the commit failed: as if nothing had been decided
 
 Sweeps are stages of the same kind. Reads need the store and so happen in `apply`.
@@ -367,7 +367,9 @@ class Partition:
     def _appended(self, command: Append, stage: Stage, now: Now) -> Appended:
         place = self.find(command.entity, now)
         if command.entity.dead_letter:
-            raise errors.InvalidOperation("nobody sends to a dead-letter sub-queue.")
+            raise errors.InvalidOperation(
+                f"queue {place.entity.name!r}: messages cannot be sent to a dead-letter sub-queue."
+            )
         bounds.check_producer(
             command.producer_id,
             command.producer_sequence,
@@ -619,6 +621,7 @@ class Partition:
                 answers.append(Answer(ask.stream, AskRefused(ask.ask_id, gone)))
             queue.state.dropped = True
             self._dropped[slot] = queue.state
+        self._fenced_until.pop(entity.uid, None)
 
     def _refuse_asks(self, entity: Entity, answers: list[Answer]) -> None:
         """Close the asks of older generations: the front end asks again with what it knows now."""

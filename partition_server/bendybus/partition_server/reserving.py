@@ -68,7 +68,7 @@ def open_ask(keeper: Keeper, command: Ask, now: Now) -> Place:
     status = place.entity.queue.status
     if not status.receives:
         raise errors.EntityDisabled(
-            f"queue {place.entity.name!r} is {status}: it gives no messages. Set its status to "
+            f"queue {place.entity.name!r} is {status}: receiving is disabled. Set its status to "
             "Active.",
             metadata={"entity": place.entity.name, "status": status},
         )
@@ -167,7 +167,8 @@ def receive_deferred(keeper: Keeper, command: ReceiveDeferred, stage: Stage, now
     place = keeper.find(command.entity, now)
     if not place.entity.queue.status.receives:
         raise errors.EntityDisabled(
-            f"queue {place.entity.name!r} is {place.entity.queue.status}.",
+            f"queue {place.entity.name!r} is {place.entity.queue.status}: receiving is disabled. "
+            "Set its status to Active.",
             metadata={"entity": place.entity.name},
         )
     check_counters(keeper, command.counters, DEFERRED_MAX)

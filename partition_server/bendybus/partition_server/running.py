@@ -124,7 +124,7 @@ class PartitionThread:
         self.store.close()
 
     def submit(self, command: Command) -> bool:
-        """Hand a command in; False when the partition has more waiting than it may."""
+        """Hand a command in; False when the request queue is full."""
         return self._inbox.put(command)
 
     # The thread
@@ -198,7 +198,7 @@ class PartitionThread:
         gap_ms = state.clock.observe(now)
         if gap_ms:
             logger.warning(
-                "partition %d: stood still for %d ms; locks are extended",
+                "partition %d: was suspended for %d ms; locks are extended",
                 self.partition,
                 gap_ms,
                 extra={"partition": self.partition, "action": "standstill"},

@@ -54,7 +54,7 @@ def submit(thread: PartitionThread, command: Command) -> None:
     """Hand a command in. Raises ServerBusy when too much waits."""
     if not thread.submit(command):
         raise errors.ServerBusy(
-            f"partition {thread.partition} has more waiting than it may.", retry_after_ms=500
+            f"partition {thread.partition}: request queue is full. Retry.", retry_after_ms=500
         )
 
 

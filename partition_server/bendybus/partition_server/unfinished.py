@@ -11,13 +11,15 @@ from functools import partial
 from itertools import islice
 from typing import Any, Final
 
-from bendybus.domain import errors
+from bendybus.domain import errors, limits
 from bendybus.domain.errors import BusError
 from bendybus.partition_server.commands import Settle, Settled
 from bendybus.partition_server.stage import Answer, Stage, failure_of
 
-# Tokens of all settlements that wait: 8 MB.
-TOKENS_MAX: Final = 500_000
+# What all settlements that wait may take: their tokens, changed properties and texts.
+BYTES_MAX: Final = 32 * limits.MB
+# What a settlement takes beside these, roughly.
+ENTRY_BYTES: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,7 @@ class Unfinished:
 
     def __init__(self) -> None:
         self._settlements: deque[Unsettled] = deque()
-        self._tokens = 0
+        self._bytes = 0
         # Row ids of expired messages that nobody has locked any more.
         self._expired: dict[int, None] = {}
 
@@ -66,9 +68,10 @@ class Unfinished:
 
         Returns None, or its end if too many wait already.
         """
-        if not before.waiting and self._tokens + before.count > TOKENS_MAX:
+        added_bytes = 0 if before.waiting else size_bytes(before.command)
+        if added_bytes and self._bytes + added_bytes > BYTES_MAX:
             busy = errors.ServerBusy(
-                "the partition has more to settle than it may keep. Settle it again.",
+                "too many settlements are waiting in the partition. Repeat this one.",
                 retry_after_ms=1_000,
             )
             rest = [(i, busy) for i in range(settled, before.count)]
@@ -77,9 +80,9 @@ class Unfinished:
         command = replace(before.command, repeat=bool(before.command.settler_id))
         after = Unsettled(command, before.count, settled, tuple(failures), waiting=True)
         self._step(stage, before, after)
-        if not before.waiting:
-            self._tokens += before.count
-            stage.on_failure.append(partial(self._uncount, before.count))
+        if added_bytes:
+            self._bytes += added_bytes
+            stage.on_failure.append(partial(self._uncount, added_bytes))
         return None
 
     def ended(self, stage: Stage, before: Unsettled) -> None:
@@ -115,7 +118,13 @@ class Unfinished:
         if after is not None:
             self._settlements.append(after)
         elif before.waiting:
-            self._uncount(before.count)
+            self._uncount(size_bytes(before.command))
 
-    def _uncount(self, tokens: int) -> None:
-        self._tokens -= tokens
+    def _uncount(self, removed_bytes: int) -> None:
+        self._bytes -= removed_bytes
+
+
+def size_bytes(command: Settle) -> int:
+    """Return what a settlement that waits takes in memory, roughly."""
+    texts = len(command.dead_letter_reason) + len(command.dead_letter_error_description)
+    return ENTRY_BYTES + len(command.tokens) + len(command.changed_properties or b"") + texts
