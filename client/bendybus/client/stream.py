@@ -104,11 +104,11 @@ class Stream:
                 failures = 0
                 continue
             failures = 1 if heard else failures + counted(error) or 1
-            # Spread, so that clients of a front end that went do not all come back at once.
-            pause_s = self._retry.pause_s(failures, error) * random.uniform(0.8, 1.2)
+            # Spread: clients that lost the same front end do not come back all at once.
+            pause_s = min(self._retry.pause_s(failures, error), _PAUSE_MAX_S)
+            pause_s *= random.uniform(*_JITTER)
             if self._owner.has_work():
-                shown_s = min(pause_s, _PAUSE_MAX_S)
-                self.outage.broke(self, self.name, shown_s, error.message, self._loop_time())
+                self.outage.broke(self, self.name, pause_s, error.message, self._loop_time())
             await self._pause(pause_s)
         self.outage.ended(self)
 
@@ -212,8 +212,6 @@ class Stream:
 
     async def _pause(self, pause_s: float) -> None:
         # Not woken by new work: it would turn an outage into a storm of attempts.
-        # Spread: clients that lost the same front end do not come back all at once.
-        pause_s = min(pause_s, _PAUSE_MAX_S) * random.uniform(*_JITTER)
         try:
             await asyncio.wait_for(self._closed.wait(), pause_s)
         except TimeoutError:
