@@ -115,6 +115,8 @@ def _shown(name: str, value: object) -> str:
     if "_MS" in name:
         return f"{value:,} ms" if value == limits.TIME_TO_LIVE_MS_MAX else durations.render(value)
     if "_BYTES" in name:
+        if value < limits.KB:
+            return f"{value} bytes"
         large = value >= limits.MB
         return f"{value // limits.MB} MB" if large else f"{value // limits.KB} KB"
     for unit in ("_KB", "_MB"):
