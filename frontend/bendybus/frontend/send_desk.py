@@ -143,8 +143,8 @@ class SendDesk:
         entity, dead_letter = self._directory.lookup(request.entity_path)
         if dead_letter:
             raise errors.InvalidOperation(
-                f"{request.entity_path!r}: messages cannot be sent to a dead-letter sub-queue. Send to "
-                f"{entity.name!r}.",
+                f"{request.entity_path!r}: messages cannot be sent to a dead-letter sub-queue. "
+                f"Send to {entity.name!r}.",
                 metadata={"entity": entity.name},
             )
         if entity.orphaned and not request.age_ms:
