@@ -341,7 +341,7 @@ def test_what_is_wrong_with_a_queue_made_by_hand_is_named_as_it_was_typed(
     name, duration = capsys.readouterr().err.splitlines()
     assert codes == [2, 2]
     assert name.startswith("bendybus: Name of the queue: 'bad name!' must start with a letter")
-    assert duration.startswith("bendybus: --set lockDuration: '1h' is no ISO-8601 duration")
+    assert duration.startswith("bendybus: --set lockDuration: '1h' is not an ISO-8601 duration")
 
 
 def test_queues_are_shown_as_yaml(bus: FakeManagement, capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,7 +22,7 @@ NOWHERE = (
         (["send", "q", "x", "--ttl", "0"], "--ttl: must be greater than 0; 0 expires at once."),
         (
             ["send", "q", "x", "-p", "time_to_live=5"],
-            "--property: time_to_live is no property here; use --ttl.",
+            "--property: time_to_live cannot be set as a property; use --ttl.",
         ),
     ],
 )

@@ -116,9 +116,9 @@ async def test_a_misspelled_property_is_refused_and_options_of_azure_core_are_ta
 ) -> None:
     queue = await administration.create_queue("orders", logging_enable=True, timeout=30)
 
-    with pytest.raises(TypeError, match="'max_delivery_cnt' is no property of a queue"):
+    with pytest.raises(TypeError, match="'max_delivery_cnt' is neither a property of a queue"):
         await administration.create_queue("other", max_delivery_cnt=3)
-    with pytest.raises(TypeError, match="'lock_durations' is no property of a queue"):
+    with pytest.raises(TypeError, match="'lock_durations' is neither a property of a queue"):
         await administration.update_queue(queue, lock_durations="PT2M", headers={})
 
 

@@ -52,8 +52,8 @@ def test_a_directory_stands_for_the_yaml_files_in_it(tmp_path: Path) -> None:
         ),
         (
             QUEUE + "spec: {lockDuration: 30}",
-            "bus.yaml, document 1, Queue 'orders': spec.lockDuration: 30 is no ISO-8601 duration "
-            "such as PT30S, PT5M or P7D.",
+            "bus.yaml, document 1, Queue 'orders': spec.lockDuration: 30 is not an ISO-8601 "
+            "duration such as PT30S, PT5M or P7D.",
         ),
         (
             QUEUE + "spec: {enablePartitioning: 'yes'}",
@@ -80,7 +80,7 @@ def test_a_directory_stands_for_the_yaml_files_in_it(tmp_path: Path) -> None:
         ),
         (QUEUE + "kind: Queue", "bus.yaml, line 4: is not YAML: the key 'kind' is there twice."),
         ("a: [", "bus.yaml, line 1: is not YAML: expected the node content, but found"),
-        ("just text", "bus.yaml, document 1: is no manifest: it needs apiVersion, kind"),
+        ("just text", "bus.yaml, document 1: is not a manifest: it needs apiVersion, kind"),
     ],
 )
 def test_what_is_wrong_is_named_with_file_document_field_and_way_out(

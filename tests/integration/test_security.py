@@ -387,7 +387,7 @@ def test_nonsense_in_the_file_of_policies_is_refused_in_a_sentence(tmp_path: Pat
             log=tmp_path / "log",
         )
 
-    assert "policies[0]: rights is no list of Manage, Send, Listen" in str(refused.value)
+    assert "policies[0]: rights must be a list of Manage, Send, Listen" in str(refused.value)
     assert "secret-key" not in str(refused.value)
     assert "Traceback" not in str(refused.value)
 

@@ -201,7 +201,7 @@ def test_a_copied_file_with_its_log_alone_is_read(
         ("UPDATE slots SET size_bytes = 1 WHERE slot = 1", "size_bytes is noted as 1"),
         ("UPDATE slots SET counter = 2 WHERE slot = 0", "highest number given is noted as 2"),
         ("UPDATE slots SET last_enqueued_ms = 1 WHERE slot = 0", "newer than the last enqueued"),
-        ("UPDATE slots SET uid = 'nobody' WHERE slot = 1", "no entity of the catalogue"),
+        ("UPDATE slots SET uid = 'nobody' WHERE slot = 1", "not in the catalogue"),
         ("DELETE FROM slots WHERE slot = 1", "slot 1 has messages or keys but no figures"),
         ("CREATE TABLE notes (x)", "table notes is not of this program"),
         ("DROP INDEX messages_expiring", "index messages_expiring is missing"),
@@ -343,7 +343,7 @@ def test_files_of_others_are_refused_in_a_sentence(
     said = capsys.readouterr().err.splitlines()
     assert codes == [1] * 4
     for line, words in zip(
-        said, ("no SQLite file", "is no file", "another program", "format 99"), strict=True
+        said, ("not an SQLite file", "is not a file", "another program", "format 99"), strict=True
     ):
         assert words in line
 

@@ -129,7 +129,7 @@ def read_access(kubectl: Kubectl, place: Place) -> Access:
     if _STRING not in data:
         raise CliError(
             f"Secret {place.namespace}/{name} has no {_STRING}. Delete it, and the operator makes "
-            "it anew with new keys."
+            "it again with new keys."
         )
     return Access(_text(data, _STRING), _text(data, _AUTHORITIES))
 

@@ -67,7 +67,7 @@ def _address(endpoint: str) -> str:
         host, port = None, None
     if not host:
         raise UsageError(
-            f"Connection string: {endpoint!r} is no address such as sb://127.0.0.1:7480."
+            f"Connection string: {endpoint!r} is not an address such as sb://127.0.0.1:7480."
         )
     return f"[{host}]:{port or PORT_DEFAULT}" if ":" in host else f"{host}:{port or PORT_DEFAULT}"
 

@@ -343,7 +343,7 @@ def describe_queue(
 
 
 def _away(bus: Management, queue: pb.Queue) -> list[str]:
-    """Return why parts of a queue are out of reach, if the key may ask for it."""
+    """Return why partitions of a queue are unavailable, if the key may ask for it."""
     lacking = {part.partition for part in queue.runtime.partitions if not part.reachable}
     if not lacking:
         return []
@@ -411,6 +411,6 @@ def confirm(question: str, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise UsageError(f"{question} Say so with --yes: nobody is there to ask.")
+        raise UsageError(f"{question} Say so with --yes: there is no terminal to ask on.")
     if not typer.confirm(question, err=True):
         raise CliError("Nothing was changed.")

@@ -36,7 +36,7 @@ _WIDE_COLUMNS: Final = (
 _OPTION_OF: Final = {"time_to_live": "--ttl", "scheduled_enqueue_time_utc": "--at"}
 deadletter_app = typer.Typer(help="Messages that could not be processed.")
 
-Most = Annotated[int, typer.Option("--max", min=1, help="At most so many.")]
+Most = Annotated[int, typer.Option("--max", min=1, help="Maximum number of messages.")]
 Wait = Annotated[float, typer.Option(min=0, help="Seconds without a message after which to end.")]
 DeadLetters = Annotated[bool, typer.Option("--dead-letters", help="Of the dead-letter sub-queue.")]
 
@@ -67,7 +67,7 @@ def send(
     ] = None,
     ttl: Annotated[str, typer.Option(help="Time to live: seconds, or ISO-8601 (PT30S).")] = "",
     at: Annotated[str, typer.Option(help="When it becomes active: ISO-8601; UTC.")] = "",
-    count: Annotated[int, typer.Option(min=1, help="Send every message so many times.")] = 1,
+    count: Annotated[int, typer.Option(min=1, help="Send every message this many times.")] = 1,
     key_field: Annotated[str, typer.Option(help="Field that becomes PartitionKey.")] = "",
     session_field: Annotated[str, typer.Option(help="Field that becomes SessionId.")] = "",
     id_field: Annotated[str, typer.Option(help="Field that becomes MessageId.")] = "",
@@ -185,7 +185,9 @@ def _options(properties: Sequence[str], ttl: str, at: str) -> dict[str, Any]:
         if not equals or not name:
             raise UsageError(f"--property: must be NAME=VALUE (got {text!r}).")
         if name in _OPTION_OF:
-            raise UsageError(f"--property: {name} is no property here; use {_OPTION_OF[name]}.")
+            raise UsageError(
+                f"--property: {name} cannot be set as a property; use {_OPTION_OF[name]}."
+            )
         (made if name in lines.TEXTS else application)[name] = value
     try:
         if ttl:
@@ -220,7 +222,7 @@ def receive(
     context: typer.Context,
     queue: QueueName,
     most: Annotated[
-        int | None, typer.Option("--max", min=1, help="At most so many; default 1.")
+        int | None, typer.Option("--max", min=1, help="Maximum number of messages; default 1.")
     ] = None,
     wait: Wait = 5.0,
     mode: Annotated[

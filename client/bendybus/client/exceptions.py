@@ -178,9 +178,9 @@ class ServiceBusCommunicationError(_KeywordError):
 
 
 class PartitionUnavailableError(ServiceBusCommunicationError):
-    """Raised when the partition that alone can answer is out of reach."""
+    """Raised when the partition that alone can answer is unavailable."""
 
-    _default = "The partition that must answer is out of reach."
+    _default = "The partition that must answer is unavailable."
 
 
 class SessionCannotBeLockedError(_KeywordError):

@@ -116,7 +116,7 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
         try:
             message_pb2.Message.FromString(message)
         except Exception as exc:  # protobuf's DecodeError has no public place that is typed
-            raise ValueError("message: the bytes are no bendybus.v1.Message.") from exc
+            raise ValueError("message: the bytes are not a valid bendybus.v1.Message.") from exc
         batch = message_pb2.DeliveredBatch(messages=[message])
         return cls(Delivered(batch), ServiceBusReceiveMode.RECEIVE_AND_DELETE)
 

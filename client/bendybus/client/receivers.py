@@ -134,7 +134,9 @@ class ReceiverHandle(Handle):
         action = _ACTIONS[disposition]
         self._check_live()
         if not isinstance(message, ServiceBusReceivedMessage):
-            raise TypeError(f"message: {type(message).__name__} is no ServiceBusReceivedMessage.")
+            raise TypeError(
+                f"message: {type(message).__name__} is not a ServiceBusReceivedMessage."
+            )
         if message._peeked:
             raise ValueError(f"message: cannot {action} it, it was only peeked at.")
         if not self._locks:

@@ -119,7 +119,9 @@ def _documents(file: Path, problems: list[Problem]) -> Iterator[tuple[str, Any]]
 def parse(source: str, document: Any) -> Loaded | list[Problem]:
     """Return the manifest in `document`, or what is wrong with it."""
     if not isinstance(document, dict):
-        return [Problem(source, "", "", "is no manifest: it needs apiVersion, kind and metadata.")]
+        return [
+            Problem(source, "", "", "is not a manifest: it needs apiVersion, kind and metadata.")
+        ]
     kind = document.get("kind")
     subject = _subject(document)
     if kind not in KINDS:

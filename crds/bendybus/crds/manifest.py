@@ -51,7 +51,7 @@ class ConditionStatus(StrEnum):
 def _check_duration(text: Any) -> Any:
     """Return `text` if it is a duration as manifests write them."""
     if not isinstance(text, str) or not re.fullmatch(durations.ISO_PATTERN, text):
-        raise ValueError(f"{text!r} is no ISO-8601 duration such as PT30S, PT5M or P7D.")
+        raise ValueError(f"{text!r} is not an ISO-8601 duration such as PT30S, PT5M or P7D.")
     try:
         durations.parse("duration", text)
     except InvalidArgument as error:
@@ -61,9 +61,9 @@ def _check_duration(text: Any) -> Any:
 
 def _check_quantity(value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | str):
-        raise ValueError(f"{value!r} is no quantity such as 10Gi, 500m or 2.")
+        raise ValueError(f"{value!r} is not a quantity such as 10Gi, 500m or 2.")
     if not re.fullmatch(QUANTITY_PATTERN, str(value)):
-        raise ValueError(f"{value!r} is no quantity such as 10Gi, 500m or 2.")
+        raise ValueError(f"{value!r} is not a quantity such as 10Gi, 500m or 2.")
     return value
 
 
@@ -154,7 +154,7 @@ class Status(ManifestModel):
     observed_generation: int = Field(0, description="Generation that the status describes.")
     partitions: int | None = Field(None, description="How many partitions it is spread over.")
     availability_status: AvailabilityStatus | None = Field(
-        None, description="Limited while a partition is out of reach."
+        None, description="Limited while a partition is unavailable."
     )
     count_details: CountDetails | None = Field(None, description="Messages per state.")
     size_in_bytes: int | None = Field(None, description="Bytes stored, over all partitions.")

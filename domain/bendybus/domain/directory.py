@@ -60,7 +60,7 @@ class Directory:
         return news
 
     def forget(self, partition: int) -> None:
-        """Note that a partition is out of reach: what it has now is unknown."""
+        """Note that a partition is unavailable: what it has now is unknown."""
         self._known.pop(partition, None)
         self._behind.pop(partition, None)
 

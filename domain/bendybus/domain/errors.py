@@ -67,7 +67,7 @@ class RetryableError(BusError):
 
 
 class PartitionUnavailable(RetryableError):
-    """Raised when the partition that alone can answer is out of reach or cannot store."""
+    """Raised when the partition that alone can answer is unavailable or cannot store."""
 
     reason = "PARTITION_UNAVAILABLE"
 

@@ -59,7 +59,8 @@ def words(tokens: bytes) -> Iterator[tuple[int, int]]:
     """
     if len(tokens) % TOKEN_BYTES:
         raise InvalidArgument(
-            "lock_tokens", f"{len(tokens)} bytes is no multiple of {TOKEN_BYTES} bytes per token."
+            "lock_tokens",
+            f"{len(tokens)} bytes is not a multiple of {TOKEN_BYTES} bytes per token.",
         )
     return _WORDS.iter_unpack(tokens)
 

@@ -150,7 +150,7 @@ def parse(text: str) -> Token:
         raise _malformed("it needs sr, sig, se and skn, once each")
     expires = parts["se"]
     if not (expires.isascii() and expires.isdigit() and len(expires) <= 12):
-        raise _malformed("se is no number of seconds")
+        raise _malformed("se is not a number of seconds")
     try:
         signature = base64.b64decode(unquote_plus(parts["sig"]), validate=True)
         resource = path_of(unquote_plus(parts["sr"]))

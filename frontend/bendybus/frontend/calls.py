@@ -87,7 +87,7 @@ def unreachable(upstream: Upstream) -> BusError:
     """Return the error for a partition that cannot be asked now."""
     why = "; ".join(upstream.conditions()) or "it did not answer"
     return errors.PartitionUnavailable(
-        f"partition {upstream.partition} is out of reach ({why}). Try again when it is back.",
+        f"partition {upstream.partition} is unavailable ({why}). Try again when it is back.",
         metadata={"partition": str(upstream.partition)},
     )
 

@@ -174,7 +174,7 @@ class ManagementService(management_pb2_grpc.ManagementServiceServicer):
         registrar = self._gateway.upstreams[REGISTRAR]
         if not registrar.available:
             raise errors.PartitionUnavailable(
-                "partition 0, the registrar of entities, is out of reach: nothing can be created, "
+                "partition 0, the registrar of entities, is unavailable: nothing can be created, "
                 "changed or deleted until it is back. Messages flow on.",
                 metadata={"partition": "0"},
             )

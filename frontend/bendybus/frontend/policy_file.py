@@ -36,7 +36,7 @@ def read(path: Path) -> Policies:
     except ValueError as error:
         # Not the parser's words: they quote the file.
         line = getattr(error, "lineno", 0)
-        raise _wrong(path, f"is no JSON (line {line})") from None
+        raise _wrong(path, f"is not JSON (line {line})") from None
     entries = data.get("policies") if isinstance(data, dict) else None
     if not isinstance(entries, list) or not entries:
         raise _wrong(path, 'holds no list "policies" with at least one policy')
@@ -53,23 +53,23 @@ def read(path: Path) -> Policies:
 def _policy(path: Path, index: int, entry: Any) -> Policy:
     where = f"policies[{index}]"
     if not isinstance(entry, dict) or not set(entry) <= _MEMBERS:
-        raise _wrong(path, f"{where} is no object of name, rights, entity and keys")
+        raise _wrong(path, f"{where} must be an object with name, rights, entity and keys")
     name, entity = entry.get("name"), entry.get("entity", "")
     if not isinstance(name, str) or not name:
-        raise _wrong(path, f"{where}: name is no text")
+        raise _wrong(path, f"{where}: name must be a string")
     if not isinstance(entity, str):
-        raise _wrong(path, f"{where}: entity is no text")
+        raise _wrong(path, f"{where}: entity must be a string")
     keys = entry.get("keys")
     if (
         not isinstance(keys, list)
         or not 1 <= len(keys) <= KEYS_MAX
         or not all(isinstance(key, str) and key for key in keys)
     ):
-        raise _wrong(path, f"{where}: keys is no list of one or two texts")
+        raise _wrong(path, f"{where}: keys must be a list of one or two strings")
     rights = entry.get("rights")
     known = [right.value for right in Right]
     if not isinstance(rights, list) or not rights or not all(r in known for r in rights):
-        raise _wrong(path, f"{where}: rights is no list of {', '.join(known)}")
+        raise _wrong(path, f"{where}: rights must be a list of {', '.join(known)}")
     return Policy(name, frozenset(map(Right, rights)), entity, tuple(keys))
 
 

@@ -212,7 +212,7 @@ class BusKeeping:
         await self._api.delete("StatefulSet", namespace, name, orphan=True)
         if await self._api.get("StatefulSet", namespace, name) is not None:
             # It lets go of its pods in its own time, and until then is what it was.
-            raise ApiError(409, f"StatefulSet {name} is being made anew")
+            raise ApiError(409, f"StatefulSet {name} is being recreated")
 
     async def forget(self, view: BusView) -> None:
         """Delete the volumes of a bus whose manifest was seen to be deleted with policy Delete."""

@@ -173,7 +173,7 @@ def _named(partitions: Collection[int]) -> str:
 
 
 def of_partitions(missing: Collection[int], what: str) -> Verdict | None:
-    """Return the verdict that partitions are out of reach, None if none is."""
+    """Return the verdict that partitions are unavailable, None if none is."""
     if not missing:
         return None
     message = f"{_named(missing)} cannot be reached; {what}"

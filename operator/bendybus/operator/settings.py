@@ -128,4 +128,4 @@ def _read(name: str, default: Any, text: str) -> Any:
     try:
         return type(default)(text)
     except ValueError as exc:
-        raise ValueError(f"{name}: {text!r} is no number.") from exc
+        raise ValueError(f"{name}: {text!r} is not a number.") from exc

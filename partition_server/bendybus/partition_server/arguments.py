@@ -74,4 +74,4 @@ def _indexes(text: str) -> Sequence[int]:
     try:
         return tuple(int(part) for part in text.split(","))
     except ValueError as exc:
-        raise argparse.ArgumentTypeError(f"{text!r} is no list such as 0,4,8") from exc
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list such as 0,4,8") from exc

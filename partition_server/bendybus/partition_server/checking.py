@@ -59,8 +59,8 @@ def _slots(database: Any) -> Iterator[str]:
         mains[uid].add(number & ~1)
         if uid not in entries and not slot["dropped"]:
             yield (
-                f"slot {number} belongs to {uid}, which is no entity of the catalogue: a server "
-                "removes it when it opens the file (or does so now, if the queue was made anew)."
+                f"slot {number} belongs to {uid}, which is not in the catalogue: a server "
+                "removes it when it opens the file (or does so now, if the queue was recreated)."
             )
     for uid, numbers in mains.items():
         if len(numbers) > 1:

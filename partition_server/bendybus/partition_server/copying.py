@@ -90,7 +90,7 @@ def _check_there(file: Path) -> None:
             raise FileRefused(f"{file} does not exist. Name a partition's file.")
         if not file.is_file():
             raise FileRefused(
-                f"{file} is no file. Name a partition's file, such as partition-03.db."
+                f"{file} is not a file. Name a partition's file, such as partition-03.db."
             )
         with file.open("rb") as stream:
             head = stream.read(16)
@@ -99,7 +99,7 @@ def _check_there(file: Path) -> None:
             f"{file} cannot be read: {exc.strerror}. Become the user that the bus runs as."
         ) from exc
     if head != b"SQLite format 3\0":
-        raise FileRefused(f"{file} is no SQLite file, or is damaged at its beginning.")
+        raise FileRefused(f"{file} is not an SQLite file, or is damaged at its beginning.")
 
 
 def _check_kind(file: Path, database: "Database") -> None:

@@ -67,7 +67,7 @@ class FileGuard:
         if self._reserve_bytes and self.reserve_path.exists():
             raise FileRefused(
                 f"{self.path} {what}, but {self.reserve_path.name} shows that it held messages. "
-                "Restore it from a backup; to begin anew without its messages, delete "
+                "Restore it from a backup; to start again without its messages, delete "
                 f"{self.reserve_path.name} too."
             )
 

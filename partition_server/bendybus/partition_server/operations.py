@@ -47,8 +47,8 @@ class Operations:
             return found.value
         if age_ms > 0 and now.mono_ms - age_ms <= self._forgot_until_mono_ms:
             raise errors.OutcomeUnknown(
-                "the outcome of the operation's first try is unknown: the partition was opened "
-                "anew since then. Look whether it was done.",
+                "the outcome of the operation's first try is unknown: the partition was reopened "
+                "since then. Check whether it was done.",
             )
         return None
 

@@ -452,7 +452,7 @@ class Settler:
 def _lost() -> BusError:
     return errors.MessageLockLost(
         "the lock on the message is lost: it ended, the message was settled before, or the "
-        "partition started anew. The message, if still there, will be delivered again."
+        "partition was restarted. The message, if still there, will be delivered again."
     )
 
 

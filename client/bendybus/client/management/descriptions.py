@@ -127,9 +127,9 @@ def to_namespace(response: management_pb2.GetNamespaceResponse) -> NamespaceProp
 
 
 def check_names(given: Mapping[str, Any]) -> None:
-    """Raise TypeError for what is no property of a queue and no option: it would have no effect."""
+    """Raise TypeError for a name that is no property and no option: it would have no effect."""
     for name in given.keys() - _OPTIONS - _PROPERTIES:
-        raise TypeError(f"{name!r} is no property of a queue and no option of this call.")
+        raise TypeError(f"{name!r} is neither a property of a queue nor an option of this call.")
 
 
 def update_of(queue: Any, overrides: Mapping[str, Any]) -> management_pb2.UpdateQueueRequest:
