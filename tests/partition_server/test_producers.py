@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from bendybus.domain import errors
+from bendybus.domain import errors, limits
 from bendybus.partition_server import producers
 from bendybus.partition_server.commands import Append, Batch
 from tests.partition_server.driver import Driver
@@ -264,3 +264,10 @@ def test_a_repeat_of_which_a_part_is_stored_never_says_that_nothing_is(queue: Dr
     assert list(again.numbers) == [first.numbers[0], 0]
     [(unit, error)] = again.failures
     assert (unit, type(error)) == (1, errors.PartitionUnavailable)
+
+
+def test_a_position_that_no_frame_has_is_refused(queue: Driver) -> None:
+    queue.send(b"a", spans=[limits.FRAME_MESSAGES_MAX - 1, 1], **PRODUCER)
+
+    with pytest.raises(errors.InvalidArgument, match="spans"):
+        queue.send(b"b", spans=[limits.FRAME_MESSAGES_MAX, 1], **PRODUCER)

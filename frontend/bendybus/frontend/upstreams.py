@@ -1,12 +1,12 @@
 """The way to one partition: its streams, its probe, its breaker.
 
 Deliveries, sends and health are separate streams on channels of their own, so that a slow one
-does not hold up another. Each stream has a bounded outbox: whoever puts into a full one is told at
-once and goes elsewhere. A stream that ends is opened again with a back-off of at most 2 s, or as
-soon as the probe says that the partition is back.
+does not hold up another. Each stream has an outbox of three lanes, see `pumping`. A stream that
+ends is opened again with a back-off of at most 2 s, or as soon as the probe says that the partition
+is back.
 
-When certificates change, channels are made anew: `renew` opens them, and the streams move over one
-after the other, in good order, while the partition stays available.
+When certificates are rotated, `renew` opens new channels, and the streams move over one after the
+other, without a loss, while the partition stays available.
 """
 
 import asyncio

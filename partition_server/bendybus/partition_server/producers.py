@@ -21,6 +21,7 @@ import json
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import add
 from typing import Final, NamedTuple
 
 from bendybus.domain import errors, limits
@@ -308,6 +309,10 @@ def _check_spans(command: Append) -> None:
     spans = command.spans
     if spans and (len(spans) % 2 or sum(spans[1::2]) != len(command.batch.payloads)):
         raise errors.InvalidArgument("spans", "must add up to the messages of the batch.")
+    if spans and max(map(add, spans[::2], spans[1::2])) > limits.FRAME_MESSAGES_MAX:
+        raise errors.InvalidArgument(
+            "spans", f"must end within the {limits.FRAME_MESSAGES_MAX} messages of a frame."
+        )
 
 
 def _not_exact(command: Append) -> BusError:
