@@ -6,6 +6,7 @@ is told that its outcome is unknown.
 """
 
 import itertools
+from collections import OrderedDict
 from typing import Any, Final, NamedTuple
 
 from bendybus.domain import errors, limits
@@ -28,7 +29,8 @@ class Operations:
     def __init__(self, now: Now) -> None:
         self._opened_mono_ms = now.mono_ms
         self._forgot_until_mono_ms = now.mono_ms
-        self._outcomes: dict[bytes, _Outcome] = {}
+        # The first of a plain dict is behind all that were taken out before it.
+        self._outcomes: OrderedDict[bytes, _Outcome] = OrderedDict()
         self._bytes = 0
 
     def outcome_of(self, operation_id: bytes, age_ms: int, now: Now) -> Any | None:

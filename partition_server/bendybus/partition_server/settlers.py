@@ -5,7 +5,7 @@ each receiver and over all, and in age. Not durable: after a restart every lock 
 void anyway.
 """
 
-from collections import deque
+from collections import OrderedDict, deque
 from typing import Final
 
 from bendybus.domain import limits, lock_token
@@ -31,7 +31,8 @@ class Settlers:
     """The memory. Receivers that settled last come last."""
 
     def __init__(self) -> None:
-        self._frames: dict[bytes, deque[_Entry]] = {}
+        # The first of a plain dict is behind all that were taken out before it.
+        self._frames: OrderedDict[bytes, deque[_Entry]] = OrderedDict()
         self._sizes: dict[bytes, int] = {}
         self._bytes = 0
 
@@ -41,10 +42,8 @@ class Settlers:
         """Note what is settled, STRICTLY AFTER its commit."""
         if disposition not in _REMEMBERED or not tokens:
             return
-        frames = self._frames.pop(settler_id, None)
-        if frames is None:
-            frames = deque()
-        self._frames[settler_id] = frames
+        frames = self._frames.setdefault(settler_id, deque())
+        self._frames.move_to_end(settler_id)
         frames.append((now_mono_ms, disposition, tokens))
         self._count(settler_id, len(tokens) + ENTRY_BYTES)
         while frames[0][0] < now_mono_ms - AGE_MS_MAX or (
