@@ -116,7 +116,7 @@ def messages_fit(
     for column in (message_ids, partition_keys, session_ids):
         if not column:
             continue
-        # A column of a frame makes its texts anew at each look: they are made once.
+        # Each access to a protobuf column creates new strings, so it is read only once.
         texts = list(column)
         # One text is searched faster than thousands are.
         if max(map(len, texts)) > limits.KEY_CHARS_MAX or "\0" in "".join(texts):

@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 Context = grpc.aio.ServicerContext[Any, Any]
 HEADER: Final = "authorization"
 VERIFIED_MAX: Final = 4_096
-# Paths that are remembered with a token. Whoever has a key makes tokens and paths as he likes.
+# Checked paths remembered per token. A key holder can create any number of tokens and paths.
 CHECKED_MAX: Final = 16
 LOOK_S: Final = 1.0
 # Not from callers: what they call a policy that does not exist must not get into logs.
