@@ -158,7 +158,7 @@ def test_one_replica_has_no_budget_that_would_hold_up_drains() -> None:
     [
         ({}, "localhost/bendybus:dev"),
         ({"repository": "host:5000/bus", "tag": "1"}, "host:5000/bus:1"),
-        ({"tag": ""}, "localhost/bendybus:0.2.0"),
+        ({"tag": ""}, "localhost/bendybus:0.3.0"),
         ({"digest": "sha256:" + "a" * 64}, "localhost/bendybus@sha256:" + "a" * 64),
     ],
 )
