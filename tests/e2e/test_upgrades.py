@@ -12,6 +12,8 @@ from tests.e2e import images, traffic
 from tests.e2e.cluster import ROOT, Cluster, eventually
 from tests.e2e.conftest import Installation, Space
 
+FILES = ("ca.crt", "tls.crt")
+
 
 @pytest.fixture(scope="session")
 def previous(cluster: Cluster) -> str:
@@ -100,6 +102,7 @@ def test_a_bus_goes_over_to_its_own_root_when_the_operator_is_upgraded_under_loa
                 lambda: images_of(space) == {space.image}, within_s=180, what="all pods are new"
             )
             assert signs(space) == (False, True)
+            files_arrive(space)
             a_day_passes(space)
             eventually(lambda: signs(space) == (True, True), within_s=60, what="its root signs")
             files_arrive(space)
@@ -144,32 +147,32 @@ def a_day_passes(space: Space) -> None:
 def files_arrive(space: Space) -> None:
     """Have kubelets bring the new files at once, and wait until every pod shows them.
 
-    Pods that are being replaced need none: their successors start with the new files.
+    The client's pod too: a day is long enough for it. Pods that are being replaced need none:
+    their successors start with the new files.
     """
     for pod in space.cluster.list("pod", space.name, "bendybus.io/bus=bus"):
         if "deletionTimestamp" in pod["metadata"]:
             continue
         name, role = pod["metadata"]["name"], pod["metadata"]["labels"]["bendybus.io/role"]
-        secret = space.cluster.get("secret", f"bus-{role}-tls", space.name)["data"]
-        wanted = {file: base64.b64decode(secret[file]).decode() for file in ("ca.crt", "tls.crt")}
-        space.cluster.kubectl(
-            "annotate",
-            "pod",
-            name,
-            "-n",
-            space.name,
-            "--overwrite",
-            f"e2e/look={hash(str(secret))}",
+        tls = "/etc/bendybus/tls"
+        shows(space, name, f"bus-{role}-tls", {file: f"{tls}/{file}" for file in FILES})
+    shows(space, "load", "bus-rootmanagesharedaccesskey", {"ca.crt": traffic.CA_FILE})
+
+
+def shows(space: Space, pod: str, secret: str, paths: dict[str, str]) -> None:
+    """Have a kubelet bring the files of a Secret at once; `paths`: where the pod has each."""
+    data = space.cluster.get("secret", secret, space.name)["data"]
+    look = f"e2e/look={hash(str(data))}"
+    space.cluster.kubectl("annotate", "pod", pod, "-n", space.name, "--overwrite", look)
+
+    def arrived() -> bool:
+        shown = ("exec", pod, "-n", space.name, "--", "cat")
+        return all(
+            space.cluster.kubectl(*shown, path) == base64.b64decode(data[file]).decode()
+            for file, path in paths.items()
         )
 
-        def arrived(name: str = name, wanted: dict[str, str] = wanted) -> bool:
-            shown = ("exec", name, "-n", space.name, "--", "cat")
-            return all(
-                space.cluster.kubectl(*shown, f"/etc/bendybus/tls/{file}") == text
-                for file, text in wanted.items()
-            )
-
-        eventually(arrived, within_s=150, what=f"{name} has its new files")
+    eventually(arrived, within_s=150, what=f"{pod} has its new files")
 
 
 def test_helm_upgrade_touches_no_bus(installation: Installation, space: Space) -> None:

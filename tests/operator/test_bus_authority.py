@@ -20,6 +20,7 @@ from tests.operator.memory_api import MemoryKubernetesApi
 from tests.operator.test_authority import DAY, START, Clock
 
 KEEP = {"name": names.authority(BUS), "namespace": "shop", "labels": dict(names.bus_labels(BUS))}
+CLIENTS = names.access_secret(BUS, names.ROOT_RULE)
 
 
 class Pods:
@@ -50,6 +51,7 @@ class Pods:
                 each.secret,
                 await self.ours.bus_certificate(each, self.files(each.secret), of_bus),
             )
+        self.put(CLIENTS, {"ca.crt": of_bus.trust})
 
     def mount(self, *roles: str) -> None:
         """Let files arrive in pods."""
@@ -92,6 +94,7 @@ async def as_of_v0_2(pods: Pods) -> str:
         )  # fmt: skip
         files = {"tls.crt": pair.certificate, "tls.key": pair.key, "ca.crt": shared.bundle}
         pods.put(each.secret, files)
+    pods.put(CLIENTS, {"ca.crt": shared.bundle})
     pods.mount("partition", "frontend")
     return shared.bundle
 
@@ -200,6 +203,20 @@ async def test_nothing_is_signed_by_a_root_that_the_pods_were_never_told_of() ->
 
     assert not of_bus.signs
     assert shared in of_bus.trust
+
+
+@pytest.mark.parametrize("not_told", [names.partition_tls(BUS), names.frontend_tls(BUS), CLIENTS])
+async def test_nothing_is_signed_by_a_root_that_not_everybody_was_told_of(not_told: str) -> None:
+    pods = Pods(Clock())
+    await as_of_v0_2(pods)
+    before = pods.files(not_told)
+    await pods.keep()
+    pods.put(not_told, before)  # this one could not be written
+
+    pods.clock.now += 9 * DAY
+    assert not (await pods.ours.of_bus(BUS, KEEP)).signs
+    await pods.keep()
+    assert (await pods.ours.of_bus(BUS, KEEP)).signs
 
 
 async def test_a_certificate_that_ends_soon_does_not_wait_for_the_step() -> None:

@@ -126,11 +126,12 @@ class OwnAuthority:
         return advanced
 
     async def _is_spread(self, bus: ObjectKey, known: BusAuthority) -> bool:
-        """Whether the processes of a bus have been told to trust its root as it is now.
+        """Whether the processes and clients of a bus have been told to trust its root as it is now.
 
         Before that, whatever the clock says, nothing may be signed that they do not trust.
         """
-        for name in (names.partition_tls(bus), names.frontend_tls(bus)):
+        clients = names.access_secret(bus, names.ROOT_RULE)
+        for name in (names.partition_tls(bus), names.frontend_tls(bus), clients):
             files = files_of(await self._api.get("Secret", bus.namespace, name))
             try:
                 told = bus_authority.joined(files.get("ca.crt", ""))
