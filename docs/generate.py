@@ -27,7 +27,7 @@ def pages() -> dict[str, str]:
 
 def commands() -> str:
     """Return what `--help` says of every command, as one page."""
-    command = [sys.executable, "-m", "typer", "bendybus.cli.app", "utils", "docs"]
+    command = [sys.executable, "-m", "typer", "bendybus.cli.commands.app", "utils", "docs"]
     done = subprocess.run(
         [*command, "--name", "bendybus"], check=True, capture_output=True, text=True, timeout=60
     )

@@ -9,8 +9,8 @@ import itertools
 import os
 import socket
 
-from bendybus.cli import ports
-from bendybus.cli.ports import HOST as HOST
+from bendybus.cli.local import ports
+from bendybus.cli.local.ports import HOST as HOST
 
 # A socket with a name and no file, held until this process ends: the claim on a port.
 _claims: list[socket.socket] = []

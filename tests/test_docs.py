@@ -11,22 +11,24 @@ import yaml
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from bendybus.cli.app import app
+from bendybus.cli.commands.app import app
 from bendybus.domain import errors, shared_access
-from bendybus.frontend import rights
-from bendybus.frontend.figures import Figures
+from bendybus.frontend.core.figures import Figures
+from bendybus.frontend.security import rights
 from bendybus.internal.v1 import entity_pb2, partition_pb2
-from bendybus.operator import data_identity, names
-from bendybus.operator.conditions import (
+from bendybus.operator.decisions import data_identity
+from bendybus.operator.decisions.conditions import (
     CERTIFICATE_OVERDUE,
     MANIFESTS_NOT_SEEN,
     READY,
     WARNINGS,
 )
+from bendybus.operator.decisions.reasons import Reason
+from bendybus.operator.kubernetes import names
 from bendybus.operator.metrics import Metrics
-from bendybus.operator.reasons import Reason
-from bendybus.partition_server import metrics, roles
-from bendybus.partition_server.service import Hosts
+from bendybus.partition_server import metrics
+from bendybus.partition_server.service import roles
+from bendybus.partition_server.service.partition_service import Hosts
 from bendybus.v1 import management_pb2, receiver_pb2, sender_pb2
 from bendybus.wire.refusals import Refusals
 from docs import generate, tables

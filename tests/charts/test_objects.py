@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from bendybus.operator import authority, names
+from bendybus.operator.certificates import authority_secrets
 from bendybus.operator.handlers import admit_bus, admit_queue
-from bendybus.operator.kubernetes_api import KINDS
+from bendybus.operator.kubernetes import names
+from bendybus.operator.kubernetes.api import KINDS
 from bendybus.operator.settings import PREFIX, Settings
 from tests.charts import rendering
 from tests.charts.rendering import CHART, NAMESPACE, Body, of_kind, only, render
@@ -426,7 +427,7 @@ def test_only_its_own_configuration_and_authority_may_be_written() -> None:
     assert webhooks["resourceNames"] == [
         only(bodies, "ValidatingWebhookConfiguration")["metadata"]["name"]
     ]
-    assert own["rules"][0]["resourceNames"] == [authority.SECRET]
+    assert own["rules"][0]["resourceNames"] == [authority_secrets.SECRET]
     assert [set(rule["verbs"]) for rule in own["rules"]] == [{"get", "patch"}, {"create"}]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from bendybus.operator import names
+from bendybus.operator.kubernetes import names
 from charts import generate
 from tests.charts import rendering
 from tests.charts.rendering import CHART, render
@@ -160,7 +160,7 @@ def test_alerts_and_dashboard_ask_for_metrics_that_there_are() -> None:
 
 
 def test_reasons_that_alerts_ask_for_are_reasons() -> None:
-    from bendybus.operator.reasons import Reason
+    from bendybus.operator.decisions.reasons import Reason
 
     text = (CHART / "templates" / "prometheusrule.yaml").read_text(encoding="utf-8")
 

@@ -4,10 +4,10 @@ import os
 import sys
 from pathlib import Path
 
-from bendybus.cli import process_commands
-from bendybus.cli import running as command
-from bendybus.cli.finding import Choice
-from bendybus.cli.programs import Programs
+from bendybus.cli.bus.bus_choice import Choice
+from bendybus.cli.commands import process_commands
+from bendybus.cli.commands import run_command as command
+from bendybus.cli.local.programs import Programs
 
 
 def programs(behaviour: Path) -> Programs:

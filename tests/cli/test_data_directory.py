@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from bendybus.cli import data_directory
 from bendybus.cli.errors import CliError
-from bendybus.cli.programs import Programs
+from bendybus.cli.local import data_directory
+from bendybus.cli.local.programs import Programs
 from bendybus.crds.bundling import Place
 from bendybus.domain.errors import PartitioningImmutable
 from bendybus.domain.limits import Tier

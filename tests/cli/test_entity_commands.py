@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from bendybus.cli import __main__ as command
-from bendybus.cli import completing
+from bendybus.cli.commands import completion
 from bendybus.domain import errors
 from bendybus.domain.entity import Origin
 from bendybus.v1 import management_pb2 as pb
@@ -362,9 +362,9 @@ def test_names_of_queues_are_completed(
                                    "SharedAccessKey=x;UseDevelopmentEmulator=true"})  # fmt: skip
     context = SimpleNamespace(find_root=lambda: root)
 
-    assert completing.queue_names(context, "or") == ["orders"]  # type: ignore[arg-type]
+    assert completion.queue_names(context, "or") == ["orders"]  # type: ignore[arg-type]
     root.params = {"connection_string": "Endpoint=sb://127.0.0.1:1;UseDevelopmentEmulator=true"}
-    assert completing.queue_names(context, "") == []  # type: ignore[arg-type]
+    assert completion.queue_names(context, "") == []  # type: ignore[arg-type]
 
 
 def test_a_missing_extra_is_one_sentence(

@@ -2,8 +2,8 @@
 
 import pytest
 
+from bendybus.cli.cluster.kubectl import Absent, Forbidden, Kubectl, UnknownKind
 from bendybus.cli.errors import CliError, NotFound, Unreachable
-from bendybus.cli.kubectl import Absent, Forbidden, Kubectl, UnknownKind
 from tests.cli.conftest import FakeKubectl
 
 FORBIDDEN = (

@@ -7,18 +7,20 @@ from typing import Any, Self
 
 import pytest
 
-from bendybus.cli import lines, messages, printing, resubmitting, sending
-from bendybus.cli.lines import Fields, Outgoing
-from bendybus.cli.messages import Receive
-from bendybus.cli.resubmitting import Resubmit, Where
-from bendybus.client import ServiceBusMessage, ServiceBusReceivedMessage, outgoing, received_message
-from bendybus.client.amqp import AmqpAnnotatedMessage
+from bendybus.cli.bus import messages, resubmit, send_messages
+from bendybus.cli.bus.messages import Receive
+from bendybus.cli.bus.resubmit import Resubmit, Where
+from bendybus.cli.output import json_lines, printing
+from bendybus.cli.output.json_lines import Fields, Outgoing
+from bendybus.client import ServiceBusMessage, ServiceBusReceivedMessage
 from bendybus.client.exceptions import (
     InvalidArgumentError,
     OutcomeUnknownError,
     PartitionUnavailableError,
 )
-from bendybus.client.received_message import Delivered
+from bendybus.client.messages import encode, received_message
+from bendybus.client.messages.amqp import AmqpAnnotatedMessage
+from bendybus.client.messages.received_message import Delivered
 from bendybus.v1 import message_pb2
 
 
@@ -51,7 +53,7 @@ class FakeClient:
         if self.failing and len(self.sent) + 1 == self.failing:
             raise self.failure
         given = batch if isinstance(batch, list) else [batch]
-        self.sent.append([outgoing.as_message(each) for each in given])
+        self.sent.append([encode.as_message(each) for each in given])
 
     def receive_messages(self, max_message_count: int, max_wait_time: float) -> list[Any]:
         taken, self.held = self.held[:max_message_count], self.held[max_message_count:]
@@ -70,9 +72,9 @@ class FakeClient:
 def received(number: int, message: Any = "text", reason: str = "") -> ServiceBusReceivedMessage:
     """Return a message as the bus would give it."""
     given = ServiceBusMessage(message) if isinstance(message, str) else message
-    columns = outgoing.columns_of(given)
+    columns = encode.columns_of(given)
     assert columns is not None
-    batch = outgoing.batch_proto([columns])
+    batch = encode.batch_proto([columns])
     until_ms = round(datetime.now(UTC).timestamp() * 1_000) + 60_000
     proto = message_pb2.DeliveredBatch(
         messages=batch.messages,
@@ -114,7 +116,7 @@ def test_messages_of_one_key_share_a_batch_and_keep_their_order() -> None:
     client = FakeClient()
     outgoing = [Outgoing(str(n), {"partition_key": "ab"[n % 2]}) for n in range(4)]
 
-    sent = sending.send(client, "q", outgoing, lambda count: None)  # type: ignore[arg-type]
+    sent = send_messages.send(client, "q", outgoing, lambda count: None)  # type: ignore[arg-type]
 
     assert sent == 4
     bodies = [[b"".join(each.body) for each in batch] for batch in client.sent]
@@ -124,7 +126,7 @@ def test_messages_of_one_key_share_a_batch_and_keep_their_order() -> None:
 def test_large_messages_are_sent_in_batches_that_a_bus_takes() -> None:
     client = FakeClient()
 
-    sending.send(client, "q", [Outgoing("x" * 60_000)] * 5, lambda count: None)  # type: ignore[arg-type]
+    send_messages.send(client, "q", [Outgoing("x" * 60_000)] * 5, lambda count: None)  # type: ignore[arg-type]
 
     assert [len(batch) for batch in client.sent] == [2, 2, 1]
 
@@ -182,7 +184,7 @@ def test_without_completing_messages_are_given_back_uncounted_at_the_end() -> No
 def resubmitted(client: FakeClient, **options: Any) -> Any:
     """Resubmit with a client."""
     wanted = Resubmit(**({"most": 10, "wait_s": 0.1, "detects": False} | options))
-    return resubmitting.resubmit(client, "q", wanted, lambda count: None)  # type: ignore[arg-type]
+    return resubmit.resubmit(client, "q", wanted, lambda count: None)  # type: ignore[arg-type]
 
 
 def test_a_dead_letter_is_completed_after_its_copy_was_sent() -> None:
@@ -207,7 +209,7 @@ def test_a_copy_into_a_queue_that_detects_duplicates_has_an_id_of_its_own_that_r
     first, again, other = [batch[0] for batch in client.sent]
     assert first.message_id != "m"
     assert first.message_id == again.message_id != other.message_id
-    assert first.application_properties[resubmitting.ORIGINAL_ID.encode()] == "m"
+    assert first.application_properties[resubmit.ORIGINAL_ID.encode()] == "m"
 
 
 def test_only_dead_letters_that_are_meant_are_sent_again_and_others_go_back() -> None:
@@ -220,7 +222,7 @@ def test_only_dead_letters_that_are_meant_are_sent_again_and_others_go_back() ->
     done = resubmitted(
         client,
         numbers=frozenset({2, 3}),
-        where=(Where("subject", "b"), resubmitting.parse_where("reason=x")),
+        where=(Where("subject", "b"), resubmit.parse_where("reason=x")),
     )
 
     assert done.resubmitted == 1
@@ -266,7 +268,7 @@ def test_what_receive_prints_can_be_sent_as_it_is(message: Any) -> None:
     first = received(7, message)
     printed = printing.json_text(messages.shown(first))
 
-    again = received(8, sending.message_of(lines.parse(printed, 1, Fields())))
+    again = received(8, send_messages.message_of(json_lines.parse(printed, 1, Fields())))
 
     assert wire(again) == wire(first)
     facts = messages.shown(again)
@@ -277,14 +279,14 @@ def test_an_import_that_stops_says_what_is_stored_and_goes_on_there(tmp_path: An
     client = FakeClient()
     client.failing = 2
     given = [Outgoing(str(n), {"partition_key": "ab"[n % 2]}, line=n + 1) for n in range(4)]
-    progress = sending.Progress()
+    progress = send_messages.Progress()
     file = tmp_path / "x.jsonl"
 
     with pytest.raises(OutcomeUnknownError):
-        sending.send(client, "q", given, lambda count: None, progress)  # type: ignore[arg-type]
-    sending.keep_progress(file, "q", progress)
+        send_messages.send(client, "q", given, lambda count: None, progress)  # type: ignore[arg-type]
+    send_messages.keep_progress(file, "q", progress)
     client.failing = 0
-    sending.send(client, "q", given, lambda count: None, sending.read_progress(file))  # type: ignore[arg-type]
+    send_messages.send(client, "q", given, lambda count: None, send_messages.read_progress(file))  # type: ignore[arg-type]
 
     assert (progress.sent, progress.uncertain, sorted(progress.also)) == (2, 2, [1, 3])
     assert [[str(each) for each in batch] for batch in client.sent] == [["0", "2"], ["1", "3"]]
@@ -294,13 +296,13 @@ def test_what_was_refused_for_sure_is_not_told_as_uncertain() -> None:
     client = FakeClient()
     client.failing, client.failure = 1, PartitionUnavailableError(message="away")
     given = [Outgoing(str(n), {"partition_key": "a"}, line=n + 1) for n in range(2)]
-    refused, invalid = sending.Progress(), sending.Progress()
+    refused, invalid = send_messages.Progress(), send_messages.Progress()
 
     with pytest.raises(PartitionUnavailableError):
-        sending.send(client, "q", given, lambda count: None, refused)  # type: ignore[arg-type]
+        send_messages.send(client, "q", given, lambda count: None, refused)  # type: ignore[arg-type]
     client.failure = InvalidArgumentError(message="body: no text")
     with pytest.raises(InvalidArgumentError):
-        sending.send(client, "q", [Outgoing("x")] * 3, lambda count: None, invalid)  # type: ignore[arg-type]
+        send_messages.send(client, "q", [Outgoing("x")] * 3, lambda count: None, invalid)  # type: ignore[arg-type]
 
     assert (refused.uncertain, invalid.uncertain) == (0, 0)
 
@@ -309,9 +311,9 @@ def test_a_batch_that_may_have_been_split_is_uncertain_when_one_part_fails() -> 
     client = FakeClient()
     client.failing, client.failure = 1, PartitionUnavailableError(message="away")
     given = [Outgoing(str(n), {"message_id": str(n)}, line=n + 1) for n in range(3)]
-    progress = sending.Progress()
+    progress = send_messages.Progress()
 
     with pytest.raises(PartitionUnavailableError):
-        sending.send(client, "q", given, lambda count: None, progress)  # type: ignore[arg-type]
+        send_messages.send(client, "q", given, lambda count: None, progress)  # type: ignore[arg-type]
 
     assert progress.uncertain == 3

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from bendybus.cli import printing
+from bendybus.cli.output import printing
 
 
 class Screen(io.StringIO):

@@ -1,7 +1,7 @@
 """The small rules of `up`: back-off and dealing."""
 
-from bendybus.cli import placing
-from bendybus.cli.backoff import Backoff
+from bendybus.cli.local import placement
+from bendybus.cli.local.backoff import Backoff
 
 
 def test_the_delay_doubles_up_to_five_seconds() -> None:
@@ -22,8 +22,8 @@ def test_a_run_of_thirty_seconds_starts_the_delays_over() -> None:
 
 
 def test_partitions_are_dealt_in_turn_and_none_is_left_out() -> None:
-    assert placing.deal(4, 2) == [(0, 2), (1, 3)]
+    assert placement.deal(4, 2) == [(0, 2), (1, 3)]
     for processes in range(1, 17):
-        dealt = placing.deal(16, processes)
+        dealt = placement.deal(16, processes)
         assert sorted(sum(dealt, ())) == list(range(16))
         assert max(map(len, dealt)) - min(map(len, dealt)) <= 1

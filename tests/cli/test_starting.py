@@ -19,7 +19,7 @@ sys.exit(main(["get", "queues"]))
 
 
 def test_an_interruption_while_the_program_is_still_loading_is_no_traceback() -> None:
-    for module in ("typer", "grpc", "bendybus.cli.running"):
+    for module in ("typer", "grpc", "bendybus.cli.commands.run_command"):
         found = subprocess.run(
             [sys.executable, "-c", INTERRUPTED.format(module=module)],
             capture_output=True,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from bendybus.cli import printing
-from bendybus.cli.tables import Column, Layout, shortened, wide
+from bendybus.cli.output import printing
+from bendybus.cli.output.tables import Column, Layout, shortened, wide
 
 COLUMNS = ("NAME", Column("PARTITIONS", wrap=10), "COUNT", Column("BODY", cut=8))
 

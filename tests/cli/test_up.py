@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import pytest
 
 from bendybus.cli import __main__ as command
-from bendybus.cli import control, data_directory, ports
+from bendybus.cli.local import control, data_directory, ports
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[2]

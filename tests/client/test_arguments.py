@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from bendybus.client import ServiceBusClient, ServiceBusMessage, arguments, outgoing, values
-from bendybus.client.amqp import AmqpAnnotatedMessage
+from bendybus.client import ServiceBusClient, ServiceBusMessage, arguments
 from bendybus.client.exceptions import InvalidArgumentError
+from bendybus.client.messages import encode, values
+from bendybus.client.messages.amqp import AmqpAnnotatedMessage
 from bendybus.v1.message_pb2 import Value
 from tests.client.conftest import Either
 from tests.client.fake_front_end import FakeFrontEnd
@@ -173,7 +174,7 @@ def test_a_property_that_could_not_be_read_is_not_sent(value: Any) -> None:
     message = ServiceBusMessage("b", application_properties={"colour": value})
 
     with pytest.raises((TypeError, InvalidArgumentError), match=r"\['colour'\]"):
-        outgoing.encode(message)
+        encode.encode(message)
 
 
 def test_a_body_is_nested_only_as_deep_as_it_can_be_read() -> None:
@@ -186,7 +187,7 @@ def test_a_body_is_nested_only_as_deep_as_it_can_be_read() -> None:
 
     assert read[b"k"]
     with pytest.raises(InvalidArgumentError, match="body"):
-        outgoing.encode(outgoing.as_message(AmqpAnnotatedMessage(value_body=[fits])))
+        encode.encode(encode.as_message(AmqpAnnotatedMessage(value_body=[fits])))
 
 
 def test_what_no_sender_of_ours_writes_can_still_be_read() -> None:
@@ -205,7 +206,7 @@ def test_a_moment_is_a_datetime() -> None:
 @pytest.mark.parametrize(
     "send",
     [
-        lambda: outgoing.columns_of(ServiceBusMessage("b", application_properties={"k": object()})),
+        lambda: encode.columns_of(ServiceBusMessage("b", application_properties={"k": object()})),
         lambda: values.to_value([{"k": object()}]),
     ],
 )

@@ -3,7 +3,7 @@
 import pytest
 
 from bendybus.client import ServiceBusClient, connection_string, exceptions, parse_connection_string
-from bendybus.client.retrying import RetryPolicy
+from bendybus.client.core.retry_policy import RetryPolicy
 from bendybus.domain import errors
 
 GOOD = "Endpoint=sb://host:7480/;SharedAccessKeyName=n;SharedAccessKey=k=="

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from bendybus.client import ServiceBusClient, ServiceBusMessage, aio, probing
-from bendybus.client.credentials import SCOPE, Credentials
+from bendybus.client import ServiceBusClient, ServiceBusMessage, aio
+from bendybus.client.core import tls_probe
+from bendybus.client.core.credentials import SCOPE, Credentials
 from bendybus.client.exceptions import ServiceBusAuthenticationError
 from bendybus.domain.errors import RetryableError, Unauthenticated
 from tests import certificates
@@ -169,11 +170,11 @@ async def test_a_port_is_asked_whether_it_speaks_tls(fake: FakeFrontEnd, tmp_pat
     server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0, ssl=context)
     port = server.sockets[0].getsockname()[1]
 
-    assert await probing.speaks_tls(f"127.0.0.1:{port}")
-    assert not await probing.speaks_tls(f"127.0.0.1:{fake.port}")
+    assert await tls_probe.speaks_tls(f"127.0.0.1:{port}")
+    assert not await tls_probe.speaks_tls(f"127.0.0.1:{fake.port}")
     server.close()
     with pytest.raises(RetryableError, match="No bus answers"):
-        await probing.speaks_tls(f"127.0.0.1:{port}")
+        await tls_probe.speaks_tls(f"127.0.0.1:{port}")
 
 
 @pytest.mark.parametrize(
@@ -188,4 +189,4 @@ async def test_a_port_is_asked_whether_it_speaks_tls(fake: FakeFrontEnd, tmp_pat
     ],
 )
 def test_only_loopback_is_asked(host: str, local: bool) -> None:
-    assert probing.is_loopback(host) is local
+    assert tls_probe.is_loopback(host) is local

@@ -5,15 +5,16 @@ from typing import Any
 import pytest
 
 import bendybus.client
-from bendybus.client import ServiceBusMessage, aio, connection, handles, senders
-from bendybus.client.sending import Unit
+from bendybus.client import ServiceBusMessage, aio
+from bendybus.client.core import connection, entity_handle, sender_base
+from bendybus.client.core.send_stream import Unit
 from tests.client.fake_front_end import FakeFrontEnd
 
 
 @pytest.mark.requirement("R31")
 def test_an_operation_has_60_seconds_unless_the_application_says_otherwise() -> None:
-    assert handles.timeout_of(None) == 60.0
-    assert handles.timeout_of(15) == 15.0
+    assert entity_handle.timeout_of(None) == 60.0
+    assert entity_handle.timeout_of(15) == 15.0
     assert connection.TIMEOUT_S_DEFAULT == 60.0
 
 
@@ -40,7 +41,7 @@ async def test_a_send_of_either_surface_has_60_seconds_by_default(
         given.append(timeout_s)
         return Unit(path, columns, waiter, timeout_s, **options)
 
-    monkeypatch.setattr(senders, "Unit", unit)
+    monkeypatch.setattr(sender_base, "Unit", unit)
 
     await sender.send_messages(ServiceBusMessage("a"))
     await sender.send_messages(ServiceBusMessage("b"), timeout=5)

@@ -5,8 +5,8 @@ import subprocess
 import sys
 from typing import Any
 
-from bendybus.client.retrying import RetryPolicy
-from bendybus.client.stream import Stream
+from bendybus.client.core.retry_policy import RetryPolicy
+from bendybus.client.core.stream import Stream
 from tests.client.fake_front_end import FakeFrontEnd
 
 PROGRAM = """

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from bendybus.client import ServiceBusClient, ServiceBusMessage, aio, probing
-from bendybus.client.outage import Outage
+from bendybus.client import ServiceBusClient, ServiceBusMessage, aio
+from bendybus.client.core import tls_probe
+from bendybus.client.core.outage import Outage
 from bendybus.domain.errors import PartitionUnavailable, RetryableError
 from tests.client.conftest import RETRY
 from tests.client.fake_front_end import FakeFrontEnd
@@ -122,7 +123,7 @@ async def test_whether_a_bus_speaks_tls_is_asked_once_for_all_that_wait(
     fake: FakeFrontEnd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = 0
-    speaks_tls = probing.speaks_tls
+    speaks_tls = tls_probe.speaks_tls
 
     async def counted(target: str) -> bool:
         nonlocal asked
@@ -130,7 +131,7 @@ async def test_whether_a_bus_speaks_tls_is_asked_once_for_all_that_wait(
         await asyncio.sleep(0.05)
         return await speaks_tls(target)
 
-    monkeypatch.setattr(probing, "speaks_tls", counted)
+    monkeypatch.setattr(tls_probe, "speaks_tls", counted)
     async with aio.ServiceBusClient(f"127.0.0.1:{fake.port}", ("k", "s")) as client:
         receivers = [client.get_queue_receiver("q") for _ in range(10)]
         await asyncio.gather(*(receiver.receive_messages(1, 1) for receiver in receivers))

@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from bendybus.client import ServiceBusClient, ServiceBusMessage, aio, io_thread
+from bendybus.client import ServiceBusClient, ServiceBusMessage, aio
+from bendybus.client.core import io_thread
 from tests.client.fake_front_end import FakeFrontEnd
 
 

@@ -10,26 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bendybus.client import (
-    ServiceBusMessage,
-    ServiceBusMessageBatch,
-    ServiceBusReceivedMessage,
-    outgoing,
-    received_message,
-    renewing,
-    values,
-)
+from bendybus.client import ServiceBusMessage, ServiceBusMessageBatch, ServiceBusReceivedMessage
+from bendybus.client.core import lock_renewal
 from bendybus.client.exceptions import MessageSizeExceededError
-from bendybus.client.received_message import Delivered
+from bendybus.client.messages import encode, received_message, values
+from bendybus.client.messages.received_message import Delivered
 from bendybus.domain import limits
 from bendybus.v1 import message_pb2
 
 
 def received(message: ServiceBusMessage) -> ServiceBusReceivedMessage:
     """Return a message as it would be received."""
-    columns = outgoing.columns_of(message)
+    columns = encode.columns_of(message)
     assert columns is not None
-    batch = outgoing.batch_proto([columns])
+    batch = encode.batch_proto([columns])
     delivered = message_pb2.DeliveredBatch(
         messages=batch.messages,
         message_ids=batch.message_ids,
@@ -43,7 +37,7 @@ def received(message: ServiceBusMessage) -> ServiceBusReceivedMessage:
 
 @given(body=st.binary(max_size=70_000))
 def test_the_short_way_of_encoding_is_what_protobuf_would_write(body: bytes) -> None:
-    written = outgoing.encode(ServiceBusMessage(body))
+    written = encode.encode(ServiceBusMessage(body))
 
     assert written == message_pb2.Message(data=[body]).SerializeToString()
 
@@ -111,7 +105,7 @@ def test_widths_are_kept_and_checked(kind: str) -> None:
 @pytest.mark.parametrize("value", [2**63, [1], {"a": 1}, object()])
 def test_values_that_cannot_travel_are_named(value: Any) -> None:
     with pytest.raises((TypeError, ValueError), match="colour"):
-        outgoing.encode(ServiceBusMessage("x", application_properties={"colour": value}))
+        encode.encode(ServiceBusMessage("x", application_properties={"colour": value}))
 
 
 def test_naive_moments_are_utc() -> None:
@@ -133,12 +127,12 @@ def test_a_batch_is_full_at_its_size() -> None:
 
 
 def test_units_with_and_without_extras_share_columns() -> None:
-    first = outgoing.columns_of([ServiceBusMessage("a"), ServiceBusMessage("b", session_id="")])
-    second = outgoing.columns_of(ServiceBusMessage("c", time_to_live=timedelta(0)))
+    first = encode.columns_of([ServiceBusMessage("a"), ServiceBusMessage("b", session_id="")])
+    second = encode.columns_of(ServiceBusMessage("c", time_to_live=timedelta(0)))
     assert first is not None
     assert second is not None
 
-    batch = outgoing.batch_proto([second, first])
+    batch = encode.batch_proto([second, first])
 
     assert list(batch.session_ids) == ["", "", ""]
     assert list(batch.session_present) == [False, False, True]
@@ -184,13 +178,13 @@ def test_properties_have_the_limits_of_a_header(
     message = ServiceBusMessage("body", application_properties=properties)
 
     with pytest.raises(MessageSizeExceededError, match=what):
-        outgoing.encode(message)
+        encode.encode(message)
 
 
 def test_a_large_body_is_no_large_header() -> None:
     message = ServiceBusMessage(b"x" * 200_000, application_properties={"small": 1})
 
-    assert len(outgoing.encode(message)) > 200_000
+    assert len(encode.encode(message)) > 200_000
 
 
 @pytest.mark.parametrize("touched", [False, True])
@@ -222,7 +216,7 @@ def test_a_copy_of_a_message_that_was_not_read_is_read_when_it_is_needed() -> No
     made = pickle.loads(pickle.dumps(received(ServiceBusMessage("x", message_id="m"))))
 
     assert (str(made), made.message_id) == ("x", "m")
-    assert renewing.lock_left_s(made) == 0
+    assert lock_renewal.lock_left_s(made) == 0
     with pytest.raises(AttributeError):
         _ = made._nothing
 

@@ -39,7 +39,8 @@ def test_the_command_line_imports_without_what_windows_lacks() -> None:
     shown = run(
         OURS
         + WINDOWS
-        + "from bendybus.cli import __main__ as c, messages, sending; sys.exit(c.main(['--help']))"
+        + "from bendybus.cli import __main__ as c\n"
+        + "from bendybus.cli.bus import messages, send_messages; sys.exit(c.main(['--help']))"
     )
 
     assert "receive" in shown
@@ -48,7 +49,7 @@ def test_the_command_line_imports_without_what_windows_lacks() -> None:
 def test_a_bus_starts_with_as_many_processes_as_cores_where_affinity_is_not_known() -> None:
     shown = run(
         "import os; del os.sched_getaffinity\n"
-        "from bendybus.cli import process_commands; print(process_commands._cores())"
+        "from bendybus.cli.commands import process_commands; print(process_commands._cores())"
     )
 
     assert int(shown) >= 1

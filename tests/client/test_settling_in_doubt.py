@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
+from bendybus.client.core.retry_policy import RetryPolicy
+from bendybus.client.core.settlements import Outcome, Settlement, Settling
 from bendybus.client.exceptions import (
     MessageLockLostError,
     OutcomeUnknownError,
     PartitionUnavailableError,
 )
-from bendybus.client.retrying import RetryPolicy
-from bendybus.client.settling import Outcome, Settlement, Settling
 from bendybus.domain import errors
 from bendybus.domain.errors import BusError
 from bendybus.v1 import receiver_pb2

@@ -6,8 +6,8 @@ from typing import Any
 import grpc
 import pytest
 
-from bendybus.client.retrying import RetryPolicy
-from bendybus.client.stream import Stream
+from bendybus.client.core.retry_policy import RetryPolicy
+from bendybus.client.core.stream import Stream
 from bendybus.domain import errors
 from bendybus.domain.errors import BusError
 from bendybus.wire import admission

@@ -18,9 +18,10 @@ from tests.client.fake_front_end import FakeFrontEnd
 # Waits and margins are short, so that the test may be: they are all over before it goes on.
 CHILD = """
 import asyncio, json, sys
-from bendybus.client import ServiceBusClient, ServiceBusMessage, aio, handles, receiving
+from bendybus.client import ServiceBusClient, ServiceBusMessage, aio
+from bendybus.client.core import entity_handle, receive_stream
 
-handles.MARGIN_S, receiving._GRACE_S = 0.3, 0.2
+entity_handle.MARGIN_S, receive_stream._GRACE_S = 0.3, 0.2
 surface, operation, address = sys.argv[1:]
 
 async def either(found):

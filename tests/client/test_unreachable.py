@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from bendybus.client import ServiceBusClient, ServiceBusMessage, exceptions
+from bendybus.client.core.receive_stream import Want
+from bendybus.client.core.retry_policy import RetryPolicy
+from bendybus.client.core.settlements import FRAME_TOKENS_MAX, Settlement, Settling
 from bendybus.client.exceptions import ServiceBusConnectionError
-from bendybus.client.receiving import Want
-from bendybus.client.retrying import RetryPolicy
-from bendybus.client.settling import FRAME_TOKENS_MAX, Settlement, Settling
 from bendybus.domain import errors
 from bendybus.domain.errors import RetryableError
 from bendybus.v1 import receiver_pb2

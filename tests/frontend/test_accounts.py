@@ -4,8 +4,9 @@ import asyncio
 import contextlib
 from typing import Any
 
-from bendybus.frontend import accounts, receiver_service
-from bendybus.frontend.accounts import Accounts
+from bendybus.frontend.core import accounts
+from bendybus.frontend.core.accounts import Accounts
+from bendybus.frontend.listeners import receiver_service
 from bendybus.v1 import message_pb2, receiver_pb2
 
 

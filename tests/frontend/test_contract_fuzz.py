@@ -9,9 +9,9 @@ from bendybus.domain import errors
 from bendybus.domain.directory import Directory
 from bendybus.domain.entity import Fingerprint
 from bendybus.domain.limits import Tier
-from bendybus.frontend import peeking
-from bendybus.frontend.figures import Figures
-from bendybus.frontend.send_desk import SendDesk
+from bendybus.frontend.core import peek_cursor
+from bendybus.frontend.core.figures import Figures
+from bendybus.frontend.core.send import SendDesk
 from bendybus.v1 import message_pb2, receiver_pb2, sender_pb2
 from tests.contract_messages import batches, messages
 from tests.frontend.entities import queue
@@ -98,16 +98,16 @@ def test_every_cursor_is_one_or_is_refused(request_: Any) -> None:
     from bendybus.internal.v1 import partition_pb2
 
     try:
-        positions = peeking.start(request_.cursor, 4, request_.from_sequence_number)
+        positions = peek_cursor.start(request_.cursor, 4, request_.from_sequence_number)
     except errors.InvalidArgument:
         return
     for position in positions:
-        if position != peeking.SKIP:
+        if position != peek_cursor.SKIP:
             partition_pb2.PeekRequest(from_sequence_number=position)
 
 
 def test_a_cursor_with_a_number_that_cannot_be_is_refused() -> None:
-    cursor = peeking.encode([0, 2**63, 0, 0])
+    cursor = peek_cursor.encode([0, 2**63, 0, 0])
 
     with pytest.raises(errors.InvalidArgument, match="cursor"):
-        peeking.start(cursor, 4, 0)
+        peek_cursor.start(cursor, 4, 0)

@@ -8,8 +8,8 @@ import pytest
 
 from bendybus.domain import errors
 from bendybus.domain.limits import Tier
-from bendybus.frontend import browsing
-from bendybus.frontend.receiver_service import ReceiverService
+from bendybus.frontend.core import browse
+from bendybus.frontend.listeners.receiver_service import ReceiverService
 from bendybus.internal.v1 import partition_pb2
 from bendybus.v1 import receiver_pb2
 from tests.frontend.entities import queue
@@ -77,7 +77,7 @@ async def delete(gateway: Any, count: int = 5, *, age_ms: int = 0) -> int:
     request = receiver_pb2.DeleteMessagesRequest(
         entity_path="orders", max_messages=count, operation_id=ME, age_ms=age_ms
     )
-    return (await browsing.delete_messages(gateway, request)).deleted
+    return (await browse.delete_messages(gateway, request)).deleted
 
 
 def left(gateway: Any) -> int:

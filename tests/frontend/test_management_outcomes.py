@@ -9,9 +9,9 @@ import pytest
 
 from bendybus.domain import errors
 from bendybus.domain.entity import Entity
-from bendybus.frontend import management_service
-from bendybus.frontend.gateway import Gateway
-from bendybus.frontend.management_service import ManagementService
+from bendybus.frontend.core.gateway import Gateway
+from bendybus.frontend.listeners import management_service
+from bendybus.frontend.listeners.management_service import ManagementService
 from bendybus.frontend.settings import Settings
 from bendybus.internal.v1 import entity_pb2, partition_pb2
 from bendybus.v1 import management_pb2

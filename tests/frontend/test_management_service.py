@@ -7,8 +7,8 @@ from typing import Any
 
 from bendybus.domain.entity import Entity, Fingerprint, Origin, QueueDescription
 from bendybus.domain.limits import Tier
-from bendybus.frontend.gateway import Gateway
-from bendybus.frontend.management_service import ManagementService
+from bendybus.frontend.core.gateway import Gateway
+from bendybus.frontend.listeners.management_service import ManagementService
 from bendybus.frontend.settings import Settings
 from bendybus.internal.v1 import entity_pb2
 from bendybus.v1 import management_pb2

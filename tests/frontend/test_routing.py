@@ -3,8 +3,8 @@
 import pytest
 
 from bendybus.domain import errors, partitioning
-from bendybus.frontend import routing
-from bendybus.frontend.routing import Keys
+from bendybus.frontend.core import routing
+from bendybus.frontend.core.routing import Keys
 from tests.frontend.entities import queue
 
 

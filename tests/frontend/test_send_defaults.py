@@ -5,9 +5,9 @@ import pytest
 from bendybus.domain.directory import Directory
 from bendybus.domain.entity import Fingerprint
 from bendybus.domain.limits import Tier
-from bendybus.frontend.figures import Figures
-from bendybus.frontend.send_desk import SendDesk
-from bendybus.frontend.upstreams import now_ms
+from bendybus.frontend.core.figures import Figures
+from bendybus.frontend.core.send import SendDesk
+from bendybus.frontend.upstreams.upstream import now_ms
 from bendybus.internal.v1 import partition_pb2
 from bendybus.v1 import message_pb2, sender_pb2
 from tests.frontend.entities import queue

@@ -18,7 +18,7 @@ from bendybus.client.exceptions import (
     ServiceBusConnectionError,
     ServiceBusError,
 )
-from bendybus.frontend import rights
+from bendybus.frontend.security import rights
 from bendybus.internal.v1 import partition_pb2, partition_pb2_grpc
 from bendybus.wire import statuses
 from tests.certificates import BUS, OPERATOR, OTHER_BUS, Authority

@@ -15,10 +15,10 @@ import grpc
 from bendybus.domain.entity import Entity
 from bendybus.domain.limits import Tier
 from bendybus.internal.v1 import entity_pb2, entity_pb2_grpc
-from bendybus.operator import names
+from bendybus.operator.controllers.bus_controllers import Office
+from bendybus.operator.kubernetes import names
+from bendybus.operator.kubernetes.names import ObjectKey
 from bendybus.operator.metrics import Metrics
-from bendybus.operator.names import ObjectKey
-from bendybus.operator.office import Office
 from bendybus.operator.settings import Settings
 from bendybus.partition_server import server
 from bendybus.partition_server.settings import Settings as PartitionSettings

@@ -7,11 +7,11 @@ from bendybus.crds.queue_manifest import to_description
 from bendybus.domain import entity as entities
 from bendybus.domain.entity import Entity, Origin, QueueDescription
 from bendybus.domain.limits import Tier
-from bendybus.operator import world
 from bendybus.operator.builders.context import Context
-from bendybus.operator.data_identity import Identity
-from bendybus.operator.names import ObjectKey
-from bendybus.operator.world import BusView, QueueView
+from bendybus.operator.decisions import manifests
+from bendybus.operator.decisions.data_identity import Identity
+from bendybus.operator.decisions.manifests import BusView, QueueView
+from bendybus.operator.kubernetes.names import ObjectKey
 
 BUS: Final = ObjectKey("shop", "orders")
 Body = dict[str, Any]
@@ -76,12 +76,12 @@ def changed(body: Body, **spec: Any) -> Body:
 
 def bus(**options: Any) -> BusView:
     """Return the view of a BusNamespace."""
-    return world.bus_view(bus_body(**options))
+    return manifests.bus_view(bus_body(**options))
 
 
 def queue(name: str = "paid", **options: Any) -> QueueView:
     """Return the view of a Queue."""
-    return world.queue_view(queue_body(name, **options))
+    return manifests.queue_view(queue_body(name, **options))
 
 
 def entry(of: QueueView, on: BusView | None = None, **facts: Any) -> Entity:

@@ -9,9 +9,9 @@ import itertools
 from collections.abc import Callable
 from typing import Any, Final
 
-from bendybus.operator.kubernetes_api import KINDS, ApiError, Changes
-from bendybus.operator.names import MANAGER
-from bendybus.operator.storage import amount
+from bendybus.operator.decisions.storage import amount
+from bendybus.operator.kubernetes.api import KINDS, ApiError, Changes
+from bendybus.operator.kubernetes.names import MANAGER
 
 Body = dict[str, Any]
 Key = tuple[str, str, str]

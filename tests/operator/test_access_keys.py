@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from bendybus.crds.namespace_manifest import BusNamespaceSpec
-from bendybus.operator import access_keys, names
-from bendybus.operator.access_keys import Policy
+from bendybus.operator.decisions import access_keys
+from bendybus.operator.decisions.access_keys import Policy
+from bendybus.operator.kubernetes import names
 from tests.operator.manifests import bus
 
 ROOT = names.ROOT_RULE

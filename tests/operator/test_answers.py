@@ -8,11 +8,11 @@ import pytest
 from bendybus.domain.errors import PartitionUnavailable
 from bendybus.domain.limits import STANDARD_PARTITION_COUNT
 from bendybus.internal.v1 import entity_pb2, partition_pb2
-from bendybus.operator import answers
-from bendybus.operator.answers import Share, StrangeAnswer
-from bendybus.operator.bus_link import BusLink
-from bendybus.operator.conditions import ANSWER_NOT_UNDERSTOOD, Counts
-from bendybus.operator.partition_link import PartitionLink
+from bendybus.operator.bus import answers
+from bendybus.operator.bus.answers import Share, StrangeAnswer
+from bendybus.operator.bus.bus_link import BusLink
+from bendybus.operator.bus.partition_link import PartitionLink
+from bendybus.operator.decisions.conditions import ANSWER_NOT_UNDERSTOOD, Counts
 from tests.operator.cluster import Cluster, eventually
 from tests.operator.manifests import BUS, bus_body, queue_body
 from tests.operator.talker import IDENTITY, counted, entity, snapshot, talking
@@ -249,7 +249,7 @@ async def test_a_keeper_that_fails_is_started_again_and_others_do_not_notice(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     operator = cluster.operator()
-    monkeypatch.setattr("bendybus.operator.office.AGAIN_S_MIN", 0.05)
+    monkeypatch.setattr("bendybus.operator.controllers.bus_controllers.AGAIN_S_MIN", 0.05)
     real = operator.office._tools.buses.keep
     broken = True
 

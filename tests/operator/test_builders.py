@@ -10,8 +10,6 @@ import pytest
 from bendybus.domain.limits import Tier
 from bendybus.frontend import __main__ as frontend_command
 from bendybus.frontend.settings import Settings as FrontendSettings
-from bendybus.operator import access_keys, admission, names
-from bendybus.operator.access_keys import Policy
 from bendybus.operator.builders import (
     certificates,
     children,
@@ -21,7 +19,10 @@ from bendybus.operator.builders import (
     secret_files,
 )
 from bendybus.operator.builders.context import Context
-from bendybus.operator.data_identity import Identity
+from bendybus.operator.decisions import access_keys, validation
+from bendybus.operator.decisions.access_keys import Policy
+from bendybus.operator.decisions.data_identity import Identity
+from bendybus.operator.kubernetes import names
 from bendybus.partition_server import arguments
 from tests.operator.manifests import context
 
@@ -55,7 +56,7 @@ def pods(of: Context) -> list[Body]:
 
 KINDS_WITH_PODS = ("StatefulSet", "Deployment")
 SCALED = {"frontend": {"autoscaling": {"minReplicas": 3}}}
-LARGEST = {"name": "b" * admission.BUS_NAME_CHARS_MAX, "sku": {"tier": "Standard"}}
+LARGEST = {"name": "b" * validation.BUS_NAME_CHARS_MAX, "sku": {"tier": "Standard"}}
 
 
 def test_pods_are_restricted_and_hold_no_token() -> None:

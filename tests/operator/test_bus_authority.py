@@ -9,15 +9,16 @@ from typing import Any
 
 import pytest
 
-from bendybus.operator import bus_authority, certificates, names
-from bendybus.operator.authority import OwnAuthority, files_of
 from bendybus.operator.builders.certificates import wanted
-from bendybus.operator.bus_authority import BusAuthority
-from bendybus.operator.kubernetes_api import ApiError
+from bendybus.operator.certificates import bus_authority, certificate_authority
+from bendybus.operator.certificates.authority_secrets import OwnAuthority, files_of
+from bendybus.operator.certificates.bus_authority import BusAuthority
+from bendybus.operator.kubernetes import names
+from bendybus.operator.kubernetes.api import ApiError
 from bendybus.operator.settings import Settings
 from tests.operator.manifests import BUS, context
 from tests.operator.memory_api import MemoryKubernetesApi
-from tests.operator.test_authority import DAY, START, Clock
+from tests.operator.test_authority_secrets import DAY, START, Clock
 
 KEEP = {"name": names.authority(BUS), "namespace": "shop", "labels": dict(names.bus_labels(BUS))}
 CLIENTS = names.access_secret(BUS, names.ROOT_RULE)
@@ -88,7 +89,7 @@ async def as_of_v0_2(pods: Pods) -> str:
     """Make the Secrets of a bus as v0.2 did, all by one root; return that root."""
     shared = await pods.ours.authority()
     for each in wanted(context()):
-        pair = certificates.issue(
+        pair = certificate_authority.issue(
             shared, name=each.secret, dns_names=each.dns_names, uris=[each.uri], days=90,
             ip_addresses=each.ip_addresses, now=pods.clock.now,
         )  # fmt: skip
@@ -117,7 +118,7 @@ async def test_no_bus_can_sign_for_another_bus_the_webhooks_or_the_operator() ->
     pods.mount("partition", "frontend")
     thief = bus_authority.first(START, "")
     names_of_others = ("bendybus-operator.bendybus-system.svc", names.frontend_host(BUS))
-    stolen = certificates.issue(
+    stolen = certificate_authority.issue(
         thief.own, name="x", dns_names=names_of_others, uris=[names.OPERATOR_IDENTITY], days=9,
         now=START,
     )  # fmt: skip
@@ -312,7 +313,7 @@ def test_host_names_get_no_name_inside_the_cluster_into_a_certificate() -> None:
 
 def test_openssl_takes_the_chain_of_a_bus(tmp_path: Path) -> None:
     made = bus_authority.first(START, "")
-    pair = certificates.issue(
+    pair = certificate_authority.issue(
         made.own, name="a", dns_names=["a.b"], uris=["x:y"], days=9, now=START
     )
     (tmp_path / "tls.crt").write_text(pair.certificate)

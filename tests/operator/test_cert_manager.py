@@ -10,19 +10,20 @@ from typing import Any
 
 import pytest
 
-from bendybus.operator import certificates, issued_trust, names
-from bendybus.operator.authority import files_of
 from bendybus.operator.builders import children
 from bendybus.operator.builders.certificates import cert_manager, wanted
 from bendybus.operator.builders.context import Context
-from bendybus.operator.cert_manager import CertManager
-from bendybus.operator.certificates import Authority
-from bendybus.operator.kubernetes_api import ApiError
+from bendybus.operator.certificates import certificate_authority, issued_trust
+from bendybus.operator.certificates.authority_secrets import files_of
+from bendybus.operator.certificates.cert_manager import CertManager
+from bendybus.operator.certificates.certificate_authority import Authority
+from bendybus.operator.kubernetes import names
+from bendybus.operator.kubernetes.api import ApiError
 from bendybus.operator.settings import Settings
 from tests.certificates import mount
 from tests.operator.manifests import BUS, context
 from tests.operator.memory_api import MemoryKubernetesApi
-from tests.operator.test_authority import DAY, START, Clock
+from tests.operator.test_authority_secrets import DAY, START, Clock
 from tests.operator.test_bus_authority import verify
 
 ROLES = ("partition", "frontend")
@@ -41,8 +42,8 @@ class Cluster:
         for name in ("bendybus-system", "shop"):
             self.api.put({"kind": "Namespace", "metadata": {"name": name}})
         self.clock = Clock()
-        self.operators = certificates.new_authority(START)
-        pair = certificates.issue(
+        self.operators = certificate_authority.new_authority(START)
+        pair = certificate_authority.issue(
             self.operators, name="operator", dns_names=(), uris=[names.OPERATOR_IDENTITY],
             days=90, now=START,
         )  # fmt: skip
@@ -50,7 +51,7 @@ class Cluster:
         mount(folder, pair.certificate.encode(), pair.key.encode(), self.operators.bundle.encode())
         self.settings = Settings(cert_manager=True, client_tls_directory=folder)
         self.keeper = CertManager(self.api, self.settings, self.clock)
-        self.issuers = {"all": certificates.new_authority(START)}
+        self.issuers = {"all": certificate_authority.new_authority(START)}
         self.clients_trust = ""
         self.files: dict[str, dict[str, str]] = {}
 
@@ -76,7 +77,7 @@ class Cluster:
             spec, issuer = body["spec"], body["spec"]["issuerRef"]["name"]
             if spec.get("isCA"):
                 if not self.secret(spec["secretName"]):
-                    made = self.issuers[name] = certificates.new_authority(self.clock.now)
+                    made = self.issuers[name] = certificate_authority.new_authority(self.clock.now)
                     self.put(spec["secretName"], made.to_files())
                 continue
             authority = self.issuers.get(issuer)
@@ -121,7 +122,7 @@ class Cluster:
 
 def leaf(authority: Authority, body: dict[str, Any], now: dt.datetime) -> dict[str, str]:
     spec = body["spec"]
-    pair = certificates.issue(
+    pair = certificate_authority.issue(
         authority, name=spec["secretName"], dns_names=spec["dnsNames"], uris=spec["uris"],
         ip_addresses=spec["ipAddresses"], days=90, now=now,
     )  # fmt: skip
@@ -165,8 +166,8 @@ async def test_nobody_but_the_operators_own_root_signs_for_it(cluster: Cluster) 
     await started(cluster)
     operators, trust = cluster.operators.bundle, cluster.files["partition"]["ca.crt"]
 
-    for issuer in (cluster.issuers["all"], certificates.new_authority(START)):
-        minted = certificates.issue(
+    for issuer in (cluster.issuers["all"], certificate_authority.new_authority(START)):
+        minted = certificate_authority.issue(
             issuer, name="x", dns_names=(), uris=[names.OPERATOR_IDENTITY], days=9, now=START
         )
         with pytest.raises(AssertionError, match="not trusted"):

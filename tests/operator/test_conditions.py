@@ -5,10 +5,10 @@ import datetime as dt
 from bendybus.crds.namespace_manifest import BusNamespaceStatus
 from bendybus.crds.queue_manifest import QueueStatus
 from bendybus.domain.limits import Tier
-from bendybus.operator import conditions
-from bendybus.operator.conditions import Counts, Verdict
-from bendybus.operator.data_identity import Footing, Identity
-from bendybus.operator.reasons import Reason
+from bendybus.operator.decisions import conditions
+from bendybus.operator.decisions.conditions import Counts, Verdict
+from bendybus.operator.decisions.data_identity import Footing, Identity
+from bendybus.operator.decisions.reasons import Reason
 from tests.operator.manifests import BUS, bus, entry, queue
 
 NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)

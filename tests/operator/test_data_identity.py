@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from bendybus.domain.limits import Tier
-from bendybus.operator import data_identity, names
-from bendybus.operator.data_identity import Claim, Footing, Identity
-from bendybus.operator.reasons import Reason
+from bendybus.operator.decisions import data_identity
+from bendybus.operator.decisions.data_identity import Claim, Footing, Identity
+from bendybus.operator.decisions.reasons import Reason
+from bendybus.operator.kubernetes import names
 from tests.operator.manifests import bus, claim_body
 
 MINE = Identity("bus-1", Tier.PREMIUM, 2)

@@ -17,13 +17,14 @@ import pytest
 import pytest_asyncio
 from kmock import ResourceInfo
 
-from bendybus.operator import handlers, names
-from bendybus.operator.admitting import Admitting
-from bendybus.operator.authority import OwnAuthority
+from bendybus.operator import handlers
+from bendybus.operator.certificates.authority_secrets import OwnAuthority
+from bendybus.operator.certificates.webhook_certificates import WebhookCertificates
+from bendybus.operator.controllers.kopf_settings import operator_settings
+from bendybus.operator.controllers.webhooks import Admitting
+from bendybus.operator.kubernetes import names
 from bendybus.operator.metrics import Metrics
 from bendybus.operator.settings import Settings
-from bendybus.operator.watching import operator_settings
-from bendybus.operator.webhook_certificates import WebhookCertificates
 from tests.operator.cluster import Cluster, Loopback, eventually
 from tests.operator.manifests import bus_body, changed, queue_body
 from tests.ports import free_port

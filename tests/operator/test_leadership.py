@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from bendybus.operator.leadership import Peers, skew_s
+from bendybus.operator.controllers.leadership import Peers, skew_s
 
 NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
 

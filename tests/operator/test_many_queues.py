@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from bendybus.operator.keeper import LOOK_ALL_S
+from bendybus.operator.controllers.bus_controller import LOOK_ALL_S
 from tests.operator.cluster import Cluster, eventually
 from tests.operator.manifests import BUS, bus_body, changed, queue_body
 

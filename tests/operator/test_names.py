@@ -3,10 +3,11 @@
 import re
 
 from bendybus.domain import limits
-from bendybus.operator import admission, names
-from bendybus.operator.names import ObjectKey
+from bendybus.operator.decisions import validation
+from bendybus.operator.kubernetes import names
+from bendybus.operator.kubernetes.names import ObjectKey
 
-LONGEST = ObjectKey("n" * 63, "b" * admission.BUS_NAME_CHARS_MAX)
+LONGEST = ObjectKey("n" * 63, "b" * validation.BUS_NAME_CHARS_MAX)
 LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?\Z")
 PARTITIONS = max(limits.STANDARD_PARTITION_COUNT, *limits.PREMIUM_PARTITION_COUNTS)
 

@@ -10,7 +10,7 @@ import pytest
 from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.domain.errors import PartitionUnavailable
 from bendybus.internal.v1 import entity_pb2
-from bendybus.operator.partition_link import PartitionLink
+from bendybus.operator.bus.partition_link import PartitionLink
 from tests.operator.cluster import Cluster, eventually
 from tests.operator.manifests import BUS, bus_body
 

@@ -8,9 +8,10 @@ import pytest
 from bendybus.crds.manifest import DeletionPolicy
 from bendybus.domain import errors
 from bendybus.domain.entity import Origin
-from bendybus.operator import names, plan
-from bendybus.operator.plan import Departure, Step
-from bendybus.operator.reasons import Reason
+from bendybus.operator.decisions import plan
+from bendybus.operator.decisions.plan import Departure, Step
+from bendybus.operator.decisions.reasons import Reason
+from bendybus.operator.kubernetes import names
 from tests.operator import manifests
 from tests.operator.manifests import bus, entry, queue
 

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from bendybus.operator import certificates
-from bendybus.operator.authority import files_of, now_utc
-from bendybus.operator.certificates import names_of
-from bendybus.operator.kubernetes_api import ApiError
+from bendybus.operator.certificates import certificate_authority
+from bendybus.operator.certificates.authority_secrets import files_of, now_utc
+from bendybus.operator.certificates.certificate_authority import names_of
+from bendybus.operator.kubernetes.api import ApiError
 from tests.operator.cluster import Cluster, eventually
 from tests.operator.manifests import BUS, changed
-from tests.operator.test_office import standing
+from tests.operator.test_bus_controllers import standing
 
 pytestmark = pytest.mark.integration
 
@@ -89,7 +89,7 @@ async def test_metrics_say_when_the_certificates_of_a_bus_end(cluster: Cluster) 
     await cluster.says("BusNamespace", "orders", "Refused")
 
     for role in ("partition", "frontend"):
-        end = certificates.end_of(certificate(cluster, f"orders-{role}-tls"))
+        end = certificate_authority.end_of(certificate(cluster, f"orders-{role}-tls"))
         assert ends(cluster, role) == end.timestamp()
 
 

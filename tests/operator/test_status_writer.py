@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from bendybus.operator.kubernetes_api import ApiError
-from bendybus.operator.names import ObjectKey
-from bendybus.operator.status_writer import StatusWriter
+from bendybus.operator.controllers.status_writer import StatusWriter
+from bendybus.operator.kubernetes.api import ApiError
+from bendybus.operator.kubernetes.names import ObjectKey
 from tests.operator.cluster import eventually
 from tests.operator.manifests import queue_body
 from tests.operator.memory_api import MemoryKubernetesApi

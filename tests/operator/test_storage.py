@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from bendybus.domain.limits import Tier
-from bendybus.operator import storage
-from bendybus.operator.data_identity import Footing, Identity
-from bendybus.operator.reasons import Reason
-from bendybus.operator.storage import Growth
+from bendybus.operator.decisions import storage
+from bendybus.operator.decisions.data_identity import Footing, Identity
+from bendybus.operator.decisions.reasons import Reason
+from bendybus.operator.decisions.storage import Growth
 from tests.operator.manifests import claim_body
 
 STANDING = Footing(Identity("bus-1", Tier.PREMIUM, 2))

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from bendybus.domain.entity import Fingerprint
-from bendybus.partition_server.memory_store import MemoryStore
-from bendybus.partition_server.sqlite_store import SqliteStore
+from bendybus.partition_server.store.memory_store import MemoryStore
+from bendybus.partition_server.store.sqlite_store import SqliteStore
 from tests.partition_server.driver import Driver, fingerprint
 
 MakeStore = Callable[..., Any]

@@ -7,7 +7,8 @@ from bendybus.domain import lock_token
 from bendybus.domain.entity import Entity, Fingerprint, Origin, QueueDescription
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.domain.limits import Tier
-from bendybus.partition_server.commands import (
+from bendybus.partition_server.broker.partition import Partition
+from bendybus.partition_server.state.commands import (
     Append,
     Appended,
     Ask,
@@ -27,8 +28,7 @@ from bendybus.partition_server.commands import (
     Settle,
     Settled,
 )
-from bendybus.partition_server.partition import Partition
-from bendybus.partition_server.store import Store
+from bendybus.partition_server.store.store import Store
 
 START_MS = 1_700_000_000_000
 
@@ -120,7 +120,7 @@ class Driver:
 
     def put(self, description: QueueDescription, name: str = "orders") -> Entity:
         """Put a queue into the catalogue past the checks of its description."""
-        from bendybus.partition_server.commands import ApplyEntity
+        from bendybus.partition_server.state.commands import ApplyEntity
 
         count = self.partition.fingerprint.partition_count
         home = self.partition.partition
@@ -160,7 +160,7 @@ class Driver:
 
     def receive(self, count: int = 1, **options: Any) -> list[tuple[Any, bytes]]:
         """Receive and deliver; return (row, token) pairs. What is still asked is withdrawn."""
-        from bendybus.partition_server.commands import Withdraw
+        from bendybus.partition_server.state.commands import Withdraw
 
         answers = self.reserve(count, **options)
         stream = options.get("stream", "s")

@@ -9,7 +9,7 @@ from bendybus.domain import errors, limits
 from bendybus.domain.entity import Entity, EntityStatus, Origin
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.domain.limits import Tier
-from bendybus.partition_server.commands import (
+from bendybus.partition_server.state.commands import (
     Append,
     ApplyEntity,
     Ask,
@@ -311,7 +311,7 @@ def test_data_of_a_queue_whose_deletion_is_remembered_no_more_is_still_removed(
 def test_messages_of_a_deleted_queue_are_removed_in_bounded_steps(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from bendybus.partition_server import budget
+    from bendybus.partition_server.state import budget
 
     monkeypatch.setattr(budget, "TURN_ROWS", 10)
     driver.create(requires_duplicate_detection=True)

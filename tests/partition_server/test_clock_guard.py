@@ -1,7 +1,7 @@
 """What the clock guard takes for a jump and for standing still."""
 
-from bendybus.partition_server.clock_guard import ClockGuard
-from bendybus.partition_server.commands import Now
+from bendybus.partition_server.state.clock_guard import ClockGuard
+from bendybus.partition_server.state.commands import Now
 
 
 def test_a_steady_clock_is_nothing() -> None:

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from bendybus.domain.errors import BusError
 from bendybus.internal.v1 import entity_pb2, partition_pb2
-from bendybus.partition_server import columns, commands, service
-from bendybus.partition_server.commands import Disposition
-from bendybus.partition_server.partition import Partition
-from bendybus.partition_server.sqlite_store import SqliteStore
-from bendybus.partition_server.stored import Changes, Row, SlotState, row_id
+from bendybus.partition_server.broker.partition import Partition
+from bendybus.partition_server.service import conversions, partition_service
+from bendybus.partition_server.state import commands
+from bendybus.partition_server.state.commands import Disposition
+from bendybus.partition_server.store.records import Changes, Row, SlotState, row_id
+from bendybus.partition_server.store.sqlite_store import SqliteStore
 from bendybus.v1 import message_pb2
 from bendybus.wire import entities
 from tests.contract_messages import batches, messages
@@ -56,9 +57,9 @@ def still_serves(driver: Driver) -> None:
         driver.settle(Disposition.COMPLETE, *[token for _, token in pairs])
         found += [row.payload for row, _ in pairs]
         delivery = commands.Delivery(0, [row for row, _ in pairs])
-        columns.delivery_to_proto(delivery, partition=0)
+        conversions.delivery_to_proto(delivery, partition=0)
     assert b"sentinel" in found, number
-    columns.delivery_to_proto(commands.Delivery(0, driver.peek(count=1_000)), partition=0)
+    conversions.delivery_to_proto(commands.Delivery(0, driver.peek(count=1_000)), partition=0)
 
 
 def run(driver: Driver, make: Any) -> None:
@@ -88,7 +89,7 @@ def test_no_send_stops_a_partition(driver: Driver, requests: list[Any], name: st
         request.entity.CopyFrom(partition_pb2.EntityRef(uid=ref.uid, generation=ref.generation))
         if request.HasField("batch") and not request.group_sizes:
             request.group_sizes.extend([1] * len(batch.messages))
-        run(driver, lambda request=request: service._append(request, "t"))  # type: ignore[arg-type]
+        run(driver, lambda request=request: partition_service._append(request, "t"))  # type: ignore[arg-type]
 
     still_serves(driver)
 
@@ -114,7 +115,7 @@ def test_no_ask_and_no_settlement_stops_a_partition(
             request.settle.changed_properties.CopyFrom(maps[0])
             if len(request.settle.lock_tokens) == 16:
                 request.settle.lock_tokens = token
-        run(driver, lambda request=request: service._deliver_command(request, "s"))  # type: ignore[arg-type]
+        run(driver, lambda request=request: partition_service._deliver_command(request, "s"))  # type: ignore[arg-type]
     driver.run(commands.StreamEnded("s"))
 
     still_serves(driver)

@@ -167,7 +167,7 @@ def test_the_window_counts_from_the_clock_not_from_the_enqueued_time(detecting: 
 def test_the_purge_keeps_up_with_any_rate(
     detecting: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from bendybus.partition_server import budget
+    from bendybus.partition_server.state import budget
 
     monkeypatch.setattr(budget, "TURN_ROWS", 50)
     for second in range(90):

@@ -2,9 +2,9 @@
 
 import pytest
 
-from bendybus.partition_server import inbox
-from bendybus.partition_server.commands import Append, Batch, EntityRef, Withdraw
-from bendybus.partition_server.inbox import Inbox
+from bendybus.partition_server.broker import inbox
+from bendybus.partition_server.broker.inbox import Inbox
+from bendybus.partition_server.state.commands import Append, Batch, EntityRef, Withdraw
 
 
 def append(uid: str, payload: bytes = b"x") -> Append:

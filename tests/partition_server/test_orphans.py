@@ -12,7 +12,7 @@ from bendybus.domain import errors
 from bendybus.domain.entity import Entity, EntityStatus, Origin, QueueDescription
 from bendybus.domain.lifecycle import EntityAction, EntityState
 from bendybus.domain.limits import Tier
-from bendybus.partition_server.commands import (
+from bendybus.partition_server.state.commands import (
     Append,
     ApplyEntity,
     Ask,
@@ -25,8 +25,8 @@ from bendybus.partition_server.commands import (
     FenceIdle,
     ReceiveDeferred,
 )
-from bendybus.partition_server.errors import FileRefused
-from bendybus.partition_server.sqlite_store import SqliteStore
+from bendybus.partition_server.store.errors import FileRefused
+from bendybus.partition_server.store.sqlite_store import SqliteStore
 from tests.partition_server.conftest import MakeStore
 from tests.partition_server.driver import Driver, fingerprint
 from tests.work import steps

@@ -13,9 +13,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from bendybus.domain import errors, sequence_number
 from bendybus.domain.entity import Origin
 from bendybus.domain.lifecycle import EntityAction
-from bendybus.partition_server.commands import CommitEntity, Disposition, Reserved, StreamEnded
-from bendybus.partition_server.memory_store import MemoryStore
-from bendybus.partition_server.sqlite_store import SqliteStore
+from bendybus.partition_server.state.commands import (
+    CommitEntity,
+    Disposition,
+    Reserved,
+    StreamEnded,
+)
+from bendybus.partition_server.store.memory_store import MemoryStore
+from bendybus.partition_server.store.sqlite_store import SqliteStore
 from tests.partition_server.driver import Driver, fingerprint
 
 LOCK_MS = 10_000
@@ -132,7 +137,7 @@ class QueueMachine(RuleBasedStateMachine):
         self._check_taken([row for row, _ in pairs], count)
         for row, token in pairs:
             self._lock(row, token, "reserved")
-        from bendybus.partition_server.commands import Withdraw
+        from bendybus.partition_server.state.commands import Withdraw
 
         self.driver.run(Withdraw("lazy", self.driver._ids))
 
@@ -168,7 +173,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def receive_deferred(self, data: st.DataObject) -> None:
         """Lock a deferred message by its number."""
-        from bendybus.partition_server.commands import Delivery, ReceiveDeferred
+        from bendybus.partition_server.state.commands import Delivery, ReceiveDeferred
 
         found = data.draw(st.sampled_from(self._with("deferred")))
         [delivery] = self.driver.run(

@@ -5,8 +5,8 @@ import pytest
 from bendybus.domain import errors
 from bendybus.domain.entity import EntityStatus, Origin
 from bendybus.domain.lifecycle import EntityAction
-from bendybus.partition_server import message_queue
-from bendybus.partition_server.commands import (
+from bendybus.partition_server.state import message_queue
+from bendybus.partition_server.state.commands import (
     Append,
     Ask,
     AskRefused,

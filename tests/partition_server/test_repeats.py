@@ -3,8 +3,8 @@
 import pytest
 
 from bendybus.domain.errors import OutcomeUnknown
-from bendybus.partition_server import operations, settlers
-from bendybus.partition_server.commands import (
+from bendybus.partition_server.state import operation_memory, settler_memory
+from bendybus.partition_server.state.commands import (
     CancelScheduled,
     DeleteMessages,
     Delivery,
@@ -14,8 +14,8 @@ from bendybus.partition_server.commands import (
     Now,
     ReceiveDeferred,
 )
-from bendybus.partition_server.operations import Operations
-from bendybus.partition_server.settlers import Settlers
+from bendybus.partition_server.state.operation_memory import Operations
+from bendybus.partition_server.state.settler_memory import Settlers
 from tests.partition_server.driver import Driver
 
 ME, OTHER = b"m" * 16, b"o" * 16
@@ -52,7 +52,7 @@ def test_only_the_same_receivers_repeat_of_the_same_thing_succeeds(queue: Driver
 
 
 def test_a_repeat_in_the_same_turn_as_the_first_try_succeeds(queue: Driver) -> None:
-    from bendybus.partition_server.commands import Settle
+    from bendybus.partition_server.state.commands import Settle
 
     queue.send(b"a")
     [(_, token)] = queue.receive()
@@ -66,18 +66,18 @@ def test_a_repeat_in_the_same_turn_as_the_first_try_succeeds(queue: Driver) -> N
 
 def test_what_receivers_settled_is_bounded_in_frames_bytes_and_age() -> None:
     memory = Settlers()
-    for index in range(settlers.FRAMES_PER_SETTLER_MAX + 10):
+    for index in range(settler_memory.FRAMES_PER_SETTLER_MAX + 10):
         memory.remember(ME, Disposition.COMPLETE, index.to_bytes(16, "big"), 1_000)
-    assert len(memory.settled(ME, Disposition.COMPLETE)) == settlers.FRAMES_PER_SETTLER_MAX
+    assert len(memory.settled(ME, Disposition.COMPLETE)) == settler_memory.FRAMES_PER_SETTLER_MAX
 
     for index in range(200):
         many = index.to_bytes(16, "big") * 5_000
         memory.remember(index.to_bytes(16, "big"), Disposition.COMPLETE, many, 1_000)
         memory.remember(index.to_bytes(16, "big"), Disposition.COMPLETE, many, 1_000)
-    assert memory.size_bytes() <= settlers.BYTES_MAX
+    assert memory.size_bytes() <= settler_memory.BYTES_MAX
 
-    memory.remember(OTHER, Disposition.COMPLETE, b"x" * 16, 1_001 + settlers.AGE_MS_MAX)
-    assert memory.size_bytes() == 16 + settlers.ENTRY_BYTES
+    memory.remember(OTHER, Disposition.COMPLETE, b"x" * 16, 1_001 + settler_memory.AGE_MS_MAX)
+    assert memory.size_bytes() == 16 + settler_memory.ENTRY_BYTES
 
 
 def test_a_repeated_batch_delete_deletes_nothing_more(queue: Driver) -> None:
@@ -152,7 +152,7 @@ def test_an_operation_that_may_have_been_done_before_the_file_was_opened_is_unkn
 
 def test_outcomes_of_operations_are_bounded_and_what_is_forgotten_is_unknown() -> None:
     memory = Operations(Now(0, 1_000))
-    for index in range(operations.OPERATIONS_MAX + 1):
+    for index in range(operation_memory.OPERATIONS_MAX + 1):
         memory.remember(index.to_bytes(16, "big"), Done(1), Now(0, 2_000))
 
     assert memory.outcome_of((1).to_bytes(16, "big"), 10, Now(0, 3_000)) == Done(1)
@@ -162,7 +162,7 @@ def test_outcomes_of_operations_are_bounded_and_what_is_forgotten_is_unknown() -
 
 
 def test_a_withdrawal_that_comes_with_its_ask_gives_what_is_there(queue: Driver) -> None:
-    from bendybus.partition_server.commands import Ask, Reserved, Withdraw, Withdrawn
+    from bendybus.partition_server.state.commands import Ask, Reserved, Withdraw, Withdrawn
 
     queue.send(b"a")
 
@@ -191,7 +191,7 @@ def test_lost_locks_of_a_frame_share_one_error(queue: Driver) -> None:
 
 
 def test_a_repeat_of_one_settlement_does_not_go_through_all_that_are_remembered() -> None:
-    memory = settlers.Settlers()
+    memory = settler_memory.Settlers()
     tokens = [b"%016d" % i for i in range(1_000)]
     for i in range(0, 1_000, 100):
         memory.remember(ME, Disposition.COMPLETE, b"".join(tokens[i : i + 100]), 0)

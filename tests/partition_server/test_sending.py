@@ -6,7 +6,7 @@ import pytest
 
 from bendybus.domain import errors, limits, sequence_number
 from bendybus.domain.entity import EntityStatus, QueueDescription
-from bendybus.partition_server.commands import Append, Batch, Failed
+from bendybus.partition_server.state.commands import Append, Batch, Failed
 from tests.partition_server.conftest import MakeStore
 from tests.partition_server.driver import Driver, fingerprint
 
@@ -129,7 +129,7 @@ def test_a_full_queue_says_so_and_stores_nothing(driver: Driver) -> None:
 
 
 def test_dead_letters_count_to_the_quota(driver: Driver) -> None:
-    from bendybus.partition_server.commands import Disposition
+    from bendybus.partition_server.state.commands import Disposition
 
     driver.put(QueueDescription(max_size_in_megabytes=1))
     driver.send(b"x" * 600_000)

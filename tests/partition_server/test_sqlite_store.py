@@ -15,12 +15,13 @@ import pytest
 
 from bendybus.domain import lock_token
 from bendybus.domain.limits import Tier
-from bendybus.partition_server import copying, queries
-from bendybus.partition_server.commands import Append, Batch, Disposition
-from bendybus.partition_server.errors import FileRefused, StoreFailed, StoreFull
-from bendybus.partition_server.partition import Partition
-from bendybus.partition_server.sqlite_store import SqliteStore
-from bendybus.partition_server.stored import Changes, Row, row_id
+from bendybus.partition_server.broker.partition import Partition
+from bendybus.partition_server.offline import backup_copy
+from bendybus.partition_server.state.commands import Append, Batch, Disposition
+from bendybus.partition_server.store import statements
+from bendybus.partition_server.store.errors import FileRefused, StoreFailed, StoreFull
+from bendybus.partition_server.store.records import Changes, Row, row_id
+from bendybus.partition_server.store.sqlite_store import SqliteStore
 from tests.partition_server.driver import Driver, fingerprint
 
 
@@ -79,7 +80,7 @@ def test_a_token_of_before_a_restore_fits_no_lock_of_after_it(tmp_path: Path) ->
     queue.send(b"a")
     backup = tmp_path / "backup.db"
     with backup.open("wb") as out:
-        copying.back_up(store.path, out)
+        backup_copy.back_up(store.path, out)
     queue.restart()
     [(_, held)] = queue.receive()
     store.close()
@@ -107,8 +108,8 @@ def test_a_second_process_is_refused_and_told_who_has_the_file(store: SqliteStor
         """
         import sys
         from pathlib import Path
-        from bendybus.partition_server.errors import FileRefused
-        from bendybus.partition_server.sqlite_store import SqliteStore
+        from bendybus.partition_server.store.errors import FileRefused
+        from bendybus.partition_server.store.sqlite_store import SqliteStore
         from tests.partition_server.driver import fingerprint
         try:
             SqliteStore(Path(sys.argv[1]), fingerprint()).open()
@@ -200,11 +201,11 @@ def test_a_failed_commit_writes_nothing_of_it(store: SqliteStore) -> None:
 def test_the_schema_is_what_all_migrations_make(tmp_path: Path) -> None:
     from importlib import resources
 
-    folder = resources.files("bendybus.partition_server") / "sql"
+    folder = resources.files("bendybus.partition_server.store") / "sql"
     fresh = apsw.Connection(":memory:")
     fresh.execute((folder / "schema.sql").read_text("utf-8"))
     migrated = apsw.Connection(":memory:")
-    for script in queries.migrations():
+    for script in statements.migrations():
         migrated.execute(script)
 
     assert shape(fresh) == shape(migrated)
@@ -222,16 +223,18 @@ def shape(db: apsw.Connection) -> list[tuple[str, str, str]]:
 def test_every_query_has_one_caller() -> None:
     from importlib import resources
 
-    text = (resources.files("bendybus.partition_server") / "sqlite_store.py").read_text("utf-8")
+    text = (resources.files("bendybus.partition_server.store") / "sqlite_store.py").read_text(
+        "utf-8"
+    )
 
     assert all(
         text.count(f'"{name}"') == 1 or name == "browse" or name == "read_header"
-        for name in queries.load()
+        for name in statements.load()
     )
 
 
 def test_the_log_is_checkpointed_by_the_writer_and_stays_bounded(store: SqliteStore) -> None:
-    from bendybus.partition_server.sqlite_store import WAL_PAGES_MAX
+    from bendybus.partition_server.store.sqlite_store import WAL_PAGES_MAX
 
     for n in range(60):
         store.commit(Changes(inserts=rows(500, size=1_000, first=n * 500 + 1)))
@@ -252,14 +255,14 @@ def test_a_killed_process_loses_nothing_that_was_committed(tmp_path: Path) -> No
         """
         import os, sys
         from pathlib import Path
-        from bendybus.partition_server.sqlite_store import SqliteStore
+        from bendybus.partition_server.store.sqlite_store import SqliteStore
         from tests.partition_server.driver import Driver, fingerprint
         driver = Driver(SqliteStore(Path(sys.argv[1]), fingerprint()))
         driver.create()
         for n in range(50):
             driver.send(b"%d" % n)
         [(_, token)] = driver.receive()
-        from bendybus.partition_server.commands import Disposition
+        from bendybus.partition_server.state.commands import Disposition
         driver.settle(Disposition.COMPLETE, token)
         os.kill(os.getpid(), 9)
         """
@@ -330,7 +333,7 @@ def test_a_file_of_the_first_version_is_opened_and_counted_on(tmp_path: Path) ->
     path = tmp_path / "partition-00.db"
     old = apsw.Connection(str(path))
     old.pragma("auto_vacuum", "INCREMENTAL")
-    old.execute(queries.migrations()[0])
+    old.execute(statements.migrations()[0])
     old.pragma("application_id", 0x42454E44)
     old.pragma("user_version", 1)
     old.execute("INSERT INTO header VALUES (1, 'test', 'ns-1', 'Premium', 4, 0, 7)")

@@ -5,8 +5,8 @@ These tests count entries and rows, never time: a benchmark of ten seconds sees 
 
 import pytest
 
-from bendybus.partition_server import message_queue
-from bendybus.partition_server.commands import (
+from bendybus.partition_server.state import message_queue
+from bendybus.partition_server.state.commands import (
     Append,
     Ask,
     Batch,
@@ -132,7 +132,7 @@ def test_schedules_that_are_cancelled_leave_nothing_behind(queue: Driver) -> Non
 
 
 def test_what_was_deleted_is_forgotten_when_the_window_is_empty(queue: Driver) -> None:
-    from bendybus.partition_server.commands import DeleteMessages
+    from bendybus.partition_server.state.commands import DeleteMessages
 
     for _ in range(20):
         queue.send(*[b"x"] * 10)
@@ -185,10 +185,10 @@ def test_a_partition_that_holds_locks_sleeps_until_the_first_one_ends(queue: Dri
 def test_a_turn_gives_a_bounded_number_of_bytes_however_many_queues_are_asked(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from bendybus.partition_server import reserving
-    from bendybus.partition_server.commands import Append, Ask, Batch, Reserved
+    from bendybus.partition_server.rules import receive
+    from bendybus.partition_server.state.commands import Append, Ask, Batch, Reserved
 
-    monkeypatch.setattr(reserving, "SERVE_BYTES", 10_000)
+    monkeypatch.setattr(receive, "SERVE_BYTES", 10_000)
     asks = []
     for number in range(20):
         name = f"queue-{number}"

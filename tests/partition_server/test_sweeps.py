@@ -5,13 +5,19 @@ from typing import Any
 import pytest
 
 from bendybus.domain.limits import MB
-from bendybus.partition_server import budget
-from bendybus.partition_server.commands import DeleteMessages, Disposition, Done, Failed, Reserved
-from bendybus.partition_server.errors import StoreFull
-from bendybus.partition_server.memory_store import MemoryStore
-from bendybus.partition_server.sqlite_store import SqliteStore
-from bendybus.partition_server.stage import Stage
-from bendybus.partition_server.stored import ClockMark
+from bendybus.partition_server.state import budget
+from bendybus.partition_server.state.commands import (
+    DeleteMessages,
+    Disposition,
+    Done,
+    Failed,
+    Reserved,
+)
+from bendybus.partition_server.state.stage import Stage
+from bendybus.partition_server.store.errors import StoreFull
+from bendybus.partition_server.store.memory_store import MemoryStore
+from bendybus.partition_server.store.records import ClockMark
+from bendybus.partition_server.store.sqlite_store import SqliteStore
 from tests.partition_server.driver import Driver
 
 DAY_MS = 86_400_000
@@ -243,7 +249,7 @@ def test_the_rows_of_a_deleted_queue_do_not_keep_expiry_from_others(
 ) -> None:
     from bendybus.domain.entity import Origin
     from bendybus.domain.lifecycle import EntityAction
-    from bendybus.partition_server.commands import CommitEntity
+    from bendybus.partition_server.state.commands import CommitEntity
 
     monkeypatch.setattr(budget, "TURN_ROWS", 100)
     driver.create()
@@ -285,8 +291,8 @@ def test_a_receive_gets_what_is_behind_expired_messages_before_they_are_swept(
 def test_a_look_for_live_messages_is_bounded_and_goes_on_by_itself(
     queue: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from bendybus.partition_server import message_queue
-    from bendybus.partition_server.commands import Ask
+    from bendybus.partition_server.state import message_queue
+    from bendybus.partition_server.state.commands import Ask
 
     monkeypatch.setattr(message_queue, "PAGE_COUNTERS", 100)
     for _ in range(10):
@@ -312,10 +318,10 @@ def test_a_look_for_live_messages_is_bounded_and_goes_on_by_itself(
 def test_a_turn_gives_a_bounded_number_of_messages_to_those_who_ask(
     queue: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from bendybus.partition_server import reserving
-    from bendybus.partition_server.commands import Ask
+    from bendybus.partition_server.rules import receive
+    from bendybus.partition_server.state.commands import Ask
 
-    monkeypatch.setattr(reserving, "SERVE_ROWS", 100)
+    monkeypatch.setattr(receive, "SERVE_ROWS", 100)
     queue.send(*[b"x"] * 500)
     asks = [Ask("s", n, queue.ref(), False, 50, 1 << 20) for n in range(10)]
 
@@ -375,7 +381,7 @@ def test_a_batch_delete_whose_queue_is_deleted_ends(
 ) -> None:
     from bendybus.domain.entity import Origin
     from bendybus.domain.lifecycle import EntityAction
-    from bendybus.partition_server.commands import CommitEntity
+    from bendybus.partition_server.state.commands import CommitEntity
 
     monkeypatch.setattr(budget, "TURN_ROWS", 10)
     queue.send(*[b"x"] * 100)
@@ -466,8 +472,8 @@ def test_after_a_restart_that_took_no_time_messages_expire_as_before(queue: Driv
 
 
 def test_a_clock_that_went_on_while_the_process_was_away_is_no_jump(queue: Driver) -> None:
-    from bendybus.partition_server.clock_guard import ClockGuard
-    from bendybus.partition_server.commands import Now
+    from bendybus.partition_server.state.clock_guard import ClockGuard
+    from bendybus.partition_server.state.commands import Now
 
     seen = ClockMark(1_000_000, 50_000, "boot-1")
     away = Now(1_000_000 + DAY_MS, 50_000 + DAY_MS)

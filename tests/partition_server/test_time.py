@@ -3,8 +3,8 @@
 import pytest
 
 from bendybus.domain import errors, sequence_number
-from bendybus.partition_server import budget
-from bendybus.partition_server.commands import CancelScheduled, Disposition, Done, Failed
+from bendybus.partition_server.state import budget
+from bendybus.partition_server.state.commands import CancelScheduled, Disposition, Done, Failed
 from tests.partition_server.driver import Driver
 
 

@@ -17,8 +17,8 @@ from typing import Any
 from bendybus.domain import errors, lock_token, sequence_number
 from bendybus.domain.entity import Entity, Fingerprint, Origin, QueueDescription
 from bendybus.domain.limits import Tier
-from bendybus.frontend import routing
-from bendybus.frontend.receiving import (
+from bendybus.frontend.core import routing
+from bendybus.frontend.core.receive_cache import (
     AskPartition,
     Cache,
     ClientAsk,
@@ -26,9 +26,10 @@ from bendybus.frontend.receiving import (
     HandOver,
     WithdrawAsk,
 )
-from bendybus.frontend.routing import Keys
-from bendybus.frontend.sending import Finished, Frame, Missed, SendBoard, Transmit
-from bendybus.partition_server.commands import (
+from bendybus.frontend.core.routing import Keys
+from bendybus.frontend.core.send_attempts import Finished, Frame, Missed, SendBoard, Transmit
+from bendybus.partition_server.broker.partition import Partition
+from bendybus.partition_server.state.commands import (
     Append,
     Appended,
     ApplyEntity,
@@ -49,10 +50,9 @@ from bendybus.partition_server.commands import (
     Withdraw,
     Withdrawn,
 )
-from bendybus.partition_server.errors import StoreFull
-from bendybus.partition_server.memory_store import MemoryStore
-from bendybus.partition_server.partition import Partition
-from bendybus.partition_server.stage import Answer
+from bendybus.partition_server.state.stage import Answer
+from bendybus.partition_server.store.errors import StoreFull
+from bendybus.partition_server.store.memory_store import MemoryStore
 
 PARTITIONS = 4
 START_MS = 1_700_000_000_000

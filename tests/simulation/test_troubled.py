@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from bendybus.domain import partitioning
-from bendybus.frontend.sending import SendBoard
-from bendybus.partition_server.memory_store import MemoryStore
-from bendybus.partition_server.partition import Partition
-from bendybus.partition_server.producers import Producers
-from bendybus.partition_server.stored import Changes
+from bendybus.frontend.core.send_attempts import SendBoard
+from bendybus.partition_server.broker.partition import Partition
+from bendybus.partition_server.state.producer_memory import Producers
+from bendybus.partition_server.store.memory_store import MemoryStore
+from bendybus.partition_server.store.records import Changes
 from tests.simulation.troubled import TroubledBus, mend, storm, violations
 
 SEEDS = range(12)

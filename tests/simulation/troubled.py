@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from bendybus.domain import partitioning, sequence_number
-from bendybus.partition_server.commands import (
+from bendybus.partition_server.state.commands import (
     Append,
     Appended,
     ApplyEntity,
@@ -21,7 +21,7 @@ from bendybus.partition_server.commands import (
     EntityRef,
     Failed,
 )
-from bendybus.partition_server.stored import State
+from bendybus.partition_server.store.records import State
 from tests.simulation.bus import PARTITIONS, START_MS, Bus, Node
 
 # For longer than a partition holds expiry back after its clock jumped.

@@ -15,9 +15,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     try:
         # Late, and here: it takes most of a second, in which Ctrl-C must not print a traceback.
-        from bendybus.cli import running
+        from bendybus.cli.commands import run_command
 
-        return running.run(arguments)
+        return run_command.run(arguments)
     except KeyboardInterrupt:
         print("bendybus: Interrupted.", file=sys.stderr)
         return _INTERRUPTED

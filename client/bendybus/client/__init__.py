@@ -10,8 +10,8 @@ from bendybus.client.connection_string import (
     parse_connection_string,
 )
 from bendybus.client.lock_renewer import AutoLockRenewer
-from bendybus.client.message import ServiceBusMessage
-from bendybus.client.modes import (
+from bendybus.client.messages.encode import ServiceBusMessageBatch
+from bendybus.client.messages.enums import (
     NEXT_AVAILABLE_SESSION,
     ServiceBusMessageState,
     ServiceBusReceiveMode,
@@ -19,8 +19,8 @@ from bendybus.client.modes import (
     ServiceBusSubQueue,
     TransportType,
 )
-from bendybus.client.outgoing import ServiceBusMessageBatch
-from bendybus.client.received_message import ServiceBusReceivedMessage
+from bendybus.client.messages.message import ServiceBusMessage
+from bendybus.client.messages.received_message import ServiceBusReceivedMessage
 from bendybus.client.receiver import ServiceBusReceiver
 from bendybus.client.sender import ServiceBusSender
 from bendybus.client.sessions import ServiceBusSession

@@ -4,10 +4,10 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from bendybus.client import exceptions
-from bendybus.client.connection import TIMEOUT_S_DEFAULT, Connection, Link, Stubs
+from bendybus.client.core.connection import TIMEOUT_S_DEFAULT, Connection, Link, Stubs
+from bendybus.client.core.entity_handle import MARGIN_S
+from bendybus.client.core.io_thread import ThreadWaiter
 from bendybus.client.exceptions import ServiceBusError
-from bendybus.client.handles import MARGIN_S
-from bendybus.client.io_thread import ThreadWaiter
 from bendybus.domain.errors import BusError
 
 

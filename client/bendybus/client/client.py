@@ -4,11 +4,12 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any
 
-from bendybus.client import blocking, clients
-from bendybus.client.clients import ClientHandle
+from bendybus.client import blocking
+from bendybus.client.core import client_base
+from bendybus.client.core.client_base import ClientHandle
 from bendybus.client.exceptions import not_supported
 from bendybus.client.lock_renewer import AutoLockRenewer
-from bendybus.client.modes import (
+from bendybus.client.messages.enums import (
     ServiceBusReceiveMode,
     ServiceBusSessionFilter,
     ServiceBusSubQueue,
@@ -54,7 +55,7 @@ class ServiceBusClient(ClientHandle):
             retry_backoff_factor=retry_backoff_factor,
             retry_backoff_max=retry_backoff_max,
             retry_mode=retry_mode,
-            **clients.arguments_of(conn_str, kwargs),
+            **client_base.arguments_of(conn_str, kwargs),
         )
 
     def get_queue_sender(
@@ -105,7 +106,7 @@ class ServiceBusClient(ClientHandle):
         until sessions exist; `socket_timeout` has no effect.
         """
         self._check(queue_name)
-        clients.refuse_session(session_id)
+        client_base.refuse_session(session_id)
         made = ServiceBusReceiver(
             self.fully_qualified_namespace,
             self._credential,

@@ -4,9 +4,9 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 
+from bendybus.client.core.lock_renewal import Entry, Failure
+from bendybus.client.core.renewer_base import DURATION_S_DEFAULT, RenewerHandle
 from bendybus.client.exceptions import ServiceBusError
-from bendybus.client.renewers import DURATION_S_DEFAULT, RenewerHandle
-from bendybus.client.renewing import Entry, Failure
 
 
 class AutoLockRenewer(RenewerHandle):

@@ -5,11 +5,12 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Final
 
-from bendybus.client import blocking, handles, receivers
-from bendybus.client.io_thread import ThreadWaiter
-from bendybus.client.received_message import ServiceBusReceivedMessage
-from bendybus.client.receivers import ReceiverHandle, Settled
-from bendybus.client.settling import Outcome, Settlement
+from bendybus.client import blocking
+from bendybus.client.core import entity_handle, receiver_base
+from bendybus.client.core.io_thread import ThreadWaiter
+from bendybus.client.core.receiver_base import ReceiverHandle, Settled
+from bendybus.client.core.settlements import Outcome, Settlement
+from bendybus.client.messages.received_message import ServiceBusReceivedMessage
 from bendybus.domain import limits
 
 _PURGE_AT_ONCE: Final = limits.DELETE_MESSAGES_MAX
@@ -66,9 +67,9 @@ class ServiceBusReceiver(ReceiverHandle):
         MessageLockLostError when its lock is lost: it comes again.
         """
         outcome = self._settle(
-            message, lambda waiter: self._settlement(message, receivers.COMPLETE, waiter)
+            message, lambda waiter: self._settlement(message, receiver_base.COMPLETE, waiter)
         )
-        receivers.note_settled(message, outcome)
+        receiver_base.note_settled(message, outcome)
 
     def complete_messages(self, messages: list[ServiceBusReceivedMessage]) -> None:
         """Complete many messages in one frame.
@@ -80,7 +81,7 @@ class ServiceBusReceiver(ReceiverHandle):
             outcome = self._settle(
                 messages, lambda waiter: self._settlement_of_all(messages, waiter)
             )
-            receivers.note_all_settled(messages, outcome)
+            receiver_base.note_all_settled(messages, outcome)
 
     def release_messages(self, messages: list[ServiceBusReceivedMessage]) -> None:
         """Give messages back at once, in one frame; it counts as no delivery.
@@ -91,9 +92,9 @@ class ServiceBusReceiver(ReceiverHandle):
         if messages:
             outcome = self._settle(
                 messages,
-                lambda waiter: self._settlement_of_all(messages, waiter, receivers.RELEASE),
+                lambda waiter: self._settlement_of_all(messages, waiter, receiver_base.RELEASE),
             )
-            receivers.note_all_settled(messages, outcome)
+            receiver_base.note_all_settled(messages, outcome)
 
     def abandon_message(
         self,
@@ -109,10 +110,10 @@ class ServiceBusReceiver(ReceiverHandle):
         outcome = self._settle(
             message,
             lambda waiter: self._settlement(
-                message, receivers.ABANDON, waiter, changes=properties_to_modify
+                message, receiver_base.ABANDON, waiter, changes=properties_to_modify
             ),
         )
-        receivers.note_settled(message, outcome)
+        receiver_base.note_settled(message, outcome)
 
     def defer_message(
         self,
@@ -128,10 +129,10 @@ class ServiceBusReceiver(ReceiverHandle):
         outcome = self._settle(
             message,
             lambda waiter: self._settlement(
-                message, receivers.DEFER, waiter, changes=properties_to_modify
+                message, receiver_base.DEFER, waiter, changes=properties_to_modify
             ),
         )
-        receivers.note_settled(message, outcome)
+        receiver_base.note_settled(message, outcome)
 
     def dead_letter_message(
         self,
@@ -150,14 +151,14 @@ class ServiceBusReceiver(ReceiverHandle):
             message,
             lambda waiter: self._settlement(
                 message,
-                receivers.DEAD_LETTER,
+                receiver_base.DEAD_LETTER,
                 waiter,
                 reason=reason,
                 description=error_description,
                 changes=properties_to_modify,
             ),
         )
-        receivers.note_settled(message, outcome)
+        receiver_base.note_settled(message, outcome)
 
     def renew_message_lock(
         self, message: ServiceBusReceivedMessage, *, timeout: float | None = None, **kwargs: Any
@@ -167,15 +168,15 @@ class ServiceBusReceiver(ReceiverHandle):
         `message`: as for `complete_message`. `timeout`: seconds for the whole call, 60 if None;
         more than 15 is advised.
         """
-        handles.warn_of(kwargs)
-        timeout_s = handles.timeout_of(timeout)
+        entity_handle.warn_of(kwargs)
+        timeout_s = entity_handle.timeout_of(timeout)
         outcome = self._settle(
             message,
             lambda waiter: self._settlement(
-                message, receivers.RENEW_LOCK, waiter, timeout_s=timeout_s
+                message, receiver_base.RENEW_LOCK, waiter, timeout_s=timeout_s
             ),
         )
-        return receivers.note_renewed(message, outcome)
+        return receiver_base.note_renewed(message, outcome)
 
     def receive_deferred_messages(
         self, sequence_numbers: int | list[int], *, timeout: float | None = None, **kwargs: Any
@@ -186,7 +187,7 @@ class ServiceBusReceiver(ReceiverHandle):
         one is of no deferred message. `timeout`: seconds for the whole call, 60 if None; more than
         15 is advised.
         """
-        timeout_s = handles.timeout_of(timeout)
+        timeout_s = entity_handle.timeout_of(timeout)
         request = self._deferred_request(sequence_numbers, kwargs)
         if request is None:
             return []
@@ -210,7 +211,7 @@ class ServiceBusReceiver(ReceiverHandle):
         `sequence_number`: where to begin instead; 0 or None goes on. `timeout`: seconds for the
         whole call, 60 if None; more than 15 is advised.
         """
-        timeout_s = handles.timeout_of(timeout)
+        timeout_s = entity_handle.timeout_of(timeout)
         request = self._peek_request(max_message_count, sequence_number, kwargs)
         with self._reading("peek") as found:
             answer = blocking.call(
@@ -247,7 +248,7 @@ class ServiceBusReceiver(ReceiverHandle):
         self._closed = True
         connection, receiving = self._connection, self._current
         if connection is not None and receiving is not None and not connection.closed:
-            blocking.run(connection, receiving.close, handles.MARGIN_S)
+            blocking.run(connection, receiving.close, entity_handle.MARGIN_S)
         if self._owns_link:
             blocking.close(self._link)
 
@@ -260,7 +261,7 @@ class ServiceBusReceiver(ReceiverHandle):
         want = self._want(max_message_count, max_wait_time, waiter)
         io.submit(receiving.receive, want)
         try:
-            pieces = waiter.wait(want.wait_s + handles.MARGIN_S)
+            pieces = waiter.wait(want.wait_s + entity_handle.MARGIN_S)
         except BaseException:
             io.submit(receiving.forget, want)
             raise
@@ -277,7 +278,7 @@ class ServiceBusReceiver(ReceiverHandle):
     def _settled(self, settlement: Settlement, waiter: ThreadWaiter) -> Outcome:
         receiving = self._receiving()
         self._link.get().io.submit(receiving.settle, settlement)
-        outcome: Outcome = waiter.wait(settlement.timeout_s + handles.MARGIN_S)
+        outcome: Outcome = waiter.wait(settlement.timeout_s + entity_handle.MARGIN_S)
         return outcome
 
     def _delete(self, max_message_count: int, before: datetime | None, *, purge: bool) -> int:

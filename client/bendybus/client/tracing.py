@@ -18,14 +18,14 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
-from bendybus.client.message import ServiceBusMessage
+from bendybus.client.messages.message import ServiceBusMessage
 from bendybus.v1 import message_pb2, receiver_pb2
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Link, Tracer, TracerProvider
 
-    from bendybus.client.received_message import ServiceBusReceivedMessage
-    from bendybus.client.settling import Outcome
+    from bendybus.client.core.settlements import Outcome
+    from bendybus.client.messages.received_message import ServiceBusReceivedMessage
 
 VARIABLE: Final = "BENDYBUS_TRACING"
 TRACEPARENT: Final = "traceparent"

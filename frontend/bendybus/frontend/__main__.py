@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from bendybus.frontend import server
-from bendybus.frontend.policy_file import PolicyFileError
+from bendybus.frontend.security.policy_file import PolicyFileError
 from bendybus.frontend.settings import Settings
 from bendybus.wire import serving
 from bendybus.wire.tls import TlsError

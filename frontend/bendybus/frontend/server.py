@@ -7,15 +7,15 @@ from typing import Final
 import grpc
 from prometheus_client import start_http_server
 
-from bendybus.frontend import idling
-from bendybus.frontend.access import Access
-from bendybus.frontend.client_streams import ClientStreams
-from bendybus.frontend.door import Door
-from bendybus.frontend.gateway import Gateway
-from bendybus.frontend.management_service import ManagementService
-from bendybus.frontend.policy_file import PolicyFile
-from bendybus.frontend.receiver_service import ReceiverService
-from bendybus.frontend.sender_service import SenderService
+from bendybus.frontend.core.gateway import Gateway
+from bendybus.frontend.listeners import auto_delete
+from bendybus.frontend.listeners.client_streams import ClientStreams
+from bendybus.frontend.listeners.management_service import ManagementService
+from bendybus.frontend.listeners.receiver_service import ReceiverService
+from bendybus.frontend.listeners.sender_service import SenderService
+from bendybus.frontend.security.access import Access
+from bendybus.frontend.security.connection_gate import Door
+from bendybus.frontend.security.policy_file import PolicyFile
 from bendybus.frontend.settings import Settings
 from bendybus.v1 import management_pb2_grpc, receiver_pb2_grpc, sender_pb2_grpc
 from bendybus.wire import serving, tls
@@ -78,7 +78,7 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
         tasks = [
             group.create_task(gateway.run(), name="gateway"),
             group.create_task(gateway.receives.run(), name="caches"),
-            group.create_task(idling.run(gateway), name="idling"),
+            group.create_task(auto_delete.run(gateway), name="idling"),
             group.create_task(access.run(streams.recheck), name="access-policies"),
         ]
         if directory is not None:

@@ -5,7 +5,7 @@ import logging
 import os
 import sys
 
-from bendybus.operator.running import run
+from bendybus.operator.controllers.process import run
 from bendybus.operator.settings import Settings
 from bendybus.wire import serving
 

@@ -5,7 +5,7 @@ import os
 import sys
 
 from bendybus.partition_server import arguments, server
-from bendybus.partition_server.errors import StoreError
+from bendybus.partition_server.store.errors import StoreError
 from bendybus.wire import serving
 from bendybus.wire.tls import TlsError
 
@@ -16,9 +16,9 @@ def main() -> int:
     options = parser.parse_args()
     if options.command == "store":
         # sqlite-utils is needed only here and stays out of the server's image.
-        from bendybus.partition_server import inspecting
+        from bendybus.partition_server.offline import inspect_command
 
-        return inspecting.run(options)
+        return inspect_command.run(options)
     try:
         settings = arguments.settings(options, os.environ)
     except ValueError as error:

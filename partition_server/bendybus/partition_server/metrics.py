@@ -9,10 +9,10 @@ from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Met
 from prometheus_client.metrics_core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
-from bendybus.partition_server.commands import Counts, EntityCounts
-from bendybus.partition_server.figures import COMMIT_BOUNDS_S, TURN_BOUNDS_S
-from bendybus.partition_server.service import Hosts
-from bendybus.partition_server.waiting import Waiter
+from bendybus.partition_server.broker.waiter import Waiter
+from bendybus.partition_server.service.partition_service import Hosts
+from bendybus.partition_server.state.commands import Counts, EntityCounts
+from bendybus.partition_server.state.figures import COMMIT_BOUNDS_S, TURN_BOUNDS_S
 from bendybus.wire.refusals import Refusals
 
 SCRAPE_TIMEOUT_S: Final = 2.0

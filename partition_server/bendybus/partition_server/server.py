@@ -9,14 +9,14 @@ import grpc
 from bendybus.domain.entity import Fingerprint
 from bendybus.internal.v1 import entity_pb2_grpc, partition_pb2_grpc
 from bendybus.partition_server import metrics
-from bendybus.partition_server.admitting import Admission
-from bendybus.partition_server.answering import Dispatcher
-from bendybus.partition_server.entity_service import EntityService
-from bendybus.partition_server.errors import StoreFailed
-from bendybus.partition_server.running import PartitionThread
-from bendybus.partition_server.service import Hosts, PartitionService
+from bendybus.partition_server.broker.partition_thread import PartitionThread
+from bendybus.partition_server.broker.replies import Dispatcher
+from bendybus.partition_server.service.entity_service import EntityService
+from bendybus.partition_server.service.partition_service import Hosts, PartitionService
+from bendybus.partition_server.service.peer_authorization import Admission
 from bendybus.partition_server.settings import Settings
-from bendybus.partition_server.sqlite_store import SqliteStore
+from bendybus.partition_server.store.errors import StoreFailed
+from bendybus.partition_server.store.sqlite_store import SqliteStore
 from bendybus.wire import serving
 from bendybus.wire.health import Health
 from bendybus.wire.refusals import Refusals

@@ -4,10 +4,10 @@ import asyncio
 from types import TracebackType
 from typing import Any
 
+from bendybus.client.core.lock_renewal import Entry, Failure
+from bendybus.client.core.renewer_base import DURATION_S_DEFAULT, RenewerHandle
 from bendybus.client.exceptions import ServiceBusError
-from bendybus.client.received_message import ServiceBusReceivedMessage
-from bendybus.client.renewers import DURATION_S_DEFAULT, RenewerHandle
-from bendybus.client.renewing import Entry, Failure
+from bendybus.client.messages.received_message import ServiceBusReceivedMessage
 
 
 class AutoLockRenewer(RenewerHandle):

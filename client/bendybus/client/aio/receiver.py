@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Final
 
-from bendybus.client import handles, receivers
 from bendybus.client.aio import waiting
-from bendybus.client.io_thread import LoopWaiter
-from bendybus.client.received_message import ServiceBusReceivedMessage
-from bendybus.client.receivers import ReceiverHandle, Settled
-from bendybus.client.settling import Outcome, Settlement
+from bendybus.client.core import entity_handle, receiver_base
+from bendybus.client.core.io_thread import LoopWaiter
+from bendybus.client.core.receiver_base import ReceiverHandle, Settled
+from bendybus.client.core.settlements import Outcome, Settlement
+from bendybus.client.messages.received_message import ServiceBusReceivedMessage
 from bendybus.domain import limits
 
 _PURGE_AT_ONCE: Final = limits.DELETE_MESSAGES_MAX
@@ -68,9 +68,9 @@ class ServiceBusReceiver(ReceiverHandle, AsyncIterator[ServiceBusReceivedMessage
         MessageLockLostError when its lock is lost: it comes again.
         """
         outcome = await self._settle(
-            message, lambda waiter: self._settlement(message, receivers.COMPLETE, waiter)
+            message, lambda waiter: self._settlement(message, receiver_base.COMPLETE, waiter)
         )
-        receivers.note_settled(message, outcome)
+        receiver_base.note_settled(message, outcome)
 
     async def complete_messages(self, messages: list[ServiceBusReceivedMessage]) -> None:
         """Complete many messages in one frame.
@@ -82,7 +82,7 @@ class ServiceBusReceiver(ReceiverHandle, AsyncIterator[ServiceBusReceivedMessage
             outcome = await self._settle(
                 messages, lambda waiter: self._settlement_of_all(messages, waiter)
             )
-            receivers.note_all_settled(messages, outcome)
+            receiver_base.note_all_settled(messages, outcome)
 
     async def release_messages(self, messages: list[ServiceBusReceivedMessage]) -> None:
         """Give messages back at once, in one frame; it counts as no delivery.
@@ -93,9 +93,9 @@ class ServiceBusReceiver(ReceiverHandle, AsyncIterator[ServiceBusReceivedMessage
         if messages:
             outcome = await self._settle(
                 messages,
-                lambda waiter: self._settlement_of_all(messages, waiter, receivers.RELEASE),
+                lambda waiter: self._settlement_of_all(messages, waiter, receiver_base.RELEASE),
             )
-            receivers.note_all_settled(messages, outcome)
+            receiver_base.note_all_settled(messages, outcome)
 
     async def abandon_message(
         self,
@@ -111,10 +111,10 @@ class ServiceBusReceiver(ReceiverHandle, AsyncIterator[ServiceBusReceivedMessage
         outcome = await self._settle(
             message,
             lambda waiter: self._settlement(
-                message, receivers.ABANDON, waiter, changes=properties_to_modify
+                message, receiver_base.ABANDON, waiter, changes=properties_to_modify
             ),
         )
-        receivers.note_settled(message, outcome)
+        receiver_base.note_settled(message, outcome)
 
     async def defer_message(
         self,
@@ -130,10 +130,10 @@ class ServiceBusReceiver(ReceiverHandle, AsyncIterator[ServiceBusReceivedMessage
         outcome = await self._settle(
             message,
             lambda waiter: self._settlement(
-                message, receivers.DEFER, waiter, changes=properties_to_modify
+                message, receiver_base.DEFER, waiter, changes=properties_to_modify
             ),
         )
-        receivers.note_settled(message, outcome)
+        receiver_base.note_settled(message, outcome)
 
     async def dead_letter_message(
         self,
@@ -152,14 +152,14 @@ class ServiceBusReceiver(ReceiverHandle, AsyncIterator[ServiceBusReceivedMessage
             message,
             lambda waiter: self._settlement(
                 message,
-                receivers.DEAD_LETTER,
+                receiver_base.DEAD_LETTER,
                 waiter,
                 reason=reason,
                 description=error_description,
                 changes=properties_to_modify,
             ),
         )
-        receivers.note_settled(message, outcome)
+        receiver_base.note_settled(message, outcome)
 
     async def renew_message_lock(
         self, message: ServiceBusReceivedMessage, *, timeout: float | None = None, **kwargs: Any
@@ -169,15 +169,15 @@ class ServiceBusReceiver(ReceiverHandle, AsyncIterator[ServiceBusReceivedMessage
         `message`: as for `complete_message`. `timeout`: seconds for the whole call, 60 if None;
         more than 15 is advised.
         """
-        handles.warn_of(kwargs)
-        timeout_s = handles.timeout_of(timeout)
+        entity_handle.warn_of(kwargs)
+        timeout_s = entity_handle.timeout_of(timeout)
         outcome = await self._settle(
             message,
             lambda waiter: self._settlement(
-                message, receivers.RENEW_LOCK, waiter, timeout_s=timeout_s
+                message, receiver_base.RENEW_LOCK, waiter, timeout_s=timeout_s
             ),
         )
-        return receivers.note_renewed(message, outcome)
+        return receiver_base.note_renewed(message, outcome)
 
     async def receive_deferred_messages(
         self, sequence_numbers: int | list[int], *, timeout: float | None = None, **kwargs: Any
@@ -188,7 +188,7 @@ class ServiceBusReceiver(ReceiverHandle, AsyncIterator[ServiceBusReceivedMessage
         one is of no deferred message. `timeout`: seconds for the whole call, 60 if None; more than
         15 is advised.
         """
-        timeout_s = handles.timeout_of(timeout)
+        timeout_s = entity_handle.timeout_of(timeout)
         request = self._deferred_request(sequence_numbers, kwargs)
         if request is None:
             return []
@@ -212,7 +212,7 @@ class ServiceBusReceiver(ReceiverHandle, AsyncIterator[ServiceBusReceivedMessage
         `sequence_number`: where to begin instead; 0 or None goes on. `timeout`: seconds for the
         whole call, 60 if None; more than 15 is advised.
         """
-        timeout_s = handles.timeout_of(timeout)
+        timeout_s = entity_handle.timeout_of(timeout)
         request = self._peek_request(max_message_count, sequence_number, kwargs)
         with self._reading("peek") as found:
             answer = await waiting.call(

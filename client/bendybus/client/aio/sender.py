@@ -5,12 +5,12 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any
 
-from bendybus.client import handles
 from bendybus.client.aio import waiting
-from bendybus.client.connection import Connection
+from bendybus.client.core import entity_handle
+from bendybus.client.core.connection import Connection
+from bendybus.client.core.sender_base import SenderHandle
 from bendybus.client.exceptions import OperationTimeoutError
-from bendybus.client.outgoing import Columns, ServiceBusMessageBatch
-from bendybus.client.senders import SenderHandle
+from bendybus.client.messages.encode import Columns, ServiceBusMessageBatch
 
 
 class ServiceBusSender(SenderHandle):
@@ -42,7 +42,7 @@ class ServiceBusSender(SenderHandle):
         for the whole call, 60 if None; 15 or less may be too short for another partition to be
         tried.
         """
-        timeout_s = handles.timeout_of(timeout)
+        timeout_s = entity_handle.timeout_of(timeout)
         columns, split = self._columns_to_send(message, kwargs)
         if columns is None:
             return
@@ -66,7 +66,7 @@ class ServiceBusSender(SenderHandle):
         zone it is UTC. `timeout`: seconds for the whole call, 60 if None; 15 or less may be too
         short for another partition to be tried.
         """
-        timeout_s = handles.timeout_of(timeout)
+        timeout_s = entity_handle.timeout_of(timeout)
         columns = self._columns_to_schedule(messages, schedule_time_utc, kwargs)
         if columns is None:
             return []
@@ -83,7 +83,7 @@ class ServiceBusSender(SenderHandle):
         MessageNotFoundError when one is of no scheduled message. `timeout`: seconds for the whole
         call, 60 if None; more than 15 is advised.
         """
-        timeout_s = handles.timeout_of(timeout)
+        timeout_s = entity_handle.timeout_of(timeout)
         request = self._cancel_request(sequence_numbers, kwargs)
         if request is not None:
             with self._cancelling(request):

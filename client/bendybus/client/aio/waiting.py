@@ -5,9 +5,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from bendybus.client import exceptions
-from bendybus.client.connection import TIMEOUT_S_DEFAULT, Connection, Link, Stubs
+from bendybus.client.core.connection import TIMEOUT_S_DEFAULT, Connection, Link, Stubs
+from bendybus.client.core.io_thread import IoThread, LoopWaiter
 from bendybus.client.exceptions import ServiceBusError
-from bendybus.client.io_thread import IoThread, LoopWaiter
 from bendybus.domain.errors import BusError
 
 

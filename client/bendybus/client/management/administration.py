@@ -5,8 +5,9 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any
 
-from bendybus.client import blocking, exceptions, handles
-from bendybus.client.connection import Stubs
+from bendybus.client import blocking, exceptions
+from bendybus.client.core import entity_handle
+from bendybus.client.core.connection import Stubs
 from bendybus.client.management import administrations, descriptions, paging, runtime
 from bendybus.client.management.administrations import AdministrationHandle, Show
 from bendybus.client.management.later import LaterAdministration
@@ -152,6 +153,6 @@ class ServiceBusAdministrationClient(AdministrationHandle, LaterAdministration):
                 self._link.get(),
                 method,
                 request,
-                handles.timeout_of(options.get("timeout")),
+                entity_handle.timeout_of(options.get("timeout")),
                 translate=exceptions.from_management_error,
             )

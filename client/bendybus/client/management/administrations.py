@@ -4,8 +4,9 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from bendybus.client import arguments, clients, handles, tracing
-from bendybus.client.connection import Link
+from bendybus.client import arguments, tracing
+from bendybus.client.core import client_base, entity_handle
+from bendybus.client.core.connection import Link
 from bendybus.client.management import descriptions
 from bendybus.client.management.models import ApiVersion
 from bendybus.client.tracing import Nothing, Operation
@@ -45,7 +46,7 @@ class AdministrationHandle:
         self.fully_qualified_namespace = fully_qualified_namespace
         self._credential = credential
         kwargs.pop("entity_name", None)
-        self._link = Link(handles.settings_of(fully_qualified_namespace, credential, kwargs))
+        self._link = Link(entity_handle.settings_of(fully_qualified_namespace, credential, kwargs))
         self._link.of_loop = self._of_loop
 
     def _managing(self, request: Any) -> Operation | Nothing:
@@ -58,7 +59,7 @@ class AdministrationHandle:
 
     @classmethod
     def _from_connection_string(cls, conn_str: str, options: Mapping[str, Any]) -> Any:
-        return cls(**clients.arguments_of(conn_str, dict(options)))
+        return cls(**client_base.arguments_of(conn_str, dict(options)))
 
 
 def create_request(

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Final
 
-from bendybus.operator import names
 from bendybus.operator.builders import frontend, partitions
 from bendybus.operator.builders.context import Context, Manifest, metadata
-from bendybus.operator.names import ObjectKey
+from bendybus.operator.kubernetes import names
+from bendybus.operator.kubernetes.names import ObjectKey
 
 CERT_MANAGER: Final = "cert-manager.io/v1"
 

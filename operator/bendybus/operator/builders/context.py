@@ -5,9 +5,9 @@ from typing import Any
 
 from bendybus.crds.manifest import API_VERSION, DeletionPolicy
 from bendybus.crds.namespace_manifest import BusNamespaceSpec, Resources
-from bendybus.operator import names
-from bendybus.operator.data_identity import Identity
-from bendybus.operator.names import ObjectKey
+from bendybus.operator.decisions.data_identity import Identity
+from bendybus.operator.kubernetes import names
+from bendybus.operator.kubernetes.names import ObjectKey
 
 Manifest = dict[str, Any]
 

@@ -2,10 +2,10 @@
 
 from typing import Any, Final
 
-from bendybus.operator import names
 from bendybus.operator.builders import pod
 from bendybus.operator.builders.context import Context, Manifest, metadata, resources
 from bendybus.operator.builders.partitions import budget
+from bendybus.operator.kubernetes import names
 
 ROLE: Final = "frontend"
 # Clients move on after so long, so that a new pod gets its share of them.

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from bendybus.operator import names
 from bendybus.operator.builders import frontend, partitions
 from bendybus.operator.builders.context import Context, Manifest, metadata
+from bendybus.operator.kubernetes import names
 
 
 def partition_policy(context: Context) -> Manifest:

@@ -2,10 +2,10 @@
 
 from typing import Any, Final
 
-from bendybus.operator import names
 from bendybus.operator.builders import pod
 from bendybus.operator.builders.context import Context, Manifest, metadata, resources
-from bendybus.operator.data_identity import Identity
+from bendybus.operator.decisions.data_identity import Identity
+from bendybus.operator.kubernetes import names
 
 ROLE: Final = "partition"
 DATA_DIRECTORY: Final = "/var/lib/bendybus"

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from bendybus.operator import names
 from bendybus.operator.builders.context import Context, Manifest
-from bendybus.operator.names import ObjectKey
+from bendybus.operator.kubernetes import names
+from bendybus.operator.kubernetes.names import ObjectKey
 
 TLS_DIRECTORY: Final = "/etc/bendybus/tls"
 POLICIES_DIRECTORY: Final = "/etc/bendybus/access"

@@ -4,10 +4,10 @@ import base64
 import json
 from collections.abc import Mapping, Sequence
 
-from bendybus.operator import names
-from bendybus.operator.access_keys import Policy
 from bendybus.operator.builders import frontend, partitions
 from bendybus.operator.builders.context import Context, Manifest, metadata
+from bendybus.operator.decisions.access_keys import Policy
+from bendybus.operator.kubernetes import names
 
 
 def encoded(values: Mapping[str, str]) -> dict[str, str]:

@@ -5,11 +5,12 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any
 
-from bendybus.client import exceptions, handles
+from bendybus.client import exceptions
 from bendybus.client.aio import waiting
 from bendybus.client.aio.management.later import LaterAdministration
 from bendybus.client.aio.management.paging import AsyncItemPaged
-from bendybus.client.connection import Stubs
+from bendybus.client.core import entity_handle
+from bendybus.client.core.connection import Stubs
 from bendybus.client.management import administrations, descriptions, paging, runtime
 from bendybus.client.management.administrations import AdministrationHandle, Show
 from bendybus.client.management.models import (
@@ -156,6 +157,6 @@ class ServiceBusAdministrationClient(AdministrationHandle, LaterAdministration):
                 self._link.get(),
                 method,
                 request,
-                handles.timeout_of(options.get("timeout")),
+                entity_handle.timeout_of(options.get("timeout")),
                 translate=exceptions.from_management_error,
             )

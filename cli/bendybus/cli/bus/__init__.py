@@ -1,0 +1,1 @@
+"""What commands do to a bus, through the public client and its management service."""

@@ -1,0 +1,98 @@
+"""Which bus a command is about: --connection-string, a cluster, the environment, then run.json.
+
+And whom it trusts: --ca-file, then BENDYBUS_CA_FILE; on a cluster, what the bus's Secret says.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from bendybus.cli import endpoint
+from bendybus.cli.cluster import connection
+from bendybus.cli.cluster.connection import ClusterChoice
+from bendybus.cli.errors import Unreachable, UsageError
+from bendybus.cli.local import data_directory
+
+VARIABLE: Final = "BENDYBUS_CONNECTION_STRING"
+CA_FILE_VARIABLE: Final = "BENDYBUS_CA_FILE"
+_START: Final = "Start one with bendybus up -f FILE, or name one with --connection-string."
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What the user said, before any command."""
+
+    connection_string: str
+    data: Path | None
+    environment: Mapping[str, str]
+    ca_file: Path | None = None
+    cluster: ClusterChoice | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A bus that can be connected to."""
+
+    connection_string: str
+    ca_file: Path | None
+
+    @property
+    def address(self) -> str:
+        """Return where it is. Raises UsageError for what is no connection string."""
+        return endpoint.parse(self.connection_string).address
+
+    @property
+    def use_tls(self) -> bool:
+        """Return whether it is talked to over TLS."""
+        return not endpoint.parse(self.connection_string).plain
+
+    def __repr__(self) -> str:
+        return "Target(…)"
+
+
+@contextmanager
+def target(choice: Choice) -> Iterator[Target]:
+    """Give the bus; the way to one on a cluster is open as long as the block. Raises CliError."""
+    if choice.cluster is None or choice.connection_string:
+        yield Target(connection_string(choice), ca_file(choice))
+        return
+    with connection.reached(choice.cluster, choice.environment) as (where, trusted):
+        yield Target(where, ca_file(choice) if choice.ca_file else trusted)
+
+
+def refuse_cluster(choice: Choice, what: str, instead: str) -> None:
+    """Raise UsageError if a cluster was named for what only a bus on this machine has."""
+    if choice.cluster is not None:
+        raise UsageError(f"{what} is for a bus on this machine. On a cluster: {instead}")
+
+
+def connection_string(choice: Choice) -> str:
+    """Return the connection string of the bus. Raises Unreachable when there is none."""
+    named = choice.connection_string or (
+        "" if choice.data else choice.environment.get(VARIABLE, "")
+    )
+    return named or str(local_bus(choice)["connection_string"])
+
+
+def ca_file(choice: Choice) -> Path | None:
+    """Return the file of the authorities to trust; None: those that everybody trusts."""
+    named = choice.environment.get(CA_FILE_VARIABLE)
+    return choice.ca_file or (Path(named) if named else None)
+
+
+def local_bus(choice: Choice) -> dict[str, Any]:
+    """Return run.json of the bus on this machine. Raises Unreachable when it is not clear which."""
+    if choice.data is not None:
+        facts = data_directory.read_run(choice.data)
+        if facts is None:
+            raise Unreachable(f"No bus runs on {choice.data}. {_START}")
+        return facts
+    found = data_directory.running(data_directory.root(choice.environment))
+    if not found:
+        raise Unreachable(f"No bus runs on this machine. {_START}")
+    if len(found) > 1:
+        folders = ", ".join(str(facts["data"]) for facts in found)
+        raise Unreachable(f"Several buses run here: {folders}. Choose one with --data DIR.")
+    return found[0]

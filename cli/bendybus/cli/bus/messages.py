@@ -1,0 +1,222 @@
+"""Messages on their way out of a bus, through the public client: received, peeked at, purged.
+
+What is received is printed first and completed then, batch by batch: whatever ends the command in
+between (Ctrl-C, a pipe without a reader, a lost connection), no message is gone unseen. What was
+received and not completed goes back, and is not counted as a delivery.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+from bendybus.cli import errors
+from bendybus.cli.bus import bus_choice
+from bendybus.cli.bus.bus_choice import Choice, Target
+from bendybus.cli.errors import CliError, NotFound, UsageError
+from bendybus.cli.output import json_lines, json_values, printing
+from bendybus.client import (
+    ServiceBusClient,
+    ServiceBusReceivedMessage,
+    ServiceBusReceiveMode,
+    ServiceBusReceiver,
+    ServiceBusSubQueue,
+)
+from bendybus.client.exceptions import (
+    MessageLockLostError,
+    MessageNotFoundError,
+    MessagingEntityNotFoundError,
+    OperationTimeoutError,
+    ServiceBusConnectionError,
+    ServiceBusError,
+)
+from bendybus.client.messages.amqp import AmqpMessageBodyType
+from bendybus.domain import durations
+
+READ_AT_ONCE: Final = 100
+# Locks end: what is only to be looked at is given back before they do.
+_SPARE_SHARE: Final = 0.5
+_RESCUE_S: Final = 0.5
+# What dead-lettering adds; it is shown under names of its own.
+ADDED_PROPERTIES: Final = ("DeadLetterReason", "DeadLetterErrorDescription")
+_NUMBERS: Final = ("delivery_count",)
+_FACTS: Final = ("dead_letter_reason", "dead_letter_error_description", "dead_letter_source")
+# A batch of messages as plain dicts, to be printed before anything else happens to them.
+Show = Callable[[Sequence[dict[str, Any]]], None]
+
+
+@contextmanager
+def client(choice: Choice) -> Iterator[ServiceBusClient]:
+    """Give a client of the bus; its errors become those of the CLI."""
+    with (
+        bus_choice.target(choice) as target,
+        translated(target),
+        ServiceBusClient.from_connection_string(
+            target.connection_string,
+            connection_verify=target.ca_file and str(target.ca_file),
+            tracing=False,
+        ) as bus,
+    ):
+        yield bus
+
+
+@contextmanager
+def translated(target: Target) -> Iterator[None]:
+    """Turn the client's errors into those of the CLI."""
+    try:
+        yield
+    except (MessagingEntityNotFoundError, MessageNotFoundError) as error:
+        raise NotFound(str(error)) from error
+    except ServiceBusError as error:
+        raise errors.of_client(error, target.address, use_tls=target.use_tls) from error
+    except (ValueError, TypeError) as error:
+        raise UsageError(str(error)) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Receive:
+    """What to receive: until `most`, or until none comes for `wait_s`."""
+
+    most: int
+    wait_s: float
+    delete: bool = False
+    complete: bool = True
+    dead_letters: bool = False
+    follow: bool = False
+
+
+def receive(bus: ServiceBusClient, queue: str, wanted: Receive, show: Show) -> bool:
+    """Receive messages, show each batch, then complete it.
+
+    Without `complete` they are given back in the end, uncounted; returns whether that was before
+    all was received that was asked for, since locks do not last for ever.
+    """
+    mode = ServiceBusReceiveMode.PEEK_LOCK
+    if wanted.delete:
+        mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
+    options: dict[str, Any] = {"receive_mode": mode}
+    if wanted.dead_letters:
+        options["sub_queue"] = ServiceBusSubQueue.DEAD_LETTER
+    with bus.get_queue_receiver(queue, **options) as receiver:
+        left = wanted.most
+        held: list[ServiceBusReceivedMessage] = []
+        give_back_at = float("inf")
+        try:
+            while left > 0:
+                if time.monotonic() >= give_back_at:
+                    return True
+                try:
+                    batch = receiver.receive_messages(min(left, READ_AT_ONCE), wanted.wait_s)
+                except KeyboardInterrupt:
+                    if wanted.delete:
+                        # What was just on its way is deleted already, and not in here yet.
+                        _rescue(receiver.receive_messages(READ_AT_ONCE, _RESCUE_S))
+                    raise
+                if not batch:
+                    if wanted.follow and (wanted.delete or wanted.complete):
+                        continue
+                    return False
+                left -= len(batch)
+                held = held + batch if not wanted.delete else []
+                _show(batch, wanted, show)
+                if wanted.complete and not wanted.delete:
+                    receiver.complete_messages(batch)
+                    held = []
+                elif held and give_back_at == float("inf"):
+                    give_back_at = time.monotonic() + patience_s(held[0])
+        finally:
+            # Only at the end: a message given back now would be the next one received.
+            give_back(receiver, held)
+    return False
+
+
+def _show(batch: Sequence[ServiceBusReceivedMessage], wanted: Receive, show: Show) -> None:
+    try:
+        show([shown(message) for message in batch])
+    except (OSError, KeyboardInterrupt):
+        if wanted.delete:
+            _rescue(batch)
+        raise
+
+
+def _rescue(batch: Sequence[ServiceBusReceivedMessage]) -> None:
+    """Write to stderr what is deleted in the bus and may not have been printed."""
+    if batch:
+        printing.note("Not printed, or not in full; deleted from the queue:")
+    for message in batch:
+        printing.note(printing.json_text(shown(message)))
+
+
+def give_back(receiver: ServiceBusReceiver, held: Sequence[ServiceBusReceivedMessage]) -> None:
+    """Give messages back, uncounted. One that was just being completed is none any more."""
+    with suppress(MessageLockLostError, ServiceBusConnectionError, OperationTimeoutError):
+        receiver.release_messages(list(held))
+
+
+def peek(
+    bus: ServiceBusClient, queue: str, *, most: int, start: int, dead_letters: bool, show: Show
+) -> None:
+    """Show messages without locking them, from sequence number `start` (0: the oldest)."""
+    with bus.get_queue_receiver(queue, **sub_queue(dead_letters)) as receiver:
+        left = most
+        while left > 0:
+            arguments = {"sequence_number": start} if start else {}
+            batch = receiver.peek_messages(min(left, READ_AT_ONCE), **arguments)
+            if not batch:
+                return
+            start = 0
+            left -= len(batch)
+            show([shown(message) for message in batch])
+
+
+def purge(bus: ServiceBusClient, queue: str, *, dead_letters: bool) -> int:
+    """Delete all messages that are not locked; return how many."""
+    with bus.get_queue_receiver(queue, **sub_queue(dead_letters)) as receiver:
+        return int(receiver.purge_messages())
+
+
+def sub_queue(dead_letters: bool) -> dict[str, Any]:
+    """Return the option that makes a receiver one of dead letters."""
+    return {"sub_queue": ServiceBusSubQueue.DEAD_LETTER} if dead_letters else {}
+
+
+def shown(message: ServiceBusReceivedMessage) -> dict[str, Any]:
+    """Return a message as a plain dict; what is not set is left out. `lines.parse` reads it."""
+    number = message.sequence_number or 0
+    facts: dict[str, Any] = {"sequence_number": number, "partition": number >> 48}
+    for name in (*json_lines.TEXTS, *_NUMBERS, *_FACTS):
+        value = getattr(message, name, None)
+        if value is not None:
+            facts[name] = value
+    if message.time_to_live is not None:
+        milliseconds = round(message.time_to_live.total_seconds() * 1_000)
+        facts["time_to_live"] = durations.render(durations.bounded(milliseconds))
+    for name in ("scheduled_enqueue_time_utc", "enqueued_time_utc"):
+        moment = getattr(message, name)
+        if moment is not None:
+            facts[name] = moment.isoformat()
+    if message.state.value:
+        facts["state"] = message.state.name.lower()
+    properties = json_values.to_json(message.application_properties or {})
+    for name in ADDED_PROPERTIES:
+        properties.pop(name, None)
+    if properties:
+        facts["application_properties"] = properties
+    return facts | _body(message)
+
+
+def _body(message: ServiceBusReceivedMessage) -> dict[str, Any]:
+    kind = message.body_type
+    if kind is AmqpMessageBodyType.DATA:
+        return json_lines.body(b"".join(message.body))
+    found = message.body if kind is AmqpMessageBodyType.VALUE else list(message.body)
+    return {"body_type": kind.value, "body": json_values.to_json(found)}
+
+
+def patience_s(message: ServiceBusReceivedMessage) -> float:
+    """Return how long locks that are as old as this one's may be kept."""
+    until = message.locked_until_utc
+    if until is None:
+        raise CliError("The bus gave a message without a lock.")
+    return max(0.0, (until.timestamp() - time.time()) * _SPARE_SHARE)

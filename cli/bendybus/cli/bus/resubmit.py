@@ -1,0 +1,142 @@
+"""Dead letters on their way back to their queue: the copy is stored, then the original completed.
+
+A queue that detects duplicates remembers the MessageId of the original, and would drop a copy that
+has the same. So there the copy gets one of its own, made from the original's id and number: if the
+command ends between the two steps, the next one sends the same id, and the queue drops the second
+copy. The original id stays in the property `ResubmittedMessageId`. Elsewhere it is at least once.
+"""
+
+import hashlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from bendybus.cli.bus import messages
+from bendybus.cli.errors import UsageError
+from bendybus.cli.output import json_values
+from bendybus.client import ServiceBusClient, ServiceBusReceivedMessage, ServiceBusSubQueue
+from bendybus.client.messages.amqp import AmqpAnnotatedMessage, AmqpMessageProperties
+
+ORIGINAL_ID: Final = "ResubmittedMessageId"
+_SCHEDULED: Final = b"x-opt-scheduled-enqueue-time"
+
+Step = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """A condition on a dead letter: a field, or a property, is a text."""
+
+    name: str
+    value: str
+
+    def holds(self, facts: dict[str, Any]) -> bool:
+        """Return whether it holds for a message, as `messages.shown` shows it."""
+        found = facts.get(self.name)
+        if found is None:
+            found = facts.get("application_properties", {}).get(self.name)
+        return found is not None and str(found) == self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Resubmit:
+    """Which dead letters to send again; `detects`: the queue detects duplicates."""
+
+    most: int
+    wait_s: float
+    numbers: frozenset[int] = frozenset()
+    where: tuple[Where, ...] = ()
+    detects: bool = True
+    dry_run: bool = False
+
+    def wants(self, facts: dict[str, Any]) -> bool:
+        """Return whether a dead letter is one of them."""
+        named = not self.numbers or facts["sequence_number"] in self.numbers
+        return named and all(condition.holds(facts) for condition in self.where)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What was done. `stopped`: locks did not last for looking at all dead letters.
+
+    `missing`: numbers that were asked for, and are of no dead letter.
+    """
+
+    resubmitted: int = 0
+    seen: int = 0
+    stopped: bool = False
+    missing: tuple[int, ...] = ()
+
+
+def parse_where(text: str) -> Where:
+    """Return the condition in `NAME=VALUE`."""
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise UsageError(f"--where: must be NAME=VALUE (got {text!r}).")
+    return Where({"reason": "dead_letter_reason"}.get(name, name), value)
+
+
+def resubmit(bus: ServiceBusClient, queue: str, wanted: Resubmit, step: Step) -> Outcome:
+    """Send dead letters to their queue again, each completed after its copy is stored."""
+    done = Outcome()
+    # Received, and not completed: given back in the end, uncounted.
+    held: dict[int, ServiceBusReceivedMessage] = {}
+    missing = set(wanted.numbers)
+    give_back_at = float("inf")
+    with (
+        bus.get_queue_receiver(queue, sub_queue=ServiceBusSubQueue.DEAD_LETTER) as receiver,
+        bus.get_queue_sender(queue) as sender,
+    ):
+        try:
+            while done.resubmitted < wanted.most and (missing or not wanted.numbers):
+                if time.monotonic() >= give_back_at:
+                    done.stopped = True
+                    break
+                batch = receiver.receive_messages(messages.READ_AT_ONCE, wanted.wait_s)
+                if not batch:
+                    done.missing = tuple(sorted(missing))
+                    break
+                done.seen += len(batch)
+                held.update((id(message), message) for message in batch)
+                for message in batch:
+                    facts = messages.shown(message)
+                    missing.discard(facts["sequence_number"])
+                    if done.resubmitted >= wanted.most or not wanted.wants(facts):
+                        continue
+                    if not wanted.dry_run:
+                        sender.send_messages(copy_of(message, own_id=wanted.detects))
+                        receiver.complete_message(message)
+                        del held[id(message)]
+                    done.resubmitted += 1
+                    step(1)
+                if held and give_back_at == float("inf"):
+                    give_back_at = time.monotonic() + messages.patience_s(batch[0])
+        finally:
+            messages.give_back(receiver, list(held.values()))
+    return done
+
+
+def copy_of(message: ServiceBusReceivedMessage, *, own_id: bool) -> AmqpAnnotatedMessage:
+    """Return the message as its sender made it, without what dead-lettering added."""
+    raw = message.raw_amqp_message
+    properties = {
+        key: value
+        for key, value in (message.application_properties or {}).items()
+        if json_values.key_text(key) not in messages.ADDED_PROPERTIES
+    }
+    if own_id and isinstance(raw.properties, AmqpMessageProperties):
+        if message.message_id:
+            properties.setdefault(ORIGINAL_ID.encode(), message.message_id)
+        raw.properties.message_id = _id_of(message)
+    raw.application_properties = properties or None
+    # Its time has come; what is scheduled is no dead letter.
+    (raw.annotations or {}).pop(_SCHEDULED, None)
+    return raw
+
+
+def _id_of(message: ServiceBusReceivedMessage) -> str:
+    """Return the same id for the same dead letter, and another one for every other."""
+    enqueued = message.enqueued_time_utc
+    name = f"{message.message_id}\n{message.sequence_number}\n{enqueued and enqueued.isoformat()}"
+    return f"resubmit-{hashlib.sha256(name.encode()).hexdigest()[:32]}"

@@ -1,0 +1,169 @@
+"""Messages on their way into a bus: in batches by key, and from where an import stopped.
+
+An import that stops leaves `FILE.sent` beside its file: which lines are stored. `--resume` goes on
+from there and removes it in the end.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from bendybus.cli.errors import CliError
+from bendybus.cli.output.json_lines import Outgoing
+from bendybus.client import ServiceBusClient, ServiceBusMessage
+from bendybus.client.exceptions import OutcomeUnknownError, ServiceBusError
+from bendybus.client.messages import encode
+from bendybus.client.messages.amqp import AmqpAnnotatedMessage
+from bendybus.domain import limits
+
+BATCH: Final = 500
+_BATCH_BYTES: Final = limits.STANDARD_BATCH_BYTES_MAX // 2
+_OVERHEAD_BYTES: Final = 128
+SUFFIX: Final = ".sent"
+
+Step = Callable[[int], None]
+
+
+@dataclass(slots=True)
+class Progress:
+    """Which lines are stored: all up to `through`, and `also` some of those after it."""
+
+    through: int = 0
+    also: set[int] = field(default_factory=set)
+    sent: int = 0
+    # Under way when it stopped: the outcome of these lines is not known.
+    uncertain: int = 0
+
+    def has(self, line: int) -> bool:
+        """Return whether a line is stored."""
+        return line <= self.through or line in self.also
+
+    def store(self, batch: list[Outgoing]) -> None:
+        """Note that a batch is stored."""
+        self.also.update(each.line for each in batch)
+        self.sent += len(batch)
+
+    def close(self, last: int) -> None:
+        """Note that everything up to a line is stored."""
+        self.through = max(self.through, last)
+        self.also = {line for line in self.also if line > self.through}
+
+
+def send(
+    bus: ServiceBusClient,
+    queue: str,
+    messages: Iterable[Outgoing],
+    step: Step,
+    progress: Progress | None = None,
+) -> int:
+    """Send messages in batches that share a key, in the order of each key; return how many."""
+    done = progress or Progress()
+    with bus.get_queue_sender(queue) as sender:
+        for chunk in _chunks(each for each in messages if not done.has(each.line or 2**62)):
+            for batch in _by_key(chunk).values():
+                made = [message_of(each) for each in batch]
+                done.uncertain = len(batch)
+                try:
+                    # Where MessageId is the key (duplicate detection), a batch has many keys.
+                    sender.send_messages(made, split_by_partition_key=True)
+                except (ServiceBusError, ValueError, TypeError) as error:
+                    done.uncertain = 0 if _is_definite(error, batch) else len(batch)
+                    raise
+                done.uncertain = 0
+                done.store(batch)
+                step(len(batch))
+            done.close(chunk[-1].line)
+    return done.sent
+
+
+def message_of(given: Outgoing) -> ServiceBusMessage:
+    """Return the client's message."""
+    made = ServiceBusMessage(given.body if given.kind == "data" else b"", **given.properties)
+    if given.kind == "data":
+        return made
+    body: dict[str, Any] = {f"{given.kind}_body": given.body}
+    raw = made.raw_amqp_message
+    return encode.as_message(
+        AmqpAnnotatedMessage(
+            header=raw.header,
+            properties=raw.properties,
+            application_properties=raw.application_properties,
+            annotations=raw.annotations,
+            **body,
+        )
+    )
+
+
+def read_progress(file: Path) -> Progress:
+    """Return where an import of `file` stopped. Raises CliError when it did not."""
+    path = _beside(file)
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+        return Progress(int(facts["through_line"]), {int(line) for line in facts["also_lines"]})
+    except FileNotFoundError as error:
+        raise CliError(
+            f"{path} does not exist: no import of {file.name} was interrupted. Leave out --resume."
+        ) from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CliError(f"{path} cannot be read ({error}). Remove it to start over.") from error
+
+
+def keep_progress(file: Path, queue: str, progress: Progress) -> bool:
+    """Write where an import stopped; return whether that could be written."""
+    facts = {
+        "queue": queue,
+        "through_line": progress.through,
+        "also_lines": sorted(progress.also),
+    }
+    try:
+        _beside(file).write_text(json.dumps(facts) + "\n", encoding="utf-8")
+    except OSError:
+        return False
+    return True
+
+
+def forget_progress(file: Path) -> None:
+    """Remove what says where an import stopped: it is done."""
+    _beside(file).unlink(missing_ok=True)
+
+
+def _is_definite(error: Exception, batch: list[Outgoing]) -> bool:
+    """Return whether nothing of a batch is stored when sending it failed like this."""
+    if isinstance(error, ValueError | TypeError):
+        # Refused at the call: nothing left this machine.
+        return True
+    keyed = any(batch[0].properties.get(name) for name in ("session_id", "partition_key"))
+    # Without a key it may have been split, and a part of it be stored.
+    whole = keyed or len(batch) == 1
+    return whole and not isinstance(error, OutcomeUnknownError)
+
+
+def _beside(file: Path) -> Path:
+    return file.with_name(file.name + SUFFIX)
+
+
+def _chunks(messages: Iterable[Outgoing]) -> Iterator[list[Outgoing]]:
+    """Return the messages in batches that fit the smallest limit of a batch."""
+    chunk: list[Outgoing] = []
+    size = 0
+    for each in messages:
+        own = each.size_bytes + _OVERHEAD_BYTES
+        if chunk and (len(chunk) >= BATCH or size + own > _BATCH_BYTES):
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(each)
+        size += own
+    if chunk:
+        yield chunk
+
+
+def _by_key(messages: Iterable[Outgoing]) -> dict[object, list[Outgoing]]:
+    """Return the messages by key: a batch is one unit and so goes to one partition."""
+    groups: dict[object, list[Outgoing]] = {}
+    for each in messages:
+        properties = each.properties
+        key = (properties.get("session_id"), properties.get("partition_key"))
+        groups.setdefault(key, []).append(each)
+    return groups

@@ -1,0 +1,1 @@
+"""A bus on a cluster: the way there, with kubectl."""

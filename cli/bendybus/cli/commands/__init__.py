@@ -1,0 +1,1 @@
+"""The commands: what each is called, its options, and how it ends."""

@@ -1,0 +1,98 @@
+"""The index of all commands: what `bendybus --help` lists, and the options before any command."""
+
+import os
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bendybus.cli.bus import bus_choice
+from bendybus.cli.bus.bus_choice import Choice
+from bendybus.cli.cluster.connection import ClusterChoice
+from bendybus.cli.commands import entity_commands, message_commands, process_commands
+from bendybus.cli.errors import UsageError
+
+_EPILOG = (
+    "Options of this page may stand behind the command, too. Exit codes: 0 done, 1 failed, 2 wrong "
+    "usage, 3 not found, 4 no bus answers. Errors are one sentence on stderr."
+)
+_LOCAL = "On this machine"
+_QUEUES = "Queues"
+_MESSAGES = "Messages"
+
+app = typer.Typer(
+    name="bendybus",
+    help="A partitioned service bus: run one here, and work with any.",
+    epilog=_EPILOG,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+
+def say_version(wanted: bool) -> None:
+    """Print the version and end, without a command."""
+    if wanted:
+        typer.echo(f"bendybus {metadata.version('bendybus')}")
+        raise typer.Exit
+
+
+@app.callback()
+def choose(
+    context: typer.Context,
+    connection_string: Annotated[
+        str, typer.Option(help=f"Which bus; default ${bus_choice.VARIABLE}, then the local one.")
+    ] = "",
+    data: Annotated[
+        Path | None, typer.Option(help="Folder of a local bus, where several run.")
+    ] = None,
+    ca_file: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            help=f"Authorities to trust (TLS); default ${bus_choice.CA_FILE_VARIABLE}.",
+        ),
+    ] = None,
+    kube: Annotated[
+        bool, typer.Option("--kube", help="A bus on a cluster: kubectl's current context.")
+    ] = False,
+    kube_context: Annotated[
+        str, typer.Option("--context", help="A bus on the cluster of this context of kubectl.")
+    ] = "",
+    namespace: Annotated[
+        str, typer.Option("--namespace", "-n", help="Kubernetes namespace of the bus.")
+    ] = "",
+    bus: Annotated[
+        str, typer.Option(help="Name of the BusNamespace, where the namespace has several.")
+    ] = "",
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=say_version, help="Print the version and end."
+        ),
+    ] = False,
+) -> None:
+    """Keep which bus is meant."""
+    folder = data.absolute() if data else None
+    on_cluster = kube or kube_context or namespace or bus
+    if on_cluster and (connection_string or data):
+        raise UsageError("Name a bus on a cluster, or --connection-string, or --data; not two.")
+    chosen = ClusterChoice(kube_context, namespace, bus) if on_cluster else None
+    context.obj = Choice(connection_string, folder, dict(os.environ), ca_file, chosen)
+
+
+app.command("up", rich_help_panel=_LOCAL)(process_commands.up)
+app.command("ps", rich_help_panel=_LOCAL)(process_commands.ps)
+app.add_typer(process_commands.partition_app, name="partition", rich_help_panel=_LOCAL)
+app.add_typer(process_commands.store_app, name="store", rich_help_panel=_LOCAL)
+app.command("apply", rich_help_panel=_QUEUES)(entity_commands.apply)
+app.command("get", rich_help_panel=_QUEUES)(entity_commands.get)
+app.add_typer(entity_commands.create_app, name="create", rich_help_panel=_QUEUES)
+app.add_typer(entity_commands.describe_app, name="describe", rich_help_panel=_QUEUES)
+app.add_typer(entity_commands.delete_app, name="delete", rich_help_panel=_QUEUES)
+app.command("send", rich_help_panel=_MESSAGES)(message_commands.send)
+app.command("receive", rich_help_panel=_MESSAGES)(message_commands.receive)
+app.command("peek", rich_help_panel=_MESSAGES)(message_commands.peek)
+app.command("purge", rich_help_panel=_MESSAGES)(message_commands.purge)
+app.add_typer(message_commands.deadletter_app, name="deadletter", rich_help_panel=_MESSAGES)

@@ -1,0 +1,414 @@
+"""`apply`, `get`, `describe`, `delete`: the queues of a bus, by manifest and by name."""
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from google.protobuf import json_format
+
+from bendybus.cli.bus import apply_manifests, bus_choice, manifests, unavailable_partitions
+from bendybus.cli.bus.management import Management
+from bendybus.cli.cluster import apply_and_wait
+from bendybus.cli.cluster.kubectl import Kubectl
+from bendybus.cli.commands import completion, process_commands
+from bendybus.cli.errors import CliError, UsageError
+from bendybus.cli.output import printing
+from bendybus.cli.output.printing import Output
+from bendybus.cli.output.tables import Column
+from bendybus.crds import queue_manifest
+from bendybus.domain import durations, entity
+from bendybus.domain.errors import Unauthorized
+from bendybus.domain.lifecycle import EntityState
+from bendybus.v1 import management_pb2 as pb
+from bendybus.wire import entities
+
+_QUEUE_WORDS: Final = ("queue", "queues", "q", "bq")
+_PATIENCE_S: Final = 10.0
+_WAIT_S: Final = 120.0
+_ORPHANED: Final = (
+    "Its manifest is gone. What it holds can be received; sends are refused. To adopt it, annotate "
+    "a manifest of this name with bendybus.io/retained-data: adopt; to purge it and all that it "
+    "holds: bendybus delete queue {name}"
+)
+create_app = typer.Typer(help="Make what no manifest says.")
+describe_app = typer.Typer(help="Show all there is to know.")
+delete_app = typer.Typer(help="Delete what a bus holds.")
+
+OutputOption = Annotated[Output, typer.Option("--output", "-o", help=printing.OUTPUT_HELP)]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
+QueueName = Annotated[
+    str, typer.Argument(help="Name of the queue.", autocompletion=completion.queue_names)
+]
+
+
+@contextmanager
+def connected(context: typer.Context) -> Iterator[Management]:
+    """Give a connection to the bus that the command is about."""
+    with (
+        bus_choice.target(context.obj) as target,
+        Management(target.connection_string, ca_file=target.ca_file) as bus,
+    ):
+        yield bus
+
+
+def apply(
+    context: typer.Context,
+    files: process_commands.Files,
+    wait: Annotated[
+        float, typer.Option(min=0, help="On a cluster: seconds to wait for Ready; 0: do not.")
+    ] = _WAIT_S,
+    dry_run: DryRun = False,
+    as_json: process_commands.JsonFlag = False,
+) -> None:
+    """Make the queues of a running bus, or a cluster, what the manifests say."""
+    with manifests.readable(files) as paths:
+        if context.obj.cluster is not None:
+            _apply_to_cluster(context.obj.cluster.kubectl, paths, wait, as_json, dry_run)
+            return
+        with connected(context) as bus:
+            bundle = process_commands.load_bundle(paths, bus)
+            patience = apply_manifests.Patience(_PATIENCE_S)
+            if dry_run:
+                existing = patience.call(lambda: bus.queues(runtime=False, orphaned=True))
+                outcomes = [
+                    apply_manifests.Outcome(step) for step in apply_manifests.plan(bundle, existing)
+                ]
+            else:
+                outcomes = apply_manifests.apply(bus, bundle, patience)
+    _say_applied(outcomes, as_json, dry_run)
+
+
+def _say_applied(outcomes: Sequence[apply_manifests.Outcome], as_json: bool, dry_run: bool) -> None:
+    for outcome in outcomes:
+        if as_json:
+            printing.json_line(
+                {
+                    "kind": "Queue",
+                    "name": outcome.step.name,
+                    "change": outcome.step.change.value,
+                    "unreached_partitions": list(outcome.unreached),
+                    "dry_run": dry_run,
+                }
+            )
+        else:
+            printing.line(_told(outcome) + (" (dry run)" if dry_run else ""))
+
+
+def _apply_to_cluster(
+    kubectl: Kubectl, files: Sequence[Path], wait_s: float, as_json: bool, dry_run: bool
+) -> None:
+    for line in apply_and_wait.apply(kubectl, files, dry_run=dry_run):
+        (printing.note if as_json else printing.line)(line)
+    if not wait_s or dry_run:
+        return
+    found = apply_and_wait.wait(kubectl, files, wait_s)
+    for each in found:
+        if as_json:
+            printing.json_line(asdict(each))
+        elif each.ready:
+            printing.line(str(each))
+    apply_and_wait.check(found)
+
+
+def _told(outcome: apply_manifests.Outcome) -> str:
+    text = f"queue {outcome.step.name!r}: {outcome.step.change}"
+    if outcome.step.change is apply_manifests.Change.KEPT:
+        text += " (in none of these manifests)"
+    if outcome.unreached:
+        missing = ", ".join(str(partition) for partition in outcome.unreached)
+        text += f"; not yet on partition {missing}, which will follow when it is back"
+    return text
+
+
+def get(
+    context: typer.Context,
+    what: Annotated[
+        str,
+        typer.Argument(
+            help="queues, or the name of one.", autocompletion=completion.queues_or_a_name
+        ),
+    ] = "queues",
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="[name]",
+            help="get queue NAME is get NAME.",
+            autocompletion=completion.queue_names,
+        ),
+    ] = "",
+    output: OutputOption = Output.TABLE,
+    everything: Annotated[
+        bool, typer.Option("--all", "-a", help="Orphaned queues, too: their manifests are gone.")
+    ] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Again and again.")] = False,
+    interval: Annotated[float, typer.Option(min=0.1, help="Seconds between, with --watch.")] = 2.0,
+) -> None:
+    """List the queues of a bus with their counts."""
+    if name and what.lower() not in _QUEUE_WORDS:
+        raise UsageError(f"Give one name: get {what}, or get queue {what} (got {name!r}, too).")
+    what = name or what
+    named = bool(name) or what.lower() not in _QUEUE_WORDS
+    with connected(context) as bus:
+        while True:
+            if named:
+                queues = [bus.queue(what)]
+            else:
+                queues = bus.queues(runtime=True, orphaned=everything)
+            if watch and output in (Output.TABLE, Output.WIDE):
+                printing.clear()
+            _show_queues(queues, output)
+            if not watch:
+                return
+            time.sleep(interval)
+
+
+def _show_queues(queues: Sequence[pb.Queue], output: Output) -> None:
+    if output in (Output.JSON, Output.YAML):
+        for queue in queues:
+            printing.structured(_as_json(queue), output)
+        return
+    wide = output is Output.WIDE
+    columns = ["NAME", "PARTITIONS", "STATUS", "AVAILABLE", "ACTIVE", "DEAD", "SCHEDULED"]
+    columns += ["DEFERRED", "LOCKED", "SIZE", "ORIGIN", "HOME"] if wide else []
+    printing.table(columns, [_row(queue, wide) for queue in queues])
+
+
+def _row(queue: pb.Queue, wide: bool) -> list[object]:
+    counts = queue.runtime.count_details
+    # What no partition counted is not 0.
+    known = any(part.reachable for part in queue.runtime.partitions)
+    row: list[object] = [
+        queue.name,
+        queue.partition_count,
+        _status(queue),
+        _availability(queue),
+        counts.active_message_count if known else None,
+        counts.dead_letter_message_count if known else None,
+        counts.scheduled_message_count if known else None,
+    ]
+    if wide:
+        row += [
+            counts.deferred_message_count if known else None,
+            counts.locked_message_count if known else None,
+            printing.size(queue.runtime.size_in_bytes) if known else None,
+            entities.origin_from_proto(queue.origin).value,
+            queue.home_partition if queue.partition_count == 1 else None,
+        ]
+    return row
+
+
+def _status(queue: pb.Queue) -> str:
+    if queue.orphaned:
+        return EntityState.ORPHANED.value
+    return entities.description_from_proto(queue.description).status.value
+
+
+def _availability(queue: pb.Queue) -> str:
+    limited = pb.ENTITY_AVAILABILITY_STATUS_LIMITED
+    if queue.runtime.availability_status == limited:
+        return "Limited" if any(part.reachable for part in queue.runtime.partitions) else "No"
+    return "Available"
+
+
+def _as_json(queue: pb.Queue) -> dict[str, Any]:
+    """Return the queue with the names of manifests, durations as text."""
+    described = entities.description_from_proto(queue.description)
+    spec: dict[str, Any] = {}
+    for field, name in entity.MANIFEST_NAMES.items():
+        value = getattr(described, field)
+        spec[name] = durations.render(value) if field.endswith("_ms") else value
+    return {
+        "kind": queue_manifest.Queue.KIND,
+        "name": queue.name,
+        "uid": queue.uid,
+        "generation": queue.generation,
+        "origin": entities.origin_from_proto(queue.origin).value,
+        "orphaned": queue.orphaned,
+        "partitionCount": queue.partition_count,
+        "homePartition": queue.home_partition if queue.partition_count == 1 else None,
+        "spec": spec,
+        "availabilityStatus": _availability(queue),
+        "runtime": _runtime(queue),
+    }
+
+
+def _runtime(queue: pb.Queue) -> dict[str, Any]:
+    """Return counts as numbers: protobuf's JSON writes 64-bit integers as text."""
+    runtime = queue.runtime
+    return {
+        "countDetails": _counts(runtime.count_details),
+        "sizeInBytes": runtime.size_in_bytes,
+        "maxSizeInMegabytesTotal": runtime.max_size_in_megabytes_total,
+        "partitions": [
+            {
+                "partition": each.partition,
+                "reachable": each.reachable,
+                "countDetails": _counts(each.count_details),
+                "sizeInBytes": each.size_in_bytes,
+            }
+            for each in runtime.partitions
+        ],
+    }
+
+
+def _counts(counts: pb.MessageCountDetails) -> dict[str, int]:
+    names = json_format.MessageToDict(counts, always_print_fields_with_no_presence=True)
+    return {name: int(value) for name, value in names.items()}
+
+
+@create_app.command("queue")
+def create_queue(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="Name of the queue.")],
+    partitioned: Annotated[
+        bool, typer.Option("--partitioned", help="Spread over all partitions; fixed for good.")
+    ] = False,
+    detect_duplicates: Annotated[
+        bool, typer.Option("--detect-duplicates", help="By MessageId; fixed for good.")
+    ] = False,
+    fields: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="FIELD=VALUE, as in a manifest: lockDuration=PT30S."),
+    ] = None,
+    dry_run: DryRun = False,
+    as_json: process_commands.JsonFlag = False,
+) -> None:
+    """Make a queue that belongs to no manifest."""
+    given = list(fields or ())
+    given += ["enablePartitioning=true"] if partitioned else []
+    given += ["requiresDuplicateDetection=true"] if detect_duplicates else []
+    if context.obj.cluster is not None:
+        raise UsageError(
+            "create queue: not on a cluster, where manifests say what there is. Write a Queue, and "
+            "bendybus apply -f FILE."
+        )
+    with connected(context) as bus:
+        wanted = manifests.description(name, given, bus.place())
+        missing = []
+        if not dry_run:
+            answer = bus.create_by_hand(name, wanted)
+            missing = [each.partition for each in answer.outcomes if not each.done]
+    if as_json:
+        facts = {"kind": "Queue", "name": name, "change": "created", "dry_run": dry_run}
+        printing.json_line({**facts, "unreached_partitions": missing})
+        return
+    follow = f"; partition {', '.join(map(str, missing))} will follow when it is back"
+    tail = " (dry run)" if dry_run else follow if missing else ""
+    printing.line(f"queue {name!r}: created{tail}")
+
+
+@describe_app.command("queue")
+def describe_queue(
+    context: typer.Context,
+    name: QueueName,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Show a queue: its settings, and its share on each partition."""
+    with connected(context) as bus:
+        queue = bus.queue(name)
+        away = _away(bus, queue) if output is Output.TABLE or output is Output.WIDE else []
+    facts = _as_json(queue)
+    if output in (Output.JSON, Output.YAML):
+        printing.structured(facts, output)
+        return
+    rows: list[tuple[str, object]] = [
+        ("name", queue.name),
+        ("origin", facts["origin"]),
+        *([("state", EntityState.ORPHANED.value)] if queue.orphaned else []),
+        ("partitions", queue.partition_count),
+        ("homePartition", facts["homePartition"]),
+        ("availability", facts["availabilityStatus"]),
+        ("size", printing.size(queue.runtime.size_in_bytes)),
+        *facts["spec"].items(),
+    ]
+    printing.table(("FIELD", Column("VALUE", wrap=20)), rows)
+    printing.line("")
+    columns = ("PARTITION", "REACHABLE", "ACTIVE", "DEADLETTER", "SCHEDULED", "DEFERRED", "SIZE")
+    printing.table(columns, (_share(each) for each in queue.runtime.partitions))
+    for sentence in ["", *away] if away else ():
+        printing.line(sentence)
+    if queue.orphaned:
+        printing.line("")
+        printing.line(_ORPHANED.format(name=queue.name))
+
+
+def _away(bus: Management, queue: pb.Queue) -> list[str]:
+    """Return why partitions of a queue are unavailable, if the key may ask for it."""
+    lacking = {part.partition for part in queue.runtime.partitions if not part.reachable}
+    if not lacking:
+        return []
+    with suppress(Unauthorized):
+        return unavailable_partitions.told(
+            (p for p in bus.namespace().partitions if p.partition in lacking), {}
+        )
+    return []
+
+
+def _share(part: pb.PartitionRuntime) -> list[object]:
+    counts = part.count_details
+    if not part.reachable:
+        return [part.partition, False, None, None, None, None, None]
+    return [
+        part.partition,
+        True,
+        counts.active_message_count,
+        counts.dead_letter_message_count,
+        counts.scheduled_message_count,
+        counts.deferred_message_count,
+        printing.size(part.size_in_bytes),
+    ]
+
+
+@delete_app.command("queue")
+def delete_queue(
+    context: typer.Context,
+    name: QueueName,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+) -> None:
+    """Delete a queue and every message in it; of an orphaned one, this is the purge."""
+    with connected(context) as bus:
+        queue = bus.queue(name)
+        if context.obj.cluster is not None and not queue.orphaned:
+            _refuse_to_undo_a_manifest(queue)
+        counts = queue.runtime.count_details
+        # Of every kind: what is not said here goes unseen. Locked ones are among the active.
+        held = counts.active_message_count + counts.dead_letter_message_count
+        held += counts.deferred_message_count + counts.scheduled_message_count
+        if dry_run:
+            done = "purged" if queue.orphaned else "deleted"
+            printing.line(f"queue {queue.name!r}: would be {done}, with its {held} messages")
+            return
+        what = "Purge orphaned queue" if queue.orphaned else "Delete queue"
+        confirm(f"{what} {queue.name!r} and its {held} messages?", yes)
+        answer = bus.delete(queue)
+    missing = [str(each.partition) for each in answer.outcomes if not each.done]
+    follow = f"; partition {', '.join(missing)} will follow when it is back" if missing else ""
+    done = "purged" if queue.orphaned else "deleted"
+    printing.line(f"queue {queue.name!r}: {done}{follow}")
+
+
+def _refuse_to_undo_a_manifest(queue: pb.Queue) -> None:
+    """Raise CliError for a queue that the operator would only make again."""
+    if queue.origin == pb.ENTITY_ORIGIN_MANIFEST:
+        raise CliError(
+            f"Queue {queue.name!r} comes from a manifest, and the operator would make it again. "
+            "Delete that: kubectl delete queues.bendybus.io NAME. Its deletionPolicy says what "
+            "becomes of the messages."
+        )
+
+
+def confirm(question: str, yes: bool) -> None:
+    """Ask a person, unless told not to; a program must say --yes."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise UsageError(f"{question} Say so with --yes: there is no terminal to ask on.")
+    if not typer.confirm(question, err=True):
+        raise CliError("Nothing was changed.")

@@ -1,0 +1,323 @@
+"""`up`, `ps`, `partition stop|start`, `store …`: the processes of a bus on this machine."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from bendybus.cli.bus import apply_manifests, bus_choice, manifests, unavailable_partitions
+from bendybus.cli.bus.apply_manifests import Change, Outcome
+from bendybus.cli.bus.bus_choice import Choice
+from bendybus.cli.bus.management import Management
+from bendybus.cli.errors import SERVER_MODULES, CliError, NotFound, UsageError, need_extra
+from bendybus.cli.local import control, data_directory, supervisor
+from bendybus.cli.local.programs import Programs
+from bendybus.cli.output import printing
+from bendybus.cli.output.printing import OUTPUT_HELP, Output
+from bendybus.cli.output.tables import Column
+from bendybus.crds import bundling, loading
+from bendybus.crds.bundling import Bundle
+from bendybus.domain.errors import BusError
+from bendybus.v1 import management_pb2 as pb
+
+_STORE_PASSES: Final = {"allow_extra_args": True, "ignore_unknown_options": True}
+partition_app = typer.Typer(help="Stop and start a partition, to see what an outage does.")
+store_app = typer.Typer(help="Look into a partition's file, on a copy.")
+
+Files = Annotated[
+    list[Path],
+    typer.Option("--file", "-f", help="Manifests: a YAML file, a folder of them, or - for stdin."),
+]
+JsonFlag = Annotated[bool, typer.Option("--json", help="JSON for programs.")]
+
+
+def up(
+    context: typer.Context,
+    files: Files,
+    data: Annotated[
+        Path | None, typer.Option(help="Folder of the data; kept between runs.")
+    ] = None,
+    port: Annotated[int, typer.Option(help="Of the front end; 0: any free one.")] = 7480,
+    processes: Annotated[
+        int | None, typer.Option(help="Partition servers; default: one per core.")
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Run a bus on this machine until Ctrl-C, as the manifests say."""
+    choice: Choice = context.obj
+    bus_choice.refuse_cluster(choice, "up", "helm install, then kubectl apply -f FILE.")
+    run_up(files, choice, data=data, port=port, processes=processes, as_json=as_json)
+
+
+def run_up(
+    files: Sequence[Path],
+    choice: Choice,
+    *,
+    data: Path | None = None,
+    port: int = 7480,
+    processes: int | None = None,
+    as_json: bool = False,
+    programs: Programs | None = None,
+) -> None:
+    """Run a bus in the foreground; tests give programs of their own."""
+    need_extra("server", SERVER_MODULES, "bendybus up")
+    with manifests.readable(files) as paths:
+        bundle = bundling.bundle(loading.load(paths))
+    place = bundle.place
+    root = data_directory.root(choice.environment)
+    directory = (data or choice.data or root / place.name).absolute()
+    cores = _cores()
+    count = min(cores, place.partition_count) if processes is None else processes
+    if not 1 <= count <= place.partition_count:
+        raise UsageError(f"--processes: {count} is outside 1 to {place.partition_count}.")
+    with data_directory.held(directory):
+        # Behind the folder's lock: the bus that runs on it is a better reason than its port.
+        supervisor.check_port(port)
+        identity = data_directory.identify(directory, place)
+        settings = supervisor.Settings(directory, count, port=port, programs=programs or Programs())
+        asyncio.run(_supervise(supervisor.Supervisor(settings, identity), bundle, as_json))
+
+
+def _cores() -> int:
+    """Return how many cores this process may use."""
+    # macOS cannot say which ones are its own.
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+
+
+async def _supervise(boss: supervisor.Supervisor, bundle: Bundle, as_json: bool) -> None:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, boss.stop)
+
+    async def when_ready(ready: supervisor.Supervisor) -> None:
+        facts = ready.facts()
+        outcomes, partitions = await asyncio.to_thread(_apply, facts["connection_string"], bundle)
+        for sentence in unavailable_partitions.told(partitions, ready.logs()):
+            printing.note(sentence)
+        _say_ready(facts, bundle, outcomes, as_json)
+
+    await boss.run(when_ready)
+
+
+def _apply(
+    connection_string: str, bundle: Bundle
+) -> tuple[list[Outcome], list[pb.NamespacePartition]]:
+    """Return what became of the manifests, and how the partitions are then."""
+    with Management(connection_string) as bus:
+        outcomes = apply_manifests.apply(bus, bundle, apply_manifests.Patience(30))
+        return outcomes, list(bus.namespace().partitions)
+
+
+def _say_ready(
+    facts: dict[str, Any], bundle: Bundle, outcomes: Sequence[Outcome], as_json: bool
+) -> None:
+    for outcome in outcomes:
+        if outcome.step.change is Change.KEPT:
+            printing.note(
+                f"queue {outcome.step.name!r} is in no manifest any more; it is kept. Remove it "
+                f"with bendybus delete queue {outcome.step.name}"
+            )
+    if as_json:
+        keys = ("connection_string", "endpoint", "data", "processes", "metrics")
+        printing.json_line({key: facts[key] for key in keys})
+        return
+    printing.note(f"Connection string: {facts['connection_string']}")
+    printing.note(f"Metrics: {_metrics_told(facts['metrics'])}")
+    place = bundle.place
+    implicit = ", implied: no BusNamespace was given" if bundle.implicit else ""
+    printing.line(
+        f"Ready: bus {place.name!r} ({place.tier}{implicit}) with {place.partition_count} "
+        f"partitions at {facts['endpoint']}, data in {facts['data']}. This machine only, any key "
+        "is accepted. Ctrl-C ends it."
+    )
+
+
+def _metrics_told(metrics: dict[str, str]) -> str:
+    """Return where metrics are; of many processes, those of the first."""
+    told = [f"{url} ({name})" for name, url in metrics.items()]
+    more = f", and {len(told) - 3} more: bendybus ps -o wide" if len(told) > 3 else ""
+    return ", ".join(told[:3]) + more
+
+
+def ps(
+    context: typer.Context,
+    output: Annotated[Output, typer.Option("--output", "-o", help=OUTPUT_HELP)] = Output.TABLE,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show the processes of the bus on this machine, live."""
+    bus_choice.refuse_cluster(context.obj, "ps", "kubectl get pods -l bendybus.io/bus=NAME")
+    run = bus_choice.local_bus(context.obj)
+    processes = control.ask(run["control"], {"action": "ps"})["processes"]
+    if as_json or output in (Output.JSON, Output.YAML):
+        for process in processes:
+            printing.structured(process, Output.JSON if as_json else output)
+        return
+    wide = output is Output.WIDE
+    columns: list[str | Column] = ["ROLE", "PID", Column("PARTITIONS", wrap=10), "STATE"]
+    columns += ["RESTARTS", "UPTIME", "RSS", "CPU"]
+    columns += ["ADDRESS", "METRICS"] if wide else []
+    printing.table(columns, [_process_row(process, wide) for process in processes])
+
+
+def _process_row(process: dict[str, Any], wide: bool) -> list[object]:
+    # Where the system does not tell, as on macOS, there is nothing to show.
+    known = bool(process["rss_bytes"])
+    row = [
+        process["role"],
+        process["pid"] or None,
+        _ranges(process["partitions"]) or None,
+        process["state"],
+        process["restarts"],
+        _duration(process["uptime_s"]),
+        printing.size(process["rss_bytes"]) if known else None,
+        f"{process['cpu_percent']:.1f} %" if known else None,
+    ]
+    return row + ([process["address"], process.get("metrics") or None] if wide else [])
+
+
+def _ranges(partitions: Sequence[int]) -> str:
+    """Return indexes as `0-3,8`."""
+    told: list[str] = []
+    for partition in sorted(partitions):
+        if told and int(told[-1].rpartition("-")[2]) == partition - 1:
+            told[-1] = f"{told[-1].partition('-')[0]}-{partition}"
+        else:
+            told.append(str(partition))
+    return ",".join(told)
+
+
+def _duration(seconds: float) -> str:
+    """Return how long, in the two largest units."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"{days}d{hours}h"
+    if hours:
+        return f"{hours}h{minutes}m"
+    return f"{minutes}m{rest}s" if minutes else f"{rest}s"
+
+
+@partition_app.command("stop")
+def partition_stop(
+    context: typer.Context,
+    partition: Annotated[int, typer.Argument(help="Index of the partition, from 0.")],
+    as_json: JsonFlag = False,
+) -> None:
+    """Kill the process that hosts a partition (SIGKILL) and hold it down."""
+    answer = _ask_about(context, "stop", partition)
+    if as_json:
+        printing.json_line(answer)
+        return
+    printing.line(
+        f"Partition {partition} is down (pid {answer['pid']} killed){_others(answer, partition)}. "
+        f"bendybus partition start {partition} brings it back."
+    )
+
+
+@partition_app.command("start")
+def partition_start(
+    context: typer.Context,
+    partition: Annotated[int, typer.Argument(help="Index of the partition, from 0.")],
+    as_json: JsonFlag = False,
+) -> None:
+    """Start the process of a partition again and wait until it serves."""
+    answer = _ask_about(context, "start", partition)
+    if as_json:
+        printing.json_line(answer)
+        return
+    others = _others(answer, partition)
+    printing.line(f"Partition {partition} serves again (pid {answer['pid']}){others}.")
+
+
+def _ask_about(context: typer.Context, action: str, partition: int) -> dict[str, Any]:
+    instead = f"kubectl delete pod NAME-partition-{partition}; it comes back by itself."
+    bus_choice.refuse_cluster(context.obj, f"partition {action}", instead)
+    run = bus_choice.local_bus(context.obj)
+    return control.ask(run["control"], {"action": action, "partition": partition})
+
+
+def _others(answer: dict[str, Any], partition: int) -> str:
+    others = [str(other) for other in answer["partitions"] if other != partition]
+    return f", and with it {', '.join(others)} of the same process" if others else ""
+
+
+def _store(context: typer.Context, action: str, file: str, *more: str) -> None:
+    instead = (
+        f"kubectl exec NAME-partition-N -- python3 -m bendybus.partition_server store {action} "
+        "/var/lib/bendybus/partition-NN.db"
+    )
+    bus_choice.refuse_cluster(context.obj, f"store {action}", instead)
+    need_extra("server", SERVER_MODULES, f"bendybus store {action}")
+    path = Path(file)
+    if file.isdecimal() and _is_missing(path):
+        path = _store_file(context.obj, int(file))
+    if _is_missing(path):
+        raise NotFound(f"{path} does not exist. Name a partition's file, or its index.")
+    command = [sys.executable, "-m", "bendybus.partition_server", "store", action, str(path)]
+    done = subprocess.run([*command, *more, *context.args], check=False)
+    if done.returncode:
+        raise typer.Exit(done.returncode)
+
+
+def _is_missing(path: Path) -> bool:
+    """Whether there is no such file; one that we may not look for is the command's to speak of."""
+    try:
+        return not path.exists()
+    except PermissionError:
+        return False
+
+
+def _store_file(choice: Choice, partition: int) -> Path:
+    """Return the file of a partition: in --data, else of the bus that runs."""
+    folder = choice.data or Path(bus_choice.local_bus(choice)["data"])
+    return folder / f"partition-{partition:02}.db"
+
+
+StoreFile = Annotated[str, typer.Argument(help="partition-NN.db, or the index of a partition.")]
+
+
+@store_app.command("inspect", context_settings=_STORE_PASSES)
+def store_inspect(context: typer.Context, file: StoreFile) -> None:
+    """Show what a partition's file holds: whose it is, tables, queues, counts."""
+    _store(context, "inspect", file)
+
+
+@store_app.command("check", context_settings=_STORE_PASSES)
+def store_check(context: typer.Context, file: StoreFile) -> None:
+    """Check the integrity of a partition's file."""
+    _store(context, "check", file)
+
+
+@store_app.command("export", context_settings=_STORE_PASSES)
+def store_export(context: typer.Context, file: StoreFile) -> None:
+    """Write the messages of a partition's file as JSON lines."""
+    _store(context, "export", file)
+
+
+@store_app.command("copy", context_settings=_STORE_PASSES)
+def store_copy(
+    context: typer.Context,
+    file: StoreFile,
+    to: Annotated[str, typer.Argument(help="A new file, or - for standard output.")],
+) -> None:
+    """Back a partition's file up, also while it is in use."""
+    _store(context, "copy", file, to)
+
+
+def load_bundle(files: Sequence[Path], bus: Management) -> Bundle:
+    """Return the manifests in `files`, checked against a running bus."""
+    place = bus.place()
+    bundle = bundling.bundle(loading.load(files), running=place)
+    try:
+        bundling.check_against(place, bundle)
+    except BusError as error:
+        raise CliError(error.message) from error
+    return bundle

@@ -1,0 +1,1 @@
+"""A bus on this machine: its processes, ports and data directory."""

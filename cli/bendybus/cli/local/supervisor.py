@@ -1,0 +1,260 @@
+"""`bendybus up`: the processes of one local bus, from start to end.
+
+Start: lock the folder → identity → partition servers → front end → manifests → ready. End: front
+end first, so that nothing is accepted that partitions could not store; then partition servers.
+Each child has one task; a child that never comes to serve stops everything with its own words.
+"""
+
+import asyncio
+import tempfile
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from bendybus.cli import endpoint
+from bendybus.cli.errors import CliError, UsageError
+from bendybus.cli.local import control, data_directory, placement, ports
+from bendybus.cli.local.child import READY_S, Child, Start
+from bendybus.cli.local.data_directory import Identity
+from bendybus.cli.local.programs import FRONTEND, PARTITION_SERVER, Programs
+
+_LOG_CHECK_S: Final = 10.0
+_KILLED_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What `up` was asked for. `port` 0: any free one."""
+
+    data: Path
+    process_count: int
+    port: int = endpoint.PORT_DEFAULT
+    programs: Programs = field(default_factory=Programs)
+
+
+class Supervisor:
+    """The processes of one bus; the caller holds the lock of the data directory."""
+
+    def __init__(self, settings: Settings, identity: Identity) -> None:
+        self._settings = settings
+        self._identity = identity
+        self._children: list[Child] = []
+        self._tasks: asyncio.TaskGroup | None = None
+        self._control = ""
+        self._serving = False
+        self._stop = asyncio.Event()
+
+    async def run(self, when_ready: Callable[["Supervisor"], Awaitable[None]]) -> None:
+        """Start everything, call `when_ready`, and go on until `stop`.
+
+        Raises CliError when a process does not come to serve.
+        """
+        try:
+            async with AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
+                self._tasks = tasks
+                stack.push_async_callback(self._serve_nothing)
+                starting = tasks.create_task(self._start(stack, when_ready), name="start")
+                await self._stop.wait()
+                starting.cancel()
+                await self._end()
+        except BaseExceptionGroup as group:
+            raise _first(group) from group
+        finally:
+            for child in self._children:
+                child.kill()
+            data_directory.remove_run(self._settings.data)
+
+    def stop(self) -> None:
+        """End: politely the first time, at once the second."""
+        if self._stop.is_set():
+            for child in self._children:
+                child.kill()
+        self._stop.set()
+
+    def facts(self) -> dict[str, Any]:
+        """Return what run.json holds."""
+        front = self._children[-1]
+        return {
+            "connection_string": endpoint.local(front.address),
+            "endpoint": front.address,
+            "data": str(self._settings.data),
+            "namespace": self._identity.place.name,
+            "control": self._control,
+            "processes": [child.facts() for child in self._children],
+            "metrics": {child.name: child.metrics for child in reversed(self._children)},
+        }
+
+    def logs(self) -> dict[int, Path]:
+        """Return where the process of each partition writes its log."""
+        return {
+            partition: self._log(child.name)
+            for child in self._children
+            for partition in child.partitions
+        }
+
+    async def _start(
+        self, stack: AsyncExitStack, when_ready: Callable[["Supervisor"], Awaitable[None]]
+    ) -> None:
+        await self._serve_control(stack)
+        await self._start_partition_servers()
+        await self._start_frontend()
+        self._serving = True
+        self._changed()
+        await when_ready(self)
+        while True:
+            await asyncio.sleep(_LOG_CHECK_S)
+            for child in self._children:
+                child.keep_log_small()
+
+    async def _serve_control(self, stack: AsyncExitStack) -> None:
+        # A folder with a short name: paths of unix sockets end at about 100 characters.
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="bendybus-"))
+        path = Path(folder) / "control"
+        server = await control.serve(path, self._answer)
+        stack.callback(server.close)
+        self._control = str(path)
+
+    async def _serve_nothing(self) -> None:
+        self._serving = False
+
+    async def _start_partition_servers(self) -> None:
+        place = self._identity.place
+        dealt = placement.deal(place.partition_count, self._settings.process_count)
+        for number, partitions in enumerate(dealt):
+
+            def choose(partitions: tuple[int, ...] = partitions) -> Start:
+                listen, metrics_port = f"{ports.HOST}:{ports.free()}", ports.free()
+                command = self._settings.programs.partition_server_command(
+                    self._identity,
+                    data=self._settings.data,
+                    partitions=partitions,
+                    listen=listen,
+                    metrics_port=metrics_port,
+                )
+                return Start(listen, command, _metrics_url(metrics_port))
+
+            self._add(
+                Child(
+                    f"partition-server-{number}",
+                    PARTITION_SERVER,
+                    partitions=partitions,
+                    choose=choose,
+                    log=self._log(f"partition-server-{number}"),
+                    on_change=self._changed,
+                )
+            )
+        await self._all_ready()
+
+    async def _start_frontend(self) -> None:
+        addresses = {
+            partition: child.address for child in self._children for partition in child.partitions
+        }
+
+        def choose() -> Start:
+            port = self._settings.port or ports.free()
+            listen = f"{ports.HOST}:{port}"
+            metrics_port = ports.near(self._settings.port, 2)
+            command = self._settings.programs.frontend_command(
+                addresses,
+                listen=listen,
+                health_listen=f"{ports.HOST}:{ports.near(self._settings.port, 1)}",
+                metrics_port=metrics_port,
+            )
+            return Start(listen, command, _metrics_url(metrics_port))
+
+        self._add(
+            Child(
+                FRONTEND,
+                FRONTEND,
+                partitions=(),
+                choose=choose,
+                log=self._log(FRONTEND),
+                on_change=self._changed,
+            )
+        )
+        await self._all_ready()
+
+    def _add(self, child: Child) -> None:
+        assert self._tasks is not None
+        self._children.append(child)
+        self._tasks.create_task(child.run(), name=child.name)
+
+    async def _all_ready(self) -> None:
+        # Each child has its own deadline for the ready line; this is the fence behind it.
+        async with asyncio.timeout(READY_S + 10):
+            for child in self._children:
+                await child.ready.wait()
+
+    def _log(self, name: str) -> Path:
+        folder = self._settings.data / "logs"
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder / f"{name}.log"
+
+    def _changed(self) -> None:
+        if self._serving and not self._stop.is_set():
+            # Processes come and go even when the disk is full: an old run.json does less harm
+            # than a bus that ends for it.
+            with suppress(CliError):
+                data_directory.write_run(self._settings.data, self.facts())
+
+    async def _end(self) -> None:
+        """The order of the end, in one place."""
+        fronts = [child for child in self._children if child.role == FRONTEND]
+        others = [child for child in self._children if child.role != FRONTEND]
+        await asyncio.gather(*(child.end() for child in fronts))
+        await asyncio.gather(*(child.end() for child in others))
+
+    async def _answer(self, request: control.Facts) -> control.Facts:
+        match request.get("action"):
+            case "ps":
+                return {"processes": [child.live_facts() for child in self._children]}
+            case "stop":
+                return await self._hold(self._host_of(request.get("partition")))
+            case "start":
+                return await self._start_again(self._host_of(request.get("partition")))
+            case other:
+                raise CliError(f"The action {other!r} is not known.")
+
+    async def _hold(self, child: Child) -> control.Facts:
+        pid = child.pid
+        child.hold()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_KILLED_S):
+                await child.down.wait()
+        return {"partitions": list(child.partitions), "pid": pid}
+
+    async def _start_again(self, child: Child) -> control.Facts:
+        child.release()
+        try:
+            async with asyncio.timeout(READY_S):
+                await child.ready.wait()
+        except TimeoutError as error:
+            raise CliError(f"{child.name} does not serve yet; its log tells why.") from error
+        return {"partitions": list(child.partitions), "pid": child.pid}
+
+    def _host_of(self, partition: object) -> Child:
+        for child in self._children:
+            if partition in child.partitions and not isinstance(partition, bool):
+                return child
+        last = self._identity.place.partition_count - 1
+        raise CliError(f"There is no partition {partition}. This bus has 0 to {last}.")
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the error that a person should see."""
+    found = group.exceptions[0]
+    return _first(found) if isinstance(found, BaseExceptionGroup) else found
+
+
+def _metrics_url(port: int) -> str:
+    return f"http://{ports.HOST}:{port}/metrics"
+
+
+def check_port(port: int) -> None:
+    """Raise UsageError or CliError unless the front end can listen there."""
+    if not 0 <= port <= 65_535:
+        raise UsageError(f"--port: {port} is outside 0 to 65535.")
+    if port and not ports.is_free(port):
+        raise CliError(f"Port {port} is taken. Choose another with --port (0: any free one).")

@@ -1,0 +1,1 @@
+"""What commands read and print: tables, JSON lines."""

@@ -1,0 +1,218 @@
+"""JSON lines ↔ messages. Pure.
+
+In: a line is a body, unless it is an object with `body` or `body_base64`. Then its other keys are
+the message's properties, under the names that `receive --json` prints: what that printed can be
+sent as it is. What only the bus decides (numbers, counts, times) is read and ignored.
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from bendybus.cli.errors import UsageError
+from bendybus.cli.output import json_values
+from bendybus.domain import durations
+from bendybus.domain.errors import InvalidArgument
+
+TEXTS: Final = (
+    "message_id",
+    "session_id",
+    "partition_key",
+    "subject",
+    "content_type",
+    "correlation_id",
+    "to",
+    "reply_to",
+    "reply_to_session_id",
+)
+TIMES: Final = ("time_to_live", "scheduled_enqueue_time_utc")
+# Printed by `receive --json` and `peek --json`; the bus gives a message its own.
+DECIDED_BY_THE_BUS: Final = (
+    "sequence_number",
+    "enqueued_sequence_number",
+    "partition",
+    "delivery_count",
+    "enqueued_time_utc",
+    "expires_at_utc",
+    "state",
+    "dead_letter_reason",
+    "dead_letter_error_description",
+    "dead_letter_source",
+)
+_BODIES: Final = ("body", "body_base64", "body_type")
+_PROPERTIES: Final = "application_properties"
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """Which fields of a body name its keys; empty: none."""
+
+    key: str = ""
+    session: str = ""
+    id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A message to send: arguments of the client's ServiceBusMessage.
+
+    `kind` "value" and "sequence" are AMQP's other bodies. `line`: where it stands in the input.
+    """
+
+    body: Any
+    properties: dict[str, Any] = field(default_factory=dict)
+    kind: str = "data"
+    line: int = field(default=0, compare=False)
+
+    @property
+    def size_bytes(self) -> int:
+        """Return roughly how large it is."""
+        body = (
+            self.body if isinstance(self.body, str | bytes) else json.dumps(self.body, default=str)
+        )
+        # Of text, as much as it can have: what is too large for a batch is found before it is sent.
+        own = len(body) if isinstance(body, bytes) else len(body.encode("utf-8", "surrogatepass"))
+        return own + (len(str(self.properties)) if self.properties else 0)
+
+
+def parse(line: str, number: int, fields: Fields) -> Outgoing:
+    """Return the message of line `number`. Raises UsageError that names the line and the field."""
+    text: str | bytes = line.rstrip("\r\n")
+    value = _json(str(text))
+    properties: dict[str, Any] = {}
+    kind = "data"
+    if isinstance(value, dict) and ("body" in value or "body_base64" in value):
+        properties = _properties(value, number)
+        kind = value.get("body_type") or "data"
+        if kind != "data":
+            return Outgoing(_other_body(value, kind, number), properties, kind, number)
+        text, value = _body(value, number)
+    for name, source in (
+        ("partition_key", fields.key),
+        ("session_id", fields.session),
+        ("message_id", fields.id),
+    ):
+        if source:
+            properties[name] = _keyed(value, source, number)
+    return Outgoing(text, properties, kind, number)
+
+
+def body(data: bytes) -> dict[str, str]:
+    """Return the body as text, or in base64 where it is none."""
+    try:
+        return {"body": data.decode("utf-8")}
+    except UnicodeDecodeError:
+        return {"body_base64": base64.b64encode(data).decode("ascii")}
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _body(value: Mapping[str, Any], number: int) -> tuple[str | bytes, Any]:
+    """Return the body, and the JSON value in it that fields are taken from."""
+    if "body_base64" not in value:
+        found = value["body"]
+        text = found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
+        return text, found
+    if "body" in value:
+        raise UsageError(f"Line {number}: give body or body_base64, not both.")
+    try:
+        return base64.b64decode(value["body_base64"], validate=True), None
+    except (ValueError, TypeError, binascii.Error):
+        raise UsageError(f"Line {number}: body_base64 is not valid base64.") from None
+
+
+def _other_body(value: Mapping[str, Any], kind: Any, number: int) -> Any:
+    if kind not in ("value", "sequence"):
+        raise UsageError(
+            f"Line {number}: body_type must be data, value or sequence (got {kind!r})."
+        )
+    found = value.get("body")
+    if kind == "sequence" and not (
+        isinstance(found, list) and all(isinstance(each, list) for each in found)
+    ):
+        raise UsageError(f"Line {number}: the body of a sequence must be a list of lists.")
+    try:
+        return json_values.from_json(found)
+    except ValueError as error:
+        raise UsageError(f"Line {number}: body: {error}.") from None
+
+
+def _properties(value: Mapping[str, Any], number: int) -> dict[str, Any]:
+    known = (*_BODIES, *TEXTS, *TIMES, _PROPERTIES)
+    unknown = value.keys() - {*known, *DECIDED_BY_THE_BUS}
+    if unknown:
+        raise UsageError(
+            f"Line {number}: {min(unknown)!r} is not a known property. Known: {', '.join(known)}."
+        )
+    found = {name: value[name] for name in TEXTS if value.get(name) is not None}
+    for name, content in found.items():
+        if not isinstance(content, str):
+            raise UsageError(f"Line {number}: {name} must be text, not {content!r}.")
+    try:
+        if value.get("time_to_live") is not None:
+            found["time_to_live"] = duration("time_to_live", value["time_to_live"])
+        if value.get("scheduled_enqueue_time_utc") is not None:
+            found["scheduled_enqueue_time_utc"] = moment(
+                "scheduled_enqueue_time_utc", value["scheduled_enqueue_time_utc"]
+            )
+    except ValueError as error:
+        raise UsageError(f"Line {number}: {error}.") from None
+    application = value.get(_PROPERTIES)
+    if application is not None:
+        if not isinstance(application, dict):
+            raise UsageError(f"Line {number}: application_properties must be an object.")
+        try:
+            found[_PROPERTIES] = {
+                name: json_values.from_json(content) for name, content in application.items()
+            }
+        except ValueError as error:
+            raise UsageError(f"Line {number}: application_properties: {error}.") from None
+    return found
+
+
+def duration(name: str, text: Any) -> timedelta:
+    """Return a duration: ISO-8601 (`PT30S`), or seconds. Raises ValueError with `name`."""
+    try:
+        if isinstance(text, int | float) or text.replace(".", "", 1).isdigit():
+            return timedelta(seconds=float(text))
+        milliseconds = durations.parse(name, text)
+    except (InvalidArgument, AttributeError, OverflowError) as error:
+        raise ValueError(
+            f"{name}: must be seconds or an ISO-8601 duration such as PT30S (got {text!r})"
+        ) from error
+    return timedelta.max if milliseconds is None else timedelta(milliseconds=milliseconds)
+
+
+def moment(name: str, text: Any) -> datetime:
+    """Return a moment: ISO-8601; without a time zone it is UTC. Raises ValueError with `name`."""
+    try:
+        found = datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"{name}: must be ISO-8601 such as 2026-12-24T18:00:00Z (got {text!r})"
+        ) from None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
+def _keyed(value: Any, source: str, number: int) -> str:
+    if not isinstance(value, dict):
+        raise UsageError(
+            f"Line {number}: the body must be a JSON object, to take a key from {source!r}."
+        )
+    content = value.get(source)
+    if content is None:
+        raise UsageError(f"Line {number}: there is no field {source!r} to take a key from.")
+    if isinstance(content, dict | list):
+        raise UsageError(
+            f"Line {number}: the field {source!r} must be a text or a number to be a key."
+        )
+    return content if isinstance(content, str) else json.dumps(content)

@@ -1,0 +1,85 @@
+"""AMQP values ↔ JSON. Pure.
+
+Text, whole numbers, floats, booleans, lists and maps are what they are in JSON. Every other type is
+an object of two keys, `{"TYPE": "UUID", "VALUE": "…"}`, as the client takes it in a property:
+
+    BINARY             base64
+    UUID               its text
+    TIMESTAMP          milliseconds since 1970-01-01T00:00:00Z
+    UBYTE … INT        a whole number; ULONG too
+    FLOAT              a number (32 bits)
+    CHAR, SYMBOL       text
+"""
+
+import base64
+import binascii
+import uuid
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from bendybus.client.messages import values
+
+_WIDTHS: Final = (
+    values.UByte,
+    values.UShort,
+    values.UInt,
+    values.ULong,
+    values.Byte,
+    values.Short,
+    values.Int,
+)
+
+
+def to_json(value: Any) -> Any:
+    """Return a received value as JSON has it."""
+    if isinstance(value, values.Text):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, Mapping):
+        return {key_text(key): to_json(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_json(entry) for entry in value]
+    for kind, name, convert in _TYPES:
+        if isinstance(value, kind):
+            return {"TYPE": name, "VALUE": convert(value)}
+    return value
+
+
+def key_text(key: Any) -> str:
+    """Return the key of a property or a map as text; received ones are bytes."""
+    return key.decode("utf-8", "replace") if isinstance(key, bytes) else str(key)
+
+
+def from_json(value: Any) -> Any:
+    """Return the value to send. Raises ValueError that says what is wrong."""
+    if isinstance(value, dict):
+        if value.keys() == {"TYPE", "VALUE"}:
+            return _typed(str(value["TYPE"]).upper(), value["VALUE"])
+        return {key: from_json(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [from_json(entry) for entry in value]
+    return value
+
+
+def _typed(name: str, value: Any) -> Any:
+    try:
+        if name == "BINARY":
+            return base64.b64decode(value, validate=True)
+        if name == "UUID":
+            return uuid.UUID(value)
+    except (ValueError, TypeError, AttributeError, binascii.Error):
+        raise ValueError(f"invalid {name}: {value!r}") from None
+    return (name, value)
+
+
+# The order matters: subclasses of int, str and bytes before what they are.
+_TYPES: Final[tuple[tuple[type, str, Callable[[Any], Any]], ...]] = (
+    (values.Timestamp, "TIMESTAMP", int),
+    *((kind, kind.__name__.upper(), int) for kind in _WIDTHS),
+    (values.Float32, "FLOAT", float),
+    (values.Char, "CHAR", str),
+    (values.Symbol, "SYMBOL", key_text),
+    (uuid.UUID, "UUID", str),
+    (datetime, "TIMESTAMP", values.to_milliseconds),
+    (bytes, "BINARY", lambda value: base64.b64encode(value).decode("ascii")),
+)

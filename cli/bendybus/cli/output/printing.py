@@ -1,0 +1,144 @@
+"""What people and programs see: tables or JSON lines on stdout, notes and progress on stderr.
+
+What a message or a bus says never reaches the terminal as it is: control characters in it would
+be the terminal's commands. Here they become what Python writes for them.
+"""
+
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import Any, Final, Protocol
+
+import yaml
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from bendybus.cli.output.tables import Column, Layout
+
+# C0, DEL, C1 (8-bit escape codes), marks that turn text around, and what UTF-8 cannot express.
+_MARKS: Final = "\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
+_UNSAFE: Final = re.compile(f"[\x00-\x1f{_MARKS}]")
+# JSON escapes C0 by itself.
+_UNSAFE_JSON: Final = re.compile(f"[{_MARKS}]")
+OUTPUT_HELP: Final = "table, wide, yaml, or json: one object a line."
+
+
+class Output(StrEnum):
+    """How to show something."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    JSON = "json"
+    YAML = "yaml"
+
+
+class Step(Protocol):
+    """Moves a progress bar on."""
+
+    def __call__(self, count: int) -> None:
+        """Say that so many more are done."""
+
+
+def visible(text: str) -> str:
+    """Return a text of one line whose control characters are written out."""
+    return _UNSAFE.sub(lambda found: repr(found.group())[1:-1], text)
+
+
+def line(text: str) -> None:
+    """Print a sentence for people on stdout."""
+    print(_lines_visible(text), flush=True)
+
+
+def note(text: str) -> None:
+    """Print a sentence for people on stderr, where it disturbs no program."""
+    print(_lines_visible(text), file=sys.stderr, flush=True)
+
+
+def json_text(value: Mapping[str, Any]) -> str:
+    """Return one JSON object on a line, with no character that a terminal acts on."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return _UNSAFE_JSON.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
+
+
+def json_line(value: Mapping[str, Any]) -> None:
+    """Print one JSON object on a line of its own."""
+    print(json_text(value), flush=True)
+
+
+def structured(value: Mapping[str, Any], output: Output) -> None:
+    """Print an object as JSON, or as a YAML document."""
+    if output is Output.YAML:
+        text = yaml.safe_dump(_plain(value), sort_keys=False, allow_unicode=False)
+        print(f"---\n{text}", end="", flush=True)
+    else:
+        json_line(value)
+
+
+def table(columns: Sequence[str | Column], rows: Iterable[Sequence[object]]) -> None:
+    """Print a table; see `tables`."""
+    Table(columns).rows(rows, header=True)
+
+
+class Table:
+    """A table that is printed as rows come."""
+
+    def __init__(self, columns: Sequence[str | Column]) -> None:
+        # A pipe has no width: nothing is cut for a program that reads columns.
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+        self._layout = Layout(columns, width)
+
+    def rows(self, rows: Iterable[Sequence[object]], *, header: bool = False) -> None:
+        """Print rows, the header before the first; it alone where `header` and there are none."""
+        cells = [[_cell(value) for value in row] for row in rows]
+        if cells or header:
+            for text in self._layout.lines(cells):
+                print(text)
+            sys.stdout.flush()
+
+
+def clear() -> None:
+    """Begin at the top of a cleared terminal."""
+    if sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb":
+        print("\x1b[H\x1b[2J", end="")
+
+
+def size(count: int) -> str:
+    """Return bytes as people read them."""
+    value = float(count)
+    for unit in ("B", "KB", "MB", "GB"):
+        if value < 1024 or unit == "GB":
+            return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
+        value /= 1024
+    raise AssertionError
+
+
+@contextmanager
+def progress(what: str, total: int | None) -> Iterator[Step]:
+    """Show a bar on stderr while a person watches; nothing otherwise."""
+    if not sys.stderr.isatty():
+        yield lambda count: None
+        return
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda count: bar.advance(task, count)
+
+
+def _lines_visible(text: str) -> str:
+    return "\n".join(visible(part) for part in text.split("\n"))
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    return ("yes" if value else "no") if isinstance(value, bool) else visible(str(value))
+
+
+def _plain(value: Any) -> Any:
+    """Return what YAML's safe writer knows."""
+    return json.loads(json.dumps(value, default=str))

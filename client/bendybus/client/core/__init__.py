@@ -1,0 +1,1 @@
+"""What both surfaces share: the I/O thread, connections, streams, and their rules."""

@@ -1,0 +1,89 @@
+"""What the clients of both surfaces share: their arguments, and the handles they gave out."""
+
+import weakref
+from typing import Any
+
+from bendybus.client import connection_string
+from bendybus.client.core import entity_handle
+from bendybus.client.core.connection import Link
+from bendybus.client.exceptions import not_supported
+
+
+class ClientHandle:
+    """A client without its way of waiting."""
+
+    # Whether there is a loop of the application's, on which credentials are asked.
+    _of_loop = False
+
+    def __init__(
+        self,
+        fully_qualified_namespace: str,
+        credential: Any,
+        *,
+        retry_total: int = 3,
+        retry_backoff_factor: float = 0.8,
+        retry_backoff_max: float = 120,
+        retry_mode: str = "exponential",
+        **kwargs: Any,
+    ) -> None:
+        """Connect to `HOST:PORT`, the `fully_qualified_namespace`, when it is first needed.
+
+        `credential`: a (policy name, key) pair or an AzureNamedKeyCredential, which sign tokens;
+        a shared access signature, as a text or an AzureSasCredential; or a TokenCredential of
+        azure-identity, whose tokens are sent as they are. `use_tls=False` speaks plain text; of
+        a bus on this machine (localhost) the client finds out which it speaks.
+        `connection_verify` names the file of the authorities to trust, by default that in
+        BENDYBUS_CA_FILE. `retry_total`, `retry_backoff_factor`, `retry_backoff_max` (seconds)
+        and `retry_mode` (exponential or fixed) say how often and when to try again. `tracing=True`
+        makes spans of OpenTelemetry, with the extra `tracing`; a TracerProvider, of that one;
+        False, none; None: as BENDYBUS_TRACING says. Options of
+        other transports are accepted and have no effect.
+        """
+        self.fully_qualified_namespace = fully_qualified_namespace
+        self._credential = credential
+        self._entity_name: str | None = kwargs.pop("entity_name", None)
+        self._link = Link(
+            entity_handle.settings_of(
+                fully_qualified_namespace,
+                credential,
+                {
+                    **kwargs,
+                    "retry_total": retry_total,
+                    "retry_backoff_factor": retry_backoff_factor,
+                    "retry_backoff_max": retry_backoff_max,
+                    "retry_mode": retry_mode,
+                },
+            )
+        )
+        self._link.of_loop = self._of_loop
+        self._handles: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._closed = False
+
+    def _check(self, name: str) -> None:
+        if self._closed:
+            raise ValueError("The ServiceBusClient is closed: make another one.")
+        if self._entity_name and self._entity_name != name:
+            raise ValueError(
+                f"{name!r} is not {self._entity_name!r}, the EntityPath of the connection string."
+            )
+
+    def _options(self, client_identifier: str | None, kwargs: dict[str, Any]) -> dict[str, Any]:
+        return {**kwargs, "link": self._link, "client_identifier": client_identifier}
+
+
+def arguments_of(conn_str: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a client for a connection string and further options."""
+    parsed = connection_string.parse(conn_str)
+    return {
+        **options,
+        "fully_qualified_namespace": parsed.host,
+        "credential": (parsed.key_name, parsed.key) if parsed.key else parsed.signature,
+        "use_tls": parsed.use_tls,
+        "entity_name": parsed.entity_path,
+    }
+
+
+def refuse_session(session_id: Any) -> None:
+    """Raise NotSupportedError if a session is wanted."""
+    if session_id is not None:
+        raise not_supported("sessions")

@@ -1,0 +1,450 @@
+"""The receive stream of one receiver: asks, a bounded buffer, settlements. On the I/O thread.
+
+    receive ─► Want ─► Ask ───────► bus
+                 ▲                   │ Delivery
+                 └── or the buffer ◄─┴─ of an ask that was made ahead, or that nobody waits for
+
+The buffer holds what was delivered to nobody: messages of asks made ahead (`prefetch_count`), and
+those of a receive that was cancelled. When half of their lock is over, or the receiver closes,
+they are given back; the bus counts no delivery for what the application never saw.
+
+A receive ends empty only when the bus says that there is nothing. When its wait is over and the
+bus said nothing, it fails with the reason why the bus could not be asked. Asks made ahead are taken
+back for that answer, and made again.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+from bendybus.client import exceptions
+from bendybus.client.core.io_thread import Waiter
+from bendybus.client.core.retry_policy import RetryPolicy, counted
+from bendybus.client.core.settlements import Outcome, Settlement, Settling
+from bendybus.client.core.stream import Stream
+from bendybus.client.messages.received_message import Delivered
+from bendybus.domain import limits
+from bendybus.domain.errors import BusError, ServiceTimeout
+from bendybus.v1 import receiver_pb2
+from bendybus.v1.receiver_pb2 import Ask, CancelAsk, OpenReceiver, ReceiveStreamRequest
+from bendybus.wire import statuses
+
+Piece = tuple[Delivered, int, int]
+
+# The bus answers at the end of a wait; this is how long its answer may take to get here. Less than
+# `handles.MARGIN_S`, for which a thread that waits for this thread waits on.
+_GRACE_S: Final = 4.0
+# Asks of one receiver that are open at a time; further receives wait here for their turn.
+_ASKS_MAX: Final = 64
+_EARLY_S: Final = 0.05
+# A timer that is later than this: the thread was held up, and answers may wait to be read.
+_LATE_S: Final = 0.2
+_READ_S: Final = 0.25
+_SWEEP_S: Final = 0.5
+_CLOSE_TIMEOUT_S: Final = 2.0
+_TOKEN_BYTES: Final = 16
+
+
+class Want:
+    """A receive that waits. Its waiter gets a list of pieces, empty when the wait is over."""
+
+    __slots__ = (
+        "ask_id",
+        "checking",
+        "deadline_s",
+        "empty",
+        "error",
+        "failures",
+        "max_messages",
+        "timer",
+        "wait_s",
+        "waited",
+        "waiter",
+    )
+
+    def __init__(self, max_messages: int, wait_s: float, waiter: Waiter) -> None:
+        self.max_messages = max_messages
+        self.wait_s = wait_s
+        self.waiter = waiter
+        self.deadline_s = 0.0
+        self.failures = 0
+        # The bus answered last that there is nothing; or why it could not say.
+        self.empty = False
+        self.error: BusError | None = None
+        # Its wait is over, and it waits for the answers of asks that were made ahead.
+        self.checking = False
+        # Whether its end was put off, for answers to be read.
+        self.waited = False
+        # 0: not asked for.
+        self.ask_id = 0
+        self.timer: asyncio.TimerHandle | None = None
+
+
+class Receiving:
+    """Everything of a receiver that needs the I/O thread."""
+
+    def __init__(
+        self,
+        open_call: Callable[[], Any],
+        loop: asyncio.AbstractEventLoop,
+        retry: RetryPolicy,
+        opening: OpenReceiver,
+        prefetch_count: int,
+        explain: Callable[[BusError], BusError] = lambda error: error,
+    ) -> None:
+        self._open_call = open_call
+        self._loop = loop
+        self._retry = retry
+        self._opening = opening
+        self._prefetch = prefetch_count
+        self._locks = opening.receive_mode == receiver_pb2.RECEIVE_MODE_PEEK_LOCK
+        self.stream = Stream(self, retry, explain)
+        self._settling = Settling(retry)
+        self._wants: deque[Want] = deque()
+        # Open asks: the want, or how much credit was asked for ahead.
+        self._asks: dict[int, Want | int] = {}
+        self._ask_id = 0
+        self._asked_ahead = 0
+        self._cancels: deque[int] = deque()
+        self._buffer: deque[Piece] = deque()
+        self._buffered = 0
+        # Set while nobody receives: then nothing is asked for ahead.
+        self._idle = True
+        self._open_sent = self._opened = False
+        self._lock_duration_s = limits.LOCK_DURATION_MS_DEFAULT / 1_000
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._closing = False
+        self._closed = False
+        self._changed = asyncio.Event()
+
+    def receive(self, want: Want) -> None:
+        """Serve a want from the buffer, or ask the bus for it."""
+        if self._closing:
+            want.waiter.resolve([])
+            return
+        self._idle = False
+        want.deadline_s = self._loop.time() + want.wait_s
+        self._wants.append(want)
+        self._serve()
+        if want in self._wants:
+            want.timer = self._loop.call_at(want.deadline_s, self._over, want, want.deadline_s)
+        self.stream.wake()
+
+    def forget(self, want: Want) -> None:
+        """Take a want back: its caller has gone. What arrives for it goes to the buffer."""
+        if want in self._wants:
+            self._drop(want)
+            self.stream.wake()
+
+    def put_back(self, pieces: list[Piece]) -> None:
+        """Take messages that a caller was given but never saw."""
+        for piece in reversed(pieces):
+            self._buffer.appendleft(piece)
+            self._buffered += piece[2] - piece[1]
+        if self._closing:
+            self._release_all()
+        self._serve()
+        self._watch()
+
+    def settle(self, settlement: Settlement) -> None:
+        """Take a settlement; its waiter gets an Outcome."""
+        if not settlement.deadline_s:
+            settlement.deadline_s = self._loop.time() + settlement.timeout_s
+        self._settling.add(settlement)
+        self._watch()
+        self.stream.wake()
+
+    async def close(self) -> None:
+        """Take asks back, give back what nobody saw, wait for settlements, end the stream."""
+        if self._closing:
+            await self._until(lambda: self._closed, self._loop.time() + 2 * _CLOSE_TIMEOUT_S)
+            return
+        self._closing = True
+        for want in list(self._wants):
+            self._drop(want)
+            want.waiter.resolve([])
+        self._cancels.extend(ask_id for ask_id in self._asks if ask_id not in self._cancels)
+        self.stream.wake()
+        deadline = self._loop.time() + _CLOSE_TIMEOUT_S
+        await self._until(lambda: not self._asks, deadline)
+        self._release_all()
+        await self._until(lambda: not len(self._settling), deadline)
+        with contextlib.suppress(TimeoutError):
+            await self.stream.close()
+        self._settling.fail_all()
+        self._closed = True
+        self._changed.set()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+
+    async def open_call(self) -> Any:
+        """Open the stream."""
+        return await self._open_call()
+
+    def has_work(self) -> bool:
+        """Whether somebody waits for something."""
+        return bool(self._wants or len(self._settling))
+
+    def next_request(self) -> ReceiveStreamRequest | None:
+        """Return what to write: the opening, settlements, asks taken back, asks."""
+        if not self._open_sent:
+            self._open_sent = True
+            return ReceiveStreamRequest(open=self._opening)
+        if not self._opened:
+            # A refusal of the opening would get lost behind another write.
+            return None
+        if self._settling.has_waiting:
+            return ReceiveStreamRequest(settle=self._settling.next_frame())
+        if self._cancels:
+            return ReceiveStreamRequest(cancel_ask=CancelAsk(ask_id=self._cancels.popleft()))
+        if self._closing:
+            return None
+        if self._prefetch:
+            return self._ask_ahead()
+        if len(self._asks) < _ASKS_MAX:
+            for want in self._wants:
+                if not want.ask_id:
+                    return self._ask(want)
+        return None
+
+    def handle(self, response: receiver_pb2.ReceiveStreamResponse) -> None:
+        """Take an answer."""
+        kind = response.WhichOneof("kind")
+        if kind == "delivery":
+            self._delivered(response.delivery)
+        elif kind == "settle_result":
+            for pause, settlement in self._settling.answered(response.settle_result):
+                self._loop.call_later(pause, self.settle, settlement)
+            if self._settling.has_waiting:
+                self.stream.wake()
+        elif kind == "opened":
+            self._opened = True
+            self.stream.wake()
+            if response.opened.lock_duration_ms:
+                self._lock_duration_s = response.opened.lock_duration_ms / 1_000
+        elif kind == "error":
+            self.broken(statuses.from_error(response.error))
+        self._changed.set()
+
+    def broken(self, error: BusError) -> None:
+        """Ask again on the next stream, or give up what the policy gives up."""
+        self._open_sent = self._opened = False
+        self._asks.clear()
+        self._cancels.clear()
+        self._ask_id = self._asked_ahead = 0
+        self._settling.stream_broke(error)
+        for want in list(self._wants):
+            want.ask_id = 0
+            self._failed(want, error)
+        self._changed.set()
+
+    def _failed(self, want: Want, error: BusError) -> None:
+        """Note why the bus could not answer a receive; give it up when that is final."""
+        if counted(error):
+            want.failures += 1
+            want.error, want.empty = error, False
+        if want.checking or not self._retry.allows(error, want.failures):
+            self._drop(want)
+            want.waiter.fail(exceptions.from_bus_error(error))
+
+    def _ask(self, want: Want) -> ReceiveStreamRequest:
+        self._ask_id += 1
+        want.ask_id = self._ask_id
+        self._asks[self._ask_id] = want
+        wait_s = max(0.0, want.deadline_s - self._loop.time())
+        return ReceiveStreamRequest(
+            ask=Ask(
+                ask_id=self._ask_id,
+                max_messages=want.max_messages,
+                max_wait_ms=round(wait_s * 1_000),
+            )
+        )
+
+    def _ask_ahead(self) -> ReceiveStreamRequest | None:
+        known = self._buffered + self._asked_ahead
+        free = self._prefetch - known
+        # Not for every message that leaves the buffer: for half of them at once.
+        if self._idle or free <= 0 or (known and free * 2 < self._prefetch):
+            return None
+        self._ask_id += 1
+        self._asks[self._ask_id] = free
+        self._asked_ahead += free
+        return ReceiveStreamRequest(ask=Ask(ask_id=self._ask_id, max_messages=free, max_wait_ms=-1))
+
+    def _delivered(self, delivery: receiver_pb2.Delivery) -> None:
+        asked = self._asks.pop(delivery.ask_id, None)
+        if isinstance(asked, int):
+            self._asked_ahead -= asked
+        pieces: list[Piece] = []
+        for batch in delivery.batches:
+            delivered = Delivered(batch)
+            pieces.append((delivered, 0, len(delivered)))
+        if not pieces:
+            error = statuses.from_error(delivery.error) if delivery.HasField("error") else None
+            self._nothing(asked, delivery.ask_id, error)
+            return
+        if isinstance(asked, Want) and asked.ask_id == delivery.ask_id and asked in self._wants:
+            asked.ask_id = 0
+            self._wants.remove(asked)
+            self._wants.appendleft(asked)
+        for piece in pieces:
+            self._buffer.append(piece)
+            self._buffered += piece[2] - piece[1]
+        self._serve()
+        if self._prefetch or self._wants:
+            # There is room for another ask.
+            self.stream.wake()
+        self._watch()
+
+    def _nothing(self, asked: Want | int | None, ask_id: int, error: BusError | None) -> None:
+        """Take an answer without messages."""
+        if isinstance(asked, Want):
+            if asked.ask_id != ask_id or asked not in self._wants:
+                self.stream.wake()
+                return
+            asked.ask_id = 0
+            pause_s = _EARLY_S
+            if error is not None:
+                pause_s = self._retry.pause_s(asked.failures + 1, error)
+                if self._loop.time() + pause_s >= asked.deadline_s:
+                    # There is no time to try again.
+                    asked.failures = self._retry.total
+                self._failed(asked, error)
+            else:
+                asked.error, asked.empty = None, True
+                if self._loop.time() + pause_s >= asked.deadline_s:
+                    self._drop(asked)
+                    asked.waiter.resolve([])
+            # The bus waits no longer than it wants to: ask again for the rest.
+            self._loop.call_later(pause_s, self.stream.wake)
+            return
+        if asked is not None:
+            for want in [want for want in self._wants if want.checking]:
+                self._drop(want)
+                if error is None:
+                    want.waiter.resolve([])
+                else:
+                    want.waiter.fail(exceptions.from_bus_error(error))
+        # Not at once: a bus that cannot answer would be asked in a circle.
+        self._loop.call_later(_EARLY_S, self.stream.wake)
+
+    def _serve(self) -> None:
+        if self._locks and self._buffer:
+            self._release_stale()
+        while self._wants and self._buffer and not self._closing:
+            want = self._wants[0]
+            self._drop(want)
+            want.waiter.resolve(self._take(want.max_messages))
+
+    def _take(self, max_messages: int) -> list[Piece]:
+        taken: list[Piece] = []
+        while self._buffer and max_messages:
+            delivered, start, stop = self._buffer.popleft()
+            end = min(stop, start + max_messages)
+            taken.append((delivered, start, end))
+            max_messages -= end - start
+            self._buffered -= end - start
+            if end < stop:
+                self._buffer.appendleft((delivered, end, stop))
+        return taken
+
+    def _drop(self, want: Want) -> None:
+        self._wants.remove(want)
+        if want.timer is not None:
+            want.timer.cancel()
+        if want.ask_id:
+            self._cancels.append(want.ask_id)
+            want.ask_id = 0
+
+    def _over(self, want: Want, due_s: float) -> None:
+        """Take the end of a wait: what the bus said counts, and its answer may be on its way."""
+        if want not in self._wants:
+            return
+        now = self._loop.time()
+        if now - due_s > _LATE_S and not want.waited:
+            # This thread was held up: the answers that have arrived are read first.
+            want.waited = True
+            want.timer = self._loop.call_at(now + _READ_S, self._over, want, now + _READ_S)
+            return
+        asked = want.ask_id or (self._prefetch and self._opened and self._asked_ahead)
+        # A stream that is being opened has not failed: how long that takes is no wait for messages.
+        pending = asked or want.error is None
+        if pending and now < want.deadline_s + _GRACE_S and not want.empty:
+            if asked and not want.ask_id and not want.checking:
+                want.checking = True
+                self._cancels.extend(ask_id for ask_id in self._asks if ask_id not in self._cancels)
+                self.stream.wake()
+            # What was not asked for yet is looked at again soon: it has to be asked for first.
+            look_s = want.deadline_s + _GRACE_S if asked else now + _EARLY_S
+            want.timer = self._loop.call_at(look_s, self._over, want, look_s)
+            return
+        self._drop(want)
+        if want.empty:
+            want.waiter.resolve([])
+        else:
+            error = want.error or ServiceTimeout(
+                "The bus did not answer in time; whether there are messages is not known."
+            )
+            want.waiter.fail(exceptions.from_bus_error(error))
+        self.stream.wake()
+
+    def _watch(self) -> None:
+        if self._sweeper is None and (self._buffer or len(self._settling)):
+            due_s = self._loop.time() + _SWEEP_S
+            self._sweeper = self._loop.call_at(due_s, self._sweep, due_s)
+
+    def _sweep(self, due_s: float) -> None:
+        self._sweeper = None
+        now = self._loop.time()
+        # Where this thread was held up, answers may wait to be read: only what was over before that
+        # is judged, the rest by the next sweep.
+        self._settling.expire(now if now - due_s <= _LATE_S else due_s - _SWEEP_S)
+        if self._locks:
+            self._release_stale()
+        self._watch()
+
+    def _release_stale(self) -> None:
+        """Give back what has less than half of its lock left, wherever the time went."""
+        until_s = time.monotonic() + self._lock_duration_s / 2
+        stale = [piece for piece in self._buffer if piece[0].lock_end_s < until_s]
+        if stale:
+            # Nobody took them in half the time of their lock: nobody is in a hurry.
+            self._idle = not self._wants
+            self._buffer = deque(p for p in self._buffer if p[0].lock_end_s >= until_s)
+            self._buffered = sum(stop - start for _, start, stop in self._buffer)
+            self._release(stale)
+
+    def _release_all(self) -> None:
+        pieces, self._buffer, self._buffered = list(self._buffer), deque(), 0
+        self._release(pieces)
+
+    def _release(self, pieces: list[Piece]) -> None:
+        tokens = b"".join(
+            delivered.lock_tokens[start * _TOKEN_BYTES : stop * _TOKEN_BYTES]
+            for delivered, start, stop in pieces
+        )
+        if tokens:
+            self.settle(
+                Settlement(receiver_pb2.DISPOSITION_RELEASE, tokens, _Nobody(), _CLOSE_TIMEOUT_S)
+            )
+
+    async def _until(self, done: Callable[[], bool], deadline_s: float) -> None:
+        while not done() and (left := deadline_s - self._loop.time()) > 0:
+            self._changed.clear()
+            try:
+                await asyncio.wait_for(self._changed.wait(), left)
+            except TimeoutError:
+                return
+
+
+class _Nobody:
+    """A waiter that does not care."""
+
+    def resolve(self, value: Outcome) -> None:
+        """Do nothing."""
+
+    def fail(self, error: BaseException) -> None:
+        """Do nothing: the locks end by themselves."""

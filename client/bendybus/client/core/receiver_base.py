@@ -1,0 +1,330 @@
+"""What the receivers of both surfaces share: checks, requests, and messages from answers."""
+
+import uuid
+import weakref
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from bendybus.client import arguments, tracing
+from bendybus.client.core import entity_handle, io_thread
+from bendybus.client.core.connection import Connection
+from bendybus.client.core.entity_handle import Handle
+from bendybus.client.core.io_thread import Waiter
+from bendybus.client.core.receive_stream import Piece, Receiving, Want
+from bendybus.client.core.settlements import Outcome, Settlement
+from bendybus.client.exceptions import MessageAlreadySettled, MessageLockLostError, not_supported
+from bendybus.client.messages import enums, received_message, values
+from bendybus.client.messages.enums import ServiceBusReceiveMode
+from bendybus.client.messages.received_message import Delivered, ServiceBusReceivedMessage
+from bendybus.client.tracing import Nothing, Operation
+from bendybus.domain import limits
+from bendybus.v1 import message_pb2, receiver_pb2
+
+DEFAULT_WAIT_S: Final = 60.0
+SETTLE_TIMEOUT_S: Final = 60.0
+COMPLETE: Final = receiver_pb2.DISPOSITION_COMPLETE
+ABANDON: Final = receiver_pb2.DISPOSITION_ABANDON
+DEFER: Final = receiver_pb2.DISPOSITION_DEFER
+DEAD_LETTER: Final = receiver_pb2.DISPOSITION_DEAD_LETTER
+RENEW_LOCK: Final = receiver_pb2.DISPOSITION_RENEW_LOCK
+RELEASE: Final = receiver_pb2.DISPOSITION_RELEASE
+_ACTIONS: Final = {
+    COMPLETE: "complete",
+    ABANDON: "abandon",
+    DEFER: "defer",
+    DEAD_LETTER: "dead-letter",
+    RENEW_LOCK: "renew the lock of",
+    RELEASE: "release",
+}
+_PREFETCH_MAX: Final = 50_000
+Settled = ServiceBusReceivedMessage | Sequence[ServiceBusReceivedMessage]
+
+
+class ReceiverHandle(Handle):
+    """A receiver without its way of waiting."""
+
+    def __init__(
+        self,
+        fully_qualified_namespace: str,
+        credential: Any,
+        *,
+        queue_name: str | None = None,
+        topic_name: str | None = None,
+        subscription_name: str | None = None,
+        receive_mode: ServiceBusReceiveMode | str = ServiceBusReceiveMode.PEEK_LOCK,
+        max_wait_time: float | None = None,
+        auto_lock_renewer: Any | None = None,
+        prefetch_count: int = 0,
+        **kwargs: Any,
+    ) -> None:
+        """Make a receiver with a connection of its own; a client's `get_queue_receiver` shares one.
+
+        `fully_qualified_namespace` and `credential`: as a ServiceBusClient takes them.
+        `queue_name`, `receive_mode`, `max_wait_time`, `auto_lock_renewer` and `prefetch_count`: as
+        `get_queue_receiver` takes them. `topic_name` and `subscription_name` are refused until
+        topics exist.
+        """
+        super().__init__(
+            fully_qualified_namespace,
+            credential,
+            queue_name=queue_name,
+            topic_name=topic_name,
+            kind="SBReceiver",
+            options=kwargs,
+        )
+        if subscription_name or kwargs.get("session_id") is not None:
+            raise not_supported("subscriptions" if subscription_name else "sessions")
+        path = enums.sub_queue_path(self.entity_name, kwargs.get("sub_queue"))
+        if path is None:
+            raise not_supported("transfer dead-letter queues")
+        self.entity_path = path
+        self._mode = ServiceBusReceiveMode(receive_mode)
+        self._max_wait_time = (
+            None if max_wait_time is None else arguments.seconds("max_wait_time", max_wait_time)
+        )
+        self._prefetch_count = arguments.count(
+            "prefetch_count", prefetch_count, least=0, most=_PREFETCH_MAX
+        )
+        if auto_lock_renewer is not None and not self._locks:
+            raise ValueError("auto_lock_renewer: RECEIVE_AND_DELETE has no locks to renew.")
+        self._auto_lock_renewer = auto_lock_renewer
+        self._connection: Connection | None = None
+        self._current: Receiving | None = None
+        self._cursor = b""
+
+    @property
+    def session(self) -> None:
+        """The session of a session receiver; there are none yet."""
+        return None
+
+    @property
+    def _locks(self) -> bool:
+        return self._mode is ServiceBusReceiveMode.PEEK_LOCK
+
+    def _receiving(self) -> Receiving:
+        """Return what receives in this process, made when it is first needed."""
+        self._check_live()
+        connection = self._link.get()
+        current = self._current
+        if current is None or self._connection is not connection:
+            with io_thread.making():
+                current = self._current
+                if current is None or self._connection is not connection:
+                    current = self._current = _new_receiving(self, connection)
+                    self._connection = connection
+        return current
+
+    def _want(
+        self, max_message_count: int | None, max_wait_time: float | None, waiter: Waiter
+    ) -> Want:
+        if max_wait_time is not None:
+            max_wait_time = arguments.seconds("max_wait_time", max_wait_time)
+        if max_message_count is not None:
+            max_message_count = arguments.count("max_message_count", max_message_count)
+        wait_s = max_wait_time or self._max_wait_time or DEFAULT_WAIT_S
+        return Want(max_message_count or self._prefetch_count or 1, wait_s, waiter)
+
+    def _made(self, pieces: Sequence[Piece]) -> list[ServiceBusReceivedMessage]:
+        messages = received_message.make_all(pieces, self._current, settled=not self._locks)
+        if self._auto_lock_renewer is not None:
+            for message in messages:
+                self._auto_lock_renewer.register(self, message)
+        return messages
+
+    def _check_settling(self, message: Any, disposition: Any) -> None:
+        action = _ACTIONS[disposition]
+        self._check_live()
+        if not isinstance(message, ServiceBusReceivedMessage):
+            raise TypeError(
+                f"message: {type(message).__name__} is not a ServiceBusReceivedMessage."
+            )
+        if message._peeked:
+            raise ValueError(f"message: cannot {action} it, it was only peeked at.")
+        if not self._locks:
+            raise ValueError(f"message: cannot {action} it, this receiver is RECEIVE_AND_DELETE.")
+        if message._settled:
+            raise MessageAlreadySettled(action=action)
+        if not message._delivered.lock_tokens:
+            raise ValueError(f"message: cannot {action} it, it has no lock.")
+
+    def _settlement(
+        self,
+        message: Any,
+        disposition: Any,
+        waiter: Waiter,
+        *,
+        reason: str | None = None,
+        description: str | None = None,
+        changes: Mapping[str, Any] | None = None,
+        timeout_s: float = SETTLE_TIMEOUT_S,
+    ) -> Settlement:
+        self._check_settling(message, disposition)
+        for name, text in (("reason", reason), ("error_description", description)):
+            arguments.optional_text(name, text, limits.DEAD_LETTER_TEXT_CHARS_MAX)
+        return Settlement(
+            disposition,
+            message._delivered.token(message._index),
+            waiter,
+            timeout_s,
+            changed_properties=values.to_map(changes, "properties_to_modify") if changes else None,
+            reason=reason,
+            description=description,
+        )
+
+    def _settlement_of_all(
+        self, messages: Sequence[Any], waiter: Waiter, disposition: Any = COMPLETE
+    ) -> Settlement:
+        for message in messages:
+            self._check_settling(message, disposition)
+        tokens = b"".join(message._delivered.token(message._index) for message in messages)
+        return Settlement(disposition, tokens, waiter, SETTLE_TIMEOUT_S)
+
+    def _deferred_request(
+        self, sequence_numbers: int | list[int], options: dict[str, Any]
+    ) -> receiver_pb2.ReceiveDeferredRequest | None:
+        entity_handle.warn_of(options)
+        self._check_live()
+        numbers = arguments.numbers("sequence_numbers", sequence_numbers)
+        return (
+            receiver_pb2.ReceiveDeferredRequest(
+                entity_path=self.entity_path,
+                receive_mode=enums.WIRE_MODES[self._mode],
+                sequence_numbers=numbers,
+                operation_id=uuid.uuid4().bytes,
+            )
+            if numbers
+            else None
+        )
+
+    def _peek_request(
+        self, max_message_count: int, sequence_number: int | None, options: dict[str, Any]
+    ) -> receiver_pb2.PeekRequest:
+        entity_handle.warn_of(options)
+        self._check_live()
+        count = arguments.count("max_message_count", max_message_count)
+        number = arguments.count(
+            "sequence_number", sequence_number or 0, least=0, most=arguments.INT64_MAX
+        )
+        return receiver_pb2.PeekRequest(
+            entity_path=self.entity_path,
+            max_messages=count,
+            from_sequence_number=number,
+            # An explicit start makes a new cursor.
+            cursor=b"" if number else self._cursor,
+        )
+
+    def _peeked(self, response: receiver_pb2.PeekResponse) -> list[ServiceBusReceivedMessage]:
+        self._cursor = response.cursor
+        return received_message.make_all(_pieces(response.batches), None, peeked=True)
+
+    def _deferred(
+        self, response: receiver_pb2.ReceiveDeferredResponse
+    ) -> list[ServiceBusReceivedMessage]:
+        self._receiving()
+        return self._made(_pieces(response.batches))
+
+    def _reading(self, name: str) -> Operation | Nothing:
+        """Return what makes the span of a call that gives messages, where there are spans."""
+        if self._tracing is None:
+            return tracing.NOTHING
+        return self._tracing.receiving(self.entity_path, name)
+
+    def _calling(self, name: str) -> Operation | Nothing:
+        if self._tracing is None:
+            return tracing.NOTHING
+        return self._tracing.calling(self.entity_path, name)
+
+    def _delete_request(
+        self, max_message_count: int, before: datetime | None, *, purge: bool
+    ) -> receiver_pb2.DeleteMessagesRequest:
+        self._check_live()
+        count = arguments.count("max_message_count", max_message_count)
+        if before is not None:
+            before = arguments.moment("before_enqueued_time_utc", before)
+        return receiver_pb2.DeleteMessagesRequest(
+            entity_path=self.entity_path,
+            max_messages=count,
+            enqueued_before_ms=0 if before is None else values.to_milliseconds(before),
+            include_deferred_and_scheduled=purge,
+            operation_id=uuid.uuid4().bytes,
+        )
+
+
+def note_settled(message: ServiceBusReceivedMessage, outcome: Outcome) -> None:
+    """Note that a message is settled, or raise why it is not."""
+    if outcome.errors:
+        raise outcome.errors[0][1]
+    message._settled = True
+
+
+def note_all_settled(messages: Sequence[ServiceBusReceivedMessage], outcome: Outcome) -> None:
+    """Note which messages are settled; raise an error whose `failures` lists the others.
+
+    It is of the kind of the first failure that is not just a lost lock, if there is one.
+    """
+    failed = dict(outcome.errors)
+    for index, message in enumerate(messages):
+        if index not in failed:
+            message._settled = True
+    if failed:
+        errors = [error for _, error in outcome.errors]
+        worst = next((e for e in errors if not isinstance(e, MessageLockLostError)), errors[0])
+        raise type(worst)(
+            message=f"{len(failed)} of {len(messages)} messages were not settled; the first: "
+            f"{worst}",
+            reason=worst.reason,
+            metadata=worst.metadata,
+            failures=[(messages[index], error) for index, error in outcome.errors],
+        )
+
+
+def note_renewed(message: ServiceBusReceivedMessage, outcome: Outcome) -> datetime:
+    """Note the new end of a lock and return it, or raise why it was not renewed."""
+    if outcome.errors:
+        raise outcome.errors[0][1]
+    message._locked_until_ms = outcome.locked_until_ms
+    until = message.locked_until_utc
+    assert until is not None, "a renewed lock has an end"
+    return until
+
+
+def _new_receiving(handle: ReceiverHandle, connection: Connection) -> Receiving:
+    opening = receiver_pb2.OpenReceiver(
+        entity_path=handle.entity_path,
+        receive_mode=enums.WIRE_MODES[handle._mode],
+        client_id=handle.client_identifier,
+        settler_id=uuid.uuid4().bytes,
+    )
+    made = Receiving(
+        connection.open_receiving,
+        connection.io.loop,
+        connection.settings.retry,
+        opening,
+        handle._prefetch_count,
+        connection.explained,
+    )
+    made.stream.name = f"receiver of {handle.entity_path}"
+    connection.io.submit(connection.keep_receiving, made)
+    # A receiver that nobody has any more ends as if it had been closed.
+    weakref.finalize(handle, _end, connection, made).atexit = False
+    return made
+
+
+def _end(connection: Connection, receiving: Receiving) -> None:
+    if not connection.closed and connection.io is io_thread.current():
+        connection.io.submit(connection.start, _Nobody(), receiving.close)
+
+
+class _Nobody:
+    """Waits for nothing: who asked has gone."""
+
+    def resolve(self, value: Any) -> None:
+        """Do nothing."""
+
+    def fail(self, error: BaseException) -> None:
+        """Do nothing: locks end by themselves."""
+
+
+def _pieces(batches: Sequence[message_pb2.DeliveredBatch]) -> list[Piece]:
+    return [(Delivered(batch), 0, len(batch.messages)) for batch in batches]

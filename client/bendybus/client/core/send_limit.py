@@ -1,0 +1,71 @@
+"""The bound on what may wait to be sent over a connection. Who does not fit waits outside."""
+
+import threading
+from collections import deque
+from typing import Any, Final
+
+from bendybus.client.core.io_thread import Waiter
+
+MESSAGES_MAX: Final = 50_000
+BYTES_MAX: Final = 64 * 1024 * 1024
+
+
+class Admission:
+    """Counts messages and bytes; first come, first served. From any thread.
+
+    The lock is held for a few additions only and never while anything is called.
+    """
+
+    def __init__(self, messages_max: int = MESSAGES_MAX, bytes_max: int = BYTES_MAX) -> None:
+        self._lock = threading.Lock()
+        self._messages_max, self._bytes_max = messages_max, bytes_max
+        self._messages = self._bytes = 0
+        self._outside: deque[tuple[int, int, Waiter]] = deque()
+
+    def enter(self, messages: int, size_bytes: int) -> bool:
+        """Take room if there is any and nobody waits for it. One unit always fits."""
+        with self._lock:
+            if self._outside or not self._fits(messages, size_bytes):
+                return False
+            self._messages += messages
+            self._bytes += size_bytes
+            return True
+
+    def wait(self, messages: int, size_bytes: int, waiter: Waiter) -> None:
+        """Let `waiter` know when room was taken for it."""
+        with self._lock:
+            self._outside.append((messages, size_bytes, waiter))
+        self._let_in()
+
+    def forget(self, waiter: Waiter) -> None:
+        """Stop waiting: the caller's time was over. Does nothing when it was let in already."""
+        with self._lock:
+            kept = [entry for entry in self._outside if entry[2] is not waiter]
+            self._outside = deque(kept)
+        self._let_in()
+
+    def leave(self, messages: int, size_bytes: int) -> None:
+        """Give room back."""
+        with self._lock:
+            self._messages -= messages
+            self._bytes -= size_bytes
+            if not self._outside:
+                return
+        self._let_in()
+
+    def _let_in(self) -> None:
+        entered: list[Any] = []
+        with self._lock:
+            while self._outside and self._fits(*self._outside[0][:2]):
+                messages, size_bytes, waiter = self._outside.popleft()
+                self._messages += messages
+                self._bytes += size_bytes
+                entered.append(waiter)
+        for waiter in entered:
+            waiter.resolve(None)
+
+    def _fits(self, messages: int, size_bytes: int) -> bool:
+        return self._messages == 0 or (
+            self._messages + messages <= self._messages_max
+            and self._bytes + size_bytes <= self._bytes_max
+        )

@@ -1,0 +1,136 @@
+"""What the senders of both surfaces share: from the arguments of a call to a unit."""
+
+import uuid
+from datetime import datetime
+from typing import Any, Final
+
+from bendybus.client import arguments, tracing
+from bendybus.client.core import entity_handle
+from bendybus.client.core.entity_handle import Handle
+from bendybus.client.core.io_thread import Caller
+from bendybus.client.core.send_stream import Unit
+from bendybus.client.messages import encode
+from bendybus.client.messages.encode import Columns, ServiceBusMessageBatch
+from bendybus.client.tracing import Nothing, Operation
+from bendybus.domain import limits
+from bendybus.v1 import sender_pb2
+
+_BATCH_BYTES_MAX: Final = limits.PREMIUM_BATCH_BYTES_MAX
+
+
+class SenderHandle(Handle):
+    """A sender without its way of waiting."""
+
+    def __init__(
+        self,
+        fully_qualified_namespace: str,
+        credential: Any,
+        *,
+        queue_name: str | None = None,
+        topic_name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Make a sender with a connection of its own; a client's `get_queue_sender` shares one.
+
+        `fully_qualified_namespace` and `credential`: as a ServiceBusClient takes them.
+        `queue_name`: the queue. `topic_name` is refused until topics exist.
+        """
+        super().__init__(
+            fully_qualified_namespace,
+            credential,
+            queue_name=queue_name,
+            topic_name=topic_name,
+            kind="SBSender",
+            options=kwargs,
+        )
+
+    def _columns_to_send(
+        self, message: Any, options: dict[str, Any]
+    ) -> tuple[Columns | None, bool]:
+        self._check_live()
+        split = False
+        if options:
+            split = bool(options.pop("split_by_partition_key", False))
+            entity_handle.warn_of(options)
+        spans = None if self._tracing is None else self._tracing.messages(self.entity_name)
+        return encode.columns_of(message, spans), split
+
+    def _columns_to_schedule(
+        self, messages: Any, schedule_time_utc: datetime, options: dict[str, Any]
+    ) -> Columns | None:
+        entity_handle.warn_of(options)
+        self._check_live()
+        schedule_time_utc = arguments.moment("schedule_time_utc", schedule_time_utc)
+        spans = None if self._tracing is None else self._tracing.messages(self.entity_name)
+        columns = Columns(spans)
+        for message in encode.messages_of(messages):
+            message.scheduled_enqueue_time_utc = schedule_time_utc
+            columns.add(message)
+        return columns if columns.messages else None
+
+    def _unit(
+        self,
+        columns: Columns,
+        waiter: Caller,
+        timeout_s: float,
+        *,
+        numbers: bool = False,
+        split: bool = False,
+        given: bool = False,
+    ) -> Unit:
+        return Unit(
+            *(self.entity_name, columns, waiter, timeout_s),
+            numbers=numbers,
+            split=split,
+            given=given,
+        )
+
+    def _sending(self, columns: Columns, *, scheduled: bool = False) -> Operation | Nothing:
+        """Return what makes the span of a send, where there are spans."""
+        if self._tracing is None:
+            return tracing.NOTHING
+        begin = self._tracing.scheduling if scheduled else self._tracing.sending
+        return begin(self.entity_name, columns.spans, len(columns.messages))
+
+    def _cancelling(
+        self, request: sender_pb2.CancelScheduledMessagesRequest
+    ) -> Operation | Nothing:
+        if self._tracing is None:
+            return tracing.NOTHING
+        count = len(request.sequence_numbers)
+        return self._tracing.calling(self.entity_name, "cancel_scheduled", count)
+
+    @property
+    def possible_duplicates(self) -> tuple[str, ...]:
+        """Ids of messages that are stored and may be stored twice, of the last 10,000 such sends.
+
+        A message without a key whose partition was lost while it stored it, and did not come back
+        in time, was stored in another one. Kept by the client, for all its senders to this entity.
+        """
+        found = list(self._link.get().sending.possible_duplicates)
+        return tuple(each for path, each in found if path == self.entity_name)
+
+    def _cancel_request(
+        self, sequence_numbers: Any, options: dict[str, Any]
+    ) -> sender_pb2.CancelScheduledMessagesRequest | None:
+        entity_handle.warn_of(options)
+        self._check_live()
+        numbers = arguments.numbers("sequence_numbers", sequence_numbers)
+        return (
+            sender_pb2.CancelScheduledMessagesRequest(
+                entity_path=self.entity_name,
+                sequence_numbers=numbers,
+                operation_id=uuid.uuid4().bytes,
+            )
+            if numbers
+            else None
+        )
+
+    def _batch(self, max_size_in_bytes: int | None) -> ServiceBusMessageBatch:
+        self._check_live()
+        if max_size_in_bytes is not None:
+            arguments.count("max_size_in_bytes", max_size_in_bytes, most=_BATCH_BYTES_MAX)
+        made = ServiceBusMessageBatch(max_size_in_bytes)
+        if self._tracing is not None:
+            made._columns.spans = self._tracing.messages(self.entity_name)
+        return made

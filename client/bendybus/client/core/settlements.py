@@ -1,0 +1,330 @@
+"""Settlements on their way: operations of callers, coalesced into frames, answered per token.
+
+A core without I/O: `Receiving` owns it, writes its frames and brings it the answers.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from bendybus.client import exceptions
+from bendybus.client.core.io_thread import Waiter
+from bendybus.client.core.retry_policy import RetryPolicy, counted
+from bendybus.client.exceptions import OutcomeUnknownError, ServiceBusError
+from bendybus.domain import limits, lock_token
+from bendybus.domain.errors import (
+    BusError,
+    MessageLockLost,
+    OutcomeUnknown,
+    RetryableError,
+    Unauthenticated,
+    Unauthorized,
+)
+from bendybus.v1 import message_pb2, receiver_pb2
+from bendybus.wire import statuses
+
+FRAME_TOKENS_MAX: Final = limits.SETTLE_TOKENS_MAX
+# Frames without an answer; the bus remembers more of them, for repeats.
+FRAMES_MAX: Final = 128
+_RENEW_LOCK: Final = receiver_pb2.DISPOSITION_RENEW_LOCK
+_TOKEN_BYTES: Final = lock_token.TOKEN_BYTES
+
+
+class Settlement:
+    """What one call settles. Its waiter gets an Outcome."""
+
+    __slots__ = (
+        "changed_properties",
+        "deadline_s",
+        "description",
+        "disposition",
+        "errors",
+        "failures",
+        "indexes",
+        "lock_remaining_ms",
+        "locked_until_ms",
+        "reason",
+        "repeated",
+        "timeout_s",
+        "tokens",
+        "unknown",
+        "waiter",
+    )
+
+    def __init__(
+        self,
+        disposition: Any,
+        tokens: bytes,
+        waiter: Waiter,
+        timeout_s: float,
+        *,
+        changed_properties: message_pb2.ValueMap | None = None,
+        reason: str | None = None,
+        description: str | None = None,
+    ) -> None:
+        self.disposition = disposition
+        self.tokens = tokens
+        self.waiter = waiter
+        self.timeout_s = timeout_s
+        self.changed_properties = changed_properties
+        self.reason = reason
+        self.description = description
+        self.deadline_s = 0.0
+        self.failures = 0
+        self.repeated = False
+        # An earlier try may have done it: a refusal of a repeat is no definite no.
+        self.unknown = False
+        # Which of the caller's tokens `tokens` are; None: all of them.
+        self.indexes: list[int] | None = None
+        self.errors: list[tuple[int, ServiceBusError]] = []
+        self.locked_until_ms = self.lock_remaining_ms = 0
+
+    @property
+    def plain(self) -> bool:
+        """Whether it may share a frame with others of its disposition."""
+        return self.changed_properties is None and self.reason is None and self.description is None
+
+    def goes_with(self, other: "Settlement") -> bool:
+        """Whether both may share a frame."""
+        return (
+            self.plain
+            and other.plain
+            and self.disposition == other.disposition
+            and self.repeated == other.repeated
+        )
+
+    def __len__(self) -> int:
+        return len(self.tokens) // _TOKEN_BYTES
+
+
+class Outcome:
+    """Which tokens were not settled, and until when renewed locks last."""
+
+    __slots__ = ("errors", "lock_remaining_ms", "locked_until_ms")
+
+    def __init__(
+        self,
+        errors: Sequence[tuple[int, ServiceBusError]],
+        locked_until_ms: int,
+        lock_remaining_ms: int = 0,
+    ) -> None:
+        self.errors = errors
+        self.locked_until_ms = locked_until_ms
+        # How long they last, from when the bus renewed them.
+        self.lock_remaining_ms = lock_remaining_ms
+
+
+class Settling:
+    """The settlements of one receiver."""
+
+    def __init__(self, retry: RetryPolicy) -> None:
+        self._retry = retry
+        self._waiting: deque[Settlement] = deque()
+        self._in_flight: dict[int, list[Settlement]] = {}
+        self._frame_id = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting) + len(self._in_flight)
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether there is a frame to write."""
+        return bool(self._waiting) and len(self._in_flight) < FRAMES_MAX
+
+    def add(self, settlement: Settlement) -> None:
+        """Take a settlement; one that is larger than a frame goes in parts."""
+        if len(settlement) <= FRAME_TOKENS_MAX:
+            self._waiting.append(settlement)
+        else:
+            self._waiting.extend(_parts(settlement))
+
+    def next_frame(self) -> receiver_pb2.SettleFrame:
+        """Return the next frame: the first settlement, and what may go with it."""
+        first = self._waiting.popleft()
+        members, count = [first], len(first)
+        if first.plain:
+            others: deque[Settlement] = deque()
+            while self._waiting and count + len(self._waiting[0]) <= FRAME_TOKENS_MAX:
+                entry = self._waiting.popleft()
+                if entry.goes_with(first):
+                    members.append(entry)
+                    count += len(entry)
+                else:
+                    others.append(entry)
+            self._waiting.extendleft(reversed(others))
+        self._frame_id += 1
+        self._in_flight[self._frame_id] = members
+        tokens = first.tokens if len(members) == 1 else b"".join(e.tokens for e in members)
+        return receiver_pb2.SettleFrame(
+            frame_id=self._frame_id,
+            disposition=first.disposition,
+            lock_tokens=tokens,
+            changed_properties=first.changed_properties,
+            dead_letter_reason=first.reason or "",
+            dead_letter_error_description=first.description or "",
+            repeat=first.repeated,
+        )
+
+    def answered(self, result: receiver_pb2.SettleResult) -> list[tuple[float, Settlement]]:
+        """Resolve the waiters of a frame; return what to add again, each after a pause."""
+        members = self._in_flight.pop(result.frame_id, ())
+        failures = {
+            index: failure.error for failure in result.failures for index in failure.indexes
+        }
+        again: list[tuple[float, Settlement]] = []
+        start = 0
+        for settlement in members:
+            count = len(settlement)
+            settlement.locked_until_ms = result.locked_until_ms
+            settlement.lock_remaining_ms = result.lock_remaining_ms
+            pause = self._take_failures(settlement, failures, start) if failures else None
+            start += count
+            if pause is None:
+                self._resolve(settlement)
+            else:
+                again.append((pause, settlement))
+        return again
+
+    def stream_broke(self, error: BusError) -> None:
+        """Put back what was under way, or fail it when the policy says so."""
+        frames, self._in_flight = list(self._in_flight.values()), {}
+        # Numbers count up within a stream; the next stream starts over.
+        self._frame_id = 0
+        for settlement in (entry for members in reversed(frames) for entry in reversed(members)):
+            settlement.failures += counted(error)
+            # Who is turned away is turned away before anything is read.
+            if not isinstance(error, Unauthenticated | Unauthorized):
+                # It may have been done: the bus remembers what this receiver settled.
+                settlement.repeated = settlement.unknown = True
+            if self._retry.allows(error, settlement.failures):
+                self._waiting.appendleft(settlement)
+            else:
+                settlement.waiter.fail(_of_unknown_outcome(error))
+
+    def expire(self, now_s: float) -> None:
+        """Fail what should have been answered by now."""
+        late = [entry for entry in self._waiting if entry.deadline_s <= now_s]
+        self._waiting = deque(entry for entry in self._waiting if entry.deadline_s > now_s)
+        for frame_id, members in list(self._in_flight.items()):
+            if all(entry.deadline_s <= now_s for entry in members):
+                late.extend(members)
+                del self._in_flight[frame_id]
+        self._fail(late)
+
+    def fail_all(self) -> None:
+        """Fail everything: the receiver ends."""
+        members = [entry for frame in self._in_flight.values() for entry in frame]
+        self._fail([*self._waiting, *members])
+        self._waiting.clear()
+        self._in_flight.clear()
+
+    def _fail(self, settlements: Iterable[Settlement]) -> None:
+        for settlement in settlements:
+            settlement.waiter.fail(
+                OutcomeUnknownError(
+                    message="No answer to a settlement came in time. The outcome is unknown.",
+                    reason=OutcomeUnknown.reason,
+                )
+            )
+
+    def _take_failures(
+        self, settlement: Settlement, failures: dict[int, message_pb2.Error], start: int
+    ) -> float | None:
+        """Record final failures. Returns the pause before the others are tried again, if any."""
+        again: list[int] = []
+        pause = 0.0
+        for offset in range(len(settlement)):
+            failure = failures.get(start + offset)
+            if failure is None:
+                continue
+            error = statuses.from_error(failure)
+            index = offset if settlement.indexes is None else settlement.indexes[offset]
+            # The bus remembers what this receiver settled: a repeat finds out.
+            unknown = isinstance(error, OutcomeUnknown)
+            settlement.unknown |= unknown
+            unknown = unknown and settlement.failures < self._retry.total
+            if unknown or self._retry.allows(error, settlement.failures + 1):
+                again.append(offset)
+                pause = max(pause, self._retry.pause_s(settlement.failures + 1, error))
+            else:
+                final = exceptions.from_bus_error
+                # To renew a lock twice is to renew it: a refusal of a repeat counts.
+                if settlement.unknown and settlement.disposition != _RENEW_LOCK:
+                    final = _of_unknown_outcome
+                settlement.errors.append((index, final(error)))
+        if not again:
+            return None
+        settlement.failures += 1
+        settlement.repeated = True
+        self._narrow(settlement, again)
+        return pause
+
+    def _narrow(self, settlement: Settlement, offsets: list[int]) -> None:
+        tokens = settlement.tokens
+        settlement.tokens = b"".join(
+            tokens[offset * _TOKEN_BYTES : (offset + 1) * _TOKEN_BYTES] for offset in offsets
+        )
+        known = settlement.indexes
+        settlement.indexes = offsets if known is None else [known[offset] for offset in offsets]
+
+    def _resolve(self, settlement: Settlement) -> None:
+        settlement.waiter.resolve(
+            Outcome(settlement.errors, settlement.locked_until_ms, settlement.lock_remaining_ms)
+        )
+
+
+def _of_unknown_outcome(error: BusError) -> ServiceBusError:
+    # A lost lock is what a settlement leaves behind, if the bus does not remember it any more.
+    if not isinstance(error, RetryableError | MessageLockLost):
+        return exceptions.from_bus_error(error)
+    return exceptions.from_bus_error(
+        OutcomeUnknown(
+            f"{error.message} The outcome of the settlement is unknown.", metadata=error.metadata
+        )
+    )
+
+
+class _Joint:
+    """Waits for the parts of a settlement that is larger than a frame."""
+
+    def __init__(self, settlement: Settlement, parts: int) -> None:
+        self._whole = settlement
+        self._left = parts
+        self._errors: list[tuple[int, ServiceBusError]] = []
+
+    def resolve(self, value: Outcome) -> None:
+        """Note the outcome of a part."""
+        self._errors += value.errors
+        self._left -= 1
+        if not self._left:
+            errors = sorted(self._errors, key=lambda entry: entry[0])
+            self._whole.waiter.resolve(
+                Outcome(errors, value.locked_until_ms, value.lock_remaining_ms)
+            )
+
+    def fail(self, error: BaseException) -> None:
+        """Fail the whole; what comes after that is of no more use."""
+        if self._left > 0:
+            self._left = -1
+            self._whole.waiter.fail(error)
+
+
+def _parts(whole: Settlement) -> list[Settlement]:
+    starts = range(0, len(whole), FRAME_TOKENS_MAX)
+    joint = _Joint(whole, len(starts))
+    parts: list[Settlement] = []
+    for start in starts:
+        tokens = whole.tokens[start * _TOKEN_BYTES : (start + FRAME_TOKENS_MAX) * _TOKEN_BYTES]
+        part = Settlement(
+            whole.disposition,
+            tokens,
+            joint,
+            whole.timeout_s,
+            changed_properties=whole.changed_properties,
+            reason=whole.reason,
+            description=whole.description,
+        )
+        part.deadline_s = whole.deadline_s
+        part.indexes = list(range(start, start + len(part)))
+        parts.append(part)
+    return parts

@@ -1,0 +1,233 @@
+"""A bidirectional stream that is opened when there is something to say, and again when it breaks.
+
+Runs on the I/O thread. What is written and what an answer means is the owner's business; this
+module keeps the stream, and never loses a request: the owner puts back what `broken` reports.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+import grpc
+
+from bendybus.client.core.outage import Outage
+from bendybus.client.core.retry_policy import Moved, RetryPolicy, counted
+from bendybus.domain.errors import BusError, RetryableError
+from bendybus.wire import admission, statuses
+
+_log = logging.getLogger("bendybus.client")
+_END_TIMEOUT_S: Final = 2.0
+# However long an outage was: so soon after its end streams are back.
+_PAUSE_MAX_S: Final = 2.0
+_JITTER: Final = (0.5, 1.0)
+# A stream that is ended sooner than this was not moved to a better place.
+_MOVE_AGAIN_S: Final = 0.5
+# What grpc.aio makes of a write into a stream that is just ending; the real status is lost then.
+_WRITE_RACE: Final = "Internal error from Core"
+
+
+class Owner(Protocol):
+    """Who fills a stream."""
+
+    async def open_call(self) -> Any:
+        """Return a new call of the stream."""
+
+    def has_work(self) -> bool:
+        """Whether there is a reason to have the stream open."""
+
+    def next_request(self) -> Any | None:
+        """Return what to write now, or None; asked again after `Stream.wake`."""
+
+    def handle(self, response: Any) -> None:
+        """Take an answer."""
+
+    def broken(self, error: BusError) -> None:
+        """Put back what is under way, or give it up. The stream has ended."""
+
+
+class Stream:
+    """Keeps one stream of an owner going."""
+
+    def __init__(
+        self,
+        owner: Owner,
+        retry: RetryPolicy,
+        explain: Callable[[BusError], BusError] = lambda error: error,
+    ) -> None:
+        self._owner = owner
+        self._retry = retry
+        self._explain = explain
+        # What logs call it.
+        self.name = "stream"
+        # Shared by all streams of a connection.
+        self.outage = Outage()
+        # Whether the bus ever answered on it.
+        self.answered = False
+        self._wake = asyncio.Event()
+        self._closed = asyncio.Event()
+        self._call: Any = None
+        self._opening: asyncio.Task[Any] | None = None
+        self._moving = False
+        self._writer_error: Exception | None = None
+        self._ended = asyncio.Event()
+        self._ended.set()
+
+    def wake(self) -> None:
+        """Look for requests again."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Keep the stream until `close`; the task of the owner."""
+        failures = 0
+        while not self._closed.is_set():
+            if not self._owner.has_work():
+                self.outage.ended(self)
+                self._wake.clear()
+                await self._wake.wait()
+                continue
+            began = self._loop_time()
+            try:
+                heard, error = await self._session()
+            except Exception as exc:
+                # The boundary of this task: if it died, whoever waits would wait for ever.
+                _log.exception("client: a stream failed")
+                heard, error = True, _internal(exc)
+            error = self._explain(error)
+            if self._closed.is_set():
+                break
+            self._owner.broken(error)
+            if isinstance(error, Moved) and heard and self._loop_time() - began > _MOVE_AGAIN_S:
+                # Asked to go elsewhere: at once, and it is no failure.
+                _log.info("client: %s is moved by the bus", self.name)
+                failures = 0
+                continue
+            failures = 1 if heard else failures + counted(error) or 1
+            # Spread: clients that lost the same front end do not come back all at once.
+            pause_s = min(self._retry.pause_s(failures, error), _PAUSE_MAX_S)
+            pause_s *= random.uniform(*_JITTER)
+            if self._owner.has_work():
+                self.outage.broke(self, self.name, pause_s, error.message, self._loop_time())
+            await self._pause(pause_s)
+        self.outage.ended(self)
+
+    def _loop_time(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    async def cancel(self) -> None:
+        """End the call at once and wait until nothing of it is left."""
+        if self._opening is not None:
+            # Also one that waits for a token, or for a bus that does not answer.
+            self._opening.cancel()
+        if self._call is not None:
+            self._call.cancel()
+        await asyncio.wait_for(self._ended.wait(), _END_TIMEOUT_S)
+
+    async def close(self) -> None:
+        """End for good. What is under way is the owner's to finish before."""
+        self._closed.set()
+        self._wake.set()
+        await self.cancel()
+
+    async def _session(self) -> tuple[bool, BusError]:
+        heard = False
+        self._ended.clear()
+        self._moving = False
+        self._writer_error = None
+        writer: asyncio.Task[None] | None = None
+        try:
+            self._opening = asyncio.get_running_loop().create_task(
+                _of(self._owner), name="bendybus-opening"
+            )
+            self._call = await self._opening
+            # Nothing but `_call` may keep the call: a fork waits until gRPC is gone.
+            self._opening = None
+            writer = asyncio.get_running_loop().create_task(
+                self._write(self._call), name="bendybus-writer"
+            )
+            while (response := await self._call.read()) is not grpc.aio.EOF:
+                if not heard:
+                    heard = self.answered = True
+                    self.outage.back(self, self.name, self._loop_time())
+                if response.moving:
+                    # Nothing more is written, so that the answers to what was can all come in.
+                    self._moving = True
+                    self._wake.set()
+                else:
+                    self._owner.handle(response)
+            return heard, await self._ending()
+        except grpc.aio.AioRpcError as exc:
+            return heard, _bus_error(exc)
+        except BusError as exc:
+            # There is no token, or nothing that answers: before there is a call.
+            return heard, exc
+        except asyncio.CancelledError:
+            current = asyncio.current_task()
+            if current is not None and current.cancelling():
+                raise
+            if self._writer_error is not None:
+                return heard, _internal(self._writer_error)
+            return heard, RetryableError("The connection was ended.")
+        finally:
+            if writer is not None:
+                writer.cancel()
+                await asyncio.wait([writer])
+            self._call = None
+            self._ended.set()
+
+    async def _ending(self) -> BusError:
+        code, details = await self._call.code(), await self._call.details()
+        if code is grpc.StatusCode.OK:
+            return Moved("The bus ended the stream.", answered=True)
+        return _bus_error(
+            grpc.aio.AioRpcError(
+                code,
+                await self._call.initial_metadata(),
+                await self._call.trailing_metadata(),
+                details,
+            )
+        )
+
+    async def _write(self, call: Any) -> None:
+        try:
+            # Nothing is handed to a stream that is not let in yet: it would count as sent.
+            if not await admission.admitted(call):
+                return
+            while not self._moving:
+                request = self._owner.next_request()
+                if request is None:
+                    self._wake.clear()
+                    await self._wake.wait()
+                else:
+                    await call.write(request)
+            await call.done_writing()
+        except (grpc.RpcError, asyncio.InvalidStateError, grpc.aio.UsageError):
+            return  # the reader gets the status of the call
+        except Exception as exc:
+            # The boundary of this task: a writer that is gone would leave its requests waiting.
+            _log.exception("client: a stream cannot be written to")
+            self._writer_error = exc
+            call.cancel()
+
+    async def _pause(self, pause_s: float) -> None:
+        # Not woken by new work: it would turn an outage into a storm of attempts.
+        try:
+            await asyncio.wait_for(self._closed.wait(), pause_s)
+        except TimeoutError:
+            return
+
+
+async def _of(owner: Owner) -> Any:
+    return await owner.open_call()
+
+
+def _internal(exc: Exception) -> BusError:
+    # Of the kind that is repeated a few times, then given up: what waits gets this sentence.
+    return RetryableError(f"The client failed: {exc!r}.")
+
+
+def _bus_error(error: grpc.aio.AioRpcError) -> BusError:
+    if error.code() is grpc.StatusCode.INTERNAL and (error.details() or "").startswith(_WRITE_RACE):
+        return Moved("The connection ended while it was written to.")
+    return statuses.from_rpc_error(error)

@@ -1,0 +1,1 @@
+"""Messages: what applications write and read, and the columns that carry them."""

@@ -1,0 +1,304 @@
+"""Messages on their way out: encoded once, on the application's thread, in the wire's columns.
+
+ServiceBusMessage ─┐                       ┌─ messages[i]   serialised Message
+mapping           ─┼─► Columns.add(…) ────►│  message_ids[i]
+AmqpAnnotated…    ─┘                       └─ extras[i]     keys, session, times; or None
+"""
+
+import itertools
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from bendybus.client.exceptions import MessageSizeExceededError
+from bendybus.client.messages import message as message_module
+from bendybus.client.messages import values
+from bendybus.client.messages.amqp import AmqpAnnotatedMessage, AmqpMessageBodyType
+from bendybus.client.messages.message import ServiceBusMessage
+from bendybus.domain import limits
+from bendybus.v1 import message_pb2
+
+if TYPE_CHECKING:
+    from bendybus.client.tracing import Outgoing
+
+# What surrounds a message in a frame: tags, lengths, numbers.
+MESSAGE_OVERHEAD_BYTES: Final = 16
+_DATA: Final = AmqpMessageBodyType.DATA
+_MILLISECOND: Final = timedelta(milliseconds=1)
+_TEXTS: Final = ("content_type", "correlation_id", "subject", "to", "reply_to")
+
+
+class Extras(NamedTuple):
+    """What most messages do not have."""
+
+    partition_key: str = ""
+    session_id: str | None = None
+    time_to_live_ms: int = 0
+    scheduled_enqueue_time_ms: int = 0
+
+
+class Columns:
+    """Messages in columns. `extras` is None while no message has any, `spans` without tracing."""
+
+    __slots__ = ("extras", "message_ids", "messages", "size_bytes", "spans")
+
+    def __init__(self, spans: "Outgoing | None" = None) -> None:
+        self.messages: list[bytes] = []
+        self.message_ids: list[str] = []
+        self.extras: list[Extras] | None = None
+        self.size_bytes = 0
+        self.spans = spans
+
+    def add(self, message: ServiceBusMessage, bytes_max: int | None = None) -> None:
+        """Encode a message. Raises MessageSizeExceededError if it would exceed `bytes_max`."""
+        payload = encode(message)
+        message_id = message._message_id or _next_id()
+        if self.spans is not None:
+            payload += self.spans.add(message, message_id)
+        size = len(payload) + len(message_id) + MESSAGE_OVERHEAD_BYTES
+        if bytes_max is not None and self.size_bytes + size > bytes_max:
+            if self.spans is not None:
+                self.spans.drop_last()
+            raise MessageSizeExceededError(
+                message=f"The batch would be larger than its {bytes_max} bytes."
+            )
+        extras = _extras_of(message)
+        if extras is not None or self.extras is not None:
+            if self.extras is None:
+                self.extras = [_NO_EXTRAS] * len(self.messages)
+            self.extras.append(extras or _NO_EXTRAS)
+        self.messages.append(payload)
+        self.message_ids.append(message_id)
+        self.size_bytes += size
+
+    def copy(self) -> "Columns":
+        """Return columns of their own with the same messages."""
+        made = Columns(self.spans)
+        made.messages = list(self.messages)
+        made.message_ids = list(self.message_ids)
+        made.extras = None if self.extras is None else list(self.extras)
+        made.size_bytes = self.size_bytes
+        return made
+
+
+class ServiceBusMessageBatch:
+    """Messages that are sent together, as one atomic unit, up to a size."""
+
+    def __init__(self, max_size_in_bytes: int | None = None, **kwargs: Any) -> None:
+        """Make an empty batch of at most `max_size_in_bytes`; None: 256 KB."""
+        self._max_size_in_bytes = max_size_in_bytes or limits.STANDARD_BATCH_BYTES_MAX
+        self._columns = Columns()
+
+    @property
+    def max_size_in_bytes(self) -> int:
+        """How many bytes the batch may have."""
+        return self._max_size_in_bytes
+
+    @property
+    def size_in_bytes(self) -> int:
+        """How many bytes the batch has."""
+        return self._columns.size_bytes
+
+    @property
+    def message(self) -> "ServiceBusMessageBatch":
+        """Deprecated, as in the original: the batch itself."""
+        return self
+
+    @message.setter
+    def message(self, value: Any) -> None:
+        raise AttributeError("message: a batch cannot be replaced; make another one.")
+
+    def add_message(
+        self, message: ServiceBusMessage | AmqpAnnotatedMessage | Mapping[str, Any]
+    ) -> None:
+        """Add `message` as it is now. Raises MessageSizeExceededError when it does not fit."""
+        self._columns.add(as_message(message), self._max_size_in_bytes)
+
+    def __len__(self) -> int:
+        return len(self._columns.messages)
+
+    def __repr__(self) -> str:
+        return f"ServiceBusMessageBatch({len(self)} messages, {self.size_in_bytes} bytes)"
+
+
+def encode(message: ServiceBusMessage) -> bytes:
+    """Return the serialised Message of what the bus never reads."""
+    body = message._body
+    if (
+        type(body) is bytes
+        and message._application_properties is None
+        and message._content_type is None
+        and message._correlation_id is None
+        and message._subject is None
+        and message._to is None
+        and message._reply_to is None
+        and message._reply_to_session_id is None
+    ):
+        # By far the most frequent shape, written by hand: field 1, its length, the bytes.
+        return _prefix(len(body)) + body
+    return _encode_slowly(message)
+
+
+def columns_of(given: Any, spans: "Outgoing | None" = None) -> Columns | None:
+    """Return the columns of whatever `send_messages` takes; None when it is empty."""
+    if type(given) is ServiceBusMessage:
+        columns = Columns(spans)
+        columns.add(given)
+        return columns
+    if isinstance(given, ServiceBusMessageBatch):
+        return given._columns.copy() if len(given) else None
+    columns = Columns(spans)
+    add = columns.add
+    for message in messages_of(given):
+        add(message)
+    return columns if columns.messages else None
+
+
+def messages_of(given: Any) -> Iterator[ServiceBusMessage]:
+    """Yield the messages in a message, a mapping, or an iterable of them."""
+    if isinstance(given, (ServiceBusMessage, AmqpAnnotatedMessage, Mapping)):
+        yield as_message(given)
+    elif isinstance(given, Iterable) and not isinstance(given, (str, bytes)):
+        for entry in given:
+            yield entry if type(entry) is ServiceBusMessage else as_message(entry)
+    else:
+        raise TypeError(
+            f"message: must be a message, a batch or a list (got {type(given).__name__})"
+        )
+
+
+def as_message(given: Any) -> ServiceBusMessage:
+    """Return a message made of a message, a mapping with its arguments, or AMQP's view of one."""
+    if isinstance(given, ServiceBusMessage):
+        return given
+    if isinstance(given, AmqpAnnotatedMessage):
+        return message_module.from_amqp(given)
+    if isinstance(given, Mapping):
+        try:
+            return ServiceBusMessage(**given)
+        except TypeError as exc:
+            raise TypeError(f"message: the mapping makes no ServiceBusMessage: {exc}") from None
+    raise TypeError(f"message: must be a ServiceBusMessage (got {type(given).__name__})")
+
+
+def batch_proto(units: Iterable[Columns]) -> message_pb2.MessageBatch:
+    """Return the columns of several units as one batch."""
+    found = list(units)
+    messages = list(itertools.chain.from_iterable(unit.messages for unit in found))
+    ids = itertools.chain.from_iterable(unit.message_ids for unit in found)
+    if all(unit.extras is None for unit in found):
+        return message_pb2.MessageBatch(messages=messages, message_ids=ids)
+    extras = [
+        entry
+        for unit in found
+        for entry in (unit.extras or itertools.repeat(_NO_EXTRAS, len(unit.messages)))
+    ]
+    batch = message_pb2.MessageBatch(messages=messages, message_ids=ids)
+    if any(entry.partition_key for entry in extras):
+        batch.partition_keys.extend(entry.partition_key for entry in extras)
+    present = [entry.session_id is not None for entry in extras]
+    if any(present):
+        batch.session_ids.extend(entry.session_id or "" for entry in extras)
+        if not all(present):
+            batch.session_present.extend(present)
+    if any(entry.time_to_live_ms for entry in extras):
+        batch.time_to_live_ms.extend(entry.time_to_live_ms for entry in extras)
+    if any(entry.scheduled_enqueue_time_ms for entry in extras):
+        batch.scheduled_enqueue_time_ms.extend(entry.scheduled_enqueue_time_ms for entry in extras)
+    return batch
+
+
+def _extras_of(message: ServiceBusMessage) -> Extras | None:
+    if (
+        message._partition_key is None
+        and message._session_id is None
+        and message._time_to_live is None
+        and message._scheduled_enqueue_time_utc is None
+    ):
+        return None
+    ttl, scheduled = message._time_to_live, message._scheduled_enqueue_time_utc
+    return Extras(
+        message._partition_key or "",
+        message._session_id,
+        # 0 on the wire is none: a time to live of nothing is as short as can be said.
+        0 if ttl is None else min(max(1, ttl // _MILLISECOND), limits.TIME_TO_LIVE_MS_MAX),
+        0 if scheduled is None else values.to_milliseconds(scheduled),
+    )
+
+
+def _encode_slowly(message: ServiceBusMessage) -> bytes:
+    proto = message_pb2.Message()
+    if message._body_type is _DATA:
+        proto.data.extend(message._sections())
+    elif message._body_type is AmqpMessageBodyType.VALUE:
+        proto.value.CopyFrom(values.to_value(message._body))
+    else:
+        proto.sequences.extend(values.to_sequences(message._body))
+    for name in _TEXTS:
+        text = getattr(message, name)
+        if text is not None:
+            setattr(proto, name, text)
+    if message._reply_to_session_id is not None:
+        proto.reply_to_session_id = message._reply_to_session_id
+    if message._application_properties:
+        values.fill_map(proto.application_properties, message._application_properties)
+        for name, value in proto.application_properties.items():
+            if value.ByteSize() > limits.PROPERTY_BYTES_MAX:
+                raise _header_too_large(
+                    f"application_properties[{name!r}]", value.ByteSize(), limits.PROPERTY_BYTES_MAX
+                )
+    payload = proto.SerializeToString()
+    if len(payload) > limits.HEADER_BYTES_MAX:
+        proto.ClearField("data")
+        proto.ClearField("value")
+        proto.ClearField("sequences")
+        if proto.ByteSize() > limits.HEADER_BYTES_MAX:
+            raise _header_too_large(
+                "all properties together", proto.ByteSize(), limits.HEADER_BYTES_MAX
+            )
+    return payload
+
+
+def _header_too_large(what: str, size: int, most: int) -> MessageSizeExceededError:
+    return MessageSizeExceededError(
+        message=f"{what}: {size} bytes are more than the {most} allowed beside the body. Put large "
+        "values into the body."
+    )
+
+
+def _prefix(length: int) -> bytes:
+    found = _PREFIXES.get(length)
+    if found is None:
+        found = b"\n" + _varint(length)
+        if len(_PREFIXES) < _PREFIXES_MAX:
+            _PREFIXES[length] = found
+    return found
+
+
+def _varint(number: int) -> bytes:
+    made = bytearray()
+    while number > 0x7F:
+        made.append(number & 0x7F | 0x80)
+        number >>= 7
+    made.append(number)
+    return bytes(made)
+
+
+def _id_source() -> Callable[[], str]:
+    # uuid4 costs more than all the rest of a small message.
+    prefix, count = f"{os.urandom(8).hex()}-", itertools.count(1)
+    return lambda: prefix + str(next(count))
+
+
+def _renew_ids() -> None:
+    global _next_id
+    _next_id = _id_source()
+
+
+_NO_EXTRAS: Final = Extras()
+_PREFIXES: dict[int, bytes] = {}
+_PREFIXES_MAX: Final = 4_096
+_next_id = _id_source()
+if hasattr(os, "register_at_fork"):  # Windows does not fork
+    os.register_at_fork(after_in_child=_renew_ids)

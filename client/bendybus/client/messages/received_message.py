@@ -1,0 +1,365 @@
+"""A message as it was received: an index into the columns of its delivery, decoded on demand."""
+
+import copy
+import time
+import uuid
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from bendybus.client.exceptions import ServiceBusError
+from bendybus.client.messages import values
+from bendybus.client.messages.amqp import (
+    AmqpAnnotatedMessage,
+    AmqpMessageBodyType,
+    AmqpMessageHeader,
+)
+from bendybus.client.messages.enums import ServiceBusMessageState, ServiceBusReceiveMode
+from bendybus.client.messages.message import ServiceBusMessage
+from bendybus.domain import lock_token
+from bendybus.v1 import message_pb2
+
+if TYPE_CHECKING:
+    from bendybus.client.core.receive_stream import Receiving
+
+_TOKEN_BYTES: Final = lock_token.TOKEN_BYTES
+_REASON: Final = b"DeadLetterReason"
+_DESCRIPTION: Final = b"DeadLetterErrorDescription"
+
+
+class Delivered:
+    """The columns of one DeliveredBatch, each made a list when it is first read."""
+
+    __slots__ = ("_lists", "lock_end_s", "lock_tokens", "locked_until_ms", "proto")
+
+    def __init__(self, proto: message_pb2.DeliveredBatch) -> None:
+        self.proto = proto
+        self.lock_tokens = proto.lock_tokens
+        self.locked_until_ms = proto.locked_until_ms
+        # When the locks end, on the monotonic clock: the wall clock may be wrong here or there.
+        self.lock_end_s = time.monotonic() + proto.lock_remaining_ms / 1_000
+        self._lists: dict[str, Sequence[Any]] = {}
+
+    def __len__(self) -> int:
+        return len(self.proto.messages)
+
+    def column(self, name: str) -> Sequence[Any]:
+        """Return a column: empty, or one entry per message."""
+        found = self._lists.get(name)
+        if found is None:
+            found = self._lists[name] = list(getattr(self.proto, name))
+        return found
+
+    def token(self, index: int) -> bytes:
+        """Return the lock token of a message; empty without locks."""
+        start = index * _TOKEN_BYTES
+        return self.lock_tokens[start : start + _TOKEN_BYTES]
+
+    def alone(self, index: int) -> bytes:
+        """Return a delivery of one of the messages, as it is now."""
+        made = message_pb2.DeliveredBatch()
+        for field, value in self.proto.ListFields():
+            if field.is_repeated:
+                getattr(made, field.name).append(value[index])
+            else:
+                setattr(made, field.name, value)
+        made.lock_tokens = self.token(index)
+        left_s = self.lock_end_s - time.monotonic()
+        made.lock_remaining_ms = max(0, round(left_s * 1_000))
+        return made.SerializeToString()
+
+
+class ServiceBusReceivedMessage(ServiceBusMessage):
+    """A message that was received, peeked at, or read from bytes.
+
+    The slots of ServiceBusMessage stay empty until one of them is read; then `__getattr__`
+    decodes the message into all of them.
+    """
+
+    __slots__ = (
+        "_delivered",
+        "_index",
+        "_locked_until_ms",
+        "_peeked",
+        "_receiving",
+        "_settled",
+        "auto_renew_error",
+    )
+
+    def __init__(
+        self,
+        message: Any,
+        receive_mode: ServiceBusReceiveMode | str = ServiceBusReceiveMode.PEEK_LOCK,
+        frame: Any | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Make a message of a delivery; receivers do that, applications never need to.
+
+        `message`: the delivery. `receive_mode`: how it was received. `frame` has no effect.
+        """
+        if not isinstance(message, Delivered):
+            raise TypeError("ServiceBusReceivedMessage: only receivers make these.")
+        self._delivered = message
+        self._index: int = kwargs.get("index", 0)
+        self._receiving: Receiving | None = kwargs.get("receiving")
+        self._settled = receive_mode == ServiceBusReceiveMode.RECEIVE_AND_DELETE
+        self._peeked: bool = kwargs.get("peeked", False)
+        self._locked_until_ms = message.locked_until_ms
+        self.auto_renew_error: ServiceBusError | None = None
+
+    @classmethod
+    def from_bytes(cls, message: bytes) -> "ServiceBusReceivedMessage":
+        """Return a message read from bytes; it has no receiver.
+
+        `message`: a serialised `bendybus.v1.Message`.
+        """
+        if not isinstance(message, bytes):
+            raise TypeError("message: it must be bytes.")
+        if not message:
+            raise ValueError("message: it is empty.")
+        try:
+            message_pb2.Message.FromString(message)
+        except Exception as exc:  # protobuf's DecodeError has no public place that is typed
+            raise ValueError("message: the bytes are not a valid bendybus.v1.Message.") from exc
+        batch = message_pb2.DeliveredBatch(messages=[message])
+        return cls(Delivered(batch), ServiceBusReceiveMode.RECEIVE_AND_DELETE)
+
+    def __getattr__(self, name: str) -> Any:
+        # Reached only for slots that are still empty.
+        if name not in _LOADED:
+            raise AttributeError(name)
+        self._load()
+        return object.__getattribute__(self, name)
+
+    def __reduce__(self) -> Any:
+        # The message alone: not the delivery that it came in, nor the receiver.
+        return _restored, (self._delivered.alone(self._index), self._state())
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "ServiceBusReceivedMessage":
+        made: ServiceBusReceivedMessage = object.__new__(type(self))
+        made._delivered, made._index = self._delivered, self._index
+        made._receiving = self._receiving
+        for name, value in self._state().items():
+            setattr(made, name, copy.deepcopy(value, memo))
+        return made
+
+    def __copy__(self) -> "ServiceBusReceivedMessage":
+        made: ServiceBusReceivedMessage = object.__new__(type(self))
+        made._delivered, made._index = self._delivered, self._index
+        made._receiving = self._receiving
+        for name, value in self._state().items():
+            setattr(made, name, value)
+        return made
+
+    def _state(self) -> dict[str, Any]:
+        """Return what is set, and is neither of the delivery nor of the receiver."""
+        found = {name: getattr(self, name) for name in _OWN}
+        try:
+            object.__getattribute__(self, "_body_type")
+        except AttributeError:
+            return found  # nothing of it was read yet
+        return found | {name: getattr(self, name) for name in _LOADED}
+
+    def _load(self) -> None:
+        proto = message_pb2.Message.FromString(self._delivered.proto.messages[self._index])
+        self._encoding = "UTF-8"
+        if proto.HasField("value"):
+            self._body = values.from_value(proto.value)
+            self._body_type = AmqpMessageBodyType.VALUE
+        elif proto.sequences:
+            self._body = [
+                [values.from_value(entry) for entry in sequence.values]
+                for sequence in proto.sequences
+            ]
+            self._body_type = AmqpMessageBodyType.SEQUENCE
+        else:
+            self._body = proto.data[0] if len(proto.data) == 1 else list(proto.data)
+            self._body_type = AmqpMessageBodyType.DATA
+        self._content_type = proto.content_type or None
+        self._correlation_id = proto.correlation_id or None
+        self._subject = proto.subject or None
+        self._to = proto.to or None
+        self._reply_to = proto.reply_to or None
+        self._reply_to_session_id = proto.reply_to_session_id or None
+        self._message_id = self._cell("message_ids") or None
+        self._partition_key = self._cell("partition_keys") or None
+        self._session_id = self._read_session_id()
+        ttl_ms = self._cell("time_to_live_ms")
+        self._time_to_live = timedelta(milliseconds=ttl_ms) if ttl_ms else None
+        self._scheduled_enqueue_time_utc = _moment(self._cell("scheduled_enqueue_time_ms"))
+        self._application_properties = self._read_properties(proto)
+
+    def _cell(self, name: str) -> Any:
+        column = self._delivered.column(name)
+        return column[self._index] if column else None
+
+    def _read_session_id(self) -> str | None:
+        present = self._delivered.column("session_present")
+        if present and not present[self._index]:
+            return None
+        session_id: str | None = self._cell("session_ids")
+        return session_id
+
+    def _read_properties(self, proto: message_pb2.Message) -> dict[str | bytes, Any] | None:
+        properties = values.from_map(proto.application_properties)
+        changed = self._cell("changed_properties")
+        if changed:
+            for name, value in message_pb2.ValueMap.FromString(changed).entries.items():
+                properties[name.encode()] = values.from_value(value)
+        for key, text in (
+            (_REASON, self.dead_letter_reason),
+            (_DESCRIPTION, self.dead_letter_error_description),
+        ):
+            if text is not None:
+                properties[key] = values.Text(text.encode())
+        return properties or None
+
+    @property
+    def decoded_properties(self) -> dict[str, Any]:
+        """The application properties as they were written: text is str, timestamps datetime."""
+        made: dict[str, Any] = values.plain(self.application_properties or {})
+        return {key.decode() if isinstance(key, bytes) else key: made[key] for key in made}
+
+    @property
+    def raw_amqp_message(self) -> AmqpAnnotatedMessage:
+        """The message as AMQP sees it: a copy, made when asked for."""
+        raw = super().raw_amqp_message
+        raw.header = AmqpMessageHeader(
+            delivery_count=self.delivery_count,
+            time_to_live=None if raw.header is None else raw.header.time_to_live,
+        )
+        annotations: dict[str | bytes, Any] = {
+            b"x-opt-sequence-number": self.sequence_number,
+            b"x-opt-enqueued-time": self._cell("enqueued_time_ms"),
+            b"x-opt-locked-until": self._locked_until_ms or None,
+            b"x-opt-message-state": int(self.state),
+        }
+        raw.annotations = {**(raw.annotations or {}), **annotations}
+        return raw
+
+    @property  # type: ignore[misc]  # without a setter, as in the original
+    def message(self) -> AmqpAnnotatedMessage:
+        """Deprecated, as in the original: use `raw_amqp_message`."""
+        return super().message
+
+    @property
+    def partition(self) -> int:
+        """Index of the partition that holds the message; an extra of Bendybus."""
+        return self._delivered.proto.partition
+
+    @property
+    def sequence_number(self) -> int | None:
+        """Number of the message in its queue; the top 16 bits are the partition."""
+        number: int | None = self._cell("sequence_numbers")
+        return number
+
+    @property
+    def enqueued_sequence_number(self) -> int | None:
+        """Number that the message had where it was first enqueued."""
+        return self._cell("enqueued_sequence_numbers") or self.sequence_number
+
+    @property
+    def enqueued_time_utc(self) -> datetime | None:
+        """When the bus took the message in."""
+        return _moment(self._cell("enqueued_time_ms"))
+
+    @property
+    def expires_at_utc(self) -> datetime | None:
+        """When the message may no longer be received."""
+        enqueued, ttl = self.enqueued_time_utc, self.time_to_live
+        if enqueued is None or ttl is None:
+            return None
+        try:
+            return enqueued + ttl
+        except OverflowError:
+            return None
+
+    @property
+    def delivery_count(self) -> int | None:
+        """How often the message was delivered before."""
+        return self._cell("delivery_counts") or 0
+
+    @property
+    def state(self) -> ServiceBusMessageState:
+        """Whether the message is active, deferred or scheduled."""
+        state = self._cell("states")
+        return ServiceBusMessageState(max(state - 1, 0)) if state else _ACTIVE
+
+    @property
+    def dead_letter_reason(self) -> str | None:
+        """Why the message is a dead letter."""
+        return self._cell("dead_letter_reasons") or None
+
+    @property
+    def dead_letter_error_description(self) -> str | None:
+        """Why the message is a dead letter, at length."""
+        return self._cell("dead_letter_error_descriptions") or None
+
+    @property
+    def dead_letter_source(self) -> str | None:
+        """The entity in which the message became a dead letter, if it was forwarded since."""
+        return self._cell("dead_letter_sources") or None
+
+    @property
+    def lock_token(self) -> uuid.UUID | str | None:
+        """The lock's token; None once the message is settled, or without a lock."""
+        token = b"" if self._settled else self._delivered.token(self._index)
+        return uuid.UUID(bytes=token) if token else None
+
+    @property
+    def locked_until_utc(self) -> datetime | None:
+        """When the lock ends; None once the message is settled, or without a lock."""
+        return None if self._settled else _moment(self._locked_until_ms)
+
+    @property
+    def _lock_expired(self) -> bool:
+        until = self.locked_until_utc
+        return until is not None and until <= datetime.now(UTC)
+
+    def __repr__(self) -> str:
+        return super().__repr__()[:-1] + f", sequence_number={self.sequence_number})"
+
+
+def make_all(
+    pieces: Sequence[tuple[Delivered, int, int]],
+    receiving: "Receiving | None",
+    *,
+    settled: bool = False,
+    peeked: bool = False,
+) -> list[ServiceBusReceivedMessage]:
+    """Return the messages of pieces (delivery, from, to) of deliveries."""
+    made: list[ServiceBusReceivedMessage] = []
+    new, kind, append = object.__new__, ServiceBusReceivedMessage, made.append
+    for delivered, start, stop in pieces:
+        until = delivered.locked_until_ms
+        for index in range(start, stop):
+            # Not through __init__: this runs once for each message there is.
+            message = new(kind)
+            message._delivered = delivered
+            message._index = index
+            message._receiving = receiving
+            message._settled = settled
+            message._peeked = peeked
+            message._locked_until_ms = until
+            message.auto_renew_error = None
+            append(message)
+    return made
+
+
+def _restored(delivered: bytes, state: dict[str, Any]) -> ServiceBusReceivedMessage:
+    """Return a message that was pickled. It can be settled by a receiver of its queue."""
+    made: ServiceBusReceivedMessage = object.__new__(ServiceBusReceivedMessage)
+    made._delivered = Delivered(message_pb2.DeliveredBatch.FromString(delivered))
+    made._index, made._receiving = 0, None
+    for name, value in state.items():
+        setattr(made, name, value)
+    return made
+
+
+def _moment(milliseconds: int | None) -> datetime | None:
+    return datetime.fromtimestamp(milliseconds / 1_000, UTC) if milliseconds else None
+
+
+_ACTIVE: Final = ServiceBusMessageState.ACTIVE
+_LOADED: Final = frozenset(ServiceBusMessage.__slots__)
+_OWN: Final = ("_locked_until_ms", "_peeked", "_settled", "auto_renew_error")

@@ -1,0 +1,1 @@
+"""Send, receive, settle, browse over many partitions: rules, and what performs them."""

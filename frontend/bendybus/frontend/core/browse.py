@@ -1,0 +1,222 @@
+"""Peek and batch delete over many partitions."""
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any
+
+from bendybus.domain import bounds, errors, limits
+from bendybus.domain.errors import BusError, RetryableError
+from bendybus.frontend.core import columns, peek_cursor
+from bendybus.frontend.core.gateway import Gateway
+from bendybus.frontend.core.partition_calls import Make, call
+from bendybus.internal.v1 import partition_pb2
+from bendybus.v1 import message_pb2, receiver_pb2
+
+
+async def peek(gateway: Gateway, request: receiver_pb2.PeekRequest) -> receiver_pb2.PeekResponse:
+    """Return messages of whichever partitions answer first, and a cursor to go on from."""
+    entity, dead_letter = gateway.directory.lookup(request.entity_path)
+    count = max(1, min(request.max_messages, limits.FRAME_MESSAGES_MAX))
+    positions = peek_cursor.start(
+        request.cursor, len(gateway.upstreams), request.from_sequence_number
+    )
+    asked = [p for p in entity.partitions() if positions[p] != peek_cursor.SKIP]
+    ref = partition_pb2.EntityRef(
+        uid=entity.uid, generation=entity.generation, dead_letter=dead_letter
+    )
+    if request.from_sequence_number:
+        found = await _in_order(gateway, asked, ref, positions, count)
+    else:
+        make = _peek_call(gateway, ref, positions, count, limits.PEEK_BYTES_MAX)
+        found = await _first_answers(gateway, asked, make)
+    shown = _bounded(found, count)
+    for partition, batch in shown:
+        positions[partition] = batch.sequence_numbers[-1] + 1
+    return receiver_pb2.PeekResponse(
+        batches=[batch for _, batch in shown], cursor=peek_cursor.encode(positions)
+    )
+
+
+def _peek_call(
+    gateway: Gateway,
+    ref: partition_pb2.EntityRef,
+    positions: Sequence[int],
+    count: int,
+    size_bytes: int,
+) -> Make:
+    return lambda calls, partition: calls.Peek(
+        partition_pb2.PeekRequest(
+            partition=partition,
+            entity=ref,
+            from_sequence_number=positions[partition],
+            max_messages=count,
+            max_bytes=size_bytes,
+        ),
+        timeout=gateway.settings.unary_timeout_s,
+    )
+
+
+Found = list[tuple[int, message_pb2.DeliveredBatch]]
+
+
+async def _in_order(
+    gateway: Gateway,
+    partitions: Iterable[int],
+    ref: partition_pb2.EntityRef,
+    positions: Sequence[int],
+    count: int,
+) -> Found:
+    """Go through the partitions in the order of numbers, leaving nothing out.
+
+    It stops where the answer is full, and before a partition that cannot be asked: the reply's
+    cursor, and the number after the last one shown, go on right there. Raises PartitionUnavailable
+    if that is the first one.
+    """
+    found: Found = []
+    size_bytes, at = limits.PEEK_BYTES_MAX, list(positions)
+    for partition in partitions:
+        while count > 0:
+            make = _peek_call(gateway, ref, at, count, size_bytes)
+            try:
+                batch = (await call(gateway.upstreams[partition], make)).batch
+            except BusError:
+                if not found:
+                    raise
+                return found
+            if not batch.messages:
+                break
+            taken = sum(map(len, batch.messages))
+            if found and taken > size_bytes:
+                return found
+            found.append((partition, batch))
+            count -= len(batch.messages)
+            size_bytes -= taken
+            at[partition] = batch.sequence_numbers[-1] + 1
+            if size_bytes <= 0:
+                return found
+    return found
+
+
+async def _first_answers(gateway: Gateway, partitions: list[int], make: Make) -> Found:
+    """Ask all at once; return the first answer with messages, and what else is there by then."""
+    tasks: dict[asyncio.Task[Any], int] = {
+        asyncio.get_running_loop().create_task(
+            call(gateway.upstreams[partition], make), name="peek"
+        ): partition
+        for partition in partitions
+    }
+    pending = set(tasks)
+    done: list[asyncio.Task[Any]] = []
+    try:
+        while pending:
+            ended, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            done += ended
+            answered = [task for task in done if task.exception() is None]
+            if any(task.result().batch.messages for task in answered):
+                return [(tasks[task], task.result().batch) for task in answered]
+    finally:
+        for task in pending:
+            task.cancel()
+    failures = [task.exception() for task in done]
+    first = next((failure for failure in failures if failure is not None), None)
+    if first is not None and all(failures):
+        raise first
+    return []
+
+
+def _bounded(found: Found, count: int) -> Found:
+    """Cut what was found to `count` messages and 256 KB (but at least one message)."""
+    shown: Found = []
+    size_bytes = 0
+    for partition, batch in found:
+        sizes = itertools.accumulate(map(len, batch.messages), initial=size_bytes)
+        totals = list(sizes)[1:]
+        first = not shown
+        kept = sum(1 for total in totals if total <= limits.PEEK_BYTES_MAX) or int(
+            first and bool(totals)
+        )
+        kept = min(kept, count)
+        if not kept:
+            if totals:
+                break
+            continue
+        shown.append((partition, columns.cut(batch, 0, kept)))
+        count -= kept
+        size_bytes = totals[kept - 1]
+    return shown
+
+
+async def delete_messages(
+    gateway: Gateway, request: receiver_pb2.DeleteMessagesRequest
+) -> receiver_pb2.DeleteMessagesResponse:
+    """Delete the oldest messages, partition by partition, up to what was asked for.
+
+    Raises OutcomeUnknown when a partition may have deleted some and does not say how many: others
+    must not delete as many again. Whoever repeats the operation under its name learns it.
+    """
+    entity, dead_letter = gateway.directory.lookup(request.entity_path)
+    fingerprint = gateway.directory.fingerprint
+    assert fingerprint is not None
+    most = limits.delete_messages_max(fingerprint.tier)
+    if not 0 < request.max_messages <= most:
+        raise errors.InvalidArgument("max_messages", f"must be 1 to {most} a call.")
+    bounds.check_number("enqueued_before", request.enqueued_before_ms, bounds.TIME_MS_MAX)
+    ref = partition_pb2.EntityRef(
+        uid=entity.uid, generation=entity.generation, dead_letter=dead_letter
+    )
+    timeout_s = gateway.settings.unary_timeout_s
+
+    async def delete(partition: int, most: int, *, only_known: bool = False) -> int:
+        asked = partition_pb2.DeleteMessagesRequest(
+            partition=partition,
+            entity=ref,
+            max_messages=most,
+            enqueued_before_ms=request.enqueued_before_ms,
+            include_deferred_and_scheduled=request.include_deferred_and_scheduled,
+            operation_id=request.operation_id,
+            age_ms=request.age_ms,
+            only_known=only_known,
+        )
+        answer = await call(
+            gateway.upstreams[partition],
+            lambda calls, _: calls.DeleteMessages(asked, timeout=timeout_s),
+            changes=True,
+        )
+        return int(answer.deleted)
+
+    partitions = list(entity.partitions())
+    left = request.max_messages
+    if request.age_ms > 0:
+        known = await _deleted_before(partitions, delete)
+        partitions = [partition for partition in partitions if not known[partition]]
+        left -= sum(known.values())
+    failed: BusError | None = None
+    for partition in partitions:
+        if left <= 0:
+            break
+        try:
+            left -= await delete(partition, left)
+        except RetryableError as error:
+            # It did nothing: others have some as well.
+            failed = error
+    if failed is not None and left == request.max_messages:
+        raise failed
+    return receiver_pb2.DeleteMessagesResponse(deleted=request.max_messages - left)
+
+
+async def _deleted_before(
+    partitions: list[int], delete: Callable[..., Awaitable[int]]
+) -> dict[int, int]:
+    """Return how many an earlier try of the operation deleted in each partition.
+
+    All have to say it, also those that the earlier try may have passed over. Raises OutcomeUnknown.
+    """
+    try:
+        counts = await asyncio.gather(*(delete(each, 1, only_known=True) for each in partitions))
+    except RetryableError as error:
+        raise errors.OutcomeUnknown(
+            f"{error.message} An earlier try may have deleted messages there.",
+            metadata=error.metadata,
+        ) from error
+    return dict(zip(partitions, counts, strict=True))

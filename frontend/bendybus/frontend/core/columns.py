@@ -1,0 +1,101 @@
+"""Slices of column batches; the only place where the front end touches messages one by one."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from bendybus.domain import bounds, errors, lock_token
+from bendybus.domain.errors import BusError
+from bendybus.frontend.core.routing import Keys
+from bendybus.v1 import message_pb2
+
+_SENT_COLUMNS: Final = tuple(message_pb2.MessageBatch.DESCRIPTOR.fields_by_name)
+_DELIVERED_COLUMNS: Final = tuple(
+    field.name
+    for field in message_pb2.DeliveredBatch.DESCRIPTOR.fields
+    if field.name not in ("partition", "lock_tokens", "locked_until_ms", "lock_remaining_ms")
+)
+
+
+def keys(batch: message_pb2.MessageBatch) -> Keys:
+    """Return the columns that routing reads."""
+    return Keys(
+        len(batch.messages),
+        batch.message_ids,
+        batch.partition_keys,
+        batch.session_ids,
+        batch.session_present,
+    )
+
+
+def faults(batch: message_pb2.MessageBatch) -> dict[int, BusError]:
+    """Return why messages, by index, cannot be sent: a text or a number out of its bounds."""
+    count = len(batch.messages)
+    for name in _SENT_COLUMNS:
+        size = len(getattr(batch, name))
+        if size not in (0, count):
+            raise errors.InvalidArgument(name, f"has {size} entries for {count} messages.")
+    columns = (
+        batch.message_ids,
+        batch.partition_keys,
+        batch.session_ids,
+        batch.time_to_live_ms,
+        batch.scheduled_enqueue_time_ms,
+    )
+    return {} if bounds.messages_fit(*columns) else dict(bounds.message_faults(*columns))
+
+
+def sizes(batch: message_pb2.MessageBatch) -> list[int]:
+    """Return the bytes of each message that count to the limit of a batch."""
+    found = [len(payload) for payload in batch.messages]
+    for column in (batch.message_ids, batch.partition_keys, batch.session_ids):
+        for i, text in enumerate(column):
+            found[i] += len(text)
+    return found
+
+
+def pick(
+    batch: message_pb2.MessageBatch, spans: Sequence[tuple[int, int]]
+) -> message_pb2.MessageBatch:
+    """Return the messages of `spans` [start, end), in their order."""
+    picked = message_pb2.MessageBatch()
+    for name in _SENT_COLUMNS:
+        column = getattr(batch, name)
+        if column:
+            target = getattr(picked, name)
+            for start, end in spans:
+                target.extend(column[start:end])
+    return picked
+
+
+def cut(batch: message_pb2.DeliveredBatch, start: int, end: int) -> message_pb2.DeliveredBatch:
+    """Return messages [start, end) of a delivery."""
+    if start == 0 and end == len(batch.messages):
+        return batch
+    part = message_pb2.DeliveredBatch(
+        partition=batch.partition,
+        lock_tokens=tokens(batch, start, end),
+        locked_until_ms=batch.locked_until_ms,
+    )
+    for name in _DELIVERED_COLUMNS:
+        column = getattr(batch, name)
+        if column:
+            getattr(part, name).extend(column[start:end])
+    return part
+
+
+def without(
+    batch: message_pb2.DeliveredBatch, lost: Sequence[int]
+) -> list[message_pb2.DeliveredBatch]:
+    """Return the delivery without the messages at these indexes."""
+    kept, start = [], 0
+    for index in [*sorted(lost), len(batch.messages)]:
+        if index > start:
+            kept.append(cut(batch, start, index))
+        start = index + 1
+    return kept
+
+
+def tokens(batch: message_pb2.DeliveredBatch, start: int, end: int) -> bytes:
+    """Return the lock tokens of messages [start, end)."""
+    size = lock_token.TOKEN_BYTES
+    return batch.lock_tokens[start * size : end * size]

@@ -1,0 +1,206 @@
+"""The front end's parts, put together: who hears what a partition says.
+
+Upstream (one per partition) ──► Gateway ──► SendDesk, ReceiveDesk, SettleDesk, Directory
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+import grpc
+
+from bendybus.domain.directory import Directory
+from bendybus.domain.entity import Entity, Fingerprint
+from bendybus.domain.lifecycle import EntityState
+from bendybus.frontend.core.figures import Figures
+from bendybus.frontend.core.receive import ReceiveDesk
+from bendybus.frontend.core.send import SendDesk
+from bendybus.frontend.core.settle import SettleDesk
+from bendybus.frontend.settings import Settings
+from bendybus.frontend.upstreams.upstream import Upstream
+from bendybus.internal.v1 import entity_pb2, partition_pb2
+from bendybus.wire import entities
+
+logger = logging.getLogger(__name__)
+LAG_CHECK_S: Final = 1.0
+
+
+class Gateway:
+    """One front end."""
+
+    def __init__(
+        self, settings: Settings, credentials: grpc.ChannelCredentials | None = None
+    ) -> None:
+        self.settings = settings
+        self.figures = Figures()
+        self.directory = Directory()
+        self.figures.name_by(self.directory.name_of)
+        self.upstreams = {
+            partition: Upstream(partition, address, settings, self, credentials)
+            for partition, address in sorted(settings.partitions.items())
+        }
+        self.sends = SendDesk(self.upstreams, self.directory, self.figures)
+        self.receives = ReceiveDesk(self.upstreams, self.directory, self.figures)
+        self.settles = SettleDesk(self.upstreams, self.figures)
+        self._repair = asyncio.Event()
+        self._copying: Counter[str] = Counter()
+
+    async def run(self) -> None:
+        """Keep the ways to all partitions up until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for upstream in self.upstreams.values():
+                group.create_task(upstream.run(), name=f"upstream-{upstream.partition}")
+            group.create_task(self._keep_up(), name="keep-up")
+            group.create_task(self._measure(), name="measure")
+
+    async def flush(self, timeout_s: float) -> None:
+        """Wait until partitions took what they were told of deliveries, those that do it in time.
+
+        A stream that is cut off takes with it what the partition did not read yet: it would give
+        messages to others that clients of this front end have.
+        """
+        flushing = [asyncio.create_task(each.flush()) for each in self.upstreams.values()]
+        if flushing:
+            _, late = await asyncio.wait(flushing, timeout=timeout_s)
+            for task in late:
+                task.cancel()
+
+    def renew(self, credentials: grpc.ChannelCredentials) -> None:
+        """Go over to new channels to all partitions."""
+        for upstream in self.upstreams.values():
+            upstream.renew(credentials)
+
+    def ready(self) -> bool:
+        """Whether this front end can serve: some partition answers, and entities are known."""
+        reachable = any(upstream.available for upstream in self.upstreams.values())
+        return reachable and self.directory.fingerprint is not None
+
+    # upstreams.Listener
+
+    def sent(self, partition: int, response: partition_pb2.SendFramesResponse) -> None:
+        """Hand an outcome on."""
+        self.sends.sent(partition, response)
+
+    def delivered(self, partition: int, response: partition_pb2.DeliverFramesResponse) -> None:
+        """Hand messages or outcomes on."""
+        if response.WhichOneof("kind") == "settled":
+            self.settles.settled(response.settled)
+        else:
+            self.receives.delivered(partition, response)
+
+    def send_stream_lost(self, partition: int, why: str) -> None:
+        """Let frames go elsewhere."""
+        self.sends.lost(partition, why)
+
+    def deliver_stream_lost(self, partition: int, why: str) -> None:
+        """Forget what the partition had reserved."""
+        self.settles.lost(partition, why)
+        self.receives.lost(partition)
+
+    def deliver_stream_moving(self, partition: int) -> None:
+        """Ask again on the next stream for what was asked for on this one."""
+        self.receives.moving(partition)
+
+    def stalled(self, partition: int, why: str) -> None:
+        """Give up on what only this partition could store."""
+        self.sends.stalled(partition, why)
+
+    def back(self, partition: int) -> None:
+        """Ask it for messages again, and bring it up to date."""
+        self._repair.set()
+        self.receives.back(partition)
+
+    def catalogue(
+        self, partition: int, fingerprint: Fingerprint, entries: list[Entity], *, snapshot: bool
+    ) -> None:
+        """Learn entities; bring partitions that lag up to date."""
+        own = self.directory.fingerprint
+        if own is not None and own.namespace_uid != fingerprint.namespace_uid:
+            logger.error(
+                "partition %d: belongs to namespace %s, not to %s; its entities are ignored",
+                partition,
+                fingerprint.namespace_uid,
+                own.namespace_uid,
+                extra={"partition": partition, "action": "fingerprint"},
+            )
+            return
+        for entity in self.directory.update(partition, fingerprint, entries, snapshot=snapshot):
+            logger.info(
+                "queue %s: generation %d%s",
+                entity.name,
+                entity.generation,
+                "" if entity.state is EntityState.LIVE else f" ({entity.state.lower()})",
+                extra={"entity": entity.name, "partition": partition, "action": "learned"},
+            )
+        self._repair.set()
+
+    def catalogue_lost(self, partition: int) -> None:
+        """Forget what the partition has."""
+        self.directory.forget(partition)
+
+    # Bringing partitions up to date
+
+    @contextlib.contextmanager
+    def copying(self, key: str) -> Iterator[None]:
+        """Leave a name to whoever changes it now: two copies of each entry would be one too many.
+
+        What is still missing afterwards is copied as always.
+        """
+        self._copying[key] += 1
+        try:
+            yield
+        finally:
+            self._copying[key] -= 1
+            if not self._copying[key]:
+                del self._copying[key]
+            self._repair.set()
+
+    async def apply(self, partition: int, entity: Entity) -> None:
+        """Copy one entry to one partition. Raises grpc.RpcError."""
+        await self.upstreams[partition].catalogue_calls.ApplyEntity(
+            entity_pb2.ApplyEntityRequest(
+                partition=partition, entity=entities.entity_to_proto(entity)
+            ),
+            timeout=self.settings.unary_timeout_s,
+        )
+
+    async def _keep_up(self) -> None:
+        """Copy entries to partitions that lag, whenever something changed."""
+        while True:
+            await self._repair.wait()
+            self._repair.clear()
+            failed = False
+            for partition, upstream in self.upstreams.items():
+                for entity in self.directory.lagging(partition) if upstream.available else ():
+                    if entity.key in self._copying:
+                        continue
+                    try:
+                        await self.apply(partition, entity)
+                    except grpc.RpcError as error:
+                        failed = True
+                        logger.warning(
+                            "partition %d: could not take entity %s: %s",
+                            partition,
+                            entity.name,
+                            error.details(),
+                            extra={"partition": partition, "entity": entity.name},
+                        )
+                        break
+            if failed:
+                await asyncio.sleep(LAG_CHECK_S)
+                self._repair.set()
+
+    async def _measure(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            began = loop.time()
+            await asyncio.sleep(LAG_CHECK_S)
+            figures = self.figures
+            figures.loop_lag.set(max(0.0, loop.time() - began - LAG_CHECK_S))
+            figures.cached.set(self.receives.cached())
+            figures.under_way.set(self.sends.under_way())
+            for partition, upstream in self.upstreams.items():
+                figures.breakers.labels(str(partition)).set(not upstream.available)

@@ -1,0 +1,341 @@
+"""Sends, between clients' frames and partitions' streams: performs what `sending` decides."""
+
+import asyncio
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from bendybus.domain import bounds, errors, lifecycle, limits
+from bendybus.domain.directory import Directory
+from bendybus.domain.entity import Entity
+from bendybus.domain.errors import BusError
+from bendybus.frontend.core import columns, routing
+from bendybus.frontend.core.figures import Figures
+from bendybus.frontend.core.send_attempts import (
+    Action,
+    Attempt,
+    Finished,
+    Frame,
+    Missed,
+    SendBoard,
+    Transmit,
+)
+from bendybus.frontend.upstreams.upstream import Upstream, now_ms
+from bendybus.internal.v1 import partition_pb2
+from bendybus.v1 import message_pb2, sender_pb2
+from bendybus.wire import statuses
+
+TICK_S: Final = 0.05
+# A tick that comes later than this: the process was suspended, or too busy to read answers.
+LATE_S: Final = 0.2
+HOLD_S_MAX: Final = 2.0
+# Parts of frames, and bytes of them, under way through this process; more are refused as busy.
+ATTEMPTS_MAX: Final = 20_000
+BYTES_MAX: Final = 256 * limits.MB
+# Of them, bytes of one client: of one connection. A single frame may always go.
+CLIENT_BYTES_MAX: Final = 64 * limits.MB
+
+Respond = Callable[[sender_pb2.SendStreamResponse], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Tag:
+    frame_id: int
+    respond: Respond
+    began_s: float
+    size_bytes: int
+    client: str
+
+
+class SendDesk:
+    """All sends of this front end."""
+
+    def __init__(
+        self, upstreams: dict[int, Upstream], directory: Directory, figures: Figures
+    ) -> None:
+        self._upstreams = upstreams
+        self._directory = directory
+        self._figures = figures
+        self._board = SendBoard(lambda partition: upstreams[partition].available)
+        # For sends that come without a producer of their own.
+        self._producer_id = os.urandom(16)
+        self._sequence = 0
+        self._bytes = 0
+        # Bytes under way, by client.
+        self._held: dict[str, int] = {}
+        self._ticking = False
+        # When the next tick is due, whether an answer came since the last one, and until when
+        # deadlines are not judged; seconds of the loop's clock.
+        self._due_s = 0.0
+        self._heard = False
+        self._hold_until_s = 0.0
+
+    def submit(
+        self, request: sender_pb2.SendStreamRequest, respond: Respond, *, client: str = ""
+    ) -> None:
+        """Start a frame of a client's connection; `respond` is called once, maybe at once."""
+        size_bytes = request.batch.ByteSize()
+        tag = _Tag(request.frame_id, respond, time.perf_counter(), size_bytes, client)
+        try:
+            frame, routed = self._frame(request, tag)
+        except BusError as error:
+            self._figures.refused(request.entity_path, error)
+            respond(_refusal(request.frame_id, error))
+            return
+        self._bytes += size_bytes
+        self._held[client] = self._held.get(client, 0) + size_bytes
+        self._perform(self._board.submit(frame, routed, now_ms()))
+        self._start_ticking()
+
+    async def send(
+        self, request: sender_pb2.SendStreamRequest, *, client: str = ""
+    ) -> sender_pb2.SendStreamResponse:
+        """Send one frame and return its outcome."""
+        future: asyncio.Future[sender_pb2.SendStreamResponse] = (
+            asyncio.get_running_loop().create_future()
+        )
+
+        def respond(response: sender_pb2.SendStreamResponse) -> None:
+            if not future.done():
+                future.set_result(response)
+
+        self.submit(request, respond, client=client)
+        return await future
+
+    # From partitions
+
+    def sent(self, partition: int, response: partition_pb2.SendFramesResponse) -> None:
+        """Take a partition's answer."""
+        if response.HasField("error"):
+            error = statuses.from_error(response.error)
+            actions = self._board.refused(response.frame_id, error, now_ms())
+        else:
+            actions = self._board.answered(
+                response.frame_id,
+                response.sequence_numbers,
+                response.duplicates,
+                [(f.group, statuses.from_error(f.error)) for f in response.failures],
+                now_ms(),
+            )
+        self._heard = True
+        self._perform(actions)
+
+    def lost(self, partition: int, why: str) -> None:
+        """Take the end of a partition's stream."""
+        self._perform(self._board.lost(partition, why, now_ms()))
+
+    def stalled(self, partition: int, why: str) -> None:
+        """Take note that a partition is rested."""
+        self._perform(self._board.stalled(partition, why, now_ms()))
+
+    def under_way(self) -> int:
+        """Return how many parts of frames wait for partitions."""
+        return len(self._board)
+
+    # Inside
+
+    def _frame(
+        self, request: sender_pb2.SendStreamRequest, tag: _Tag
+    ) -> tuple[Frame, routing.Routed]:
+        entity, dead_letter = self._directory.lookup(request.entity_path)
+        if dead_letter:
+            raise errors.InvalidOperation(
+                f"{request.entity_path!r}: messages cannot be sent to a dead-letter sub-queue. "
+                f"Send to {entity.name!r}.",
+                metadata={"entity": entity.name},
+            )
+        if entity.orphaned and not request.age_ms:
+            # A repeat goes on to the partition: it may be stored already, and then that is told.
+            raise lifecycle.refuse_sends(entity.name)
+        count = len(request.batch.messages)
+        if not 0 < count <= limits.FRAME_MESSAGES_MAX:
+            raise errors.InvalidArgument(
+                "messages", f"a frame holds 1 to {limits.FRAME_MESSAGES_MAX} messages."
+            )
+        full = self._bytes and self._bytes + tag.size_bytes > BYTES_MAX
+        if full or len(self._board) >= ATTEMPTS_MAX:
+            raise errors.ServerBusy(
+                "the front end has too many sends under way. Retry.", retry_after_ms=500
+            )
+        held = self._held.get(tag.client, 0)
+        if held and held + tag.size_bytes > CLIENT_BYTES_MAX:
+            raise errors.ServerBusy(
+                f"this connection has {held // limits.MB} MB of sends under way; at most "
+                f"{CLIENT_BYTES_MAX // limits.MB} MB are taken. Wait for answers.",
+                retry_after_ms=500,
+            )
+        # Before anything reads a column at a message's index.
+        faults = columns.faults(request.batch)
+        if request.split_by_partition_key:
+            self._check_split(request)
+        producer_id, sequence = request.producer_id, request.frame_id
+        bounds.check_producer(producer_id, sequence, request.age_ms, 0)
+        bounds.check_number("timeout_ms", request.timeout_ms, bounds.TIME_MS_MAX)
+        bounds.check_number("run", request.run, limits.FRAME_MESSAGES_MAX)
+        if not producer_id:
+            self._sequence += 1
+            producer_id, sequence = self._producer_id, self._sequence
+        frame = Frame(
+            tag=tag,
+            entity=entity,
+            data=request.batch,
+            count=count,
+            deadline_ms=now_ms() + (request.timeout_ms or limits.SEND_TIMEOUT_MS_DEFAULT),
+            age_ms=request.age_ms,
+            producer_id=producer_id,
+            producer_sequence=sequence,
+            offsets=routing.offsets_of(request.positions, count, request.group_sizes),
+        )
+        turn = request.lane if request.HasField("lane") else sequence
+        lane = routing.first_choice(entity, producer_id, turn)
+        routed = routing.route(
+            entity,
+            columns.keys(request.batch),
+            request.group_sizes,
+            lane=lane,
+            split=request.split_by_partition_key,
+            offsets=frame.offsets,
+            run=request.run or routing.RUN,
+        )
+        return frame, routing.without_faults(routed, faults)
+
+    def _check_split(self, request: sender_pb2.SendStreamRequest) -> None:
+        """Raise MessageSizeExceeded for a unit that is too large, though its pieces are not."""
+        fingerprint = self._directory.fingerprint
+        assert fingerprint is not None, "entities are known"
+        most, start = limits.batch_bytes_max(fingerprint.tier), 0
+        sizes = columns.sizes(request.batch)
+        for size in request.group_sizes or (len(sizes),):
+            found = sum(sizes[start : start + size])
+            if size > 1 and found > most:
+                raise errors.MessageSizeExceeded(
+                    f"{request.entity_path!r}: a batch of {found} bytes is larger than the {most} "
+                    "allowed, also when it is split by partition key. Send less at a time.",
+                    metadata={"entity": request.entity_path, "limit": str(most)},
+                )
+            start += size
+
+    def _perform(self, actions: Sequence[Action]) -> None:
+        waiting = deque(actions)
+        while waiting:
+            action = waiting.popleft()
+            if isinstance(action, Transmit):
+                waiting += self._transmit(action.attempt)
+            elif isinstance(action, Finished):
+                self._finish(action.frame)
+            else:
+                assert isinstance(action, Missed), action
+                self._upstreams[action.partition].miss("a send was not answered in time")
+
+    def _transmit(self, attempt: Attempt) -> Sequence[Action]:
+        upstream = self._upstreams[attempt.partition]
+        if upstream.send(_request(attempt, self._fresh(attempt.frame.entity), upstream)):
+            return ()
+        error = errors.ServerBusy(
+            f"partition {attempt.partition}: request queue is full. Retry.",
+            retry_after_ms=500,
+            metadata={"partition": str(attempt.partition)},
+        )
+        return self._board.refused(attempt.attempt_id, error, now_ms())
+
+    def _fresh(self, entity: Entity) -> Entity:
+        """Return the entity as it is known now: a retry may need a newer generation."""
+        return self._directory.by_uid(entity.uid) or entity
+
+    def _finish(self, frame: Frame) -> None:
+        tag: _Tag = frame.tag
+        self._bytes -= tag.size_bytes
+        self._held[tag.client] -= tag.size_bytes
+        if not self._held[tag.client]:
+            del self._held[tag.client]
+        seconds = time.perf_counter() - tag.began_s
+        failed = len(frame.failures)
+        for error in frame.failures.values():
+            self._figures.refused(frame.entity.name, error)
+        if not failed:
+            self._figures.sent(frame.entity.name, frame.count, seconds)
+        if frame.possible_duplicates:
+            self._figures.possible_duplicates.labels(frame.entity.name).inc(frame.messages_twice)
+        tag.respond(
+            sender_pb2.SendStreamResponse(
+                frame_id=tag.frame_id,
+                sequence_numbers=frame.numbers,
+                duplicates=frame.duplicates,
+                failures=[
+                    sender_pb2.GroupFailure(group=group, error=statuses.to_error(error))
+                    for group, error in frame.failures.items()
+                ],
+                possible_duplicates=frame.possible_duplicates - frame.failures.keys(),
+            )
+        )
+
+    def _start_ticking(self) -> None:
+        if not self._ticking and len(self._board):
+            self._ticking = True
+            loop = asyncio.get_running_loop()
+            self._due_s = loop.time() + TICK_S
+            loop.call_later(TICK_S, self._tick)
+
+    def _tick(self) -> None:
+        self._ticking = False
+        if self._may_judge(asyncio.get_running_loop().time()):
+            self._perform(self._board.due(now_ms()))
+        self._start_ticking()
+
+    def _may_judge(self, now_s: float) -> bool:
+        """Whether deadlines may be judged: not before the answers that have arrived are read.
+
+        After this process was suspended, they are, when a tick is in time and brought no answer.
+        """
+        heard, self._heard = self._heard, False
+        late = now_s - self._due_s > LATE_S
+        if late and not self._hold_until_s:
+            self._hold_until_s = now_s + HOLD_S_MAX
+        if not self._hold_until_s:
+            return True
+        if now_s < self._hold_until_s and (late or heard):
+            return False
+        self._hold_until_s = 0.0
+        return True
+
+
+def _request(attempt: Attempt, entity: Entity, upstream: Upstream) -> Any:
+    frame, part = attempt.frame, attempt.part
+    batch: message_pb2.MessageBatch = frame.data
+    if part.count != frame.count:
+        batch = columns.pick(batch, part.spans)
+    offset, spans = upstream.clock_offset_ms, _spans(frame, part)
+    sizes: list[int] = []
+    if len(part.units) > 1:
+        singles = part.count == len(part.units)
+        sizes = [1] * part.count if singles else [unit.end - unit.start for unit in part.units]
+    request = partition_pb2.SendFramesRequest(
+        partition=attempt.partition,
+        frame_id=attempt.attempt_id,
+        entity=partition_pb2.EntityRef(uid=entity.uid, generation=entity.generation),
+        group_sizes=sizes,
+        producer_id=frame.producer_id,
+        producer_sequence=frame.producer_sequence,
+        producer_lane=spans[0],
+        spans=spans,
+        age_ms=frame.age_ms,
+        deadline_monotonic_ms=0 if offset is None else attempt.deadline_ms + offset,
+    )
+    # Given to the constructor it would be serialised and parsed.
+    request.batch.CopyFrom(batch)
+    return request
+
+
+def _spans(frame: Frame, part: routing.Part) -> list[int]:
+    """Return where the part's messages are in the frame of the first try."""
+    if frame.offsets:
+        offsets = frame.offsets
+        return [n for u in part.units for n in (offsets[u.group] + u.start, u.end - u.start)]
+    return [n for start, end in part.spans for n in (start, end - start)]
+
+
+def _refusal(frame_id: int, error: BusError) -> sender_pb2.SendStreamResponse:
+    return sender_pb2.SendStreamResponse(frame_id=frame_id, error=statuses.to_error(error))

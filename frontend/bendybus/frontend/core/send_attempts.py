@@ -1,0 +1,427 @@
+"""The rules of sending through many partitions: attempts, deadlines, failover. Pure.
+
+Source: "If the chosen partition isn't available, Service Bus assigns the message to a different
+partition"; "If the partition is temporarily unavailable, Service Bus returns an error" (keyed).
+
+A part without a key gets a bounded attempt, min(2 s, a quarter of what is left), at one partition
+after the other; what is pinned gets all the time there is, at its own. A partition refuses what
+it sees only after the attempt's deadline, and an attempt is given up only some time after that,
+so that a failover does not store twice. What a partition says by mistake of knowledge (another
+generation) is tried again there a moment later.
+
+An outcome is stored, not stored, or unknown: once some partition may have stored a part, only its
+answer to the part's name tells, and no refusal of a repeat does. Pinned: the outcome is reported as
+OutcomeUnknown, and clients repeat under the same name. Keyless: the part is repeated at the
+partition that may have it, if that is back within RETURN_MS; then it goes elsewhere. Wherever it is
+stored in the end, its units are reported as possible duplicates while another partition may have
+them. Of a repeat that a client makes here nobody knows where its first try went or, when another
+front end wakes up, still goes: also what is known at one partition may be at another.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from bendybus.domain import errors
+from bendybus.domain.entity import Entity
+from bendybus.domain.errors import BusError
+from bendybus.frontend.core.routing import Part, Routed, Unit
+
+ATTEMPT_MS_MAX: Final = 2_000
+# Given up this long after the deadline that the partition was told.
+GRACE_MS: Final = 250
+RETRY_MS: Final = 50
+# How long a keyless part waits for the partition that may have stored it, at most a quarter of
+# what is left.
+RETURN_MS: Final = 2_000
+# Among partitions that may have stored a part: any, through another front end.
+ANYWHERE: Final = -1
+# What another partition may do better.
+ELSEWHERE: Final = (
+    errors.QuotaExceeded,
+    errors.RetryableError,
+)
+
+
+@dataclass(slots=True)
+class Frame:
+    """A client's frame on its way; `tag` finds the client again, `data` holds its messages."""
+
+    tag: Any
+    entity: Entity
+    data: Any
+    count: int
+    deadline_ms: int
+    age_ms: int
+    producer_id: bytes
+    producer_sequence: int
+    # Lists; or the answer's own columns, when one partition answered for the whole frame.
+    numbers: Any = ()
+    duplicates: Any = ()
+    failures: dict[int, BusError] = field(default_factory=dict)
+    # Units that are stored, and maybe another time elsewhere.
+    possible_duplicates: set[int] = field(default_factory=set)
+    # How many messages these are.
+    messages_twice: int = 0
+    # By how much each unit was further on in the frame of the first try; empty: not at all.
+    offsets: Sequence[int] = ()
+    open_parts: int = 0
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One part at one partition."""
+
+    attempt_id: int
+    frame: Frame
+    part: Part
+    partition: int
+    # On this process's monotonic clock.
+    deadline_ms: int
+    tried: frozenset[int]
+    # Not before; 0: it is under way.
+    retry_at_ms: int = 0
+    # Until then the partition is waited for, to be asked again; 0: it is not.
+    return_until_ms: int = 0
+    # It was waited for before.
+    returned: bool = False
+    full: bool = True
+    # The partitions that may have stored it: a repeat must go by the same name.
+    unsure: frozenset[int] = frozenset()
+    last_error: BusError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Transmit:
+    """Send this attempt's messages to its partition."""
+
+    attempt: Attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The frame has its outcome."""
+
+    frame: Frame
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """The partition did not answer in time."""
+
+    partition: int
+
+
+Action = Transmit | Finished | Missed
+
+
+class SendBoard:
+    """All frames under way through one front end."""
+
+    def __init__(self, available: Callable[[int], bool]) -> None:
+        self._available = available
+        self._attempts: dict[int, Attempt] = {}
+        self._last_id = 0
+
+    def __len__(self) -> int:
+        return len(self._attempts)
+
+    def submit(self, frame: Frame, routed: Routed, now_ms: int) -> list[Action]:
+        """Start a frame's parts."""
+        frame.open_parts = len(routed.parts)
+        for unit, error in routed.refused:
+            frame.failures[unit.group] = error
+        actions: list[Action] = []
+        for part in routed.parts:
+            start = Attempt(0, frame, part, -1, 0, frozenset())
+            if frame.age_ms:
+                start.unsure = frozenset((ANYWHERE,))
+            if start.unsure and part.pinned is None and not self._available(part.lane):
+                actions += self._wait_for_return(replace(start, partition=part.lane), now_ms)
+            else:
+                actions += self._next(start, now_ms)
+        if not routed.parts:
+            actions.append(Finished(frame))
+        return actions
+
+    def answered(
+        self,
+        attempt_id: int,
+        numbers: Sequence[int],
+        duplicates: Sequence[bool],
+        failures: Sequence[tuple[int, BusError]],
+        now_ms: int,
+    ) -> list[Action]:
+        """Take a partition's outcome; `failures` are indexes into the part's units."""
+        attempt = self._attempts.pop(attempt_id, None)
+        if attempt is None:
+            return []
+        failed = dict(failures)
+        again = [
+            unit
+            for i, unit in enumerate(attempt.part.units if failed else ())
+            if attempt.part.pinned is None and isinstance(failed.get(i), ELSEWHERE)
+        ]
+        # A partition knows for sure what it has; the others that were tried may have it, too.
+        elsewhere = attempt.unsure - {attempt.partition}
+        if elsewhere and attempt.part.pinned is None and attempt.frame.entity.partitioned:
+            stored = [u for i, u in enumerate(attempt.part.units) if i not in failed]
+            attempt.frame.possible_duplicates.update(unit.group for unit in stored)
+            attempt.frame.messages_twice += sum(unit.end - unit.start for unit in stored)
+        self._record(attempt, numbers, duplicates, failed, set(again))
+        if again:
+            rest = replace(attempt, part=Part(again, None, attempt.part.lane))
+            rest.returned = True
+            rest.last_error = next(iter(failed.values()))
+            rest.full = attempt.full and isinstance(rest.last_error, errors.QuotaExceeded)
+            return self._next(rest, now_ms)
+        return self._part_done(attempt.frame)
+
+    def refused(self, attempt_id: int, error: BusError, now_ms: int) -> list[Action]:
+        """Take a partition's refusal of the whole part: this try stored nothing there, unless
+        the error says that its outcome is unknown.
+        """
+        attempt = self._attempts.pop(attempt_id, None)
+        if attempt is None:
+            return []
+        attempt.last_error = error
+        if isinstance(error, errors.OutcomeUnknown):
+            return self._unknown(attempt, now_ms, wait=True)
+        attempt.full = attempt.full and isinstance(error, errors.QuotaExceeded)
+        if isinstance(error, errors.GenerationMismatch):
+            return self._retry_here(attempt, now_ms)
+        if attempt.part.pinned is None and isinstance(error, ELSEWHERE):
+            return self._next(attempt, now_ms)
+        return self._fail(attempt, error)
+
+    def lost(self, partition: int, why: str, now_ms: int) -> list[Action]:
+        """Take the end of the stream to a partition: its outcomes are unknown."""
+        actions: list[Action] = []
+        for attempt in self._at(partition):
+            del self._attempts[attempt.attempt_id]
+            actions += self._gone(attempt, why, now_ms, wait=True)
+        return actions
+
+    def stalled(self, partition: int, why: str, now_ms: int) -> list[Action]:
+        """Take note that a partition stands still: what is pinned to it gets its error now.
+
+        What is not waits for its attempt's deadline: until then the partition may wake up and
+        store it, and it would be stored twice.
+        """
+        actions: list[Action] = []
+        for attempt in self._at(partition):
+            if attempt.part.pinned is not None:
+                del self._attempts[attempt.attempt_id]
+                actions += self._gone(attempt, why, now_ms)
+        return actions
+
+    def due(self, now_ms: int) -> list[Action]:
+        """Take the passing of time: attempts that got no answer, retries whose moment is here."""
+        actions: list[Action] = []
+        for attempt in list(self._attempts.values()):
+            if attempt.retry_at_ms:
+                if attempt.retry_at_ms <= now_ms:
+                    actions += self._again(attempt, now_ms)
+            elif attempt.deadline_ms + GRACE_MS <= now_ms:
+                del self._attempts[attempt.attempt_id]
+                actions.append(Missed(attempt.partition))
+                actions += self._gone(attempt, "it did not answer in time", now_ms)
+        return actions
+
+    def next_due(self) -> int | None:
+        """Return when `due` has something to do."""
+        return min(
+            (a.retry_at_ms or a.deadline_ms + GRACE_MS for a in self._attempts.values()),
+            default=None,
+        )
+
+    def _at(self, partition: int) -> list[Attempt]:
+        return [
+            attempt
+            for attempt in self._attempts.values()
+            if attempt.partition == partition and not attempt.retry_at_ms
+        ]
+
+    def _again(self, attempt: Attempt, now_ms: int) -> list[Action]:
+        """Try a part again where it was, or stop waiting for that."""
+        attempt.retry_at_ms = 0
+        if attempt.return_until_ms:
+            if not self._available(attempt.partition):
+                if now_ms < attempt.return_until_ms:
+                    attempt.retry_at_ms = now_ms + RETRY_MS
+                    return []
+                del self._attempts[attempt.attempt_id]
+                tried = attempt.tried | {attempt.partition}
+                return self._next(replace(attempt, tried=tried), now_ms)
+            attempt.return_until_ms = 0
+            attempt.tried |= {attempt.partition}
+            attempt.deadline_ms = now_ms + _share_ms(attempt.frame, now_ms)
+        return [Transmit(attempt)]
+
+    def _gone(self, attempt: Attempt, why: str, now_ms: int, *, wait: bool = False) -> list[Action]:
+        frame, partition = attempt.frame, attempt.partition
+        late = frame.deadline_ms <= now_ms
+        kind = errors.ServiceTimeout if late else errors.PartitionUnavailable
+        attempt.last_error = kind(
+            f"queue {frame.entity.name!r}: partition {partition} is unavailable ({why}).",
+            metadata={"entity": frame.entity.name, "partition": str(partition)},
+        )
+        return self._unknown(attempt, now_ms, wait=wait)
+
+    def _unknown(self, attempt: Attempt, now_ms: int, *, wait: bool) -> list[Action]:
+        """Go on with a part that its partition may have stored."""
+        attempt.full = False
+        attempt.unsure |= {attempt.partition}
+        if attempt.part.pinned is not None:
+            return self._fail(attempt, attempt.last_error or _timeout(attempt.frame))
+        if wait and not attempt.returned:
+            return self._wait_for_return(attempt, now_ms)
+        return self._next(attempt, now_ms)
+
+    def _wait_for_return(self, attempt: Attempt, now_ms: int) -> list[Action]:
+        """Keep a keyless part for a while for the partition that may have it."""
+        left_ms = attempt.frame.deadline_ms - now_ms
+        self._last_id += 1
+        attempt.attempt_id = self._last_id
+        attempt.returned = True
+        attempt.return_until_ms = now_ms + min(RETURN_MS, max(1, left_ms // 4))
+        attempt.retry_at_ms = now_ms + RETRY_MS
+        self._attempts[attempt.attempt_id] = attempt
+        return []
+
+    def _next(self, attempt: Attempt, now_ms: int) -> list[Action]:
+        """Try the next partition for a part, or give up."""
+        frame, part = attempt.frame, attempt.part
+        left_ms = frame.deadline_ms - now_ms
+        if left_ms <= 0:
+            return self._fail(attempt, attempt.last_error or _timeout(frame))
+        if part.pinned is not None:
+            if not self._available(part.pinned):
+                return self._fail(attempt, _unavailable(frame, part.pinned))
+            partition, share_ms = part.pinned, left_ms
+        else:
+            chosen = self._choose(frame.entity, part.lane, attempt.tried)
+            if chosen is None:
+                return self._fail(attempt, self._none_left(attempt))
+            partition, share_ms = chosen, _share_ms(frame, now_ms)
+        self._last_id += 1
+        started = replace(
+            attempt,
+            attempt_id=self._last_id,
+            partition=partition,
+            deadline_ms=now_ms + share_ms,
+            tried=attempt.tried | {partition},
+            retry_at_ms=0,
+            return_until_ms=0,
+        )
+        self._attempts[self._last_id] = started
+        return [Transmit(started)]
+
+    def _choose(self, entity: Entity, lane: int, tried: frozenset[int]) -> int | None:
+        count = entity.partition_count
+        for step in range(count):
+            partition = (lane + step) % count
+            if partition not in tried and self._available(partition):
+                return partition
+        return None
+
+    def _none_left(self, attempt: Attempt) -> BusError:
+        name = attempt.frame.entity.name
+        if attempt.last_error is None:
+            return errors.PartitionUnavailable(
+                f"queue {name!r}: no partition is reachable.", metadata={"entity": name}
+            )
+        if isinstance(attempt.last_error, errors.QuotaExceeded) and not attempt.full:
+            return errors.PartitionUnavailable(
+                f"queue {name!r}: every partition is full or unavailable.",
+                metadata={"entity": name},
+            )
+        return attempt.last_error
+
+    def _retry_here(self, attempt: Attempt, now_ms: int) -> list[Action]:
+        if attempt.frame.deadline_ms <= now_ms + RETRY_MS:
+            return self._fail(attempt, attempt.last_error or _timeout(attempt.frame))
+        attempt.retry_at_ms = now_ms + RETRY_MS
+        self._attempts[attempt.attempt_id] = attempt
+        return []
+
+    def _fail(self, attempt: Attempt, error: BusError) -> list[Action]:
+        if attempt.unsure:
+            error = _outcome_unknown(error)
+        for unit in attempt.part.units:
+            _note_failure(attempt.frame, unit, error)
+        return self._part_done(attempt.frame)
+
+    def _part_done(self, frame: Frame) -> list[Action]:
+        frame.open_parts -= 1
+        return [] if frame.open_parts else [Finished(frame)]
+
+    def _record(
+        self,
+        attempt: Attempt,
+        numbers: Sequence[int],
+        duplicates: Sequence[bool],
+        failed: dict[int, BusError],
+        again: set[Unit],
+    ) -> None:
+        frame, at = attempt.frame, 0
+        if not failed and attempt.part.count == frame.count:
+            # The answer's own, not copied: nothing of the frame is open any more.
+            frame.numbers, frame.duplicates = numbers, duplicates
+            return
+        if not frame.numbers:
+            frame.numbers = [0] * frame.count
+        if any(duplicates) and not frame.duplicates:
+            frame.duplicates = [False] * frame.count
+        if not failed and not any(duplicates):
+            for start, end in attempt.part.spans:
+                frame.numbers[start:end] = numbers[at : at + end - start]
+                at += end - start
+            return
+        for i, unit in enumerate(attempt.part.units):
+            size = unit.end - unit.start
+            if i in failed:
+                if unit not in again:
+                    _note_failure(frame, unit, failed[i])
+            else:
+                frame.numbers[unit.start : unit.end] = numbers[at : at + size]
+                if any(duplicates):
+                    frame.duplicates[unit.start : unit.end] = duplicates[at : at + size]
+            at += size
+
+
+def _note_failure(frame: Frame, unit: Unit, error: BusError) -> None:
+    # Of a unit that was split: if a piece is of unknown outcome, so is the unit.
+    if not isinstance(frame.failures.get(unit.group), errors.OutcomeUnknown):
+        frame.failures[unit.group] = error
+
+
+def _outcome_unknown(error: BusError) -> BusError:
+    if isinstance(error, errors.OutcomeUnknown):
+        return error
+    return errors.OutcomeUnknown(
+        f"{error.message} An earlier try may have stored it: the outcome is unknown. Repeat the "
+        "send under the same name to find out.",
+        retry_after_ms=error.retry_after_ms,
+        metadata={**error.metadata, "cause": error.reason},
+    )
+
+
+def _share_ms(frame: Frame, now_ms: int) -> int:
+    return min(ATTEMPT_MS_MAX, max(1, (frame.deadline_ms - now_ms) // 4))
+
+
+def _timeout(frame: Frame) -> BusError:
+    return errors.ServiceTimeout(
+        f"queue {frame.entity.name!r}: the send timed out.",
+        metadata={"entity": frame.entity.name},
+    )
+
+
+def _unavailable(frame: Frame, partition: int) -> BusError:
+    return errors.PartitionUnavailable(
+        f"queue {frame.entity.name!r}: partition {partition}, to which the message's key belongs, "
+        "is unavailable. Repeat the send later; messages without a partition key go to other "
+        "partitions.",
+        metadata={"entity": frame.entity.name, "partition": str(partition)},
+    )

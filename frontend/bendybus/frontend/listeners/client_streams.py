@@ -1,0 +1,59 @@
+"""The open streams of clients, and when each is asked to end so that the client opens it again.
+
+That is at the end of the process, at the age that lets new front ends get their share, when its
+token expires, and when the policies no longer know the token. In all cases the stream answers what
+it owes and ends with OK; the client library goes on elsewhere, and its application sees nothing.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from bendybus.frontend.security.access import Access, Pass
+from bendybus.wire.draining import Drain, End
+
+# gRPC says goodbye to a connection at its age and up to a tenth more; a stream ends after that, so
+# that the client's next one is on another connection.
+AGE_FACTORS: Final = (1.15, 1.35)
+
+
+class ClientStreams:
+    """All of a front end. On the loop only."""
+
+    def __init__(
+        self, access: Access, max_age_s: float, clock: Callable[[], float] = time.time
+    ) -> None:
+        self.access = access
+        self.drain = Drain()
+        self._max_age_s = max_age_s
+        self._clock = clock
+        self._tokens: dict[End, str] = {}
+
+    @contextmanager
+    def stream(self, caller: Pass, end: End) -> Iterator[None]:
+        """Hold a stream of `caller` that `end` asks to end."""
+        loop = asyncio.get_running_loop()
+        timers: list[asyncio.TimerHandle] = []
+        if self._max_age_s:
+            # Spread, so that streams of one connection do not all come back at once.
+            age_s = self._max_age_s * random.uniform(*AGE_FACTORS)
+            timers.append(loop.call_later(age_s, end))
+        if caller.good_until_s is not None:
+            self._tokens[end] = caller.token
+            timers.append(loop.call_later(max(0.0, caller.good_until_s - self._clock()), end))
+        try:
+            with self.drain.stream(end):
+                yield
+        finally:
+            self._tokens.pop(end, None)
+            for timer in timers:
+                timer.cancel()
+
+    def recheck(self) -> None:
+        """End the streams whose tokens the policies no longer know."""
+        for end, token in list(self._tokens.items()):
+            if not self.access.still_good(token):
+                end()

@@ -1,0 +1,147 @@
+"""The door of the port for clients: who has no token is turned away before anything is read.
+
+gRPC reads and parses the request of a unary call before it calls its handler: 20 MB of empty
+elements are a gigabyte by then. So a call without a good token gets a handler of the streaming
+kind, which reads nothing; on the wire there is no difference. Of a caller with a token the bytes
+are judged before they are parsed.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Final
+
+import grpc
+from google.protobuf import descriptor_pool
+from google.protobuf.descriptor import Descriptor
+from google.protobuf.message import DecodeError
+from grpc_health.v1 import health_pb2
+
+from bendybus.domain import errors, limits
+from bendybus.domain.errors import BusError
+from bendybus.frontend.security import rights
+from bendybus.frontend.security.access import Access, Context, Pass
+from bendybus.wire import statuses, weighing
+from bendybus.wire.health import Health
+
+Handler = Any
+# Frames of streams are up to 2 MB, and looked at only when they hold one larger message.
+FRAME_BYTES: Final = limits.FRAME_BYTES_MAX + limits.MB
+
+
+class Door(grpc.aio.ServerInterceptor):
+    """Asks for the token of every call that is not open to all."""
+
+    def __init__(self, access: Access, health: Health) -> None:
+        self._access = access
+        self._open = {
+            "/grpc.health.v1.Health/Check": _check(health),
+            "/grpc.health.v1.Health/Watch": _watch(health),
+        }
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Any:
+        """Return the handler behind its checks, or one that refuses and reads nothing."""
+        method = str(handler_call_details.method)
+        if method in rights.OPEN:
+            return self._open[method]
+        handler = await continuation(handler_call_details)
+        if handler is None:
+            return None
+        try:
+            caller = self._access.enter(handler_call_details.invocation_metadata or ())
+            rule = rights.RULES.get(method)
+            if rule is None and method not in rights.ANY_TOKEN:
+                raise errors.Unauthorized("the call is not for clients.")
+            if rule is not None and not rule.stream and not rule.field:
+                # Before the request is read, where the request makes no difference.
+                caller.check("", rule.right)
+        except BusError as error:
+            return _refusal(error)
+        if rule is None:
+            return handler
+        return _framed(handler, method) if rule.stream else _guarded(handler, method, rule, caller)
+
+
+def _refusal(error: BusError) -> Handler:
+    async def refuse(_: AsyncIterator[bytes], context: Context) -> None:
+        await statuses.abort(context, error)
+
+    return grpc.stream_stream_rpc_method_handler(refuse)
+
+
+def _check(health: Health) -> Handler:
+    async def check(_: AsyncIterator[bytes], context: Context) -> Any:
+        return await health.Check(health_pb2.HealthCheckRequest(), context)
+
+    return grpc.stream_unary_rpc_method_handler(
+        check,
+        response_serializer=health_pb2.HealthCheckResponse.SerializeToString,
+    )
+
+
+def _watch(health: Health) -> Handler:
+    async def watch(_: AsyncIterator[bytes], context: Context) -> AsyncIterator[Any]:
+        async for answer in health.Watch(health_pb2.HealthCheckRequest(), context):
+            yield answer
+
+    return grpc.stream_stream_rpc_method_handler(
+        watch,
+        response_serializer=health_pb2.HealthCheckResponse.SerializeToString,
+    )
+
+
+def _guarded(handler: Handler, method: str, rule: rights.Rule, caller: Pass) -> Handler:
+    """Return the handler of a unary call, behind what is asked of its bytes and its caller."""
+
+    async def called(data: bytes, context: Context) -> Any:
+        try:
+            request = parsed(method, data, handler.request_deserializer)
+            caller.check(getattr(request, rule.field) if rule.field else "", rule.right)
+        except BusError as error:
+            await statuses.abort(context, error)
+            raise
+        del data
+        return await handler.unary_unary(request, context)
+
+    return grpc.unary_unary_rpc_method_handler(
+        called, request_deserializer=None, response_serializer=handler.response_serializer
+    )
+
+
+def _framed(handler: Handler, method: str) -> Handler:
+    """Return the handler of a stream whose large frames are judged before they are parsed."""
+    parse, descriptor = handler.request_deserializer, request_descriptor(method)
+
+    def frame(data: bytes) -> Any:
+        if len(data) > FRAME_BYTES:
+            try:
+                weighing.check(data, descriptor)
+            except weighing.TooManyElements as error:
+                raise DecodeError(str(error)) from None
+        return parse(data)
+
+    return handler._replace(request_deserializer=frame)
+
+
+def parsed(method: str, data: bytes, parse: Callable[[bytes], Any]) -> Any:
+    """Return the request of a unary call. Raises InvalidArgument, MessageSizeExceeded."""
+    if len(data) > rights.REQUEST_BYTES_MAX and method not in rights.CARRIES_MESSAGES:
+        raise errors.MessageSizeExceeded(
+            f"the request has {len(data)} bytes; at most {rights.REQUEST_BYTES_MAX} are allowed. "
+            "Split it into several calls."
+        )
+    try:
+        weighing.check(data, request_descriptor(method))
+        return parse(data)
+    except weighing.TooManyElements as error:
+        raise errors.InvalidArgument("request", f"{error}. Split it into several calls.") from None
+    except DecodeError:
+        raise errors.InvalidArgument("request", "cannot be parsed.") from None
+
+
+def request_descriptor(method: str) -> Descriptor:
+    """Return the type of a method's request; `method` as gRPC writes it."""
+    name = method.strip("/").replace("/", ".")
+    return descriptor_pool.Default().FindMethodByName(name).input_type

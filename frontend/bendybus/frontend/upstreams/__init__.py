@@ -1,0 +1,1 @@
+"""The way to each partition: streams, echoes, breaker."""

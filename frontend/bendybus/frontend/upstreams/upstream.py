@@ -1,0 +1,376 @@
+"""The way to one partition: its streams, its probe, its breaker.
+
+Deliveries, sends and health are separate streams on channels of their own, so that a slow one
+does not hold up another. Each stream has an outbox of three lanes, see `pumping`. A stream that
+ends is opened again with a back-off of at most 2 s, or as soon as the probe says that the partition
+is back.
+
+When certificates are rotated, `renew` opens new channels, and the streams move over one after the
+other, without a loss, while the partition stays available.
+"""
+
+import asyncio
+import contextlib
+import logging
+import random
+import time
+from collections.abc import AsyncIterator
+from typing import Any, Final, Protocol
+
+import grpc
+
+from bendybus.domain.entity import Entity, Fingerprint
+from bendybus.frontend.settings import Settings
+from bendybus.frontend.upstreams.breaker import Breaker
+from bendybus.frontend.upstreams.echoes import Echoes, EchoLate
+from bendybus.frontend.upstreams.stream import Ending, Lane, Pump
+from bendybus.frontend.upstreams.stream import why as why_ended
+from bendybus.internal.v1 import (
+    entity_pb2,
+    entity_pb2_grpc,
+    partition_pb2,
+    partition_pb2_grpc,
+)
+from bendybus.wire import draining, entities, serving
+
+logger = logging.getLogger(__name__)
+SLOW_ECHO_MS: Final = 100
+BACKOFF_S_MIN: Final = 0.05
+BACKOFF_S_MAX: Final = 2.0
+JITTER: Final = (0.5, 1.0)
+PROBE_AGAIN_S: Final = 0.25
+# How long new channels may take to connect, and streams to move to them.
+RENEW_S: Final = 10.0
+_MOVES: Final = ((draining.MOVES, "1"),)
+
+
+def now_ms() -> int:
+    """Return this process's monotonic clock."""
+    return time.monotonic_ns() // 1_000_000
+
+
+class Listener(Protocol):
+    """Who is told what a partition says."""
+
+    def sent(self, partition: int, response: partition_pb2.SendFramesResponse) -> None:
+        """Take the outcome of a frame."""
+
+    def delivered(self, partition: int, response: partition_pb2.DeliverFramesResponse) -> None:
+        """Take messages or outcomes."""
+
+    def send_stream_lost(self, partition: int, why: str) -> None:
+        """Take the end of the stream of sends."""
+
+    def deliver_stream_lost(self, partition: int, why: str) -> None:
+        """Take the end of the stream of deliveries: what it reserved is void."""
+
+    def deliver_stream_moving(self, partition: int) -> None:
+        """Take note that the stream of deliveries ends in good order, and another one follows."""
+
+    def stalled(self, partition: int, why: str) -> None:
+        """Take note that the partition is rested."""
+
+    def back(self, partition: int) -> None:
+        """Take note that the partition can be asked (again)."""
+
+    def catalogue(
+        self, partition: int, fingerprint: Fingerprint, entries: list[Entity], *, snapshot: bool
+    ) -> None:
+        """Take entries of the partition's catalogue."""
+
+    def catalogue_lost(self, partition: int) -> None:
+        """Take the end of the watch."""
+
+
+class Upstream:
+    """One partition, as the front end reaches it."""
+
+    def __init__(
+        self,
+        partition: int,
+        address: str,
+        settings: Settings,
+        listener: Listener,
+        credentials: grpc.ChannelCredentials | None = None,
+    ) -> None:
+        self.partition = partition
+        self.address = address
+        self.breaker = Breaker()
+        # Whether it was found available, or not, at least once.
+        self.looked_at = False
+        # Partition's monotonic clock minus ours, by the quickest recent echo.
+        self.clock_offset_ms: int | None = None
+        self._settings = settings
+        self._listener = listener
+        self._shown_available = False
+        self._sends = Pump(self._show)
+        self._delivers = Pump(self._show, lambda: listener.deliver_stream_moving(partition))
+        self._wake = asyncio.Event()
+        self._renewed = asyncio.Event()
+        self._credentials = credentials
+        self._generation = 0
+        self._watching: Any = None
+        self._use([self._channel() for _ in range(3)])
+
+    def renew(self, credentials: grpc.ChannelCredentials) -> None:
+        """Go over to new channels with these credentials."""
+        self._credentials = credentials
+        self._renewed.set()
+
+    def _channel(self) -> grpc.aio.Channel:
+        if self._credentials is None:
+            return grpc.aio.insecure_channel(self.address, options=_channel_options())
+        return grpc.aio.secure_channel(self.address, self._credentials, options=_channel_options())
+
+    def _use(self, channels: list[grpc.aio.Channel]) -> None:
+        self._channels = channels
+        self._generation += 1
+        control, sends, delivers = channels
+        self.calls = partition_pb2_grpc.PartitionServiceStub(control)
+        self.catalogue_calls = entity_pb2_grpc.EntityServiceStub(control)
+        self._send_stub = partition_pb2_grpc.PartitionServiceStub(sends)
+        self._deliver_stub = partition_pb2_grpc.PartitionServiceStub(delivers)
+
+    @property
+    def available(self) -> bool:
+        """Whether the partition is tried."""
+        return self.breaker.closed and self._sends.open and self._delivers.open
+
+    def conditions(self) -> list[str]:
+        """Return why the partition is not available, or what it warns of."""
+        reason = [] if self.available else [self.breaker.reason or "its streams are not open"]
+        return [*reason, *self.breaker.conditions]
+
+    def send(self, request: partition_pb2.SendFramesRequest) -> bool:
+        """Queue a frame; False when too many wait or the stream is not open."""
+        return self._sends.put(request)
+
+    def ask(self, request: partition_pb2.DeliverFramesRequest) -> bool:
+        """Queue an ask; False when too many frames wait or the stream is not open."""
+        return self._delivers.put(request, Lane.FLOW)
+
+    def follow(self, request: partition_pb2.DeliverFramesRequest) -> bool:
+        """Queue what follows from an ask: never dropped. False when the stream is not open."""
+        return self._delivers.put_always(request)
+
+    def settle(self, request: partition_pb2.DeliverFramesRequest, *, renewal: bool) -> bool:
+        """Queue a settlement or renewal; False when too many wait or the stream is not open."""
+        return self._delivers.put(request, Lane.RENEW if renewal else Lane.WORK)
+
+    @property
+    def delivers(self) -> bool:
+        """Whether the stream of deliveries is open."""
+        return self._delivers.open
+
+    async def room(self) -> None:
+        """Wait until `settle` takes a settlement, or the stream is not open any more."""
+        await self._delivers.room()
+
+    def miss(self, why: str) -> None:
+        """Rest the partition; the probe brings it back."""
+        self.looked_at = True
+        if self.breaker.miss(why):
+            logger.warning(
+                "partition %d: rested: %s",
+                self.partition,
+                why,
+                extra={"partition": self.partition, "action": "breaker-open"},
+            )
+            self._wake.set()
+            self._show()
+            self._listener.stalled(self.partition, why)
+
+    async def flush(self) -> None:
+        """Wait until the partition took everything that it was told of deliveries."""
+        if self._delivers.mark():
+            await self._delivers.fresh.wait()
+
+    async def run(self) -> None:
+        """Keep all streams up until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                for task in (self._probe, self._send, self._deliver, self._watch, self._renewing):
+                    name = f"upstream-{self.partition}{task.__name__}"
+                    group.create_task(task(), name=name)
+        finally:
+            for channel in self._channels:
+                await channel.close()
+
+    # Streams
+
+    async def _send(self) -> None:
+        async for _ in self._attempts():
+            ending = Ending(True, "")
+            while ending.moved:
+                ending = await self._sends.run(
+                    self._send_stub.SendFrames(metadata=_MOVES), self._on_sent
+                )
+            self._listener.send_stream_lost(self.partition, ending.why)
+
+    async def _deliver(self) -> None:
+        async for _ in self._attempts():
+            ending = Ending(True, "")
+            while ending.moved:
+                call = self._deliver_stub.DeliverFrames(metadata=_MOVES)
+                ending = await self._delivers.run(call, self._on_delivered)
+            self._listener.deliver_stream_lost(self.partition, ending.why)
+
+    def _on_sent(self, response: partition_pb2.SendFramesResponse) -> None:
+        self._listener.sent(self.partition, response)
+
+    def _on_delivered(self, response: partition_pb2.DeliverFramesResponse) -> None:
+        self._listener.delivered(self.partition, response)
+
+    async def _renewing(self) -> None:
+        """Move to new channels whenever there are new credentials."""
+        while True:
+            await self._renewed.wait()
+            self._renewed.clear()
+            old, fresh = self._channels, [self._channel() for _ in range(3)]
+            connected = await _connected(fresh, RENEW_S if self.available else 0.0)
+            # In any case: what is opened from now on uses them.
+            self._use(fresh)
+            if connected:
+                await self._move()
+            logger.info(
+                "partition %d: new channels%s",
+                self.partition,
+                "" if connected else ", not connected yet",
+                extra={"partition": self.partition, "action": "channels-renewed"},
+            )
+            for channel in old:
+                await channel.close(self._settings.unary_timeout_s)
+
+    async def _move(self) -> None:
+        """Let the streams end in good order; each goes on over its new channel."""
+        if self._watching is not None:
+            self._watching.cancel()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(RENEW_S):
+                for pump in (self._sends, self._delivers):
+                    pump.mark()
+                    await pump.fresh.wait()
+
+    async def _watch(self) -> None:
+        async for _ in self._attempts():
+            self._watching = call = self.catalogue_calls.WatchEntities(
+                entity_pb2.WatchEntitiesRequest(partition=self.partition)
+            )
+            try:
+                async for response in call:
+                    self._listener.catalogue(
+                        self.partition,
+                        entities.fingerprint_from_proto(response.fingerprint),
+                        [entities.entity_from_proto(entry) for entry in response.entities],
+                        snapshot=response.snapshot,
+                    )
+            except grpc.RpcError:
+                pass
+            except asyncio.CancelledError:
+                current = asyncio.current_task()
+                if current is None or current.cancelling():
+                    raise
+                # Only the call was cancelled: it moves to a new channel.
+            finally:
+                call.cancel()
+            self._listener.catalogue_lost(self.partition)
+
+    async def _probe(self) -> None:
+        async for _ in self._attempts():
+            while await self._probe_once():
+                pass
+
+    async def _probe_once(self) -> bool:
+        """Echo until the stream ends; return whether another one is to be tried at once."""
+        began_s = time.monotonic()
+        echoes = Echoes(self.calls.Echo(), self.partition, self._settings.echo_timeout_s)
+        why = "its echo stream ended"
+        try:
+            await self._echo(echoes)
+        except EchoLate:
+            self.miss("its echo is late")
+            return False
+        except grpc.RpcError as error:
+            why = why_ended(error)
+        finally:
+            echoes.end()
+        # A partition that answered until now may be there again, as another process, or may have
+        # lost only this stream: whoever answers the next one decides.
+        if echoes.heard and time.monotonic() - began_s >= PROBE_AGAIN_S:
+            return True
+        self.miss(why)
+        return False
+
+    async def _echo(self, echoes: Echoes) -> None:
+        generation = self._generation
+        while generation == self._generation:
+            asked_ms = now_ms()
+            response = await echoes.ask()
+            if response is None:
+                return
+            self._echoed(response, asked_ms)
+            wait_s = self._settings.echo_every_s if self.breaker.closed else PROBE_AGAIN_S
+            self._wake.clear()
+            if not await echoes.pause(wait_s, self._wake):
+                return
+
+    def _echoed(self, response: partition_pb2.EchoResponse, asked_ms: int) -> None:
+        now = now_ms()
+        offset_ms, known_ms = response.monotonic_ms - (asked_ms + now) // 2, self.clock_offset_ms
+        slow = now - asked_ms > SLOW_ECHO_MS
+        if known_ms is None or not slow or abs(offset_ms - known_ms) > now - asked_ms:
+            # A slow echo that agrees with what is known says less: one of both was suspended.
+            self.clock_offset_ms = offset_ms
+        was_closed = self.breaker.closed
+        self.breaker.echoed(serving=response.serving, conditions=tuple(response.conditions))
+        if self.breaker.closed and not was_closed:
+            logger.info(
+                "partition %d: answers",
+                self.partition,
+                extra={"partition": self.partition, "action": "breaker-closed"},
+            )
+        elif was_closed and not self.breaker.closed:
+            self._listener.stalled(self.partition, self.breaker.reason)
+        self.looked_at = self.looked_at or not self.breaker.closed
+        self._show()
+
+    def _show(self) -> None:
+        """Tell the listener once when the partition can be asked again."""
+        available = self.available
+        self.looked_at = self.looked_at or available
+        if available and not self._shown_available:
+            self._listener.back(self.partition)
+        self._shown_available = available
+
+    async def _attempts(self) -> AsyncIterator[None]:
+        """Yield for ever, with a growing wait between attempts that end soon."""
+        backoff_s = BACKOFF_S_MIN
+        while True:
+            began = time.monotonic()
+            yield None
+            lasted_s = time.monotonic() - began
+            backoff_s = BACKOFF_S_MIN if lasted_s > BACKOFF_S_MAX else backoff_s * 2
+            # Spread: partitions that come back do not meet all front ends at once.
+            await asyncio.sleep(min(backoff_s, BACKOFF_S_MAX) * random.uniform(*JITTER))
+
+
+async def _connected(channels: list[grpc.aio.Channel], timeout_s: float) -> bool:
+    try:
+        async with asyncio.timeout(timeout_s):
+            await asyncio.gather(*(channel.channel_ready() for channel in channels))
+    except TimeoutError:
+        return False
+    return True
+
+
+def _channel_options() -> list[tuple[str, int]]:
+    return [
+        *serving.OPTIONS,
+        # A pool of its own: streams that must not block each other do not share a connection.
+        ("grpc.use_local_subchannel_pool", 1),
+        # A pod comes back under another address.
+        ("grpc.dns_min_time_between_resolutions_ms", 1_000),
+        ("grpc.initial_reconnect_backoff_ms", 100),
+        ("grpc.min_reconnect_backoff_ms", 100),
+        ("grpc.max_reconnect_backoff_ms", round(BACKOFF_S_MAX * 1000)),
+    ]

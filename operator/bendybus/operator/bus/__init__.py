@@ -1,0 +1,1 @@
+"""The way to the partitions of a bus, and what they answer."""

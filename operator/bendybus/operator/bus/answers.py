@@ -1,0 +1,168 @@
+"""What partitions answer, checked before anything relies on it. Pure.
+
+A partition may be of another version, and its image is the tenant's to choose. So nothing that it
+says is believed beyond these bounds: what cannot be understood is a `StrangeAnswer`, which makes
+that one partition count as not answering.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Final, TypeVar
+
+from google.protobuf.message import DecodeError
+
+from bendybus.domain import limits
+from bendybus.domain.entity import Entity, Fingerprint
+from bendybus.domain.errors import BusError
+from bendybus.internal.v1 import entity_pb2, partition_pb2
+from bendybus.operator.decisions.conditions import (
+    ANSWER_NOT_UNDERSTOOD,
+    CERTIFICATE_OVERDUE,
+    READY,
+    Counts,
+)
+from bendybus.wire import entities
+
+Value = TypeVar("Value")
+# All that a bus may have and remember, with room for more of a later version.
+ENTRIES_MAX: Final = 2 * (limits.ENTITIES_PER_NAMESPACE + limits.TOMBSTONES_MAX)
+# An answer with so many entries of usual size is 20 MB.
+BYTES_MAX: Final = 32 * limits.MB
+UID_CHARS_MAX: Final = 512
+METADATA_CHARS_MAX: Final = 4 * limits.USER_METADATA_CHARS_MAX
+SENTENCE_CHARS_MAX: Final = 500
+CONDITIONS_MAX: Final = 8
+# Of a field of EntityCounts: what it says of the messages. Fields that are not about messages
+# have no state. A new field must be put here, or the guard against deletion would not see it.
+STATES: Final[dict[str, str]] = {
+    "active": "active",
+    "dead_letter": "dead_letter",
+    "scheduled": "scheduled",
+    "deferred": "deferred",
+    "locked": "locked",
+}
+NO_STATES: Final = frozenset({"uid", "generation", "size_in_bytes", "idle_ms", "accessed_at_ms"})
+# Conditions that the operator itself gives.
+_OWN: Final = frozenset({READY, ANSWER_NOT_UNDERSTOOD, CERTIFICATE_OVERDUE})
+_WORD: Final = re.compile(r"[A-Z][A-Za-z]{0,62}\Z")
+
+
+class StrangeAnswer(Exception):
+    """Raised when a partition's answer cannot be understood; one sentence."""
+
+
+def understood(convert: Callable[[], Value]) -> Value:
+    """Return what `convert` makes of an answer. Raises StrangeAnswer for whatever it cannot."""
+    try:
+        return convert()
+    except BusError as error:
+        raise StrangeAnswer(sentence(error.message)) from error
+    except (
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        ArithmeticError,
+        DecodeError,
+    ) as error:
+        raise StrangeAnswer(sentence(f"{type(error).__name__}: {error}")) from error
+
+
+def sentence(text: str) -> str:
+    """Return a text of a partition as logs, events and status may carry it."""
+    shown = "".join(each if each.isprintable() else "?" for each in text[:SENTENCE_CHARS_MAX])
+    return shown if len(text) <= SENTENCE_CHARS_MAX else f"{shown}…"
+
+
+def catalogue(response: entity_pb2.WatchEntitiesResponse) -> tuple[Fingerprint, list[Entity]]:
+    """Return the header and the entries of a catalogue. Raises StrangeAnswer."""
+
+    def convert() -> tuple[Fingerprint, list[Entity]]:
+        if len(response.entities) > ENTRIES_MAX:
+            raise ValueError(f"more than {ENTRIES_MAX} entries")
+        fingerprint = entities.fingerprint_from_proto(response.fingerprint)
+        _within("partition_count", fingerprint.partition_count, 1)
+        return fingerprint, [_entry(each) for each in response.entities]
+
+    return understood(convert)
+
+
+def entry(proto: entity_pb2.Entity) -> Entity:
+    """Return one entry of a catalogue. Raises StrangeAnswer."""
+    return understood(lambda: _entry(proto))
+
+
+def _entry(proto: entity_pb2.Entity) -> Entity:
+    made = entities.entity_from_proto(proto)
+    _within("partition_count", made.partition_count, 1)
+    _within("home_partition", made.home_partition, 0, limits.STANDARD_PARTITION_COUNT - 1)
+    for name, text, longest in (
+        ("name", made.name, limits.ENTITY_NAME_CHARS_MAX),
+        ("uid", made.uid, UID_CHARS_MAX),
+        ("manifest_uid", made.manifest_uid, UID_CHARS_MAX),
+        ("user_metadata", made.queue.user_metadata, METADATA_CHARS_MAX),
+        ("forward_to", made.queue.forward_to, METADATA_CHARS_MAX),
+        (
+            "forward_dead_lettered_messages_to",
+            made.queue.forward_dead_lettered_messages_to,
+            METADATA_CHARS_MAX,
+        ),
+    ):
+        if len(text) > longest:
+            raise ValueError(f"{name}: must be at most {longest} characters (got {len(text)})")
+    if not made.name.isprintable() or not made.name:
+        raise ValueError(f"name: {made.name!r} is not a name")
+    return made
+
+
+def counts(response: partition_pb2.GetCountsResponse) -> dict[str, Counts]:
+    """Return counts by UID. Raises StrangeAnswer."""
+
+    def convert() -> dict[str, Counts]:
+        if len(response.entities) > ENTRIES_MAX:
+            raise ValueError(f"counts of more than {ENTRIES_MAX} entities")
+        return {each.uid: _counts(each) for each in response.entities}
+
+    return understood(convert)
+
+
+def _counts(proto: partition_pb2.EntityCounts) -> Counts:
+    # By position, in the order of Counts: there are many of these.
+    return Counts(
+        max(proto.active, 0),
+        max(proto.dead_letter, 0),
+        max(proto.scheduled, 0),
+        max(proto.deferred, 0),
+        max(proto.locked, 0),
+        max(proto.size_in_bytes, 0),
+    )
+
+
+def conditions(words: Iterable[str]) -> tuple[str, ...]:
+    """Return the words of a partition that a status may show as conditions."""
+    found = [word for word in words if _WORD.match(word) and word not in _OWN]
+    return tuple(dict.fromkeys(found[:CONDITIONS_MAX]))
+
+
+def _within(name: str, number: int, low: int, high: int = limits.STANDARD_PARTITION_COUNT) -> None:
+    if not low <= number <= high:
+        raise ValueError(f"{name}: must be {low} to {high} (got {number})")
+
+
+class Share:
+    """How much of the operator's time one bus may take: a reserve, then a share. Pure.
+
+    A bus whose partitions never stop talking would otherwise leave no time for others.
+    """
+
+    def __init__(self, *, reserve_s: float = 10.0, share: float = 0.1) -> None:
+        self._reserve_s = self._left_s = reserve_s
+        self._share = share
+        self._at_s: float | None = None
+
+    def spend(self, seconds: float, now_s: float) -> float:
+        """Take note of time that was spent; return how long the bus is to wait now."""
+        since_s = 0.0 if self._at_s is None else max(0.0, now_s - self._at_s)
+        self._at_s = now_s
+        self._left_s = min(self._reserve_s, self._left_s + since_s * self._share) - seconds
+        return max(0.0, -self._left_s / self._share)

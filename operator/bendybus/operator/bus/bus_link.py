@@ -1,0 +1,236 @@
+"""The way to all partitions of one bus, and what they said: the operator's view of the bus."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from bendybus.domain.directory import Directory
+from bendybus.domain.entity import Entity, Fingerprint, QueueDescription
+from bendybus.domain.errors import BusError, PartitionUnavailable
+from bendybus.internal.v1 import entity_pb2
+from bendybus.operator.bus import answers
+from bendybus.operator.bus.answers import StrangeAnswer
+from bendybus.operator.bus.partition_link import PartitionLink
+from bendybus.operator.decisions.conditions import ANSWER_NOT_UNDERSTOOD, Counts
+from bendybus.operator.decisions.data_identity import Identity
+from bendybus.operator.kubernetes.names import ObjectKey
+from bendybus.v1 import management_pb2
+from bendybus.wire import entities, tls
+
+logger = logging.getLogger(__name__)
+REGISTRAR: Final = 0
+
+
+class BusLink:
+    """Ways to the partitions, the catalogue and the counts."""
+
+    def __init__(
+        self,
+        bus: ObjectKey,
+        identity: Identity,
+        material: tls.Material | None,
+        *,
+        timeout_s: float,
+        changed: Callable[[list[str]], None],
+        address: Callable[[ObjectKey, int], str],
+    ) -> None:
+        """`changed` is called with the keys of entities that changed; with none: reachability."""
+        self.bus = bus
+        self.identity = identity
+        self.material = material
+        self.directory = Directory()
+        # Whether every partition has answered once since this link was made.
+        self.started = False
+        self._changed = changed
+        self._counts: dict[int, dict[str, Counts]] = {}
+        self._total = Counts()
+        # Whether the total holds counts of a partition that went.
+        self._stale = False
+        self._seen: set[int] = set()
+        share = answers.Share()
+        self._links = [
+            PartitionLink(
+                index, address(bus, index), material, self, timeout_s=timeout_s, share=share
+            )
+            for index in range(identity.partition_count)
+        ]
+
+    async def run(self) -> None:
+        """Keep the ways up until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for link in self._links:
+                group.create_task(link.run(), name=f"link-{self.bus}-{link.partition}")
+
+    # partition_link.Listener
+
+    def catalogue(
+        self, partition: int, fingerprint: Fingerprint, entries: list[Entity], *, snapshot: bool
+    ) -> bool:
+        """Learn what a partition has; one with another fingerprint is not believed.
+
+        Raises StrangeAnswer when the bus would have more entries than any can.
+        """
+        if fingerprint.namespace_uid != self.identity.uid:
+            logger.error(
+                "partition %s/%d: its file belongs to namespace UID %s, not %s; it is ignored",
+                self.bus,
+                partition,
+                fingerprint.namespace_uid,
+                self.identity.uid,
+                extra={"partition": partition, "action": "fingerprint"},
+            )
+            return False
+        fresh = {entry.key for entry in entries if self.directory.entry(entry.key) is None}
+        if self.directory.size() + len(fresh) > answers.ENTRIES_MAX:
+            raise StrangeAnswer(f"it tells of more than {answers.ENTRIES_MAX} entities")
+        lagged = {entry.key for entry in self.directory.lagging(partition)}
+        news = self.directory.update(partition, fingerprint, entries, snapshot=snapshot)
+        told = {entry.key for entry in entries} if not snapshot else lagged
+        self._changed([*{entry.key for entry in news} | told])
+        return True
+
+    def lost(self, partition: int) -> None:
+        """Forget what a partition has: it tells all again when it is back."""
+        self.directory.forget(partition)
+
+    def reached(self, partition: int, reachable: bool) -> None:
+        """Take note of a partition that came or went."""
+        if reachable:
+            self._seen.add(partition)
+            self.started = self.started or len(self._seen) == len(self._links)
+        else:
+            self._stale = self._counts.pop(partition, None) is not None or self._stale
+        self._changed([])
+
+    # What is known
+
+    def unreachable(self) -> set[int]:
+        """Return the partitions that do not answer."""
+        return {link.partition for link in self._links if not link.reachable}
+
+    def knows_catalogue(self) -> bool:
+        """Whether the registrar answers and has told all it has."""
+        return self._links[REGISTRAR].reachable and self.directory.fingerprint is not None
+
+    def behind(self, key: str) -> set[int]:
+        """Return the reachable partitions that lack the current entry of a name."""
+        holders = set(self.directory.holders(key))
+        return {link.partition for link in self._links if link.reachable} - holders
+
+    def counts(self, entity: Entity) -> Counts:
+        """Return an entity's counts over the partitions that answer."""
+        return sum(
+            (
+                self._counts[index][entity.uid]
+                for index in entity.partitions()
+                if entity.uid in self._counts.get(index, ())
+            ),
+            Counts(),
+        )
+
+    def total(self) -> Counts:
+        """Return the counts of all entities, as of when partitions were asked last."""
+        return self._total
+
+    def conditions(self) -> dict[str, set[int]]:
+        """Return what partitions warn of, and whose answers are strange: word → partitions."""
+        found: dict[str, set[int]] = {}
+        for link in self._links:
+            words = link.conditions if link.reachable else ()
+            for word in (*words, ANSWER_NOT_UNDERSTOOD) if link.strange else words:
+                found.setdefault(word, set()).add(link.partition)
+        return found
+
+    # What is asked
+
+    async def commit(
+        self,
+        action: entity_pb2.EntityAction,
+        name: str,
+        *,
+        manifest_uid: str = "",
+        wanted: QueueDescription | None = None,
+        uid: str = "",
+        if_generation: int = 0,
+    ) -> Entity:
+        """Have the registrar change an entity, then give the change to all that answer.
+
+        Raises BusError; with PartitionUnavailable it may have been done. Safe to repeat.
+        """
+        request = entity_pb2.CommitEntityRequest(
+            partition=REGISTRAR,
+            action=action,
+            name=name,
+            origin=management_pb2.ENTITY_ORIGIN_MANIFEST,
+            uid=uid,
+            manifest_uid=manifest_uid,
+            if_generation=if_generation,
+        )
+        if wanted is not None:
+            request.queue.CopyFrom(entities.description_to_proto(wanted))
+        registrar = self._links[REGISTRAR]
+        if not registrar.reachable:
+            raise PartitionUnavailable("partition 0, which decides on entities, does not answer.")
+        entity = await registrar.commit(request)
+        self._learn(REGISTRAR, entity)
+        await self.copy(entity)
+        return entity
+
+    async def copy(self, entity: Entity) -> None:
+        """Give an entry to every reachable partition that lacks it; failures show as behind."""
+        lacking = self.behind(entity.key)
+        await asyncio.gather(*(self._copy(self._links[index], entity) for index in lacking))
+
+    async def catch_up(self) -> None:
+        """Bring every reachable partition up to date."""
+        await asyncio.gather(*(self._catch_up(link) for link in self._links if link.reachable))
+
+    async def _catch_up(self, link: PartitionLink) -> None:
+        for entity in self.directory.lagging(link.partition):
+            # One that stands still would take a timeout for each.
+            if not await self._copy(link, entity):
+                return
+
+    async def _copy(self, link: PartitionLink, entity: Entity) -> bool:
+        """Give a partition an entry; whether it answered."""
+        try:
+            await link.copy(entity)
+        except BusError as error:
+            logger.warning(
+                "partition %s/%d: did not take queue %s: %s",
+                self.bus,
+                link.partition,
+                entity.name,
+                error.message,
+                extra={"partition": link.partition, "entity": entity.name, "action": "copy"},
+            )
+            return not error.retryable
+        self._learn(link.partition, entity)
+        return True
+
+    def _learn(self, partition: int, entity: Entity) -> None:
+        fingerprint = self.directory.fingerprint
+        if fingerprint is not None and self._links[partition].reachable:
+            self.directory.update(partition, fingerprint, [entity], snapshot=False)
+
+    async def refresh_counts(self) -> list[str]:
+        """Ask all partitions for counts; return the keys of entities whose counts changed."""
+        answers = await asyncio.gather(*(link.counts() for link in self._links))
+        changed: set[str] = set()
+        for link, answer in zip(self._links, answers, strict=True):
+            before = self._counts.get(link.partition, {})
+            now = answer or {}
+            if answer is None:
+                self._counts.pop(link.partition, None)
+            else:
+                self._counts[link.partition] = now
+            changed |= {
+                uid for uid in before.keys() | now.keys() if before.get(uid) != now.get(uid)
+            }
+        if changed or self._stale:
+            self._stale = False
+            each = (counts for known in self._counts.values() for counts in known.values())
+            self._total = sum(each, Counts())
+        known = (self.directory.by_uid(uid) for uid in changed)
+        return [entity.key for entity in known if entity is not None]

@@ -1,0 +1,45 @@
+"""How the operator reaches partitions: under which addresses, and what it proves itself with.
+
+Keepers and webhooks use it; tests put servers on loopback in its place.
+"""
+
+from typing import Protocol
+
+from bendybus.operator.certificates.authority_secrets import OwnAuthority
+from bendybus.operator.certificates.cert_manager import CertManager
+from bendybus.operator.kubernetes import names
+from bendybus.operator.kubernetes.names import ObjectKey
+from bendybus.operator.settings import Settings
+from bendybus.wire import tls
+
+
+class Reaching(Protocol):
+    """Addresses and certificates."""
+
+    def address(self, bus: ObjectKey, partition: int) -> str:
+        """Return HOST:PORT of a partition."""
+
+    async def material(self, bus: ObjectKey) -> tls.Material | None:
+        """Return the operator's certificate and the roots of a bus; None is plain text.
+
+        Raises ApiError.
+        """
+
+
+class ReachingPods:
+    """Partitions are pods behind a headless Service, and speak TLS."""
+
+    def __init__(self, settings: Settings, authority: OwnAuthority, issued: CertManager) -> None:
+        self._settings = settings
+        self._authority = authority
+        self._issued = issued
+
+    def address(self, bus: ObjectKey, partition: int) -> str:
+        """Return HOST:PORT of a partition's pod."""
+        return names.partition_address(bus, partition)
+
+    async def material(self, bus: ObjectKey) -> tls.Material:
+        """Return cert-manager's certificate, or one by the own authority. Raises ApiError."""
+        if self._settings.cert_manager:
+            return await self._issued.operator_material(bus)
+        return await self._authority.operator_material(bus)

@@ -1,0 +1,1 @@
+"""Certificate authorities and certificates: made, handed on, renewed."""

@@ -1,0 +1,1 @@
+"""What acts: a controller per bus, reconcilers, webhooks, the process that runs them."""

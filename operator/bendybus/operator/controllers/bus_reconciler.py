@@ -1,0 +1,339 @@
+"""Brings the objects of one bus to what its manifest says: Secrets, volumes, pods, Services."""
+
+import contextlib
+import json
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from bendybus.operator.builders import (
+    certificates,
+    children,
+    frontend,
+    partitions,
+    secret_files,
+)
+from bendybus.operator.builders.context import Context, metadata
+from bendybus.operator.certificates.authority_secrets import OwnAuthority, files_of
+from bendybus.operator.certificates.cert_manager import CertManager
+from bendybus.operator.certificates.certificate_authority import end_of, names_of
+from bendybus.operator.decisions import access_keys, data_identity
+from bendybus.operator.decisions.data_identity import ADOPTED_BY_ANNOTATION, Footing
+from bendybus.operator.decisions.manifests import BusView
+from bendybus.operator.decisions.reasons import Reason
+from bendybus.operator.decisions.storage import Growth, grown
+from bendybus.operator.kubernetes import names
+from bendybus.operator.kubernetes.api import ApiError, KubernetesApi
+from bendybus.operator.kubernetes.names import ObjectKey
+from bendybus.operator.settings import Settings
+
+logger = logging.getLogger(__name__)
+Body = dict[str, Any]
+HANDOVER_MANAGER: Final = "bendybus-operator-replicas"
+# What may be there without being wanted any more.
+PRUNED: Final = ("PodDisruptionBudget", "HorizontalPodAutoscaler")
+
+
+@dataclass(frozen=True, slots=True)
+class Certificates:
+    """How long the certificates of a bus hold.
+
+    `overdue`: Secrets whose certificates should have been renewed a while ago; `ends`: role → when
+    its certificate ends, seconds since 1970, without what cannot be read.
+    """
+
+    overdue: tuple[str, ...] = ()
+    ends: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What came of it."""
+
+    footing: Footing
+    frontends_ready: int
+    certificates: Certificates = Certificates()
+
+
+class BusKeeping:
+    """Keeps the objects of buses; holds nothing between calls but what it is made of."""
+
+    def __init__(
+        self,
+        api: KubernetesApi,
+        settings: Settings,
+        authority: OwnAuthority,
+        issued: CertManager,
+    ) -> None:
+        self._api = api
+        self._settings = settings
+        self._authority = authority
+        self._issued = issued
+
+    async def keep(self, view: BusView) -> Kept:
+        """Apply all objects of a bus. Raises ApiError; safe to repeat."""
+        assert view.manifest is not None
+        claims = await self._claims(view.key)
+        current = await self._api.get(
+            "StatefulSet", view.key.namespace, names.partition_set(view.key)
+        )
+        footing = data_identity.footing(view, data_identity.known(view, claims, current))
+        if footing.identity is None:
+            return Kept(footing, 0)
+        for name in footing.purge:
+            logger.warning(
+                "bus %s: deleting volume claim %s, as its manifest asks",
+                view.key,
+                name,
+                extra={"action": "purge"},
+            )
+            await self._api.delete("PersistentVolumeClaim", view.key.namespace, name)
+        for name in footing.adopt:
+            patch = {"metadata": {"annotations": {ADOPTED_BY_ANNOTATION: view.uid}}}
+            await self._api.merge("PersistentVolumeClaim", view.key.namespace, name, patch)
+        try:
+            return await self._make(self._context(view, footing), footing, claims, current)
+        except ApiError as error:
+            if not error.final:
+                raise
+            # A quota, a policy of the cluster, a name that is taken: what runs, runs on.
+            message = f"what the bus needs cannot be made: {error.message}"
+            refused = replace(footing, reason=Reason.REFUSED, message=message)
+            return Kept(refused, 0, await self.certificates_of(view.key))
+
+    async def _make(
+        self, context: Context, footing: Footing, claims: list[Body], current: Body | None
+    ) -> Kept:
+        _check_ours(context, current)
+        if current is None:
+            await self._check_names(context)
+        trust = await self._certificates(context, current)
+        if trust:
+            # Before cert-manager has made the root, nobody could connect: applications and front
+            # ends wait for their Secrets, in place of starting without a file in them.
+            await self._access(context, trust)
+        staying = [
+            claim
+            for claim in data_identity.staying(claims)
+            if claim["metadata"]["name"] not in footing.purge
+        ]
+        growth = grown(context.spec.storage.size, staying)
+        why = await self._grow(context, growth)
+        footing = growth.judged(footing, why)
+        context = replace(context, storage_size=growth.template_size(current, why))
+        if current is not None and growth.differs(current, context.storage_size):
+            await self._release_pods(current)
+        await self._hand_over_replicas(context)
+        made = [await self._api.apply(body) for body in children.all_of(context)]
+        await self._prune(context, made)
+        return Kept(footing, _frontends_ready(made), await self.certificates_of(context.bus))
+
+    async def renew(self, bus: ObjectKey) -> None:
+        """Renew the certificates of a bus that is left alone otherwise. Raises ApiError.
+
+        What they are for is read from themselves: there may be no manifest to follow.
+        """
+        if self._settings.cert_manager:
+            return
+        found = await self._api.get("Secret", bus.namespace, names.partition_tls(bus))
+        if found is None:
+            return
+        of_found = found["metadata"]
+        kept = {"name": names.authority(bus), "namespace": bus.namespace} | {
+            field: of_found[field] for field in ("labels", "ownerReferences") if field in of_found
+        }
+        of_bus = await self._authority.of_bus(bus, kept)
+        for role, name in certificates.secrets(bus):
+            files = files_of(await self._api.get("Secret", bus.namespace, name))
+            try:
+                dns_names, uris, addresses = names_of(files["tls.crt"])
+                wanted = certificates.Wanted(role, name, dns_names, uris[0], addresses)
+            except (LookupError, ValueError):
+                # Not made by the operator any more; without a manifest nobody knows for what.
+                continue
+            renewed = await self._authority.bus_certificate(wanted, files, of_bus)
+            if renewed != {each: files.get(each) for each in renewed}:
+                logger.warning(
+                    "bus %s: certificate %s renewed although the bus is left alone",
+                    bus,
+                    name,
+                    extra={"action": "renewed"},
+                )
+                patch = {"data": secret_files.encoded(renewed)}
+                await self._api.merge("Secret", bus.namespace, name, patch)
+
+    async def certificates_of(self, bus: ObjectKey) -> Certificates:
+        """Return how long the certificates of a bus hold, by whomever they are. Raises ApiError."""
+        late: list[str] = []
+        ends: dict[str, float] = {}
+        for role, name in certificates.secrets(bus):
+            secret = await self._api.get("Secret", bus.namespace, name)
+            if secret is None:
+                continue
+            files = files_of(secret)
+            if self._authority.overdue(files):
+                late.append(name)
+            with contextlib.suppress(KeyError, ValueError):
+                ends[role] = end_of(files["tls.crt"]).timestamp()
+        return Certificates(tuple(late), ends)
+
+    async def _hand_over_replicas(self, context: Context) -> None:
+        """Keep the number of front ends when an autoscaler is about to choose it.
+
+        Applied without the field by the only one who had applied it, it would go back to 1.
+        """
+        autoscaler, name = frontend.autoscaler(context), names.frontend(context.bus)
+        place = context.bus.namespace
+        if autoscaler is None or await self._api.get(autoscaler["kind"], place, name) is not None:
+            return
+        current = await self._api.get("Deployment", place, name)
+        if current is not None:
+            body = frontend.replicas_only(context, current["spec"].get("replicas", 1))
+            await self._api.apply(body, manager=HANDOVER_MANAGER)
+
+    async def _check_names(self, context: Context) -> None:
+        """Raise ApiError if a new bus would take over an object that is somebody else's."""
+        wanted = [(body["kind"], body["metadata"]["name"]) for body in children.all_of(context)]
+        wanted.append(("Secret", names.policies(context.bus)))
+        if context.cert_manager:
+            wanted.append(("Secret", names.trust(context.bus)))
+        else:
+            # cert-manager's carry no labels of ours, and stay when their Certificate goes.
+            wanted += [("Secret", each.secret) for each in certificates.wanted(context)]
+            wanted.append(("Secret", names.authority(context.bus)))
+        for kind, name in wanted:
+            _check_ours(context, await self._api.get(kind, context.bus.namespace, name))
+
+    async def _release_pods(self, stateful_set: Body) -> None:
+        """Delete a StatefulSet around its pods; the next one takes them over. Raises ApiError."""
+        metadata = stateful_set["metadata"]
+        namespace, name = metadata["namespace"], metadata["name"]
+        await self._api.delete("StatefulSet", namespace, name, orphan=True)
+        if await self._api.get("StatefulSet", namespace, name) is not None:
+            # It lets go of its pods in its own time, and until then is what it was.
+            raise ApiError(409, f"StatefulSet {name} is being recreated")
+
+    async def forget(self, view: BusView) -> None:
+        """Delete the volumes of a bus whose manifest was seen to be deleted with policy Delete."""
+        for body in await self._claims(view.key):
+            claim = data_identity.claim_of(body)
+            if claim is not None and view.uid in (claim.identity.uid, claim.adopted_by):
+                await self._api.delete("PersistentVolumeClaim", view.key.namespace, claim.name)
+
+    def _context(self, view: BusView, footing: Footing) -> Context:
+        assert view.manifest is not None
+        assert footing.identity is not None
+        settings = self._settings
+        return Context(
+            bus=view.key,
+            uid=view.uid,
+            spec=view.manifest.spec,
+            identity=footing.identity,
+            storage_size=view.manifest.spec.storage.size,
+            image=view.manifest.spec.image or settings.image,
+            image_pull_policy=settings.image_pull_policy,
+            operator_namespace=settings.namespace,
+            metrics_from=tuple(json.loads(settings.metrics_from)),
+            cert_manager=settings.cert_manager,
+            issuer_kind=settings.issuer_kind,
+            issuer_name=settings.issuer_name,
+        )
+
+    async def _claims(self, bus: ObjectKey) -> list[Body]:
+        selector = f"{names.BUS_LABEL}={bus.name},{names.ROLE_LABEL}={partitions.ROLE}"
+        return await self._api.list("PersistentVolumeClaim", bus.namespace, labels=selector)
+
+    async def _certificates(self, context: Context, current: Body | None) -> str:
+        """Bring certificates to what is wanted; return what clients are to trust."""
+        if context.cert_manager:
+            return await self._issued.keep(context, current)
+        await self._check_not_issued(context.bus)
+        kept = metadata(context, names.authority(context.bus), owned=not context.keeps_data)
+        of_bus = await self._authority.of_bus(context.bus, kept)
+        for wanted in certificates.wanted(context):
+            secret = await self._api.get("Secret", context.bus.namespace, wanted.secret)
+            files = files_of(secret)
+            renewed = await self._authority.bus_certificate(wanted, files, of_bus)
+            if renewed != {name: files.get(name) for name in renewed}:
+                await self._api.apply(secret_files.tls(context, wanted.role, renewed))
+        return of_bus.trust
+
+    async def _check_not_issued(self, bus: ObjectKey) -> None:
+        """Raise ApiError for a bus of cert-manager's: its pods trust no other at once."""
+        if await self._api.get("Secret", bus.namespace, names.trust(bus)) is None:
+            return
+        raise ApiError(
+            403,
+            f"its certificates are by cert-manager (Secret {names.trust(bus)!r}), and the operator "
+            "was told to issue them itself. Set certManager.enabled=true again; or delete that "
+            "Secret and the Certificates of the bus, which interrupts it for some minutes.",
+        )
+
+    async def _access(self, context: Context, trust: str) -> None:
+        namespace = context.bus.namespace
+        found = {}
+        for name, _, _ in access_keys.rules(context.spec):
+            wanted = names.access_secret(context.bus, name)
+            secret = await self._api.get("Secret", namespace, wanted)
+            if secret is not None:
+                _check_ours(context, secret)
+                found[name] = secret
+        known = access_keys.policies(context.spec, found, os.urandom)
+        for policy in known:
+            await self._api.apply(secret_files.access(context, policy, trust))
+        await self._api.apply(secret_files.policies(context, known))
+        kept = {names.access_secret(context.bus, policy.name) for policy in known}
+        selector = f"{names.BUS_LABEL}={context.bus.name},{names.ROLE_LABEL}=access"
+        for secret in await self._api.list("Secret", namespace, labels=selector):
+            if secret["metadata"]["name"] not in kept:
+                await self._api.delete("Secret", namespace, secret["metadata"]["name"])
+
+    async def _grow(self, context: Context, growth: Growth) -> str:
+        """Ask for larger volumes; return why the cluster does not give them, or ""."""
+        patch = {"spec": {"resources": {"requests": {"storage": growth.wanted}}}}
+        try:
+            for name in growth.claims:
+                await self._api.merge("PersistentVolumeClaim", context.bus.namespace, name, patch)
+        except ApiError as error:
+            if error.status not in (403, 422):
+                raise
+            return error.message
+        return ""
+
+    async def _prune(self, context: Context, made: list[Body]) -> None:
+        wanted = {(body["kind"], body["metadata"]["name"]) for body in made}
+        labels = names.bus_labels(context.bus)
+        selector = ",".join(f"{name}={value}" for name, value in labels.items())
+        for kind in PRUNED:
+            for body in await self._api.list(kind, context.bus.namespace, labels=selector):
+                name = body["metadata"]["name"]
+                if (kind, name) not in wanted:
+                    await self._api.delete(kind, context.bus.namespace, name)
+
+
+def _check_ours(context: Context, body: Body | None) -> None:
+    """Raise ApiError for an object of another bus, or of no bus that nobody made for this one."""
+    if body is None:
+        return
+    owner = (body["metadata"].get("labels") or {}).get(names.BUS_LABEL)
+    is_access = body["kind"] == "Secret" and "primaryKey" in (body.get("data") or {})
+    # Keys may have been there before the bus, written by hand or kept from an earlier one.
+    if owner != context.bus.name and not (owner is None and is_access):
+        what = f"{body['kind']} {body['metadata']['name']!r}"
+        raise ApiError(
+            403,
+            f"{what} is there already, and not of this bus. Delete it, or choose another name for "
+            "the BusNamespace or its policy.",
+        )
+
+
+def _frontends_ready(made: list[Body]) -> int:
+    for body in made:
+        if (
+            body["kind"] == "Deployment"
+            and body["metadata"]["labels"].get(names.ROLE_LABEL) == frontend.ROLE
+        ):
+            return int((body.get("status") or {}).get("readyReplicas") or 0)
+    return 0

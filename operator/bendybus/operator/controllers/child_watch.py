@@ -1,0 +1,113 @@
+"""Watches what the operator makes: by label, page by page, and of Secrets their metadata only.
+
+Not by Kopf: it lists every object of a kind in the cluster and filters afterwards, and the Secrets
+of a cluster may be more than the operator's memory.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from typing import Final, Protocol
+
+from bendybus.operator.decisions import manifests
+from bendybus.operator.kubernetes import names
+from bendybus.operator.kubernetes.api import ApiError, Body, KubernetesApi
+from bendybus.operator.kubernetes.names import ObjectKey
+from bendybus.operator.settings import Settings
+
+logger = logging.getLogger(__name__)
+KINDS: Final = ("StatefulSet", "Deployment", "Service", "Secret")
+SELECTOR: Final = ",".join(f"{name}={value}" for name, value in names.MANAGED_BY.items())
+STANDBY_S: Final = 2.0
+RETRY_S_MIN: Final = 1.0
+RETRY_S_MAX: Final = 30.0
+GONE: Final = 410
+
+
+class Hearer(Protocol):
+    """Who is told; the office."""
+
+    leading: bool
+
+    def child_event(self, change: str | None, body: Body) -> None:
+        """Take an event of an object that the operator makes."""
+
+
+class ChildWatching:
+    """One task a kind, and all namespaces that are served in turn."""
+
+    def __init__(self, api: KubernetesApi, settings: Settings, hearer: Hearer) -> None:
+        self._api = api
+        self._hearer = hearer
+        self._namespaces = settings.watch_namespaces or ("",)
+
+    async def run(self) -> None:
+        """Watch until cancelled; only while this operator acts."""
+        async with asyncio.TaskGroup() as group:
+            for kind in KINDS:
+                group.create_task(self._run(kind), name=f"watch-{kind}")
+
+    async def _run(self, kind: str) -> None:
+        watches = [_Watch(self._api, self._hearer, kind, each) for each in self._namespaces]
+        retry_s = RETRY_S_MIN
+        while True:
+            if not self._hearer.leading:
+                for watch in watches:
+                    watch.forget()
+                await asyncio.sleep(STANDBY_S)
+                continue
+            try:
+                for watch in watches:
+                    await watch.look()
+                retry_s = RETRY_S_MIN
+            except ApiError as error:
+                logger.warning(
+                    "operator: %s not watched: %s", kind, error.message, extra={"action": "retry"}
+                )
+                await asyncio.sleep(retry_s)
+                retry_s = min(2 * retry_s, RETRY_S_MAX)
+
+
+class _Watch:
+    """One kind in one namespace. Remembers which objects there are, not what they hold."""
+
+    def __init__(self, api: KubernetesApi, hearer: Hearer, kind: str, namespace: str) -> None:
+        self._api = api
+        self._hearer = hearer
+        self._kind = kind
+        self._namespace = namespace
+        self._version = ""
+        self._known: dict[ObjectKey, Body] = {}
+
+    def forget(self) -> None:
+        """Begin anew the next time."""
+        self._version, self._known = "", {}
+
+    async def look(self) -> None:
+        """Hand on what changed. Raises ApiError."""
+        begins = not self._version
+        try:
+            changes = await self._api.watch(
+                self._kind, self._namespace, labels=SELECTOR, version=self._version
+            )
+        except ApiError as error:
+            if error.status != GONE:
+                raise
+            self._version = ""
+            return
+        if begins:
+            self._gone(manifests.key_of(body) for _, body in changes.events)
+        for change, body in changes.events:
+            key = manifests.key_of(body)
+            self._known.pop(key, None)
+            if change != "DELETED":
+                metadata = body["metadata"]
+                kept = {field: metadata.get(field) for field in ("name", "namespace", "labels")}
+                self._known[key] = {"kind": self._kind, "metadata": kept}
+            self._hearer.child_event(change, body)
+        self._version = changes.version
+
+    def _gone(self, there: Iterable[ObjectKey]) -> None:
+        """Tell of what went while nobody watched."""
+        for key in self._known.keys() - set(there):
+            self._hearer.child_event("DELETED", self._known.pop(key))

@@ -1,0 +1,157 @@
+"""Brings the entities of one bus to what their manifests say, and states how that went.
+
+Decisions are `plan`'s, the last word is the registrar's, the ways are the bus link's.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from bendybus.crds.manifest import DeletionPolicy
+from bendybus.domain.entity import Entity
+from bendybus.domain.errors import BusError, EntityNotFound
+from bendybus.internal.v1 import entity_pb2
+from bendybus.operator.bus.bus_link import BusLink
+from bendybus.operator.certificates.authority_secrets import now_utc
+from bendybus.operator.decisions import conditions, plan
+from bendybus.operator.decisions.conditions import Verdict
+from bendybus.operator.decisions.manifests import BusView, QueueView
+from bendybus.operator.decisions.plan import Decision, Departure, Step
+from bendybus.operator.decisions.reasons import Reason
+from bendybus.operator.metrics import Metrics
+
+logger = logging.getLogger(__name__)
+ACTIONS: Final = {
+    Step.CREATE: entity_pb2.ENTITY_ACTION_CREATE,
+    Step.UPDATE: entity_pb2.ENTITY_ACTION_UPDATE,
+    Step.ADOPT: entity_pb2.ENTITY_ACTION_ADOPT,
+    Step.PURGE: entity_pb2.ENTITY_ACTION_DELETE,
+}
+# Purge, create, and one more look; more steps than this lead nowhere.
+STEPS_MAX: Final = 4
+
+
+class EntityKeeping:
+    """Keeps the entities of one bus."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    async def keep(
+        self,
+        queue: QueueView,
+        bus: BusView | None,
+        link: BusLink | None,
+        rival_of: Callable[[Entity], QueueView | None],
+    ) -> Verdict:
+        """Do what the manifest asks for; return whether it is Ready. Raises nothing of the bus."""
+        began = time.monotonic()
+        try:
+            return await self._keep(queue, bus, link, rival_of)
+        except BusError as error:
+            return Verdict(False, plan.reason_of(error), error.message)
+        finally:
+            self._metrics.reconciled("Queue", time.monotonic() - began)
+
+    async def _keep(
+        self,
+        queue: QueueView,
+        bus: BusView | None,
+        link: BusLink | None,
+        rival_of: Callable[[Entity], QueueView | None],
+    ) -> Verdict:
+        for _ in range(STEPS_MAX):
+            entry = link.directory.entry(queue.entity_name.lower()) if link is not None else None
+            rival = rival_of(entry) if entry is not None else None
+            decision = plan.decide(queue, bus, entry, rival=rival)
+            if decision.step is Step.REFUSE:
+                return Verdict(False, decision.reason, decision.message)
+            if link is None:
+                return Verdict(False, Reason.NAMESPACE_NOT_READY, "the bus has no partitions yet.")
+            if decision.step is Step.NOTHING:
+                assert entry is not None
+                await link.copy(entry)
+                return conditions.queue_verdict(entry, link.unreachable(), link.behind(entry.key))
+            if not link.knows_catalogue():
+                return Verdict(
+                    False,
+                    Reason.PARTITION_UNAVAILABLE,
+                    "partition 0, which decides on entities, does not answer; it is tried again.",
+                )
+            await self._do(queue, decision, entry, link)
+        # Partitions of another version may keep an entity otherwise than it is asked for here.
+        return Verdict(
+            False,
+            Reason.REFUSED,
+            f"the bus took {decision.step.value.lower()} {STEPS_MAX} times and is not as asked; "
+            "are partitions and operator of one version?",
+        )
+
+    async def _do(
+        self, queue: QueueView, decision: Decision, entry: Entity | None, link: BusLink
+    ) -> None:
+        current = entry if entry is not None and not entry.deleted else None
+        await link.commit(
+            ACTIONS[decision.step],
+            current.name if current is not None else queue.entity_name,
+            manifest_uid="" if decision.step is Step.PURGE else queue.uid,
+            wanted=None if decision.step is Step.PURGE else decision.wanted,
+            uid=current.uid if current is not None else queue.uid,
+            if_generation=current.generation if current is not None else 0,
+        )
+        logger.info(
+            "queue %s: %s on bus %s",
+            queue.entity_name,
+            decision.step.value.lower(),
+            link.bus,
+            extra={"entity": queue.entity_name, "action": decision.step.value},
+        )
+
+    async def depart(self, departure: Departure, link: BusLink) -> None:
+        """Release or delete the entity of a manifest that was deleted. Raises BusError."""
+        entity = link.directory.by_manifest_uid(departure.manifest_uid)
+        if entity is None or entity.deleted:
+            return
+        delete = departure.policy is DeletionPolicy.DELETE
+        if entity.orphaned and not delete:
+            return
+        action = entity_pb2.ENTITY_ACTION_DELETE if delete else entity_pb2.ENTITY_ACTION_ORPHAN
+        await self._end(link, entity, action)
+
+    async def orphan(self, name: str, link: BusLink) -> None:
+        """Release an entity whose manifest vanished unseen. Raises BusError."""
+        entity = link.directory.entry(name.lower())
+        if entity is not None and not entity.deleted and not entity.orphaned:
+            await self._end(link, entity, entity_pb2.ENTITY_ACTION_ORPHAN)
+
+    async def _end(self, link: BusLink, entity: Entity, action: Any) -> None:
+        try:
+            await link.commit(
+                action,
+                entity.name,
+                manifest_uid=entity.manifest_uid,
+                uid=entity.uid,
+                if_generation=entity.generation,
+            )
+        except EntityNotFound:
+            return
+        word = "deleted" if action == entity_pb2.ENTITY_ACTION_DELETE else "orphaned"
+        logger.warning(
+            "queue %s: its manifest is gone; %s on bus %s",
+            entity.name,
+            word,
+            link.bus,
+            extra={"entity": entity.name, "action": word},
+        )
+
+    @staticmethod
+    def status(queue: QueueView, verdict: Verdict, link: BusLink | None) -> conditions.Status:
+        """Return the whole status of a queue's manifest."""
+        before = queue.status.get("conditions") or []
+        ready = conditions.ready_condition(verdict, queue.generation, before, now_utc())
+        status: conditions.Status = {"conditions": [ready], "observedGeneration": queue.generation}
+        entity = link.directory.by_manifest_uid(queue.uid) if link is not None else None
+        if link is not None and entity is not None and not entity.deleted:
+            status |= conditions.queue_facts(entity, link.unreachable(), link.counts(entity))
+        return status

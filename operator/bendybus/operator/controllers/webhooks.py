@@ -1,0 +1,129 @@
+"""Gathers the facts for `admission` and turns its sentences into Kopf's refusals.
+
+Answers on every replica, also one that stands by: nothing from the world or a keeper is used, only
+the objects in the request, the API server and the partitions themselves.
+"""
+
+import asyncio
+import logging
+from typing import Any, Final
+
+import kopf
+
+from bendybus.operator.bus.partition_addresses import Reaching
+from bendybus.operator.bus.partition_link import PartitionLink
+from bendybus.operator.decisions import manifests, validation
+from bendybus.operator.decisions.manifests import BusView
+from bendybus.operator.decisions.validation import Held
+from bendybus.operator.kubernetes.api import ApiError, Body, KubernetesApi
+from bendybus.operator.kubernetes.names import ObjectKey
+from bendybus.operator.metrics import Metrics
+
+logger = logging.getLogger(__name__)
+ASK_S: Final = 2.0
+
+
+class Admitting:
+    """The webhooks."""
+
+    def __init__(self, api: KubernetesApi, metrics: Metrics, reaching: Reaching) -> None:
+        self._api = api
+        self._metrics = metrics
+        self._reaching = reaching
+
+    async def bus(self, operation: str, body: Body, old: Body | None) -> list[str]:
+        """Judge a BusNamespace; return warnings. Raises kopf.AdmissionError."""
+        if operation == "DELETE":
+            await self._deletion("BusNamespace", body, manifests.key_of(body), "")
+            return []
+        self._refuse("BusNamespace", validation.check_bus(body, old))
+        return validation.annotation_notes(body)
+
+    async def queue(self, operation: str, body: Body, old: Body | None) -> list[str]:
+        """Judge a Queue; return warnings. Raises kopf.AdmissionError."""
+        view = manifests.queue_view(body)
+        if operation == "DELETE":
+            await self._deletion("Queue", body, view.bus, view.entity_name)
+            return []
+        bus = await self._bus_of(view.bus)
+        self._refuse("Queue", validation.check_queue(body, old, bus))
+        return validation.notes(body, bus)
+
+    async def _bus_of(self, key: ObjectKey) -> BusView | None:
+        try:
+            found = await self._api.get("BusNamespace", key.namespace, key.name)
+        except ApiError as error:
+            raise kopf.AdmissionError(
+                f"BusNamespace {key} could not be read ({error.message}); try again.", code=503
+            ) from error
+        return manifests.bus_view(found) if found is not None else None
+
+    async def _deletion(self, kind: str, body: Body, bus: ObjectKey, entity: str) -> None:
+        if not validation.guards(body) or await self._ending(body["metadata"]["namespace"]):
+            return
+        view = await self._bus_of(bus)
+        if view is None:
+            return
+        held = await self._held(view, validation.data_uids(body) if entity else frozenset())
+        what = f"{kind} {body['metadata']['name']!r}"
+        self._refuse(kind, validation.check_deletion(what, held))
+
+    async def _ending(self, namespace: str) -> bool:
+        """Whether a Kubernetes namespace is being deleted; then nothing may be in its way."""
+        try:
+            found = await self._api.get("Namespace", "", namespace)
+        except ApiError:
+            return False
+        return found is None or "deletionTimestamp" in found["metadata"]
+
+    async def _held(self, view: BusView, uids: frozenset[str]) -> Held:
+        """Ask all partitions what they hold: of the entities with these UIDs; none: of all."""
+        try:
+            material = await self._reaching.material(view.key)
+        except ApiError as error:
+            raise kopf.AdmissionError(
+                f"the partitions could not be asked for messages ({error.message}); try again.",
+                code=503,
+            ) from error
+        links = [
+            PartitionLink(
+                index,
+                self._reaching.address(view.key, index),
+                material,
+                _Deaf(),
+                timeout_s=ASK_S,
+            )
+            for index in range(validation.partitions_to_ask(view))
+        ]
+        try:
+            answers = await asyncio.gather(*(link.counts(uids) for link in links))
+        finally:
+            await asyncio.gather(*(link.close() for link in links))
+        messages, unknown = 0, []
+        for index, answer in enumerate(answers):
+            if answer is None:
+                unknown.append(index)
+                continue
+            for uid, counts in answer.items():
+                if not uids or uid in uids:
+                    messages += counts.messages
+        return Held(messages, tuple(unknown))
+
+    def _refuse(self, kind: str, sentences: list[str]) -> None:
+        if sentences:
+            self._metrics.refused.labels(kind).inc()
+            raise kopf.AdmissionError(" ".join(sentences), code=422)
+
+
+class _Deaf:
+    """Hears nothing: these links are only asked."""
+
+    def catalogue(self, *_: Any, **__: Any) -> bool:
+        """Ignore it."""
+        return True
+
+    def lost(self, *_: Any) -> None:
+        """Ignore it."""
+
+    def reached(self, *_: Any) -> None:
+        """Ignore it."""

@@ -1,0 +1,147 @@
+"""Whose data the volumes of a bus hold, and whether its manifest may run on them. Pure.
+
+Volume claims outlive their BusNamespace. They carry what their files' headers say: UID, tier and
+partition count of the namespace that wrote them. A BusNamespace with another UID under the same
+name must say what is to become of them; one with another partitioning never gets them.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from bendybus.crds.namespace_manifest import check_update
+from bendybus.domain.errors import PartitioningImmutable
+from bendybus.domain.limits import Tier
+from bendybus.operator.decisions.manifests import BusView
+from bendybus.operator.decisions.plan import ADOPT, PURGE
+from bendybus.operator.decisions.reasons import Reason
+from bendybus.operator.kubernetes import names
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What the header of every file of the bus says."""
+
+    uid: str
+    tier: Tier
+    partition_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A PersistentVolumeClaim of a bus of this name. `adopted_by`: UID of a later BusNamespace."""
+
+    name: str
+    identity: Identity
+    adopted_by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Footing:
+    """What the bus stands on.
+
+    `identity` is None when nothing may run. `adopt` and `purge` name claims to be marked as this
+    namespace's, or deleted, before anything runs. With a `reason` the manifest asks for what
+    cannot be; what runs, runs on as it was.
+    """
+
+    identity: Identity | None
+    adopt: tuple[str, ...] = ()
+    purge: tuple[str, ...] = ()
+    reason: Reason | None = None
+    message: str = field(default="")
+
+
+ADOPTED_BY_ANNOTATION = f"{names.GROUP}/adopted-by"
+
+
+def claim_of(body: Mapping[str, Any]) -> Claim | None:
+    """Return what a PersistentVolumeClaim says, None if it is not of a bus."""
+    metadata = body["metadata"]
+    annotations = metadata.get("annotations") or {}
+    try:
+        identity = Identity(
+            annotations[names.UID_ANNOTATION],
+            Tier(annotations[names.TIER_ANNOTATION]),
+            int(annotations[names.COUNT_ANNOTATION]),
+        )
+    except (KeyError, ValueError):
+        return None
+    return Claim(metadata["name"], identity, annotations.get(ADOPTED_BY_ANNOTATION, ""))
+
+
+def staying(claims: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the claims that are not being deleted."""
+    return [body for body in claims if "deletionTimestamp" not in body["metadata"]]
+
+
+def known(
+    bus: BusView, claims: Iterable[Mapping[str, Any]], stateful_set: Mapping[str, Any] | None
+) -> list[Claim]:
+    """Return what volumes say, and the bus's own StatefulSet before it has any.
+
+    Volumes that are being deleted say nothing any more: pods wait until they are gone.
+    """
+    found = [claim for body in staying(claims) if (claim := claim_of(body)) is not None]
+    if stateful_set is not None:
+        owners = stateful_set["metadata"].get("ownerReferences") or []
+        running = claim_of(stateful_set)
+        if running is not None and any(owner["uid"] == bus.uid for owner in owners):
+            found.append(Claim("", running.identity, adopted_by=bus.uid))
+    return found
+
+
+def footing(bus: BusView, claims: Iterable[Claim]) -> Footing:
+    """Return what a bus may run on, given the claims of its name."""
+    assert bus.manifest is not None
+    fresh = Identity(bus.uid, bus.manifest.tier, bus.manifest.partition_count)
+    known = list(claims)
+    own = [claim for claim in known if bus.uid in (claim.identity.uid, claim.adopted_by)]
+    foreign = [claim for claim in known if claim not in own]
+    choice = bus.annotations.get(names.RETAINED_ANNOTATION)
+    if own:
+        # Beside own ones: claims that could not be marked the last time.
+        adopt = [each.name for each in foreign if each.identity == own[0].identity]
+        return _checked(bus, own[0].identity, tuple(adopt))
+    if not foreign:
+        return Footing(fresh)
+    if choice == PURGE:
+        return Footing(fresh, purge=tuple(claim.name for claim in foreign))
+    if choice == ADOPT:
+        identities = {claim.identity for claim in foreign}
+        if len(identities) > 1:
+            return Footing(
+                None,
+                reason=Reason.RETAINED_DATA,
+                message="the retained volumes are of several namespaces. Delete the claims that "
+                "are not wanted; kubectl get pvc -l "
+                f"{names.BUS_LABEL}={bus.key.name} shows them.",
+            )
+        standing = _checked(bus, foreign[0].identity, tuple(claim.name for claim in foreign))
+        return (
+            standing
+            if standing.reason is None
+            else Footing(None, reason=standing.reason, message=standing.message)
+        )
+    return Footing(
+        None,
+        reason=Reason.RETAINED_DATA,
+        message=f"{len(foreign)} volume(s) of an earlier BusNamespace {bus.key.name!r} are kept. "
+        f"Annotate this one with {names.RETAINED_ANNOTATION}={ADOPT} to continue it, or ={PURGE} "
+        "to delete them.",
+    )
+
+
+def _checked(bus: BusView, recorded: Identity, adopt: tuple[str, ...]) -> Footing:
+    assert bus.manifest is not None
+    try:
+        check_update(
+            bus.key.name,
+            tier=recorded.tier,
+            partition_count=recorded.partition_count,
+            wanted_tier=bus.manifest.tier,
+            wanted_count=bus.manifest.partition_count,
+        )
+    except PartitioningImmutable as error:
+        return Footing(recorded, reason=Reason.PARTITIONING_IMMUTABLE, message=error.message)
+    return Footing(recorded, adopt=adopt)

@@ -1,0 +1,1 @@
+"""The Kubernetes API, and the names of what the operator keeps there."""

@@ -1,0 +1,1 @@
+"""A partition and the thread that runs it: commands wait in an inbox, answers leave as replies."""

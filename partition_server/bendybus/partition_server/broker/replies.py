@@ -1,0 +1,127 @@
+"""Ways back from a partition's thread to whoever asked on the event loop.
+
+A partition's thread delivers answers a turn at a time; `Dispatcher` moves them to the loop in one
+call, where each finds its `Call` (a future) or its `Outbox` (a stream's queue of frames).
+Outboxes need no bound of their own: deliveries are bounded by the credit of asks, answers by the
+frames that the stream's reader let in.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+from bendybus.partition_server.state.commands import Failed
+from bendybus.partition_server.state.stage import Answer
+from bendybus.wire import draining
+
+Frame = TypeVar("Frame")
+
+
+class Call:
+    """A unary call that waits for one value."""
+
+    __slots__ = ("_future",)
+
+    def __init__(self) -> None:
+        self._future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def answer(self, value: Any) -> None:
+        """Hand the value over, unless nobody waits any more."""
+        if not self._future.done():
+            self._future.set_result(value)
+
+    async def value(self) -> Any:
+        """Return the value; raise the domain error of a failure."""
+        value = await self._future
+        if isinstance(value, Failed):
+            raise value.error
+        return value
+
+
+class Outbox(Generic[Frame]):
+    """Frames on their way to one stream, made from values by `convert`."""
+
+    def __init__(
+        self,
+        convert: Callable[[Any], Frame | None],
+        *,
+        pays: Callable[[Any], bool] = lambda value: True,
+    ) -> None:
+        self._convert = convert
+        # Answers that somebody at the other end waits for; `pays` says which values are such.
+        self._pays = pays
+        self._owed = 0
+        self.finishing = False
+        self._frames: asyncio.Queue[Frame | Failed | None] = asyncio.Queue()
+
+    def answer(self, value: Any) -> None:
+        """Queue the frame of a value; a failure ends the stream with its error."""
+        if isinstance(value, Failed):
+            self._frames.put_nowait(value)
+            return
+        frame = self._convert(value)
+        if frame is not None:
+            self._frames.put_nowait(frame)
+        if self._pays(value):
+            self._owed -= 1
+            self._end_if_paid()
+
+    def owe(self) -> None:
+        """Note that an answer must come before the stream may end."""
+        self._owed += 1
+
+    def move(self, moving: Frame) -> None:
+        """Ask the other end to half-close; end in any case when it does not."""
+        self._frames.put_nowait(moving)
+        asyncio.get_running_loop().call_later(draining.MOVE_S, self.finish)
+
+    def finish(self) -> None:
+        """End the stream as soon as it owes nothing; whoever reads it takes nothing more."""
+        self.finishing = True
+        self._end_if_paid()
+
+    def _end_if_paid(self) -> None:
+        if self.finishing and self._owed <= 0:
+            self.close()
+
+    def close(self) -> None:
+        """End the stream after what is queued."""
+        self._frames.put_nowait(None)
+
+    async def next(self) -> Frame | None:
+        """Return the next frame; None at the end. Raises the domain error of a failure."""
+        frame = await self._frames.get()
+        if isinstance(frame, Failed):
+            raise frame.error
+        return frame
+
+
+class SendReply:
+    """Where the outcome of one frame goes."""
+
+    __slots__ = ("_frame_id", "_outbox")
+
+    def __init__(self, outbox: Outbox[Any], frame_id: int) -> None:
+        self._outbox = outbox
+        self._frame_id = frame_id
+
+    def answer(self, value: Any) -> None:
+        """Queue the outcome."""
+        self._outbox.answer((self._frame_id, value))
+
+
+class Dispatcher:
+    """Moves answers from partitions' threads to the loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def deliver(self, answers: Sequence[Answer]) -> None:
+        """Called on a partition's thread."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(_hand_out, answers)
+
+
+def _hand_out(answers: Sequence[Answer]) -> None:
+    for to, value in answers:
+        to.answer(value)

@@ -1,0 +1,140 @@
+"""Messages of a partition's file as JSON lines.
+
+Times are ISO-8601 in UTC. A body is text where it is UTF-8 (`body`), else `body_base64`; one of an
+AMQP value or sequence is `body_value` or `body_sequence`. What cannot be decoded is exported as it
+is stored (`payload_base64`), never left out.
+"""
+
+import base64
+import json
+import math
+import uuid
+from collections.abc import Iterator
+from typing import Any, Final
+
+from google.protobuf.message import DecodeError
+
+from bendybus.domain import sequence_number
+from bendybus.domain.entity import DEAD_LETTER_SUFFIX
+from bendybus.partition_server.offline import inspect_command
+from bendybus.partition_server.offline.inspect_command import Record
+from bendybus.partition_server.store import statements
+from bendybus.partition_server.store.errors import FileRefused
+from bendybus.partition_server.store.records import Row, State
+from bendybus.v1 import message_pb2
+
+_TEXTS: Final = (
+    "content_type",
+    "correlation_id",
+    "subject",
+    "to",
+    "reply_to",
+    "reply_to_session_id",
+)
+
+
+def lines(database: Any, entity: str = "") -> Iterator[str]:
+    """Yield a line per message, of one queue (by name, without regard to case) or of all.
+
+    Raises FileRefused when the file does not know the queue.
+    """
+    entries = {entry["uid"]: entry for entry in inspect_command.catalogue(database)}
+    live = {uid: entry for uid, entry in entries.items() if not entry["deleted"]}
+    wanted = entity.lower()
+    if wanted and wanted not in {entry["name"].lower() for entry in live.values()}:
+        names = ", ".join(sorted(entry["name"] for entry in live.values())) or "none"
+        raise FileRefused(f"there is no queue {entity!r} in this file; it has: {names}.")
+    partition = inspect_command.header(database)["partition_index"]
+    sql = statements.load("inspecting.sql")
+    owners = {
+        slot["slot"]: live.get(slot["uid"])
+        for slot in database.query(sql["slots"])
+        if not slot["dropped"]
+    }
+    for values in database.query(sql["stored"]):
+        row = Row(**values)
+        entry = owners.get(row.slot)
+        name = entry["name"] if entry else f"(slot {row.slot & ~1})"
+        if not wanted or name.lower() == wanted:
+            yield json.dumps(_record(row, name, partition))
+
+
+def _record(row: Row, name: str, partition: int) -> Record:
+    record: Record = {
+        "entity": name,
+        "sub_queue": DEAD_LETTER_SUFFIX if row.slot & 1 else "",
+        "sequence_number": sequence_number.compose(partition, row.counter),
+        "state": State(row.state).name.capitalize(),
+        "enqueued_time": inspect_command.iso(row.enqueued_ms),
+        "message_id": row.message_id,
+        "partition_key": row.partition_key,
+        "session_id": row.session_id,
+        "delivery_count": row.delivery_count,
+        "expires_at": inspect_command.iso(row.expires_ms),
+        "scheduled_enqueue_time": inspect_command.iso(row.scheduled_ms),
+        "dead_letter_reason": row.dead_letter_reason,
+        "dead_letter_error_description": row.dead_letter_error_description,
+        "dead_letter_source": row.dead_letter_source,
+        "enqueued_sequence_number": row.enqueued_sequence_number or None,
+        **_content(row),
+    }
+    return {
+        name: value
+        for name, value in record.items()
+        if name.startswith("body") or value not in (None, "", {})
+    }
+
+
+def _content(row: Row) -> Record:
+    try:
+        message = message_pb2.Message.FromString(row.payload)
+        changed = message_pb2.ValueMap.FromString(row.changed_properties or b"")
+    except DecodeError:
+        return {"payload_base64": _base64(row.payload)}
+    properties = {**message.application_properties, **changed.entries}
+    return {
+        **{name: getattr(message, name) for name in _TEXTS},
+        "application_properties": {name: _plain(value) for name, value in properties.items()},
+        **_body(message),
+    }
+
+
+def _body(message: message_pb2.Message) -> Record:
+    if message.HasField("value"):
+        return {"body_value": _plain(message.value)}
+    if message.sequences:
+        return {"body_sequence": [_plain_list(part) for part in message.sequences]}
+    data = b"".join(message.data)
+    try:
+        return {"body": data.decode()}
+    except UnicodeDecodeError:
+        return {"body_base64": _base64(data)}
+
+
+def _plain(value: message_pb2.Value) -> Any:
+    kind = value.WhichOneof("kind")
+    if kind is None or kind == "null_value":
+        return None
+    inner = getattr(value, kind)
+    if kind == "list_value":
+        return _plain_list(inner)
+    if kind == "map_value":
+        return {name: _plain(entry) for name, entry in inner.entries.items()}
+    if kind == "binary_value":
+        return _base64(inner)
+    if kind == "uuid_value":
+        return str(uuid.UUID(bytes=inner)) if len(inner) == 16 else _base64(inner)
+    if kind == "timestamp_ms_value":
+        return inspect_command.iso(inner) or inner
+    if kind == "char_value":
+        return chr(inner)
+    # JSON has no word for them.
+    return str(inner) if isinstance(inner, float) and not math.isfinite(inner) else inner
+
+
+def _plain_list(values: message_pb2.ValueList) -> list[Any]:
+    return [_plain(value) for value in values.values]
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()

@@ -1,0 +1,118 @@
+"""Whether a partition's file holds together: pages, tables, and figures against messages.
+
+Used on a copy. Every finding is a sentence; none means that all is fine.
+"""
+
+import re
+import sqlite3
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from typing import Any, Final
+
+from bendybus.partition_server.offline import inspect_command
+from bendybus.partition_server.store import statements
+from bendybus.partition_server.store.records import ROW_BYTES, State
+
+FIGURES: Final = ("active", "deferred", "scheduled", "size_bytes")
+_STATES: Final = {State.ACTIVE: "active", State.DEFERRED: "deferred", State.SCHEDULED: "scheduled"}
+
+
+def findings(database: Any) -> list[str]:
+    """Return what is wrong, worst first. Figures are looked at only in whole pages."""
+    sql = statements.load("inspecting.sql")
+    broken = [row["integrity_check"] for row in database.query(sql["pages"])]
+    if broken != ["ok"]:
+        return [f"SQLite finds: {line}." for line in broken]
+    tables = list(_tables(database))
+    # Without its own tables nothing more can be asked.
+    return tables or [*_slots(database), *_figures(database)]
+
+
+def _tables(database: Any) -> Iterator[str]:
+    sql = statements.load("inspecting.sql")
+    memory = sqlite3.connect(":memory:")
+    for script in statements.migrations():
+        memory.executescript(script)
+    objects = memory.execute(sql["objects"])
+    wanted = {(kind, name): _words(text) for kind, name, text in objects}
+    memory.close()
+    rows = database.query(sql["objects"])
+    found = {(row["type"], row["name"]): _words(row["sql"]) for row in rows}
+    for kind, name in sorted(wanted.keys() - found.keys()):
+        yield f"{kind} {name} is missing."
+    for kind, name in sorted(found.keys() - wanted.keys()):
+        yield f"{kind} {name} is not of this program."
+    for kind, name in sorted(wanted.keys() & found.keys()):
+        if wanted[kind, name] != found[kind, name]:
+            yield f"{kind} {name} is not as this version makes it."
+
+
+def _words(text: str) -> str:
+    """Return a statement without comments and blanks: versions of SQLite alter tables unalike."""
+    return re.sub(r"\s*--[^\n]*|\s+", "", text)
+
+
+def _slots(database: Any) -> Iterator[str]:
+    entries = {entry["uid"]: entry for entry in inspect_command.catalogue(database)}
+    mains: dict[str, set[int]] = defaultdict(set)
+    for slot in database.query(statements.load("inspecting.sql")["slots"]):
+        number, uid = slot["slot"], slot["uid"]
+        mains[uid].add(number & ~1)
+        if uid not in entries and not slot["dropped"]:
+            yield (
+                f"slot {number} belongs to {uid}, which is not in the catalogue: a server "
+                "removes it when it opens the file (or does so now, if the queue was recreated)."
+            )
+    for uid, numbers in mains.items():
+        if len(numbers) > 1:
+            name = inspect_command.path_of(entries.get(uid), 0)
+            yield f"queue {name!r} has several slots: {sorted(numbers)}."
+
+
+def _figures(database: Any) -> Iterator[str]:
+    sql = statements.load("inspecting.sql")
+    names = {entry["uid"]: entry for entry in inspect_command.catalogue(database)}
+    slots = {slot["slot"]: slot for slot in database.query(sql["slots"])}
+    counted, highest, newest = _counted(database)
+    for number in sorted(counted.keys() - slots.keys()):
+        yield f"slot {number} has messages or keys but no figures."
+    for number, slot in slots.items():
+        entry = names.get(slot["uid"])
+        if entry is None or entry["deleted"] or slot["dropped"]:
+            # Being removed: its rows go first, its figures last.
+            continue
+        queue = inspect_command.path_of(entry, number)
+        for name in FIGURES:
+            if slot[name] != counted[number][name]:
+                yield (
+                    f"queue {queue!r}: {name} is noted as {slot[name]}, but is "
+                    f"{counted[number][name]}."
+                )
+        if highest.get(number, 0) > slot["counter"]:
+            yield (
+                f"queue {queue!r}: the highest number given is noted as {slot['counter']}, but a "
+                f"message has {highest[number]}."
+            )
+        # A dead letter keeps the time at which it was first enqueued.
+        if not number & 1 and newest.get(number, 0) > slot["last_enqueued_ms"]:
+            yield f"queue {queue!r}: a message is newer than the last enqueued time."
+
+
+def _counted(database: Any) -> tuple[dict[int, Counter[str]], dict[int, int], dict[int, int]]:
+    """Return what messages and keys make up: figures, highest counter, newest time by slot."""
+    sql = statements.load("inspecting.sql")
+    counted: dict[int, Counter[str]] = defaultdict(Counter)
+    highest: dict[int, int] = {}
+    newest: dict[int, int] = {}
+    for row in database.query(sql["measured"]):
+        slot = row["slot"]
+        figures = counted[slot]
+        figures[_STATES.get(row["state"], "unknown")] += 1
+        texts = len(row["message_id"]) + len(row["partition_key"]) + len(row["session_id"] or "")
+        figures["size_bytes"] += row["payload_bytes"] + texts + ROW_BYTES + row["extra_bytes"]
+        highest[slot] = row["counter"]
+        newest[slot] = max(newest.get(slot, 0), row["enqueued_ms"])
+    for row in database.query(sql["remembered"]):
+        # Counted here: SQLite's length() ends at the NUL that is in some keys.
+        counted[row["slot"]]["size_bytes"] += len(row["key"]) + ROW_BYTES
+    return counted, highest, newest

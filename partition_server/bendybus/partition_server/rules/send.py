@@ -1,0 +1,335 @@
+"""The rules of sending, inside one partition.
+
+Order of checks: may this entity be sent to at all (status, fence, room on disk, deadline); is it
+a repeat; then group by group size, quota and duplicates. A group is stored whole or not at all,
+and one bad group does not harm the others of its frame.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import repeat
+
+from bendybus.domain import bounds, errors, lifecycle, limits, partitioning, sequence_number
+from bendybus.domain.entity import Entity
+from bendybus.domain.errors import BusError
+from bendybus.partition_server.state.clock_guard import JUMP_MS
+from bendybus.partition_server.state.commands import Append, Appended, Batch, Now
+from bendybus.partition_server.state.message_queue import MessageQueue
+from bendybus.partition_server.state.stage import Stage
+from bendybus.partition_server.store.records import ROW_BYTES, HistoryEntry, Row, State, row_id
+from bendybus.partition_server.store.store import Store
+
+
+def check_sends(
+    entity: Entity, command: Append, now: Now, partition: int, sends_refused: str
+) -> None:
+    """Raise what refuses a send before its messages are looked at."""
+    if entity.orphaned:
+        raise lifecycle.refuse_sends(entity.name)
+    if not entity.queue.status.sends:
+        raise errors.EntityDisabled(
+            f"queue {entity.name!r} is {entity.queue.status}: it takes no messages. Set its "
+            "status to Active.",
+            metadata={"entity": entity.name, "status": entity.queue.status},
+        )
+    if sends_refused:
+        raise errors.PartitionUnavailable(
+            f"partition {partition} takes no messages: {sends_refused}. Receive or purge "
+            "messages, or give the volume more room.",
+            metadata={"partition": str(partition)},
+        )
+    if command.deadline_mono_ms and now.mono_ms > command.deadline_mono_ms:
+        # Whoever sent this has given up and may have gone to another partition.
+        raise errors.ServiceTimeout(
+            f"partition {partition} got to this frame after its deadline; nothing of it is stored.",
+            metadata={"partition": str(partition)},
+        )
+
+
+class Appender:
+    """Appends one command's groups to one queue; made anew for every command."""
+
+    def __init__(
+        self,
+        stage: Stage,
+        store: Store,
+        queue: MessageQueue,
+        *,
+        entity: Entity,
+        partition: int,
+        tier: limits.Tier,
+        quota_used: int,
+        now: Now,
+        clock_held: bool = False,
+    ) -> None:
+        self._stage = stage
+        self._store = store
+        self._queue = queue
+        self._entity = entity
+        self._partition = partition
+        self._tier = tier
+        self._room = entity.queue.max_size_in_megabytes * limits.MB - quota_used
+        self._now = now
+        # Keys older than this are as good as forgotten; nothing is while the clock is in doubt.
+        window_ms = entity.queue.duplicate_detection_history_time_window_ms
+        self._known_since_ms = -1 if clock_held else now.wall_ms - window_ms
+        self._clock_held = clock_held
+        self._numbers: list[int] = []
+        self._duplicates: list[bool] = []
+        self._failures: list[tuple[int, BusError]] = []
+
+    def run(self, command: Append) -> Appended:
+        """Append what can be and return the outcome."""
+        batch, sizes = command.batch, command.group_sizes or (len(command.batch.payloads),)
+        _check_shape(batch, sizes)
+        self._stage.touch(self._queue)
+        if self._all_fit(batch, sizes) and not self._entity.queue.requires_duplicate_detection:
+            self._append(batch, 0, len(batch.payloads))
+            return Appended(self._numbers)
+        start = 0
+        for group, size in enumerate(sizes):
+            self._append_group(batch, group, start, start + size)
+            start += size
+        flags = self._duplicates if any(self._duplicates) else ()
+        return Appended(self._numbers, flags, self._failures)
+
+    # Whole frames: a few comparisons instead of some per message.
+
+    def _all_fit(self, batch: Batch, sizes: Sequence[int]) -> bool:
+        total = sum(map(len, batch.payloads))
+        if not bounds.messages_fit(*_columns_of(batch)):
+            return False
+        if max(map(len, batch.payloads)) > self._entity.message_bytes_max(self._tier):
+            return False
+        overhead = (ROW_BYTES + 3 * limits.KEY_CHARS_MAX * 4) * len(batch.payloads)
+        if total + overhead > self._room:
+            return False
+        return len(sizes) == len(batch.payloads) or total <= limits.batch_bytes_max(self._tier)
+
+    # Group by group.
+
+    def _append_group(self, batch: Batch, group: int, start: int, end: int) -> None:
+        try:
+            size_bytes = self._check_group(batch, start, end)
+            if size_bytes > self._room:
+                raise errors.QuotaExceeded(
+                    f"queue {self._entity.name!r}: partition {self._partition} is full "
+                    f"({self._entity.queue.max_size_in_megabytes} MB{self._with_history()}). "
+                    "Receive or purge messages.",
+                    metadata={"entity": self._entity.name, "partition": str(self._partition)},
+                )
+        except BusError as error:
+            self._failures.append((group, error))
+            self._numbers.extend(repeat(0, end - start))
+            self._duplicates.extend(repeat(False, end - start))
+            return
+        before_bytes = self._queue.state.size_bytes
+        if self._entity.queue.requires_duplicate_detection:
+            self._append_new(batch, start, end)
+        else:
+            self._duplicates.extend(repeat(False, end - start))
+            self._append(batch, start, end)
+        # What was stored, not what was sent: a duplicate takes no room.
+        self._room -= self._queue.state.size_bytes - before_bytes
+
+    def _check_group(self, batch: Batch, start: int, end: int) -> int:
+        largest = self._entity.message_bytes_max(self._tier)
+        texts = _columns_of(batch, start, end)
+        if not bounds.messages_fit(*texts):
+            raise next(error for _, error in bounds.message_faults(*texts))
+        content = sum(sum(map(len, column)) for column in texts[:3])
+        for payload in batch.payloads[start:end]:
+            if len(payload) > largest:
+                raise self._too_large("message", len(payload), largest)
+            content += len(payload)
+        most = limits.batch_bytes_max(self._tier)
+        if end - start > 1 and content > most:
+            raise self._too_large("batch", content, most)
+        return content + (end - start) * ROW_BYTES + self._history_bytes(batch, start, end)
+
+    def _history_bytes(self, batch: Batch, start: int, end: int) -> int:
+        """Return what duplicate detection will remember of these messages at most."""
+        if not self._entity.queue.requires_duplicate_detection:
+            return 0
+        keys = [self._identity(batch, i) for i in range(start, end)]
+        return sum(len(key) + ROW_BYTES for key in keys if key)
+
+    def _with_history(self) -> str:
+        if not self._entity.queue.requires_duplicate_detection:
+            return ""
+        return ", with the history of duplicate detection"
+
+    def _too_large(self, what: str, size: int, most: int) -> BusError:
+        return errors.MessageSizeExceeded(
+            f"queue {self._entity.name!r}: a {what} of {size} bytes is larger than the {most} "
+            "allowed. Send less at a time, or keep the data elsewhere and send a reference.",
+            metadata={"entity": self._entity.name, "limit": str(most)},
+        )
+
+    def _append_new(self, batch: Batch, start: int, end: int) -> None:
+        """Append what is no duplicate; a duplicate gets the number of the original."""
+        slot = self._queue.state.slot
+        keys = [self._identity(batch, i) for i in range(start, end)]
+        known = self._store.known(slot, {key for key in keys if key})
+        for i, key in enumerate(keys, start):
+            remembered = known.get(key) if key else None
+            original = self._original(slot, key, remembered) if key else None
+            if original is not None:
+                self._numbers.append(sequence_number.compose(self._partition, original))
+                self._duplicates.append(True)
+                continue
+            self._append(batch, i, i + 1)
+            self._duplicates.append(False)
+            if key:
+                entry = HistoryEntry(slot, key, self._queue.state.counter, self._now.wall_ms)
+                self._stage.remember_key(entry)
+                if remembered is None:
+                    self._queue.state.size_bytes += entry.size()
+
+    def _original(self, slot: int, key: str, remembered: tuple[int, int] | None) -> int | None:
+        """Return the counter of the message that had this key within the window."""
+        fresh = self._stage.keys.get((slot, key))
+        if fresh is not None or remembered is None:
+            return fresh
+        counter, at_ms = remembered
+        if at_ms < self._known_since_ms:
+            return None
+        if at_ms > self._now.wall_ms + JUMP_MS and not self._clock_held:
+            # Accepted under a clock that was ahead and is corrected: its window begins now.
+            self._stage.remember_key(HistoryEntry(slot, key, counter, self._now.wall_ms))
+        return counter
+
+    def _identity(self, batch: Batch, i: int) -> str:
+        message_id = batch.message_ids[i] if batch.message_ids else ""
+        if not message_id or not self._entity.partitioned:
+            return message_id
+        key = partitioning.effective_key(
+            session_id=_session(batch, i),
+            partition_key=batch.partition_keys[i] if batch.partition_keys else "",
+            message_id=message_id,
+            detects_duplicates=True,
+        )
+        return f"{message_id}\0{key}"
+
+    # The rows.
+
+    def _append(self, batch: Batch, start: int, end: int) -> None:
+        state = self._queue.state
+        first, count = state.counter + 1, end - start
+        if state.counter + count > sequence_number.COUNTER_MAX:
+            raise errors.QuotaExceeded(
+                f"queue {self._entity.name!r}: partition {self._partition} has given all its "
+                "sequence numbers. Create a new queue."
+            )
+        state.last_enqueued_ms = max(state.last_enqueued_ms, self._now.wall_ms)
+        rows = list(map(Row._make, self._columns(batch, start, end, row_id(state.slot, first))))
+        waiting = sum(row.state for row in rows) // State.SCHEDULED if batch.scheduled_ms else 0
+        state.counter += count
+        state.active += count - waiting
+        state.scheduled += waiting
+        state.size_bytes += ROW_BYTES * count + _text_bytes(batch, start, end)
+        self._stage.changes.inserts += rows
+        self._stage.touched[state.slot].fresh += rows
+        number = sequence_number.compose(self._partition, first)
+        self._numbers.extend(range(number, number + count))
+
+    def _columns(self, batch: Batch, start: int, end: int, first_id: int) -> Iterator[tuple]:  # type: ignore[type-arg]
+        span = slice(start, end)
+        # Shown times never go back; what counts runs from the clock as it is now.
+        enqueued_ms, now_ms = self._queue.state.last_enqueued_ms, self._now.wall_ms
+        states: Iterator[int] | list[int] = repeat(0)
+        due: Iterator[int] | Sequence[int] = repeat(0)
+        if batch.scheduled_ms:
+            due = [ms if ms > now_ms else 0 for ms in batch.scheduled_ms[span]]
+            states = [State.SCHEDULED if ms else State.ACTIVE for ms in due]
+        ceiling = self._entity.queue.default_message_time_to_live_ms
+        lives: Iterator[int] | list[int] = repeat(ceiling or 0)
+        if batch.time_to_live_ms:
+            lives = [_lifetime(ms, ceiling) for ms in batch.time_to_live_ms[span]]
+        ends: Iterator[int | None] | list[int | None] = repeat(None)
+        if batch.time_to_live_ms or ceiling:
+            count = end - start
+            lives = lives if isinstance(lives, list) else [ceiling or 0] * count
+            plan = states if isinstance(states, list) else [0] * count
+            # A scheduled message lives from its activation on.
+            ends = [
+                None if state else bounds.end_of_life(now_ms, life)
+                for life, state in zip(lives, plan, strict=True)
+            ]
+        sessions: Iterator[str | None] | Sequence[str | None] = repeat(None)
+        if batch.session_ids:
+            sessions = [_session(batch, i) for i in range(start, end)]
+        return zip(
+            range(first_id, first_id + end - start),
+            states,
+            repeat(enqueued_ms),
+            ends,
+            due,
+            lives,
+            repeat(0),
+            batch.message_ids[span] if batch.message_ids else repeat(""),
+            batch.partition_keys[span] if batch.partition_keys else repeat(""),
+            sessions,
+            batch.payloads[span],
+            repeat(None),
+            repeat(None),
+            repeat(None),
+            repeat(None),
+            repeat(0),
+            repeat(0),
+            strict=False,
+        )
+
+
+def _columns_of(
+    batch: Batch, start: int = 0, end: int | None = None
+) -> tuple[Sequence[str], Sequence[str], Sequence[str], Sequence[int], Sequence[int]]:
+    """Return the columns that have bounds, of the whole frame or of one group."""
+    columns = (
+        batch.message_ids,
+        batch.partition_keys,
+        batch.session_ids,
+        batch.time_to_live_ms,
+        batch.scheduled_ms,
+    )
+    if end is None:
+        return columns
+    ids, keys, sessions, lives, due = columns
+    span = slice(start, end)
+    return ids[span], keys[span], sessions[span], lives[span], due[span]
+
+
+def _session(batch: Batch, i: int) -> str | None:
+    if not batch.session_ids or (batch.session_present and not batch.session_present[i]):
+        return None
+    return batch.session_ids[i]
+
+
+def _lifetime(asked_ms: int, ceiling: int | None) -> int:
+    """Return the time to live, 0 for none: the entity's default is a ceiling."""
+    if asked_ms and ceiling:
+        return min(asked_ms, ceiling)
+    return asked_ms or ceiling or 0
+
+
+def _text_bytes(batch: Batch, start: int, end: int) -> int:
+    columns = (batch.payloads, batch.message_ids, batch.partition_keys)
+    total = sum(sum(map(len, column[start:end])) for column in columns if column)
+    if batch.session_ids:
+        total += sum(len(_session(batch, i) or "") for i in range(start, end))
+    return total
+
+
+def _check_shape(batch: Batch, sizes: Sequence[int]) -> None:
+    count = len(batch.payloads)
+    if not count:
+        raise errors.InvalidArgument("messages", "a frame holds at least one message.")
+    if count > limits.FRAME_MESSAGES_MAX:
+        raise errors.InvalidArgument(
+            "messages", f"{count} are more than the {limits.FRAME_MESSAGES_MAX} of a frame."
+        )
+    if sum(sizes) != count or 0 in sizes:
+        raise errors.InvalidArgument("group_sizes", f"must add up to {count} messages.")
+    for name in Batch.__slots__[1:]:
+        column = getattr(batch, name)
+        if column and len(column) != count:
+            raise errors.InvalidArgument(name, f"has {len(column)} entries for {count} messages.")

@@ -1,0 +1,382 @@
+"""What may be asked of a partition, and what it answers. Values only: no protobuf, no streams.
+
+`reply_to` and `stream` are opaque to the rules: the shell (or the simulation) puts there what it
+needs to find the asker again.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from bendybus.domain.entity import Entity, Origin
+from bendybus.domain.errors import BusError
+from bendybus.domain.lifecycle import EntityAction
+from bendybus.partition_server.store.records import Row
+
+
+class Now(NamedTuple):
+    """Both clocks, in ms: wall (since 1970) for what is shown, monotonic for what is measured."""
+
+    wall_ms: int
+    mono_ms: int
+
+
+class EntityRef(NamedTuple):
+    """The version of an entity that a command is about."""
+
+    uid: str
+    generation: int
+    dead_letter: bool = False
+
+
+class Disposition(IntEnum):
+    """What becomes of a locked message; numbers as in the contract."""
+
+    COMPLETE = 1
+    ABANDON = 2
+    DEFER = 3
+    DEAD_LETTER = 4
+    RENEW_LOCK = 5
+    RELEASE = 6
+
+
+@dataclass(slots=True)
+class Batch:
+    """Messages in columns; a column is empty or as long as `payloads`."""
+
+    payloads: Sequence[bytes]
+    message_ids: Sequence[str] = ()
+    partition_keys: Sequence[str] = ()
+    session_ids: Sequence[str] = ()
+    session_present: Sequence[bool] = ()
+    time_to_live_ms: Sequence[int] = ()
+    scheduled_ms: Sequence[int] = ()
+
+
+@dataclass(slots=True)
+class Append:
+    """Store messages; each group is stored whole or not at all."""
+
+    reply_to: Any
+    entity: EntityRef
+    batch: Batch
+    group_sizes: Sequence[int] = ()
+    producer_id: bytes = b""
+    producer_sequence: int = 0
+    # Positions in the frame of the first try: begin, length, begin, length, …; empty: from 0.
+    spans: Sequence[int] = ()
+    age_ms: int = 0
+    # On this partition's monotonic clock; 0: none.
+    deadline_mono_ms: int = 0
+
+
+@dataclass(slots=True)
+class Appended:
+    """The outcome of Append; numbers are whole sequence numbers, 0 in failed groups."""
+
+    numbers: Sequence[int]
+    duplicates: Sequence[bool] = ()
+    failures: Sequence[tuple[int, BusError]] = ()
+
+
+@dataclass(slots=True)
+class Failed:
+    """The command was refused: nothing happened, unless the error is OutcomeUnknown."""
+
+    error: BusError
+
+
+@dataclass(slots=True)
+class Ask:
+    """Reserve messages for receivers; answered once: Reserved, AskRefused or Withdrawn."""
+
+    stream: Any
+    ask_id: int
+    entity: EntityRef
+    delete: bool
+    max_messages: int
+    max_bytes: int
+
+
+@dataclass(slots=True)
+class Withdraw:
+    """End an ask; answered by Withdrawn."""
+
+    stream: Any
+    ask_id: int
+
+
+@dataclass(slots=True)
+class Deliver:
+    """These reserved messages go to the client now. Answered by Delivered in delete mode."""
+
+    stream: Any
+    deliver_id: int
+    tokens: bytes
+
+
+@dataclass(slots=True)
+class Settle:
+    """Settle locked messages, or renew their locks; answered by Settled."""
+
+    stream: Any
+    settle_id: int
+    disposition: Disposition
+    tokens: bytes
+    changed_properties: bytes | None = None
+    dead_letter_reason: str = ""
+    dead_letter_error_description: str = ""
+    # Tokens of other entities are lost to this caller; "": it may settle those of all.
+    entity_uid: str = ""
+    # The receiver, whose frames are remembered; b"": they are not. See `settlers`.
+    settler_id: bytes = b""
+    # Its tokens were in a frame before whose outcome is not known to it.
+    repeat: bool = False
+
+
+@dataclass(slots=True)
+class Release:
+    """Give reserved messages back, uncounted. Not answered."""
+
+    stream: Any
+    tokens: bytes
+
+
+@dataclass(slots=True)
+class StreamEnded:
+    """A stream is gone: its asks end, what is reserved for it is released. Not answered."""
+
+    stream: Any
+
+
+@dataclass(slots=True)
+class Delivery:
+    """Locked or shown messages of one slot, oldest first."""
+
+    slot: int
+    rows: Sequence[Row]
+    # One per row; empty without locks.
+    generations: Sequence[int] = ()
+    locked_until_ms: int = 0
+    # How long the locks last from when this was made; 0 without locks.
+    lock_remaining_ms: int = 0
+    # Of the file's opening that the locks belong to.
+    boot: int = 0
+
+
+@dataclass(slots=True)
+class Reserved:
+    """Messages for an ask."""
+
+    ask_id: int
+    delivery: Delivery
+    lock_remaining_ms: int
+    locked_until_mono_ms: int
+    # The queue had more when it gave these.
+    more: bool
+
+
+@dataclass(slots=True)
+class AskRefused:
+    """The ask is closed."""
+
+    ask_id: int
+    error: BusError
+
+
+@dataclass(slots=True)
+class Withdrawn:
+    """The ask is closed because it was withdrawn."""
+
+    ask_id: int
+
+
+@dataclass(slots=True)
+class Delivered:
+    """What a Deliver in delete mode named is gone for good; those in `lost` were not there."""
+
+    deliver_id: int
+    lost: Sequence[int] = ()
+    error: BusError | None = None
+
+
+@dataclass(slots=True)
+class Settled:
+    """The outcome of Settle: which tokens (by index) failed, and why."""
+
+    settle_id: int
+    # How many tokens there were.
+    count: int
+    failures: Sequence[tuple[int, BusError]] = ()
+    locked_until_ms: int = 0
+    lock_remaining_ms: int = 0
+    # Those before this one were settled, or failed, in earlier turns, each committed on its own.
+    begun: int = 0
+
+
+@dataclass(slots=True)
+class Peek:
+    """Show messages from a counter on; answered by Peeked."""
+
+    reply_to: Any
+    entity: EntityRef
+    start: int
+    max_messages: int
+    max_bytes: int
+
+
+@dataclass(slots=True)
+class Peeked:
+    """What was shown, and the counter to go on from (0: nothing after this now)."""
+
+    delivery: Delivery
+    next_counter: int
+
+
+@dataclass(slots=True)
+class ReceiveDeferred:
+    """Lock (or delete) deferred messages by their counters; answered by Delivery."""
+
+    reply_to: Any
+    entity: EntityRef
+    delete: bool
+    counters: Sequence[int]
+    # See `operations`; b"": a repeat is a new operation.
+    operation_id: bytes = b""
+    age_ms: int = 0
+
+
+@dataclass(slots=True)
+class CancelScheduled:
+    """Delete scheduled messages by their counters; all or none; answered by Done."""
+
+    reply_to: Any
+    entity: EntityRef
+    counters: Sequence[int]
+    operation_id: bytes = b""
+    age_ms: int = 0
+
+
+@dataclass(slots=True)
+class DeleteMessages:
+    """Delete the oldest unlocked messages; answered by Done with their number."""
+
+    reply_to: Any
+    entity: EntityRef
+    max_messages: int
+    # 0: now.
+    enqueued_before_ms: int
+    include_deferred_and_scheduled: bool
+    operation_id: bytes = b""
+    age_ms: int = 0
+    # Nothing is deleted: how many the operation deleted before is asked for.
+    only_known: bool = False
+
+
+@dataclass(slots=True)
+class Done:
+    """It is done."""
+
+    count: int = 0
+
+
+@dataclass(slots=True)
+class Counts:
+    """Count; answered by a list of EntityCounts. No uids: all entities."""
+
+    reply_to: Any
+    uids: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EntityCounts:
+    """What one entity holds in this partition."""
+
+    uid: str
+    name: str
+    generation: int
+    active: int
+    locked: int
+    deferred: int
+    scheduled: int
+    dead_letter: int
+    size_bytes: int
+    idle_ms: int
+    accessed_at_ms: int
+    orphaned: bool = False
+
+    @property
+    def messages(self) -> int:
+        """How many messages that is, in all states."""
+        return self.active + self.deferred + self.scheduled + self.dead_letter
+
+
+@dataclass(slots=True)
+class CommitEntity:
+    """At the registrar: change the catalogue; answered by the Entity."""
+
+    reply_to: Any
+    action: EntityAction
+    name: str
+    origin: Origin
+    # At create: the description's fields that are set; at update: those to change.
+    changes: dict[str, Any] = field(default_factory=dict)
+    # At create: the UID to have (the shell makes one); else: refuse another one, unless "".
+    uid: str = ""
+    if_generation: int = 0
+    # At create from a manifest, and at adopt: the manifest. Else: refuse another one, unless "".
+    manifest_uid: str = ""
+
+
+@dataclass(slots=True)
+class ApplyEntity:
+    """Copy an entry of the registrar; answered by Done."""
+
+    reply_to: Any
+    entity: Entity
+
+
+@dataclass(slots=True)
+class FenceIdle:
+    """Refuse the entity's traffic for a moment if it is idle; answered by whether it is."""
+
+    reply_to: Any
+    uid: str
+    generation: int
+    idle_ms: int
+
+
+@dataclass(slots=True)
+class Watch:
+    """Answer with the whole catalogue now, and with each entry that changes from now on."""
+
+    stream: Any
+
+
+@dataclass(slots=True)
+class CatalogueChanged:
+    """Entries for a watcher."""
+
+    entities: Sequence[Entity]
+    snapshot: bool
+
+
+Command = (
+    Append
+    | Ask
+    | Withdraw
+    | Deliver
+    | Settle
+    | Release
+    | StreamEnded
+    | Peek
+    | ReceiveDeferred
+    | CancelScheduled
+    | DeleteMessages
+    | Counts
+    | CommitEntity
+    | ApplyEntity
+    | FenceIdle
+    | Watch
+)

@@ -1,0 +1,39 @@
+"""Counters of one partition for /metrics: written by its thread, read by any."""
+
+from bisect import bisect_left
+from dataclasses import dataclass, field
+from typing import Final
+
+from bendybus.partition_server.store.records import Changes
+
+# Upper bounds of the histogram of commit times, seconds.
+COMMIT_BOUNDS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
+# Upper bounds of the histogram of turns: what waits for the partition waits for one at most.
+TURN_BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
+
+
+@dataclass(slots=True)
+class Figures:
+    """What happened since the process started."""
+
+    commits: int = 0
+    commit_seconds: float = 0.0
+    commit_buckets: list[int] = field(default_factory=lambda: [0] * (len(COMMIT_BOUNDS_S) + 1))
+    turn_seconds: float = 0.0
+    turn_buckets: list[int] = field(default_factory=lambda: [0] * (len(TURN_BOUNDS_S) + 1))
+    messages_stored: int = 0
+    messages_removed: int = 0
+
+    def committed(self, changes: Changes, seconds: float) -> None:
+        """Count one commit."""
+        self.commits += 1
+        self.commit_seconds += seconds
+        self.commit_buckets[bisect_left(COMMIT_BOUNDS_S, seconds)] += 1
+        # What is moved leaves one queue for another.
+        self.messages_stored += len(changes.inserts) + len(changes.moves)
+        self.messages_removed += len(changes.deletes) + len(changes.moves)
+
+    def turned(self, seconds: float) -> None:
+        """Count one turn that had something to do."""
+        self.turn_seconds += seconds
+        self.turn_buckets[bisect_left(TURN_BOUNDS_S, seconds)] += 1

@@ -1,0 +1,130 @@
+"""What receivers settled or gave back and did not fit into one turn: it goes on in the next ones.
+
+A settlement is answered at its end, token by token; what its earlier turns did is committed and
+stays done, whatever becomes of the rest. Expired messages that came back while the budget was
+spent are looked at again; a restart forgets that, and finds them as all that is expired.
+"""
+
+from collections import deque
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+from typing import Any, Final
+
+from bendybus.domain import errors, limits
+from bendybus.domain.errors import BusError
+from bendybus.partition_server.state.commands import Settle, Settled
+from bendybus.partition_server.state.stage import Answer, Stage, failure_of
+
+# What all settlements that wait may take: their tokens, changed properties and texts.
+BYTES_MAX: Final = 32 * limits.MB
+# What a settlement takes beside these, roughly.
+ENTRY_BYTES: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Unsettled:
+    """A settlement on its way."""
+
+    command: Settle
+    # How many tokens it has.
+    count: int
+    # Those before this one are settled, or failed, and committed.
+    start: int = 0
+    # Of those before.
+    failures: tuple[tuple[int, BusError], ...] = ()
+    # It was stopped before.
+    waiting: bool = False
+
+
+class Unfinished:
+    """What goes on, in turn."""
+
+    def __init__(self) -> None:
+        self._settlements: deque[Unsettled] = deque()
+        self._bytes = 0
+        # Row ids of expired messages that nobody has locked any more.
+        self._expired: dict[int, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._settlements) + len(self._expired)
+
+    def callers(self) -> list[Any]:
+        """Return who waits for the end of a settlement."""
+        return [unsettled.command.stream for unsettled in self._settlements]
+
+    def settlements(self) -> list[Unsettled]:
+        """Return what goes on, in its order."""
+        return list(self._settlements)
+
+    def expired(self, limit: int) -> list[int]:
+        """Return row ids of messages that may have expired."""
+        return list(islice(self._expired, limit))
+
+    def stop(
+        self, stage: Stage, before: Unsettled, settled: int, failures: list[tuple[int, BusError]]
+    ) -> Settled | None:
+        """Let a settlement go on in a later turn, from token `settled` on.
+
+        Returns None, or its end if too many wait already.
+        """
+        added_bytes = 0 if before.waiting else size_bytes(before.command)
+        if added_bytes and self._bytes + added_bytes > BYTES_MAX:
+            busy = errors.ServerBusy(
+                "too many settlements are waiting in the partition. Repeat this one.",
+                retry_after_ms=1_000,
+            )
+            rest = [(i, busy) for i in range(settled, before.count)]
+            return Settled(before.command.settle_id, before.count, [*failures, *rest])
+        # What a repeat of the same frame settles meanwhile is done, not lost.
+        command = replace(before.command, repeat=bool(before.command.settler_id))
+        after = Unsettled(command, before.count, settled, tuple(failures), waiting=True)
+        self._step(stage, before, after)
+        if added_bytes:
+            self._bytes += added_bytes
+            stage.on_failure.append(partial(self._uncount, added_bytes))
+        return None
+
+    def ended(self, stage: Stage, before: Unsettled) -> None:
+        """Note that a stage ends a settlement that waited."""
+        self._step(stage, before, None)
+
+    def failed(self, stage: Stage, error: BusError) -> list[Answer]:
+        """Forget the settlements whose step could not be written; return what to tell whom."""
+        answers = []
+        for before, after in stage.unsettled:
+            self._replace(before, None)
+            if after is not None:
+                command, failures = before.command, before.failures
+                value = Settled(command.settle_id, before.count, failures, begun=before.start)
+                answers.append(Answer(command.stream, failure_of(value, error)))
+        return answers
+
+    def expire_later(self, stage: Stage, id_: int) -> None:
+        """Look again at an expired message that came back, in a turn that has room for it."""
+        stage.on_commit.append(partial(self._expired.__setitem__, id_, None))
+
+    def looked(self, stage: Stage, id_: int) -> None:
+        """Note that a stage has looked at it."""
+        stage.on_commit.append(partial(self._expired.pop, id_, None))
+
+    def _step(self, stage: Stage, before: Unsettled, after: Unsettled | None) -> None:
+        stage.unsettled.append((before, after))
+        stage.on_commit.append(partial(self._replace, before, after))
+
+    def _replace(self, before: Unsettled, after: Unsettled | None) -> None:
+        if before.waiting:
+            self._settlements.remove(before)
+        if after is not None:
+            self._settlements.append(after)
+        elif before.waiting:
+            self._uncount(size_bytes(before.command))
+
+    def _uncount(self, removed_bytes: int) -> None:
+        self._bytes -= removed_bytes
+
+
+def size_bytes(command: Settle) -> int:
+    """Return what a settlement that waits takes in memory, roughly."""
+    texts = len(command.dead_letter_reason) + len(command.dead_letter_error_description)
+    return ENTRY_BYTES + len(command.tokens) + len(command.changed_properties or b"") + texts

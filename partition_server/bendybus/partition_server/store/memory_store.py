@@ -1,0 +1,199 @@
+"""A store without a file: same contract, same errors, for tests and for the simulation.
+
+Survives `open()` like a file survives a crash: everything that was committed is there.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from bendybus.domain.entity import Entity, Fingerprint
+from bendybus.partition_server.store.errors import FileRefused, StoreError
+from bendybus.partition_server.store.records import (
+    SLOT_SHIFT,
+    Changes,
+    ClockMark,
+    Envelope,
+    Head,
+    HistoryEntry,
+    ProducerEntry,
+    Row,
+    SlotState,
+    State,
+    row_id,
+)
+from bendybus.partition_server.store.store import Opened
+
+
+class MemoryStore:
+    """Holds rows in a dictionary; sorts when it is asked, so it suits small numbers."""
+
+    def __init__(self, fingerprint: Fingerprint) -> None:
+        self.fingerprint = fingerprint
+        # Set by a test: raised by the next commit instead of writing.
+        self.fail_next: StoreError | None = None
+        self._boot = 0
+        self._rows: dict[int, Row] = {}
+        self._entities: dict[str, Entity] = {}
+        self._slots: dict[int, SlotState] = {}
+        self._history: dict[tuple[int, str], HistoryEntry] = {}
+        self._producers: list[ProducerEntry] = []
+        self._seen: ClockMark | None = None
+        self._producers_forgotten_until_ms = 0
+
+    def expect(self, fingerprint: Fingerprint) -> None:
+        """Raise FileRefused unless the store belongs to `fingerprint`."""
+        if fingerprint != self.fingerprint:
+            raise FileRefused(f"the store belongs to {self.fingerprint}, not to {fingerprint}")
+
+    def open(self) -> Opened:
+        """Return what is there; see Store."""
+        self._boot += 1
+        return Opened(
+            self.fingerprint,
+            self._boot,
+            list(self._entities.values()),
+            [replace(slot) for slot in self._slots.values()],
+            list(self._producers),
+            self._seen,
+            self._producers_forgotten_until_ms,
+        )
+
+    def active(
+        self, slot: int, after: int, through: int, limit: int, size_limit: int, expired_ms: int
+    ) -> list[Row]:
+        """See Store."""
+        rows = (
+            row
+            for row in self._slot_rows(slot, after + 1)
+            if row.state == State.ACTIVE
+            and row.counter <= through
+            and (row.expires_ms is None or row.expires_ms > expired_ms)
+        )
+        return _bounded(rows, limit, size_limit)
+
+    def rows(self, ids: Sequence[int]) -> list[Row]:
+        """See Store."""
+        return [self._rows[id_] for id_ in sorted(ids) if id_ in self._rows]
+
+    def envelope(self, id_: int) -> Envelope | None:
+        """See Store."""
+        row = self._rows.get(id_)
+        return None if row is None else Envelope(row._replace(payload=b""), len(row.payload))
+
+    def browse(self, slot: int, start: int, limit: int, size_limit: int) -> list[Row]:
+        """See Store."""
+        return _bounded(self._slot_rows(slot, start), limit, size_limit)
+
+    def heads(self, slot: int, start: int, through: int, limit: int) -> list[Head]:
+        """See Store."""
+        rows = (row for row in self._slot_rows(slot, start) if row.counter <= through)
+        return [_head(row, 0) for row in rows][:limit]
+
+    def expiring(self, until_ms: int, after: tuple[int, int], limit: int) -> list[Head]:
+        """See Store."""
+        due = [
+            (row.expires_ms, row.id)
+            for row in self._rows.values()
+            if row.expires_ms is not None and row.expires_ms <= until_ms
+        ]
+        return self._due(due, after, limit)
+
+    def activating(self, until_ms: int, after: tuple[int, int], limit: int) -> list[Head]:
+        """See Store."""
+        due = [
+            (row.scheduled_ms, row.id)
+            for row in self._rows.values()
+            if row.state == State.SCHEDULED and row.scheduled_ms <= until_ms
+        ]
+        return self._due(due, after, limit)
+
+    def _due(self, due: list[tuple[int, int]], after: tuple[int, int], limit: int) -> list[Head]:
+        found = sorted(key for key in due if key > after)[:limit]
+        return [_head(self._rows[id_], at_ms) for at_ms, id_ in found]
+
+    def next_expiry(self, after_ms: int) -> int | None:
+        """See Store."""
+        times = [row.expires_ms for row in self._rows.values() if row.expires_ms is not None]
+        return min((ms for ms in times if ms > after_ms), default=None)
+
+    def next_activation(self, after_ms: int) -> int | None:
+        """See Store."""
+        waiting = [row for row in self._rows.values() if row.state == State.SCHEDULED]
+        times = (row.scheduled_ms for row in waiting if row.scheduled_ms > after_ms)
+        return min(times, default=None)
+
+    def oldest_key(self, slot: int, from_ms: int) -> int | None:
+        """See Store."""
+        keys = [entry for entry in self._history.values() if entry.slot == slot]
+        return min((key.at_ms for key in keys if key.at_ms >= from_ms), default=None)
+
+    def known(self, slot: int, keys: Iterable[str]) -> dict[str, tuple[int, int]]:
+        """See Store."""
+        found = ((key, self._history.get((slot, key))) for key in keys)
+        return {key: (entry.counter, entry.at_ms) for key, entry in found if entry is not None}
+
+    def history(self, slot: int, before_ms: int, limit: int) -> list[HistoryEntry]:
+        """See Store."""
+        old = [e for e in self._history.values() if e.slot == slot and e.at_ms < before_ms]
+        return sorted(old, key=lambda entry: (entry.at_ms, entry.key))[:limit]
+
+    def commit(self, changes: Changes) -> None:
+        """See Store."""
+        if self.fail_next is not None:
+            failure, self.fail_next = self.fail_next, None
+            raise failure
+        for entity in changes.entities:
+            self._entities[entity.key] = entity
+        for key in changes.entities_forgotten:
+            self._entities.pop(key, None)
+        for row in changes.inserts:
+            assert row.id not in self._rows, f"row {row.id} exists"
+            self._rows[row.id] = row
+        for update in changes.updates:
+            row = self._rows[update.id]
+            self._rows[update.id] = row._replace(
+                state=update.state,
+                delivery_count=update.delivery_count,
+                changed_properties=update.changed_properties,
+                extra_bytes=row.extra_bytes + update.added_bytes,
+            )
+        for move in changes.moves:
+            assert move.row.id not in self._rows, f"row {move.row.id} exists"
+            payload = self._rows.pop(move.id).payload
+            self._rows[move.row.id] = move.row._replace(payload=payload)
+        for id_ in changes.deletes:
+            self._rows.pop(id_, None)
+        self._remember(changes)
+        for slot in changes.slots.values():
+            self._slots[slot.slot] = replace(slot)
+        for number in changes.slots_removed:
+            self._slots.pop(number, None)
+        self._seen = changes.seen or self._seen
+
+    def _remember(self, changes: Changes) -> None:
+        for entry in changes.history:
+            self._history[entry.slot, entry.key] = entry
+        for entry in changes.history_deletes:
+            self._history.pop((entry.slot, entry.key), None)
+        self._producers.extend(changes.producers)
+        if changes.producers_forgotten:
+            del self._producers[: changes.producers_forgotten]
+            self._producers_forgotten_until_ms = changes.producers_forgotten_until_ms
+
+    def _slot_rows(self, slot: int, start: int) -> list[Row]:
+        lowest, end = row_id(slot, start), (slot + 1) << SLOT_SHIFT
+        return sorted(row for id_, row in self._rows.items() if lowest <= id_ < end)
+
+
+def _head(row: Row, at_ms: int) -> Head:
+    return Head(row.id, row.state, row.enqueued_ms, at_ms, row.size())
+
+
+def _bounded(rows: Iterable[Row], limit: int, size_limit: int) -> list[Row]:
+    found: list[Row] = []
+    for row in rows:
+        if len(found) == limit or size_limit <= 0:
+            break
+        found.append(row)
+        size_limit -= len(row.payload)
+    return found

@@ -1,0 +1,480 @@
+"""The real store: one SQLite file, one connection, one thread.
+
+Order at a commit: BEGIN, all changes, COMMIT (which syncs), check that the file is still the one
+in the directory; only then may anybody be told. `apsw` brings its own SQLite: the one of Debian
+and of Python may lie in the range of the WAL-reset bug.
+"""
+
+import contextlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final
+
+import apsw
+
+from bendybus.domain import entity as entities
+from bendybus.domain.entity import Entity, EntityStatus, Fingerprint, Origin, QueueDescription
+from bendybus.domain.limits import Tier
+from bendybus.partition_server.store import file_guard, statements
+from bendybus.partition_server.store.errors import (
+    FileRefused,
+    NotCommitted,
+    StoreError,
+    StoreFailed,
+    StoreFull,
+)
+from bendybus.partition_server.store.records import (
+    ROW_BYTES,
+    SLOT_SHIFT,
+    Changes,
+    ClockMark,
+    Envelope,
+    Head,
+    HistoryEntry,
+    ProducerEntry,
+    Row,
+    SlotState,
+    row_id,
+)
+from bendybus.partition_server.store.store import Opened
+
+_FORGOTTEN: Final = "producers_forgotten_until_ms"
+APPLICATION_ID: Final = 0x42454E44  # "BEND"
+# Pages of WAL after which the writer checkpoints, within its own commit. Nobody else reads for
+# long, so the WAL ends there (4 MB and one commit) and the next commit writes it from its
+# beginning. A larger one was measured to be no faster, and a full disk must have room for all of
+# it a second time, or a checkpoint cannot end.
+WAL_PAGES_MAX: Final = 1_000
+# Rows of one INSERT step; smaller remainders go in powers of two, so few statements are prepared.
+_STEP_ROWS: Final = (256, 128, 64, 32, 16, 8, 4, 2, 1)
+_PLAIN_COLUMNS: Final = 11
+_PAYLOAD: Final = Row._fields.index("payload")
+_PLAIN_TAIL: Final = (None, None, None, None, 0, 0)
+
+
+class SqliteStore:
+    """Messages of one partition in `directory`/partition-NN.db; see store.Store."""
+
+    def __init__(
+        self,
+        directory: Path,
+        fingerprint: Fingerprint,
+        *,
+        reserve_bytes: int = 0,
+        page_count_max: int = 0,
+    ) -> None:
+        self.fingerprint = fingerprint
+        self.guard = file_guard.FileGuard(directory, fingerprint.partition, reserve_bytes)
+        self._page_count_max = page_count_max
+        self._queries = statements.load()
+        self._appends = {
+            rows: self._queries["append_messages"]
+            + ",".join(["(" + ",".join("?" * _PLAIN_COLUMNS) + ")"] * rows)
+            for rows in _STEP_ROWS
+        }
+        self._db: apsw.Connection | None = None
+        self._wal = f"{self.path}-wal"
+        self._page_bytes = 0
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self.guard.path
+
+    def open(self) -> Opened:
+        """Lock the file, make or migrate it, check whose it is, raise its boot number."""
+        self.close()
+        self.guard.lock()
+        try:
+            return self._open_somehow()
+        except BaseException:
+            self.close()
+            raise
+
+    def _open_somehow(self) -> Opened:
+        try:
+            return self._open()
+        except FileRefused:
+            raise
+        except StoreError:
+            # Opening writes: on a full volume it needs the reserve, as everything else does.
+            if not self.guard.give_up_reserve():
+                raise
+            self._close_file()
+            return self._open()
+
+    def close(self) -> None:
+        """Close the file and give up its lock; may be called at any time."""
+        self._close_file()
+        self.guard.unlock()
+
+    def _close_file(self) -> None:
+        if self._db is not None:
+            with contextlib.suppress(apsw.Error):
+                self._db.close()
+            self._db = None
+
+    def wal_bytes(self) -> int:
+        """Return the size of the write-ahead log."""
+        with contextlib.suppress(OSError):
+            return os.stat(self._wal).st_size
+        return 0
+
+    def unused_bytes(self) -> int:
+        """Return the space inside the file that deleted messages left: as good as free."""
+        with _translated(self.path):
+            return int(self._connection().pragma("freelist_count")) * self._page_bytes
+
+    def shrink(self, pages: int) -> None:
+        """Give up to `pages` unused pages at the end of the file back to the volume."""
+        with _translated(self.path):
+            self._connection().execute(f"PRAGMA incremental_vacuum({pages})").fetchall()
+
+    def checkpoint(self) -> None:
+        """Move the write-ahead log into the file, for a clean end."""
+        with _translated(self.path):
+            self._connection().wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+
+    def cut(self) -> None:
+        """Cut off the end of the file that `shrink` gave up: only a checkpoint does that."""
+        with _translated(self.path):
+            self._connection().wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+
+    def _open(self) -> Opened:
+        self.guard.check_before_open()
+        with _translated(self.path, FileRefused):
+            self._db = db = apsw.Connection(str(self.path))
+            # Before anything is written: a foreign file stays as it is.
+            self._refuse_foreign(db)
+            _set_pragmas(db)
+            self._page_bytes = int(db.pragma("page_size"))
+            self._migrate(db)
+            if self._page_count_max:
+                db.pragma("max_page_count", self._page_count_max)
+            opened = self._read_all(*self._check_header(db))
+        self.guard.opened()
+        return opened
+
+    def _refuse_foreign(self, db: apsw.Connection) -> None:
+        empty = not db.execute("SELECT count(*) FROM sqlite_schema").get
+        if db.pragma("application_id") != APPLICATION_ID and not empty:
+            raise FileRefused(f"{self.path} is an SQLite file of another program. Move it away.")
+        version, known = db.pragma("user_version"), len(statements.migrations())
+        if version > known:
+            raise FileRefused(
+                f"{self.path} has format {version}; this version reads up to {known}. Use the "
+                "version that wrote it, or a later one."
+            )
+        if empty:
+            self.guard.check_may_begin("is empty")
+
+    def _migrate(self, db: apsw.Connection) -> None:
+        scripts = statements.migrations()
+        with db:
+            for script in scripts[db.pragma("user_version") :]:
+                db.execute(script)
+            db.pragma("application_id", APPLICATION_ID)
+            db.pragma("user_version", len(scripts))
+
+    def _check_header(self, db: apsw.Connection) -> tuple[int, ClockMark | None]:
+        own = self.fingerprint
+        found = db.execute(self._queries["read_header"]).fetchone()
+        with db:
+            if found is None:
+                values = (own.namespace_name, own.namespace_uid, own.tier.value)
+                db.execute(
+                    self._queries["write_header"], (*values, own.partition_count, own.partition)
+                )
+            else:
+                name, uid, tier, count, index, *_ = found
+                stored = Fingerprint(name, uid, Tier(tier), count, index)
+                if stored != own:
+                    raise FileRefused(_difference(self.path, stored, own))
+            db.execute(self._queries["raise_boot"])
+        [(*_, boot, wall_ms, mono_ms, machine)] = self._all("read_header")
+        return boot, ClockMark(wall_ms, mono_ms, machine) if wall_ms else None
+
+    def _read_all(self, boot: int, seen: ClockMark | None) -> Opened:
+        return Opened(
+            self.fingerprint,
+            boot,
+            [_entity_from_json(entry) for (entry,) in self._all("read_entities")],
+            [SlotState(*row) for row in self._all("read_slots")],
+            [ProducerEntry(*row) for row in self._all("read_producers")],
+            seen,
+            next((value for (value,) in self._all("read_mark", (_FORGOTTEN,))), 0),
+        )
+
+    # Reads
+
+    def active(
+        self, slot: int, after: int, through: int, limit: int, size_limit: int, expired_ms: int
+    ) -> list[Row]:
+        """See Store."""
+        span = (row_id(slot, after + 1), row_id(slot, through))
+        return self._page("read_active", (*span, expired_ms, limit), size_limit)
+
+    def rows(self, ids: Sequence[int]) -> list[Row]:
+        """See Store."""
+        found: list[Row] = []
+        for first, last in _runs(ids):
+            if first == last:
+                found += self._rows("read_one", (first,))
+            else:
+                found += self._rows("browse", (first, last, last - first + 1))
+        return found
+
+    def envelope(self, id_: int) -> Envelope | None:
+        """See Store."""
+        for columns in self._all("read_envelope", (id_,)):
+            return Envelope(Row._make(columns[:-1]), columns[-1])
+        return None
+
+    def browse(self, slot: int, start: int, limit: int, size_limit: int) -> list[Row]:
+        """See Store."""
+        span = (row_id(slot, start), ((slot + 1) << SLOT_SHIFT) - 1)
+        return self._page("browse", (*span, limit), size_limit)
+
+    def heads(self, slot: int, start: int, through: int, limit: int) -> list[Head]:
+        """See Store."""
+        return self._heads("read_heads", (row_id(slot, start), row_id(slot, through), limit))
+
+    def expiring(self, until_ms: int, after: tuple[int, int], limit: int) -> list[Head]:
+        """See Store."""
+        return self._heads("read_expiring", (until_ms, *after, limit))
+
+    def activating(self, until_ms: int, after: tuple[int, int], limit: int) -> list[Head]:
+        """See Store."""
+        return self._heads("read_activating", (until_ms, *after, limit))
+
+    def next_expiry(self, after_ms: int) -> int | None:
+        """See Store."""
+        [(time_ms,)] = self._all("next_expiry", (after_ms,))
+        return time_ms  # type: ignore[no-any-return]
+
+    def next_activation(self, after_ms: int) -> int | None:
+        """See Store."""
+        [(time_ms,)] = self._all("next_activation", (after_ms,))
+        return time_ms  # type: ignore[no-any-return]
+
+    def oldest_key(self, slot: int, from_ms: int) -> int | None:
+        """See Store."""
+        [(time_ms,)] = self._all("oldest_key", (slot, from_ms))
+        return time_ms  # type: ignore[no-any-return]
+
+    def known(self, slot: int, keys: Iterable[str]) -> dict[str, tuple[int, int]]:
+        """See Store."""
+        found: dict[str, tuple[int, int]] = {}
+        for key in keys:
+            for original in self._all("known_key", (slot, key)):
+                found[key] = original
+        return found
+
+    def history(self, slot: int, before_ms: int, limit: int) -> list[HistoryEntry]:
+        """See Store."""
+        return [HistoryEntry(*row) for row in self._all("read_history", (slot, before_ms, limit))]
+
+    # Writes
+
+    def commit(self, changes: Changes) -> None:
+        """See Store."""
+        db = self._connection()
+        failed: type[StoreFailed] = NotCommitted
+        # Not a `with` for each half: this is done for every commit.
+        try:
+            db.execute("BEGIN IMMEDIATE")
+            self._write(db, changes)
+            # Whatever fails from here on, the transaction may be in the file: a failing sync says
+            # nothing about what was written before it.
+            failed = StoreFailed
+            db.execute("COMMIT")
+        except BaseException:
+            with _translated(self.path, failed=failed):
+                if db.in_transaction:
+                    with _translated(self.path):
+                        db.execute("ROLLBACK")
+                raise
+        self.guard.check_still_there()
+
+    def _write(self, db: apsw.Connection, changes: Changes) -> None:
+        sql = self._queries
+        for entity in changes.entities:
+            entry = (entity.key, entity.generation, entity.deleted, _entity_to_json(entity))
+            db.execute(sql["write_entity"], entry)
+        for name in changes.entities_forgotten:
+            db.execute(sql["forget_entity"], (name,))
+        self._append(db, changes.inserts)
+        for update in changes.updates:
+            change = (*update[1:], update.id)
+            db.execute(sql["update_message"], change)
+        for id_, row in changes.moves:
+            db.execute(sql["move_message"], (*row[:_PAYLOAD], *row[_PAYLOAD + 1 :], id_))
+        for span in _runs(changes.deletes):
+            db.execute(sql["delete_range"], span)
+        for key in changes.history:
+            db.execute(sql["remember_key"], key)
+        for key in changes.history_deletes:
+            db.execute(sql["forget_key"], (key.slot, key.key))
+        for producer in changes.producers:
+            db.execute(sql["write_producer"], producer)
+        if changes.producers_forgotten:
+            db.execute(sql["forget_producers"], (changes.producers_forgotten,))
+            db.execute(sql["write_mark"], (_FORGOTTEN, changes.producers_forgotten_until_ms))
+        for slot in changes.slots.values():
+            figures = (slot.slot, slot.uid, *slot.figures(), slot.dropped)
+            db.execute(sql["write_slot"], figures)
+        for number in changes.slots_removed:
+            db.execute(sql["remove_slot"], (number,))
+        if changes.seen is not None:
+            db.execute(sql["write_seen"], changes.seen)
+
+    def _append(self, db: apsw.Connection, rows: list[Row]) -> None:
+        # One step for hundreds of rows: a step a row would give up the GIL at each of them.
+        plain = [row for row in rows if row[_PLAIN_COLUMNS:] == _PLAIN_TAIL]
+        if len(plain) < len(rows):
+            for row in rows:
+                if row[_PLAIN_COLUMNS:] != _PLAIN_TAIL:
+                    db.execute(self._queries["append_message"], row)
+        at = 0
+        for step in _STEP_ROWS:
+            while len(plain) - at >= step:
+                part = plain[at : at + step]
+                values = tuple(chain.from_iterable([row[:_PLAIN_COLUMNS] for row in part]))
+                db.execute(self._appends[step], values)
+                at += step
+
+    def _connection(self) -> apsw.Connection:
+        if self._db is None:
+            raise StoreFailed(f"{self.path} is closed")
+        return self._db
+
+    def _all(self, name: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+        db = self._connection()
+        with _translated(self.path):
+            return db.execute(self._queries[name], values).fetchall()
+
+    def _page(self, name: str, values: tuple[int, ...], size_limit: int) -> list[Row]:
+        found: list[Row] = []
+        db = self._connection()
+        with _translated(self.path):
+            for columns in db.execute(self._queries[name], values):
+                found.append(row := Row._make(columns))
+                size_limit -= len(row.payload)
+                if size_limit <= 0:
+                    break
+        return found
+
+    def _heads(self, name: str, values: tuple[int, ...]) -> list[Head]:
+        return [
+            Head(
+                id_,
+                state,
+                enqueued_ms,
+                at_ms,
+                payload_bytes + len(text) + len(key) + len(session or "") + ROW_BYTES + extra_bytes,
+            )
+            for (
+                id_,
+                state,
+                enqueued_ms,
+                at_ms,
+                payload_bytes,
+                text,
+                key,
+                session,
+                extra_bytes,
+            ) in self._all(name, values)
+        ]
+
+    def _rows(self, name: str, values: tuple[Any, ...]) -> list[Row]:
+        return list(map(Row._make, self._all(name, values)))
+
+
+def _set_pragmas(db: apsw.Connection) -> None:
+    # From the first schema: pages of deleted messages can be given back.
+    db.pragma("auto_vacuum", "INCREMENTAL")
+    # One writer appends, nobody waits for it; FULL syncs the log at every commit, so that what
+    # is acknowledged survives a power cut.
+    db.pragma("journal_mode", "WAL")
+    db.pragma("synchronous", "FULL")
+    db.pragma("wal_autocheckpoint", WAL_PAGES_MAX)
+    # After a burst the log shrinks again.
+    db.pragma("journal_size_limit", WAL_PAGES_MAX * 4096)
+    # A queue is written at its end and read at its beginning: few pages are hot.
+    db.pragma("cache_size", -4_000)
+    db.pragma("foreign_keys", True)
+    db.set_busy_timeout(2_000)
+
+
+def _runs(ids: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Yield (first, last) of the runs of consecutive ids."""
+    ordered = sorted(set(ids))
+    if not ordered:
+        return
+    first = last = ordered[0]
+    if ordered[-1] - first == len(ordered) - 1:
+        yield first, ordered[-1]
+        return
+    for id_ in ordered[1:]:
+        if id_ != last + 1:
+            yield first, last
+            first = id_
+        last = id_
+    yield first, last
+
+
+@contextlib.contextmanager
+def _translated(
+    path: Path,
+    other: type[FileRefused] | type[StoreFailed] = StoreFailed,
+    *,
+    failed: type[StoreFailed] = StoreFailed,
+) -> Iterator[None]:
+    """Turn errors of SQLite into those of the store; nobody else sees apsw's."""
+    try:
+        yield
+    except apsw.FullError as exc:
+        raise StoreFull(f"{path}: no room left on the volume") from exc
+    except (apsw.NotADBError, apsw.CorruptError) as exc:
+        raise other(f"{path} is damaged or no SQLite file ({exc}). Restore a backup.") from exc
+    except apsw.Error as exc:
+        raise failed(f"{path}: {exc}") from exc
+
+
+def _difference(path: Path, stored: Fingerprint, own: Fingerprint) -> str:
+    facts = [
+        f"{name} {getattr(stored, name)!s} instead of {getattr(own, name)!s}"
+        for name in Fingerprint.__dataclass_fields__
+        if getattr(stored, name) != getattr(own, name)
+    ]
+    told = (
+        f"{path} belongs elsewhere: {', '.join(facts)}. The partitioning of a namespace never "
+        "changes; give this partition its own file."
+    )
+    if stored.namespace_uid == own.namespace_uid:
+        return told
+    return (
+        f"{told} On Kubernetes it is the data of an earlier BusNamespace of this name: annotate "
+        "the BusNamespace with bendybus.io/retained-data: adopt to go on with it, or purge to "
+        "begin empty."
+    )
+
+
+def _entity_to_json(entity: Entity) -> str:
+    return json.dumps(asdict(entity))
+
+
+def _entity_from_json(text: str) -> Entity:
+    values = json.loads(text)
+    queue = values.pop("queue")
+    queue["status"] = EntityStatus(queue["status"])
+    values["origin"] = origin = Origin(values["origin"])
+    # Entries that were written before orphans existed have none of their fields.
+    values["manifest_uid"] = entities.manifest_of(
+        values.get("manifest_uid", ""), uid=values["uid"], origin=origin
+    )
+    return Entity(queue=QueueDescription(**queue), **values)

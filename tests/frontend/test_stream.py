@@ -1,0 +1,273 @@
+"""The outbox of a stream to a partition: lanes with room of their own, and moves."""
+
+import asyncio
+from typing import Any
+
+import grpc
+import pytest
+
+from bendybus.frontend.upstreams import stream
+from bendybus.frontend.upstreams.stream import Lane, Pump
+from bendybus.internal.v1 import partition_pb2
+
+
+class FakeCall:
+    """A stream that takes frames while `reads` is set."""
+
+    def __init__(self) -> None:
+        self.written: list[Any] = []
+        self.taking = asyncio.Event()
+        self.taking.set()
+        self.ended = asyncio.Event()
+        self.failing = False
+        self.half_closed = False
+
+    async def wait_for_connection(self) -> None:
+        """Be connected."""
+
+    async def write(self, request: Any) -> None:
+        """Take a frame."""
+        await self.taking.wait()
+        if self.failing:
+            raise ValueError("cannot be serialised")
+        self.written.append(request)
+
+    async def wrote(self, frames: int) -> None:
+        """Wait until so many frames were taken."""
+        async with asyncio.timeout(30):
+            while len(self.written) < frames:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+
+    async def done_writing(self) -> None:
+        """Half-close."""
+        self.half_closed = True
+        self.ended.set()
+
+    async def read(self) -> Any:
+        """Wait for the end."""
+        await self.ended.wait()
+        if self.failing:
+            raise asyncio.CancelledError
+        return grpc.aio.EOF
+
+    async def code(self) -> grpc.StatusCode:
+        """Return the end's status."""
+        return grpc.StatusCode.OK
+
+    def cancel(self) -> bool:
+        """End."""
+        self.ended.set()
+        return True
+
+
+@pytest.fixture
+async def call() -> FakeCall:
+    """A call on the test's loop."""
+    return FakeCall()
+
+
+async def settle_down() -> None:
+    """Let every task run that can."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_what_follows_from_asks_is_never_dropped_while_other_lanes_are_full(
+    call: FakeCall,
+) -> None:
+    pump = Pump(lambda: None)
+    call.taking.clear()
+    running = asyncio.ensure_future(pump.run(call, lambda response: None))
+    await settle_down()
+    for lane in (Lane.WORK, Lane.RENEW, Lane.FLOW):
+        while pump.put((lane, "filler"), lane):
+            pass
+
+    followed = [pump.put_always(("withdraw", n)) for n in range(30_000)]
+    call.taking.set()
+    await call.wrote(30_000 + sum(stream.FRAMES_MAX.values()))
+
+    assert all(followed)
+    assert [entry for entry in call.written if entry[0] == "withdraw"] == [
+        ("withdraw", n) for n in range(30_000)
+    ]
+    call.ended.set()
+    await running
+
+
+async def test_lanes_are_served_in_turn(call: FakeCall) -> None:
+    pump = Pump(lambda: None)
+    call.taking.clear()
+    running = asyncio.ensure_future(pump.run(call, lambda response: None))
+    await settle_down()
+    for n in range(100):
+        pump.put_always(("flow", n))
+    pump.put("settlement")
+    pump.put("renewal", Lane.RENEW)
+
+    call.taking.set()
+    await call.wrote(102)
+
+    assert call.written.index("settlement") < 5
+    assert call.written.index("renewal") < 5
+    call.ended.set()
+    await running
+
+
+async def test_whoever_fills_the_lane_of_settlements_waits_for_room(call: FakeCall) -> None:
+    pump = Pump(lambda: None)
+    call.taking.clear()
+    running = asyncio.ensure_future(pump.run(call, lambda response: None))
+    await settle_down()
+    for _ in range(2):
+        # The writer has one in its hands.
+        while pump.put("settlement"):
+            pass
+        await settle_down()
+    waiting = asyncio.ensure_future(pump.room())
+    await settle_down()
+    assert not waiting.done()
+
+    call.taking.set()
+    await asyncio.wait_for(waiting, 5)
+
+    assert pump.put("settlement")
+    call.ended.set()
+    await running
+
+
+async def test_those_who_wait_for_room_are_woken_one_by_one_in_their_order(
+    call: FakeCall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, room = [0], stream.Outbox.room
+
+    def counted(outbox: stream.Outbox, lane: Lane) -> int:
+        looks[0] += 1
+        return room(outbox, lane)
+
+    monkeypatch.setattr(stream.Outbox, "room", counted)
+    monkeypatch.setitem(stream.FRAMES_MAX, Lane.WORK, 10)
+    pump = Pump(lambda: None)
+    call.taking.clear()
+    running = asyncio.ensure_future(pump.run(call, lambda response: None))
+    await settle_down()
+    for _ in range(2):
+        # The writer has one in its hands.
+        while pump.put("first"):
+            pass
+        await settle_down()
+
+    async def work(number: int) -> None:
+        while not pump.put(number):
+            await pump.room()
+
+    waiting = [asyncio.ensure_future(work(number)) for number in range(500)]
+    await settle_down()
+    # Some give up: their turn goes to the next one.
+    for number in range(0, 500, 7):
+        waiting[number].cancel()
+    call.taking.set()
+    expected = [number for number in range(500) if number % 7]
+    await call.wrote(11 + len(expected))
+
+    assert call.written == ["first"] * 11 + expected
+    await asyncio.gather(*waiting, return_exceptions=True)
+    # Each looks when it comes and when it is woken; the writer looks once a frame.
+    assert looks[0] < 4 * 500
+    call.ended.set()
+    await running
+
+
+async def test_the_end_of_a_stream_wakes_all_who_wait_for_room(
+    call: FakeCall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(stream.FRAMES_MAX, Lane.WORK, 10)
+    pump = Pump(lambda: None)
+    call.taking.clear()
+    running = asyncio.ensure_future(pump.run(call, lambda response: None))
+    await settle_down()
+    while pump.put("first"):
+        pass
+    waiting = [asyncio.ensure_future(pump.room()) for _ in range(20)]
+    await settle_down()
+
+    call.ended.set()
+    await running
+
+    await asyncio.wait_for(asyncio.gather(*waiting), 5)
+    assert not pump.open
+
+
+async def test_a_moved_stream_writes_what_was_put_before_and_leaves_the_rest_to_the_next(
+    call: FakeCall,
+) -> None:
+    moves: list[str] = []
+    pump = Pump(lambda: None, lambda: moves.append("moving"))
+    call.taking.clear()
+    running = asyncio.ensure_future(pump.run(call, lambda response: None))
+    await settle_down()
+    pump.put("before")
+
+    assert pump.mark()
+    pump.put("after")
+    call.taking.set()
+    ending = await running
+    following = FakeCall()
+    running = asyncio.ensure_future(pump.run(following, lambda response: None))
+    await settle_down()
+
+    assert (ending.moved, call.written, moves) == (True, ["before"], ["moving"])
+    assert following.written == ["after"]
+    following.ended.set()
+    await running
+
+
+async def test_a_writer_that_dies_ends_its_stream(call: FakeCall) -> None:
+    shown: list[bool] = []
+    pump = Pump(lambda: shown.append(pump.open))
+    call.failing = True
+    running = asyncio.ensure_future(pump.run(call, lambda response: None))
+    await settle_down()
+    pump.put("poison")
+
+    ending = await asyncio.wait_for(running, 5)
+
+    assert not ending.moved
+    assert shown == [True, False]
+
+
+async def test_a_cancellation_is_never_lost_whatever_the_end_of_a_stream_is_doing() -> None:
+    for steps in range(8):
+        call = FakeCall()
+        running = asyncio.ensure_future(Pump(lambda: None).run(call, lambda response: None))
+        await settle_down()
+        call.ended.set()
+        for _ in range(steps):
+            await asyncio.sleep(0)
+
+        cancelled = running.cancel()
+        await asyncio.wait({running}, timeout=30)
+
+        assert running.cancelled() == cancelled, f"cancelled {steps} steps after the end"
+
+
+async def test_an_answer_that_cannot_be_taken_costs_its_stream_and_not_the_process(
+    call: FakeCall, caplog: pytest.LogCaptureFixture
+) -> None:
+    shown: list[bool] = []
+    pump = Pump(lambda: shown.append(pump.open))
+
+    async def read() -> Any:
+        return partition_pb2.DeliverFramesResponse()
+
+    def take(response: Any) -> None:
+        raise KeyError("what nobody thought of")
+
+    call.read = read  # type: ignore[method-assign]
+
+    ending = await asyncio.wait_for(pump.run(call, take), 30)
+
+    assert not ending.moved
+    assert "what nobody thought of" in ending.why
+    assert shown == [True, False]
+    assert "could not be taken" in caplog.text

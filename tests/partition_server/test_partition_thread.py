@@ -1,0 +1,465 @@
+"""The thread of a partition: what it does when its store fails, fills up or stands still."""
+
+import queue
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bendybus.domain import errors
+from bendybus.domain.entity import Entity, Origin
+from bendybus.domain.lifecycle import EntityAction
+from bendybus.partition_server.broker import partition_thread
+from bendybus.partition_server.broker.partition import Partition
+from bendybus.partition_server.broker.partition_thread import PartitionThread
+from bendybus.partition_server.settings import Settings
+from bendybus.partition_server.state import budget
+from bendybus.partition_server.state.commands import (
+    Append,
+    Appended,
+    Ask,
+    Batch,
+    CancelScheduled,
+    CommitEntity,
+    Deliver,
+    Disposition,
+    EntityRef,
+    Failed,
+    Reserved,
+    Settle,
+    Settled,
+)
+from bendybus.partition_server.state.stage import Answer
+from bendybus.partition_server.store.errors import NotCommitted, StoreFailed, StoreFull
+from bendybus.partition_server.store.sqlite_store import SqliteStore
+from tests.partition_server.driver import fingerprint, tokens_of
+
+WAIT_S = 10.0
+
+
+class Runner:
+    """A running partition, and its answers in order."""
+
+    def __init__(self, folder: Path, *, free_space_min_bytes: int = 0) -> None:
+        self.answers: queue.Queue[Answer] = queue.Queue()
+        self.store = SqliteStore(folder, fingerprint(), reserve_bytes=1 << 20)
+        settings = Settings(
+            data=folder, namespace_uid="u", free_space_min_bytes=free_space_min_bytes
+        )
+        self.thread = PartitionThread(settings, self.store, self._take)
+        self.thread.start()
+
+    def _take(self, answers: Sequence[Answer]) -> None:
+        for answer in answers:
+            self.answers.put(answer)
+
+    def ask(self, command: Any) -> Any:
+        """Submit a command and return the value of the next answer."""
+        assert self.thread.submit(command)
+        return self.answers.get(timeout=WAIT_S).value
+
+    def create(self) -> EntityRef:
+        """Create the queue."""
+        action = EntityAction.CREATE
+        entity = self.ask(CommitEntity("t", action, "orders", Origin.CLIENT, uid="uid"))
+        assert isinstance(entity, Entity)
+        return EntityRef(entity.uid, entity.generation)
+
+
+@pytest.fixture
+def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runner]:
+    """A running partition."""
+    monkeypatch.setattr(partition_thread, "REOPEN_S", 0.01)
+    made = Runner(tmp_path)
+    yield made
+    made.thread.stop()
+
+
+def failing_once(store: SqliteStore, error: Exception) -> Callable[[Any], None]:
+    """Return a commit that fails the first time."""
+    commit, errors_left = store.commit, [error]
+
+    def fail(changes: Any) -> None:
+        if errors_left:
+            raise errors_left.pop()
+        commit(changes)
+
+    return fail
+
+
+def test_what_was_answered_is_there_after_a_stop(runner: Runner, tmp_path: Path) -> None:
+    ref = runner.create()
+    assert isinstance(runner.ask(Append("t", ref, Batch([b"a", b"b"]))), Appended)
+
+    runner.thread.stop()
+
+    again = SqliteStore(tmp_path, fingerprint())
+    again.open()
+    assert [row.payload for row in again.browse(0, 0, 10, 1 << 20)] == [b"a", b"b"]
+    again.close()
+
+
+@pytest.mark.parametrize("error", [StoreFailed("disk I/O error"), AssertionError("a defect")])
+def test_a_store_that_fails_is_opened_anew_and_everybody_is_told(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    ref = runner.create()
+    runner.ask(Append("t", ref, Batch([b"kept"])))
+    reserved = runner.ask(Ask("stream", 1, ref, False, 1, 1 << 20))
+    assert isinstance(reserved, Reserved)
+    monkeypatch.setattr(runner.store, "commit", failing_once(runner.store, error))
+
+    runner.thread.submit(Append("sender", ref, Batch([b"lost"])))
+    told = {answer.to: answer.value for answer in (_next(runner), _next(runner))}
+
+    # The stream ends, because its locks are void. The commit may have been written before it
+    # failed (a sync that fails says nothing about the data), so the sender is not told no.
+    assert set(told) == {"stream", "sender"}
+    assert isinstance(told["stream"].error, errors.PartitionUnavailable)
+    assert isinstance(told["sender"].error, errors.OutcomeUnknown)
+    outcome: Any = Failed(errors.BusError(""))
+    while isinstance(outcome, Failed):
+        outcome = runner.ask(Append("sender", ref, Batch([b"after"])))
+    settled = runner.ask(Settle("s", 1, Disposition.COMPLETE, tokens_of(reserved)))
+    assert isinstance(settled.failures[0][1], errors.MessageLockLost)
+    again = runner.ask(Ask("new stream", 1, ref, False, 10, 1 << 20))
+    assert [row.payload for row in again.delivery.rows] == [b"kept", b"after"]
+    assert again.delivery.boot == reserved.delivery.boot + 1
+
+
+def test_a_store_that_fails_before_commit_stored_nothing_and_says_so(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ref = runner.create()
+    error = NotCommitted("disk I/O error")
+    monkeypatch.setattr(runner.store, "commit", failing_once(runner.store, error))
+
+    refused = runner.ask(Append("t", ref, Batch([b"a"])))
+
+    assert isinstance(refused.error, errors.PartitionUnavailable)
+
+
+def test_a_read_that_fails_after_commit_leaves_the_outcome_unknown_not_undone(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ref = runner.create()
+    apply, failures = Partition.apply, [StoreFailed("disk I/O error")]
+
+    def fail(self: Partition, *args: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return apply(self, *args)
+
+    monkeypatch.setattr(Partition, "apply", fail)
+    named: dict[str, Any] = {"producer_id": b"p" * 16, "producer_sequence": 1}
+    told = runner.ask(Append("t", ref, Batch([b"a"]), **named))
+    again: Any = told
+    while isinstance(again, Failed):
+        again = runner.ask(Append("t", ref, Batch([b"a"]), age_ms=5, **named))
+
+    assert isinstance(told.error, errors.OutcomeUnknown)
+    # A repeat under the same name finds out.
+    assert list(again.numbers) == [1]
+
+
+def test_what_was_answered_before_the_store_failed_is_not_answered_again(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ref = runner.create()
+    commit = runner.store.commit
+    calls: list[Any] = []
+
+    def fail_second(changes: Any) -> None:
+        calls.append(changes)
+        if len(calls) == 2:
+            raise StoreFailed("disk I/O error")
+        commit(changes)
+
+    monkeypatch.setattr(runner.store, "commit", fail_second)
+    take = runner.thread._inbox.take
+    both = [
+        Append("first", ref, Batch([b"a"])),
+        CancelScheduled("alone", ref, [77]),
+        Append("second", ref, Batch([b"b"])),
+    ]
+    given = [both]
+    monkeypatch.setattr(runner.thread._inbox, "take", lambda s: given.pop() if given else take(s))
+    runner.thread._inbox.wake()
+
+    told = [_next(runner) for _ in range(3)]
+
+    assert [answer.to for answer in told] == ["first", "alone", "second"]
+    assert isinstance(told[0].value, Appended)
+    assert isinstance(told[2].value.error, errors.OutcomeUnknown)
+    assert runner.answers.empty()
+
+
+def _next(runner: Runner) -> Answer:
+    return runner.answers.get(timeout=WAIT_S)
+
+
+def test_without_room_sends_are_refused_and_settling_goes_on_with_the_reserve(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ref = runner.create()
+    runner.ask(Append("t", ref, Batch([b"a"])))
+    reserved = runner.ask(Ask("s", 1, ref, False, 1, 1 << 20))
+    runner.thread.submit(Deliver("s", 1, tokens_of(reserved)))
+    assert runner.store.guard.reserve_path.stat().st_size == 1 << 20
+    monkeypatch.setattr(runner.store, "commit", failing_once(runner.store, StoreFull("no room")))
+
+    settled = runner.ask(Settle("s", 1, Disposition.COMPLETE, tokens_of(reserved)))
+
+    assert isinstance(settled, Settled)
+    assert not settled.failures
+    assert runner.thread.serving
+
+
+def test_a_send_without_room_says_so(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    ref = runner.create()
+    monkeypatch.setattr(runner.store, "commit", failing_once(runner.store, StoreFull("no room")))
+
+    refused = runner.ask(Append("t", ref, Batch([b"a"])))
+
+    assert isinstance(refused, Failed)
+    assert isinstance(refused.error, errors.PartitionUnavailable)
+    assert "no room" in refused.error.message
+
+
+def test_a_volume_below_its_mark_refuses_sends_and_shows_it(tmp_path: Path) -> None:
+    runner = Runner(tmp_path, free_space_min_bytes=1 << 60)
+    ref = runner.create()
+
+    refused = runner.ask(Append("t", ref, Batch([b"a"])))
+    runner.thread.stop()
+
+    assert "keeps free" in refused.error.message
+    assert runner.thread.conditions == ("DiskLow",)
+
+
+def test_an_error_outside_the_turn_opens_the_file_anew_too(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ref = runner.create()
+    runner.ask(Append("t", ref, Batch([b"kept"])))
+    wait_s, errors_left = runner.thread._wait_s, [RuntimeError("a defect")]
+
+    def fail_once() -> float:
+        if errors_left:
+            raise errors_left.pop()
+        return wait_s()
+
+    monkeypatch.setattr(runner.thread, "_wait_s", fail_once)
+    reserved: Any = None
+    while errors_left or not isinstance(reserved, Reserved):
+        reserved = runner.ask(Ask("s", 1, ref, False, 10, 1 << 20))
+
+    assert [row.payload for row in reserved.delivery.rows] == [b"kept"]
+    assert runner.thread.died is None
+
+
+def test_a_thread_that_ends_says_so_and_serves_no_more(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner.create()
+
+    def fail(*_: Any) -> None:
+        raise RuntimeError("nothing helps")
+
+    monkeypatch.setattr(runner.thread, "_turn", fail)
+    monkeypatch.setattr(runner.thread, "_refuse", fail)
+    runner.thread.submit(Append("t", EntityRef("uid", 1), Batch([b"a"])))
+    runner.thread._thread.join(WAIT_S)
+
+    assert isinstance(runner.thread.died, RuntimeError)
+    assert not runner.thread.serving
+    assert runner.thread.conditions == ("ThreadDied",)
+
+
+async def test_a_process_whose_partition_has_no_thread_ends(runner: Runner) -> None:
+    import asyncio
+
+    from bendybus.partition_server import server
+
+    class Health:
+        async def set(self, *_: Any) -> None:
+            """Take a status."""
+
+    runner.thread.died = RuntimeError("nothing helps")
+    stop = asyncio.Event()
+    watching = asyncio.get_running_loop().create_task(
+        server._watch_health(Health(), {0: runner.thread}, stop)  # type: ignore[arg-type]
+    )
+
+    await asyncio.wait_for(stop.wait(), WAIT_S)
+
+    watching.cancel()
+
+
+def test_the_disk_is_looked_at_without_opening_a_file(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import os
+
+    ref = runner.create()
+    opened: list[Any] = []
+    open_file = os.open
+
+    def counted(path: Any, *arguments: Any, **options: Any) -> int:
+        opened.append(path)
+        return open_file(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "open", counted)
+
+    for _ in range(5):
+        assert isinstance(runner.ask(Append("t", ref, Batch([b"a"]))), Appended)
+
+    assert opened == []
+
+
+@pytest.mark.parametrize("reading", [False, True])
+def test_space_of_deleted_messages_returns_to_the_volume(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch, reading: bool
+) -> None:
+    import time
+
+    from bendybus.partition_server.state.commands import Counts, DeleteMessages
+
+    monkeypatch.setattr(partition_thread, "SHRINK_BYTES_MIN", 1 << 20)
+    ref = runner.create()
+    for _ in range(16):
+        runner.ask(Append("t", ref, Batch([b"x" * 1_000_000])))
+    assert runner.store.path.stat().st_size > 10_000_000
+    runner.ask(DeleteMessages("t", ref, 100, 0, True))
+
+    # Until it is so: how long that takes is the machine's.
+    deadline = time.monotonic() + 60
+    while runner.store.path.stat().st_size > 4_000_000 and time.monotonic() < deadline:
+        if reading:
+            runner.ask(Counts("t"))
+        time.sleep(0.01)
+
+    assert runner.store.path.stat().st_size <= 4_000_000
+
+
+def test_turns_are_counted_by_their_time(runner: Runner) -> None:
+    ref = runner.create()
+    runner.ask(Append("t", ref, Batch([b"a"])))
+    runner.thread.stop()
+
+    assert sum(runner.thread.figures.turn_buckets) >= 2
+    assert runner.thread.figures.turn_seconds > 0
+
+
+def test_who_waits_for_a_batch_delete_is_told_when_the_store_fails(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from bendybus.partition_server.state import budget
+    from bendybus.partition_server.state.commands import DeleteMessages
+
+    monkeypatch.setattr(budget, "TURN_ROWS", 2)
+    ref = runner.create()
+    runner.ask(Append("t", ref, Batch([b"x"] * 9)))
+    commit, commits = runner.store.commit, []
+
+    def fail_second(changes: Any) -> None:
+        commits.append(changes)
+        if len(commits) == 2:
+            raise StoreFailed("disk I/O error")
+        commit(changes)
+
+    monkeypatch.setattr(runner.store, "commit", fail_second)
+
+    told = runner.ask(DeleteMessages("t", ref, 9, 0, False))
+
+    assert isinstance(told, Failed)
+
+
+def test_who_waits_for_a_settlement_is_told_when_the_store_fails(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(budget, "TURN_ROWS", 10)
+    ref = runner.create()
+    runner.ask(Append("t", ref, Batch([b"x"] * 25)))
+    tokens = tokens_of(runner.ask(Ask("reader", 1, ref, False, 25, 1 << 20)))
+    commit, commits = runner.store.commit, []
+
+    def fail_the_second(changes: Any) -> None:
+        commits.append(changes)
+        if len(commits) == 2:
+            raise StoreFailed("disk I/O error")
+        commit(changes)
+
+    monkeypatch.setattr(runner.store, "commit", fail_the_second)
+    runner.thread.submit(Settle("settler", 1, Disposition.DEAD_LETTER, tokens))
+    told = {answer.to: answer.value for answer in (_next(runner), _next(runner))}
+
+    assert isinstance(told["settler"].error, errors.OutcomeUnknown)
+    assert isinstance(told["reader"].error, errors.PartitionUnavailable)
+    # What the first turn moved stays there, and the rest is received again.
+    again: Any = Failed(errors.BusError(""))
+    while isinstance(again, Failed):
+        again = runner.ask(Ask("new stream", 1, ref, False, 25, 1 << 20))
+    dead = runner.ask(Ask("new stream", 2, ref._replace(dead_letter=True), False, 25, 1 << 20))
+    counters = [row.counter for row in again.delivery.rows]
+    assert counters == list(range(11, 26))
+    assert [row.enqueued_sequence_number for row in dead.delivery.rows] == list(range(1, 11))
+
+
+def test_sends_that_were_refused_without_room_are_not_answered_again(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ref = runner.create()
+    runner.ask(Append("t", ref, Batch([b"a"])))
+    reserved = runner.ask(Ask("s", 1, ref, False, 1, 1 << 20))
+    failures = [StoreFailed("disk I/O error"), StoreFull("no room")]
+    commit = runner.store.commit
+
+    def fail_twice(changes: Any) -> None:
+        if failures:
+            raise failures.pop()
+        commit(changes)
+
+    monkeypatch.setattr(runner.store, "commit", fail_twice)
+    at_once(
+        runner,
+        monkeypatch,
+        Append("sender", ref, Batch([b"b"])),
+        Settle("s", 1, Disposition.COMPLETE, tokens_of(reserved)),
+    )
+
+    told = [_next(runner)]
+    while told[-1].to != "end":
+        runner.thread.submit(Append("end", ref, Batch([b"c"])))
+        told.append(_next(runner))
+
+    [refused] = [answer.value for answer in told if answer.to == "sender"]
+    assert isinstance(refused.error, errors.PartitionUnavailable)
+
+
+def test_a_repeat_of_what_is_stored_is_answered_so_without_room_too(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ref = runner.create()
+    named: dict[str, Any] = {"producer_id": b"p" * 16, "producer_sequence": 1}
+    first = runner.ask(Append("t", ref, Batch([b"a"]), **named))
+    monkeypatch.setattr(runner.store, "commit", failing_once(runner.store, StoreFull("no room")))
+    at_once(
+        runner,
+        monkeypatch,
+        Append("repeat", ref, Batch([b"a"]), age_ms=5, **named),
+        Append("new", ref, Batch([b"b"])),
+    )
+
+    told = {answer.to: answer.value for answer in (_next(runner), _next(runner))}
+
+    assert list(told["repeat"].numbers) == list(first.numbers)
+    assert isinstance(told["new"].error, errors.PartitionUnavailable)
+
+
+def at_once(runner: Runner, monkeypatch: pytest.MonkeyPatch, *commands: Any) -> None:
+    """Give the partition these commands in one turn."""
+    take, given = runner.thread._inbox.take, [list(commands)]
+    monkeypatch.setattr(runner.thread._inbox, "take", lambda s: given.pop() if given else take(s))
+    runner.thread._inbox.wake()
