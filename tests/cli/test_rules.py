@@ -1,24 +1,22 @@
 """The small rules of `up`: back-off and dealing."""
 
 from bendybus.cli.local import placement
-from bendybus.cli.local.backoff import Backoff
+from bendybus.cli.local.child import BACKOFF
 
 
 def test_the_delay_doubles_up_to_five_seconds() -> None:
     delays = []
-    backoff = Backoff()
+    failures = 0
     for _ in range(8):
-        backoff = backoff.after_run(lasted_s=0)
-        delays.append(backoff.delay_s)
+        failures = BACKOFF.failures_after(failures, lasted_s=0)
+        delays.append(BACKOFF.delay_s(failures))
 
     assert delays == [0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 5.0]
 
 
 def test_a_run_of_thirty_seconds_starts_the_delays_over() -> None:
-    backoff = Backoff(failures=7)
-
-    assert backoff.after_run(lasted_s=29.9).delay_s == 5.0
-    assert backoff.after_run(lasted_s=30.0).delay_s == 0.2
+    assert BACKOFF.delay_s(BACKOFF.failures_after(7, lasted_s=29.9)) == 5.0
+    assert BACKOFF.delay_s(BACKOFF.failures_after(7, lasted_s=30.0)) == 0.2
 
 
 def test_partitions_are_dealt_in_turn_and_none_is_left_out() -> None:

@@ -15,11 +15,12 @@ from typing import Final
 
 from bendybus.cli.cluster.kubectl import Kubectl
 from bendybus.cli.errors import CliError, Unreachable
-from bendybus.cli.local.backoff import Backoff
+from bendybus.domain.backoff import Backoff
 
 HOST: Final = "127.0.0.1"
 READY_S: Final = 20.0
 STOP_S: Final = 2.0
+_BACKOFF: Final = Backoff(0.2, 5.0)
 _READY: Final = re.compile(r"Forwarding from 127\.0\.0\.1:(\d+) ->")
 # Windows has no SIGHUP.
 _SIGNALS: Final = tuple(
@@ -105,15 +106,15 @@ class Forward:
             self._watcher.join(STOP_S)
 
     def _watch(self) -> None:
-        backoff = Backoff()
+        failures = 0
         while not self._ending.is_set():
             self._one_life()
             if not self._local:
                 # It never worked: the caller says why.
                 self._ready.set()
                 return
-            backoff = backoff.after_run(lasted_s=0)
-            self._ending.wait(backoff.delay_s)
+            failures += 1
+            self._ending.wait(_BACKOFF.delay_s(failures))
 
     def _one_life(self) -> None:
         ports = f"{self._local or ''}:{self._port}"

@@ -20,10 +20,12 @@ from typing import Any, Final
 
 from bendybus.cli.errors import CliError
 from bendybus.cli.local import process_usage
-from bendybus.cli.local.backoff import Backoff
+from bendybus.domain.backoff import Backoff
 
 READY_S: Final = 60.0
 STOP_S: Final = 10.0
+# Between restarts of a process that keeps ending.
+BACKOFF: Final = Backoff(0.2, 5.0, reset_after_s=30.0)
 _LOG_BYTES_MAX: Final = 16 * 2**20
 _STDOUT_LINE_MAX: Final = 2**16
 _LOG_TAIL_BYTES: Final = 4_096
@@ -123,7 +125,7 @@ class Child:
 
     async def run(self) -> None:
         """Keep the process running until `end`. Raises CliError when it never came to serve."""
-        backoff, tries = Backoff(), 1
+        failures, tries = 0, 1
         while not self._ending:
             if self._held:
                 self._become(State.STOPPED)
@@ -141,10 +143,10 @@ class Child:
                 self._start = self._choose()
                 self.address = self._start.listen
                 continue
-            backoff = backoff.after_run(lasted_s=time.monotonic() - began)
+            failures = BACKOFF.failures_after(failures, time.monotonic() - began)
             self.restarts += 1
             self._become(State.RESTARTING)
-            await self._woken(backoff.delay_s)
+            await self._woken(BACKOFF.delay_s(failures))
         self._become(State.STOPPED)
 
     async def _one_life(self) -> None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
+from bendybus.domain.backoff import Backoff
 from bendybus.domain.errors import BusError, RetryableError
 
 MODES: Final = ("exponential", "fixed")
@@ -48,8 +49,8 @@ class RetryPolicy:
 
     def pause_s(self, failures: int, error: BusError | None = None) -> float:
         """Return how long to wait after the given number of failed tries (1 and up)."""
-        pause = self.backoff_factor_s
-        if self.mode == "exponential":
-            pause *= 2 ** min(failures - 1, 30)
+        first_s = min(self.backoff_factor_s, self.backoff_max_s)
+        backoff = Backoff(first_s, self.backoff_max_s)
+        pause = backoff.delay_s(1 if self.mode == "fixed" else max(1, failures))
         advised = error.retry_after_ms / 1_000 if error is not None else 0.0
-        return max(min(pause, self.backoff_max_s), advised)
+        return max(pause, advised)
