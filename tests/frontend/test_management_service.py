@@ -91,7 +91,7 @@ def test_a_creation_costs_the_same_however_many_queues_there_are() -> None:
 async def test_an_entry_is_copied_once_and_what_failed_later_by_the_repair_task() -> None:
     gateway = gateway_of(3)
     partitions: dict[int, Any] = dict(gateway.upstreams)
-    repairing = asyncio.get_running_loop().create_task(gateway._keep_up())
+    repairing = asyncio.get_running_loop().create_task(gateway.copies.run())
     try:
         await create(gateway, "a")
         await asyncio.sleep(0)

@@ -21,7 +21,6 @@ from bendybus.client.exceptions import (
 from bendybus.domain.limits import Tier
 from bendybus.frontend import server as frontend_server
 from bendybus.frontend.core.gateway import Gateway
-from bendybus.frontend.listeners import auto_delete
 from bendybus.frontend.settings import Settings
 from bendybus.partition_server import server as partition_server
 from bendybus.partition_server import settings as partition_settings
@@ -197,10 +196,10 @@ async def test_an_idle_queue_is_deleted_everywhere_and_a_used_one_is_not(
                 await asyncio.sleep(0.05)
             entity, _ = gateway.directory.lookup(name)
             patient = replace(entity, queue=replace(entity.queue, auto_delete_on_idle_ms=3_600_000))
-            assert not await auto_delete.delete_if_idle(gateway, patient)
+            assert not await gateway.manager.delete_if_idle(patient)
             await asyncio.sleep(0.05)
             hasty = replace(entity, queue=replace(entity.queue, auto_delete_on_idle_ms=10))
-            assert await auto_delete.delete_if_idle(gateway, hasty)
+            assert await gateway.manager.delete_if_idle(hasty)
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)

@@ -82,6 +82,11 @@ class Directory:
             return []
         return sorted(p for p, behind in self._behind.items() if key not in behind)
 
+    def lacking(self, key: str, partitions: Iterable[int]) -> list[int]:
+        """Return those of `partitions` that are not known to have the current entry of a name."""
+        holders = set(self.holders(key))
+        return [partition for partition in partitions if partition not in holders]
+
     # What there is
 
     def lookup(self, entity_path: str) -> tuple[Entity, bool]:

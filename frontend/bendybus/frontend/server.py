@@ -7,8 +7,8 @@ from typing import Final
 import grpc
 from prometheus_client import start_http_server
 
+from bendybus.frontend.core import idle_entities
 from bendybus.frontend.core.gateway import Gateway
-from bendybus.frontend.listeners import auto_delete
 from bendybus.frontend.listeners.client_streams import ClientStreams
 from bendybus.frontend.listeners.management_service import ManagementService
 from bendybus.frontend.listeners.receiver_service import ReceiverService
@@ -78,7 +78,10 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
         tasks = [
             group.create_task(gateway.run(), name="gateway"),
             group.create_task(gateway.receives.run(), name="caches"),
-            group.create_task(auto_delete.run(gateway), name="idling"),
+            group.create_task(
+                idle_entities.run(gateway.manager, gateway.directory, settings.idle_check_s),
+                name="idle-entities",
+            ),
             group.create_task(access.run(streams.recheck), name="access-policies"),
         ]
         if directory is not None:

@@ -1,5 +1,6 @@
 """Queue descriptions and catalogue entries ↔ protobuf. -1 ms on the wire is None here."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from bendybus.domain import durations, entity, limits
@@ -25,12 +26,19 @@ _ORIGIN_FROM_WIRE: Final = {wire: origin for origin, wire in _ORIGIN_TO_WIRE.ite
 
 def description_to_proto(queue: QueueDescription) -> management_pb2.QueueDescription:
     """Return the description with every field set."""
-    values: dict[str, Any] = {
-        name: getattr(queue, name) for name in QueueDescription.__dataclass_fields__
-    }
+    return changes_to_proto(
+        {name: getattr(queue, name) for name in QueueDescription.__dataclass_fields__}
+    )
+
+
+def changes_to_proto(changes: Mapping[str, Any]) -> management_pb2.QueueDescription:
+    """Return the description with these fields set; the opposite of `description_changes`."""
+    values = dict(changes)
     for name in _ENDLESS:
-        values[name] = -1 if values[name] is None else values[name]
-    values["status"] = _STATUS_TO_WIRE[queue.status]
+        if name in values and values[name] is None:
+            values[name] = -1
+    if "status" in values:
+        values["status"] = _STATUS_TO_WIRE[values["status"]]
     return management_pb2.QueueDescription(**values)
 
 

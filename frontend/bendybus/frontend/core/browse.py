@@ -9,7 +9,7 @@ from bendybus.domain import bounds, errors, limits
 from bendybus.domain.errors import BusError, RetryableError
 from bendybus.frontend.core import columns, peek_cursor
 from bendybus.frontend.core.gateway import Gateway
-from bendybus.frontend.core.partition_calls import Make, call
+from bendybus.frontend.upstreams.unary_calls import Make, call
 from bendybus.internal.v1 import partition_pb2
 from bendybus.v1 import message_pb2, receiver_pb2
 

@@ -4,10 +4,7 @@ Upstream (one per partition) ──► Gateway ──► SendDesk, ReceiveDesk, 
 """
 
 import asyncio
-import contextlib
 import logging
-from collections import Counter
-from collections.abc import Iterator
 from typing import Final
 
 import grpc
@@ -15,14 +12,15 @@ import grpc
 from bendybus.domain.directory import Directory
 from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.domain.lifecycle import EntityState
+from bendybus.frontend.core.catalogue_copies import CatalogueCopies
 from bendybus.frontend.core.figures import Figures
+from bendybus.frontend.core.manage import EntityManager
 from bendybus.frontend.core.receive import ReceiveDesk
 from bendybus.frontend.core.send import SendDesk
 from bendybus.frontend.core.settle import SettleDesk
 from bendybus.frontend.settings import Settings
 from bendybus.frontend.upstreams.upstream import Upstream
-from bendybus.internal.v1 import entity_pb2, partition_pb2
-from bendybus.wire import entities
+from bendybus.internal.v1 import partition_pb2
 
 logger = logging.getLogger(__name__)
 LAG_CHECK_S: Final = 1.0
@@ -45,15 +43,16 @@ class Gateway:
         self.sends = SendDesk(self.upstreams, self.directory, self.figures)
         self.receives = ReceiveDesk(self.upstreams, self.directory, self.figures)
         self.settles = SettleDesk(self.upstreams, self.figures)
-        self._repair = asyncio.Event()
-        self._copying: Counter[str] = Counter()
+        timeout_s = settings.unary_timeout_s
+        self.copies = CatalogueCopies(self.upstreams, self.directory, timeout_s)
+        self.manager = EntityManager(self.upstreams, self.directory, self.copies, timeout_s)
 
     async def run(self) -> None:
         """Keep the ways to all partitions up until cancelled."""
         async with asyncio.TaskGroup() as group:
             for upstream in self.upstreams.values():
                 group.create_task(upstream.run(), name=f"upstream-{upstream.partition}")
-            group.create_task(self._keep_up(), name="keep-up")
+            group.create_task(self.copies.run(), name="catalogue-copies")
             group.create_task(self._measure(), name="measure")
 
     async def flush(self, timeout_s: float) -> None:
@@ -110,7 +109,7 @@ class Gateway:
 
     def back(self, partition: int) -> None:
         """Ask it for messages again, and bring it up to date."""
-        self._repair.set()
+        self.copies.changed()
         self.receives.back(partition)
 
     def catalogue(
@@ -135,63 +134,11 @@ class Gateway:
                 "" if entity.state is EntityState.LIVE else f" ({entity.state.lower()})",
                 extra={"entity": entity.name, "partition": partition, "action": "learned"},
             )
-        self._repair.set()
+        self.copies.changed()
 
     def catalogue_lost(self, partition: int) -> None:
         """Forget what the partition has."""
         self.directory.forget(partition)
-
-    # Bringing partitions up to date
-
-    @contextlib.contextmanager
-    def copying(self, key: str) -> Iterator[None]:
-        """Leave a name to whoever changes it now: two copies of each entry would be one too many.
-
-        What is still missing afterwards is copied as always.
-        """
-        self._copying[key] += 1
-        try:
-            yield
-        finally:
-            self._copying[key] -= 1
-            if not self._copying[key]:
-                del self._copying[key]
-            self._repair.set()
-
-    async def apply(self, partition: int, entity: Entity) -> None:
-        """Copy one entry to one partition. Raises grpc.RpcError."""
-        await self.upstreams[partition].catalogue_calls.ApplyEntity(
-            entity_pb2.ApplyEntityRequest(
-                partition=partition, entity=entities.entity_to_proto(entity)
-            ),
-            timeout=self.settings.unary_timeout_s,
-        )
-
-    async def _keep_up(self) -> None:
-        """Copy entries to partitions that lag, whenever something changed."""
-        while True:
-            await self._repair.wait()
-            self._repair.clear()
-            failed = False
-            for partition, upstream in self.upstreams.items():
-                for entity in self.directory.lagging(partition) if upstream.available else ():
-                    if entity.key in self._copying:
-                        continue
-                    try:
-                        await self.apply(partition, entity)
-                    except grpc.RpcError as error:
-                        failed = True
-                        logger.warning(
-                            "partition %d: could not take entity %s: %s",
-                            partition,
-                            entity.name,
-                            error.details(),
-                            extra={"partition": partition, "entity": entity.name},
-                        )
-                        break
-            if failed:
-                await asyncio.sleep(LAG_CHECK_S)
-                self._repair.set()
 
     async def _measure(self) -> None:
         loop = asyncio.get_running_loop()

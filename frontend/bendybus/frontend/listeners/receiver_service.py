@@ -13,9 +13,10 @@ from bendybus.domain.errors import BusError
 from bendybus.domain.shared_access import Right
 from bendybus.frontend.core import browse, receive_cache, settle
 from bendybus.frontend.core.accounts import Account, Accounts
+from bendybus.frontend.core.fan_out import gather
 from bendybus.frontend.core.gateway import Gateway
-from bendybus.frontend.core.partition_calls import gather, remaining_ms
 from bendybus.frontend.core.receive import Receiver
+from bendybus.frontend.listeners import deadlines
 from bendybus.frontend.listeners.client_streams import ClientStreams
 from bendybus.frontend.security.access import Pass, enter
 from bendybus.frontend.upstreams.upstream import now_ms
@@ -48,7 +49,7 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
     ) -> receiver_pb2.ReceiveResponse:
         """Wait for messages on the server; calls of one client share a cache."""
         try:
-            wait_ms = min(request.max_wait_ms, max(0, remaining_ms(context) - ANSWER_MS))
+            wait_ms = min(request.max_wait_ms, max(0, deadlines.remaining_ms(context) - ANSWER_MS))
             bounds.check_text("client_id", request.client_id, limits.KEY_CHARS_MAX)
             # Never equal to another caller's connection.
             owner = ("client", request.client_id) if request.client_id else context.peer()
@@ -157,7 +158,7 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
             uid=entity.uid, generation=entity.generation, dead_letter=dead_letter
         )
         answers = await gather(
-            gateway,
+            gateway.upstreams,
             by_partition,
             lambda calls, partition: calls.ReceiveDeferred(
                 partition_pb2.ReceiveDeferredRequest(

@@ -12,9 +12,10 @@ from bendybus.domain.errors import BusError
 from bendybus.domain.shared_access import Right
 from bendybus.frontend.core import accounts
 from bendybus.frontend.core.accounts import Accounts, Share
+from bendybus.frontend.core.fan_out import gather
 from bendybus.frontend.core.gateway import Gateway
-from bendybus.frontend.core.partition_calls import gather, remaining_ms
 from bendybus.frontend.core.send import Respond
+from bendybus.frontend.listeners import deadlines
 from bendybus.frontend.listeners.client_streams import ClientStreams
 from bendybus.frontend.security.access import Pass, enter
 from bendybus.internal.v1 import partition_pb2
@@ -46,7 +47,7 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
         frame = sender_pb2.SendStreamRequest(
             entity_path=request.entity_path,
             batch=_columns(request.messages),
-            timeout_ms=remaining_ms(context),
+            timeout_ms=deadlines.remaining_ms(context),
             split_by_partition_key=request.split_by_partition_key,
             producer_id=request.producer_id,
             frame_id=request.frame_id,
@@ -180,7 +181,7 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
             uid=entity.uid, generation=entity.generation, dead_letter=dead_letter
         )
         await gather(
-            gateway,
+            gateway.upstreams,
             by_partition,
             lambda calls, partition: calls.CancelScheduledMessages(
                 partition_pb2.CancelScheduledMessagesRequest(

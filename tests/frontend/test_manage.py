@@ -9,11 +9,13 @@ import pytest
 
 from bendybus.domain import errors
 from bendybus.domain.entity import Entity
+from bendybus.domain.lifecycle import EntityAction
+from bendybus.frontend.core import manage
 from bendybus.frontend.core.gateway import Gateway
-from bendybus.frontend.listeners import management_service
-from bendybus.frontend.listeners.management_service import ManagementService
+from bendybus.frontend.listeners.management_service import ManagementService, runtime_to_proto
 from bendybus.frontend.settings import Settings
-from bendybus.internal.v1 import entity_pb2, partition_pb2
+from bendybus.frontend.upstreams.unary_calls import Commit, Counts
+from bendybus.internal.v1 import entity_pb2
 from bendybus.v1 import management_pb2
 from bendybus.wire import entities
 from tests.frontend.entities import queue
@@ -93,7 +95,7 @@ async def test_a_change_that_all_partitions_took_names_them_all(action: str) -> 
 
 async def test_a_change_whose_answer_was_lost_may_be_done() -> None:
     gateway = gateway_of(queue())
-    service, told = ManagementService(gateway), errors.OutcomeUnknown
+    told = errors.OutcomeUnknown
 
     async def lose(request: Any, timeout: float) -> Any:
         raise grpc.aio.AioRpcError(
@@ -103,21 +105,21 @@ async def test_a_change_whose_answer_was_lost_may_be_done() -> None:
     gateway.upstreams[0].CommitEntity = lose  # type: ignore[attr-defined]
 
     with pytest.raises(told):
-        await service._change(entity_pb2.CommitEntityRequest(name="orders"))
+        await gateway.manager.change(Commit(EntityAction.UPDATE, "orders"))
 
 
 @pytest.mark.requirement("R35")
 def test_counts_of_every_kind_are_summed_over_partitions_and_one_away_makes_them_limited() -> None:
     kinds = ("active", "dead_letter", "scheduled", "deferred")
     entity = queue()
-    counts = partition_pb2.EntityCounts(
-        uid=entity.uid, size_in_bytes=100, **{kind: n + 1 for n, kind in enumerate(kinds)}
-    )
-    answer = partition_pb2.GetCountsResponse(entities=[counts])
+    counts = Counts(size_in_bytes=100, **{kind: n + 1 for n, kind in enumerate(kinds)})
+    answer = {entity.uid: counts}
     away = errors.PartitionUnavailable("away")
 
-    whole = management_service._runtime(entity, dict.fromkeys(range(4), answer))
-    part = management_service._runtime(entity, {**dict.fromkeys(range(3), answer), 3: away})
+    sums = manage.sums(entity, dict.fromkeys(range(4), answer))
+    whole = runtime_to_proto(entity, sums)
+    sums = manage.sums(entity, {**dict.fromkeys(range(3), answer), 3: away})
+    part = runtime_to_proto(entity, sums)
 
     for runtime, partitions in ((whole, 4), (part, 3)):
         told = [getattr(runtime.count_details, f"{kind}_message_count") for kind in kinds]

@@ -1,0 +1,172 @@
+"""Entities: changed by the registrar, copied to all partitions, shown with sums over them.
+
+For every listener; requests and answers are plain values.
+"""
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from bendybus.domain import entity as entities
+from bendybus.domain import errors
+from bendybus.domain.directory import Directory
+from bendybus.domain.entity import Entity, Origin
+from bendybus.domain.errors import BusError
+from bendybus.domain.lifecycle import EntityAction
+from bendybus.frontend.core import fan_out
+from bendybus.frontend.core.catalogue_copies import CatalogueCopies, Outcomes
+from bendybus.frontend.upstreams import unary_calls
+from bendybus.frontend.upstreams.unary_calls import Commit, Counts
+from bendybus.frontend.upstreams.upstream import Upstream
+
+REGISTRAR: Final = 0
+PAGE_DEFAULT: Final = 100
+PAGE_MAX: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A change that is done on all partitions that matter; `outcomes` names the others."""
+
+    entity: Entity
+    outcomes: Outcomes
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """What a queue holds. `partitions`: the share of each, None where one did not answer."""
+
+    total: Counts
+    partitions: Mapping[int, Counts | None]
+
+    @property
+    def limited(self) -> bool:
+        """Whether the total lacks a partition."""
+        return None in self.partitions.values()
+
+
+class EntityManager:
+    """Creates, changes, deletes and shows entities."""
+
+    def __init__(
+        self,
+        upstreams: Mapping[int, Upstream],
+        directory: Directory,
+        copies: CatalogueCopies,
+        timeout_s: float,
+    ) -> None:
+        self._upstreams = upstreams
+        self._directory = directory
+        self._copies = copies
+        self._timeout_s = timeout_s
+
+    async def change(self, wanted: Commit) -> Changed:
+        """Commit at the registrar, copy to all. Raises the domain error.
+
+        PartitionUnavailable also when a partition that holds the entity did not take the change,
+        which is recorded then. A creation without a UID gets one.
+        """
+        entities.check_name(wanted.name)
+        if wanted.action is EntityAction.CREATE:
+            uid = wanted.uid or str(uuid.uuid4())
+            manifest_uid = uid if wanted.origin is Origin.MANIFEST else ""
+            wanted = replace(wanted, uid=uid, manifest_uid=manifest_uid)
+        with self._copies.held(wanted.name.lower()):
+            try:
+                entity = await self._commit(wanted)
+            except errors.EntityAlreadyExists:
+                half_done = self._half_done(wanted)
+                if half_done is None:
+                    raise
+                entity = half_done
+            outcomes = await self._copies.copy(entity)
+        missing = [partition for partition in entity.partitions() if outcomes.get(partition)]
+        if missing:
+            raise errors.PartitionUnavailable(
+                f"queue {entity.name!r}: the change is recorded, but partitions {missing} could "
+                "not be reached; they take it when they are back. Repeat the call to see it done.",
+                metadata={
+                    "entity": entity.name,
+                    "partitions": ",".join(map(str, missing)),
+                    "generation": str(entity.generation),
+                },
+            )
+        return Changed(entity, outcomes)
+
+    async def delete_if_idle(self, entity: Entity) -> bool:
+        """Delete an entity that was idle for its interval everywhere; return whether it was.
+
+        A partition that cannot be asked counts as busy. A fence refuses traffic for a moment, so
+        that no message is acknowledged between the last look and the deletion; it lapses by itself
+        if any partition answers that the entity was used. Raises the domain error.
+        """
+        idle_ms = entity.queue.auto_delete_on_idle_ms
+        assert idle_ms is not None
+        upstreams = [self._upstreams[p] for p in sorted({REGISTRAR, *entity.partitions()})]
+        if not all(upstream.available for upstream in upstreams):
+            return False
+        with self._copies.held(entity.key):
+            for upstream in upstreams:
+                if not await unary_calls.fence_idle(upstream, entity, idle_ms, self._timeout_s):
+                    return False
+            delete = Commit(
+                EntityAction.DELETE_IDLE,
+                entity.name,
+                uid=entity.uid,
+                if_generation=entity.generation,
+            )
+            await self._copies.copy(await self._commit(delete))
+        return True
+
+    def page(self, after: str, size: int, *, with_orphaned: bool) -> tuple[list[Entity], bool]:
+        """Return up to `size` entities by name that follow `after`, and whether more do."""
+        size = min(size or PAGE_DEFAULT, PAGE_MAX)
+        return self._directory.page(after, size, with_orphaned=with_orphaned)
+
+    async def runtime(self, shown: Sequence[Entity]) -> list[Runtime]:
+        """Return what entities hold, asked of all partitions; those that do not answer show."""
+        uids = [entity.uid for entity in shown]
+        if not uids:
+            return []
+        answers = await fan_out.each(
+            self._upstreams,
+            lambda upstream: unary_calls.counts(upstream, uids, self._timeout_s),
+        )
+        return [sums(entity, answers) for entity in shown]
+
+    async def _commit(self, wanted: Commit) -> Entity:
+        registrar = self._upstreams[REGISTRAR]
+        if not registrar.available:
+            raise errors.PartitionUnavailable(
+                "partition 0, the registrar of entities, is unavailable: nothing can be created, "
+                "changed or deleted until it is back. Messages flow on.",
+                metadata={"partition": "0"},
+            )
+        return await unary_calls.commit(registrar, wanted, self._timeout_s)
+
+    def _half_done(self, wanted: Commit) -> Entity | None:
+        """Return what an earlier try of the same call made, if some partition still lacks it."""
+        try:
+            entity, _ = self._directory.lookup(wanted.name)
+        except BusError:
+            return None
+        same = all(getattr(entity.queue, name) == value for name, value in wanted.changes.items())
+        available = [p for p, upstream in self._upstreams.items() if upstream.available]
+        away = len(available) < len(self._upstreams)
+        half_done = away or bool(self._directory.lacking(entity.key, available))
+        return entity if same and half_done and entity.origin is wanted.origin else None
+
+
+def sums(entity: Entity, answers: Mapping[int, Mapping[str, Counts] | BusError]) -> Runtime:
+    """Return the sums of an entity over its partitions."""
+    shares: dict[int, Counts | None] = {}
+    total = Counts()
+    for partition in entity.partitions():
+        answer = answers[partition]
+        if isinstance(answer, BusError):
+            shares[partition] = None
+            continue
+        share = shares[partition] = answer.get(entity.uid, Counts())
+        total += share
+    return Runtime(total, shares)

@@ -1,0 +1,40 @@
+"""Which queues AutoDeleteOnIdle looks at, and that it goes on, also after a failure."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bendybus.domain import errors
+from bendybus.domain.entity import Entity
+from bendybus.frontend.core import idle_entities
+from tests.frontend.entities import queue
+
+
+@pytest.mark.parametrize("error", [None, errors.PartitionUnavailable("away")])
+async def test_only_queues_with_an_interval_are_looked_at_again_and_again(
+    error: errors.BusError | None,
+) -> None:
+    looked: list[str] = []
+    twice = asyncio.Event()
+
+    async def look(entity: Entity) -> bool:
+        looked.append(entity.name)
+        if len(looked) == 2:
+            twice.set()
+        if error is not None:
+            raise error
+        return False
+
+    manager: Any = SimpleNamespace(delete_if_idle=look)
+    entities = [queue("kept"), queue("idle", auto_delete_on_idle_ms=300_000)]
+    directory: Any = SimpleNamespace(live=lambda: entities)
+
+    task = asyncio.get_running_loop().create_task(idle_entities.run(manager, directory, 0.001))
+    async with asyncio.timeout(5):
+        await twice.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+    assert set(looked) == {"idle"}
