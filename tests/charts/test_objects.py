@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bendybus.operator.certificates import authority_secrets
+from bendybus.operator.certificates import operator_issuer
 from bendybus.operator.handlers import admit_bus, admit_queue
 from bendybus.operator.kubernetes import names
 from bendybus.operator.kubernetes.api import KINDS

@@ -15,7 +15,7 @@ import grpc
 from bendybus.domain.entity import Entity
 from bendybus.domain.limits import Tier
 from bendybus.internal.v1 import entity_pb2, entity_pb2_grpc
-from bendybus.operator.controllers.bus_controllers import Office
+from bendybus.operator.controllers.controller_manager import ControllerManager
 from bendybus.operator.kubernetes import names
 from bendybus.operator.kubernetes.names import ObjectKey
 from bendybus.operator.metrics import Metrics
@@ -69,19 +69,19 @@ class Operator:
             "status_patches_per_s": 500.0,
             "urgent_patches_per_s": 5_000.0,
         }
-        self.office = Office(
+        self.manager = ControllerManager(
             cluster.api,
             Settings(**{**values, **settings}),
             Metrics(),
             priority=priority,
-            reaching=Loopback(cluster),
-            look_s=0.02,
+            endpoints=Loopback(cluster),
+            tick_s=0.02,
         )
         # What a watch that is cut off does not bring.
         self.deaf = False
         cluster.api.watchers.append(self._hear)
         self._cluster = cluster
-        self.task = asyncio.create_task(self.office.run(), name="operator")
+        self.task = asyncio.create_task(self.manager.run(), name="operator")
 
     def _hear(self, change: str, body: Body) -> None:
         if self.deaf or self.task.done():
@@ -89,11 +89,11 @@ class Operator:
         change = "DELETED" if change.startswith("DELETED") else change
         loop = asyncio.get_running_loop()
         if body["kind"] == "BusNamespace":
-            loop.call_soon(self.office.bus_event, change, body)
+            loop.call_soon(self.manager.bus_event, change, body)
         elif body["kind"] == "Queue":
-            loop.call_soon(self.office.queue_event, change, body)
+            loop.call_soon(self.manager.queue_event, change, body)
         elif body["kind"] in CHILDREN:
-            loop.call_soon(self.office.child_event, change, body)
+            loop.call_soon(self.manager.child_event, change, body)
 
     async def stop(self) -> None:
         """End it as a kill would; raise what it died of, if it did."""

@@ -9,7 +9,7 @@ from bendybus.domain.errors import PartitionUnavailable
 from bendybus.domain.limits import STANDARD_PARTITION_COUNT
 from bendybus.internal.v1 import entity_pb2, partition_pb2
 from bendybus.operator.bus import answers
-from bendybus.operator.bus.answers import Share, StrangeAnswer
+from bendybus.operator.bus.answers import InvalidAnswer, Share
 from bendybus.operator.bus.bus_link import BusLink
 from bendybus.operator.bus.partition_link import PartitionLink
 from bendybus.operator.decisions.conditions import ANSWER_NOT_UNDERSTOOD, Counts
@@ -47,15 +47,15 @@ async def test_a_catalogue_that_cannot_be_understood_makes_its_partition_unreach
         return catalogue if method == "WatchEntities" else b""
 
     async with talking(answer) as address, linked(address, ear) as link:
-        await eventually(lambda: link.strange)
+        await eventually(lambda: link.invalid_answer)
         assert not link.reachable
         assert ear.said == []
-        assert len(link.strange) <= answers.SENTENCE_CHARS_MAX + 1
-        assert link.strange.isprintable()
+        assert len(link.invalid_answer) <= answers.SENTENCE_CHARS_MAX + 1
+        assert link.invalid_answer.isprintable()
 
         catalogue = good
         await eventually(lambda: link.reachable)
-        assert link.strange == ""
+        assert link.invalid_answer == ""
 
 
 @pytest.mark.integration
@@ -116,8 +116,16 @@ def test_words_that_a_status_cannot_carry_are_left_out() -> None:
     assert len(answers.conditions(f"Word{'a' * n}" for n in range(50))) <= answers.CONDITIONS_MAX
 
 
-def link_of(*, changed: Any = lambda _: None) -> BusLink:
-    return BusLink(BUS, IDENTITY, None, timeout_s=1, changed=changed, address=lambda *_: "x:1")
+def link_of() -> BusLink:
+    return BusLink(
+        BUS,
+        IDENTITY,
+        None,
+        timeout_s=1,
+        entities_changed=lambda _: None,
+        reachability_changed=lambda: None,
+        address=lambda *_: "x:1",
+    )
 
 
 async def test_a_bus_cannot_fill_the_operator_with_names(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +139,7 @@ async def test_a_bus_cannot_fill_the_operator_with_names(monkeypatch: pytest.Mon
         assert link.catalogue(partition, fingerprint, entries, snapshot=True)
     more = entity_pb2.WatchEntitiesResponse()
     more.ParseFromString(snapshot(*(entity(f"r{n}", uid=f"v{n}") for n in range(80))))
-    with pytest.raises(StrangeAnswer, match="more than 100"):
+    with pytest.raises(InvalidAnswer, match="more than 100"):
         link.catalogue(1, *answers.catalogue(more), snapshot=False)
 
     assert link.directory.size() == 80
@@ -245,32 +253,32 @@ async def test_a_status_says_that_answers_are_not_understood(cluster: Cluster) -
 
 
 @pytest.mark.integration
-async def test_a_keeper_that_fails_is_started_again_and_others_do_not_notice(
+async def test_a_controller_that_fails_is_restarted_and_others_do_not_notice(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     operator = cluster.operator()
-    monkeypatch.setattr("bendybus.operator.controllers.bus_controllers.AGAIN_S_MIN", 0.05)
-    real = operator.office._tools.buses.keep
+    monkeypatch.setattr("bendybus.operator.controllers.controller_manager.AGAIN_S_MIN", 0.05)
+    real = operator.manager._shared.buses.reconcile
     broken = True
 
-    async def keep(view: Any) -> Any:
+    async def reconcile(view: Any) -> Any:
         if view.key.name == "orders" and broken:
             raise RuntimeError("a mistake of ours")
         return await real(view)
 
-    monkeypatch.setattr(operator.office._tools.buses, "keep", keep)
+    monkeypatch.setattr(operator.manager._shared.buses, "reconcile", reconcile)
     cluster.apply(bus_body())
     cluster.apply(bus_body("good", uid="bus-2"))
     cluster.apply(queue_body("fine", namespaceRef={"name": "good"}))
     await cluster.says("Queue", "fine", "Available")
-    await eventually(lambda: "its keeper failed" in caplog.text)
+    await eventually(lambda: "its controller failed" in caplog.text)
     assert not operator.task.done()
 
     broken = False
 
     await cluster.says("BusNamespace", "orders", "Available")
     labels = {"namespace": "shop", "bus": "orders"}
-    registry = operator.office._metrics.registry
+    registry = operator.manager._metrics.registry
     failures = registry.get_sample_value("bendybus_operator_keeper_failures_total", labels)
     assert failures is not None
     assert failures >= 1

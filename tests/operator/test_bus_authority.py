@@ -11,14 +11,14 @@ import pytest
 
 from bendybus.operator.builders.certificates import wanted
 from bendybus.operator.certificates import bus_authority, certificate_authority
-from bendybus.operator.certificates.authority_secrets import OwnAuthority, files_of
 from bendybus.operator.certificates.bus_authority import BusAuthority
+from bendybus.operator.certificates.operator_issuer import OperatorIssuer, files_of
 from bendybus.operator.kubernetes import names
 from bendybus.operator.kubernetes.api import ApiError
 from bendybus.operator.settings import Settings
 from tests.operator.manifests import BUS, context
 from tests.operator.memory_api import MemoryKubernetesApi
-from tests.operator.test_authority_secrets import DAY, START, Clock
+from tests.operator.test_operator_issuer import DAY, START, Clock
 
 KEEP = {"name": names.authority(BUS), "namespace": "shop", "labels": dict(names.bus_labels(BUS))}
 CLIENTS = names.access_secret(BUS, names.ROOT_RULE)
@@ -32,7 +32,7 @@ class Pods:
         for name in ("bendybus-system", "shop"):
             self.api.put({"kind": "Namespace", "metadata": {"name": name}})
         self.clock = clock
-        self.ours = OwnAuthority(self.api, Settings(), clock)
+        self.ours = OperatorIssuer(self.api, Settings(), clock)
         self.partition_files: dict[str, str] = {}
         self.frontend_files: dict[str, str] = {}
 
@@ -44,7 +44,7 @@ class Pods:
     def files(self, secret: str) -> dict[str, str]:
         return files_of(self.api.objects.get(("Secret", "shop", secret)))
 
-    async def keep(self) -> None:
+    async def reconcile(self) -> None:
         """Do what a look of the operator does."""
         of_bus = await self.ours.of_bus(BUS, KEEP)
         for each in wanted(context()):
@@ -103,7 +103,7 @@ async def as_of_v0_2(pods: Pods) -> str:
 async def test_a_new_bus_has_a_root_of_its_own_at_once() -> None:
     pods = Pods(Clock())
 
-    await pods.keep()
+    await pods.reconcile()
     pods.mount("partition", "frontend")
 
     await pods.meet(pods.frontend_files["ca.crt"])
@@ -114,7 +114,7 @@ async def test_a_new_bus_has_a_root_of_its_own_at_once() -> None:
 
 async def test_no_bus_can_sign_for_another_bus_the_webhooks_or_the_operator() -> None:
     pods = Pods(Clock())
-    await pods.keep()
+    await pods.reconcile()
     pods.mount("partition", "frontend")
     thief = bus_authority.first(START, "")
     names_of_others = ("bendybus-operator.bendybus-system.svc", names.frontend_host(BUS))
@@ -138,7 +138,7 @@ async def test_no_bus_can_sign_for_another_bus_the_webhooks_or_the_operator() ->
 async def test_the_operators_root_key_is_in_no_namespace_of_a_bus() -> None:
     pods = Pods(Clock())
     await as_of_v0_2(pods)
-    await pods.keep()
+    await pods.reconcile()
 
     key = files_of(pods.api.one("Secret", "bendybus-ca", "bendybus-system"))["tls.key"]
 
@@ -158,7 +158,7 @@ async def test_a_bus_of_v0_2_goes_over_and_nobody_ever_meets_who_is_not_trusted(
     other = {"partition": "frontend", "frontend": "partition"}[first_to_get_files]
 
     for _ in range(40):
-        await pods.keep()
+        await pods.reconcile()
         await pods.meet(application)
         pods.mount(first_to_get_files)
         await pods.meet(application)
@@ -181,7 +181,7 @@ async def test_an_operator_that_was_away_for_days_still_goes_step_by_step() -> N
     steps = []
 
     for _ in range(5):
-        await pods.keep()
+        await pods.reconcile()
         await pods.meet(pods.frontend_files["ca.crt"])
         pods.mount("frontend")
         await pods.meet(pods.frontend_files["ca.crt"])
@@ -211,12 +211,12 @@ async def test_nothing_is_signed_by_a_root_that_not_everybody_was_told_of(not_to
     pods = Pods(Clock())
     await as_of_v0_2(pods)
     before = pods.files(not_told)
-    await pods.keep()
+    await pods.reconcile()
     pods.put(not_told, before)  # this one could not be written
 
     pods.clock.now += 9 * DAY
     assert not (await pods.ours.of_bus(BUS, KEEP)).signs
-    await pods.keep()
+    await pods.reconcile()
     assert (await pods.ours.of_bus(BUS, KEEP)).signs
 
 
@@ -225,7 +225,7 @@ async def test_a_certificate_that_ends_soon_does_not_wait_for_the_step() -> None
     await as_of_v0_2(pods)
     pods.clock.now += 89 * DAY
 
-    await pods.keep()
+    await pods.reconcile()
     pods.mount("partition", "frontend")
 
     await pods.meet(pods.frontend_files["ca.crt"])
@@ -233,12 +233,12 @@ async def test_a_certificate_that_ends_soon_does_not_wait_for_the_step() -> None
 
 async def test_the_root_of_a_bus_is_replaced_before_it_ends() -> None:
     pods = Pods(Clock())
-    await pods.keep()
+    await pods.reconcile()
     pods.mount("partition", "frontend")
 
     for _ in range(140):
         pods.clock.now += 30 * DAY
-        await pods.keep()
+        await pods.reconcile()
         await pods.meet(pods.frontend_files["ca.crt"])
         pods.mount("partition")
         await pods.meet(pods.frontend_files["ca.crt"])
@@ -252,23 +252,23 @@ async def test_a_root_that_somebody_spoiled_is_said_and_ends_nothing(
     change: dict[str, str],
 ) -> None:
     pods = Pods(Clock())
-    await pods.keep()
+    await pods.reconcile()
     pods.put(names.authority(BUS), pods.files(names.authority(BUS)) | change)
 
-    for keep in (KEEP, None):
+    for reconcile in (KEEP, None):
         with pytest.raises(ApiError, match="holds no certificate authority") as raised:
-            await pods.ours.of_bus(BUS, keep)
+            await pods.ours.of_bus(BUS, reconcile)
         assert raised.value.final
 
 
 async def test_a_root_that_was_deleted_is_made_again_and_the_bus_goes_over_to_it() -> None:
     pods = Pods(Clock())
-    await pods.keep()
+    await pods.reconcile()
     pods.mount("partition", "frontend")
     await pods.api.delete("Secret", "shop", names.authority(BUS))
 
     for _ in range(30):
-        await pods.keep()
+        await pods.reconcile()
         await pods.meet(pods.frontend_files["ca.crt"])
         pods.mount("frontend")
         await pods.meet(pods.frontend_files["ca.crt"])

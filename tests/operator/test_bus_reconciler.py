@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bendybus.operator.certificates import certificate_authority
-from bendybus.operator.certificates.authority_secrets import now_utc
+from bendybus.operator.certificates.operator_issuer import now_utc
 from bendybus.operator.kubernetes import names
 from bendybus.operator.kubernetes.api import ApiError
 from tests.certificates import mount

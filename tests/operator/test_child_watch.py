@@ -16,7 +16,7 @@ from kubernetes import config
 
 from bendybus.operator import handlers
 from bendybus.operator.controllers import child_watch
-from bendybus.operator.controllers.child_watch import ChildWatching
+from bendybus.operator.controllers.child_watch import ChildWatch
 from bendybus.operator.kubernetes import names
 from bendybus.operator.kubernetes.api import ApiError, Body, Changes, RealKubernetesApi
 from bendybus.operator.settings import Settings
@@ -30,7 +30,7 @@ def secret(name: str, version: int = 1, namespace: str = "shop") -> Body:
     return {"kind": "Secret", "metadata": metadata | {"resourceVersion": str(version)}}
 
 
-class Hearer:
+class ChildListener:
     def __init__(self) -> None:
         self.leading = True
         self.heard: list[tuple[str | None, str, str]] = []
@@ -58,8 +58,8 @@ class Api:
         return answer
 
 
-async def watched(api: Api, hearer: Hearer, *namespaces: str) -> None:
-    watching = ChildWatching(api, Settings(watch_namespaces=namespaces), hearer)  # type: ignore[arg-type]
+async def watched(api: Api, listener: ChildListener, *namespaces: str) -> None:
+    watching = ChildWatch(api, Settings(watch_namespaces=namespaces), listener)  # type: ignore[arg-type]
     task = asyncio.create_task(watching.run())
     await eventually(lambda: not api.answers)
     await asyncio.sleep(0)
@@ -69,14 +69,14 @@ async def watched(api: Api, hearer: Hearer, *namespaces: str) -> None:
 
 
 async def test_changes_are_handed_on_from_where_the_last_look_ended() -> None:
-    api, hearer = (
+    api, listener = (
         Api(Changes((("ADDED", secret("a")),), "5"), Changes((("MODIFIED", secret("a", 6)),), "7")),
-        Hearer(),
+        ChildListener(),
     )
 
-    await watched(api, hearer)
+    await watched(api, listener)
 
-    assert hearer.heard == [("ADDED", "Secret", "a"), ("MODIFIED", "Secret", "a")]
+    assert listener.heard == [("ADDED", "Secret", "a"), ("MODIFIED", "Secret", "a")]
     assert [version for *_, version in api.asked] == ["", "5", "7"]
     assert {labels for *_, labels, _ in api.asked} == {
         "app.kubernetes.io/managed-by=bendybus-operator"
@@ -87,36 +87,36 @@ async def test_what_went_while_a_watch_was_broken_is_told(monkeypatch: pytest.Mo
     monkeypatch.setattr(child_watch, "RETRY_S_MIN", 0.0)
     both = Changes((("ADDED", secret("a")), ("ADDED", secret("b"))), "5")
     again = Changes((("ADDED", secret("b")),), "9")
-    api, hearer = (
+    api, listener = (
         Api(both, ApiError(410, "expired"), ApiError(0, "away"), again),
-        Hearer(),
+        ChildListener(),
     )  # fmt: skip
 
-    await watched(api, hearer)
+    await watched(api, listener)
 
-    assert ("DELETED", "Secret", "a") in hearer.heard
-    assert ("DELETED", "Secret", "b") not in hearer.heard
+    assert ("DELETED", "Secret", "a") in listener.heard
+    assert ("DELETED", "Secret", "b") not in listener.heard
     assert [version for *_, version in api.asked] == ["", "5", "", "", "9"]
 
 
 async def test_namespaces_that_are_served_are_looked_at_in_turn() -> None:
-    api, hearer = Api(*[Changes((), "1")] * 4), Hearer()
+    api, listener = Api(*[Changes((), "1")] * 4), ChildListener()
 
-    await watched(api, hearer, "shop", "guest")
+    await watched(api, listener, "shop", "guest")
 
     assert [namespace for _, namespace, *_ in api.asked[:4]] == ["shop", "guest"] * 2
 
 
 async def test_a_standby_watches_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(child_watch, "STANDBY_S", 0.01)
-    api, hearer = Api(Changes((), "1")), Hearer()
-    hearer.leading = False
-    watching = ChildWatching(api, Settings(), hearer)  # type: ignore[arg-type]
+    api, listener = Api(Changes((), "1")), ChildListener()
+    listener.leading = False
+    watching = ChildWatch(api, Settings(), listener)  # type: ignore[arg-type]
     task = asyncio.create_task(watching.run())
     await asyncio.sleep(0.05)
     assert api.asked == []
 
-    hearer.leading = True
+    listener.leading = True
 
     await eventually(lambda: api.asked)
     task.cancel()

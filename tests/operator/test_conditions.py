@@ -6,21 +6,21 @@ from bendybus.crds.namespace_manifest import BusNamespaceStatus
 from bendybus.crds.queue_manifest import QueueStatus
 from bendybus.domain.limits import Tier
 from bendybus.operator.decisions import conditions
-from bendybus.operator.decisions.conditions import Counts, Verdict
-from bendybus.operator.decisions.data_identity import Footing, Identity
+from bendybus.operator.decisions.conditions import Counts, Readiness
+from bendybus.operator.decisions.data_identity import DataDecision, Identity
 from bendybus.operator.decisions.reasons import Reason
 from tests.operator.manifests import BUS, bus, entry, queue
 
 NOW = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
-STANDING = Footing(Identity("bus-1", Tier.PREMIUM, 2))
+STANDING = DataDecision(Identity("bus-1", Tier.PREMIUM, 2))
 STANDARD = bus(sku={"tier": "Standard"})
 
 
 def test_a_condition_keeps_its_time_while_it_says_the_same() -> None:
     before = [{"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-01T00:00:00Z"}]
 
-    same = conditions.ready_condition(Verdict(False, Reason.REFUSED, "no"), 3, before, NOW)
-    other = conditions.ready_condition(Verdict(True, Reason.AVAILABLE, "yes"), 3, before, NOW)
+    same = conditions.ready_condition(Readiness(False, Reason.REFUSED, "no"), 3, before, NOW)
+    other = conditions.ready_condition(Readiness(True, Reason.AVAILABLE, "yes"), 3, before, NOW)
 
     assert same["lastTransitionTime"] == "2026-01-01T00:00:00Z"
     assert other["lastTransitionTime"] == "2026-11-21T12:00:00Z"
@@ -28,25 +28,25 @@ def test_a_condition_keeps_its_time_while_it_says_the_same() -> None:
 
 
 def test_a_partitioned_queue_is_not_ready_while_one_partition_is_away() -> None:
-    verdict = conditions.queue_verdict(entry(queue()), {1}, set())
+    readiness = conditions.queue_readiness(entry(queue()), {1}, set())
 
-    assert (verdict.ready, verdict.reason) == (False, Reason.PARTITION_UNAVAILABLE)
-    assert verdict.message.startswith("partition 1 cannot be reached; ")
+    assert (readiness.ready, readiness.reason) == (False, Reason.PARTITION_UNAVAILABLE)
+    assert readiness.message.startswith("partition 1 cannot be reached; ")
 
 
 def test_a_plain_queue_cares_for_its_home_only() -> None:
     plain = entry(queue(), STANDARD)
     others = set(range(16)) - {plain.home_partition}
 
-    assert conditions.queue_verdict(plain, others, others).ready
-    assert not conditions.queue_verdict(plain, {plain.home_partition}, set()).ready
+    assert conditions.queue_readiness(plain, others, others).ready
+    assert not conditions.queue_readiness(plain, {plain.home_partition}, set()).ready
 
 
 def test_a_queue_is_not_ready_before_every_partition_has_the_change() -> None:
-    verdict = conditions.queue_verdict(entry(queue()), set(), {0, 1})
+    readiness = conditions.queue_readiness(entry(queue()), set(), {0, 1})
 
-    assert (verdict.ready, verdict.reason) == (False, Reason.PROGRESSING)
-    assert verdict.message == "the change is on its way to 0, 1."
+    assert (readiness.ready, readiness.reason) == (False, Reason.PROGRESSING)
+    assert readiness.message == "the change is on its way to 0, 1."
 
 
 def test_the_facts_of_a_queue() -> None:
@@ -87,7 +87,7 @@ def test_a_sum_that_no_schema_takes_is_cut_off() -> None:
 
 def test_the_api_server_keeps_every_field_of_a_status() -> None:
     """What the schema does not have is pruned, and would be written again and again."""
-    ready = conditions.ready_condition(Verdict(True, Reason.AVAILABLE, "yes"), 1, [], NOW)
+    ready = conditions.ready_condition(Readiness(True, Reason.AVAILABLE, "yes"), 1, [], NOW)
     common = {"conditions": [ready], "observedGeneration": 1}
     of_queue = conditions.queue_facts(entry(queue(), STANDARD), set(), Counts())
     of_bus = conditions.bus_facts(BUS, STANDING.identity, set(), [], [], Counts())
@@ -97,13 +97,13 @@ def test_the_api_server_keeps_every_field_of_a_status() -> None:
 
 
 def test_a_bus_is_ready_when_all_partitions_and_a_front_end_answer() -> None:
-    assert conditions.bus_verdict(STANDING, set(), 1, started=True).ready
+    assert conditions.bus_readiness(STANDING, set(), 1, started=True).ready
 
 
 def test_a_bus_that_starts_is_progressing_and_one_that_lost_a_partition_is_not() -> None:
-    starting = conditions.bus_verdict(STANDING, {0, 1}, 0, started=False)
-    limited = conditions.bus_verdict(STANDING, {0}, 2, started=True)
-    headless = conditions.bus_verdict(STANDING, set(), 0, started=True)
+    starting = conditions.bus_readiness(STANDING, {0, 1}, 0, started=False)
+    limited = conditions.bus_readiness(STANDING, {0}, 2, started=True)
+    headless = conditions.bus_readiness(STANDING, set(), 0, started=True)
 
     assert starting.reason is Reason.PROGRESSING
     assert starting.message == "partitions 0, 1 cannot be reached yet; pods are starting."
@@ -112,11 +112,11 @@ def test_a_bus_that_starts_is_progressing_and_one_that_lost_a_partition_is_not()
 
 
 def test_what_a_bus_stands_on_comes_before_how_it_runs() -> None:
-    refused = Footing(None, reason=Reason.RETAINED_DATA, message="kept")
+    refused = DataDecision(None, reason=Reason.RETAINED_DATA, message="kept")
 
-    verdict = conditions.bus_verdict(refused, set(), 2, started=True)
+    readiness = conditions.bus_readiness(refused, set(), 2, started=True)
 
-    assert verdict == Verdict(False, Reason.RETAINED_DATA, "kept")
+    assert readiness == Readiness(False, Reason.RETAINED_DATA, "kept")
 
 
 def test_the_facts_of_a_bus_name_the_first_orphans_and_count_all() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from bendybus.domain.limits import Tier
 from bendybus.operator.decisions import data_identity
-from bendybus.operator.decisions.data_identity import Claim, Footing, Identity
+from bendybus.operator.decisions.data_identity import Claim, DataDecision, Identity
 from bendybus.operator.decisions.reasons import Reason
 from bendybus.operator.kubernetes import names
 from tests.operator.manifests import bus, claim_body
@@ -22,67 +22,67 @@ def claims(*identities: Identity, adopted_by: str = "") -> list[Claim]:
 
 
 def test_a_bus_without_volumes_makes_its_own() -> None:
-    assert data_identity.footing(bus(), []) == Footing(MINE)
+    assert data_identity.decision(bus(), []) == DataDecision(MINE)
 
 
 def test_a_bus_stands_on_its_own_volumes() -> None:
-    assert data_identity.footing(bus(), claims(MINE, MINE)) == Footing(MINE)
+    assert data_identity.decision(bus(), claims(MINE, MINE)) == DataDecision(MINE)
 
 
 def test_volumes_of_an_earlier_bus_want_a_word() -> None:
-    footing = data_identity.footing(bus(), claims(THEIRS, THEIRS))
+    decision = data_identity.decision(bus(), claims(THEIRS, THEIRS))
 
-    assert (footing.identity, footing.reason) == (None, Reason.RETAINED_DATA)
-    assert footing.message.startswith("2 volume(s) of an earlier BusNamespace 'orders' are kept.")
-    assert (footing.adopt, footing.purge) == ((), ())
+    assert (decision.identity, decision.reason) == (None, Reason.RETAINED_DATA)
+    assert decision.message.startswith("2 volume(s) of an earlier BusNamespace 'orders' are kept.")
+    assert (decision.adopt, decision.purge) == ((), ())
 
 
 def test_adopted_volumes_keep_the_identity_that_is_in_their_files() -> None:
-    footing = data_identity.footing(bus(annotations=ADOPT), claims(THEIRS, THEIRS))
+    decision = data_identity.decision(bus(annotations=ADOPT), claims(THEIRS, THEIRS))
 
-    assert footing == Footing(THEIRS, adopt=("c-0", "c-1"))
+    assert decision == DataDecision(THEIRS, adopt=("c-0", "c-1"))
 
 
 def test_volumes_adopted_before_need_no_annotation_any_more() -> None:
-    footing = data_identity.footing(bus(), claims(THEIRS, adopted_by="bus-1"))
+    decision = data_identity.decision(bus(), claims(THEIRS, adopted_by="bus-1"))
 
-    assert footing == Footing(THEIRS)
+    assert decision == DataDecision(THEIRS)
 
 
 def test_an_adoption_that_broke_off_is_ended() -> None:
     known = [Claim("done", THEIRS, "bus-1"), Claim("left", THEIRS)]
 
-    assert data_identity.footing(bus(), known) == Footing(THEIRS, adopt=("left",))
+    assert data_identity.decision(bus(), known) == DataDecision(THEIRS, adopt=("left",))
 
 
 def test_purged_volumes_make_room_for_fresh_ones() -> None:
-    footing = data_identity.footing(bus(annotations=PURGE), claims(THEIRS, THEIRS))
+    decision = data_identity.decision(bus(annotations=PURGE), claims(THEIRS, THEIRS))
 
-    assert footing == Footing(MINE, purge=("c-0", "c-1"))
+    assert decision == DataDecision(MINE, purge=("c-0", "c-1"))
 
 
 def test_own_volumes_are_never_purged() -> None:
-    footing = data_identity.footing(bus(annotations=PURGE), claims(MINE, MINE))
+    decision = data_identity.decision(bus(annotations=PURGE), claims(MINE, MINE))
 
-    assert footing == Footing(MINE)
+    assert decision == DataDecision(MINE)
 
 
 @pytest.mark.parametrize(
     "theirs", [Identity("bus-0", Tier.STANDARD, 16), Identity("bus-0", Tier.PREMIUM, 4)]
 )
 def test_volumes_of_another_partitioning_are_never_adopted(theirs: Identity) -> None:
-    footing = data_identity.footing(bus(annotations=ADOPT), claims(theirs))
+    decision = data_identity.decision(bus(annotations=ADOPT), claims(theirs))
 
-    assert (footing.identity, footing.reason) == (None, Reason.PARTITIONING_IMMUTABLE)
-    assert footing.adopt == ()
+    assert (decision.identity, decision.reason) == (None, Reason.PARTITIONING_IMMUTABLE)
+    assert decision.adopt == ()
 
 
 def test_volumes_of_several_buses_are_never_adopted() -> None:
     other = Identity("bus-00", Tier.PREMIUM, 2)
 
-    footing = data_identity.footing(bus(annotations=ADOPT), claims(THEIRS, other))
+    decision = data_identity.decision(bus(annotations=ADOPT), claims(THEIRS, other))
 
-    assert (footing.identity, footing.reason) == (None, Reason.RETAINED_DATA)
+    assert (decision.identity, decision.reason) == (None, Reason.RETAINED_DATA)
 
 
 @pytest.mark.requirement("R07")
@@ -92,9 +92,9 @@ def test_volumes_of_several_buses_are_never_adopted() -> None:
 def test_a_bus_whose_manifest_asks_for_another_partitioning_runs_on_as_it_was(
     wanted: dict[str, Any],
 ) -> None:
-    footing = data_identity.footing(bus(**wanted), claims(MINE))
+    decision = data_identity.decision(bus(**wanted), claims(MINE))
 
-    assert (footing.identity, footing.reason) == (MINE, Reason.PARTITIONING_IMMUTABLE)
+    assert (decision.identity, decision.reason) == (MINE, Reason.PARTITIONING_IMMUTABLE)
 
 
 def test_a_claim_says_what_its_files_say() -> None:
@@ -128,7 +128,9 @@ def test_the_own_stateful_set_speaks_before_there_are_volumes() -> None:
 
 def test_volumes_that_are_being_deleted_are_in_nobodys_way() -> None:
     """A bus deleted with its data and made again at once: pods wait for the old volumes to go."""
-    leaving = claim_body(uid="bus-0")
-    leaving["metadata"]["deletionTimestamp"] = "2026-11-21T12:00:00Z"
+    deletions = claim_body(uid="bus-0")
+    deletions["metadata"]["deletionTimestamp"] = "2026-11-21T12:00:00Z"
 
-    assert data_identity.footing(bus(), data_identity.known(bus(), [leaving], None)).reason is None
+    assert (
+        data_identity.decision(bus(), data_identity.known(bus(), [deletions], None)).reason is None
+    )

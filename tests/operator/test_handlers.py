@@ -18,10 +18,10 @@ import pytest_asyncio
 from kmock import ResourceInfo
 
 from bendybus.operator import handlers
-from bendybus.operator.certificates.authority_secrets import OwnAuthority
+from bendybus.operator.certificates.operator_issuer import OperatorIssuer
 from bendybus.operator.certificates.webhook_certificates import WebhookCertificates
 from bendybus.operator.controllers.kopf_settings import operator_settings
-from bendybus.operator.controllers.webhooks import Admitting
+from bendybus.operator.controllers.webhooks import Webhooks
 from bendybus.operator.kubernetes import names
 from bendybus.operator.metrics import Metrics
 from bendybus.operator.settings import Settings
@@ -67,11 +67,11 @@ class Running:
         )
         self.metrics = Metrics()
         self.ear = Ear()
-        self.authority = OwnAuthority(cluster.api, self.settings)
+        self.authority = OperatorIssuer(cluster.api, self.settings)
         self.certificates = WebhookCertificates(
             cluster.api, self.settings, self.authority, self.metrics
         )
-        self.admitting = Admitting(cluster.api, self.metrics, Loopback(cluster))
+        self.webhooks = Webhooks(cluster.api, self.metrics, Loopback(cluster))
         self.stop = threading.Event()
         self.task: asyncio.Future[None]
 
@@ -82,10 +82,10 @@ class Running:
         self.task = asyncio.ensure_future(running)
 
     async def _run(self, server: str) -> None:
-        office = asyncio.create_task(asyncio.Event().wait(), name="office")
+        manager = asyncio.create_task(asyncio.Event().wait(), name="office")
 
         async def leave() -> None:
-            office.cancel()
+            manager.cancel()
 
         assert handlers.admit_bus is not None
         registry = copy.deepcopy(kopf.get_default_registry())
@@ -97,7 +97,7 @@ class Running:
         await kopf.operator(
             registry=registry,
             settings=operator_settings(self.settings, 1, self.certificates),
-            memo=kopf.Memo(office=self.ear, admitting=self.admitting, leave=leave),
+            memo=kopf.Memo(manager=self.ear, webhooks=self.webhooks, leave=leave),
             standalone=True,
             clusterwide=True,
             stop_flag=self.stop,
@@ -300,7 +300,7 @@ def test_kopf_is_told_to_write_no_webhook_configuration_and_to_peer_for_sure(
     tmp_path: Path, cluster: Cluster
 ) -> None:
     settings = Settings(tls_directory=tmp_path, identity="me")
-    authority = OwnAuthority(cluster.api, settings)
+    authority = OperatorIssuer(cluster.api, settings)
     certificates = WebhookCertificates(cluster.api, settings, authority, Metrics())
 
     made = operator_settings(settings, 7, certificates)

@@ -65,7 +65,7 @@ def test_a_peer_that_signed_off_does_not_count() -> None:
 
 
 @pytest.mark.parametrize(
-    "strange",
+    "invalid_answer",
     [
         {"priority": 2},
         {"priority": 2, "lastseen": "yesterday"},
@@ -75,12 +75,12 @@ def test_a_peer_that_signed_off_does_not_count() -> None:
     ],
 )
 def test_a_peer_that_cannot_be_understood_is_taken_to_live_for_a_while(
-    strange: dict[str, Any],
+    invalid_answer: dict[str, Any],
 ) -> None:
     peers = Peers()
 
-    assert not peers.leads({"me": peer(1), "you": strange}, "me", 1, 0.0)
-    assert peers.leads({"me": peer(1), "you": strange}, "me", 1, 61.0)
+    assert not peers.leads({"me": peer(1), "you": invalid_answer}, "me", 1, 0.0)
+    assert peers.leads({"me": peer(1), "you": invalid_answer}, "me", 1, 61.0)
 
 
 @pytest.mark.parametrize("nobody", [None, {}, {"priority": None}, {"priority": "first"}])

@@ -4,7 +4,7 @@ import pytest
 
 from bendybus.crds.manifest import DeletionPolicy
 from bendybus.operator.decisions import manifests
-from bendybus.operator.decisions.manifests import World
+from bendybus.operator.decisions.manifest_cache import ManifestCache
 from bendybus.operator.kubernetes.names import ObjectKey
 from tests.operator.manifests import BUS, bus, bus_body, queue, queue_body
 
@@ -41,7 +41,7 @@ def test_a_status_of_a_later_version_is_no_problem(body: dict[str, object]) -> N
 
 
 def test_queues_are_found_by_bus_name_and_uid() -> None:
-    known = World()
+    known = ManifestCache()
     first, second = queue("a", entityName="Paid"), queue("b", entityName="paid")
 
     known.put_queue(first)
@@ -54,7 +54,7 @@ def test_queues_are_found_by_bus_name_and_uid() -> None:
 
 
 def test_a_queue_that_is_put_again_leaves_no_trace_of_its_former_self() -> None:
-    known = World()
+    known = ManifestCache()
     known.put_queue(queue(uid="1", entityName="old"))
 
     before = known.put_queue(queue(uid="2", entityName="new", namespaceRef={"name": "hub"}))
@@ -67,7 +67,7 @@ def test_a_queue_that_is_put_again_leaves_no_trace_of_its_former_self() -> None:
 
 
 def test_a_dropped_queue_is_nowhere() -> None:
-    known = World()
+    known = ManifestCache()
     known.put_queue(queue())
 
     known.drop_queue(queue().key)
@@ -78,7 +78,7 @@ def test_a_dropped_queue_is_nowhere() -> None:
 
 
 def test_complete_lists_replace_all() -> None:
-    known = World()
+    known = ManifestCache()
     known.put_bus(bus())
     for each in (queue("stays"), queue("goes"), queue("anew", uid="1")):
         known.put_queue(each)

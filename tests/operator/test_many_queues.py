@@ -1,10 +1,11 @@
 """A change costs what it costs, however many queues there are."""
 
 import asyncio
+import math
 
 import pytest
 
-from bendybus.operator.controllers.bus_controller import LOOK_ALL_S
+from bendybus.operator.controllers.bus_controller import RECONCILE_ALL_S
 from tests.operator.cluster import Cluster, eventually
 from tests.operator.manifests import BUS, bus_body, changed, queue_body
 
@@ -17,10 +18,10 @@ async def cost_of_a_change(cluster: Cluster, name: str, deliveries: int) -> tupl
 
     What the operator does by the clock (leases, its own status of the bus) is not part of it.
     """
-    office = cluster.operators[0].office
-    ((keeper, _),) = office._keepers.values()
-    assert keeper._link is not None
-    links = keeper._link._links
+    manager = cluster.operators[0].manager
+    ((controller, _),) = manager._controllers.values()
+    assert controller._link is not None
+    links = controller._link._links
     calls, asked = len(cluster.api.calls), sum(link.asked for link in links)
     generation = cluster.api.one("Queue", name)["metadata"]["generation"] + 1
 
@@ -28,7 +29,7 @@ async def cost_of_a_change(cluster: Cluster, name: str, deliveries: int) -> tupl
     await eventually(
         lambda: cluster.api.one("Queue", name)["status"]["observedGeneration"] == generation
     )
-    await eventually(lambda: not office._writer.waiting())
+    await eventually(lambda: not manager._writer.waiting())
 
     return len([kind for _, kind, _ in cluster.api.calls[calls:] if kind == "Queue"]), sum(
         link.asked for link in links
@@ -37,11 +38,11 @@ async def cost_of_a_change(cluster: Cluster, name: str, deliveries: int) -> tupl
 
 async def settled(cluster: Cluster, queues: int) -> None:
     """Wait until the status of the bus counts its queues and nothing waits to be written."""
-    office = cluster.operators[0].office
+    manager = cluster.operators[0].manager
     await eventually(
         lambda: cluster.api.one("BusNamespace", "orders")["status"]["queues"] == queues
     )
-    await eventually(lambda: not office._writer.waiting())
+    await eventually(lambda: not manager._writer.waiting())
 
 
 @pytest.mark.slow
@@ -78,13 +79,13 @@ async def test_many_manifests_at_once_make_no_flood_of_status(cluster: Cluster) 
     for number in range(100):
         cluster.apply(queue_body(f"q{number}"))
     await eventually(lambda: sum(verb == "apply-status" for verb, _, _ in calls) > 5)
-    office = cluster.operators[0].office
+    manager = cluster.operators[0].manager
 
-    began, before = asyncio.get_running_loop().time(), office._writer.written
-    await eventually(lambda: office._writer.written >= before + 20)
+    began, before = asyncio.get_running_loop().time(), manager._writer.written
+    await eventually(lambda: manager._writer.written >= before + 20)
 
     assert asyncio.get_running_loop().time() - began >= 20 / rate * 0.9
-    assert office._writer.waiting() <= 101
+    assert manager._writer.waiting() <= 101
 
 
 @pytest.mark.parametrize("away", [{0, 1}, {1}])
@@ -98,11 +99,13 @@ async def test_many_queues_of_a_bus_that_is_not_ready_cost_nothing_while_they_wa
     for number in range(100):
         cluster.apply(queue_body(f"q{number}"))
     await cluster.says("Queue", "q99", "PartitionUnavailable")
-    office = cluster.operators[0].office
-    ((keeper, _),) = office._keepers.values()
-    await eventually(lambda: not keeper._queues_due)
+    manager = cluster.operators[0].manager
+    ((controller, _),) = manager._controllers.values()
+    await eventually(lambda: controller._queues.next_due() == math.inf)
 
-    assert not keeper._queues_due, "no queue is to be looked at before something happens"
+    assert controller._queues.next_due() == math.inf, (
+        "no queue is to be looked at before something happens"
+    )
 
     for index in away:
         cluster.start(BUS, index)
@@ -117,10 +120,10 @@ async def test_a_partition_that_comes_and_goes_costs_no_more_than_one_that_comes
     cluster.apply(bus_body())
     cluster.apply(queue_body())
     await cluster.says("Queue", "paid", "Available")
-    ((keeper, _),) = cluster.operators[0].office._keepers.values()
-    before = keeper._all_looked_at_s
+    ((controller, _),) = cluster.operators[0].manager._controllers.values()
+    before = controller._all_due_s
 
     for _ in range(10):
-        keeper._link_changed([])
+        controller._reachability_changed()
 
-    assert keeper._all_looked_at_s >= before + 9 * LOOK_ALL_S
+    assert controller._all_due_s >= before + 9 * RECONCILE_ALL_S

@@ -9,7 +9,7 @@ from bendybus.crds.manifest import DeletionPolicy
 from bendybus.domain import errors
 from bendybus.domain.entity import Origin
 from bendybus.operator.decisions import plan
-from bendybus.operator.decisions.plan import Departure, Step
+from bendybus.operator.decisions.plan import ManifestDeletion, Step
 from bendybus.operator.decisions.reasons import Reason
 from bendybus.operator.kubernetes import names
 from tests.operator import manifests
@@ -233,9 +233,9 @@ def test_orphans_are_what_has_no_manifest_and_did_not_just_leave() -> None:
 
 
 def test_a_departure_can_be_made_to_keep_the_data() -> None:
-    departure = Departure("paid-1", "paid", "shop", DeletionPolicy.DELETE)
+    deletion = ManifestDeletion("paid-1", "paid", "shop", DeletionPolicy.DELETE)
 
-    assert departure.retained() == replace(departure, policy=DeletionPolicy.RETAIN)
+    assert deletion.retained() == replace(deletion, policy=DeletionPolicy.RETAIN)
 
 
 def test_an_entry_is_as_the_manifest_asks_whatever_the_tier() -> None:

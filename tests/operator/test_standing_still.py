@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from bendybus.operator.certificates import certificate_authority
-from bendybus.operator.certificates.authority_secrets import files_of, now_utc
 from bendybus.operator.certificates.certificate_authority import names_of
+from bendybus.operator.certificates.operator_issuer import files_of, now_utc
 from bendybus.operator.kubernetes.api import ApiError
 from tests.operator.cluster import Cluster, eventually
 from tests.operator.manifests import BUS, changed
-from tests.operator.test_bus_controllers import standing
+from tests.operator.test_controller_manager import standing
 
 pytestmark = pytest.mark.integration
 
@@ -34,11 +34,11 @@ async def test_certificates_of_a_bus_that_is_left_alone_are_renewed(
     secrets = ("orders-partition-tls", "orders-frontend-tls")
     before = {name: certificate(cluster, name) for name in secrets}
     applied = [call for call in cluster.api.calls if call[:2] == ("apply", "StatefulSet")]
-    office = cluster.operators[0].office
+    manager = cluster.operators[0].manager
     later = now_utc() + dt.timedelta(days=70)
-    monkeypatch.setattr(office.authority, "_now", lambda: later)
+    monkeypatch.setattr(manager.authority, "_now", lambda: later)
 
-    office._keeper(BUS).look_at_bus()
+    manager._controller(BUS).enqueue_bus()
 
     await eventually(lambda: all(certificate(cluster, name) != before[name] for name in secrets))
     for name in secrets:
@@ -53,15 +53,15 @@ async def test_a_certificate_that_is_not_renewed_in_time_is_said(
     await standing(cluster)
     cluster.annotate("BusNamespace", "orders", paused="true")
     await cluster.says("BusNamespace", "orders", "Paused")
-    office = cluster.operators[0].office
+    manager = cluster.operators[0].manager
     later = now_utc() + dt.timedelta(days=80)
-    monkeypatch.setattr(office.authority, "_now", lambda: later)
+    monkeypatch.setattr(manager.authority, "_now", lambda: later)
 
     async def never(bus: Any) -> None:
         """Stand for an authority that cannot be read."""
 
-    monkeypatch.setattr(office._tools.buses, "renew", never)
-    office._keeper(BUS).look_at_bus()
+    monkeypatch.setattr(manager._shared.buses, "renew", never)
+    manager._controller(BUS).enqueue_bus()
 
     def said() -> list[str]:
         status = cluster.api.one("BusNamespace", "orders")["status"]
@@ -73,7 +73,7 @@ async def test_a_certificate_that_is_not_renewed_in_time_is_said(
 
 def ends(cluster: Cluster, role: str) -> float | None:
     """Return when a certificate ends, as the metrics of the first operator say."""
-    return cluster.operators[0].office._metrics.registry.get_sample_value(
+    return cluster.operators[0].manager._metrics.registry.get_sample_value(
         "bendybus_operator_certificate_end_seconds",
         {"namespace": "shop", "bus": "orders", "role": role},
     )
@@ -104,6 +104,6 @@ async def test_metrics_say_nothing_of_a_bus_that_is_not_looked_after(
     if why == "gone":
         cluster.api.remove("BusNamespace", "shop", "orders")
     else:
-        await cluster.operators[0].office._stop()
+        await cluster.operators[0].manager._stop()
 
     await eventually(lambda: ends(cluster, "partition") is None)

@@ -7,12 +7,12 @@ import pytest
 
 from bendybus.domain.limits import Tier
 from bendybus.operator.decisions import storage
-from bendybus.operator.decisions.data_identity import Footing, Identity
+from bendybus.operator.decisions.data_identity import DataDecision, Identity
 from bendybus.operator.decisions.reasons import Reason
 from bendybus.operator.decisions.storage import Growth
 from tests.operator.manifests import claim_body
 
-STANDING = Footing(Identity("bus-1", Tier.PREMIUM, 2))
+STANDING = DataDecision(Identity("bus-1", Tier.PREMIUM, 2))
 
 
 def stateful_set(size: str) -> dict[str, Any]:
@@ -66,21 +66,21 @@ def test_the_same_size_in_other_words_is_the_same_size() -> None:
 def test_a_refused_growth_is_said_and_the_template_stays() -> None:
     growth = Growth("20Gi", ("c-0",), ())
 
-    footing = growth.judged(STANDING, "no expansion here")
+    decision = growth.judged(STANDING, "no expansion here")
 
-    assert footing.reason is Reason.STORAGE_NOT_EXPANDABLE
-    assert "no expansion here" in footing.message
-    assert footing.identity == STANDING.identity
+    assert decision.reason is Reason.STORAGE_NOT_EXPANDABLE
+    assert "no expansion here" in decision.message
+    assert decision.identity == STANDING.identity
     assert growth.template_size(stateful_set("10Gi"), "no expansion here") == "10Gi"
 
 
 def test_volumes_do_not_shrink() -> None:
     growth = Growth("5Gi", (), ("c-0",))
 
-    footing = growth.judged(STANDING, "")
+    decision = growth.judged(STANDING, "")
 
-    assert footing.reason is Reason.STORAGE_NOT_EXPANDABLE
-    assert "cannot shrink" in footing.message
+    assert decision.reason is Reason.STORAGE_NOT_EXPANDABLE
+    assert "cannot shrink" in decision.message
     assert growth.template_size(stateful_set("10Gi"), "") == "10Gi"
 
 
@@ -93,7 +93,7 @@ def test_an_allowed_growth_is_in_the_template_too() -> None:
 
 
 def test_a_worse_reason_is_not_covered() -> None:
-    refused = Footing(None, reason=Reason.PARTITIONING_IMMUTABLE, message="x")
+    refused = DataDecision(None, reason=Reason.PARTITIONING_IMMUTABLE, message="x")
 
     assert Growth("20Gi", ("c-0",), ()).judged(refused, "no") == refused
 

@@ -1,9 +1,8 @@
-"""The index of everything that Kopf calls; each body only hands over.
+"""The index of everything that Kopf calls; each handler only delegates.
 
-No handler here puts a finalizer on anything (`on.event`, `on.validate` do not), and none stores
-progress in objects: what is to be done is decided by the keepers from what there is.
-Admission handlers have explicit ids: these are the paths in the webhook configuration, and Kopf
-allows whatever comes to a path that it does not know.
+No handler sets a finalizer (`on.event` and `on.validate` do not), and none stores progress in
+objects: the controllers decide from the current state. Admission handlers have explicit ids: these
+are the paths in the webhook configuration, and Kopf admits any request to an unknown path.
 """
 
 from typing import Any
@@ -15,28 +14,28 @@ from bendybus.crds.manifest import GROUP, VERSION
 
 @kopf.on.event(GROUP, VERSION, "busnamespaces")
 async def bus_changed(event: Any, memo: Any, **_: Any) -> None:
-    """Hand a BusNamespace's event to the office."""
-    memo.office.bus_event(event["type"], dict(event["object"]))
+    """Hand a BusNamespace's event to the controller manager."""
+    memo.manager.bus_event(event["type"], dict(event["object"]))
 
 
 @kopf.on.event(GROUP, VERSION, "queues")
 async def queue_changed(event: Any, memo: Any, **_: Any) -> None:
-    """Hand a Queue's event to the office."""
-    memo.office.queue_event(event["type"], dict(event["object"]))
+    """Hand a Queue's event to the controller manager."""
+    memo.manager.queue_event(event["type"], dict(event["object"]))
 
 
 @kopf.on.validate(GROUP, VERSION, "busnamespaces", id="busnamespaces")
 async def admit_bus(memo: Any, body: Any, warnings: list[str], **facts: Any) -> None:
-    """Judge a change of a BusNamespace."""
+    """Validate a change of a BusNamespace."""
     old = _dict(facts["old"])
-    warnings.extend(await memo.admitting.bus(facts["operation"], dict(body), old))
+    warnings.extend(await memo.webhooks.bus(facts["operation"], dict(body), old))
 
 
 @kopf.on.validate(GROUP, VERSION, "queues", id="queues")
 async def admit_queue(memo: Any, body: Any, warnings: list[str], **facts: Any) -> None:
-    """Judge a change of a Queue."""
+    """Validate a change of a Queue."""
     old = _dict(facts["old"])
-    warnings.extend(await memo.admitting.queue(facts["operation"], dict(body), old))
+    warnings.extend(await memo.webhooks.queue(facts["operation"], dict(body), old))
 
 
 def _dict(body: Any) -> dict[str, Any] | None:
@@ -45,11 +44,11 @@ def _dict(body: Any) -> dict[str, Any] | None:
 
 @kopf.on.probe(id="leading")
 async def show_leading(memo: Any, **_: Any) -> bool:
-    """Say whether this replica acts."""
-    return bool(memo.office.leading)
+    """Report whether this replica leads."""
+    return bool(memo.manager.leading)
 
 
 @kopf.on.cleanup(id="leave")
 async def leave(memo: Any, **_: Any) -> None:
-    """End what acts beside Kopf: it would wait 5 s for that, in vain."""
+    """Stop the tasks beside Kopf's; Kopf would wait 5 s for them in vain."""
     await memo.leave()

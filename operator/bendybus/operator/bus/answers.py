@@ -47,7 +47,7 @@ _OWN: Final = frozenset({READY, ANSWER_NOT_UNDERSTOOD, CERTIFICATE_OVERDUE})
 _WORD: Final = re.compile(r"[A-Z][A-Za-z]{0,62}\Z")
 
 
-class StrangeAnswer(Exception):
+class InvalidAnswer(Exception):
     """Raised when a partition's answer cannot be understood; one sentence."""
 
 
@@ -56,7 +56,7 @@ def understood(convert: Callable[[], Value]) -> Value:
     try:
         return convert()
     except BusError as error:
-        raise StrangeAnswer(sentence(error.message)) from error
+        raise InvalidAnswer(sentence(error.message)) from error
     except (
         ValueError,
         LookupError,
@@ -65,7 +65,7 @@ def understood(convert: Callable[[], Value]) -> Value:
         ArithmeticError,
         DecodeError,
     ) as error:
-        raise StrangeAnswer(sentence(f"{type(error).__name__}: {error}")) from error
+        raise InvalidAnswer(sentence(f"{type(error).__name__}: {error}")) from error
 
 
 def sentence(text: str) -> str:

@@ -10,7 +10,7 @@ from bendybus.domain.entity import Entity, Fingerprint, QueueDescription
 from bendybus.domain.errors import BusError, PartitionUnavailable
 from bendybus.internal.v1 import entity_pb2
 from bendybus.operator.bus import answers
-from bendybus.operator.bus.answers import StrangeAnswer
+from bendybus.operator.bus.answers import InvalidAnswer
 from bendybus.operator.bus.partition_link import PartitionLink
 from bendybus.operator.decisions.conditions import ANSWER_NOT_UNDERSTOOD, Counts
 from bendybus.operator.decisions.data_identity import Identity
@@ -32,17 +32,19 @@ class BusLink:
         material: tls.Material | None,
         *,
         timeout_s: float,
-        changed: Callable[[list[str]], None],
+        entities_changed: Callable[[list[str]], None],
+        reachability_changed: Callable[[], None],
         address: Callable[[ObjectKey, int], str],
     ) -> None:
-        """`changed` is called with the keys of entities that changed; with none: reachability."""
+        """`entities_changed` is called with the keys of entities that changed."""
         self.bus = bus
         self.identity = identity
         self.material = material
         self.directory = Directory()
         # Whether every partition has answered once since this link was made.
         self.started = False
-        self._changed = changed
+        self._entities_changed = entities_changed
+        self._reachability_changed = reachability_changed
         self._counts: dict[int, dict[str, Counts]] = {}
         self._total = Counts()
         # Whether the total holds counts of a partition that went.
@@ -83,11 +85,12 @@ class BusLink:
             return False
         fresh = {entry.key for entry in entries if self.directory.entry(entry.key) is None}
         if self.directory.size() + len(fresh) > answers.ENTRIES_MAX:
-            raise StrangeAnswer(f"it tells of more than {answers.ENTRIES_MAX} entities")
+            raise InvalidAnswer(f"it tells of more than {answers.ENTRIES_MAX} entities")
         lagged = {entry.key for entry in self.directory.lagging(partition)}
         news = self.directory.update(partition, fingerprint, entries, snapshot=snapshot)
         told = {entry.key for entry in entries} if not snapshot else lagged
-        self._changed([*{entry.key for entry in news} | told])
+        if changed := {entry.key for entry in news} | told:
+            self._entities_changed([*changed])
         return True
 
     def lost(self, partition: int) -> None:
@@ -101,7 +104,7 @@ class BusLink:
             self.started = self.started or len(self._seen) == len(self._links)
         else:
             self._stale = self._counts.pop(partition, None) is not None or self._stale
-        self._changed([])
+        self._reachability_changed()
 
     # What is known
 
@@ -138,7 +141,7 @@ class BusLink:
         found: dict[str, set[int]] = {}
         for link in self._links:
             words = link.conditions if link.reachable else ()
-            for word in (*words, ANSWER_NOT_UNDERSTOOD) if link.strange else words:
+            for word in (*words, ANSWER_NOT_UNDERSTOOD) if link.invalid_answer else words:
                 found.setdefault(word, set()).add(link.partition)
         return found
 

@@ -11,7 +11,7 @@ from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.domain.errors import BusError, PartitionUnavailable
 from bendybus.internal.v1 import entity_pb2, entity_pb2_grpc, partition_pb2, partition_pb2_grpc
 from bendybus.operator.bus import answers
-from bendybus.operator.bus.answers import Share, StrangeAnswer
+from bendybus.operator.bus.answers import InvalidAnswer, Share
 from bendybus.operator.decisions.conditions import Counts
 from bendybus.wire import entities, statuses, tls
 
@@ -75,7 +75,7 @@ class PartitionLink:
         # What the partition warned of when it answered last.
         self.conditions: tuple[str, ...] = ()
         # Why its last answer could not be understood, "" when it could.
-        self.strange = ""
+        self.invalid_answer = ""
         # Calls so far, for whoever wonders what a change costs.
         self.asked = 0
         self._told = False
@@ -99,13 +99,13 @@ class PartitionLink:
         try:
             while True:
                 began_s = loop.time()
-                self._silent(await self._watch())
+                self._stream_ended(await self._watch())
                 if loop.time() - began_s > LASTED_S:
                     backoff_s = BACKOFF_S_MIN
                 await asyncio.sleep(backoff_s)
                 backoff_s = min(2 * backoff_s, BACKOFF_S_MAX)
         finally:
-            self._silent("the way is closed")
+            self._stream_ended("the way is closed")
             await self.close()
 
     async def _watch(self) -> str:
@@ -122,24 +122,24 @@ class PartitionLink:
                 # Not read meanwhile: the bus waits, and nobody else.
                 await asyncio.sleep(self._share.spend(now_s - began_s, now_s))
         except grpc.RpcError as error:
-            return _said(error).message
-        except StrangeAnswer as error:
-            self._puzzled(error)
+            return _bus_error(error).message
+        except InvalidAnswer as error:
+            self._note_invalid(error)
             return f"its answer cannot be understood: {error}"
         finally:
             stream.cancel()
         return "it ended the stream"
 
-    def _puzzled(self, error: StrangeAnswer) -> None:
+    def _note_invalid(self, error: InvalidAnswer) -> None:
         """Take note of an answer that cannot be understood; logged once."""
-        if self.strange != str(error):
+        if self.invalid_answer != str(error):
             logger.error(
                 "partition %s: its answer cannot be understood: %s",
                 self.address,
                 error,
                 extra={"partition": self.partition, "action": "strange"},
             )
-        self.strange = str(error)
+        self.invalid_answer = str(error)
 
     async def close(self) -> None:
         """Close the way; `run` does it by itself."""
@@ -151,8 +151,8 @@ class PartitionLink:
         answer = await self._ask(self._entities.CommitEntity, request)
         try:
             return answers.understood(lambda: answers.entry(answer.entity))
-        except StrangeAnswer as error:
-            self._puzzled(error)
+        except InvalidAnswer as error:
+            self._note_invalid(error)
             raise PartitionUnavailable(
                 f"partition {self.partition}: its answer cannot be understood: {error}"
             ) from error
@@ -174,9 +174,9 @@ class PartitionLink:
             answer = await self._ask(self._calls.GetCounts, request)
             found = answers.counts(answer)
             self.conditions = answers.understood(lambda: answers.conditions(answer.conditions))
-        except (BusError, StrangeAnswer) as error:
-            if isinstance(error, StrangeAnswer):
-                self._puzzled(error)
+        except (BusError, InvalidAnswer) as error:
+            if isinstance(error, InvalidAnswer):
+                self._note_invalid(error)
             self._answers = False
             self._show(str(error))
             return None
@@ -191,7 +191,7 @@ class PartitionLink:
         try:
             return await method(request, timeout=self._timeout_s)
         except grpc.RpcError as error:
-            found = _said(error)
+            found = _bus_error(error)
             if found.retryable:
                 raise PartitionUnavailable(
                     f"partition {self.partition} does not answer: {found.message}"
@@ -212,11 +212,11 @@ class PartitionLink:
             self.partition, fingerprint, entries, snapshot=response.snapshot
         )
         if response.snapshot:
-            self.strange = ""
+            self.invalid_answer = ""
             self._told, self._answers = believed, True
             self._show("" if believed else "its file belongs to another namespace")
 
-    def _silent(self, why: str) -> None:
+    def _stream_ended(self, why: str) -> None:
         """Take note that the stream is over."""
         if self._told:
             self._told = False
@@ -237,7 +237,7 @@ class PartitionLink:
         self._listener.reached(self.partition, reachable)
 
 
-def _said(error: grpc.RpcError) -> BusError:
+def _bus_error(error: grpc.RpcError) -> BusError:
     """Return a partition's refusal, with no more of its text than others can bear."""
     found = statuses.from_rpc_error(error)
     found.message = answers.sentence(found.message)

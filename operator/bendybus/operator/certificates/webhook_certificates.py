@@ -15,7 +15,7 @@ from typing import Final
 
 from bendybus.operator.builders.certificates import Wanted
 from bendybus.operator.certificates import certificate_authority
-from bendybus.operator.certificates.authority_secrets import OwnAuthority
+from bendybus.operator.certificates.operator_issuer import OperatorIssuer
 from bendybus.operator.kubernetes.api import ApiError, KubernetesApi
 from bendybus.operator.metrics import Metrics
 from bendybus.operator.settings import Settings
@@ -35,7 +35,7 @@ class WebhookCertificates:
         self,
         api: KubernetesApi,
         settings: Settings,
-        authority: OwnAuthority,
+        authority: OperatorIssuer,
         metrics: Metrics,
         *,
         first_s: float = FIRST_S,
@@ -46,7 +46,7 @@ class WebhookCertificates:
         self._authority = authority
         self._metrics = metrics
         self._first_s = first_s
-        self._again_s = again_s
+        self._requeue_in_s = again_s
         self._files: dict[str, str] = {}
 
     @property
@@ -70,13 +70,13 @@ class WebhookCertificates:
             with contextlib.suppress(ApiError):
                 if await self._renew() or loop.time() > end:
                     return
-            await asyncio.sleep(self._again_s)
+            await asyncio.sleep(self._requeue_in_s)
 
     async def run(self) -> None:
         """Look after them until cancelled."""
         told = False
         while not self._settings.cert_manager:
-            await asyncio.sleep(LOOK_S if told else self._again_s)
+            await asyncio.sleep(LOOK_S if told else self._requeue_in_s)
             try:
                 told = await self._renew()
             except ApiError as error:

@@ -16,11 +16,11 @@ from bendybus.operator.builders import (
     secret_files,
 )
 from bendybus.operator.builders.context import Context, metadata
-from bendybus.operator.certificates.authority_secrets import OwnAuthority, files_of
-from bendybus.operator.certificates.cert_manager import CertManager
+from bendybus.operator.certificates.cert_manager_issuer import CertManagerIssuer
 from bendybus.operator.certificates.certificate_authority import end_of, names_of
+from bendybus.operator.certificates.operator_issuer import OperatorIssuer, files_of
 from bendybus.operator.decisions import access_keys, data_identity
-from bendybus.operator.decisions.data_identity import ADOPTED_BY_ANNOTATION, Footing
+from bendybus.operator.decisions.data_identity import ADOPTED_BY_ANNOTATION, DataDecision
 from bendybus.operator.decisions.manifests import BusView
 from bendybus.operator.decisions.reasons import Reason
 from bendybus.operator.decisions.storage import Growth, grown
@@ -37,7 +37,7 @@ PRUNED: Final = ("PodDisruptionBudget", "HorizontalPodAutoscaler")
 
 
 @dataclass(frozen=True, slots=True)
-class Certificates:
+class CertificateExpiry:
     """How long the certificates of a bus hold.
 
     `overdue`: Secrets whose certificates should have been renewed a while ago; `ends`: role → when
@@ -49,40 +49,40 @@ class Certificates:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class ReconcileResult:
     """What came of it."""
 
-    footing: Footing
+    decision: DataDecision
     frontends_ready: int
-    certificates: Certificates = Certificates()
+    certificates: CertificateExpiry = CertificateExpiry()
 
 
-class BusKeeping:
+class BusReconciler:
     """Keeps the objects of buses; holds nothing between calls but what it is made of."""
 
     def __init__(
         self,
         api: KubernetesApi,
         settings: Settings,
-        authority: OwnAuthority,
-        issued: CertManager,
+        authority: OperatorIssuer,
+        issued: CertManagerIssuer,
     ) -> None:
         self._api = api
         self._settings = settings
         self._authority = authority
         self._issued = issued
 
-    async def keep(self, view: BusView) -> Kept:
+    async def reconcile(self, view: BusView) -> ReconcileResult:
         """Apply all objects of a bus. Raises ApiError; safe to repeat."""
         assert view.manifest is not None
         claims = await self._claims(view.key)
         current = await self._api.get(
             "StatefulSet", view.key.namespace, names.partition_set(view.key)
         )
-        footing = data_identity.footing(view, data_identity.known(view, claims, current))
-        if footing.identity is None:
-            return Kept(footing, 0)
-        for name in footing.purge:
+        decision = data_identity.decision(view, data_identity.known(view, claims, current))
+        if decision.identity is None:
+            return ReconcileResult(decision, 0)
+        for name in decision.purge:
             logger.warning(
                 "bus %s: deleting volume claim %s, as its manifest asks",
                 view.key,
@@ -90,22 +90,22 @@ class BusKeeping:
                 extra={"action": "purge"},
             )
             await self._api.delete("PersistentVolumeClaim", view.key.namespace, name)
-        for name in footing.adopt:
+        for name in decision.adopt:
             patch = {"metadata": {"annotations": {ADOPTED_BY_ANNOTATION: view.uid}}}
             await self._api.merge("PersistentVolumeClaim", view.key.namespace, name, patch)
         try:
-            return await self._make(self._context(view, footing), footing, claims, current)
+            return await self._make(self._context(view, decision), decision, claims, current)
         except ApiError as error:
             if not error.final:
                 raise
             # A quota, a policy of the cluster, a name that is taken: what runs, runs on.
             message = f"what the bus needs cannot be made: {error.message}"
-            refused = replace(footing, reason=Reason.REFUSED, message=message)
-            return Kept(refused, 0, await self.certificates_of(view.key))
+            refused = replace(decision, reason=Reason.REFUSED, message=message)
+            return ReconcileResult(refused, 0, await self.certificates_of(view.key))
 
     async def _make(
-        self, context: Context, footing: Footing, claims: list[Body], current: Body | None
-    ) -> Kept:
+        self, context: Context, decision: DataDecision, claims: list[Body], current: Body | None
+    ) -> ReconcileResult:
         _check_ours(context, current)
         if current is None:
             await self._check_names(context)
@@ -117,18 +117,20 @@ class BusKeeping:
         staying = [
             claim
             for claim in data_identity.staying(claims)
-            if claim["metadata"]["name"] not in footing.purge
+            if claim["metadata"]["name"] not in decision.purge
         ]
         growth = grown(context.spec.storage.size, staying)
         why = await self._grow(context, growth)
-        footing = growth.judged(footing, why)
+        decision = growth.judged(decision, why)
         context = replace(context, storage_size=growth.template_size(current, why))
         if current is not None and growth.differs(current, context.storage_size):
             await self._release_pods(current)
         await self._hand_over_replicas(context)
         made = [await self._api.apply(body) for body in children.all_of(context)]
         await self._prune(context, made)
-        return Kept(footing, _frontends_ready(made), await self.certificates_of(context.bus))
+        return ReconcileResult(
+            decision, _frontends_ready(made), await self.certificates_of(context.bus)
+        )
 
     async def renew(self, bus: ObjectKey) -> None:
         """Renew the certificates of a bus that is left alone otherwise. Raises ApiError.
@@ -164,7 +166,7 @@ class BusKeeping:
                 patch = {"data": secret_files.encoded(renewed)}
                 await self._api.merge("Secret", bus.namespace, name, patch)
 
-    async def certificates_of(self, bus: ObjectKey) -> Certificates:
+    async def certificates_of(self, bus: ObjectKey) -> CertificateExpiry:
         """Return how long the certificates of a bus hold, by whomever they are. Raises ApiError."""
         late: list[str] = []
         ends: dict[str, float] = {}
@@ -177,7 +179,7 @@ class BusKeeping:
                 late.append(name)
             with contextlib.suppress(KeyError, ValueError):
                 ends[role] = end_of(files["tls.crt"]).timestamp()
-        return Certificates(tuple(late), ends)
+        return CertificateExpiry(tuple(late), ends)
 
     async def _hand_over_replicas(self, context: Context) -> None:
         """Keep the number of front ends when an autoscaler is about to choose it.
@@ -222,15 +224,15 @@ class BusKeeping:
             if claim is not None and view.uid in (claim.identity.uid, claim.adopted_by):
                 await self._api.delete("PersistentVolumeClaim", view.key.namespace, claim.name)
 
-    def _context(self, view: BusView, footing: Footing) -> Context:
+    def _context(self, view: BusView, decision: DataDecision) -> Context:
         assert view.manifest is not None
-        assert footing.identity is not None
+        assert decision.identity is not None
         settings = self._settings
         return Context(
             bus=view.key,
             uid=view.uid,
             spec=view.manifest.spec,
-            identity=footing.identity,
+            identity=decision.identity,
             storage_size=view.manifest.spec.storage.size,
             image=view.manifest.spec.image or settings.image,
             image_pull_policy=settings.image_pull_policy,
@@ -248,7 +250,7 @@ class BusKeeping:
     async def _certificates(self, context: Context, current: Body | None) -> str:
         """Bring certificates to what is wanted; return what clients are to trust."""
         if context.cert_manager:
-            return await self._issued.keep(context, current)
+            return await self._issued.reconcile(context, current)
         await self._check_not_issued(context.bus)
         kept = metadata(context, names.authority(context.bus), owned=not context.keeps_data)
         of_bus = await self._authority.of_bus(context.bus, kept)

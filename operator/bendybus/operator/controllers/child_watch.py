@@ -1,7 +1,7 @@
-"""Watches what the operator makes: by label, page by page, and of Secrets their metadata only.
+"""Watches the objects that the operator creates: by label, in pages; of Secrets the metadata only.
 
-Not by Kopf: it lists every object of a kind in the cluster and filters afterwards, and the Secrets
-of a cluster may be more than the operator's memory.
+Not with Kopf: it lists every object of a kind in the cluster and filters afterwards, and the
+Secrets of a cluster may exceed the operator's memory.
 """
 
 import asyncio
@@ -24,34 +24,34 @@ RETRY_S_MAX: Final = 30.0
 GONE: Final = 410
 
 
-class Hearer(Protocol):
-    """Who is told; the office."""
+class ChildListener(Protocol):
+    """The receiver of the events; the controller manager."""
 
     leading: bool
 
     def child_event(self, change: str | None, body: Body) -> None:
-        """Take an event of an object that the operator makes."""
+        """Take an event of an object that the operator created."""
 
 
-class ChildWatching:
-    """One task a kind, and all namespaces that are served in turn."""
+class ChildWatch:
+    """Runs one task per kind, which polls every watched namespace in turn."""
 
-    def __init__(self, api: KubernetesApi, settings: Settings, hearer: Hearer) -> None:
+    def __init__(self, api: KubernetesApi, settings: Settings, listener: ChildListener) -> None:
         self._api = api
-        self._hearer = hearer
+        self._listener = listener
         self._namespaces = settings.watch_namespaces or ("",)
 
     async def run(self) -> None:
-        """Watch until cancelled; only while this operator acts."""
+        """Watch until cancelled; only while this operator leads."""
         async with asyncio.TaskGroup() as group:
             for kind in KINDS:
                 group.create_task(self._run(kind), name=f"watch-{kind}")
 
     async def _run(self, kind: str) -> None:
-        watches = [_Watch(self._api, self._hearer, kind, each) for each in self._namespaces]
+        watches = [_Watch(self._api, self._listener, kind, each) for each in self._namespaces]
         retry_s = RETRY_S_MIN
         while True:
-            if not self._hearer.leading:
+            if not self._listener.leading:
                 for watch in watches:
                     watch.forget()
                 await asyncio.sleep(STANDBY_S)
@@ -69,22 +69,24 @@ class ChildWatching:
 
 
 class _Watch:
-    """One kind in one namespace. Remembers which objects there are, not what they hold."""
+    """One kind in one namespace. Remembers which objects exist, not their content."""
 
-    def __init__(self, api: KubernetesApi, hearer: Hearer, kind: str, namespace: str) -> None:
+    def __init__(
+        self, api: KubernetesApi, listener: ChildListener, kind: str, namespace: str
+    ) -> None:
         self._api = api
-        self._hearer = hearer
+        self._listener = listener
         self._kind = kind
         self._namespace = namespace
         self._version = ""
         self._known: dict[ObjectKey, Body] = {}
 
     def forget(self) -> None:
-        """Begin anew the next time."""
+        """Start over with the next poll."""
         self._version, self._known = "", {}
 
     async def look(self) -> None:
-        """Hand on what changed. Raises ApiError."""
+        """Poll once and hand over the changes. Raises ApiError."""
         begins = not self._version
         try:
             changes = await self._api.watch(
@@ -104,10 +106,10 @@ class _Watch:
                 metadata = body["metadata"]
                 kept = {field: metadata.get(field) for field in ("name", "namespace", "labels")}
                 self._known[key] = {"kind": self._kind, "metadata": kept}
-            self._hearer.child_event(change, body)
+            self._listener.child_event(change, body)
         self._version = changes.version
 
     def _gone(self, there: Iterable[ObjectKey]) -> None:
-        """Tell of what went while nobody watched."""
+        """Report objects that were deleted between two watches."""
         for key in self._known.keys() - set(there):
-            self._hearer.child_event("DELETED", self._known.pop(key))
+            self._listener.child_event("DELETED", self._known.pop(key))

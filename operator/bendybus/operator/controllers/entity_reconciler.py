@@ -13,11 +13,11 @@ from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError, EntityNotFound
 from bendybus.internal.v1 import entity_pb2
 from bendybus.operator.bus.bus_link import BusLink
-from bendybus.operator.certificates.authority_secrets import now_utc
+from bendybus.operator.certificates.operator_issuer import now_utc
 from bendybus.operator.decisions import conditions, plan
-from bendybus.operator.decisions.conditions import Verdict
+from bendybus.operator.decisions.conditions import Readiness
 from bendybus.operator.decisions.manifests import BusView, QueueView
-from bendybus.operator.decisions.plan import Decision, Departure, Step
+from bendybus.operator.decisions.plan import Decision, ManifestDeletion, Step
 from bendybus.operator.decisions.reasons import Reason
 from bendybus.operator.metrics import Metrics
 
@@ -32,25 +32,25 @@ ACTIONS: Final = {
 STEPS_MAX: Final = 4
 
 
-class EntityKeeping:
+class EntityReconciler:
     """Keeps the entities of one bus."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
 
-    async def keep(
+    async def reconcile(
         self,
         queue: QueueView,
         bus: BusView | None,
         link: BusLink | None,
         rival_of: Callable[[Entity], QueueView | None],
-    ) -> Verdict:
+    ) -> Readiness:
         """Do what the manifest asks for; return whether it is Ready. Raises nothing of the bus."""
         began = time.monotonic()
         try:
             return await self._keep(queue, bus, link, rival_of)
         except BusError as error:
-            return Verdict(False, plan.reason_of(error), error.message)
+            return Readiness(False, plan.reason_of(error), error.message)
         finally:
             self._metrics.reconciled("Queue", time.monotonic() - began)
 
@@ -60,28 +60,30 @@ class EntityKeeping:
         bus: BusView | None,
         link: BusLink | None,
         rival_of: Callable[[Entity], QueueView | None],
-    ) -> Verdict:
+    ) -> Readiness:
         for _ in range(STEPS_MAX):
             entry = link.directory.entry(queue.entity_name.lower()) if link is not None else None
             rival = rival_of(entry) if entry is not None else None
             decision = plan.decide(queue, bus, entry, rival=rival)
             if decision.step is Step.REFUSE:
-                return Verdict(False, decision.reason, decision.message)
+                return Readiness(False, decision.reason, decision.message)
             if link is None:
-                return Verdict(False, Reason.NAMESPACE_NOT_READY, "the bus has no partitions yet.")
+                return Readiness(
+                    False, Reason.NAMESPACE_NOT_READY, "the bus has no partitions yet."
+                )
             if decision.step is Step.NOTHING:
                 assert entry is not None
                 await link.copy(entry)
-                return conditions.queue_verdict(entry, link.unreachable(), link.behind(entry.key))
+                return conditions.queue_readiness(entry, link.unreachable(), link.behind(entry.key))
             if not link.knows_catalogue():
-                return Verdict(
+                return Readiness(
                     False,
                     Reason.PARTITION_UNAVAILABLE,
                     "partition 0, which decides on entities, does not answer; it is tried again.",
                 )
             await self._do(queue, decision, entry, link)
         # Partitions of another version may keep an entity otherwise than it is asked for here.
-        return Verdict(
+        return Readiness(
             False,
             Reason.REFUSED,
             f"the bus took {decision.step.value.lower()} {STEPS_MAX} times and is not as asked; "
@@ -108,12 +110,12 @@ class EntityKeeping:
             extra={"entity": queue.entity_name, "action": decision.step.value},
         )
 
-    async def depart(self, departure: Departure, link: BusLink) -> None:
+    async def manifest_deleted(self, deletion: ManifestDeletion, link: BusLink) -> None:
         """Release or delete the entity of a manifest that was deleted. Raises BusError."""
-        entity = link.directory.by_manifest_uid(departure.manifest_uid)
+        entity = link.directory.by_manifest_uid(deletion.manifest_uid)
         if entity is None or entity.deleted:
             return
-        delete = departure.policy is DeletionPolicy.DELETE
+        delete = deletion.policy is DeletionPolicy.DELETE
         if entity.orphaned and not delete:
             return
         action = entity_pb2.ENTITY_ACTION_DELETE if delete else entity_pb2.ENTITY_ACTION_ORPHAN
@@ -146,10 +148,10 @@ class EntityKeeping:
         )
 
     @staticmethod
-    def status(queue: QueueView, verdict: Verdict, link: BusLink | None) -> conditions.Status:
+    def status(queue: QueueView, readiness: Readiness, link: BusLink | None) -> conditions.Status:
         """Return the whole status of a queue's manifest."""
         before = queue.status.get("conditions") or []
-        ready = conditions.ready_condition(verdict, queue.generation, before, now_utc())
+        ready = conditions.ready_condition(readiness, queue.generation, before, now_utc())
         status: conditions.Status = {"conditions": [ready], "observedGeneration": queue.generation}
         entity = link.directory.by_manifest_uid(queue.uid) if link is not None else None
         if link is not None and entity is not None and not entity.deleted:

@@ -1,4 +1,4 @@
-"""One operator process: Kopf, the office and the webhooks' certificate in one loop."""
+"""One operator process: Kopf, the controllers and the webhooks' certificate in one event loop."""
 
 import asyncio
 import random
@@ -9,27 +9,27 @@ from prometheus_client import start_http_server
 
 from bendybus.operator import handlers
 from bendybus.operator.certificates.webhook_certificates import WebhookCertificates
-from bendybus.operator.controllers.bus_controllers import Office
-from bendybus.operator.controllers.child_watch import ChildWatching
+from bendybus.operator.controllers.child_watch import ChildWatch
+from bendybus.operator.controllers.controller_manager import ControllerManager
 from bendybus.operator.controllers.kopf_settings import operator_settings
-from bendybus.operator.controllers.webhooks import Admitting
+from bendybus.operator.controllers.webhooks import Webhooks
 from bendybus.operator.kubernetes.api import RealKubernetesApi
 from bendybus.operator.metrics import Metrics
 from bendybus.operator.settings import Settings
 
 
 async def run(settings: Settings, stop: asyncio.Event) -> None:
-    """Run until `stop` is set; any part that dies ends all."""
+    """Run until `stop` is set; the failure of any part ends the process."""
     api, metrics = RealKubernetesApi(), Metrics()
-    # Of two peers the one with the higher number acts; equal ones would both stand still.
+    # Of two peers the one with the higher number acts; with equal ones, neither would act.
     priority = random.SystemRandom().randrange(1, 2**31)
-    office = Office(api, settings, metrics, priority=priority)
-    certificates = WebhookCertificates(api, settings, office.authority, metrics)
+    manager = ControllerManager(api, settings, metrics, priority=priority)
+    certificates = WebhookCertificates(api, settings, manager.authority, metrics)
     start_http_server(settings.metrics_port, registry=metrics.registry)
     await certificates.first()
-    admitting = Admitting(api, metrics, office.reaching)
+    webhooks = Webhooks(api, metrics, manager.endpoints)
     assert handlers.admit_bus is not None
-    memo = kopf.Memo(office=office, admitting=admitting)
+    memo = kopf.Memo(manager=manager, webhooks=webhooks)
     kopf_done = kopf.operator(
         settings=operator_settings(settings, priority, certificates),
         memo=memo,
@@ -44,9 +44,9 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     )
     async with asyncio.TaskGroup() as group:
         helpers = [
-            group.create_task(office.run(), name="office"),
+            group.create_task(manager.run(), name="controllers"),
             group.create_task(certificates.run(), name="webhook-certificates"),
-            group.create_task(ChildWatching(api, settings, office).run(), name="children"),
+            group.create_task(ChildWatch(api, settings, manager).run(), name="children"),
         ]
 
         async def leave() -> None:

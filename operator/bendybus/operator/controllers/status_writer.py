@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from bendybus.crds.manifest import API_VERSION
-from bendybus.operator.certificates.authority_secrets import now_utc
+from bendybus.operator.certificates.operator_issuer import now_utc
 from bendybus.operator.kubernetes.api import ApiError, KubernetesApi
 from bendybus.operator.kubernetes.names import MANAGER, ObjectKey
 
@@ -184,3 +184,8 @@ def _ready(status: _Status) -> Mapping[str, Any]:
 def reason_of(status: _Status) -> str:
     """Return the reason of the Ready condition, "" if there is none."""
     return str(_ready(status).get("reason", ""))
+
+
+def conditions_changed(status: _Status, current: _Status) -> bool:
+    """Whether a status has other conditions than the object has; this is urgent."""
+    return bool(status["conditions"] != (current.get("conditions") or []))

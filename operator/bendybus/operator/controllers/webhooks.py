@@ -1,7 +1,7 @@
-"""Gathers the facts for `admission` and turns its sentences into Kopf's refusals.
+"""The admission webhooks: collect the facts for `validation`, and reject what it objects to.
 
-Answers on every replica, also one that stands by: nothing from the world or a keeper is used, only
-the objects in the request, the API server and the partitions themselves.
+They run on every replica, also on standby: they use neither the manifest cache nor a controller,
+only the objects in the request, the API server and the partitions.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import kopf
 
-from bendybus.operator.bus.partition_addresses import Reaching
+from bendybus.operator.bus.partition_endpoints import PartitionEndpoints
 from bendybus.operator.bus.partition_link import PartitionLink
 from bendybus.operator.decisions import manifests, validation
 from bendybus.operator.decisions.manifests import BusView
@@ -23,16 +23,16 @@ logger = logging.getLogger(__name__)
 ASK_S: Final = 2.0
 
 
-class Admitting:
-    """The webhooks."""
+class Webhooks:
+    """Admits or rejects changes of manifests."""
 
-    def __init__(self, api: KubernetesApi, metrics: Metrics, reaching: Reaching) -> None:
+    def __init__(self, api: KubernetesApi, metrics: Metrics, endpoints: PartitionEndpoints) -> None:
         self._api = api
         self._metrics = metrics
-        self._reaching = reaching
+        self._endpoints = endpoints
 
     async def bus(self, operation: str, body: Body, old: Body | None) -> list[str]:
-        """Judge a BusNamespace; return warnings. Raises kopf.AdmissionError."""
+        """Validate a BusNamespace; return warnings. Raises kopf.AdmissionError."""
         if operation == "DELETE":
             await self._deletion("BusNamespace", body, manifests.key_of(body), "")
             return []
@@ -40,7 +40,7 @@ class Admitting:
         return validation.annotation_notes(body)
 
     async def queue(self, operation: str, body: Body, old: Body | None) -> list[str]:
-        """Judge a Queue; return warnings. Raises kopf.AdmissionError."""
+        """Validate a Queue; return warnings. Raises kopf.AdmissionError."""
         view = manifests.queue_view(body)
         if operation == "DELETE":
             await self._deletion("Queue", body, view.bus, view.entity_name)
@@ -69,7 +69,7 @@ class Admitting:
         self._refuse(kind, validation.check_deletion(what, held))
 
     async def _ending(self, namespace: str) -> bool:
-        """Whether a Kubernetes namespace is being deleted; then nothing may be in its way."""
+        """Whether a Kubernetes namespace is being deleted; that must not be blocked."""
         try:
             found = await self._api.get("Namespace", "", namespace)
         except ApiError:
@@ -77,20 +77,20 @@ class Admitting:
         return found is None or "deletionTimestamp" in found["metadata"]
 
     async def _held(self, view: BusView, uids: frozenset[str]) -> Held:
-        """Ask all partitions what they hold: of the entities with these UIDs; none: of all."""
+        """Ask all partitions how many messages they hold; `uids`: of these entities, empty: of all."""
         try:
-            material = await self._reaching.material(view.key)
+            material = await self._endpoints.material(view.key)
         except ApiError as error:
             raise kopf.AdmissionError(
-                f"the partitions could not be asked for messages ({error.message}); try again.",
+                f"could not ask the partitions for message counts ({error.message}); try again.",
                 code=503,
             ) from error
         links = [
             PartitionLink(
                 index,
-                self._reaching.address(view.key, index),
+                self._endpoints.address(view.key, index),
                 material,
-                _Deaf(),
+                _NoListener(),
                 timeout_s=ASK_S,
             )
             for index in range(validation.partitions_to_ask(view))
@@ -115,8 +115,8 @@ class Admitting:
             raise kopf.AdmissionError(" ".join(sentences), code=422)
 
 
-class _Deaf:
-    """Hears nothing: these links are only asked."""
+class _NoListener:
+    """Ignores all events: these links are used for calls only."""
 
     def catalogue(self, *_: Any, **__: Any) -> bool:
         """Ignore it."""

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from bendybus.crds.manifest import AvailabilityStatus
 from bendybus.domain.entity import Entity
-from bendybus.operator.decisions.data_identity import Footing, Identity
+from bendybus.operator.decisions.data_identity import DataDecision, Identity
 from bendybus.operator.decisions.reasons import Reason
 from bendybus.operator.kubernetes import names
 from bendybus.operator.kubernetes.names import ObjectKey
@@ -63,7 +63,7 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Readiness:
     """Whether a manifest is Ready; True, False or Unknown."""
 
     ready: bool
@@ -72,16 +72,16 @@ class Verdict:
 
 
 def ready_condition(
-    verdict: Verdict, generation: int, before: Sequence[Mapping[str, Any]], now: dt.datetime
+    readiness: Readiness, generation: int, before: Sequence[Mapping[str, Any]], now: dt.datetime
 ) -> Status:
     """Return the Ready condition; the time of its last transition stays while it says the same."""
-    status = "True" if verdict.ready else "False"
+    status = "True" if readiness.ready else "False"
     since = _since(READY, status, before, now)
     return {
         "type": READY,
         "status": status,
-        "reason": verdict.reason.value,
-        "message": verdict.message,
+        "reason": readiness.reason.value,
+        "message": readiness.message,
         "lastTransitionTime": since,
         "observedGeneration": generation,
     }
@@ -172,35 +172,37 @@ def _named(partitions: Collection[int]) -> str:
     return f"{word} {', '.join(str(partition) for partition in sorted(partitions))}"
 
 
-def of_partitions(missing: Collection[int], what: str) -> Verdict | None:
+def of_partitions(missing: Collection[int], what: str) -> Readiness | None:
     """Return the verdict that partitions are unavailable, None if none is."""
     if not missing:
         return None
     message = f"{_named(missing)} cannot be reached; {what}"
-    return Verdict(False, Reason.PARTITION_UNAVAILABLE, message)
+    return Readiness(False, Reason.PARTITION_UNAVAILABLE, message)
 
 
-def queue_verdict(entity: Entity, unreachable: Collection[int], behind: Collection[int]) -> Verdict:
+def queue_readiness(
+    entity: Entity, unreachable: Collection[int], behind: Collection[int]
+) -> Readiness:
     """Return whether a queue that the registrar knows can be used in full.
 
     `unreachable`: partitions that do not answer; `behind`: those that lack its latest change.
     """
     held_by = set(entity.partitions())
-    verdict = of_partitions(
+    readiness = of_partitions(
         held_by & set(unreachable), "what is kept there waits, and keyed sends to it fail."
     )
-    if verdict is not None:
-        return verdict
+    if readiness is not None:
+        return readiness
     late = held_by & set(behind)
     if late:
         named = ", ".join(str(partition) for partition in sorted(late))
-        return Verdict(False, Reason.PROGRESSING, f"the change is on its way to {named}.")
+        return Readiness(False, Reason.PROGRESSING, f"the change is on its way to {named}.")
     where = (
         f"spread over {entity.partition_count} partitions"
         if entity.partitioned
         else f"whole in partition {entity.home_partition}"
     )
-    return Verdict(True, Reason.AVAILABLE, f"{entity.name} is {where}.")
+    return Readiness(True, Reason.AVAILABLE, f"{entity.name} is {where}.")
 
 
 def queue_facts(entity: Entity, unreachable: Collection[int], counts: Counts | None) -> Status:
@@ -217,25 +219,25 @@ def queue_facts(entity: Entity, unreachable: Collection[int], counts: Counts | N
     return facts | (_counted(counts) if counts is not None else {})
 
 
-def bus_verdict(
-    footing: Footing, unreachable: Collection[int], frontends_ready: int, *, started: bool
-) -> Verdict:
+def bus_readiness(
+    decision: DataDecision, unreachable: Collection[int], frontends_ready: int, *, started: bool
+) -> Readiness:
     """Return whether a bus can be used in full. `started`: all partitions have answered once."""
-    if footing.reason is not None:
-        return Verdict(False, footing.reason, footing.message)
+    if decision.reason is not None:
+        return Readiness(False, decision.reason, decision.message)
     missing = of_partitions(
         unreachable, "the bus works without, except for what is kept there and keyed sends to it."
     )
     if missing is not None and not started:
-        return Verdict(
+        return Readiness(
             False, Reason.PROGRESSING, missing.message.split(";")[0] + " yet; pods are starting."
         )
     if missing is not None:
         return missing
     if frontends_ready < 1:
         reason = Reason.FRONTEND_UNAVAILABLE if started else Reason.PROGRESSING
-        return Verdict(False, reason, "no front-end pod is ready; clients cannot connect.")
-    return Verdict(True, Reason.AVAILABLE, "all partitions and the front end answer.")
+        return Readiness(False, reason, "no front-end pod is ready; clients cannot connect.")
+    return Readiness(True, Reason.AVAILABLE, "all partitions and the front end answer.")
 
 
 def has_run(status: Mapping[str, Any]) -> bool:

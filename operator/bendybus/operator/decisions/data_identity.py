@@ -37,7 +37,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Footing:
+class DataDecision:
     """What the bus stands on.
 
     `identity` is None when nothing may run. `adopt` and `purge` name claims to be marked as this
@@ -91,7 +91,7 @@ def known(
     return found
 
 
-def footing(bus: BusView, claims: Iterable[Claim]) -> Footing:
+def decision(bus: BusView, claims: Iterable[Claim]) -> DataDecision:
     """Return what a bus may run on, given the claims of its name."""
     assert bus.manifest is not None
     fresh = Identity(bus.uid, bus.manifest.tier, bus.manifest.partition_count)
@@ -104,26 +104,26 @@ def footing(bus: BusView, claims: Iterable[Claim]) -> Footing:
         adopt = [each.name for each in foreign if each.identity == own[0].identity]
         return _checked(bus, own[0].identity, tuple(adopt))
     if not foreign:
-        return Footing(fresh)
+        return DataDecision(fresh)
     if choice == PURGE:
-        return Footing(fresh, purge=tuple(claim.name for claim in foreign))
+        return DataDecision(fresh, purge=tuple(claim.name for claim in foreign))
     if choice == ADOPT:
         identities = {claim.identity for claim in foreign}
         if len(identities) > 1:
-            return Footing(
+            return DataDecision(
                 None,
                 reason=Reason.RETAINED_DATA,
                 message="the retained volumes are of several namespaces. Delete the claims that "
                 "are not wanted; kubectl get pvc -l "
                 f"{names.BUS_LABEL}={bus.key.name} shows them.",
             )
-        standing = _checked(bus, foreign[0].identity, tuple(claim.name for claim in foreign))
+        decision = _checked(bus, foreign[0].identity, tuple(claim.name for claim in foreign))
         return (
-            standing
-            if standing.reason is None
-            else Footing(None, reason=standing.reason, message=standing.message)
+            decision
+            if decision.reason is None
+            else DataDecision(None, reason=decision.reason, message=decision.message)
         )
-    return Footing(
+    return DataDecision(
         None,
         reason=Reason.RETAINED_DATA,
         message=f"{len(foreign)} volume(s) of an earlier BusNamespace {bus.key.name!r} are kept. "
@@ -132,7 +132,7 @@ def footing(bus: BusView, claims: Iterable[Claim]) -> Footing:
     )
 
 
-def _checked(bus: BusView, recorded: Identity, adopt: tuple[str, ...]) -> Footing:
+def _checked(bus: BusView, recorded: Identity, adopt: tuple[str, ...]) -> DataDecision:
     assert bus.manifest is not None
     try:
         check_update(
@@ -143,5 +143,5 @@ def _checked(bus: BusView, recorded: Identity, adopt: tuple[str, ...]) -> Footin
             wanted_count=bus.manifest.partition_count,
         )
     except PartitioningImmutable as error:
-        return Footing(recorded, reason=Reason.PARTITIONING_IMMUTABLE, message=error.message)
-    return Footing(recorded, adopt=adopt)
+        return DataDecision(recorded, reason=Reason.PARTITIONING_IMMUTABLE, message=error.message)
+    return DataDecision(recorded, adopt=adopt)

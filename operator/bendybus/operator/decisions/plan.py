@@ -45,7 +45,7 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
-class Departure:
+class ManifestDeletion:
     """A manifest that was seen to be deleted, and what becomes of its data."""
 
     manifest_uid: str
@@ -53,7 +53,7 @@ class Departure:
     namespace: str
     policy: DeletionPolicy
 
-    def retained(self) -> "Departure":
+    def retained(self) -> "ManifestDeletion":
         """Return the same with the data kept."""
         return replace(self, policy=DeletionPolicy.RETAIN)
 

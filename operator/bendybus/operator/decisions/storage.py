@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, Final
 
-from bendybus.operator.decisions.data_identity import Footing
+from bendybus.operator.decisions.data_identity import DataDecision
 from bendybus.operator.decisions.reasons import Reason
 
 _FACTORS: Final[dict[str, Decimal]] = {
@@ -42,10 +42,10 @@ class Growth:
     claims: tuple[str, ...]
     larger: tuple[str, ...]
 
-    def judged(self, footing: Footing, why: str) -> Footing:
+    def judged(self, decision: DataDecision, why: str) -> DataDecision:
         """Return the footing, with a reason if volumes cannot be as asked. `why`: of a refusal."""
-        if footing.reason is not None:
-            return footing
+        if decision.reason is not None:
+            return decision
         if why:
             message = (
                 f"the volumes cannot grow: {why}. Use a storage class with allowVolumeExpansion, "
@@ -57,8 +57,8 @@ class Growth:
                 "back; to have smaller ones, make a BusNamespace of another name."
             )
         else:
-            return footing
-        return replace(footing, reason=Reason.STORAGE_NOT_EXPANDABLE, message=message)
+            return decision
+        return replace(decision, reason=Reason.STORAGE_NOT_EXPANDABLE, message=message)
 
     def template_size(self, stateful_set: Mapping[str, Any] | None, why: str) -> int | str:
         """Return the size for the StatefulSet's template: what it has, if volumes cannot follow."""

@@ -40,7 +40,7 @@ def now_utc() -> dt.datetime:
     return dt.datetime.now(dt.UTC)
 
 
-class OwnAuthority:
+class OperatorIssuer:
     """The authority of one operator and its peers; the Secret is the truth."""
 
     def __init__(
@@ -91,18 +91,20 @@ class OwnAuthority:
         authority = await self.authority()
         return self._certificate(wanted, current, authority) | {"ca.crt": authority.bundle}
 
-    async def of_bus(self, bus: ObjectKey, keep: Mapping[str, Any] | None = None) -> BusAuthority:
+    async def of_bus(
+        self, bus: ObjectKey, metadata: Mapping[str, Any] | None = None
+    ) -> BusAuthority:
         """Return the authority of a bus, made or advanced if it is time. Raises ApiError.
 
         `keep`: the metadata to make its Secret with; None: it is only read.
         """
         name = names.authority(bus)
         secret = await self._api.get("Secret", bus.namespace, name)
-        if secret is None and keep is not None:
+        if secret is None and metadata is not None:
             running = await self._api.get("Secret", bus.namespace, names.partition_tls(bus))
             made = bus_authority.first(self._now(), files_of(running).get("ca.crt", ""))
             try:
-                secret = await self._api.create(_secret(keep, made.to_files()))
+                secret = await self._api.create(_secret(metadata, made.to_files()))
                 logger.info("bus %s: root made", bus, extra={"action": "bus-root-made"})
             except ApiError as error:
                 if error.status != 409:
@@ -117,10 +119,10 @@ class OwnAuthority:
                 "back, or delete it: then the bus gets a new root.",
             ) from error
         advanced = bus_authority.advanced(known, self._now())
-        if keep is None or advanced is known or not await self._is_spread(bus, known):
+        if metadata is None or advanced is known or not await self._is_spread(bus, known):
             return known
         assert secret is not None
-        body = _secret(keep, advanced.to_files())
+        body = _secret(metadata, advanced.to_files())
         body["metadata"]["resourceVersion"] = secret["metadata"]["resourceVersion"]
         await self._api.apply(body)
         logger.info("bus %s: root advanced", bus, extra={"action": "bus-root-advanced"})

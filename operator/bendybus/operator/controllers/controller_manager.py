@@ -1,7 +1,7 @@
-"""The operator as a whole: the world, a keeper per bus, and who of the peers acts.
+"""Starts and stops the controllers: one per bus, while this operator leads.
 
-Events say that something changed; a list every few minutes, and whenever this operator begins to
-act, says it again for what was missed. Nothing is done for a bus but by its keeper.
+Events tell what changed; a list every few minutes, and whenever this operator becomes the leader,
+covers events that were missed. Only its controller acts for a bus.
 """
 
 import asyncio
@@ -13,20 +13,21 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from bendybus.crds.manifest import DeletionPolicy
-from bendybus.operator.bus.partition_addresses import Reaching, ReachingPods
-from bendybus.operator.certificates.authority_secrets import OwnAuthority, now_utc
-from bendybus.operator.certificates.cert_manager import CertManager
+from bendybus.operator.bus.partition_endpoints import PartitionEndpoints, PodEndpoints
+from bendybus.operator.certificates.cert_manager_issuer import CertManagerIssuer
+from bendybus.operator.certificates.operator_issuer import OperatorIssuer, now_utc
 from bendybus.operator.controllers import leadership
-from bendybus.operator.controllers.bus_controller import Keeper, Tools
-from bendybus.operator.controllers.bus_reconciler import BusKeeping
-from bendybus.operator.controllers.entity_reconciler import EntityKeeping
+from bendybus.operator.controllers.bus_controller import BusController, Shared
+from bendybus.operator.controllers.bus_reconciler import BusReconciler
+from bendybus.operator.controllers.entity_reconciler import EntityReconciler
 from bendybus.operator.controllers.kopf_settings import LIFETIME_S
 from bendybus.operator.controllers.leadership import Peers
 from bendybus.operator.controllers.status_writer import StatusWriter
 from bendybus.operator.decisions import manifests
 from bendybus.operator.decisions.conditions import READY
-from bendybus.operator.decisions.manifests import BusView, QueueView, View, World
-from bendybus.operator.decisions.plan import Departure
+from bendybus.operator.decisions.manifest_cache import ManifestCache
+from bendybus.operator.decisions.manifests import BusView, QueueView, View
+from bendybus.operator.decisions.plan import ManifestDeletion
 from bendybus.operator.kubernetes import names
 from bendybus.operator.kubernetes.api import ApiError, Body, KubernetesApi
 from bendybus.operator.kubernetes.names import ObjectKey
@@ -34,19 +35,19 @@ from bendybus.operator.metrics import Metrics
 from bendybus.operator.settings import Settings
 
 logger = logging.getLogger(__name__)
-LOOK_S: Final = 2.0
-LOOKS_A_MEASURE: Final = 5
-# How long a bus whose keeper failed is left alone, and when that is forgotten.
+TICK_S: Final = 2.0
+TICKS_PER_MEASURE: Final = 5
+# The pause before a failed controller is restarted, and after how long a failure is forgotten.
 AGAIN_S_MIN: Final = 1.0
 AGAIN_S_MAX: Final = 60.0
-# How often everything is listed because peers took this operator for dead.
+# How often at most everything is listed because peers considered this operator dead.
 MISSED_AGAIN_S: Final = 30.0
 FORGIVEN_S: Final = 600.0
 DELETED: Final = "DELETED"
 
 
-class Office:
-    """Takes events, lists everything now and then, keeps a keeper per bus while it acts."""
+class ControllerManager:
+    """Fills the manifest cache from events and lists; runs a controller per bus while it leads."""
 
     def __init__(
         self,
@@ -55,36 +56,36 @@ class Office:
         metrics: Metrics,
         *,
         priority: int,
-        reaching: Reaching | None = None,
-        look_s: float = LOOK_S,
+        endpoints: PartitionEndpoints | None = None,
+        tick_s: float = TICK_S,
     ) -> None:
         self._api = api
         self._settings = settings
         self._metrics = metrics
         self._priority = priority
-        self._look_s = look_s
-        self.authority = OwnAuthority(api, settings)
-        issued = CertManager(api, settings)
-        self.reaching = reaching or ReachingPods(settings, self.authority, issued)
+        self._tick_s = tick_s
+        self.authority = OperatorIssuer(api, settings)
+        issued = CertManagerIssuer(api, settings)
+        self.endpoints = endpoints or PodEndpoints(settings, self.authority, issued)
         self._writer = StatusWriter(
             api,
             patches_per_s=settings.status_patches_per_s,
             urgent_per_s=settings.urgent_patches_per_s,
         )
-        self.world = World()
-        self._tools = Tools(
+        self.cache = ManifestCache()
+        self._shared = Shared(
             api=api,
             settings=settings,
-            world=self.world,
+            cache=self.cache,
             writer=self._writer,
             metrics=metrics,
-            buses=BusKeeping(api, settings, self.authority, issued),
-            entities=EntityKeeping(metrics),
-            reaching=self.reaching,
+            buses=BusReconciler(api, settings, self.authority, issued),
+            entities=EntityReconciler(metrics),
+            endpoints=self.endpoints,
         )
-        self._keepers: dict[ObjectKey, tuple[Keeper, asyncio.Task[None]]] = {}
+        self._controllers: dict[ObjectKey, tuple[BusController, asyncio.Task[None]]] = {}
         self._children: dict[tuple[str, ObjectKey], int] = {}
-        # How often keepers failed, and when last.
+        # Bus → how often its controller failed, and when last.
         self._failures: dict[ObjectKey, tuple[int, float]] = {}
         self._forgetting: set[asyncio.Task[None]] = set()
         self.leading = False
@@ -94,78 +95,78 @@ class Office:
         self._peers = Peers()
         self._missed_at = -math.inf
         self._clocks_differ = False
-        # Events that came while lists were read, which may be older than they are.
-        self._heard: list[Callable[[], None]] | None = None
+        # Events that came while lists were read; they are applied after the lists.
+        self._deferred: list[Callable[[], None]] | None = None
 
     # Events, from the handlers
 
     def bus_event(self, change: str | None, body: Body) -> None:
         """Take an event of a BusNamespace."""
-        if self._heard is not None:
-            self._heard.append(lambda: self.bus_event(change, body))
+        if self._deferred is not None:
+            self._deferred.append(lambda: self.bus_event(change, body))
             return
         if not self.leading:
             return
         view = manifests.bus_view(body)
-        before = self.world.buses.get(view.key)
+        before = self.cache.buses.get(view.key)
         if change == DELETED:
-            self.world.drop_bus(view.key)
+            self.cache.drop_bus(view.key)
             if view.manifest and view.manifest.spec.deletion_policy is DeletionPolicy.DELETE:
                 self._forget_volumes(view)
         else:
-            self.world.put_bus(view)
+            self.cache.put_bus(view)
             if before is not None and _same(before, view):
                 return
-        keeper = self._keeper(view.key)
-        keeper.look_at_all()
+        controller = self._controller(view.key)
+        controller.enqueue_all()
 
     def queue_event(self, change: str | None, body: Body) -> None:
         """Take an event of a Queue."""
-        if self._heard is not None:
-            self._heard.append(lambda: self.queue_event(change, body))
+        if self._deferred is not None:
+            self._deferred.append(lambda: self.queue_event(change, body))
             return
         if not self.leading:
             return
         view = manifests.queue_view(body)
-        before = self.world.queue(view.key)
+        before = self.cache.queue(view.key)
         if change == DELETED:
-            self.world.drop_queue(view.key)
-            self._departed(view.bus, _departure(view))
+            self.cache.drop_queue(view.key)
+            self._manifest_deleted(view.bus, _deletion_of(view))
             return
-        self.world.put_queue(view)
+        self.cache.put_queue(view)
         if before is not None and before.uid != view.uid:
-            # Its deletion was not seen, so neither was the policy that was in force then.
-            self._departed(before.bus, _departure(before).retained())
+            # Its deletion was missed, and so was the deletionPolicy of that time.
+            self._manifest_deleted(before.bus, _deletion_of(before).retained())
         if before is None or not _same(before, view):
-            self._keeper(view.bus).look_at_queue(view.key)
+            self._controller(view.bus).enqueue_queue(view.key)
 
     def child_event(self, change: str | None, body: Body) -> None:
-        """Take an event of an object that the operator makes: somebody may have changed it."""
+        """Take an event of an object that the operator created and others may have changed."""
         labels = body["metadata"].get("labels") or {}
         if not self.leading or names.BUS_LABEL not in labels:
             return
         own = manifests.key_of(body)
         bus = ObjectKey(own.namespace, labels[names.BUS_LABEL])
-        mark = hash(json.dumps(_mark(body), sort_keys=True))
+        mark = hash(json.dumps(_relevant_state(body), sort_keys=True))
         known = self._children.pop((body["kind"], own), None)
         if change != DELETED:
             self._children[body["kind"], own] = mark
-        if (change == DELETED or known != mark) and bus in self._keepers:
-            self._keepers[bus][0].look_at_bus()
+        if (change == DELETED or known != mark) and bus in self._controllers:
+            self._controllers[bus][0].enqueue_bus()
 
-    def _departed(self, bus: ObjectKey, departure: Departure) -> None:
-        keeper = self._keeper(bus)
-        keeper.departed(departure)
-        for rival in self.world.named(bus, departure.name.lower()):
-            keeper.look_at_queue(rival.key)
+    def _manifest_deleted(self, bus: ObjectKey, deletion: ManifestDeletion) -> None:
+        controller = self._controller(bus)
+        controller.manifest_deleted(deletion)
+        for rival in self.cache.named(bus, deletion.name.lower()):
+            controller.enqueue_queue(rival.key)
 
     def _forget_volumes(self, view: BusView) -> None:
         async def forget() -> None:
             try:
-                await self._tools.buses.forget(view)
+                await self._shared.buses.forget(view)
             except ApiError as error:
                 logger.error(
-                    "bus %s: volumes not deleted, they stay: %s",
+                    "bus %s: volumes not deleted; they remain: %s",
                     view.key,
                     error.message,
                     extra={"action": "forget"},
@@ -178,28 +179,28 @@ class Office:
     # The task
 
     async def run(self) -> None:
-        """Act whenever no other peer does, until cancelled."""
+        """Lead whenever no other peer does, until cancelled."""
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._writer.run(), name="status-writer")
-                looks = 0
+                ticks = 0
                 while True:
-                    await self._look(loop.time())
-                    # It looks at every manifest.
-                    if looks % LOOKS_A_MEASURE == 0:
+                    await self._tick(loop.time())
+                    # Walks through every manifest, so not every time.
+                    if ticks % TICKS_PER_MEASURE == 0:
                         self._measure()
-                    looks += 1
-                    self._tend()
-                    await asyncio.sleep(self._look_s)
+                    ticks += 1
+                    self._replace_failed()
+                    await asyncio.sleep(self._tick_s)
         finally:
             await self._stop()
 
-    async def _look(self, now: float) -> None:
+    async def _tick(self, now: float) -> None:
         try:
             leading = await self._leads()
             if leading and not self.leading:
-                logger.info("operator: acting", extra={"action": "leading"})
+                logger.info("operator: leading", extra={"action": "leading"})
                 self._listed_at = None
             if not leading and self.leading:
                 logger.info("operator: standing by", extra={"action": "standby"})
@@ -207,10 +208,10 @@ class Office:
                 await self._stop()
             overdue = self._listed_at is None or now - self._listed_at > self._settings.resync_s
             if leading and overdue:
-                await self._list()
+                await self._list_manifests()
                 self._listed_at = now
         except ApiError as error:
-            # While the API server is away, what is known goes on: the bus does not need it.
+            # While the API server is unavailable, controllers continue with the cache.
             logger.warning("operator: %s", error.message, extra={"action": "retry"})
 
     async def _leads(self) -> bool:
@@ -225,59 +226,60 @@ class Office:
         present = settings.identity in status
         now_s = asyncio.get_running_loop().time()
         if self._present and not present and now_s - self._missed_at > MISSED_AGAIN_S:
-            # Where clocks differ, peers take it for dead again and again.
+            # Where clocks differ, peers consider it dead repeatedly.
             self._missed_at = now_s
-            # Peers took it for dead: it, or the API server, stood still. It goes on until Kopf has
-            # signed it in again, for they may be swept out, too, and two that act do no harm; but
-            # what happened meanwhile must be read first.
+            # Peers considered it dead: it, or the API server, was suspended. It continues until
+            # Kopf has registered it again, since two leaders do no harm; but everything is listed
+            # for what happened meanwhile.
             self._listed_at = None
         self._present = present
         self._signed_in = self._signed_in or present
         self._warn_of_clocks(leadership.skew_s(status, settings.identity, now_utc()))
         leads = self._peers.leads(status, settings.identity, self._priority, now_s)
-        # At the start it is not known who is first.
+        # Before it is registered it does not know its peers.
         return self._signed_in and leads
 
     def _warn_of_clocks(self, skew_s: float) -> None:
-        """Say once that the clocks of nodes differ by more than Kopf's peering bears."""
+        """Log once that the clocks of nodes differ by more than Kopf's peering tolerates."""
         differ = skew_s > LIFETIME_S / 2
         if differ and not self._clocks_differ:
             logger.warning(
-                "operator: the clock of a peer's node is %.0f s ahead; set the clocks, or Kopf may "
-                "take operators for dead that are not",
+                "operator: the clock of a peer's node is %.0f s ahead; synchronize the clocks, or "
+                "Kopf may consider running operators dead",
                 skew_s,
                 extra={"action": "clock-skew"},
             )
         self._clocks_differ = differ
 
-    async def _list(self) -> None:
-        """Read all manifests and act from then on; raises ApiError.
+    async def _list_manifests(self) -> None:
+        """Read all manifests and lead from then on. Raises ApiError.
 
-        Before the first complete lists nothing is done: a queue that is not known yet would look
-        like one whose manifest is gone. Events meanwhile come after, since they may be newer.
+        Nothing is reconciled before the first complete lists: a queue that is not in the cache yet
+        would look like one whose manifest is gone. Events that come meanwhile are applied
+        afterwards, since they may be newer.
         """
         buses: list[Body] = []
         queues: list[Body] = []
-        self._heard = []
+        self._deferred = []
         try:
             for namespace in self._settings.watch_namespaces or ("",):
                 buses += await self._api.list("BusNamespace", namespace)
                 queues += await self._api.list("Queue", namespace)
-            self.world.replace(map(manifests.bus_view, buses), map(manifests.queue_view, queues))
+            self.cache.replace(map(manifests.bus_view, buses), map(manifests.queue_view, queues))
             self.leading = True
         finally:
-            heard, self._heard = self._heard, None
+            heard, self._deferred = self._deferred, None
             for event in heard:
                 event()
-        for key in self.world.bus_keys() | set(self._keepers):
-            self._keeper(key).look_at_all()
+        for key in self.cache.bus_keys() | set(self._controllers):
+            self._controller(key).enqueue_all()
 
     def _measure(self) -> None:
         self._metrics.leading.set(self.leading)
         self._metrics.waiting.set(self._writer.waiting())
         self._metrics.written.set(self._writer.written)
-        views: list[tuple[str, View]] = [("Queue", view) for view in self.world.queues()]
-        views += [("BusNamespace", view) for view in self.world.buses.values()]
+        views: list[tuple[str, View]] = [("Queue", view) for view in self.cache.queues()]
+        views += [("BusNamespace", view) for view in self.cache.buses.values()]
         reasons = Counter(
             (kind, each.get("reason", ""))
             for kind, view in views
@@ -286,81 +288,81 @@ class Office:
         )
         self._metrics.show_not_ready(reasons if self.leading else {})
 
-    def _keeper(self, bus: ObjectKey) -> Keeper:
-        known = self._keepers.get(bus)
+    def _controller(self, bus: ObjectKey) -> BusController:
+        known = self._controllers.get(bus)
         if known is None:
-            keeper = Keeper(bus, self._tools)
-            task = asyncio.create_task(keeper.run(), name=f"keeper-{bus}")
-            known = self._keepers[bus] = (keeper, task)
+            controller = BusController(bus, self._shared)
+            task = asyncio.create_task(controller.run(), name=f"controller-{bus}")
+            known = self._controllers[bus] = (controller, task)
         return known[0]
 
-    def _replace(self, bus: ObjectKey, failed: Keeper, error: BaseException | None) -> None:
-        """Go on with another keeper after a pause: one bus's failure is not that of all others."""
+    def _replace(self, bus: ObjectKey, failed: BusController, error: BaseException | None) -> None:
+        """Restart the controller of one bus after a pause; others are not affected."""
         failures, _ = self._failures.get(bus, (0, 0.0))
         pause_s = min(AGAIN_S_MAX, AGAIN_S_MIN * 2 ** min(failures, 16))
         logger.error(
-            "bus %s: its keeper failed; started again in %.0f s",
+            "bus %s: its controller failed; restarting in %.0f s",
             bus,
             pause_s,
             exc_info=error,
-            extra={"action": "keeper-failed"},
+            extra={"action": "controller-failed"},
         )
         self._metrics.keeper_failures.labels(bus.namespace, bus.name).inc()
         now_s = asyncio.get_running_loop().time()
         self._failures[bus] = (failures + 1, now_s)
-        keeper = Keeper(bus, self._tools)
-        for departure in failed.departures():
-            keeper.departed(departure)
-        keeper.look_at_all()
+        controller = BusController(bus, self._shared)
+        for deletion in failed.deletions():
+            controller.manifest_deleted(deletion)
+        controller.enqueue_all()
 
         async def run() -> None:
             await asyncio.sleep(pause_s)
-            await keeper.run()
+            await controller.run()
 
-        task = asyncio.create_task(run(), name=f"keeper-{bus}")
-        self._keepers[bus] = (keeper, task)
+        task = asyncio.create_task(run(), name=f"controller-{bus}")
+        self._controllers[bus] = (controller, task)
 
-    def _tend(self) -> None:
-        """Let keepers go whose bus is gone; replace one that failed, loudly."""
+    def _replace_failed(self) -> None:
+        """Stop controllers whose bus is gone; restart failed ones, and log that."""
         now_s = asyncio.get_running_loop().time()
-        known = self.world.bus_keys()
+        known = self.cache.bus_keys()
         for bus, (_, at_s) in list(self._failures.items()):
             if now_s - at_s > FORGIVEN_S or bus not in known:
                 del self._failures[bus]
-        for bus, (keeper, task) in list(self._keepers.items()):
+        for bus, (controller, task) in list(self._controllers.items()):
             if task.done() and bus in known:
-                self._replace(bus, keeper, task.exception())
+                self._replace(bus, controller, task.exception())
             if bus not in known:
-                if keeper.undone():
+                if controller.pending_names():
                     logger.warning(
-                        "bus %s: gone before its queues were released; if its data comes back, "
+                        "bus %s: deleted before its queues were released; if its data is restored, "
                         "these are orphans: %s",
                         bus,
-                        ", ".join(keeper.undone()),
+                        ", ".join(controller.pending_names()),
                         extra={"action": "undone"},
                     )
-                del self._keepers[bus]
+                del self._controllers[bus]
                 task.cancel()
 
     async def _stop(self) -> None:
         self.leading = False
         self._children.clear()
         self._failures.clear()
-        keepers, self._keepers = self._keepers, {}
+        controllers, self._controllers = self._controllers, {}
         self._writer.clear()
-        for _, task in keepers.values():
+        for _, task in controllers.values():
             task.cancel()
-        if keepers:
-            # Not `await task`: its cancellation could not be told from our own.
-            await asyncio.wait({task for _, task in keepers.values()})
+        if controllers:
+            # Not `await task`: its cancellation could not be distinguished from our own.
+            await asyncio.wait({task for _, task in controllers.values()})
 
 
-def _departure(view: QueueView) -> Departure:
-    return Departure(view.uid, view.entity_name, view.key.namespace, view.deletion_policy)
+def _deletion_of(view: QueueView) -> ManifestDeletion:
+    return ManifestDeletion(view.uid, view.entity_name, view.key.namespace, view.deletion_policy)
 
 
 def _same(before: BusView | QueueView, now: BusView | QueueView) -> bool:
-    """Whether nothing changed but the status, which is the operator's own."""
+    """Whether only the status changed, which the operator writes itself."""
     return (before.uid, before.generation, before.annotations, before.deleting) == (
         now.uid,
         now.generation,
@@ -369,8 +371,8 @@ def _same(before: BusView | QueueView, now: BusView | QueueView) -> bool:
     )
 
 
-def _mark(body: Body) -> Any:
-    """Return what matters of a child: its spec's generation, its data, how many pods are ready."""
+def _relevant_state(body: Body) -> Any:
+    """Return what matters of a child object: generation, version of its data, ready pods."""
     ready = (body.get("status") or {}).get("readyReplicas")
     metadata, is_deployment = body["metadata"], body["kind"] == "Deployment"
     # Of a Secret only the metadata is watched; whatever changes in it changes the version.

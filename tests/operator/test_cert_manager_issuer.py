@@ -14,17 +14,17 @@ from bendybus.operator.builders import children
 from bendybus.operator.builders.certificates import cert_manager, wanted
 from bendybus.operator.builders.context import Context
 from bendybus.operator.certificates import certificate_authority, issued_trust
-from bendybus.operator.certificates.authority_secrets import files_of
-from bendybus.operator.certificates.cert_manager import CertManager
+from bendybus.operator.certificates.cert_manager_issuer import CertManagerIssuer
 from bendybus.operator.certificates.certificate_authority import Authority
+from bendybus.operator.certificates.operator_issuer import files_of
 from bendybus.operator.kubernetes import names
 from bendybus.operator.kubernetes.api import ApiError
 from bendybus.operator.settings import Settings
 from tests.certificates import mount
 from tests.operator.manifests import BUS, context
 from tests.operator.memory_api import MemoryKubernetesApi
-from tests.operator.test_authority_secrets import DAY, START, Clock
 from tests.operator.test_bus_authority import verify
+from tests.operator.test_operator_issuer import DAY, START, Clock
 
 ROLES = ("partition", "frontend")
 OWN = replace(context(), cert_manager=True, issuer_kind="", issuer_name="")
@@ -50,15 +50,15 @@ class Cluster:
         self.operator_certificate = pair.certificate
         mount(folder, pair.certificate.encode(), pair.key.encode(), self.operators.bundle.encode())
         self.settings = Settings(cert_manager=True, client_tls_directory=folder)
-        self.keeper = CertManager(self.api, self.settings, self.clock)
+        self.controller = CertManagerIssuer(self.api, self.settings, self.clock)
         self.issuers = {"all": certificate_authority.new_authority(START)}
         self.clients_trust = ""
         self.files: dict[str, dict[str, str]] = {}
 
-    async def keep(self, of: Context = OWN) -> None:
+    async def reconcile(self, of: Context = OWN) -> None:
         """Do what a look of the operator does."""
         found = await self.api.get("StatefulSet", "shop", names.partition_set(BUS))
-        self.clients_trust = await self.keeper.keep(of, found)
+        self.clients_trust = await self.controller.reconcile(of, found)
 
     def put(self, name: str, files: Mapping[str, str]) -> None:
         data = {key: base64.b64encode(text.encode()).decode() for key, text in files.items()}
@@ -110,7 +110,7 @@ class Cluster:
 
     async def meet_operator(self) -> None:
         """Have the operator and a partition connect."""
-        material = await self.keeper.operator_material(BUS)
+        material = await self.controller.operator_material(BUS)
         verify(self.files["partition"]["tls.crt"], material.authorities.decode(), self.clock.now)
         verify(material.certificate.decode(), self.files["partition"]["ca.crt"], self.clock.now)
 
@@ -136,11 +136,11 @@ def cluster(tmp_path: Path) -> Cluster:
 
 async def started(cluster: Cluster) -> None:
     """Have a new bus run."""
-    await cluster.keep()
+    await cluster.reconcile()
     cluster.issue()
-    await cluster.keep()
+    await cluster.reconcile()
     cluster.issue()
-    await cluster.keep()
+    await cluster.reconcile()
     cluster.run()
 
 
@@ -181,12 +181,12 @@ async def test_nobody_but_the_operators_own_root_signs_for_it(cluster: Cluster) 
 async def test_until_cert_manager_has_made_the_root_pods_and_operator_wait(
     cluster: Cluster,
 ) -> None:
-    await cluster.keep()
+    await cluster.reconcile()
 
     assert not cluster.secret(names.trust(BUS))
     assert cluster.clients_trust == ""
     with pytest.raises(ApiError, match="cert-manager") as raised:
-        await cluster.keeper.operator_material(BUS)
+        await cluster.controller.operator_material(BUS)
     assert not raised.value.final
 
 
@@ -198,9 +198,9 @@ async def test_a_bus_goes_over_from_the_issuer_of_all_without_a_moment_of_distru
 
     async def look() -> None:
         """Files arrive in this order, and everybody meets after each."""
-        await cluster.keep()
+        await cluster.reconcile()
         cluster.issue()
-        await cluster.keep()
+        await cluster.reconcile()
         for role in order:
             cluster.mount(role)
             cluster.meet()
@@ -230,7 +230,7 @@ async def test_a_bus_goes_over_from_the_issuer_of_all_without_a_moment_of_distru
 async def test_before_the_new_root_is_made_a_running_bus_is_left_as_it_is(cluster: Cluster) -> None:
     shared = await as_before(cluster)
 
-    await cluster.keep()
+    await cluster.reconcile()
     cluster.mount(*ROLES)
 
     cluster.meet(shared)
@@ -242,17 +242,17 @@ async def test_certificates_change_hands_only_when_all_pods_know_both_roots(
     cluster: Cluster,
 ) -> None:
     await as_before(cluster)
-    await cluster.keep()
+    await cluster.reconcile()
     cluster.issue()
-    await cluster.keep()
+    await cluster.reconcile()
 
     cluster.clock.now += 5 * DAY
-    await cluster.keep()
+    await cluster.reconcile()
 
     # Pods run by the former templates still: a new image that does not start, say.
     assert cluster.step() == (False, True)
     cluster.run()
-    await cluster.keep()
+    await cluster.reconcile()
     assert cluster.step() == (True, True)
 
 
@@ -260,14 +260,14 @@ async def test_a_former_root_is_trusted_until_cert_manager_has_issued_anew(
     cluster: Cluster,
 ) -> None:
     await as_before(cluster)
-    await cluster.keep()
+    await cluster.reconcile()
     cluster.issue()
-    await cluster.keep()
+    await cluster.reconcile()
     cluster.run()
     for _ in range(4):
         # cert-manager stands still.
         cluster.clock.now += DAY
-        await cluster.keep()
+        await cluster.reconcile()
 
     assert cluster.step() == (True, True)
     cluster.meet()
@@ -278,9 +278,9 @@ async def test_a_certificate_that_ends_does_not_wait_for_the_days_to_pass(
 ) -> None:
     await as_before(cluster)
     cluster.clock.now += 89 * DAY
-    await cluster.keep()
+    await cluster.reconcile()
     cluster.issue()
-    await cluster.keep()
+    await cluster.reconcile()
 
     assert cluster.step() == (True, True)
 
@@ -293,9 +293,9 @@ async def test_a_root_that_was_made_anew_is_trusted_beside_the_one_before(
 
     cluster.api.remove("Secret", "shop", names.root(BUS))
     cluster.issue()
-    await cluster.keep()
+    await cluster.reconcile()
     cluster.clock.now += 3 * DAY
-    await cluster.keep()
+    await cluster.reconcile()
     cluster.mount(*ROLES)
 
     cluster.meet()
@@ -323,9 +323,9 @@ async def test_with_a_named_issuer_pods_trust_what_it_says_and_the_operators_roo
     cluster: Cluster,
 ) -> None:
     for _ in range(2):
-        await cluster.keep(SHARED)
+        await cluster.reconcile(SHARED)
         cluster.issue()
-    await cluster.keep(SHARED)
+    await cluster.reconcile(SHARED)
     cluster.run(SHARED)
 
     cluster.meet(cluster.issuers["all"].bundle)
@@ -339,7 +339,7 @@ async def test_a_spoilt_secret_is_made_anew(cluster: Cluster, spoilt: dict[str, 
     files = cluster.secret(names.trust(BUS))
     cluster.put(names.trust(BUS), {**files, **spoilt} if spoilt else {})
 
-    await cluster.keep()
+    await cluster.reconcile()
 
     assert cluster.secret(names.trust(BUS)) == files
 

@@ -5,15 +5,15 @@ Keepers and webhooks use it; tests put servers on loopback in its place.
 
 from typing import Protocol
 
-from bendybus.operator.certificates.authority_secrets import OwnAuthority
-from bendybus.operator.certificates.cert_manager import CertManager
+from bendybus.operator.certificates.cert_manager_issuer import CertManagerIssuer
+from bendybus.operator.certificates.operator_issuer import OperatorIssuer
 from bendybus.operator.kubernetes import names
 from bendybus.operator.kubernetes.names import ObjectKey
 from bendybus.operator.settings import Settings
 from bendybus.wire import tls
 
 
-class Reaching(Protocol):
+class PartitionEndpoints(Protocol):
     """Addresses and certificates."""
 
     def address(self, bus: ObjectKey, partition: int) -> str:
@@ -26,10 +26,12 @@ class Reaching(Protocol):
         """
 
 
-class ReachingPods:
+class PodEndpoints:
     """Partitions are pods behind a headless Service, and speak TLS."""
 
-    def __init__(self, settings: Settings, authority: OwnAuthority, issued: CertManager) -> None:
+    def __init__(
+        self, settings: Settings, authority: OperatorIssuer, issued: CertManagerIssuer
+    ) -> None:
         self._settings = settings
         self._authority = authority
         self._issued = issued

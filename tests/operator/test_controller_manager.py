@@ -256,7 +256,7 @@ async def test_a_deletion_that_the_bus_did_not_live_to_see_leaves_an_orphan(
     cluster.api.remove("BusNamespace", "shop", "orders")
     await cluster.says("Queue", "paid", "NamespaceNotFound")
     cluster.api.remove("Queue", "shop", "paid")
-    await eventually(lambda: not cluster.operators[0].office._keepers)
+    await eventually(lambda: not cluster.operators[0].manager._controllers)
     cluster.apply(bus_body(uid="bus-2", annotations={names.RETAINED_ANNOTATION: "adopt"}))
     await cluster.says("BusNamespace", "orders", "Available")
 
@@ -324,7 +324,7 @@ async def test_an_operator_that_starts_during_an_outage_calls_it_one(cluster: Cl
 
     await cluster.operators[0].stop()
     cluster.operator()
-    await eventually(lambda: cluster.operators[1].office.leading)
+    await eventually(lambda: cluster.operators[1].manager.leading)
     cluster.start(BUS, 1)
     await cluster.says("BusNamespace", "orders", "Available")
 
@@ -469,17 +469,17 @@ async def test_the_standby_takes_over_and_steps_back(cluster: Cluster) -> None:
     cluster.apply(bus_body())
     cluster.apply(queue_body())
     await cluster.says("Queue", "paid", "Available")
-    assert (first.office.leading, second.office.leading) == (True, False)
+    assert (first.manager.leading, second.manager.leading) == (True, False)
 
     peering(cluster, second=1)
     await first.stop()
-    await eventually(lambda: second.office.leading)
+    await eventually(lambda: second.manager.leading)
     cluster.apply(queue_body("next"))
     await cluster.says("Queue", "next", "Available")
     peering(cluster, third=3, second=1)
-    await eventually(lambda: not second.office.leading)
+    await eventually(lambda: not second.manager.leading)
     peering(cluster, second=1)
-    await eventually(lambda: second.office.leading)
+    await eventually(lambda: second.manager.leading)
     cluster.api.remove("Queue", "shop", "next")
 
     await holds(cluster, 0, "next", orphaned=True)
@@ -496,14 +496,14 @@ async def test_operators_that_took_each_other_for_dead_do_not_both_stand_by(
     await cluster.says("BusNamespace", "orders", "Available")
 
     peering(cluster)
-    await eventually(lambda: second.office.leading)
-    assert first.office.leading
+    await eventually(lambda: second.manager.leading)
+    assert first.manager.leading
     cluster.apply(queue_body())
     await cluster.says("Queue", "paid", "Available")
     peering(cluster, first=2, second=1)
-    await eventually(lambda: not second.office.leading)
+    await eventually(lambda: not second.manager.leading)
 
-    assert first.office.leading
+    assert first.manager.leading
 
 
 async def test_an_operator_that_was_taken_for_dead_reads_what_it_missed(cluster: Cluster) -> None:
@@ -530,7 +530,7 @@ async def test_the_operator_outlives_an_api_server_that_is_away(cluster: Cluster
     operator.deaf = True
     cluster.api.remove("Queue", "shop", "paid")
     cluster.apply(queue_body("meanwhile"))
-    operator.office._listed_at = None
+    operator.manager._listed_at = None
     await eventually(lambda: ("list", "BusNamespace", "") in cluster.api.calls[-20:])
 
     cluster.api.refusals.clear()
@@ -544,7 +544,7 @@ async def test_the_operator_outlives_an_api_server_that_is_away(cluster: Cluster
 async def test_what_happens_while_lists_are_read_is_not_forgotten(cluster: Cluster) -> None:
     """The list is older than the events; a queue that is missing in it is no orphan."""
     await standing(cluster)
-    office = cluster.operators[0].office
+    manager = cluster.operators[0].manager
     real_list = cluster.api.list
     during: list[str] = []
 
@@ -554,15 +554,15 @@ async def test_what_happens_while_lists_are_read_is_not_forgotten(cluster: Clust
             during.append(kind)
             cluster.api.remove("Queue", "shop", "paid")
             cluster.apply(queue_body("born"))
-            await eventually(lambda: len(office._heard or []) >= 2)
+            await eventually(lambda: len(manager._deferred or []) >= 2)
         return found
 
     cluster.api.list = slow_list  # type: ignore[method-assign]
-    office._listed_at = None
+    manager._listed_at = None
 
     await cluster.says("Queue", "born", "Available")
     await holds(cluster, 0, orphaned=True)
-    assert office.world.queue_by_uid("paid-1") is None
+    assert manager.cache.queue_by_uid("paid-1") is None
     assert (await cluster.catalogue(BUS, 0))["born"].orphaned is False
 
 
@@ -577,7 +577,7 @@ async def test_a_failed_first_list_makes_no_orphans(cluster: Cluster) -> None:
     await eventually(lambda: cluster.api.calls[-6:].count(("list", "Queue", "")) > 1)
 
     cluster.api.refusals.clear()
-    await eventually(lambda: operator.office.leading)
+    await eventually(lambda: operator.manager.leading)
     cluster.apply(queue_body("next"))
     await cluster.says("Queue", "next", "Available")
 
@@ -589,7 +589,7 @@ async def test_metrics_show_what_is_not_ready(cluster: Cluster) -> None:
     await standing(cluster)
     cluster.apply(queue_body("wrong", lockDuration="PT1S"))
     await cluster.says("Queue", "wrong", "InvalidSpec")
-    registry = cluster.operators[0].office._metrics.registry
+    registry = cluster.operators[0].manager._metrics.registry
     labels = {"kind": "Queue", "reason": Reason.INVALID_SPEC}
 
     await eventually(lambda: registry.get_sample_value("bendybus_operator_not_ready", labels) == 1)
@@ -601,14 +601,16 @@ async def test_metrics_show_what_is_not_ready(cluster: Cluster) -> None:
     assert registry.get_sample_value("bendybus_operator_leading") == 1
 
 
-async def test_a_keeper_that_is_stopped_while_it_closes_its_link_stops(cluster: Cluster) -> None:
+async def test_a_controller_that_is_stopped_while_it_closes_its_link_stops(
+    cluster: Cluster,
+) -> None:
     await standing(cluster, queue=False)
-    office = cluster.operators[0].office
-    ((keeper, task),) = office._keepers.values()
+    manager = cluster.operators[0].manager
+    ((controller, task),) = manager._controllers.values()
 
     cluster.api.remove("BusNamespace", "shop", "orders")
-    await eventually(lambda: keeper._link is None)
-    keeper.look_at_bus()
+    await eventually(lambda: controller._link is None)
+    controller.enqueue_bus()
     task.cancel()
 
     assert await asyncio.wait({task}, timeout=WITHIN_S) == ({task}, set())

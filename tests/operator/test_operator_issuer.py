@@ -10,7 +10,7 @@ import pytest
 
 from bendybus.operator.builders.certificates import Wanted
 from bendybus.operator.certificates import certificate_authority
-from bendybus.operator.certificates.authority_secrets import SECRET, OwnAuthority
+from bendybus.operator.certificates.operator_issuer import SECRET, OperatorIssuer
 from bendybus.operator.certificates.webhook_certificates import WebhookCertificates
 from bendybus.operator.kubernetes import names
 from bendybus.operator.kubernetes.api import ApiError
@@ -43,8 +43,8 @@ def api() -> MemoryKubernetesApi:
     return made
 
 
-def authority(api: MemoryKubernetesApi, clock: Clock | None = None) -> OwnAuthority:
-    return OwnAuthority(api, Settings(), clock or Clock())
+def authority(api: MemoryKubernetesApi, clock: Clock | None = None) -> OperatorIssuer:
+    return OperatorIssuer(api, Settings(), clock or Clock())
 
 
 async def test_peers_have_one_authority(api: MemoryKubernetesApi) -> None:

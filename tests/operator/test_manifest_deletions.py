@@ -7,10 +7,10 @@ from bendybus.domain import errors
 from bendybus.domain.directory import Directory
 from bendybus.domain.errors import BusError
 from bendybus.operator.bus.bus_link import BusLink
-from bendybus.operator.controllers.departures import RETRY_S_MAX, Leaving
-from bendybus.operator.controllers.entity_reconciler import EntityKeeping
-from bendybus.operator.decisions.manifests import World
-from bendybus.operator.decisions.plan import Departure
+from bendybus.operator.controllers.entity_reconciler import EntityReconciler
+from bendybus.operator.controllers.manifest_deletions import RETRY_S_MAX, ManifestDeletions
+from bendybus.operator.decisions.manifest_cache import ManifestCache
+from bendybus.operator.decisions.plan import ManifestDeletion
 from bendybus.operator.kubernetes.names import ObjectKey
 from tests.operator.memory_api import MemoryKubernetesApi
 
@@ -28,11 +28,11 @@ class Bus:
         self.released: list[str] = []
         self.refusals: dict[str, BusError] = {}
 
-    async def depart(self, departure: Departure, link: BusLink) -> None:
-        self.asked.append(departure.name)
-        if departure.name in self.refusals:
-            raise self.refusals[departure.name]
-        self.released.append(departure.name)
+    async def manifest_deleted(self, deletion: ManifestDeletion, link: BusLink) -> None:
+        self.asked.append(deletion.name)
+        if deletion.name in self.refusals:
+            raise self.refusals[deletion.name]
+        self.released.append(deletion.name)
 
 
 class Desk:
@@ -40,18 +40,18 @@ class Desk:
 
     def __init__(self) -> None:
         self.bus = Bus()
-        entities = cast(EntityKeeping, self.bus)
-        self.leaving = Leaving(BUS, MemoryKubernetesApi(), World(), entities)
+        entities = cast(EntityReconciler, self.bus)
+        self.deletions = ManifestDeletions(BUS, MemoryKubernetesApi(), ManifestCache(), entities)
         self.looks: list[float] = []
 
     def leaves(self, name: str) -> None:
-        self.leaving.note(Departure(f"uid-{name}", name, "shop", DeletionPolicy.RETAIN))
+        self.deletions.note(ManifestDeletion(f"uid-{name}", name, "shop", DeletionPolicy.RETAIN))
 
     async def run(self, until_s: float, now: float = 0.0) -> None:
-        while (due := self.leaving.due) is not None and max(due, now) <= until_s:
+        while (due := self.deletions.due) is not None and max(due, now) <= until_s:
             now = max(due, now)
             self.looks.append(now)
-            await self.leaving.carry_out(cast(Any, self.bus), now)
+            await self.deletions.carry_out(cast(Any, self.bus), now)
 
 
 async def test_what_left_is_released_once() -> None:
@@ -61,7 +61,7 @@ async def test_what_left_is_released_once() -> None:
     await desk.run(until_s=100)
 
     assert desk.bus.asked == ["a"]
-    assert desk.leaving.undone() == []
+    assert desk.deletions.pending_names() == []
 
 
 async def test_a_bus_that_refuses_is_asked_after_growing_pauses() -> None:
@@ -73,7 +73,7 @@ async def test_a_bus_that_refuses_is_asked_after_growing_pauses() -> None:
 
     assert desk.looks == [0, 1, 3, 7, 15, 31, 61, 91, 121]
     assert desk.looks[-1] - desk.looks[-2] == RETRY_S_MAX
-    assert desk.leaving.undone() == ["a"]
+    assert desk.deletions.pending_names() == ["a"]
 
 
 async def test_one_that_is_refused_holds_up_no_other() -> None:
@@ -85,7 +85,7 @@ async def test_one_that_is_refused_holds_up_no_other() -> None:
     await desk.run(until_s=0)
 
     assert desk.bus.released == ["b"]
-    assert desk.leaving.undone() == ["a"]
+    assert desk.deletions.pending_names() == ["a"]
 
 
 async def test_a_partition_that_is_away_is_asked_for_one_and_not_for_all() -> None:
@@ -106,8 +106,8 @@ async def test_news_end_the_pause() -> None:
     await desk.run(until_s=90)
     desk.bus.refusals.clear()
 
-    desk.leaving.hurry()
+    desk.deletions.retry_now()
     await desk.run(until_s=92, now=92)
 
     assert desk.bus.released == ["a"]
-    assert desk.leaving.due is None
+    assert desk.deletions.due is None

@@ -16,9 +16,9 @@ from cryptography import x509
 from bendybus.operator.builders import certificates, secret_files
 from bendybus.operator.builders.context import Context
 from bendybus.operator.certificates import issued_trust
-from bendybus.operator.certificates.authority_secrets import files_of, now_utc
 from bendybus.operator.certificates.certificate_authority import HANDOVER
 from bendybus.operator.certificates.issued_trust import IssuedTrust
+from bendybus.operator.certificates.operator_issuer import files_of, now_utc
 from bendybus.operator.kubernetes import names
 from bendybus.operator.kubernetes.api import ApiError, KubernetesApi
 from bendybus.operator.kubernetes.names import ObjectKey
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 Body = dict[str, Any]
 
 
-class CertManager:
+class CertManagerIssuer:
     """Asks for certificates, and keeps Secret NAME.trust of each bus; the Secret is the truth."""
 
     def __init__(
@@ -39,7 +39,7 @@ class CertManager:
         self._settings = settings
         self._now = now
 
-    async def keep(self, context: Context, stateful_set: Body | None) -> str:
+    async def reconcile(self, context: Context, stateful_set: Body | None) -> str:
         """Make or change what there is; return what clients are to trust, "" until it is known.
 
         `stateful_set`: that of the partitions as it is, None when nothing of the bus runs. Raises

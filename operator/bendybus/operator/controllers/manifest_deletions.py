@@ -1,0 +1,147 @@
+"""Carries out deletions of manifests: queues are orphaned, or deleted if deletionPolicy is Delete.
+
+Pending deletions are keyed by the manifest's UID, so they are bounded by the number of manifests.
+A failure is retried with exponential backoff, or at once when something changes.
+"""
+
+import logging
+from collections.abc import Collection
+from typing import Final
+
+from bendybus.crds.manifest import DeletionPolicy
+from bendybus.domain.errors import BusError
+from bendybus.operator.bus.bus_link import BusLink
+from bendybus.operator.controllers.entity_reconciler import EntityReconciler
+from bendybus.operator.decisions import plan
+from bendybus.operator.decisions.manifest_cache import ManifestCache
+from bendybus.operator.decisions.plan import ManifestDeletion
+from bendybus.operator.kubernetes.api import ApiError, KubernetesApi
+from bendybus.operator.kubernetes.names import ObjectKey
+
+logger = logging.getLogger(__name__)
+RETRY_S_MIN: Final = 1.0
+RETRY_S_MAX: Final = 30.0
+NAMES_SHOWN: Final = 5
+
+
+class ManifestDeletions:
+    """The pending deletions of one bus. `due`: when to carry them out; None: none is pending."""
+
+    def __init__(
+        self,
+        bus: ObjectKey,
+        api: KubernetesApi,
+        cache: ManifestCache,
+        entities: EntityReconciler,
+        *,
+        watched: Collection[str] = (),
+    ) -> None:
+        """`watched`: the Kubernetes namespaces that the operator watches; empty: all."""
+        self._bus = bus
+        self._api = api
+        self._cache = cache
+        self._watched = watched
+        self._entities = entities
+        self._deletions: dict[str, ManifestDeletion] = {}
+        self._search_orphans = True
+        self._retry_s = RETRY_S_MIN
+        # Queues whose manifests are gone or in a namespace that is not watched; those namespaces.
+        self.unseen: tuple[str, ...] = ()
+        self.not_served: tuple[str, ...] = ()
+        self.due: float | None = 0.0
+
+    def note(self, deletion: ManifestDeletion) -> None:
+        """Record a manifest that was deleted."""
+        self._deletions[deletion.manifest_uid] = deletion
+        self.retry_now()
+
+    def search_orphans(self) -> None:
+        """Have the catalogue searched for queues without a manifest; the cache is complete."""
+        self._search_orphans = True
+        self.retry_now()
+
+    def retry_now(self) -> None:
+        """Retry now, without waiting for the backoff: something changed."""
+        self._retry_s = RETRY_S_MIN
+        if self._deletions or self._search_orphans:
+            self.due = 0.0
+
+    def deletions(self) -> list[ManifestDeletion]:
+        """Return the pending deletions, for the controller that replaces a failed one."""
+        return list(self._deletions.values())
+
+    def pending_names(self) -> list[str]:
+        """Return the names of queues whose manifests are gone and that are not released yet."""
+        return [deletion.name for deletion in self._deletions.values()]
+
+    async def carry_out(self, link: BusLink, now: float) -> None:
+        """Carry out what is possible now; sets `due` to the time of the next attempt."""
+        refused: BusError | ApiError | None
+        try:
+            refused = await self._release(link)
+            if self._search_orphans:
+                await self._mark_orphans(link)
+        except (BusError, ApiError) as error:
+            refused = error
+        if refused is None:
+            # Deletions that were recorded meanwhile are still pending.
+            self.due = 0.0 if self._deletions or self._search_orphans else None
+            self._retry_s = RETRY_S_MIN
+            return
+        logger.warning(
+            "bus %s: queues not released yet: %s; retrying in %.0f s: %s",
+            self._bus,
+            ", ".join(self.pending_names()[:NAMES_SHOWN]) or "orphans",
+            self._retry_s,
+            refused,
+            extra={"action": "retry"},
+        )
+        self.due = now + self._retry_s
+        self._retry_s = min(2 * self._retry_s, RETRY_S_MAX)
+
+    async def _release(self, link: BusLink) -> BusError | None:
+        """Release them one by one; return the last refusal. Raises BusError if none can proceed."""
+        refused: BusError | None = None
+        for uid, deletion in list(self._deletions.items()):
+            try:
+                await self._entities.manifest_deleted(await self._as_seen(deletion), link)
+            except BusError as error:
+                if error.retryable:
+                    raise
+                refused = error
+                continue
+            del self._deletions[uid]
+        return refused
+
+    async def _mark_orphans(self, link: BusLink) -> None:
+        uids = {queue.uid for queue in self._cache.queues_of(self._bus).values()}
+        found = plan.orphans(link.directory.live(), uids, set(self._deletions))
+        # Before the calls: a list that completes while they run requests another search.
+        self._search_orphans = False
+        self.unseen, self.not_served = (), ()
+        if self._watched:
+            # Its manifest may be in a namespace that is not watched, and the queue in use: it is
+            # reported in status instead of orphaned, since orphans reject sends.
+            view = self._cache.buses.get(self._bus)
+            if view is None or view.manifest is None:
+                return
+            allowed = view.manifest.spec.allowed_namespaces
+            self.not_served = tuple(sorted(set(allowed) - set(self._watched)))
+            if self.not_served:
+                self.unseen = tuple(sorted(found))
+                return
+        try:
+            for name in found:
+                await self._entities.orphan(name, link)
+        except BusError:
+            self._search_orphans = True
+            raise
+
+    async def _as_seen(self, deletion: ManifestDeletion) -> ManifestDeletion:
+        """Return the deletion; when its Kubernetes namespace is deleted, Delete becomes Retain."""
+        if deletion.policy is not DeletionPolicy.DELETE:
+            return deletion
+        namespace = await self._api.get("Namespace", "", deletion.namespace)
+        if namespace is not None and "deletionTimestamp" not in namespace["metadata"]:
+            return deletion
+        return deletion.retained()
