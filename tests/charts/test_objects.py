@@ -427,7 +427,7 @@ def test_only_its_own_configuration_and_authority_may_be_written() -> None:
     assert webhooks["resourceNames"] == [
         only(bodies, "ValidatingWebhookConfiguration")["metadata"]["name"]
     ]
-    assert own["rules"][0]["resourceNames"] == [authority_secrets.SECRET]
+    assert own["rules"][0]["resourceNames"] == [operator_issuer.SECRET]
     assert [set(rule["verbs"]) for rule in own["rules"]] == [{"get", "patch"}, {"create"}]
 
 
