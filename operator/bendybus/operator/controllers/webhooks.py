@@ -77,7 +77,7 @@ class Webhooks:
         return found is None or "deletionTimestamp" in found["metadata"]
 
     async def _held(self, view: BusView, uids: frozenset[str]) -> Held:
-        """Ask all partitions how many messages they hold; `uids`: of these entities, empty: of all."""
+        """Ask all partitions how many messages they hold; without `uids`, of all entities."""
         try:
             material = await self._endpoints.material(view.key)
         except ApiError as error:
