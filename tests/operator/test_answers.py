@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from bendybus.domain.backoff import Backoff
 from bendybus.domain.errors import PartitionUnavailable
 from bendybus.domain.limits import STANDARD_PARTITION_COUNT
 from bendybus.internal.v1 import entity_pb2, partition_pb2
@@ -257,7 +258,9 @@ async def test_a_controller_that_fails_is_restarted_and_others_do_not_notice(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     operator = cluster.operator()
-    monkeypatch.setattr("bendybus.operator.controllers.controller_manager.AGAIN_S_MIN", 0.05)
+    monkeypatch.setattr(
+        "bendybus.operator.controllers.controller_manager.RESTART", Backoff(0.05, 60.0)
+    )
     real = operator.manager._shared.buses.reconcile
     broken = True
 

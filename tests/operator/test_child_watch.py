@@ -14,6 +14,7 @@ import kopf
 import pytest
 from kubernetes import config
 
+from bendybus.domain.backoff import Backoff
 from bendybus.operator import handlers
 from bendybus.operator.controllers import child_watch
 from bendybus.operator.controllers.child_watch import ChildWatch
@@ -84,7 +85,7 @@ async def test_changes_are_handed_on_from_where_the_last_look_ended() -> None:
 
 
 async def test_what_went_while_a_watch_was_broken_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(child_watch, "RETRY_S_MIN", 0.0)
+    monkeypatch.setattr(child_watch, "RETRY", Backoff(0.0, 30.0))
     both = Changes((("ADDED", secret("a")), ("ADDED", secret("b"))), "5")
     again = Changes((("ADDED", secret("b")),), "9")
     api, listener = (

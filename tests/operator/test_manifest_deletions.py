@@ -8,7 +8,7 @@ from bendybus.domain.directory import Directory
 from bendybus.domain.errors import BusError
 from bendybus.operator.bus.bus_link import BusLink
 from bendybus.operator.controllers.entity_reconciler import EntityReconciler
-from bendybus.operator.controllers.manifest_deletions import RETRY_S_MAX, ManifestDeletions
+from bendybus.operator.controllers.manifest_deletions import RETRY, ManifestDeletions
 from bendybus.operator.decisions.manifest_cache import ManifestCache
 from bendybus.operator.decisions.plan import ManifestDeletion
 from bendybus.operator.kubernetes.names import ObjectKey
@@ -72,7 +72,7 @@ async def test_a_bus_that_refuses_is_asked_after_growing_pauses() -> None:
     await desk.run(until_s=150)
 
     assert desk.looks == [0, 1, 3, 7, 15, 31, 61, 91, 121]
-    assert desk.looks[-1] - desk.looks[-2] == RETRY_S_MAX
+    assert desk.looks[-1] - desk.looks[-2] == RETRY.max_s
     assert desk.deletions.pending_names() == ["a"]
 
 

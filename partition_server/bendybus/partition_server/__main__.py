@@ -16,9 +16,9 @@ def main() -> int:
     options = parser.parse_args()
     if options.command == "store":
         # sqlite-utils is needed only here and stays out of the server's image.
-        from bendybus.partition_server.offline import inspect_command
+        from bendybus.partition_server.offline import store_command
 
-        return inspect_command.run(options)
+        return store_command.run(options)
     try:
         settings = arguments.settings(options, os.environ)
     except ValueError as error:

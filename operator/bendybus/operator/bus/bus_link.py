@@ -118,8 +118,8 @@ class BusLink:
 
     def behind(self, key: str) -> set[int]:
         """Return the reachable partitions that lack the current entry of a name."""
-        holders = set(self.directory.holders(key))
-        return {link.partition for link in self._links if link.reachable} - holders
+        reachable = [link.partition for link in self._links if link.reachable]
+        return set(self.directory.lacking(key, reachable))
 
     def counts(self, entity: Entity) -> Counts:
         """Return an entity's counts over the partitions that answer."""

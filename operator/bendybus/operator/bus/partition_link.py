@@ -7,6 +7,7 @@ from typing import Any, Final, Protocol
 
 import grpc
 
+from bendybus.domain.backoff import Backoff
 from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.domain.errors import BusError, PartitionUnavailable
 from bendybus.internal.v1 import entity_pb2, entity_pb2_grpc, partition_pb2, partition_pb2_grpc
@@ -16,10 +17,7 @@ from bendybus.operator.decisions.conditions import Counts
 from bendybus.wire import entities, statuses, tls
 
 logger = logging.getLogger(__name__)
-BACKOFF_S_MIN: Final = 0.2
-BACKOFF_S_MAX: Final = 2.0
-# A stream that lived so long was a good one: the next is opened at once when it ends.
-LASTED_S: Final = 5.0
+RETRY: Final = Backoff(first_s=0.2, max_s=2.0, reset_after_s=5.0)
 _OPTIONS: Final = [
     # A pod comes back under another address: ask for it again soon.
     ("grpc.dns_min_time_between_resolutions_ms", 1_000),
@@ -95,15 +93,13 @@ class PartitionLink:
     async def run(self) -> None:
         """Watch the partition's catalogue until cancelled."""
         loop = asyncio.get_running_loop()
-        backoff_s = BACKOFF_S_MIN
+        failures = 0
         try:
             while True:
                 began_s = loop.time()
                 self._stream_ended(await self._watch())
-                if loop.time() - began_s > LASTED_S:
-                    backoff_s = BACKOFF_S_MIN
-                await asyncio.sleep(backoff_s)
-                backoff_s = min(2 * backoff_s, BACKOFF_S_MAX)
+                failures = RETRY.failures_after(failures, loop.time() - began_s)
+                await asyncio.sleep(RETRY.delay_s(failures))
         finally:
             self._stream_ended("the way is closed")
             await self.close()

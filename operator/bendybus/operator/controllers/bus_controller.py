@@ -12,6 +12,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Final
 
+from bendybus.domain.backoff import Backoff
 from bendybus.operator.bus.bus_link import BusLink
 from bendybus.operator.bus.partition_endpoints import PartitionEndpoints
 from bendybus.operator.certificates.operator_issuer import now_utc
@@ -35,8 +36,10 @@ from bendybus.operator.settings import Settings
 logger = logging.getLogger(__name__)
 # How often all queues are reconciled because partitions come and go.
 RECONCILE_ALL_S: Final = 1.0
-RETRY_S_MIN: Final = 1.0
-RETRY_S_MAX: Final = 30.0
+RETRY: Final = Backoff(first_s=1.0, max_s=30.0)
+# How often a bus is checked whose end of waiting no event tells.
+POLL_S: Final = 30.0
+FRONTEND_POLL_S: Final = 10.0
 COUNTS_RETRY_S: Final = 2.0
 # How long partitions may take to answer a new link before status reports that they do not.
 GRACE_S: Final = 5.0
@@ -64,7 +67,7 @@ class BusController:
         self._shared = shared
         self._wake = asyncio.Event()
         self._bus_due: float | None = 0.0
-        self._bus_retry_s = RETRY_S_MIN
+        self._bus_failures = 0
         self._queues = QueueController(bus, shared.cache, shared.entities, shared.writer)
         self._deletions = ManifestDeletions(
             bus,
@@ -240,27 +243,28 @@ class BusController:
             self._show_certificates()
             await self._open_link(self._result)
         except ApiError as error:
+            self._bus_failures += 1
+            delay_s = RETRY.delay_s(self._bus_failures)
             self._shared.metrics.errors.labels("BusNamespace").inc()
             logger.warning(
                 "bus %s: reconciliation failed; retrying in %.0f s: %s",
                 self.bus,
-                self._bus_retry_s,
+                delay_s,
                 error.message,
                 extra={"action": "retry"},
             )
             if error.final:
                 why = f"cannot create the objects of the bus: {error.message}"
                 self._hold(view, Reason.REFUSED, why)
-            self._requeue_bus_in(self._bus_retry_s)
-            self._bus_retry_s = min(2 * self._bus_retry_s, RETRY_S_MAX)
+            self._requeue_bus_in(delay_s)
             return
         self._shared.metrics.reconciled("BusNamespace", loop.time() - began)
-        self._bus_retry_s = RETRY_S_MIN
+        self._bus_failures = 0
         if self._result.decision.identity is None or self._result.decision.reason is Reason.REFUSED:
             # No event tells that volumes are gone, or that a quota was raised.
-            self._requeue_bus_in(RETRY_S_MAX)
+            self._requeue_bus_in(POLL_S)
         elif self._result.frontends_ready < 1:
-            self._requeue_bus_in(10 * RETRY_S_MIN)
+            self._requeue_bus_in(FRONTEND_POLL_S)
 
     async def _renew_certificates(self) -> None:
         """Renew the certificates of a bus that is not reconciled; they would expire otherwise."""
@@ -274,7 +278,7 @@ class BusController:
         except ApiError as error:
             self._shared.metrics.errors.labels("BusNamespace").inc()
             logger.warning("bus %s: certificates not renewed: %s", self.bus, error.message)
-            self._requeue_bus_in(RETRY_S_MAX)
+            self._requeue_bus_in(POLL_S)
 
     def _requeue_bus_in(self, delay_s: float) -> None:
         """Have the bus reconciled after a delay, unless it is due already."""

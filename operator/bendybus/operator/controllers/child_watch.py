@@ -9,6 +9,7 @@ import logging
 from collections.abc import Iterable
 from typing import Final, Protocol
 
+from bendybus.domain.backoff import Backoff
 from bendybus.operator.decisions import manifests
 from bendybus.operator.kubernetes import names
 from bendybus.operator.kubernetes.api import ApiError, Body, KubernetesApi
@@ -19,8 +20,7 @@ logger = logging.getLogger(__name__)
 KINDS: Final = ("StatefulSet", "Deployment", "Service", "Secret")
 SELECTOR: Final = ",".join(f"{name}={value}" for name, value in names.MANAGED_BY.items())
 STANDBY_S: Final = 2.0
-RETRY_S_MIN: Final = 1.0
-RETRY_S_MAX: Final = 30.0
+RETRY: Final = Backoff(first_s=1.0, max_s=30.0)
 GONE: Final = 410
 
 
@@ -49,7 +49,7 @@ class ChildWatch:
 
     async def _run(self, kind: str) -> None:
         watches = [_Watch(self._api, self._listener, kind, each) for each in self._namespaces]
-        retry_s = RETRY_S_MIN
+        failures = 0
         while True:
             if not self._listener.leading:
                 for watch in watches:
@@ -59,13 +59,13 @@ class ChildWatch:
             try:
                 for watch in watches:
                     await watch.look()
-                retry_s = RETRY_S_MIN
+                failures = 0
             except ApiError as error:
                 logger.warning(
                     "operator: %s not watched: %s", kind, error.message, extra={"action": "retry"}
                 )
-                await asyncio.sleep(retry_s)
-                retry_s = min(2 * retry_s, RETRY_S_MAX)
+                failures += 1
+                await asyncio.sleep(RETRY.delay_s(failures))
 
 
 class _Watch:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from bendybus.crds.manifest import DeletionPolicy
+from bendybus.domain.backoff import Backoff
 from bendybus.operator.bus.partition_endpoints import PartitionEndpoints, PodEndpoints
 from bendybus.operator.certificates.cert_manager_issuer import CertManagerIssuer
 from bendybus.operator.certificates.operator_issuer import OperatorIssuer, now_utc
@@ -38,8 +39,7 @@ logger = logging.getLogger(__name__)
 TICK_S: Final = 2.0
 TICKS_PER_MEASURE: Final = 5
 # The pause before a failed controller is restarted, and after how long a failure is forgotten.
-AGAIN_S_MIN: Final = 1.0
-AGAIN_S_MAX: Final = 60.0
+RESTART: Final = Backoff(first_s=1.0, max_s=60.0)
 # How often at most everything is listed because peers considered this operator dead.
 MISSED_AGAIN_S: Final = 30.0
 FORGIVEN_S: Final = 600.0
@@ -299,7 +299,7 @@ class ControllerManager:
     def _replace(self, bus: ObjectKey, failed: BusController, error: BaseException | None) -> None:
         """Restart the controller of one bus after a pause; others are not affected."""
         failures, _ = self._failures.get(bus, (0, 0.0))
-        pause_s = min(AGAIN_S_MAX, AGAIN_S_MIN * 2 ** min(failures, 16))
+        pause_s = RESTART.delay_s(failures + 1)
         logger.error(
             "bus %s: its controller failed; restarting in %.0f s",
             bus,

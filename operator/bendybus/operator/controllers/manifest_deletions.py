@@ -9,6 +9,7 @@ from collections.abc import Collection
 from typing import Final
 
 from bendybus.crds.manifest import DeletionPolicy
+from bendybus.domain.backoff import Backoff
 from bendybus.domain.errors import BusError
 from bendybus.operator.bus.bus_link import BusLink
 from bendybus.operator.controllers.entity_reconciler import EntityReconciler
@@ -19,8 +20,7 @@ from bendybus.operator.kubernetes.api import ApiError, KubernetesApi
 from bendybus.operator.kubernetes.names import ObjectKey
 
 logger = logging.getLogger(__name__)
-RETRY_S_MIN: Final = 1.0
-RETRY_S_MAX: Final = 30.0
+RETRY: Final = Backoff(first_s=1.0, max_s=30.0)
 NAMES_SHOWN: Final = 5
 
 
@@ -44,7 +44,7 @@ class ManifestDeletions:
         self._entities = entities
         self._deletions: dict[str, ManifestDeletion] = {}
         self._search_orphans = True
-        self._retry_s = RETRY_S_MIN
+        self._failures = 0
         # Queues whose manifests are gone or in a namespace that is not watched; those namespaces.
         self.unseen: tuple[str, ...] = ()
         self.not_served: tuple[str, ...] = ()
@@ -62,7 +62,7 @@ class ManifestDeletions:
 
     def retry_now(self) -> None:
         """Retry now, without waiting for the backoff: something changed."""
-        self._retry_s = RETRY_S_MIN
+        self._failures = 0
         if self._deletions or self._search_orphans:
             self.due = 0.0
 
@@ -86,18 +86,19 @@ class ManifestDeletions:
         if refused is None:
             # Deletions that were recorded meanwhile are still pending.
             self.due = 0.0 if self._deletions or self._search_orphans else None
-            self._retry_s = RETRY_S_MIN
+            self._failures = 0
             return
+        self._failures += 1
+        delay_s = RETRY.delay_s(self._failures)
         logger.warning(
             "bus %s: queues not released yet: %s; retrying in %.0f s: %s",
             self._bus,
             ", ".join(self.pending_names()[:NAMES_SHOWN]) or "orphans",
-            self._retry_s,
+            delay_s,
             refused,
             extra={"action": "retry"},
         )
-        self.due = now + self._retry_s
-        self._retry_s = min(2 * self._retry_s, RETRY_S_MAX)
+        self.due = now + delay_s
 
     async def _release(self, link: BusLink) -> BusError | None:
         """Release them one by one; return the last refusal. Raises BusError if none can proceed."""

@@ -1,14 +1,14 @@
 """Opens a backup copy of a partition's file, never the file itself.
 
-The file may be in use: nothing is written to it or beside it, and no lock of its server is taken.
-How it is read depends on what lies beside it:
+The file may be in use: nothing is written to it or beside it, and its server's lock is not taken.
+How it is read depends on the files beside it:
 
     -wal and -shm   a server has it open, or was killed: read as SQLite reads for others, in one
                     read transaction; the map (-shm) is only read
-    neither         closed in good order: read as it lies there
-    only -wal       what somebody copied: both files are copied as they are
+    neither         closed cleanly: read as it is
+    only -wal       a copy of a file in use: both files are copied as they are
 
-When the situation changed while the copy was made, it is made again.
+If this changed while the copy was made, the copy is repeated.
 """
 
 import contextlib
@@ -63,7 +63,7 @@ def back_up(file: Path, out: IO[bytes]) -> int:
 def opened(file: Path) -> Iterator["Database"]:
     """Yield a copy of a partition's file; it is removed at the end.
 
-    Raises FileRefused, StoreFull or StoreFailed with a sentence that says what to do.
+    Raises FileRefused, StoreFull or StoreFailed with a sentence for the user.
     """
     from sqlite_utils import Database
 
@@ -80,12 +80,12 @@ def opened(file: Path) -> Iterator["Database"]:
     except sqlite3.DatabaseError as exc:
         raise StoreFailed(f"{file} is damaged ({exc}). Restore a backup.") from exc
     except FileNotFoundError as exc:
-        raise FileRefused(f"{file}: {exc.filename} went away meanwhile.") from exc
+        raise FileRefused(f"{file}: {exc.filename} was removed while it was copied.") from exc
 
 
 def _check_there(file: Path) -> None:
     try:
-        # These, too, fail in a folder that may not be searched.
+        # These fail, too, in a folder without search permission.
         if not file.exists():
             raise FileRefused(f"{file} does not exist. Name a partition's file.")
         if not file.is_file():
@@ -96,10 +96,10 @@ def _check_there(file: Path) -> None:
             head = stream.read(16)
     except OSError as exc:
         raise FileRefused(
-            f"{file} cannot be read: {exc.strerror}. Become the user that the bus runs as."
+            f"{file} cannot be read: {exc.strerror}. Run this as the user of the bus."
         ) from exc
     if head != b"SQLite format 3\0":
-        raise FileRefused(f"{file} is not an SQLite file, or is damaged at its beginning.")
+        raise FileRefused(f"{file} is not an SQLite file, or its header is damaged.")
 
 
 def _check_kind(file: Path, database: "Database") -> None:
@@ -120,18 +120,18 @@ def _copied(file: Path, copy: Path) -> Path:
         before = _situation(file)
         with _translated(file, copy):
             _copy(file, copy)
-            # A log that comes and goes is what a running server does; the file then is not read
-            # as it lies there, and a copy that was has to be made again.
+            # A running server creates and removes its log. A file in use is read through SQLite;
+            # a copy that was made as if it were not in use must be repeated.
             after = _situation(file)
             if before == after or (before.in_use and after.in_use):
                 return copy
         for path in copy.parent.iterdir():
             path.unlink()
-    raise StoreFailed(f"{file} is opened and closed again and again. Try when that has ended.")
+    raise StoreFailed(f"{file} is opened and closed repeatedly. Try again when that has ended.")
 
 
 class _Situation(tuple[object, ...]):
-    """What lies there: existence of -wal and -shm, and the file's inode, size and time."""
+    """The files present: existence of -wal and -shm, and the file's inode, size and time."""
 
     __slots__ = ()
 
@@ -160,19 +160,22 @@ def _copy(file: Path, copy: Path) -> None:
         contextlib.closing(apsw.Connection(str(copy))) as target,
         target.backup("main", source, "main") as backup,
     ):
-        # All pages at once: a backup in steps starts over whenever somebody writes.
+        # All pages at once: a backup in steps starts over at every write.
         backup.step(-1)
 
 
 @contextlib.contextmanager
 def _translated(file: Path, copy: Path) -> Iterator[None]:
-    full = f"no room for a copy of {file} in {copy.parent.parent}. Set TMPDIR to a larger place."
+    full = (
+        f"not enough space for a copy of {file} in {copy.parent.parent}. Set TMPDIR to a directory "
+        "with more space."
+    )
     try:
         yield
     except apsw.FullError as exc:
         raise StoreFull(full) from exc
     except (apsw.NotADBError, apsw.CorruptError) as exc:
-        raise StoreFailed(f"{file} is damaged or no SQLite file ({exc}).") from exc
+        raise StoreFailed(f"{file} is damaged or not an SQLite file ({exc}).") from exc
     except apsw.Error as exc:
         free = os.statvfs(copy.parent)
         if free.f_bavail * free.f_frsize < file.stat().st_size:

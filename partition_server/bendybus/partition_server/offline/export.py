@@ -16,8 +16,8 @@ from google.protobuf.message import DecodeError
 
 from bendybus.domain import sequence_number
 from bendybus.domain.entity import DEAD_LETTER_SUFFIX
-from bendybus.partition_server.offline import inspect_command
-from bendybus.partition_server.offline.inspect_command import Record
+from bendybus.partition_server.offline import file_contents
+from bendybus.partition_server.offline.file_contents import Record
 from bendybus.partition_server.store import statements
 from bendybus.partition_server.store.errors import FileRefused
 from bendybus.partition_server.store.records import Row, State
@@ -38,13 +38,13 @@ def lines(database: Any, entity: str = "") -> Iterator[str]:
 
     Raises FileRefused when the file does not know the queue.
     """
-    entries = {entry["uid"]: entry for entry in inspect_command.catalogue(database)}
+    entries = {entry["uid"]: entry for entry in file_contents.catalogue(database)}
     live = {uid: entry for uid, entry in entries.items() if not entry["deleted"]}
     wanted = entity.lower()
     if wanted and wanted not in {entry["name"].lower() for entry in live.values()}:
         names = ", ".join(sorted(entry["name"] for entry in live.values())) or "none"
         raise FileRefused(f"there is no queue {entity!r} in this file; it has: {names}.")
-    partition = inspect_command.header(database)["partition_index"]
+    partition = file_contents.header(database)["partition_index"]
     sql = statements.load("inspecting.sql")
     owners = {
         slot["slot"]: live.get(slot["uid"])
@@ -65,13 +65,13 @@ def _record(row: Row, name: str, partition: int) -> Record:
         "sub_queue": DEAD_LETTER_SUFFIX if row.slot & 1 else "",
         "sequence_number": sequence_number.compose(partition, row.counter),
         "state": State(row.state).name.capitalize(),
-        "enqueued_time": inspect_command.iso(row.enqueued_ms),
+        "enqueued_time": file_contents.iso(row.enqueued_ms),
         "message_id": row.message_id,
         "partition_key": row.partition_key,
         "session_id": row.session_id,
         "delivery_count": row.delivery_count,
-        "expires_at": inspect_command.iso(row.expires_ms),
-        "scheduled_enqueue_time": inspect_command.iso(row.scheduled_ms),
+        "expires_at": file_contents.iso(row.expires_ms),
+        "scheduled_enqueue_time": file_contents.iso(row.scheduled_ms),
         "dead_letter_reason": row.dead_letter_reason,
         "dead_letter_error_description": row.dead_letter_error_description,
         "dead_letter_source": row.dead_letter_source,
@@ -125,10 +125,10 @@ def _plain(value: message_pb2.Value) -> Any:
     if kind == "uuid_value":
         return str(uuid.UUID(bytes=inner)) if len(inner) == 16 else _base64(inner)
     if kind == "timestamp_ms_value":
-        return inspect_command.iso(inner) or inner
+        return file_contents.iso(inner) or inner
     if kind == "char_value":
         return chr(inner)
-    # JSON has no word for them.
+    # JSON cannot represent them.
     return str(inner) if isinstance(inner, float) and not math.isfinite(inner) else inner
 
 

@@ -1,6 +1,6 @@
-"""Whether a partition's file holds together: pages, tables, and figures against messages.
+"""Checks a partition's file: pages, tables, and counters against messages.
 
-Used on a copy. Every finding is a sentence; none means that all is fine.
+Runs on a copy. Every finding is a sentence; none means that the file is sound.
 """
 
 import re
@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Any, Final
 
-from bendybus.partition_server.offline import inspect_command
+from bendybus.partition_server.offline import file_contents
 from bendybus.partition_server.store import statements
 from bendybus.partition_server.store.records import ROW_BYTES, State
 
@@ -18,13 +18,13 @@ _STATES: Final = {State.ACTIVE: "active", State.DEFERRED: "deferred", State.SCHE
 
 
 def findings(database: Any) -> list[str]:
-    """Return what is wrong, worst first. Figures are looked at only in whole pages."""
+    """Return what is wrong, worst first. Counters are checked only if all pages are sound."""
     sql = statements.load("inspecting.sql")
     broken = [row["integrity_check"] for row in database.query(sql["pages"])]
     if broken != ["ok"]:
         return [f"SQLite finds: {line}." for line in broken]
     tables = list(_tables(database))
-    # Without its own tables nothing more can be asked.
+    # Nothing more can be queried if tables are missing.
     return tables or [*_slots(database), *_figures(database)]
 
 
@@ -41,19 +41,19 @@ def _tables(database: Any) -> Iterator[str]:
     for kind, name in sorted(wanted.keys() - found.keys()):
         yield f"{kind} {name} is missing."
     for kind, name in sorted(found.keys() - wanted.keys()):
-        yield f"{kind} {name} is not of this program."
+        yield f"{kind} {name} was not created by this program."
     for kind, name in sorted(wanted.keys() & found.keys()):
         if wanted[kind, name] != found[kind, name]:
-            yield f"{kind} {name} is not as this version makes it."
+            yield f"{kind} {name} differs from the schema of this version."
 
 
 def _words(text: str) -> str:
-    """Return a statement without comments and blanks: versions of SQLite alter tables unalike."""
+    """Return a statement without comments and blanks: SQLite versions format them differently."""
     return re.sub(r"\s*--[^\n]*|\s+", "", text)
 
 
 def _slots(database: Any) -> Iterator[str]:
-    entries = {entry["uid"]: entry for entry in inspect_command.catalogue(database)}
+    entries = {entry["uid"]: entry for entry in file_contents.catalogue(database)}
     mains: dict[str, set[int]] = defaultdict(set)
     for slot in database.query(statements.load("inspecting.sql")["slots"]):
         number, uid = slot["slot"], slot["uid"]
@@ -65,33 +65,33 @@ def _slots(database: Any) -> Iterator[str]:
             )
     for uid, numbers in mains.items():
         if len(numbers) > 1:
-            name = inspect_command.path_of(entries.get(uid), 0)
+            name = file_contents.path_of(entries.get(uid), 0)
             yield f"queue {name!r} has several slots: {sorted(numbers)}."
 
 
 def _figures(database: Any) -> Iterator[str]:
     sql = statements.load("inspecting.sql")
-    names = {entry["uid"]: entry for entry in inspect_command.catalogue(database)}
+    names = {entry["uid"]: entry for entry in file_contents.catalogue(database)}
     slots = {slot["slot"]: slot for slot in database.query(sql["slots"])}
     counted, highest, newest = _counted(database)
     for number in sorted(counted.keys() - slots.keys()):
-        yield f"slot {number} has messages or keys but no figures."
+        yield f"slot {number} has messages or keys but no counters."
     for number, slot in slots.items():
         entry = names.get(slot["uid"])
         if entry is None or entry["deleted"] or slot["dropped"]:
-            # Being removed: its rows go first, its figures last.
+            # Being removed: its rows go first, its counters last.
             continue
-        queue = inspect_command.path_of(entry, number)
+        queue = file_contents.path_of(entry, number)
         for name in FIGURES:
             if slot[name] != counted[number][name]:
                 yield (
-                    f"queue {queue!r}: {name} is noted as {slot[name]}, but is "
+                    f"queue {queue!r}: {name} is recorded as {slot[name]}, but is "
                     f"{counted[number][name]}."
                 )
         if highest.get(number, 0) > slot["counter"]:
             yield (
-                f"queue {queue!r}: the highest number given is noted as {slot['counter']}, but a "
-                f"message has {highest[number]}."
+                f"queue {queue!r}: the highest assigned number is recorded as {slot['counter']}, "
+                f"but a message has {highest[number]}."
             )
         # A dead letter keeps the time at which it was first enqueued.
         if not number & 1 and newest.get(number, 0) > slot["last_enqueued_ms"]:
@@ -99,7 +99,7 @@ def _figures(database: Any) -> Iterator[str]:
 
 
 def _counted(database: Any) -> tuple[dict[int, Counter[str]], dict[int, int], dict[int, int]]:
-    """Return what messages and keys make up: figures, highest counter, newest time by slot."""
+    """Return totals of messages and keys by slot: counters, highest number, newest time."""
     sql = statements.load("inspecting.sql")
     counted: dict[int, Counter[str]] = defaultdict(Counter)
     highest: dict[int, int] = {}

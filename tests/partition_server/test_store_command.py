@@ -19,7 +19,7 @@ from bendybus.domain.entity import Origin
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.partition_server import __main__ as program
 from bendybus.partition_server import arguments
-from bendybus.partition_server.offline import inspect_command
+from bendybus.partition_server.offline import store_command
 from bendybus.partition_server.state.commands import CommitEntity, Disposition
 from bendybus.partition_server.store.sqlite_store import SqliteStore
 from bendybus.v1 import message_pb2
@@ -47,9 +47,7 @@ WRITER = textwrap.dedent(
 
 def run(action: str, file: Path, *options: str) -> int:
     """Run the program's own way to the command."""
-    return inspect_command.run(
-        arguments.parser().parse_args(["store", action, str(file), *options])
-    )
+    return store_command.run(arguments.parser().parse_args(["store", action, str(file), *options]))
 
 
 def lines_of(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
@@ -178,7 +176,7 @@ def test_a_backup_of_a_file_in_use_is_one_sound_file(
     assert run("check", target) == 0
 
     assert said == f"{target}: {target.stat().st_size} bytes, checked\n"
-    assert "exists already. Name a new file" in refused
+    assert "already exists. Name a new file" in refused
     assert not list(tmp_path.glob("backup.db-*"))
     assert not list(tmp_path.glob("*.part"))
 
@@ -200,13 +198,16 @@ def test_a_copied_file_with_its_log_alone_is_read(
 @pytest.mark.parametrize(
     ("statement", "sentence"),
     [
-        ("UPDATE slots SET active = active + 1 WHERE slot = 0", "active is noted as 4, but is 3"),
-        ("UPDATE slots SET size_bytes = 1 WHERE slot = 1", "size_bytes is noted as 1"),
-        ("UPDATE slots SET counter = 2 WHERE slot = 0", "highest number given is noted as 2"),
+        (
+            "UPDATE slots SET active = active + 1 WHERE slot = 0",
+            "active is recorded as 4, but is 3",
+        ),
+        ("UPDATE slots SET size_bytes = 1 WHERE slot = 1", "size_bytes is recorded as 1"),
+        ("UPDATE slots SET counter = 2 WHERE slot = 0", "highest assigned number is recorded as 2"),
         ("UPDATE slots SET last_enqueued_ms = 1 WHERE slot = 0", "newer than the last enqueued"),
         ("UPDATE slots SET uid = 'nobody' WHERE slot = 1", "not in the catalogue"),
-        ("DELETE FROM slots WHERE slot = 1", "slot 1 has messages or keys but no figures"),
-        ("CREATE TABLE notes (x)", "table notes is not of this program"),
+        ("DELETE FROM slots WHERE slot = 1", "slot 1 has messages or keys but no counters"),
+        ("CREATE TABLE notes (x)", "table notes was not created by this program"),
         ("DROP INDEX messages_expiring", "index messages_expiring is missing"),
     ],
 )

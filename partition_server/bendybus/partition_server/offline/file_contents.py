@@ -1,0 +1,86 @@
+"""What a partition's file holds, read from a copy of it: header, catalogue, queues and counters."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from bendybus.domain.entity import DEAD_LETTER_SUFFIX
+from bendybus.partition_server.store import statements
+from bendybus.partition_server.store.errors import FileRefused
+
+Record = dict[str, Any]
+_YEAR_9999_MS: Final = 253_402_300_000_000
+
+
+def facts(file: Path, database: Any) -> Record:
+    """Return what the file holds: its header, tables, entities, queues and their counters."""
+    sql = statements.load("inspecting.sql")
+    entries = {entry["uid"]: entry for entry in catalogue(database)}
+    spans = {span["slot"]: span for span in database.query(sql["spans"])}
+    return {
+        "file": str(file),
+        "bytes": file.stat().st_size,
+        "header": header(database),
+        "tables": {name: database[name].count for name in database.table_names()},
+        "entities": [_entity(entry) for entry in entries.values()],
+        "queues": [
+            _queue(slot, entries.get(slot["uid"]), spans.get(slot["slot"], {}))
+            for slot in database.query(sql["slots"])
+        ],
+    }
+
+
+def header(database: Any) -> Record:
+    """Return the row with the file's bus and partition. Raises FileRefused if there is none."""
+    for row in database.query(statements.load("inspecting.sql")["header"]):
+        return dict(row)
+    raise FileRefused("the file has no header: no server has finished opening it yet.")
+
+
+def catalogue(database: Any) -> list[Record]:
+    """Return the entries of the catalogue, tombstones too."""
+    rows = database.query(statements.load("inspecting.sql")["entries"])
+    return [json.loads(row["entry"]) for row in rows]
+
+
+def path_of(entry: Record | None, slot: int) -> str:
+    """Return the name of the (sub-)queue in a slot."""
+    name = entry["name"] if entry else "(deleted)"
+    return f"{name}/{DEAD_LETTER_SUFFIX}" if slot & 1 else name
+
+
+def iso(milliseconds: int | None) -> str:
+    """Return a time in ISO-8601; "" for none, or beyond the year 9999."""
+    if not milliseconds or abs(milliseconds) > _YEAR_9999_MS:
+        return ""
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+def _entity(entry: Record) -> Record:
+    return {
+        "name": entry["name"],
+        "uid": entry["uid"],
+        "generation": entry["generation"],
+        "origin": entry["origin"],
+        "partitions": entry["partition_count"],
+        "home": entry["home_partition"],
+        "status": entry["queue"]["status"],
+        "deleted": entry["deleted"],
+    }
+
+
+def _queue(slot: Record, entry: Record | None, span: Record) -> Record:
+    return {
+        "queue": path_of(entry, slot["slot"]),
+        "slot": slot["slot"],
+        "counter": slot["counter"],
+        "active": slot["active"],
+        "deferred": slot["deferred"],
+        "scheduled": slot["scheduled"],
+        "size_bytes": slot["size_bytes"],
+        "deliveries": span.get("deliveries") or 0,
+        "oldest": iso(span.get("oldest_ms")),
+        "newest": iso(span.get("newest_ms")),
+        "dropped": entry is None or entry["deleted"] or bool(slot["dropped"]),
+    }

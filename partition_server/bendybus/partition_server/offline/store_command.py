@@ -1,0 +1,134 @@
+"""`store inspect|check|export|copy FILE`: reads a partition's file, on a backup copy.
+
+Called by `__main__`; `bendybus store …` runs it as a process. `inspect`, `check` and `export` need
+the extra `store` (sqlite-utils), which a server does not. The file is never written to, whether a
+server has it open or not.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from bendybus.partition_server.offline.file_contents import Record
+from bendybus.partition_server.store.errors import FileRefused, StoreError
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the action of the command line; return 0, or 1 if it failed or the file is damaged."""
+    if options.action == "copy":
+        return _back_up(options.file, options.to)
+    try:
+        # Imported here to report a missing package in a sentence.
+        import sqlite_utils  # noqa: F401
+
+        from bendybus.partition_server.offline import backup_copy, export, file_contents, integrity
+    except ModuleNotFoundError as error:
+        return _fail(f"{error.name} is needed: install bendybus[server,store].")
+    try:
+        with backup_copy.opened(options.file) as database:
+            if options.action == "inspect":
+                return _print_facts(
+                    file_contents.facts(options.file, database), as_json=options.json
+                )
+            if options.action == "check":
+                found = integrity.findings(database)
+                return _print_findings(options.file, found, as_json=options.json)
+            for line in export.lines(database, options.entity):
+                print(line)
+            sys.stdout.flush()
+            return 0
+    except StoreError as error:
+        return _fail(str(error))
+    except BrokenPipeError:
+        # The reader closed the pipe; Python's own flush at the end must not fail.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _back_up(file: Path, to: str) -> int:
+    """Copy to a new file, which appears when it is complete, or to standard output ("-")."""
+    from bendybus.partition_server.offline import backup_copy
+
+    try:
+        if to == "-":
+            backup_copy.back_up(file, sys.stdout.buffer)
+            return 0
+        target = Path(to)
+        if target.exists():
+            raise FileRefused(
+                f"{target} already exists. Name a new file; files are not overwritten."
+            )
+        part = target.with_name(f"{target.name}.part")
+        try:
+            with part.open("wb") as out:
+                size = backup_copy.back_up(file, out)
+                os.fsync(out.fileno())
+            part.rename(target)
+        finally:
+            part.unlink(missing_ok=True)
+        print(f"{target}: {size} bytes, checked")
+        return 0
+    except StoreError as error:
+        return _fail(str(error))
+    except OSError as error:
+        return _fail(f"{to}: {error.strerror}. Choose another path.")
+
+
+def _fail(sentence: str) -> int:
+    """Print an error as `bendybus` prints its own."""
+    print(f"bendybus: {sentence}", file=sys.stderr)
+    return 1
+
+
+# Printing. Plain text: the server's image has no library for tables.
+
+
+def _print_facts(found: Record, *, as_json: bool) -> int:
+    if as_json:
+        print(json.dumps(found))
+        return 0
+    own = found["header"]
+    print(f"{found['file']}: {found['bytes']} bytes (without its write-ahead log)")
+    print(
+        f"namespace {own['namespace_name']} ({own['namespace_uid']}), {own['tier']}, partition "
+        f"{own['partition_index']} of {own['partition_count']}, opened {own['boot']} times"
+    )
+    rows = ", ".join(f"{name} {count}" for name, count in found["tables"].items())
+    print(f"rows: {rows}")
+    for title in ("entities", "queues"):
+        print(f"\n{title}")
+        for line in _table(found[title]):
+            print(line)
+    return 0
+
+
+def _table(records: Sequence[Record]) -> Iterable[str]:
+    if not records:
+        yield "  none"
+        return
+    rows = [list(records[0]), *([_cell(value) for value in r.values()] for r in records)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        yield ("  " + "  ".join(cells)).rstrip()
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value)
+
+
+def _print_findings(file: Path, found: Sequence[str], *, as_json: bool) -> int:
+    if as_json:
+        print(json.dumps({"file": str(file), "ok": not found, "findings": list(found)}))
+    elif found:
+        for sentence in found:
+            print(f"{file}: {sentence}")
+    else:
+        print(f"{file}: all fine")
+    return 1 if found else 0
