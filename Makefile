@@ -12,7 +12,7 @@ PY := $(BIN)/python
 CLUSTER ?= ../shared/cluster
 IMAGE ?= localhost/bendybus:dev
 ROOMS := $(wildcard domain protos crds partition_server frontend operator client cli)
-CODE := $(ROOMS) $(wildcard examples bench charts docs tests)
+CODE := $(ROOMS) $(wildcard examples bench charts docs tests tools)
 PROTOC_OUT = --python_out=$(1) --pyi_out=$(1) --grpc_python_out=$(1) --mypy_grpc_out=quiet:$(1)
 # How tests are dealt over processes is in tests/conftest.py; ARGS=-n0 runs them one by one.
 PARALLEL := --numprocesses=auto --dist=loadgroup --no-loadscope-reorder
@@ -68,10 +68,10 @@ format: install ## Format the code and sort its imports
 	@ruff format --quiet $(CODE)
 
 .PHONY: check
-check: install check-lint check-types check-imports check-protos check-crds check-chart check-conformance check-tidy ## Lint, types, rooms, drift, tidiness: no network
+check: install check-lint check-types check-imports check-protos check-sync check-crds check-chart check-conformance check-tidy ## Lint, types, rooms, drift, tidiness: no network
 	@echo "check: all fine"
 
-.PHONY: check-lint check-types check-imports check-protos check-crds check-chart check-conformance check-tidy
+.PHONY: check-lint check-types check-imports check-protos check-sync check-crds check-chart check-conformance check-tidy
 check-lint: install
 	@echo "check: ruff"
 	@ruff check --quiet $(CODE)
@@ -89,6 +89,9 @@ check-protos: install
 	  cmp -s "$$out/$$file" "protos/$$file" || \
 	    { echo "protos/$${file#./} is not what the .proto files say: run make protos" >&2; exit 1; }; \
 	done
+check-sync: install
+	@echo "check: the synchronous client is that of aio/"
+	@$(PY) -m tools.generate_sync --check
 check-crds: install
 	@echo "check: CRDs and reference pages are those of the code"
 	@$(PY) -m bendybus.crds --check
@@ -111,6 +114,10 @@ endef
 protos: install ## Generate the stubs from protos/**/*.proto
 	@$(call generate,.)
 	@echo "protos: stubs written"
+
+.PHONY: sync
+sync: install ## Generate the synchronous client, client/bendybus/client/sync, from aio/
+	@$(PY) -m tools.generate_sync
 
 .PHONY: crds
 crds: install ## Generate crds/generated/*.yaml from the models

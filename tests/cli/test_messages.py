@@ -13,13 +13,13 @@ from bendybus.cli.bus.resubmit import Resubmit, Where
 from bendybus.cli.output import json_lines, printing
 from bendybus.cli.output.json_lines import Fields, Outgoing
 from bendybus.client import ServiceBusMessage, ServiceBusReceivedMessage
+from bendybus.client.amqp import AmqpAnnotatedMessage
 from bendybus.client.exceptions import (
     InvalidArgumentError,
     OutcomeUnknownError,
     PartitionUnavailableError,
 )
 from bendybus.client.messages import encode, received_message
-from bendybus.client.messages.amqp import AmqpAnnotatedMessage
 from bendybus.client.messages.received_message import Delivered
 from bendybus.v1 import message_pb2
 

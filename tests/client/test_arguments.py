@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from bendybus.client import ServiceBusClient, ServiceBusMessage, arguments
+from bendybus.client.amqp import AmqpAnnotatedMessage
 from bendybus.client.exceptions import InvalidArgumentError
 from bendybus.client.messages import encode, values
-from bendybus.client.messages.amqp import AmqpAnnotatedMessage
 from bendybus.v1.message_pb2 import Value
 from tests.client.conftest import Either
 from tests.client.fake_front_end import FakeFrontEnd

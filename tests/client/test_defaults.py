@@ -5,17 +5,17 @@ from typing import Any
 import pytest
 
 import bendybus.client
-from bendybus.client import ServiceBusMessage, aio
-from bendybus.client.core import connection, entity_handle, sender_base
+from bendybus.client import ServiceBusMessage, aio, arguments
+from bendybus.client.core import sender as core_sender
 from bendybus.client.core.send_stream import Unit
 from tests.client.fake_front_end import FakeFrontEnd
 
 
 @pytest.mark.requirement("R31")
 def test_an_operation_has_60_seconds_unless_the_application_says_otherwise() -> None:
-    assert entity_handle.timeout_of(None) == 60.0
-    assert entity_handle.timeout_of(15) == 15.0
-    assert connection.TIMEOUT_S_DEFAULT == 60.0
+    assert arguments.timeout(None) == 60.0
+    assert arguments.timeout(15) == 15.0
+    assert arguments.TIMEOUT_S_DEFAULT == 60.0
 
 
 @pytest.mark.requirement("R26")
@@ -41,7 +41,7 @@ async def test_a_send_of_either_surface_has_60_seconds_by_default(
         given.append(timeout_s)
         return Unit(path, columns, waiter, timeout_s, **options)
 
-    monkeypatch.setattr(sender_base, "Unit", unit)
+    monkeypatch.setattr(core_sender, "Unit", unit)
 
     await sender.send_messages(ServiceBusMessage("a"))
     await sender.send_messages(ServiceBusMessage("b"), timeout=5)

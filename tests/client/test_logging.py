@@ -34,7 +34,7 @@ def test_a_bus_that_answered_before_and_is_gone_is_not_taken_for_one_with_tls(
 ) -> None:
     gone = RetryableError("Socket closed (UNAVAILABLE)")
     with ServiceBusClient.from_connection_string(fake.connection_string) as client:
-        connection = client._link.get()
+        connection = client._shared.get()
         before = connection.explained(gone).message
         with client.get_queue_sender("q") as sender:
             sender.send_messages(ServiceBusMessage("b"))

@@ -41,7 +41,7 @@ def test_a_receiver_that_nobody_closed_ends_when_nobody_has_it(
         sender.send_messages([ServiceBusMessage(str(n)) for n in range(10)])
     for _ in range(3):
         sync.get_queue_receiver("q", prefetch_count=2).receive_messages(1, max_wait_time=5)
-    connection = sync._link.get()
+    connection = sync._shared.get()
 
     assert eventually(lambda: len(connection._streams) == 1)
     # What was prefetched and not seen is back; what was seen is locked.

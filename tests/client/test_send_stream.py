@@ -11,10 +11,10 @@ import pytest
 from bendybus import client as sync_client
 from bendybus.client import ServiceBusClient, ServiceBusMessage, aio, exceptions
 from bendybus.client.aio import ServiceBusClient as AsyncClient
+from bendybus.client.amqp import AmqpAnnotatedMessage
 from bendybus.client.core import round_robin, send_stream
 from bendybus.client.core.retry_policy import RetryPolicy
 from bendybus.client.core.send_limit import Admission
-from bendybus.client.messages.amqp import AmqpAnnotatedMessage
 from bendybus.client.messages.encode import Columns
 from bendybus.domain import errors
 from bendybus.v1 import sender_pb2
@@ -208,7 +208,7 @@ async def test_a_cancelled_send_that_was_not_written_is_never_sent(
     await sender.send_messages(ServiceBusMessage("after"))
 
     assert "late" not in {one for frame in fake.frames for one in frame[4]}
-    admission = sender._link.get().admission
+    admission = sender._shared.get().admission
     assert (admission._messages, admission._bytes) == (0, 0)
 
 
@@ -517,12 +517,12 @@ async def test_closing_the_client_fails_what_is_under_way(fake: FakeFrontEnd) ->
 async def test_callers_wait_when_there_is_no_room(
     fake: FakeFrontEnd, sender: Any, asynchronous: aio.ServiceBusClient
 ) -> None:
-    sender.target._link.get().admission._messages_max = 0
-    sender.target._link.get().admission.enter(1, 1)
+    sender.target._shared.get().admission._messages_max = 0
+    sender.target._shared.get().admission.enter(1, 1)
 
     with pytest.raises(exceptions.OperationTimeoutError, match="Nothing was sent"):
         await sender.send_messages(ServiceBusMessage("a"), timeout=0.05)
 
-    sender.target._link.get().admission.leave(1, 1)
+    sender.target._shared.get().admission.leave(1, 1)
     await sender.send_messages(ServiceBusMessage("b"))
     assert len(fake.frames) == 1

@@ -16,8 +16,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from bendybus import client as sync_client
-from bendybus.client import ServiceBusClient, ServiceBusMessage, aio, management, tracing
+from bendybus.client import ServiceBusClient, ServiceBusMessage, aio, management
 from bendybus.client.aio import management as aio_management
+from bendybus.client.core import tracing
 from bendybus.client.exceptions import (
     MessageLockLostError,
     MessageNotFoundError,

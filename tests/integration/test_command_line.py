@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bendybus.client import ServiceBusClient, ServiceBusMessage, ServiceBusSubQueue
-from bendybus.client.messages.amqp import AmqpAnnotatedMessage
+from bendybus.client.amqp import AmqpAnnotatedMessage
 from tests.integration.processes import Bus, eventually
 
 # A shell's background jobs, and so all that they start, are told to ignore Ctrl-C.

@@ -4,12 +4,10 @@ Belongs here: what applications use, and how it gets to the front end and back. 
 here: rules of the bus (they are in `bendybus.domain`), anything of the servers.
 """
 
-from bendybus.client.client import ServiceBusClient
 from bendybus.client.connection_string import (
     ServiceBusConnectionStringProperties,
     parse_connection_string,
 )
-from bendybus.client.lock_renewer import AutoLockRenewer
 from bendybus.client.messages.encode import ServiceBusMessageBatch
 from bendybus.client.messages.enums import (
     NEXT_AVAILABLE_SESSION,
@@ -21,9 +19,11 @@ from bendybus.client.messages.enums import (
 )
 from bendybus.client.messages.message import ServiceBusMessage
 from bendybus.client.messages.received_message import ServiceBusReceivedMessage
-from bendybus.client.receiver import ServiceBusReceiver
-from bendybus.client.sender import ServiceBusSender
-from bendybus.client.sessions import ServiceBusSession
+from bendybus.client.sync.client import ServiceBusClient
+from bendybus.client.sync.lock_renewer import AutoLockRenewer
+from bendybus.client.sync.receiver import ServiceBusReceiver
+from bendybus.client.sync.sender import ServiceBusSender
+from bendybus.client.sync.sessions import ServiceBusSession
 
 __all__ = [
     "NEXT_AVAILABLE_SESSION",

@@ -8,14 +8,17 @@ wrong type is a TypeError, a bad value an InvalidArgumentError (a ValueError) wh
 
 import math
 import operator
+import warnings
 from datetime import datetime
 from typing import Any, Final, SupportsIndex, cast
 
 from bendybus.client.exceptions import InvalidArgumentError
+from bendybus.domain import limits
 from bendybus.domain.errors import InvalidArgument
 
 COUNT_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
+TIMEOUT_S_DEFAULT: Final = limits.SEND_TIMEOUT_MS_DEFAULT / 1_000
 # Longer than any program runs: what is longer means for ever.
 SECONDS_MAX: Final = 1e9
 _SHOWN_CHARS_MAX: Final = 100
@@ -63,6 +66,17 @@ def seconds(name: str, value: Any) -> float:
     if math.isnan(value) or value <= 0:
         raise invalid(name, f"must be greater than 0 (got {_shown(value)})")
     return min(value, SECONDS_MAX)
+
+
+def timeout(value: Any) -> float:
+    """Return the timeout of an operation in seconds: the argument `timeout`, or the default."""
+    return TIMEOUT_S_DEFAULT if value is None else seconds("timeout", value)
+
+
+def warn_of_unknown(options: dict[str, Any]) -> None:
+    """Warn of keyword arguments that the method does not know."""
+    if options:
+        warnings.warn(f"Unsupported keyword args: {options}", stacklevel=3)
 
 
 def numbers(name: str, value: Any) -> list[int]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from bendybus.client.messages.mapping import MappingMixin
+from bendybus.client.mapping import MappingMixin
 
 DEFAULT_PORT: Final = 7480
 _PARTS: Final = {

@@ -23,6 +23,7 @@ from bendybus.client import (
     ServiceBusReceiver,
     ServiceBusSubQueue,
 )
+from bendybus.client.amqp import AmqpMessageBodyType
 from bendybus.client.exceptions import (
     MessageLockLostError,
     MessageNotFoundError,
@@ -31,7 +32,6 @@ from bendybus.client.exceptions import (
     ServiceBusConnectionError,
     ServiceBusError,
 )
-from bendybus.client.messages.amqp import AmqpMessageBodyType
 from bendybus.domain import durations
 
 READ_AT_ONCE: Final = 100

@@ -16,7 +16,7 @@ from bendybus.cli.bus import messages
 from bendybus.cli.errors import UsageError
 from bendybus.cli.output import json_values
 from bendybus.client import ServiceBusClient, ServiceBusReceivedMessage, ServiceBusSubQueue
-from bendybus.client.messages.amqp import AmqpAnnotatedMessage, AmqpMessageProperties
+from bendybus.client.amqp import AmqpAnnotatedMessage, AmqpMessageProperties
 
 ORIGINAL_ID: Final = "ResubmittedMessageId"
 _SCHEDULED: Final = b"x-opt-scheduled-enqueue-time"

@@ -13,9 +13,9 @@ from typing import Any, Final
 from bendybus.cli.errors import CliError
 from bendybus.cli.output.json_lines import Outgoing
 from bendybus.client import ServiceBusClient, ServiceBusMessage
+from bendybus.client.amqp import AmqpAnnotatedMessage
 from bendybus.client.exceptions import OutcomeUnknownError, ServiceBusError
 from bendybus.client.messages import encode
-from bendybus.client.messages.amqp import AmqpAnnotatedMessage
 from bendybus.domain import limits
 
 BATCH: Final = 500

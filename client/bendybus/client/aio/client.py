@@ -4,12 +4,12 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any
 
-from bendybus.client.aio import waiting
+from bendybus.client.aio import calls
 from bendybus.client.aio.lock_renewer import AutoLockRenewer
 from bendybus.client.aio.receiver import ServiceBusReceiver
 from bendybus.client.aio.sender import ServiceBusSender
-from bendybus.client.core import client_base
-from bendybus.client.core.client_base import ClientHandle
+from bendybus.client.core import client as core
+from bendybus.client.core.client import BaseClient
 from bendybus.client.exceptions import not_supported
 from bendybus.client.messages.enums import (
     ServiceBusReceiveMode,
@@ -18,10 +18,10 @@ from bendybus.client.messages.enums import (
 )
 
 
-class ServiceBusClient(ClientHandle):
+class ServiceBusClient(BaseClient):
     """Gives senders and receivers that share one connection. Tasks may share it."""
 
-    _of_loop = True
+    _of_loop = True  # async only
 
     async def __aenter__(self) -> "ServiceBusClient":
         return self
@@ -57,7 +57,7 @@ class ServiceBusClient(ClientHandle):
             retry_backoff_factor=retry_backoff_factor,
             retry_backoff_max=retry_backoff_max,
             retry_mode=retry_mode,
-            **client_base.arguments_of(conn_str, kwargs),
+            **core.arguments_of(conn_str, kwargs),
         )
 
     def get_queue_sender(
@@ -80,7 +80,7 @@ class ServiceBusClient(ClientHandle):
             queue_name=queue_name,
             **self._options(client_identifier, kwargs),
         )
-        self._handles.add(made)
+        self._entity_clients.add(made)
         return made
 
     def get_queue_receiver(
@@ -108,7 +108,7 @@ class ServiceBusClient(ClientHandle):
         until sessions exist; `socket_timeout` has no effect.
         """
         self._check(queue_name)
-        client_base.refuse_session(session_id)
+        core.refuse_session(session_id)
         made = ServiceBusReceiver(
             self.fully_qualified_namespace,
             self._credential,
@@ -120,7 +120,7 @@ class ServiceBusClient(ClientHandle):
             prefetch_count=prefetch_count,
             **self._options(client_identifier, kwargs),
         )
-        self._handles.add(made)
+        self._entity_clients.add(made)
         return made
 
     def get_topic_sender(
@@ -139,14 +139,16 @@ class ServiceBusClient(ClientHandle):
         topic_name: str,
         subscription_name: str,
         *,
+        # sync only: client_identifier: str | None = None,
+        # sync only: socket_timeout: float | None = None,
         session_id: str | ServiceBusSessionFilter | None = None,
         sub_queue: ServiceBusSubQueue | str | None = None,
         receive_mode: ServiceBusReceiveMode | str = ServiceBusReceiveMode.PEEK_LOCK,
         max_wait_time: float | None = None,
         auto_lock_renewer: AutoLockRenewer | None = None,
         prefetch_count: int = 0,
-        client_identifier: str | None = None,
-        socket_timeout: float | None = None,
+        client_identifier: str | None = None,  # async only
+        socket_timeout: float | None = None,  # async only
         **kwargs: Any,
     ) -> ServiceBusReceiver:
         """Not supported yet."""
@@ -177,7 +179,7 @@ class ServiceBusClient(ClientHandle):
         """Close the senders and receivers, then the connection."""
         self._closed = True
         # All at once: each may have to wait for a bus that does not answer.
-        await waiting.close_receivers(self._link)
-        for handle in list(self._handles):
-            await handle.close()
-        await waiting.close(self._link)
+        await calls.close_receivers(self._shared)
+        for entity_client in list(self._entity_clients):
+            await entity_client.close()
+        await calls.close(self._shared)

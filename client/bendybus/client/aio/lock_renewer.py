@@ -4,13 +4,13 @@ import asyncio
 from types import TracebackType
 from typing import Any
 
-from bendybus.client.core.lock_renewal import Entry, Failure
-from bendybus.client.core.renewer_base import DURATION_S_DEFAULT, RenewerHandle
+from bendybus.client.core.lock_renewer import DURATION_S_DEFAULT, BaseLockRenewer
+from bendybus.client.core.renewal_schedule import Failure, Renewal
 from bendybus.client.exceptions import ServiceBusError
 from bendybus.client.messages.received_message import ServiceBusReceivedMessage
 
 
-class AutoLockRenewer(RenewerHandle):
+class AutoLockRenewer(BaseLockRenewer):
     """Renews locks in the background, whatever the loop is busy with; calls back on the loop."""
 
     def __init__(
@@ -63,11 +63,11 @@ class AutoLockRenewer(RenewerHandle):
         if self._callbacks:
             await asyncio.wait(self._callbacks)
 
-    def _notify(self, entry: Entry, error: ServiceBusError) -> None:
+    def _notify(self, entry: Renewal, error: ServiceBusError) -> None:
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._call_back, entry, error)
 
-    def _call_back(self, entry: Entry, error: ServiceBusError) -> None:
+    def _call_back(self, entry: Renewal, error: ServiceBusError) -> None:
         if entry.fail is None or self._closed:
             return
         outcome = entry.fail(entry.message, error)

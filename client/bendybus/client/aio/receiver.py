@@ -1,15 +1,15 @@
 """The receiver of the asynchronous surface."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Final
 
-from bendybus.client.aio import waiting
-from bendybus.client.core import entity_handle, receiver_base
+from bendybus.client import arguments
+from bendybus.client.aio import calls
+from bendybus.client.core import receiver as core
 from bendybus.client.core.io_thread import LoopWaiter
-from bendybus.client.core.receiver_base import ReceiverHandle, Settled
+from bendybus.client.core.receiver import BaseReceiver, Settled
 from bendybus.client.core.settlements import Outcome, Settlement
 from bendybus.client.messages.received_message import ServiceBusReceivedMessage
 from bendybus.domain import limits
@@ -17,13 +17,13 @@ from bendybus.domain import limits
 _PURGE_AT_ONCE: Final = limits.DELETE_MESSAGES_MAX
 
 
-class ServiceBusReceiver(ReceiverHandle, AsyncIterator[ServiceBusReceivedMessage]):
+class ServiceBusReceiver(BaseReceiver, AsyncIterator[ServiceBusReceivedMessage]):
     """Receives from one queue or dead-letter queue. Get one from a ServiceBusClient.
 
     An iterator over messages: it ends when none comes for `max_wait_time`, or never.
     """
 
-    _of_loop = True
+    _of_loop = True  # async only
 
     async def __aenter__(self) -> "ServiceBusReceiver":
         self._check_live()
@@ -48,6 +48,8 @@ class ServiceBusReceiver(ReceiverHandle, AsyncIterator[ServiceBusReceivedMessage
             if self._max_wait_time is not None:
                 raise StopAsyncIteration
 
+    # sync only: next = __next__
+
     async def receive_messages(
         self, max_message_count: int | None = 1, max_wait_time: float | None = None
     ) -> list[ServiceBusReceivedMessage]:
@@ -68,9 +70,9 @@ class ServiceBusReceiver(ReceiverHandle, AsyncIterator[ServiceBusReceivedMessage
         MessageLockLostError when its lock is lost: it comes again.
         """
         outcome = await self._settle(
-            message, lambda waiter: self._settlement(message, receiver_base.COMPLETE, waiter)
+            message, lambda waiter: self._settlement(message, core.COMPLETE, waiter)
         )
-        receiver_base.note_settled(message, outcome)
+        core.note_settled(message, outcome)
 
     async def complete_messages(self, messages: list[ServiceBusReceivedMessage]) -> None:
         """Complete many messages in one frame.
@@ -82,7 +84,7 @@ class ServiceBusReceiver(ReceiverHandle, AsyncIterator[ServiceBusReceivedMessage
             outcome = await self._settle(
                 messages, lambda waiter: self._settlement_of_all(messages, waiter)
             )
-            receiver_base.note_all_settled(messages, outcome)
+            core.note_all_settled(messages, outcome)
 
     async def release_messages(self, messages: list[ServiceBusReceivedMessage]) -> None:
         """Give messages back at once, in one frame; it counts as no delivery.
@@ -93,9 +95,9 @@ class ServiceBusReceiver(ReceiverHandle, AsyncIterator[ServiceBusReceivedMessage
         if messages:
             outcome = await self._settle(
                 messages,
-                lambda waiter: self._settlement_of_all(messages, waiter, receiver_base.RELEASE),
+                lambda waiter: self._settlement_of_all(messages, waiter, core.RELEASE),
             )
-            receiver_base.note_all_settled(messages, outcome)
+            core.note_all_settled(messages, outcome)
 
     async def abandon_message(
         self,
@@ -111,10 +113,10 @@ class ServiceBusReceiver(ReceiverHandle, AsyncIterator[ServiceBusReceivedMessage
         outcome = await self._settle(
             message,
             lambda waiter: self._settlement(
-                message, receiver_base.ABANDON, waiter, changes=properties_to_modify
+                message, core.ABANDON, waiter, changes=properties_to_modify
             ),
         )
-        receiver_base.note_settled(message, outcome)
+        core.note_settled(message, outcome)
 
     async def defer_message(
         self,
@@ -130,10 +132,10 @@ class ServiceBusReceiver(ReceiverHandle, AsyncIterator[ServiceBusReceivedMessage
         outcome = await self._settle(
             message,
             lambda waiter: self._settlement(
-                message, receiver_base.DEFER, waiter, changes=properties_to_modify
+                message, core.DEFER, waiter, changes=properties_to_modify
             ),
         )
-        receiver_base.note_settled(message, outcome)
+        core.note_settled(message, outcome)
 
     async def dead_letter_message(
         self,
@@ -152,14 +154,14 @@ class ServiceBusReceiver(ReceiverHandle, AsyncIterator[ServiceBusReceivedMessage
             message,
             lambda waiter: self._settlement(
                 message,
-                receiver_base.DEAD_LETTER,
+                core.DEAD_LETTER,
                 waiter,
                 reason=reason,
                 description=error_description,
                 changes=properties_to_modify,
             ),
         )
-        receiver_base.note_settled(message, outcome)
+        core.note_settled(message, outcome)
 
     async def renew_message_lock(
         self, message: ServiceBusReceivedMessage, *, timeout: float | None = None, **kwargs: Any
@@ -169,15 +171,13 @@ class ServiceBusReceiver(ReceiverHandle, AsyncIterator[ServiceBusReceivedMessage
         `message`: as for `complete_message`. `timeout`: seconds for the whole call, 60 if None;
         more than 15 is advised.
         """
-        entity_handle.warn_of(kwargs)
-        timeout_s = entity_handle.timeout_of(timeout)
+        arguments.warn_of_unknown(kwargs)
+        timeout_s = arguments.timeout(timeout)
         outcome = await self._settle(
             message,
-            lambda waiter: self._settlement(
-                message, receiver_base.RENEW_LOCK, waiter, timeout_s=timeout_s
-            ),
+            lambda waiter: self._settlement(message, core.RENEW_LOCK, waiter, timeout_s=timeout_s),
         )
-        return receiver_base.note_renewed(message, outcome)
+        return core.note_renewed(message, outcome)
 
     async def receive_deferred_messages(
         self, sequence_numbers: int | list[int], *, timeout: float | None = None, **kwargs: Any
@@ -188,13 +188,13 @@ class ServiceBusReceiver(ReceiverHandle, AsyncIterator[ServiceBusReceivedMessage
         one is of no deferred message. `timeout`: seconds for the whole call, 60 if None; more than
         15 is advised.
         """
-        timeout_s = entity_handle.timeout_of(timeout)
+        timeout_s = arguments.timeout(timeout)
         request = self._deferred_request(sequence_numbers, kwargs)
         if request is None:
             return []
         with self._reading("receive_deferred") as found:
-            answer = await waiting.call(
-                self._link.get(), lambda stubs: stubs.receiver.ReceiveDeferred, request, timeout_s
+            answer = await calls.call(
+                self._shared.get(), lambda stubs: stubs.receiver.ReceiveDeferred, request, timeout_s
             )
             return found.of(self._deferred(answer))
 
@@ -212,11 +212,11 @@ class ServiceBusReceiver(ReceiverHandle, AsyncIterator[ServiceBusReceivedMessage
         `sequence_number`: where to begin instead; 0 or None goes on. `timeout`: seconds for the
         whole call, 60 if None; more than 15 is advised.
         """
-        timeout_s = entity_handle.timeout_of(timeout)
+        timeout_s = arguments.timeout(timeout)
         request = self._peek_request(max_message_count, sequence_number, kwargs)
         with self._reading("peek") as found:
-            answer = await waiting.call(
-                self._link.get(), lambda stubs: stubs.receiver.Peek, request, timeout_s
+            answer = await calls.call(
+                self._shared.get(), lambda stubs: stubs.receiver.Peek, request, timeout_s
             )
             return found.of(self._peeked(answer))
 
@@ -249,28 +249,28 @@ class ServiceBusReceiver(ReceiverHandle, AsyncIterator[ServiceBusReceivedMessage
         self._closed = True
         connection, receiving = self._connection, self._current
         if connection is not None and receiving is not None and not connection.closed:
-            await waiting.run(connection, receiving.close)
-        if self._owns_link:
-            await waiting.close(self._link)
+            await calls.run(connection, receiving.close, calls.CLOSE_S)
+        if self._owns_connection:
+            await calls.close(self._shared)
 
     async def _receive(
         self, max_message_count: int | None, max_wait_time: float | None
     ) -> list[ServiceBusReceivedMessage]:
         receiving = self._receiving()
-        io = self._link.get().io
-        waiter = waiting.waiter(io, lost=lambda pieces: io.submit(receiving.put_back, pieces))
+        io = self._shared.get().io
+        waiter = io.loop_waiter(lost=lambda pieces: io.submit(receiving.put_back, pieces))
         want = self._want(max_message_count, max_wait_time, waiter)
         io.submit(receiving.receive, want)
         try:
-            pieces = await waiter.wait()
-        except asyncio.CancelledError:
+            pieces = await waiter.wait(want.wait_s)
+        except BaseException:
             # What arrives for it goes to the next receive, or back.
             io.submit(receiving.forget, want)
             raise
         return self._made(pieces)
 
     async def _settle(self, messages: Settled, make: Callable[[LoopWaiter], Settlement]) -> Outcome:
-        waiter = waiting.waiter(self._link.get().io)
+        waiter = self._shared.get().io.loop_waiter()
         settlement = make(waiter)
         if self._tracing is None:
             return await self._settled(settlement, waiter)
@@ -279,15 +279,15 @@ class ServiceBusReceiver(ReceiverHandle, AsyncIterator[ServiceBusReceivedMessage
 
     async def _settled(self, settlement: Settlement, waiter: LoopWaiter) -> Outcome:
         receiving = self._receiving()
-        self._link.get().io.submit(receiving.settle, settlement)
-        outcome: Outcome = await waiter.wait()
+        self._shared.get().io.submit(receiving.settle, settlement)
+        outcome: Outcome = await waiter.wait(settlement.timeout_s)
         return outcome
 
     async def _delete(self, max_message_count: int, before: datetime | None, *, purge: bool) -> int:
         request = self._delete_request(max_message_count, before, purge=purge)
         with self._calling("purge" if purge else "delete"):
-            response = await waiting.call(
-                self._link.get(), lambda stubs: stubs.receiver.DeleteMessages, request
+            response = await calls.call(
+                self._shared.get(), lambda stubs: stubs.receiver.DeleteMessages, request
             )
             deleted: int = response.deleted
             return deleted

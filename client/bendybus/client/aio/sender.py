@@ -1,22 +1,21 @@
 """The sender of the asynchronous surface."""
 
-import asyncio
 from datetime import datetime
 from types import TracebackType
 from typing import Any
 
-from bendybus.client.aio import waiting
-from bendybus.client.core import entity_handle
+from bendybus.client import arguments
+from bendybus.client.aio import calls
 from bendybus.client.core.connection import Connection
-from bendybus.client.core.sender_base import SenderHandle
+from bendybus.client.core.sender import BaseSender
 from bendybus.client.exceptions import OperationTimeoutError
 from bendybus.client.messages.encode import Columns, ServiceBusMessageBatch
 
 
-class ServiceBusSender(SenderHandle):
+class ServiceBusSender(BaseSender):
     """Sends messages to one queue. Get one from a ServiceBusClient. Tasks may share it."""
 
-    _of_loop = True
+    _of_loop = True  # async only
 
     async def __aenter__(self) -> "ServiceBusSender":
         self._check_live()
@@ -42,7 +41,7 @@ class ServiceBusSender(SenderHandle):
         for the whole call, 60 if None; 15 or less may be too short for another partition to be
         tried.
         """
-        timeout_s = entity_handle.timeout_of(timeout)
+        timeout_s = arguments.timeout(timeout)
         columns, split = self._columns_to_send(message, kwargs)
         if columns is None:
             return
@@ -66,7 +65,7 @@ class ServiceBusSender(SenderHandle):
         zone it is UTC. `timeout`: seconds for the whole call, 60 if None; 15 or less may be too
         short for another partition to be tried.
         """
-        timeout_s = entity_handle.timeout_of(timeout)
+        timeout_s = arguments.timeout(timeout)
         columns = self._columns_to_schedule(messages, schedule_time_utc, kwargs)
         if columns is None:
             return []
@@ -83,12 +82,12 @@ class ServiceBusSender(SenderHandle):
         MessageNotFoundError when one is of no scheduled message. `timeout`: seconds for the whole
         call, 60 if None; more than 15 is advised.
         """
-        timeout_s = entity_handle.timeout_of(timeout)
+        timeout_s = arguments.timeout(timeout)
         request = self._cancel_request(sequence_numbers, kwargs)
         if request is not None:
             with self._cancelling(request):
-                await waiting.call(
-                    self._link.get(),
+                await calls.call(
+                    self._shared.get(),
                     lambda stubs: stubs.sender.CancelScheduledMessages,
                     request,
                     timeout_s,
@@ -107,8 +106,8 @@ class ServiceBusSender(SenderHandle):
     async def close(self) -> None:
         """Send nothing any more. Does not wait for what other tasks are sending."""
         self._closed = True
-        if self._owns_link:
-            await waiting.close(self._link)
+        if self._owns_connection:
+            await calls.close(self._shared)
 
     async def _send(
         self,
@@ -119,28 +118,28 @@ class ServiceBusSender(SenderHandle):
         split: bool = False,
         given: bool = False,
     ) -> list[int] | None:
-        connection = self._link.get()
-        waiter = waiting.waiter(connection.io)
+        connection = self._shared.get()
+        waiter = connection.io.loop_waiter()
         unit = self._unit(columns, waiter, timeout_s, numbers=numbers, split=split, given=given)
         if not connection.admission.enter(len(columns.messages), columns.size_bytes):
-            await _wait_outside(connection, columns, timeout_s)
+            await _wait_for_room(connection, columns, timeout_s)
         connection.io.submit(connection.sending.send, unit)
-        found: list[int] | None = await waiter.wait()
+        found: list[int] | None = await waiter.wait(timeout_s)
         return found
 
 
-async def _wait_outside(connection: Connection, columns: Columns, timeout_s: float) -> None:
+async def _wait_for_room(connection: Connection, columns: Columns, timeout_s: float) -> None:
     count, size = len(columns.messages), columns.size_bytes
-    admission = connection.admission
-    door = waiting.waiter(connection.io, lost=lambda _: admission.leave(count, size))
-    admission.wait(count, size, door)
+    limit = connection.admission
+    waiter = connection.io.loop_waiter(lost=lambda _: limit.leave(count, size))
+    limit.wait(count, size, waiter)
     try:
-        await asyncio.wait_for(door.wait(), timeout_s)
-    except TimeoutError:
-        admission.forget(door)
+        await waiter.wait_at_most(timeout_s)
+    except OperationTimeoutError:
+        limit.forget(waiter)
         raise OperationTimeoutError(
             message=f"No room to send in {timeout_s:g} s. Nothing was sent."
         ) from None
-    except asyncio.CancelledError:
-        admission.forget(door)
+    except BaseException:
+        limit.forget(waiter)
         raise

@@ -9,19 +9,18 @@ import logging
 import random
 import weakref
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import grpc
 
-from bendybus.client import exceptions
-from bendybus.client.core import io_thread, tls_probe
+from bendybus.client import arguments, exceptions
+from bendybus.client.core import tls_probe
 from bendybus.client.core.credentials import Credentials
 from bendybus.client.core.io_thread import IoThread, Waiter
 from bendybus.client.core.outage import Outage
-from bendybus.client.core.retry_policy import RetryPolicy
 from bendybus.client.core.send_limit import Admission
 from bendybus.client.core.send_stream import Sending
+from bendybus.client.core.settings import Settings
 from bendybus.client.exceptions import ServiceBusError
 from bendybus.domain import limits
 from bendybus.domain.errors import (
@@ -42,7 +41,6 @@ from bendybus.v1.management_pb2 import (
 )
 from bendybus.wire import statuses, tls
 
-TIMEOUT_S_DEFAULT: Final = limits.SEND_TIMEOUT_MS_DEFAULT / 1_000
 _OPTIONS: Final = (
     ("grpc.max_receive_message_length", limits.GRPC_FRAME_BYTES_MAX),
     ("grpc.max_send_message_length", limits.GRPC_FRAME_BYTES_MAX),
@@ -59,22 +57,6 @@ _OPTIONS: Final = (
 # Calls without an operation's name that change something.
 _CHANGES: Final = (CreateQueueRequest, UpdateQueueRequest, DeleteQueueRequest)
 _log = logging.getLogger("bendybus.client")
-_RETRY_DEFAULT: Final = RetryPolicy()
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """Where and how to connect."""
-
-    target: str
-    # None: as the bus does, which is found out when it is first needed.
-    use_tls: bool | None = True
-    retry: RetryPolicy = _RETRY_DEFAULT
-    # File of the authorities to trust; None: those that everybody trusts.
-    ca_file: str | None = None
-    credential: Any = field(default=None, repr=False)
-    # The TracerProvider of OpenTelemetry that makes spans; None: there are none.
-    tracing: Any = field(default=None, repr=False)
 
 
 class Stubs:
@@ -167,7 +149,7 @@ class Connection:
     ) -> Any:
         """Make a unary call, again where that may help. Raises BusError."""
         began = self.io.loop.time()
-        deadline = began + (timeout_s or TIMEOUT_S_DEFAULT)
+        deadline = began + (timeout_s or arguments.TIMEOUT_S_DEFAULT)
         failures = 0
         # Of a call that changes something: whether an earlier try may have done it. A repeat by
         # the same name finds out, and no refusal of one is a no.
@@ -357,34 +339,3 @@ def _unknown(error: BusError) -> OutcomeUnknown:
         f"{error.message} An earlier try may have been carried out: the outcome is unknown.",
         metadata={**error.metadata, "cause": error.reason},
     )
-
-
-class Link:
-    """What a client hands to its senders and receivers: the connection of this process."""
-
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
-        self._connection: Connection | None = None
-        # Set by asynchronous clients: their credentials belong to the application's loop.
-        self.of_loop = False
-
-    def get(self) -> Connection:
-        """Return the connection; a new one in a process that was forked off."""
-        found, io = self._connection, io_thread.current()
-        if found is None or found.io is not io:
-            with io_thread.making():
-                found = self._connection
-                if found is None or found.io is not io:
-                    loop = asyncio.get_running_loop() if self.of_loop else None
-                    found = self._connection = Connection(self.settings, io, loop)
-        return found
-
-    def made(self) -> Connection | None:
-        """Return the connection, if this process made one."""
-        found = self._connection
-        return found if found is not None and found.io is io_thread.current() else None
-
-    def take(self) -> Connection | None:
-        """Return the connection, if this process made one, and forget it."""
-        found, self._connection = self._connection, None
-        return found if found is not None and found.io is io_thread.current() else None

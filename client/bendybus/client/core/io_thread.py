@@ -24,6 +24,8 @@ _log = logging.getLogger("bendybus.client")
 _PAUSE_TIMEOUT_S: Final = 5.0
 # How long a thread whose time is over lets the I/O thread read what has arrived.
 _READ_S: Final = 1.0
+# How much longer than the I/O thread an application's thread waits.
+MARGIN_S: Final = 5.0
 # Reentrant: what is made under it may ask for the I/O thread.
 _lock = threading.RLock()
 _current: "IoThread | None" = None
@@ -81,6 +83,14 @@ class IoThread:
             if box is None:
                 box = self._outboxes[loop] = Outbox(loop)
             return box
+
+    def loop_waiter(self, lost: Callable[[Any], None] | None = None) -> "LoopWaiter":
+        """Return a waiter of the running loop; `lost` gets a result whose caller was cancelled."""
+        return LoopWaiter(self.outbox(asyncio.get_running_loop()), lost)
+
+    def thread_waiter(self, lost: Callable[[Any], None] | None = None) -> "ThreadWaiter":
+        """Return a waiter of the current thread; `lost` gets a result that came too late."""
+        return ThreadWaiter(lost)
 
     def pause(self) -> None:
         """Let go of gRPC and end the thread. From another thread."""
@@ -178,10 +188,17 @@ class ThreadWaiter:
             self._lock.release()
 
     def wait(self, timeout_s: float) -> Any:
+        """Return the result or raise the error. The I/O thread ends the operation in time.
+
+        Raises OperationTimeoutError if it does not, MARGIN_S later.
+        """
+        return self.wait_at_most(timeout_s + MARGIN_S)
+
+    def wait_at_most(self, timeout_s: float) -> Any:
         """Return the result or raise the error; OperationTimeoutError when neither comes."""
         try:
-            # The I/O thread keeps the time. Where the whole process was suspended, it has answers
-            # to read first: hence the second wait.
+            # Where the whole process was suspended, the I/O thread has answers to read first:
+            # hence the second wait.
             given_s = min(timeout_s, threading.TIMEOUT_MAX)
             if not (self._lock.acquire(timeout=given_s) or self._lock.acquire(timeout=_READ_S)):
                 raise OperationTimeoutError
@@ -225,8 +242,8 @@ class LoopWaiter:
         """Hand over the error."""
         self._outbox.put(self, None, error)
 
-    async def wait(self) -> Any:
-        """Return the result or raise the error; the I/O thread keeps the time."""
+    async def wait(self, timeout_s: float) -> Any:
+        """Return the result or raise the error. The I/O thread ends the operation in time."""
         future = self.future
         try:
             return await future
@@ -234,6 +251,13 @@ class LoopWaiter:
             if future.done() and not future.cancelled() and future.exception() is None:
                 self._give_up(future.result())
             raise
+
+    async def wait_at_most(self, timeout_s: float) -> Any:
+        """Return the result or raise the error; OperationTimeoutError when neither comes."""
+        try:
+            return await asyncio.wait_for(self.wait(timeout_s), timeout_s)
+        except TimeoutError:
+            raise OperationTimeoutError from None
 
     def settle(self, value: Any, error: BaseException | None) -> None:
         """Resolve the future. On the application's loop."""

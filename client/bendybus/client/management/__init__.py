@@ -1,7 +1,6 @@
 """Administration of entities, with the names of `azure.servicebus.management`."""
 
-from bendybus.client.management.administration import ServiceBusAdministrationClient
-from bendybus.client.management.models import (
+from bendybus.client.entities.models import (
     AccessRights,
     ApiVersion,
     AuthorizationRule,
@@ -21,11 +20,12 @@ from bendybus.client.management.models import (
     TopicProperties,
     TrueRuleFilter,
 )
-from bendybus.client.management.runtime import (
+from bendybus.client.entities.runtime import (
     QueueRuntimeProperties,
     SubscriptionRuntimeProperties,
     TopicRuntimeProperties,
 )
+from bendybus.client.sync.management.administration import ServiceBusAdministrationClient
 
 __all__ = [
     "AccessRights",

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any, TypeVar
 
-from bendybus.client.messages.mapping import MappingMixin
+from bendybus.client.mapping import MappingMixin
 
 _Section = TypeVar("_Section")
 

@@ -20,7 +20,7 @@ from bendybus.domain import limits
 from bendybus.v1 import message_pb2
 
 if TYPE_CHECKING:
-    from bendybus.client.tracing import Outgoing
+    from bendybus.client.core.tracing import Outgoing
 
 # What surrounds a message in a frame: tags, lengths, numbers.
 MESSAGE_OVERHEAD_BYTES: Final = 16

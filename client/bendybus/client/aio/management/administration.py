@@ -5,28 +5,28 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any
 
-from bendybus.client import exceptions
-from bendybus.client.aio import waiting
-from bendybus.client.aio.management.later import LaterAdministration
+from bendybus.client import arguments, exceptions
+from bendybus.client.aio import calls
 from bendybus.client.aio.management.paging import AsyncItemPaged
-from bendybus.client.core import entity_handle
+from bendybus.client.aio.management.unsupported import UnsupportedOperations
+from bendybus.client.core.administration import BaseAdministrationClient
 from bendybus.client.core.connection import Stubs
-from bendybus.client.management import administrations, descriptions, paging, runtime
-from bendybus.client.management.administrations import AdministrationHandle, Show
-from bendybus.client.management.models import (
+from bendybus.client.entities import descriptions, requests, runtime
+from bendybus.client.entities.models import (
     ApiVersion,
     AuthorizationRule,
     NamespaceProperties,
     QueueProperties,
 )
-from bendybus.client.management.runtime import QueueRuntimeProperties
+from bendybus.client.entities.requests import Convert
+from bendybus.client.entities.runtime import QueueRuntimeProperties
 from bendybus.v1 import management_pb2
 
 
-class ServiceBusAdministrationClient(AdministrationHandle, LaterAdministration):
+class ServiceBusAdministrationClient(BaseAdministrationClient, UnsupportedOperations):
     """Creates, changes, shows and deletes entities."""
 
-    _of_loop = True
+    _of_loop = True  # async only
 
     async def __aenter__(self) -> "ServiceBusAdministrationClient":
         return self
@@ -87,10 +87,9 @@ class ServiceBusAdministrationClient(AdministrationHandle, LaterAdministration):
         rules of a bus are in its manifest.
         """
         fields = {**locals(), **kwargs}
-        request = administrations.create_request(queue_name, fields, kwargs)
-        return descriptions.to_properties(
-            (await self._call(lambda stubs: stubs.management.CreateQueue, request, kwargs)).queue
-        )
+        request = requests.create_request(queue_name, fields, kwargs)
+        response = await self._call(lambda stubs: stubs.management.CreateQueue, request, kwargs)
+        return descriptions.to_properties(response.queue)
 
     async def get_queue(self, queue_name: str, **kwargs: Any) -> QueueProperties:
         """Return the queue `queue_name`. Raises ResourceNotFoundError."""
@@ -109,7 +108,7 @@ class ServiceBusAdministrationClient(AdministrationHandle, LaterAdministration):
 
     async def delete_queue(self, queue_name: str, **kwargs: Any) -> None:
         """Delete the queue `queue_name` with its messages. Raises ResourceNotFoundError."""
-        request = administrations.delete_request(queue_name)
+        request = requests.delete_request(queue_name)
         await self._call(lambda stubs: stubs.management.DeleteQueue, request, kwargs)
 
     def list_queues(self, **kwargs: Any) -> AsyncItemPaged[QueueProperties]:
@@ -131,21 +130,21 @@ class ServiceBusAdministrationClient(AdministrationHandle, LaterAdministration):
 
     async def close(self) -> None:
         """Close the connection."""
-        await waiting.close(self._link)
+        await calls.close(self._shared)
 
     async def _get(self, queue_name: str, options: Mapping[str, Any]) -> management_pb2.Queue:
-        request = administrations.get_request(queue_name)
+        request = requests.get_request(queue_name)
         response = await self._call(lambda stubs: stubs.management.GetQueue, request, options)
         queue: management_pb2.Queue = response.queue
         return queue
 
     def _list(
-        self, show: Show, options: Mapping[str, Any], *, with_runtime: bool
+        self, convert: Convert, options: Mapping[str, Any], *, with_runtime: bool
     ) -> AsyncItemPaged[Any]:
         async def fetch(token: str) -> tuple[list[Any], str]:
-            request = administrations.list_request(token, runtime=with_runtime)
-            page = await self._call(lambda stubs: stubs.management.ListQueues, request, options)
-            return paging.shown(show, page)
+            request = requests.list_request(token, runtime=with_runtime)
+            response = await self._call(lambda stubs: stubs.management.ListQueues, request, options)
+            return requests.page_of(convert, response)
 
         return AsyncItemPaged(fetch)
 
@@ -153,10 +152,10 @@ class ServiceBusAdministrationClient(AdministrationHandle, LaterAdministration):
         self, method: Callable[[Stubs], Any], request: Any, options: Mapping[str, Any]
     ) -> Any:
         with self._managing(request):
-            return await waiting.call(
-                self._link.get(),
+            return await calls.call(
+                self._shared.get(),
                 method,
                 request,
-                entity_handle.timeout_of(options.get("timeout")),
+                arguments.timeout(options.get("timeout")),
                 translate=exceptions.from_management_error,
             )

@@ -4,12 +4,12 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 
-from bendybus.client.core.lock_renewal import Entry, Failure
-from bendybus.client.core.renewer_base import DURATION_S_DEFAULT, RenewerHandle
+from bendybus.client.core.lock_renewer import DURATION_S_DEFAULT, BaseLockRenewer
+from bendybus.client.core.renewal_schedule import Failure, Renewal
 from bendybus.client.exceptions import ServiceBusError
 
 
-class AutoLockRenewer(RenewerHandle):
+class AutoLockRenewer(BaseLockRenewer):
     """Renews locks in the background. Threads of `executor` call back; none of them renews."""
 
     def __init__(
@@ -51,7 +51,7 @@ class AutoLockRenewer(RenewerHandle):
         if executor is not None and self._owns_executor:
             executor.shutdown(wait=wait)
 
-    def _notify(self, entry: Entry, error: ServiceBusError) -> None:
+    def _notify(self, entry: Renewal, error: ServiceBusError) -> None:
         # Never on the I/O thread: what the application does there may take its time.
         with self._lock:
             if self._closed:

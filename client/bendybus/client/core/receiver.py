@@ -6,18 +6,18 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from bendybus.client import arguments, tracing
-from bendybus.client.core import entity_handle, io_thread
+from bendybus.client import arguments
+from bendybus.client.core import io_thread, tracing
 from bendybus.client.core.connection import Connection
-from bendybus.client.core.entity_handle import Handle
+from bendybus.client.core.entity_client import EntityClient
 from bendybus.client.core.io_thread import Waiter
 from bendybus.client.core.receive_stream import Piece, Receiving, Want
 from bendybus.client.core.settlements import Outcome, Settlement
+from bendybus.client.core.tracing import Nothing, Operation
 from bendybus.client.exceptions import MessageAlreadySettled, MessageLockLostError, not_supported
 from bendybus.client.messages import enums, received_message, values
 from bendybus.client.messages.enums import ServiceBusReceiveMode
 from bendybus.client.messages.received_message import Delivered, ServiceBusReceivedMessage
-from bendybus.client.tracing import Nothing, Operation
 from bendybus.domain import limits
 from bendybus.v1 import message_pb2, receiver_pb2
 
@@ -41,7 +41,7 @@ _PREFETCH_MAX: Final = 50_000
 Settled = ServiceBusReceivedMessage | Sequence[ServiceBusReceivedMessage]
 
 
-class ReceiverHandle(Handle):
+class BaseReceiver(EntityClient):
     """A receiver without its way of waiting."""
 
     def __init__(
@@ -105,7 +105,7 @@ class ReceiverHandle(Handle):
     def _receiving(self) -> Receiving:
         """Return what receives in this process, made when it is first needed."""
         self._check_live()
-        connection = self._link.get()
+        connection = self._shared.get()
         current = self._current
         if current is None or self._connection is not connection:
             with io_thread.making():
@@ -183,7 +183,7 @@ class ReceiverHandle(Handle):
     def _deferred_request(
         self, sequence_numbers: int | list[int], options: dict[str, Any]
     ) -> receiver_pb2.ReceiveDeferredRequest | None:
-        entity_handle.warn_of(options)
+        arguments.warn_of_unknown(options)
         self._check_live()
         numbers = arguments.numbers("sequence_numbers", sequence_numbers)
         return (
@@ -200,7 +200,7 @@ class ReceiverHandle(Handle):
     def _peek_request(
         self, max_message_count: int, sequence_number: int | None, options: dict[str, Any]
     ) -> receiver_pb2.PeekRequest:
-        entity_handle.warn_of(options)
+        arguments.warn_of_unknown(options)
         self._check_live()
         count = arguments.count("max_message_count", max_message_count)
         number = arguments.count(
@@ -289,7 +289,7 @@ def note_renewed(message: ServiceBusReceivedMessage, outcome: Outcome) -> dateti
     return until
 
 
-def _new_receiving(handle: ReceiverHandle, connection: Connection) -> Receiving:
+def _new_receiving(handle: BaseReceiver, connection: Connection) -> Receiving:
     opening = receiver_pb2.OpenReceiver(
         entity_path=handle.entity_path,
         receive_mode=enums.WIRE_MODES[handle._mode],

@@ -4,21 +4,21 @@ import uuid
 from datetime import datetime
 from typing import Any, Final
 
-from bendybus.client import arguments, tracing
-from bendybus.client.core import entity_handle
-from bendybus.client.core.entity_handle import Handle
+from bendybus.client import arguments
+from bendybus.client.core import tracing
+from bendybus.client.core.entity_client import EntityClient
 from bendybus.client.core.io_thread import Caller
 from bendybus.client.core.send_stream import Unit
+from bendybus.client.core.tracing import Nothing, Operation
 from bendybus.client.messages import encode
 from bendybus.client.messages.encode import Columns, ServiceBusMessageBatch
-from bendybus.client.tracing import Nothing, Operation
 from bendybus.domain import limits
 from bendybus.v1 import sender_pb2
 
 _BATCH_BYTES_MAX: Final = limits.PREMIUM_BATCH_BYTES_MAX
 
 
-class SenderHandle(Handle):
+class BaseSender(EntityClient):
     """A sender without its way of waiting."""
 
     def __init__(
@@ -51,14 +51,14 @@ class SenderHandle(Handle):
         split = False
         if options:
             split = bool(options.pop("split_by_partition_key", False))
-            entity_handle.warn_of(options)
+            arguments.warn_of_unknown(options)
         spans = None if self._tracing is None else self._tracing.messages(self.entity_name)
         return encode.columns_of(message, spans), split
 
     def _columns_to_schedule(
         self, messages: Any, schedule_time_utc: datetime, options: dict[str, Any]
     ) -> Columns | None:
-        entity_handle.warn_of(options)
+        arguments.warn_of_unknown(options)
         self._check_live()
         schedule_time_utc = arguments.moment("schedule_time_utc", schedule_time_utc)
         spans = None if self._tracing is None else self._tracing.messages(self.entity_name)
@@ -107,13 +107,13 @@ class SenderHandle(Handle):
         A message without a key whose partition was lost while it stored it, and did not come back
         in time, was stored in another one. Kept by the client, for all its senders to this entity.
         """
-        found = list(self._link.get().sending.possible_duplicates)
+        found = list(self._shared.get().sending.possible_duplicates)
         return tuple(each for path, each in found if path == self.entity_name)
 
     def _cancel_request(
         self, sequence_numbers: Any, options: dict[str, Any]
     ) -> sender_pb2.CancelScheduledMessagesRequest | None:
-        entity_handle.warn_of(options)
+        arguments.warn_of_unknown(options)
         self._check_live()
         numbers = arguments.numbers("sequence_numbers", sequence_numbers)
         return (

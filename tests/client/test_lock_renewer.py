@@ -10,7 +10,7 @@ import pytest
 
 from bendybus import client as sync_client
 from bendybus.client import ServiceBusMessage, ServiceBusReceiveMode, aio, exceptions
-from bendybus.client.core.lock_renewal import Entry, Renewing
+from bendybus.client.core.renewal_schedule import Renewal, RenewalSchedule
 from bendybus.client.core.settlements import Outcome
 from bendybus.client.exceptions import AutoLockRenewFailed, AutoLockRenewTimeout, ServiceBusError
 from bendybus.v1 import receiver_pb2
@@ -137,13 +137,13 @@ async def test_what_has_no_lock_is_refused(
 )
 async def test_only_a_lost_lock_ends_its_renewal(error: ServiceBusError, kept: bool) -> None:
     told: list[Any] = []
-    renewing = Renewing(asyncio.get_running_loop(), lambda entry, why: told.append(why))
+    renewing = RenewalSchedule(asyncio.get_running_loop(), lambda entry, why: told.append(why))
     now_ms = round(time.time() * 1_000)
     delivered = SimpleNamespace(lock_end_s=time.monotonic() + 60, locked_until_ms=now_ms + 60_000)
     message: Any = SimpleNamespace(
         _delivered=delivered, _locked_until_ms=now_ms + 60_000, _settled=False
     )
-    entry = Entry(SimpleNamespace(), message, 600.0, lambda *_: None)  # type: ignore[arg-type]
+    entry = Renewal(SimpleNamespace(), message, 600.0, lambda *_: None)  # type: ignore[arg-type]
     renewing.add(entry)
 
     renewing.done([entry], Outcome([(0, error)], 0))

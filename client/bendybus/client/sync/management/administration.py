@@ -1,3 +1,4 @@
+# Generated from aio/management/administration.py by `make sync`: edit that file.
 """The administration client of the synchronous surface."""
 
 from collections.abc import Callable, Mapping
@@ -5,24 +6,25 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any
 
-from bendybus.client import blocking, exceptions
-from bendybus.client.core import entity_handle
+from bendybus.client import arguments, exceptions
+from bendybus.client.core.administration import BaseAdministrationClient
 from bendybus.client.core.connection import Stubs
-from bendybus.client.management import administrations, descriptions, paging, runtime
-from bendybus.client.management.administrations import AdministrationHandle, Show
-from bendybus.client.management.later import LaterAdministration
-from bendybus.client.management.models import (
+from bendybus.client.entities import descriptions, requests, runtime
+from bendybus.client.entities.models import (
     ApiVersion,
     AuthorizationRule,
     NamespaceProperties,
     QueueProperties,
 )
-from bendybus.client.management.paging import ItemPaged
-from bendybus.client.management.runtime import QueueRuntimeProperties
+from bendybus.client.entities.requests import Convert
+from bendybus.client.entities.runtime import QueueRuntimeProperties
+from bendybus.client.sync import calls
+from bendybus.client.sync.management.paging import ItemPaged
+from bendybus.client.sync.management.unsupported import UnsupportedOperations
 from bendybus.v1 import management_pb2
 
 
-class ServiceBusAdministrationClient(AdministrationHandle, LaterAdministration):
+class ServiceBusAdministrationClient(BaseAdministrationClient, UnsupportedOperations):
     """Creates, changes, shows and deletes entities."""
 
     def __enter__(self) -> "ServiceBusAdministrationClient":
@@ -84,10 +86,9 @@ class ServiceBusAdministrationClient(AdministrationHandle, LaterAdministration):
         rules of a bus are in its manifest.
         """
         fields = {**locals(), **kwargs}
-        request = administrations.create_request(queue_name, fields, kwargs)
-        return descriptions.to_properties(
-            self._call(lambda stubs: stubs.management.CreateQueue, request, kwargs).queue
-        )
+        request = requests.create_request(queue_name, fields, kwargs)
+        response = self._call(lambda stubs: stubs.management.CreateQueue, request, kwargs)
+        return descriptions.to_properties(response.queue)
 
     def get_queue(self, queue_name: str, **kwargs: Any) -> QueueProperties:
         """Return the queue `queue_name`. Raises ResourceNotFoundError."""
@@ -106,7 +107,7 @@ class ServiceBusAdministrationClient(AdministrationHandle, LaterAdministration):
 
     def delete_queue(self, queue_name: str, **kwargs: Any) -> None:
         """Delete the queue `queue_name` with its messages. Raises ResourceNotFoundError."""
-        request = administrations.delete_request(queue_name)
+        request = requests.delete_request(queue_name)
         self._call(lambda stubs: stubs.management.DeleteQueue, request, kwargs)
 
     def list_queues(self, **kwargs: Any) -> ItemPaged[QueueProperties]:
@@ -126,22 +127,21 @@ class ServiceBusAdministrationClient(AdministrationHandle, LaterAdministration):
 
     def close(self) -> None:
         """Close the connection."""
-        blocking.close(self._link)
+        calls.close(self._shared)
 
     def _get(self, queue_name: str, options: Mapping[str, Any]) -> management_pb2.Queue:
-        request = administrations.get_request(queue_name)
-        queue: management_pb2.Queue = self._call(
-            lambda stubs: stubs.management.GetQueue, request, options
-        ).queue
+        request = requests.get_request(queue_name)
+        response = self._call(lambda stubs: stubs.management.GetQueue, request, options)
+        queue: management_pb2.Queue = response.queue
         return queue
 
     def _list(
-        self, show: Show, options: Mapping[str, Any], *, with_runtime: bool
+        self, convert: Convert, options: Mapping[str, Any], *, with_runtime: bool
     ) -> ItemPaged[Any]:
         def fetch(token: str) -> tuple[list[Any], str]:
-            request = administrations.list_request(token, runtime=with_runtime)
-            page = self._call(lambda stubs: stubs.management.ListQueues, request, options)
-            return paging.shown(show, page)
+            request = requests.list_request(token, runtime=with_runtime)
+            response = self._call(lambda stubs: stubs.management.ListQueues, request, options)
+            return requests.page_of(convert, response)
 
         return ItemPaged(fetch)
 
@@ -149,10 +149,10 @@ class ServiceBusAdministrationClient(AdministrationHandle, LaterAdministration):
         self, method: Callable[[Stubs], Any], request: Any, options: Mapping[str, Any]
     ) -> Any:
         with self._managing(request):
-            return blocking.call(
-                self._link.get(),
+            return calls.call(
+                self._shared.get(),
                 method,
                 request,
-                entity_handle.timeout_of(options.get("timeout")),
+                arguments.timeout(options.get("timeout")),
                 translate=exceptions.from_management_error,
             )

@@ -1,14 +1,15 @@
-"""Administration of topics, subscriptions and rules: the names exist, what they do does not yet."""
+# Generated from aio/management/unsupported.py by `make sync`: edit that file.
+"""Synchronous administration of topics, subscriptions, rules: names that do nothing yet."""
 
 from typing import Any
 
+from bendybus.client.entities.models import TrueRuleFilter
 from bendybus.client.exceptions import not_supported
-from bendybus.client.management.models import TrueRuleFilter
 
 _EVERYTHING = TrueRuleFilter()
 
 
-class LaterAdministration:
+class UnsupportedOperations:
     """Refuses all of it with one sentence."""
 
     def create_topic(

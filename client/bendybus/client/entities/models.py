@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any
 
-from bendybus.client.messages.mapping import MappingMixin
+from bendybus.client.mapping import MappingMixin
 
 
 class AccessRights(str, Enum):

@@ -2,13 +2,13 @@
 
 from typing import Any
 
+from bendybus.client.entities.models import TrueRuleFilter
 from bendybus.client.exceptions import not_supported
-from bendybus.client.management.models import TrueRuleFilter
 
 _EVERYTHING = TrueRuleFilter()
 
 
-class LaterAdministration:
+class UnsupportedOperations:
     """Refuses all of it with one sentence."""
 
     async def create_topic(

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from bendybus.client.management.models import EntityAvailabilityStatus
+from bendybus.client.entities.models import EntityAvailabilityStatus
 from bendybus.v1 import management_pb2
 
 AVAILABILITY = {

@@ -1,3 +1,4 @@
+# Generated from aio/receiver.py by `make sync`: edit that file.
 """The receiver of the synchronous surface."""
 
 from collections.abc import Callable, Iterator, Mapping
@@ -5,18 +6,19 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Final
 
-from bendybus.client import blocking
-from bendybus.client.core import entity_handle, receiver_base
+from bendybus.client import arguments
+from bendybus.client.core import receiver as core
 from bendybus.client.core.io_thread import ThreadWaiter
-from bendybus.client.core.receiver_base import ReceiverHandle, Settled
+from bendybus.client.core.receiver import BaseReceiver, Settled
 from bendybus.client.core.settlements import Outcome, Settlement
 from bendybus.client.messages.received_message import ServiceBusReceivedMessage
+from bendybus.client.sync import calls
 from bendybus.domain import limits
 
 _PURGE_AT_ONCE: Final = limits.DELETE_MESSAGES_MAX
 
 
-class ServiceBusReceiver(ReceiverHandle):
+class ServiceBusReceiver(BaseReceiver, Iterator[ServiceBusReceivedMessage]):
     """Receives from one queue or dead-letter queue. Get one from a ServiceBusClient.
 
     An iterator over messages: it ends when none comes for `max_wait_time`, or never.
@@ -67,9 +69,9 @@ class ServiceBusReceiver(ReceiverHandle):
         MessageLockLostError when its lock is lost: it comes again.
         """
         outcome = self._settle(
-            message, lambda waiter: self._settlement(message, receiver_base.COMPLETE, waiter)
+            message, lambda waiter: self._settlement(message, core.COMPLETE, waiter)
         )
-        receiver_base.note_settled(message, outcome)
+        core.note_settled(message, outcome)
 
     def complete_messages(self, messages: list[ServiceBusReceivedMessage]) -> None:
         """Complete many messages in one frame.
@@ -81,7 +83,7 @@ class ServiceBusReceiver(ReceiverHandle):
             outcome = self._settle(
                 messages, lambda waiter: self._settlement_of_all(messages, waiter)
             )
-            receiver_base.note_all_settled(messages, outcome)
+            core.note_all_settled(messages, outcome)
 
     def release_messages(self, messages: list[ServiceBusReceivedMessage]) -> None:
         """Give messages back at once, in one frame; it counts as no delivery.
@@ -92,9 +94,9 @@ class ServiceBusReceiver(ReceiverHandle):
         if messages:
             outcome = self._settle(
                 messages,
-                lambda waiter: self._settlement_of_all(messages, waiter, receiver_base.RELEASE),
+                lambda waiter: self._settlement_of_all(messages, waiter, core.RELEASE),
             )
-            receiver_base.note_all_settled(messages, outcome)
+            core.note_all_settled(messages, outcome)
 
     def abandon_message(
         self,
@@ -110,10 +112,10 @@ class ServiceBusReceiver(ReceiverHandle):
         outcome = self._settle(
             message,
             lambda waiter: self._settlement(
-                message, receiver_base.ABANDON, waiter, changes=properties_to_modify
+                message, core.ABANDON, waiter, changes=properties_to_modify
             ),
         )
-        receiver_base.note_settled(message, outcome)
+        core.note_settled(message, outcome)
 
     def defer_message(
         self,
@@ -129,10 +131,10 @@ class ServiceBusReceiver(ReceiverHandle):
         outcome = self._settle(
             message,
             lambda waiter: self._settlement(
-                message, receiver_base.DEFER, waiter, changes=properties_to_modify
+                message, core.DEFER, waiter, changes=properties_to_modify
             ),
         )
-        receiver_base.note_settled(message, outcome)
+        core.note_settled(message, outcome)
 
     def dead_letter_message(
         self,
@@ -151,14 +153,14 @@ class ServiceBusReceiver(ReceiverHandle):
             message,
             lambda waiter: self._settlement(
                 message,
-                receiver_base.DEAD_LETTER,
+                core.DEAD_LETTER,
                 waiter,
                 reason=reason,
                 description=error_description,
                 changes=properties_to_modify,
             ),
         )
-        receiver_base.note_settled(message, outcome)
+        core.note_settled(message, outcome)
 
     def renew_message_lock(
         self, message: ServiceBusReceivedMessage, *, timeout: float | None = None, **kwargs: Any
@@ -168,15 +170,13 @@ class ServiceBusReceiver(ReceiverHandle):
         `message`: as for `complete_message`. `timeout`: seconds for the whole call, 60 if None;
         more than 15 is advised.
         """
-        entity_handle.warn_of(kwargs)
-        timeout_s = entity_handle.timeout_of(timeout)
+        arguments.warn_of_unknown(kwargs)
+        timeout_s = arguments.timeout(timeout)
         outcome = self._settle(
             message,
-            lambda waiter: self._settlement(
-                message, receiver_base.RENEW_LOCK, waiter, timeout_s=timeout_s
-            ),
+            lambda waiter: self._settlement(message, core.RENEW_LOCK, waiter, timeout_s=timeout_s),
         )
-        return receiver_base.note_renewed(message, outcome)
+        return core.note_renewed(message, outcome)
 
     def receive_deferred_messages(
         self, sequence_numbers: int | list[int], *, timeout: float | None = None, **kwargs: Any
@@ -187,13 +187,13 @@ class ServiceBusReceiver(ReceiverHandle):
         one is of no deferred message. `timeout`: seconds for the whole call, 60 if None; more than
         15 is advised.
         """
-        timeout_s = entity_handle.timeout_of(timeout)
+        timeout_s = arguments.timeout(timeout)
         request = self._deferred_request(sequence_numbers, kwargs)
         if request is None:
             return []
         with self._reading("receive_deferred") as found:
-            answer = blocking.call(
-                self._link.get(), lambda stubs: stubs.receiver.ReceiveDeferred, request, timeout_s
+            answer = calls.call(
+                self._shared.get(), lambda stubs: stubs.receiver.ReceiveDeferred, request, timeout_s
             )
             return found.of(self._deferred(answer))
 
@@ -211,11 +211,11 @@ class ServiceBusReceiver(ReceiverHandle):
         `sequence_number`: where to begin instead; 0 or None goes on. `timeout`: seconds for the
         whole call, 60 if None; more than 15 is advised.
         """
-        timeout_s = entity_handle.timeout_of(timeout)
+        timeout_s = arguments.timeout(timeout)
         request = self._peek_request(max_message_count, sequence_number, kwargs)
         with self._reading("peek") as found:
-            answer = blocking.call(
-                self._link.get(), lambda stubs: stubs.receiver.Peek, request, timeout_s
+            answer = calls.call(
+                self._shared.get(), lambda stubs: stubs.receiver.Peek, request, timeout_s
             )
             return found.of(self._peeked(answer))
 
@@ -248,27 +248,28 @@ class ServiceBusReceiver(ReceiverHandle):
         self._closed = True
         connection, receiving = self._connection, self._current
         if connection is not None and receiving is not None and not connection.closed:
-            blocking.run(connection, receiving.close, entity_handle.MARGIN_S)
-        if self._owns_link:
-            blocking.close(self._link)
+            calls.run(connection, receiving.close, calls.CLOSE_S)
+        if self._owns_connection:
+            calls.close(self._shared)
 
     def _receive(
         self, max_message_count: int | None, max_wait_time: float | None
     ) -> list[ServiceBusReceivedMessage]:
         receiving = self._receiving()
-        io = self._link.get().io
-        waiter = ThreadWaiter(lost=lambda pieces: io.submit(receiving.put_back, pieces))
+        io = self._shared.get().io
+        waiter = io.thread_waiter(lost=lambda pieces: io.submit(receiving.put_back, pieces))
         want = self._want(max_message_count, max_wait_time, waiter)
         io.submit(receiving.receive, want)
         try:
-            pieces = waiter.wait(want.wait_s + entity_handle.MARGIN_S)
+            pieces = waiter.wait(want.wait_s)
         except BaseException:
+            # What arrives for it goes to the next receive, or back.
             io.submit(receiving.forget, want)
             raise
         return self._made(pieces)
 
     def _settle(self, messages: Settled, make: Callable[[ThreadWaiter], Settlement]) -> Outcome:
-        waiter = ThreadWaiter()
+        waiter = self._shared.get().io.thread_waiter()
         settlement = make(waiter)
         if self._tracing is None:
             return self._settled(settlement, waiter)
@@ -277,14 +278,15 @@ class ServiceBusReceiver(ReceiverHandle):
 
     def _settled(self, settlement: Settlement, waiter: ThreadWaiter) -> Outcome:
         receiving = self._receiving()
-        self._link.get().io.submit(receiving.settle, settlement)
-        outcome: Outcome = waiter.wait(settlement.timeout_s + entity_handle.MARGIN_S)
+        self._shared.get().io.submit(receiving.settle, settlement)
+        outcome: Outcome = waiter.wait(settlement.timeout_s)
         return outcome
 
     def _delete(self, max_message_count: int, before: datetime | None, *, purge: bool) -> int:
         request = self._delete_request(max_message_count, before, purge=purge)
         with self._calling("purge" if purge else "delete"):
-            deleted: int = blocking.call(
-                self._link.get(), lambda stubs: stubs.receiver.DeleteMessages, request
-            ).deleted
+            response = calls.call(
+                self._shared.get(), lambda stubs: stubs.receiver.DeleteMessages, request
+            )
+            deleted: int = response.deleted
             return deleted

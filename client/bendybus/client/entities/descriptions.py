@@ -6,8 +6,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from bendybus.client import arguments
-from bendybus.client.exceptions import InvalidArgumentError, not_supported
-from bendybus.client.management.models import (
+from bendybus.client.entities.models import (
     EntityAvailabilityStatus,
     EntityStatus,
     MessagingSku,
@@ -15,7 +14,8 @@ from bendybus.client.management.models import (
     NamespaceType,
     QueueProperties,
 )
-from bendybus.client.management.runtime import AVAILABILITY
+from bendybus.client.entities.runtime import AVAILABILITY
+from bendybus.client.exceptions import InvalidArgumentError, not_supported
 from bendybus.domain import durations, limits
 from bendybus.domain.errors import InvalidArgument
 from bendybus.v1 import management_pb2

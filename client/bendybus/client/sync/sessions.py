@@ -1,4 +1,5 @@
-"""Sessions: their names exist, they do not yet."""
+# Generated from aio/sessions.py by `make sync`: edit that file.
+"""Sessions of the synchronous surface: their names exist, they do not yet."""
 
 from datetime import datetime
 from typing import Any

@@ -22,7 +22,7 @@ _TICK_S: Final = 0.25
 _TIMEOUT_S: Final = 30.0
 
 
-class Entry:
+class Renewal:
     """A message whose lock is kept until `end_s`. `fail` is called off the I/O thread."""
 
     __slots__ = (
@@ -57,19 +57,19 @@ class Entry:
         self.asked_s = now
 
 
-class Renewing:
+class RenewalSchedule:
     """All locks of one renewer: those due are renewed together, half a lock before the end."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, notify: Callable[[Entry, ServiceBusError], None]
+        self, loop: asyncio.AbstractEventLoop, notify: Callable[[Renewal, ServiceBusError], None]
     ) -> None:
         self._loop = loop
         self._notify = notify
-        self._entries: set[Entry] = set()
+        self._entries: set[Renewal] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: Renewal) -> None:
         """Keep a lock."""
         if not self._closed:
             self._entries.add(entry)
@@ -82,7 +82,7 @@ class Renewing:
         if self._timer is not None:
             self._timer.cancel()
 
-    def done(self, entries: list[Entry], outcome: Outcome) -> None:
+    def done(self, entries: list[Renewal], outcome: Outcome) -> None:
         """Note the new ends of locks; report those that are lost."""
         lost = dict(outcome.errors)
         now = time.monotonic()
@@ -99,7 +99,7 @@ class Renewing:
                 entry.lock_s = max(0.0, entry.lock_end_s - now)
                 entry.due_s = now + entry.lock_s / 2
 
-    def failed(self, entries: list[Entry], error: BaseException) -> None:
+    def failed(self, entries: list[Renewal], error: BaseException) -> None:
         """Try again while the locks last; then report them."""
         for entry in entries:
             now = time.monotonic()
@@ -115,7 +115,7 @@ class Renewing:
     def _tick(self) -> None:
         self._timer = None
         now = time.monotonic()
-        due: dict[Receiving, list[Entry]] = {}
+        due: dict[Receiving, list[Renewal]] = {}
         for entry in list(self._entries):
             if entry.message._settled:
                 self._entries.discard(entry)
@@ -138,7 +138,7 @@ class Renewing:
             )
         self._arm()
 
-    def _lost(self, entry: Entry, cause: BaseException) -> None:
+    def _lost(self, entry: Renewal, cause: BaseException) -> None:
         if entry not in self._entries:
             return
         self._entries.discard(entry)
@@ -153,7 +153,7 @@ class Renewing:
 class _Batch:
     """Waits for the answer to one renewal of several locks."""
 
-    def __init__(self, renewing: Renewing, entries: list[Entry]) -> None:
+    def __init__(self, renewing: RenewalSchedule, entries: list[Renewal]) -> None:
         self._renewing = renewing
         self._entries = entries
 

@@ -1,7 +1,8 @@
+# Generated from aio/management/paging.py by `make sync`: edit that file.
 """Lists that come in pages, with the methods of azure-core's ItemPaged."""
 
 from collections.abc import Callable, Iterator
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 T = TypeVar("T")
 # From a continuation token, "" for the first page: the items, and the next token or "".
@@ -27,8 +28,12 @@ class ItemPaged(Iterator[T], Generic[T]):
 
     def __next__(self) -> T:
         if self._items is None:
-            self._items = (item for page in self.by_page() for item in page)
+            self._items = self._all()
         return next(self._items)
+
+    def _all(self) -> Iterator[T]:
+        for page in self.by_page():
+            yield from page
 
     def __repr__(self) -> str:
         return f"<bendybus.client.management.ItemPaged object at {hex(id(self))}>"
@@ -50,9 +55,8 @@ class Pages(Iterator[Iterator[T]], Generic[T]):
             raise StopIteration
         items, token = self._fetch(self.continuation_token or "")
         self._begun, self.continuation_token = True, token or None
-        return iter(items)
+        return _items_of(items)
 
 
-def shown(show: Callable[[Any], T], page: Any) -> tuple[list[T], str]:
-    """Return the items of an answer, and the next token."""
-    return [show(queue) for queue in page.queues], page.next_page_token
+def _items_of(items: list[T]) -> Iterator[T]:
+    yield from items

@@ -1,19 +1,19 @@
+# Generated from aio/sender.py by `make sync`: edit that file.
 """The sender of the synchronous surface."""
 
 from datetime import datetime
 from types import TracebackType
 from typing import Any
 
-from bendybus.client import blocking
-from bendybus.client.core import entity_handle
+from bendybus.client import arguments
 from bendybus.client.core.connection import Connection
-from bendybus.client.core.io_thread import ThreadWaiter
-from bendybus.client.core.sender_base import SenderHandle
+from bendybus.client.core.sender import BaseSender
 from bendybus.client.exceptions import OperationTimeoutError
 from bendybus.client.messages.encode import Columns, ServiceBusMessageBatch
+from bendybus.client.sync import calls
 
 
-class ServiceBusSender(SenderHandle):
+class ServiceBusSender(BaseSender):
     """Sends messages to one queue. Get one from a ServiceBusClient. Threads may share it."""
 
     def __enter__(self) -> "ServiceBusSender":
@@ -38,7 +38,7 @@ class ServiceBusSender(SenderHandle):
         for the whole call, 60 if None; 15 or less may be too short for another partition to be
         tried.
         """
-        timeout_s = entity_handle.timeout_of(timeout)
+        timeout_s = arguments.timeout(timeout)
         columns, split = self._columns_to_send(message, kwargs)
         if columns is None:
             return
@@ -62,7 +62,7 @@ class ServiceBusSender(SenderHandle):
         zone it is UTC. `timeout`: seconds for the whole call, 60 if None; 15 or less may be too
         short for another partition to be tried.
         """
-        timeout_s = entity_handle.timeout_of(timeout)
+        timeout_s = arguments.timeout(timeout)
         columns = self._columns_to_schedule(messages, schedule_time_utc, kwargs)
         if columns is None:
             return []
@@ -79,12 +79,12 @@ class ServiceBusSender(SenderHandle):
         MessageNotFoundError when one is of no scheduled message. `timeout`: seconds for the whole
         call, 60 if None; more than 15 is advised.
         """
-        timeout_s = entity_handle.timeout_of(timeout)
+        timeout_s = arguments.timeout(timeout)
         request = self._cancel_request(sequence_numbers, kwargs)
         if request is not None:
             with self._cancelling(request):
-                blocking.call(
-                    self._link.get(),
+                calls.call(
+                    self._shared.get(),
                     lambda stubs: stubs.sender.CancelScheduledMessages,
                     request,
                     timeout_s,
@@ -101,8 +101,8 @@ class ServiceBusSender(SenderHandle):
     def close(self) -> None:
         """Send nothing any more. Does not wait for what other threads are sending."""
         self._closed = True
-        if self._owns_link:
-            blocking.close(self._link)
+        if self._owns_connection:
+            calls.close(self._shared)
 
     def _send(
         self,
@@ -113,28 +113,28 @@ class ServiceBusSender(SenderHandle):
         split: bool = False,
         given: bool = False,
     ) -> list[int] | None:
-        connection = self._link.get()
-        waiter = ThreadWaiter()
+        connection = self._shared.get()
+        waiter = connection.io.thread_waiter()
         unit = self._unit(columns, waiter, timeout_s, numbers=numbers, split=split, given=given)
         if not connection.admission.enter(len(columns.messages), columns.size_bytes):
-            _wait_outside(connection, columns, timeout_s)
+            _wait_for_room(connection, columns, timeout_s)
         connection.io.submit(connection.sending.send, unit)
-        found: list[int] | None = waiter.wait(timeout_s + entity_handle.MARGIN_S)
+        found: list[int] | None = waiter.wait(timeout_s)
         return found
 
 
-def _wait_outside(connection: Connection, columns: Columns, timeout_s: float) -> None:
+def _wait_for_room(connection: Connection, columns: Columns, timeout_s: float) -> None:
     count, size = len(columns.messages), columns.size_bytes
-    admission = connection.admission
-    door = ThreadWaiter(lost=lambda _: admission.leave(count, size))
-    admission.wait(count, size, door)
+    limit = connection.admission
+    waiter = connection.io.thread_waiter(lost=lambda _: limit.leave(count, size))
+    limit.wait(count, size, waiter)
     try:
-        door.wait(timeout_s)
+        waiter.wait_at_most(timeout_s)
     except OperationTimeoutError:
-        admission.forget(door)
+        limit.forget(waiter)
         raise OperationTimeoutError(
             message=f"No room to send in {timeout_s:g} s. Nothing was sent."
         ) from None
     except BaseException:
-        admission.forget(door)
+        limit.forget(waiter)
         raise

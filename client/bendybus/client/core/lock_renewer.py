@@ -5,26 +5,26 @@ from typing import Any
 
 from bendybus.client.core import io_thread
 from bendybus.client.core.io_thread import IoThread
-from bendybus.client.core.lock_renewal import Entry, Failure, Renewing
+from bendybus.client.core.renewal_schedule import Failure, Renewal, RenewalSchedule
 from bendybus.client.exceptions import ServiceBusError
 from bendybus.client.messages.received_message import ServiceBusReceivedMessage
 
 DURATION_S_DEFAULT = 300.0
 
 
-class RenewerHandle:
+class BaseLockRenewer:
     """A lock renewer without its way of calling back."""
 
     _duration_s: float
     _on_failure: Failure | None
-    _notify: Callable[[Entry, ServiceBusError], None]
+    _notify: Callable[[Renewal, ServiceBusError], None]
 
     def __init__(self, max_lock_renewal_duration: float, on_failure: Failure | None) -> None:
         self._duration_s = max_lock_renewal_duration
         self._on_failure = on_failure
         self._closed = False
         self._io: IoThread | None = None
-        self._renewing: Renewing | None = None
+        self._renewing: RenewalSchedule | None = None
 
     def register(
         self,
@@ -43,7 +43,7 @@ class RenewerHandle:
         self._check_open()
         if renewable.locked_until_utc is None or renewable._peeked:
             raise ValueError("renewable: the message has no lock.")
-        entry = Entry(
+        entry = Renewal(
             receiver._receiving(),
             renewable,
             self._duration_s if max_lock_renewal_duration is None else max_lock_renewal_duration,
@@ -53,7 +53,7 @@ class RenewerHandle:
         io = io_thread.current()
         with io_thread.making():
             if self._renewing is None or self._io is not io:
-                self._io, self._renewing = io, Renewing(io.loop, self._notify)
+                self._io, self._renewing = io, RenewalSchedule(io.loop, self._notify)
         io.submit(self._renewing.add, entry)
 
     def _check_open(self) -> None:

@@ -4,12 +4,12 @@ import weakref
 from typing import Any
 
 from bendybus.client import connection_string
-from bendybus.client.core import entity_handle
-from bendybus.client.core.connection import Link
+from bendybus.client.core import settings
+from bendybus.client.core.shared_connection import SharedConnection
 from bendybus.client.exceptions import not_supported
 
 
-class ClientHandle:
+class BaseClient:
     """A client without its way of waiting."""
 
     # Whether there is a loop of the application's, on which credentials are asked.
@@ -42,8 +42,8 @@ class ClientHandle:
         self.fully_qualified_namespace = fully_qualified_namespace
         self._credential = credential
         self._entity_name: str | None = kwargs.pop("entity_name", None)
-        self._link = Link(
-            entity_handle.settings_of(
+        self._shared = SharedConnection(
+            settings.from_arguments(
                 fully_qualified_namespace,
                 credential,
                 {
@@ -55,8 +55,8 @@ class ClientHandle:
                 },
             )
         )
-        self._link.of_loop = self._of_loop
-        self._handles: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._shared.of_loop = self._of_loop
+        self._entity_clients: weakref.WeakSet[Any] = weakref.WeakSet()
         self._closed = False
 
     def _check(self, name: str) -> None:
@@ -68,7 +68,7 @@ class ClientHandle:
             )
 
     def _options(self, client_identifier: str | None, kwargs: dict[str, Any]) -> dict[str, Any]:
-        return {**kwargs, "link": self._link, "client_identifier": client_identifier}
+        return {**kwargs, "shared_connection": self._shared, "client_identifier": client_identifier}
 
 
 def arguments_of(conn_str: str, options: dict[str, Any]) -> dict[str, Any]:

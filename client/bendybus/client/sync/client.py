@@ -1,24 +1,25 @@
+# Generated from aio/client.py by `make sync`: edit that file.
 """The client of the synchronous surface."""
 
 from datetime import datetime
 from types import TracebackType
 from typing import Any
 
-from bendybus.client import blocking
-from bendybus.client.core import client_base
-from bendybus.client.core.client_base import ClientHandle
+from bendybus.client.core import client as core
+from bendybus.client.core.client import BaseClient
 from bendybus.client.exceptions import not_supported
-from bendybus.client.lock_renewer import AutoLockRenewer
 from bendybus.client.messages.enums import (
     ServiceBusReceiveMode,
     ServiceBusSessionFilter,
     ServiceBusSubQueue,
 )
-from bendybus.client.receiver import ServiceBusReceiver
-from bendybus.client.sender import ServiceBusSender
+from bendybus.client.sync import calls
+from bendybus.client.sync.lock_renewer import AutoLockRenewer
+from bendybus.client.sync.receiver import ServiceBusReceiver
+from bendybus.client.sync.sender import ServiceBusSender
 
 
-class ServiceBusClient(ClientHandle):
+class ServiceBusClient(BaseClient):
     """Gives senders and receivers that share one connection. Threads may share it."""
 
     def __enter__(self) -> "ServiceBusClient":
@@ -55,7 +56,7 @@ class ServiceBusClient(ClientHandle):
             retry_backoff_factor=retry_backoff_factor,
             retry_backoff_max=retry_backoff_max,
             retry_mode=retry_mode,
-            **client_base.arguments_of(conn_str, kwargs),
+            **core.arguments_of(conn_str, kwargs),
         )
 
     def get_queue_sender(
@@ -78,7 +79,7 @@ class ServiceBusClient(ClientHandle):
             queue_name=queue_name,
             **self._options(client_identifier, kwargs),
         )
-        self._handles.add(made)
+        self._entity_clients.add(made)
         return made
 
     def get_queue_receiver(
@@ -106,7 +107,7 @@ class ServiceBusClient(ClientHandle):
         until sessions exist; `socket_timeout` has no effect.
         """
         self._check(queue_name)
-        client_base.refuse_session(session_id)
+        core.refuse_session(session_id)
         made = ServiceBusReceiver(
             self.fully_qualified_namespace,
             self._credential,
@@ -118,7 +119,7 @@ class ServiceBusClient(ClientHandle):
             prefetch_count=prefetch_count,
             **self._options(client_identifier, kwargs),
         )
-        self._handles.add(made)
+        self._entity_clients.add(made)
         return made
 
     def get_topic_sender(
@@ -175,7 +176,7 @@ class ServiceBusClient(ClientHandle):
         """Close the senders and receivers, then the connection."""
         self._closed = True
         # All at once: each may have to wait for a bus that does not answer.
-        blocking.close_receivers(self._link)
-        for handle in list(self._handles):
-            handle.close()
-        blocking.close(self._link)
+        calls.close_receivers(self._shared)
+        for entity_client in list(self._entity_clients):
+            entity_client.close()
+        calls.close(self._shared)

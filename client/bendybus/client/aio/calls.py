@@ -1,0 +1,56 @@
+"""Calls that run on the I/O thread and are awaited in the application's loop."""
+
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from bendybus.client import arguments, exceptions
+from bendybus.client.core.connection import Connection, Stubs
+from bendybus.client.core.shared_connection import SharedConnection
+from bendybus.client.exceptions import ServiceBusError
+from bendybus.domain.errors import BusError
+
+CLOSE_S: Final = 5.0
+
+
+async def call(
+    connection: Connection,
+    method: Callable[[Stubs], Any],
+    request: Any,
+    timeout_s: float = arguments.TIMEOUT_S_DEFAULT,
+    *,
+    translate: Callable[[BusError], ServiceBusError] = exceptions.from_bus_error,
+) -> Any:
+    """Make a unary call and return its answer."""
+    return await run(
+        connection,
+        lambda: connection.call(method, request, timeout_s),
+        timeout_s,
+        translate=translate,
+    )
+
+
+async def run(
+    connection: Connection,
+    work: Callable[[], Coroutine[Any, Any, Any]],
+    timeout_s: float,
+    *,
+    translate: Callable[[BusError], ServiceBusError] = exceptions.from_bus_error,
+) -> Any:
+    """Run a coroutine on the I/O thread, which ends it in time, and return its result."""
+    waiter = connection.io.loop_waiter()
+    connection.io.submit(connection.start, waiter, work, translate)
+    return await waiter.wait(timeout_s)
+
+
+async def close_receivers(shared: SharedConnection) -> None:
+    """Close all receivers of a connection at the same time."""
+    connection = shared.made()
+    if connection is not None:
+        await run(connection, connection.close_receivers, CLOSE_S)
+
+
+async def close(shared: SharedConnection) -> None:
+    """Close the connection of this process, if there is one."""
+    connection = shared.take()
+    if connection is not None:
+        await run(connection, connection.close, CLOSE_S)

@@ -1,0 +1,59 @@
+"""What the administration clients of both surfaces share: their connection and their spans."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from bendybus.client.core import client, settings, tracing
+from bendybus.client.core.shared_connection import SharedConnection
+from bendybus.client.core.tracing import Nothing, Operation
+from bendybus.client.entities.models import ApiVersion
+from bendybus.v1 import management_pb2
+
+# What spans call the operations.
+_NAMES: Final = {
+    management_pb2.CreateQueueRequest: "create_queue",
+    management_pb2.UpdateQueueRequest: "update_queue",
+    management_pb2.DeleteQueueRequest: "delete_queue",
+    management_pb2.GetQueueRequest: "get_queue",
+    management_pb2.ListQueuesRequest: "list_queues",
+    management_pb2.GetNamespaceRequest: "get_namespace_properties",
+}
+
+
+class BaseAdministrationClient:
+    """What an administration client is on both surfaces."""
+
+    # Whether credentials are asked on the application's loop.
+    _of_loop = False
+
+    def __init__(
+        self,
+        fully_qualified_namespace: str,
+        credential: Any,
+        *,
+        api_version: str | ApiVersion = ApiVersion.V2024_05,
+        **kwargs: Any,
+    ) -> None:
+        """Connect to a bus when it is first needed.
+
+        `fully_qualified_namespace`, `credential` and all others: as a ServiceBusClient takes them.
+        `api_version` has no effect.
+        """
+        self.fully_qualified_namespace = fully_qualified_namespace
+        self._credential = credential
+        kwargs.pop("entity_name", None)
+        self._shared = SharedConnection(
+            settings.from_arguments(fully_qualified_namespace, credential, kwargs)
+        )
+        self._shared.of_loop = self._of_loop
+
+    def _managing(self, request: Any) -> Operation | Nothing:
+        """Return what makes the span of a call, where there are spans."""
+        found = tracing.of(self._shared.settings.tracing, self._shared.settings.target)
+        if found is None:
+            return tracing.NOTHING
+        return found.managing(getattr(request, "name", None), _NAMES[type(request)])
+
+    @classmethod
+    def _from_connection_string(cls, conn_str: str, options: Mapping[str, Any]) -> Any:
+        return cls(**client.arguments_of(conn_str, dict(options)))

@@ -1,0 +1,62 @@
+"""What senders and receivers of both surfaces share: their entity, connection, name and state."""
+
+import uuid
+from typing import Any
+
+from bendybus.client import arguments
+from bendybus.client.core import settings, tracing
+from bendybus.client.core.shared_connection import SharedConnection
+from bendybus.client.exceptions import not_supported
+from bendybus.domain import limits
+
+
+class EntityClient:
+    """A sender or receiver of one entity. Closes its connection only if no client shares it."""
+
+    # Whether credentials are asked on the application's loop.
+    _of_loop = False
+
+    def __init__(
+        self,
+        fully_qualified_namespace: str,
+        credential: Any,
+        *,
+        queue_name: str | None,
+        topic_name: str | None,
+        kind: str,
+        options: dict[str, Any],
+    ) -> None:
+        if queue_name and topic_name:
+            raise ValueError("queue_name and topic_name: give one of them, not both.")
+        if topic_name:
+            raise not_supported("topics and subscriptions")
+        if not queue_name:
+            raise ValueError("queue_name: is required")
+        arguments.text("queue_name", queue_name, limits.ENTITY_NAME_CHARS_MAX)
+        identifier = arguments.optional_text(
+            "client_identifier", options.get("client_identifier"), limits.KEY_CHARS_MAX
+        )
+        given: SharedConnection | None = options.get("shared_connection")
+        self._owns_connection = given is None
+        self._shared = given or SharedConnection(
+            settings.from_arguments(fully_qualified_namespace, credential, options)
+        )
+        self._shared.of_loop = self._shared.of_loop or self._of_loop
+        # None: no spans. Decided here, once, not in every call.
+        self._tracing = tracing.of(self._shared.settings.tracing, self._shared.settings.target)
+        self.fully_qualified_namespace = fully_qualified_namespace
+        self.entity_name = queue_name
+        self._name: str = identifier or f"{kind}-{uuid.uuid4()}"
+        self._closed = False
+
+    @property
+    def client_identifier(self) -> str:
+        """A name for this sender or receiver, given or made up."""
+        return self._name
+
+    def _check_live(self) -> None:
+        if self._closed:
+            raise ValueError(f"{self._name} is closed: get another one from the ServiceBusClient.")
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__} of {self.entity_name}, {self._name}"

@@ -1,0 +1,72 @@
+"""Where and how a client connects, from the arguments that applications give."""
+
+import os
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from bendybus.client import connection_string
+from bendybus.client.core import tls_probe, tracing
+from bendybus.client.core.credentials import Credentials
+from bendybus.client.core.retry_policy import RetryPolicy
+from bendybus.client.exceptions import not_supported
+
+# File of the authorities to trust, where `connection_verify` is not given.
+CA_FILE_VARIABLE: Final = "BENDYBUS_CA_FILE"
+_RETRY_DEFAULT: Final = RetryPolicy()
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Where and how to connect."""
+
+    target: str
+    # None: as the bus does, which is found out when it is first needed.
+    use_tls: bool | None = True
+    retry: RetryPolicy = _RETRY_DEFAULT
+    # File of the authorities to trust; None: those that everybody trusts.
+    ca_file: str | None = None
+    credential: Any = field(default=None, repr=False)
+    # The TracerProvider of OpenTelemetry that makes spans; None: there are none.
+    tracing: Any = field(default=None, repr=False)
+
+
+def from_arguments(address: str, credential: Any, options: dict[str, Any]) -> Settings:
+    """Return the settings in the arguments of a client. Raises ValueError that names a bad one."""
+    if options.get("http_proxy"):
+        raise not_supported("HTTP proxies")
+    host = connection_string.host_of(address, what="fully_qualified_namespace")
+    use_tls = options.get("use_tls")
+    if use_tls is None and not tls_probe.is_loopback(host):
+        use_tls = True
+    # Here, where a traceback shows the line at which the client is made.
+    Credentials(credential, host)
+    return Settings(
+        target=connection_string.target_of(host),
+        use_tls=use_tls,
+        credential=credential,
+        tracing=tracing.provider_of(options.get("tracing")),
+        retry=RetryPolicy(
+            total=options.get("retry_total", 3),
+            backoff_factor_s=options.get("retry_backoff_factor", 0.8),
+            backoff_max_s=options.get("retry_backoff_max", 120),
+            mode=options.get("retry_mode", "exponential"),
+        ),
+        ca_file=_ca_file(options.get("connection_verify")) if use_tls is not False else None,
+    )
+
+
+def _ca_file(path: str | None) -> str | None:
+    """Return the file to read whenever a channel is made. Raises ValueError if nobody may."""
+    where = "connection_verify"
+    if path is None:
+        path, where = os.environ.get(CA_FILE_VARIABLE), CA_FILE_VARIABLE
+    if not path:
+        return None
+    try:
+        with open(path, "rb"):
+            return path
+    except OSError as error:
+        reason = (error.strerror or "cannot be read").lower()
+        raise ValueError(
+            f"{where}: {path}: {reason}. Name the file of the bus's ca.crt."
+        ) from error

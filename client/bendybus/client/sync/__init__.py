@@ -1,0 +1,1 @@
+"""The synchronous surface: generated from `aio/` by `make sync`, except for the lock renewer."""

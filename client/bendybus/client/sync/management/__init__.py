@@ -1,0 +1,1 @@
+"""Synchronous administration: generated from `aio/management/` by `make sync`."""

@@ -1,0 +1,1 @@
+"""Tools of developers that no other room owns; `make` runs them."""
