@@ -17,6 +17,10 @@ SYSTEMS: Final = {"RabbitMQ classic": "classic", "RabbitMQ quorum": "quorum"}
 # Unconfirmed messages, and deliveries not yet acknowledged, at any time.
 WINDOW: Final = 1_000
 ACKNOWLEDGE_EACH: Final = 100
+# The plain loop by how many messages may be on their way to it: each waits for its own delivery,
+# or they come ahead.
+LOOPS: Final = {1: "loop", 100: "loop_ahead"}
+UNCONFIRMED: Final = "acknowledgements are unconfirmed"
 
 
 def measure(load: Loads, folder: Path, emit: Callable[[Row], None]) -> None:
@@ -78,12 +82,34 @@ def _measure(
     for _ in range(load.repeats):
         _Publishing(where, name, load.peer).run(recorder, "send")
         _Consuming(where, name, load.peer).run(recorder, "receive_complete")
+        for prefetch in LOOPS:
+            _Publishing(where, name, load.loop).run(recorder, "fill")
+            _loop(where, name, load.loop, prefetch, recorder)
     emit(recorder.row("send", "send, confirmed", f"window {WINDOW}", "persistent"))
     emit(recorder.row("receive_complete", "receive + acknowledge",
                       f"prefetch {WINDOW}; {ACKNOWLEDGE_EACH} an acknowledgement"))  # fmt: skip
+    for prefetch, what in LOOPS.items():
+        title = "for m in consume(): basic_ack(m)"
+        emit(recorder.row(what, title, f"prefetch {prefetch}; 1 an acknowledgement", UNCONFIRMED))
     took = _one_by_one(where, name, load.peer_singles)
     for each in row.latency_rows(system, "single_send", "one confirmed publish at a time", took):
         emit(each)
+
+
+def _loop(where: Any, name: str, count: int, prefetch: int, recorder: Recorder) -> None:
+    """Take one message and acknowledge it, then the next, as pika's users write it."""
+    import pika
+
+    with pika.BlockingConnection(where) as connection:
+        channel = connection.channel()
+        channel.basic_qos(prefetch_count=prefetch)
+        with recorder.timing(LOOPS[prefetch], count):
+            for gone, (method, _, _) in enumerate(channel.consume(name), 1):
+                channel.basic_ack(method.delivery_tag)
+                if gone == count:
+                    break
+            # The broker answers nothing to an acknowledgement; this answer comes after the last.
+            channel.queue_declare(name, passive=True)
 
 
 def _one_by_one(where: Any, name: str, count: int) -> list[float]:
