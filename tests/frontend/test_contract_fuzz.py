@@ -11,10 +11,11 @@ from bendybus.domain.entity import Fingerprint
 from bendybus.domain.limits import Tier
 from bendybus.frontend.core import peek_cursor
 from bendybus.frontend.core.figures import Figures
-from bendybus.frontend.core.send import SendDesk
+from bendybus.frontend.core.send import SendDispatcher
 from bendybus.v1 import message_pb2, receiver_pb2, sender_pb2
 from tests.contract_messages import batches, messages
 from tests.frontend.entities import queue
+from tests.frontend.frames import submit
 
 FUZZ = settings(
     max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
@@ -39,13 +40,13 @@ class Upstream:
         """Take note of a time that is over."""
 
 
-def desk() -> tuple[SendDesk, dict[int, Upstream]]:
+def desk() -> tuple[SendDispatcher, dict[int, Upstream]]:
     """Return a desk of four partitions with the queue `orders`."""
     directory = Directory()
     fingerprint = Fingerprint("n", "u", Tier.PREMIUM, 4, 0)
     directory.update(0, fingerprint, [queue()], snapshot=True)
     upstreams = {partition: Upstream() for partition in range(4)}
-    return SendDesk(upstreams, directory, Figures()), upstreams  # type: ignore[arg-type]
+    return SendDispatcher(upstreams, directory, Figures()), upstreams  # type: ignore[arg-type]
 
 
 @FUZZ
@@ -59,7 +60,7 @@ async def test_every_frame_is_answered_or_passed_on(request_: Any, batch: Any) -
         request_.group_sizes.extend([1] * len(batch.messages))
     answers: list[Any] = []
 
-    sends.submit(request_, answers.append)
+    submit(sends, request_, answers.append)
 
     passed_on = sum(len(upstream.sent) for upstream in upstreams.values())
     assert bool(passed_on) != bool(answers)
@@ -75,7 +76,8 @@ async def test_a_faulty_message_refuses_its_own_unit() -> None:
         messages=[b"a", b"b", b"c"], time_to_live_ms=[0, 2**63 - 1, 1], message_ids=["a", "b", "c"]
     )
 
-    sends.submit(
+    submit(
+        sends,
         sender_pb2.SendStreamRequest(
             frame_id=1, entity_path="orders", batch=batch, group_sizes=[1, 1, 1]
         ),

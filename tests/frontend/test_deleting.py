@@ -8,8 +8,7 @@ import pytest
 
 from bendybus.domain import errors
 from bendybus.domain.limits import Tier
-from bendybus.frontend.core import browse
-from bendybus.frontend.listeners.receiver_service import ReceiverService
+from bendybus.frontend.core import browse, by_number
 from bendybus.internal.v1 import partition_pb2
 from bendybus.v1 import receiver_pb2
 from tests.frontend.entities import queue
@@ -129,9 +128,8 @@ async def test_what_some_partitions_deleted_is_told_though_another_refuses() -> 
 async def test_a_lost_answer_to_a_receive_of_deferred_messages_is_of_unknown_outcome() -> None:
     gateway = bus(1, 1, 1)
     gateway.upstreams[0].errors = [lost()]
-    service = ReceiverService(gateway, SimpleNamespace())  # type: ignore[arg-type]
 
     with pytest.raises(errors.OutcomeUnknown):
-        await service._receive_deferred(
-            receiver_pb2.ReceiveDeferredRequest(entity_path="orders", sequence_numbers=[1])
+        await by_number.receive_deferred(
+            gateway, by_number.Operation("orders", [1]), receiver_pb2.RECEIVE_MODE_PEEK_LOCK
         )

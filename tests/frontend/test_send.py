@@ -13,10 +13,12 @@ from bendybus.domain.entity import Fingerprint
 from bendybus.domain.limits import Tier
 from bendybus.frontend.core import send
 from bendybus.frontend.core.figures import Figures
-from bendybus.frontend.core.send import SendDesk
+from bendybus.frontend.core.send import SendDispatcher
+from bendybus.frontend.upstreams import send_frames
 from bendybus.internal.v1 import partition_pb2
 from bendybus.v1 import message_pb2, sender_pb2
 from tests.frontend.entities import queue
+from tests.frontend.frames import submit
 
 
 class Upstream:
@@ -35,12 +37,12 @@ class Upstream:
         return True
 
 
-def desk_of(upstreams: Mapping[int, Upstream]) -> SendDesk:
+def desk_of(upstreams: Mapping[int, Upstream]) -> SendDispatcher:
     """Return the desk of a front end with one queue of four partitions."""
     directory = Directory()
     fingerprint = Fingerprint("n", "u", Tier.PREMIUM, 4, 0)
     directory.update(0, fingerprint, [queue()], snapshot=True)
-    return SendDesk(upstreams, directory, Figures())  # type: ignore[arg-type]
+    return SendDispatcher(upstreams, directory, Figures())  # type: ignore[arg-type]
 
 
 def frame(frame_id: int, size: int) -> sender_pb2.SendStreamRequest:
@@ -56,7 +58,7 @@ async def test_sends_under_way_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPa
     answers: list[sender_pb2.SendStreamResponse] = []
 
     for frame_id in range(1, 5):
-        desk.submit(frame(frame_id, 4_000), answers.append)
+        submit(desk, frame(frame_id, 4_000), answers.append)
 
     assert [answer.frame_id for answer in answers] == [3, 4]
     assert {answer.error.reason for answer in answers} == {"SERVER_BUSY"}
@@ -75,15 +77,17 @@ async def test_what_one_client_makes_the_front_end_hold_is_bounded_in_bytes(
     answers: list[sender_pb2.SendStreamResponse] = []
 
     for frame_id in range(1, 5):
-        desk.submit(frame(frame_id, 4_000), answers.append, client="greedy")
-    desk.submit(frame(5, 4_000), answers.append, client="another")
+        submit(desk, frame(frame_id, 4_000), answers.append, client="greedy")
+    submit(desk, frame(5, 4_000), answers.append, client="another")
 
     assert [answer.frame_id for answer in answers] == [3, 4]
     assert {answer.error.reason for answer in answers} == {"SERVER_BUSY"}
     # What is answered is given back.
-    desk.sent(1, partition_pb2.SendFramesResponse(frame_id=1, sequence_numbers=[1]))
+    desk.answered(
+        send_frames.answer(partition_pb2.SendFramesResponse(frame_id=1, sequence_numbers=[1]))
+    )
     assert len(answers) == 3
-    desk.submit(frame(6, 4_000), answers.append, client="greedy")
+    submit(desk, frame(6, 4_000), answers.append, client="greedy")
     assert len(answers) == 3
 
 
@@ -93,7 +97,7 @@ async def test_a_split_batch_has_the_limit_of_a_batch() -> None:
     fingerprint = Fingerprint("n", "u", Tier.STANDARD, 4, 0)
     directory.update(0, fingerprint, [queue()], snapshot=True)
     upstreams = {partition: Upstream() for partition in range(4)}
-    desk = SendDesk(upstreams, directory, Figures())  # type: ignore[arg-type]
+    desk = SendDispatcher(upstreams, directory, Figures())  # type: ignore[arg-type]
     answers: list[sender_pb2.SendStreamResponse] = []
     large = message_pb2.MessageBatch(
         messages=[b"x" * 100_000] * 3, partition_keys=["a", "b", "c"], message_ids=["1", "2", "3"]
@@ -102,7 +106,7 @@ async def test_a_split_batch_has_the_limit_of_a_batch() -> None:
         frame_id=1, entity_path="orders", batch=large, split_by_partition_key=True
     )
 
-    desk.submit(request, answers.append)
+    submit(desk, request, answers.append)
 
     assert [answer.error.reason for answer in answers] == ["MESSAGE_SIZE_EXCEEDED"]
     assert desk.under_way() == 0
@@ -114,7 +118,7 @@ async def test_one_large_frame_is_always_taken(monkeypatch: pytest.MonkeyPatch) 
     desk = desk_of(upstreams)
     answers: list[sender_pb2.SendStreamResponse] = []
 
-    desk.submit(frame(1, 4_000), answers.append)
+    submit(desk, frame(1, 4_000), answers.append)
 
     assert answers == []
     assert desk.under_way() == 1
@@ -125,13 +129,13 @@ async def test_a_send_to_an_orphan_is_refused_at_once_but_a_repeat_goes_to_the_p
     fingerprint = Fingerprint("n", "u", Tier.PREMIUM, 4, 0)
     directory.update(0, fingerprint, [replace(queue(), orphaned=True)], snapshot=True)
     upstreams = {partition: Upstream() for partition in range(4)}
-    desk = SendDesk(upstreams, directory, Figures())  # type: ignore[arg-type]
+    desk = SendDispatcher(upstreams, directory, Figures())  # type: ignore[arg-type]
     answers: list[sender_pb2.SendStreamResponse] = []
     repeat = frame(2, 10)
     repeat.age_ms = 500
 
-    desk.submit(frame(1, 10), answers.append)
-    desk.submit(repeat, answers.append)
+    submit(desk, frame(1, 10), answers.append)
+    submit(desk, repeat, answers.append)
 
     assert [(answer.frame_id, answer.error.reason) for answer in answers] == [
         (1, "ENTITY_ORPHANED")
@@ -147,7 +151,7 @@ async def test_answers_that_have_arrived_are_read_before_deadlines_are_judged() 
     for frame_id in range(1, 4):
         request = frame(frame_id, 10)
         request.timeout_ms = 1_600
-        desk.submit(request, answers.append)
+        submit(desk, request, answers.append)
     await asyncio.sleep(0.06)
 
     # The process is suspended beyond every attempt's deadline; the answers, which wait in the
@@ -155,7 +159,7 @@ async def test_answers_that_have_arrived_are_read_before_deadlines_are_judged() 
     time.sleep(1.0)  # noqa: ASYNC251
     for step in range(1, 4):
         response = partition_pb2.SendFramesResponse(frame_id=step, sequence_numbers=[step])
-        loop.call_later(0.04 * step, desk.sent, 0, response)
+        loop.call_later(0.04 * step, desk.answered, send_frames.answer(response))
     async with asyncio.timeout(10):
         while len(answers) < 3:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
@@ -183,7 +187,7 @@ async def test_parts_of_a_frame_have_different_names_for_partitions_of_0_2_too()
         frame_id=7, producer_id=b"p" * 16, entity_path="orders", batch=batch, group_sizes=[1, 1]
     )
 
-    desk.submit(sent, lambda _: None)
+    submit(desk, sent, lambda _: None)
 
     lanes = [request.producer_lane for request in requests]  # type: ignore[attr-defined]
     assert len(lanes) == len(set(lanes)) == 2
@@ -204,18 +208,18 @@ async def test_a_frame_is_dealt_in_the_runs_that_its_client_names() -> None:
     directory = Directory()
     directory.update(0, Fingerprint("n", "u", Tier.PREMIUM, 4, 0), [queue()], snapshot=True)
     upstreams = {partition: Counting() for partition in range(4)}
-    desk = SendDesk(upstreams, directory, Figures())  # type: ignore[arg-type]
+    desk = SendDispatcher(upstreams, directory, Figures())  # type: ignore[arg-type]
     answers: list[sender_pb2.SendStreamResponse] = []
     batch = message_pb2.MessageBatch(messages=[b"x"] * 8)
     sent = sender_pb2.SendStreamRequest(
         frame_id=1, entity_path="orders", batch=batch, group_sizes=[1] * 8, lane=0, run=2
     )
 
-    desk.submit(sent, answers.append)
+    submit(desk, sent, answers.append)
 
     assert got == dict.fromkeys(range(4), 2)
     sent.run = 1_000_000
-    desk.submit(sent, answers.append)
+    submit(desk, sent, answers.append)
     assert [answer.error.reason for answer in answers] == ["INVALID_ARGUMENT"]
     for partition in upstreams:
         desk.lost(partition, "end")
@@ -240,7 +244,7 @@ async def test_sends_without_a_key_are_under_way_at_every_partition_at_once() ->
     desk = desk_of(upstreams)
 
     for frame_id in range(1, 81):
-        desk.submit(frame(frame_id, 100), lambda _: None)
+        submit(desk, frame(frame_id, 100), lambda _: None)
 
     assert waiting == dict.fromkeys(range(4), 20)
     for partition in upstreams:
@@ -266,7 +270,7 @@ async def test_positions_that_no_frame_has_are_refused_and_nothing_stays_under_w
         age_ms=1,
     )
 
-    desk.submit(request, answers.append)
+    submit(desk, request, answers.append)
 
     assert [answer.error.reason for answer in answers] == ["INVALID_ARGUMENT"]
     assert "positions" in answers[0].error.message

@@ -12,11 +12,11 @@ from bendybus.frontend.core.routing import Keys
 from bendybus.frontend.core.send_attempts import (
     Attempt,
     Finished,
-    Frame,
-    Missed,
-    SendBoard,
+    PartitionLate,
+    SendAttempts,
     Transmit,
 )
+from bendybus.frontend.core.send_outcome import Frame
 from tests.frontend.entities import queue
 
 
@@ -33,7 +33,7 @@ class Board:
     repeat_age_ms: int = 0
 
     def __post_init__(self) -> None:
-        self.rules = SendBoard(lambda partition: partition not in self.down)
+        self.rules = SendAttempts(lambda partition: partition not in self.down)
 
     def take(self, actions: list[Any]) -> None:
         """Note what is to be done."""
@@ -43,7 +43,7 @@ class Board:
             elif isinstance(action, Finished):
                 self.finished.append(action.frame)
             else:
-                assert isinstance(action, Missed)
+                assert isinstance(action, PartitionLate)
                 self.missed.append(action.partition)
 
     def submit(

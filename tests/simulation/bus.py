@@ -1,6 +1,6 @@
 """A whole bus without network, threads or clocks: real rules, a seeded world.
 
-Partitions (the real `Partition` on memory stores) and one front end (the real `SendBoard` and
+Partitions (the real `Partition` on memory stores) and one front end (the real `SendAttempts` and
 `Cache`s) exchange messages over lines that delay, and that break when a partition crashes. A
 stalled partition takes nothing and says nothing, then goes on. Everything that happens is drawn
 from one seed, so that a failure can be seen again.
@@ -27,7 +27,13 @@ from bendybus.frontend.core.receive_cache import (
     WithdrawAsk,
 )
 from bendybus.frontend.core.routing import Keys
-from bendybus.frontend.core.send_attempts import Finished, Frame, Missed, SendBoard, Transmit
+from bendybus.frontend.core.send_attempts import (
+    Finished,
+    PartitionLate,
+    SendAttempts,
+    Transmit,
+)
+from bendybus.frontend.core.send_outcome import Frame
 from bendybus.partition_server.broker.partition import Partition
 from bendybus.partition_server.state.commands import (
     Append,
@@ -111,7 +117,7 @@ class Bus:
         self.entity = Entity("orders", "uid", 1, Origin.CLIENT, description, PARTITIONS, 0, 0, 0)
         self.down: set[int] = set()
         self.nodes = [self._node(index) for index in range(PARTITIONS)]
-        self.board = SendBoard(lambda partition: partition not in self.down)
+        self.board = SendAttempts(lambda partition: partition not in self.down)
         self.links: list[Cache] = []
         self.asks: dict[int, Cache] = {}
         self.acknowledged: dict[str, int] = {}
@@ -375,17 +381,19 @@ class Bus:
         )
         self._perform_link(link, actions)
 
+    def _late(self, index: int) -> None:
+        """Open the partition's breaker; the next probe may close it."""
+        self.down.add(index)
+        self._perform_sends(self.board.stalled(index, "late", self.now))
+        node = self.nodes[index]
+        if node.rules is not None and node.stalled_until <= self.now:
+            self.after(250, partial(self._back, index, node.generation))
+
     def _perform_sends(self, actions: list[Any]) -> None:
-        waiting = list(actions)
-        while waiting:
-            action = waiting.pop(0)
-            if isinstance(action, Missed):
-                self.down.add(action.partition)
-                self._perform_sends(self.board.stalled(action.partition, "late", self.now))
-                node = self.nodes[action.partition]
-                if node.rules is not None and node.stalled_until <= self.now:
-                    generation = node.generation
-                    self.after(250, partial(self._back, node.index, generation))
+        for action in actions:
+            if isinstance(action, PartitionLate):
+                # In a turn of its own, as in the front end.
+                self.after(0, partial(self._late, action.partition))
             elif isinstance(action, Finished):
                 self._finished(action.frame)
             else:

@@ -4,8 +4,9 @@ Servers call `to_status` (unary) or `to_error` (inside streams); clients call `f
 `from_error`. Conventions: google.rpc details, `ErrorInfo.reason` is the machine's contract.
 """
 
-from collections.abc import Iterable
-from typing import Final
+import functools
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Final, TypeVar
 
 import grpc
 from google.protobuf import any_pb2, duration_pb2
@@ -18,6 +19,7 @@ from bendybus.domain.errors import BusError
 from bendybus.v1 import message_pb2
 
 DOMAIN: Final = "bendybus.io"
+Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Any]])
 
 CODES: Final[dict[type[BusError], grpc.StatusCode]] = {
     errors.BusError: grpc.StatusCode.INTERNAL,
@@ -156,6 +158,39 @@ def _any(message: Message) -> any_pb2.Any:
 def malformed(error: DecodeError) -> BusError:
     """Return the error for a frame that is none."""
     return errors.InvalidArgument("frame", f"cannot be read: {error}.")
+
+
+class errors_as_status:
+    """Ends a call of a grpc.aio server with the status of the error that is raised within.
+
+    A domain error, or a request that cannot be parsed:
+        async with statuses.errors_as_status(context): …
+    """
+
+    def __init__(self, context: "grpc.aio.ServicerContext[Any, Any]") -> None:
+        self._context = context
+
+    async def __aenter__(self) -> None:
+        pass
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: object
+    ) -> None:
+        if isinstance(error, DecodeError):
+            error = malformed(error)
+        if isinstance(error, BusError):
+            await self._context.abort_with_status(rpc_status.to_status(to_status(error)))
+
+
+def unary(handler: Handler) -> Handler:
+    """Decorate a handler of unary calls: a domain error that it raises becomes the status."""
+
+    @functools.wraps(handler)
+    async def handled(service: Any, request: Any, context: Any) -> Any:
+        async with errors_as_status(context):
+            return await handler(service, request, context)
+
+    return handled  # type: ignore[return-value]
 
 
 async def abort(context: "grpc.aio.ServicerContext[object, object]", error: BusError) -> None:

@@ -16,6 +16,11 @@ _DELIVERED_COLUMNS: Final = tuple(
 )
 
 
+def count(batch: message_pb2.MessageBatch) -> int:
+    """Return how many messages there are."""
+    return len(batch.messages)
+
+
 def keys(batch: message_pb2.MessageBatch) -> Keys:
     """Return the columns that routing reads."""
     return Keys(
@@ -29,11 +34,11 @@ def keys(batch: message_pb2.MessageBatch) -> Keys:
 
 def faults(batch: message_pb2.MessageBatch) -> dict[int, BusError]:
     """Return why messages, by index, cannot be sent: a text or a number out of its bounds."""
-    count = len(batch.messages)
+    expected = len(batch.messages)
     for name in _SENT_COLUMNS:
         size = len(getattr(batch, name))
-        if size not in (0, count):
-            raise errors.InvalidArgument(name, f"has {size} entries for {count} messages.")
+        if size not in (0, expected):
+            raise errors.InvalidArgument(name, f"has {size} entries for {expected} messages.")
     columns = (
         batch.message_ids,
         batch.partition_keys,

@@ -1,6 +1,7 @@
 """Counters of a front end for /metrics, with the names of Azure Monitor where it has one."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -111,6 +112,15 @@ class Figures:
         self.incoming.labels(entity).inc(count)
         self.requests.labels(entity).inc()
         self.send_seconds.observe(seconds)
+
+    @contextmanager
+    def refusals(self, entity_path: str) -> Iterator[None]:
+        """Count the domain error that is raised within, if any."""
+        try:
+            yield
+        except BusError as error:
+            self.refused(entity_path, error)
+            raise
 
     def refused(self, entity_path: str, error: BusError) -> None:
         """Count a refusal where it belongs."""

@@ -1,6 +1,6 @@
 """The front end's parts, put together: who hears what a partition says.
 
-Upstream (one per partition) ──► Gateway ──► SendDesk, ReceiveDesk, SettleDesk, Directory
+Upstream (one per partition) ──► Gateway ──► SendDispatcher, ReceiveDesk, SettleDesk, Directory
 """
 
 import asyncio
@@ -16,9 +16,10 @@ from bendybus.frontend.core.catalogue_copies import CatalogueCopies
 from bendybus.frontend.core.figures import Figures
 from bendybus.frontend.core.manage import EntityManager
 from bendybus.frontend.core.receive import ReceiveDesk
-from bendybus.frontend.core.send import SendDesk
+from bendybus.frontend.core.send import SendDispatcher
 from bendybus.frontend.core.settle import SettleDesk
 from bendybus.frontend.settings import Settings
+from bendybus.frontend.upstreams import send_frames
 from bendybus.frontend.upstreams.upstream import Upstream
 from bendybus.internal.v1 import partition_pb2
 
@@ -40,7 +41,7 @@ class Gateway:
             partition: Upstream(partition, address, settings, self, credentials)
             for partition, address in sorted(settings.partitions.items())
         }
-        self.sends = SendDesk(self.upstreams, self.directory, self.figures)
+        self.sends = SendDispatcher(self.upstreams, self.directory, self.figures)
         self.receives = ReceiveDesk(self.upstreams, self.directory, self.figures)
         self.settles = SettleDesk(self.upstreams, self.figures)
         timeout_s = settings.unary_timeout_s
@@ -81,7 +82,7 @@ class Gateway:
 
     def sent(self, partition: int, response: partition_pb2.SendFramesResponse) -> None:
         """Hand an outcome on."""
-        self.sends.sent(partition, response)
+        self.sends.answered(send_frames.answer(response))
 
     def delivered(self, partition: int, response: partition_pb2.DeliverFramesResponse) -> None:
         """Hand messages or outcomes on."""

@@ -1,12 +1,18 @@
-"""Sends, between clients' frames and partitions' streams: performs what `sending` decides."""
+"""Sends, between listeners and partitions' streams: executes the actions of `send_attempts`.
+
+A request names an entity, the limits of its atomic units, and its messages as columns, which are
+opaque here: only `columns` looks into them. Outcomes and errors are values; what they become on the
+wire is the listener's.
+"""
 
 import asyncio
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from bendybus.domain import bounds, errors, lifecycle, limits
 from bendybus.domain.directory import Directory
@@ -18,15 +24,14 @@ from bendybus.frontend.core.send_attempts import (
     Action,
     Attempt,
     Finished,
-    Frame,
-    Missed,
-    SendBoard,
+    PartitionLate,
+    SendAttempts,
     Transmit,
 )
+from bendybus.frontend.core.send_outcome import Frame
+from bendybus.frontend.upstreams import send_frames
 from bendybus.frontend.upstreams.upstream import Upstream, now_ms
-from bendybus.internal.v1 import partition_pb2
-from bendybus.v1 import message_pb2, sender_pb2
-from bendybus.wire import statuses
+from bendybus.v1 import message_pb2
 
 TICK_S: Final = 0.05
 # A tick that comes later than this: the process was suspended, or too busy to read answers.
@@ -38,19 +43,58 @@ BYTES_MAX: Final = 256 * limits.MB
 # Of them, bytes of one client: of one connection. A single frame may always go.
 CLIENT_BYTES_MAX: Final = 64 * limits.MB
 
-Respond = Callable[[sender_pb2.SendStreamResponse], None]
+
+# One for each request of a connection, and built for each frame: not frozen, which costs more.
+@dataclass(slots=True)
+class SendRequest:
+    """Messages for an entity, in atomic units."""
+
+    entity_path: str
+    # Columns of messages; opaque.
+    messages: message_pb2.MessageBatch
+    # How many messages each unit has; empty: all are one unit.
+    group_sizes: Sequence[int] = ()
+    # Units with several keys may be split.
+    split_by_partition_key: bool = False
+    # What is left of the caller's time; 0: the default.
+    timeout_ms: int = 0
+    # The name of the request, for safe repeats; empty: it has none.
+    producer_id: bytes = b""
+    producer_sequence: int = 0
+    # Since the first try under this name; 0: this is it.
+    age_ms: int = 0
+    # Where each unit was in the request of the first try; empty: where it is now.
+    positions: Sequence[int] = ()
+    # Choose the partitions of messages without a key; see `routing`.
+    lane: int | None = None
+    run: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
+class SendOutcome:
+    """What became of a request's units; `failures` and `possible_duplicates` are by unit."""
+
+    # One per message, 0 in units that failed.
+    numbers: Sequence[int]
+    # One per message; empty: none.
+    duplicates: Sequence[bool]
+    failures: Mapping[int, BusError]
+    possible_duplicates: AbstractSet[int]
+
+
+# Takes the outcome, or why the whole request was refused.
+Respond = Callable[[SendOutcome | BusError], None]
+
+
+@dataclass(slots=True)
 class _Tag:
-    frame_id: int
     respond: Respond
     began_s: float
     size_bytes: int
     client: str
 
 
-class SendDesk:
+class SendDispatcher:
     """All sends of this front end."""
 
     def __init__(
@@ -59,7 +103,7 @@ class SendDesk:
         self._upstreams = upstreams
         self._directory = directory
         self._figures = figures
-        self._board = SendBoard(lambda partition: upstreams[partition].available)
+        self._attempts = SendAttempts(lambda partition: upstreams[partition].available)
         # For sends that come without a producer of their own.
         self._producer_id = os.urandom(16)
         self._sequence = 0
@@ -73,73 +117,65 @@ class SendDesk:
         self._heard = False
         self._hold_until_s = 0.0
 
-    def submit(
-        self, request: sender_pb2.SendStreamRequest, respond: Respond, *, client: str = ""
-    ) -> None:
-        """Start a frame of a client's connection; `respond` is called once, maybe at once."""
-        size_bytes = request.batch.ByteSize()
-        tag = _Tag(request.frame_id, respond, time.perf_counter(), size_bytes, client)
+    def submit(self, request: SendRequest, respond: Respond, *, client: str = "") -> None:
+        """Start a request of the connection `client`; `respond` is called once, maybe at once."""
+        size_bytes = request.messages.ByteSize()
+        tag = _Tag(respond, time.perf_counter(), size_bytes, client)
         try:
             frame, routed = self._frame(request, tag)
         except BusError as error:
             self._figures.refused(request.entity_path, error)
-            respond(_refusal(request.frame_id, error))
+            respond(error)
             return
         self._bytes += size_bytes
         self._held[client] = self._held.get(client, 0) + size_bytes
-        self._perform(self._board.submit(frame, routed, now_ms()))
+        self._execute(self._attempts.submit(frame, routed, now_ms()))
         self._start_ticking()
 
-    async def send(
-        self, request: sender_pb2.SendStreamRequest, *, client: str = ""
-    ) -> sender_pb2.SendStreamResponse:
-        """Send one frame and return its outcome."""
-        future: asyncio.Future[sender_pb2.SendStreamResponse] = (
-            asyncio.get_running_loop().create_future()
-        )
+    async def send(self, request: SendRequest, *, client: str = "") -> SendOutcome:
+        """Send one request and return its outcome. Raises why it was refused."""
+        future: asyncio.Future[SendOutcome] = asyncio.get_running_loop().create_future()
 
-        def respond(response: sender_pb2.SendStreamResponse) -> None:
-            if not future.done():
-                future.set_result(response)
+        def respond(result: SendOutcome | BusError) -> None:
+            if future.done():
+                return
+            if isinstance(result, BusError):
+                future.set_exception(result)
+            else:
+                future.set_result(result)
 
         self.submit(request, respond, client=client)
         return await future
 
     # From partitions
 
-    def sent(self, partition: int, response: partition_pb2.SendFramesResponse) -> None:
+    def answered(self, answer: send_frames.Answer) -> None:
         """Take a partition's answer."""
-        if response.HasField("error"):
-            error = statuses.from_error(response.error)
-            actions = self._board.refused(response.frame_id, error, now_ms())
+        now = now_ms()
+        if answer.error is not None:
+            actions = self._attempts.refused(answer.frame_id, answer.error, now)
         else:
-            actions = self._board.answered(
-                response.frame_id,
-                response.sequence_numbers,
-                response.duplicates,
-                [(f.group, statuses.from_error(f.error)) for f in response.failures],
-                now_ms(),
+            actions = self._attempts.answered(
+                answer.frame_id, answer.numbers, answer.duplicates, answer.failures, now
             )
         self._heard = True
-        self._perform(actions)
+        self._execute(actions)
 
     def lost(self, partition: int, why: str) -> None:
         """Take the end of a partition's stream."""
-        self._perform(self._board.lost(partition, why, now_ms()))
+        self._execute(self._attempts.lost(partition, why, now_ms()))
 
     def stalled(self, partition: int, why: str) -> None:
-        """Take note that a partition is rested."""
-        self._perform(self._board.stalled(partition, why, now_ms()))
+        """Take note that a partition's circuit breaker opened."""
+        self._execute(self._attempts.stalled(partition, why, now_ms()))
 
     def under_way(self) -> int:
         """Return how many parts of frames wait for partitions."""
-        return len(self._board)
+        return len(self._attempts)
 
     # Inside
 
-    def _frame(
-        self, request: sender_pb2.SendStreamRequest, tag: _Tag
-    ) -> tuple[Frame, routing.Routed]:
+    def _frame(self, request: SendRequest, tag: _Tag) -> tuple[Frame, routing.Routed]:
         entity, dead_letter = self._directory.lookup(request.entity_path)
         if dead_letter:
             raise errors.InvalidOperation(
@@ -150,13 +186,13 @@ class SendDesk:
         if entity.orphaned and not request.age_ms:
             # A repeat goes on to the partition: it may be stored already, and then that is told.
             raise lifecycle.refuse_sends(entity.name)
-        count = len(request.batch.messages)
+        count = columns.count(request.messages)
         if not 0 < count <= limits.FRAME_MESSAGES_MAX:
             raise errors.InvalidArgument(
                 "messages", f"a frame holds 1 to {limits.FRAME_MESSAGES_MAX} messages."
             )
         full = self._bytes and self._bytes + tag.size_bytes > BYTES_MAX
-        if full or len(self._board) >= ATTEMPTS_MAX:
+        if full or len(self._attempts) >= ATTEMPTS_MAX:
             raise errors.ServerBusy(
                 "the front end has too many sends under way. Retry.", retry_after_ms=500
             )
@@ -168,10 +204,10 @@ class SendDesk:
                 retry_after_ms=500,
             )
         # Before anything reads a column at a message's index.
-        faults = columns.faults(request.batch)
+        faults = columns.faults(request.messages)
         if request.split_by_partition_key:
             self._check_split(request)
-        producer_id, sequence = request.producer_id, request.frame_id
+        producer_id, sequence = request.producer_id, request.producer_sequence
         bounds.check_producer(producer_id, sequence, request.age_ms, 0)
         bounds.check_number("timeout_ms", request.timeout_ms, bounds.TIME_MS_MAX)
         bounds.check_number("run", request.run, limits.FRAME_MESSAGES_MAX)
@@ -181,7 +217,7 @@ class SendDesk:
         frame = Frame(
             tag=tag,
             entity=entity,
-            data=request.batch,
+            data=request.messages,
             count=count,
             deadline_ms=now_ms() + (request.timeout_ms or limits.SEND_TIMEOUT_MS_DEFAULT),
             age_ms=request.age_ms,
@@ -189,11 +225,11 @@ class SendDesk:
             producer_sequence=sequence,
             offsets=routing.offsets_of(request.positions, count, request.group_sizes),
         )
-        turn = request.lane if request.HasField("lane") else sequence
+        turn = sequence if request.lane is None else request.lane
         lane = routing.first_choice(entity, producer_id, turn)
         routed = routing.route(
             entity,
-            columns.keys(request.batch),
+            columns.keys(request.messages),
             request.group_sizes,
             lane=lane,
             split=request.split_by_partition_key,
@@ -202,12 +238,12 @@ class SendDesk:
         )
         return frame, routing.without_faults(routed, faults)
 
-    def _check_split(self, request: sender_pb2.SendStreamRequest) -> None:
+    def _check_split(self, request: SendRequest) -> None:
         """Raise MessageSizeExceeded for a unit that is too large, though its pieces are not."""
         fingerprint = self._directory.fingerprint
         assert fingerprint is not None, "entities are known"
         most, start = limits.batch_bytes_max(fingerprint.tier), 0
-        sizes = columns.sizes(request.batch)
+        sizes = columns.sizes(request.messages)
         for size in request.group_sizes or (len(sizes),):
             found = sum(sizes[start : start + size])
             if size > 1 and found > most:
@@ -218,7 +254,7 @@ class SendDesk:
                 )
             start += size
 
-    def _perform(self, actions: Sequence[Action]) -> None:
+    def _execute(self, actions: Sequence[Action]) -> None:
         waiting = deque(actions)
         while waiting:
             action = waiting.popleft()
@@ -227,19 +263,21 @@ class SendDesk:
             elif isinstance(action, Finished):
                 self._finish(action.frame)
             else:
-                assert isinstance(action, Missed), action
-                self._upstreams[action.partition].miss("a send was not answered in time")
+                assert isinstance(action, PartitionLate), action
+                # In a turn of its own: the breaker that opens comes back here, to `stalled`.
+                late = self._upstreams[action.partition].miss
+                asyncio.get_running_loop().call_soon(late, "a send was not answered in time")
 
     def _transmit(self, attempt: Attempt) -> Sequence[Action]:
         upstream = self._upstreams[attempt.partition]
-        if upstream.send(_request(attempt, self._fresh(attempt.frame.entity), upstream)):
+        if upstream.send(_frame_of(attempt, self._fresh(attempt.frame.entity), upstream)):
             return ()
         error = errors.ServerBusy(
             f"partition {attempt.partition}: request queue is full. Retry.",
             retry_after_ms=500,
             metadata={"partition": str(attempt.partition)},
         )
-        return self._board.refused(attempt.attempt_id, error, now_ms())
+        return self._attempts.refused(attempt.attempt_id, error, now_ms())
 
     def _fresh(self, entity: Entity) -> Entity:
         """Return the entity as it is known now: a retry may need a newer generation."""
@@ -260,20 +298,16 @@ class SendDesk:
         if frame.possible_duplicates:
             self._figures.possible_duplicates.labels(frame.entity.name).inc(frame.messages_twice)
         tag.respond(
-            sender_pb2.SendStreamResponse(
-                frame_id=tag.frame_id,
-                sequence_numbers=frame.numbers,
-                duplicates=frame.duplicates,
-                failures=[
-                    sender_pb2.GroupFailure(group=group, error=statuses.to_error(error))
-                    for group, error in frame.failures.items()
-                ],
-                possible_duplicates=frame.possible_duplicates - frame.failures.keys(),
+            SendOutcome(
+                frame.numbers,
+                frame.duplicates,
+                frame.failures,
+                frame.possible_duplicates - frame.failures.keys(),
             )
         )
 
     def _start_ticking(self) -> None:
-        if not self._ticking and len(self._board):
+        if not self._ticking and len(self._attempts):
             self._ticking = True
             loop = asyncio.get_running_loop()
             self._due_s = loop.time() + TICK_S
@@ -282,7 +316,7 @@ class SendDesk:
     def _tick(self) -> None:
         self._ticking = False
         if self._may_judge(asyncio.get_running_loop().time()):
-            self._perform(self._board.due(now_ms()))
+            self._execute(self._attempts.due(now_ms()))
         self._start_ticking()
 
     def _may_judge(self, now_s: float) -> bool:
@@ -302,31 +336,27 @@ class SendDesk:
         return True
 
 
-def _request(attempt: Attempt, entity: Entity, upstream: Upstream) -> Any:
+def _frame_of(attempt: Attempt, entity: Entity, upstream: Upstream) -> send_frames.Frame:
+    """Return the frame of an attempt."""
     frame, part = attempt.frame, attempt.part
-    batch: message_pb2.MessageBatch = frame.data
-    if part.count != frame.count:
-        batch = columns.pick(batch, part.spans)
-    offset, spans = upstream.clock_offset_ms, _spans(frame, part)
+    messages = frame.data if part.count == frame.count else columns.pick(frame.data, part.spans)
     sizes: list[int] = []
     if len(part.units) > 1:
         singles = part.count == len(part.units)
         sizes = [1] * part.count if singles else [unit.end - unit.start for unit in part.units]
-    request = partition_pb2.SendFramesRequest(
+    offset = upstream.clock_offset_ms
+    return send_frames.request(
         partition=attempt.partition,
         frame_id=attempt.attempt_id,
-        entity=partition_pb2.EntityRef(uid=entity.uid, generation=entity.generation),
+        entity=entity,
+        messages=messages,
         group_sizes=sizes,
         producer_id=frame.producer_id,
         producer_sequence=frame.producer_sequence,
-        producer_lane=spans[0],
-        spans=spans,
+        spans=_spans(frame, part),
         age_ms=frame.age_ms,
         deadline_monotonic_ms=0 if offset is None else attempt.deadline_ms + offset,
     )
-    # Given to the constructor it would be serialised and parsed.
-    request.batch.CopyFrom(batch)
-    return request
 
 
 def _spans(frame: Frame, part: routing.Part) -> list[int]:
@@ -335,7 +365,3 @@ def _spans(frame: Frame, part: routing.Part) -> list[int]:
         offsets = frame.offsets
         return [n for u in part.units for n in (offsets[u.group] + u.start, u.end - u.start)]
     return [n for start, end in part.spans for n in (start, end - start)]
-
-
-def _refusal(frame_id: int, error: BusError) -> sender_pb2.SendStreamResponse:
-    return sender_pb2.SendStreamResponse(frame_id=frame_id, error=statuses.to_error(error))

@@ -7,7 +7,6 @@ from typing import Any
 import grpc
 
 from bendybus.domain.entity import Entity
-from bendybus.domain.errors import BusError
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.frontend.core.gateway import Gateway
 from bendybus.frontend.core.manage import Changed, Runtime
@@ -47,42 +46,42 @@ class ManagementService(management_pb2_grpc.ManagementServiceServicer):
             ],
         )
 
+    @statuses.unary
     async def CreateQueue(
         self, request: management_pb2.CreateQueueRequest, context: Context
     ) -> management_pb2.CreateQueueResponse:
         """Create a queue on all partitions."""
-        changed = await self._change(EntityAction.CREATE, request, context, uid=request.uid)
+        changed = await self._change(EntityAction.CREATE, request, uid=request.uid)
         return management_pb2.CreateQueueResponse(
             queue=entities.queue_to_proto(changed.entity), outcomes=_outcomes(changed)
         )
 
+    @statuses.unary
     async def UpdateQueue(
         self, request: management_pb2.UpdateQueueRequest, context: Context
     ) -> management_pb2.UpdateQueueResponse:
         """Change a queue on all partitions."""
         changed = await self._change(
-            EntityAction.UPDATE, request, context, if_generation=request.if_generation
+            EntityAction.UPDATE, request, if_generation=request.if_generation
         )
         return management_pb2.UpdateQueueResponse(
             queue=entities.queue_to_proto(changed.entity), outcomes=_outcomes(changed)
         )
 
+    @statuses.unary
     async def DeleteQueue(
         self, request: management_pb2.DeleteQueueRequest, context: Context
     ) -> management_pb2.DeleteQueueResponse:
         """Delete a queue and its messages on all partitions."""
-        changed = await self._change(EntityAction.DELETE, request, context)
+        changed = await self._change(EntityAction.DELETE, request)
         return management_pb2.DeleteQueueResponse(outcomes=_outcomes(changed))
 
+    @statuses.unary
     async def GetQueue(
         self, request: management_pb2.GetQueueRequest, context: Context
     ) -> management_pb2.GetQueueResponse:
         """Show a queue."""
-        try:
-            entity, _ = self._gateway.directory.lookup(request.name)
-        except BusError as error:
-            await statuses.abort(context, error)
-            raise
+        entity, _ = self._gateway.directory.lookup(request.name)
         [queue] = await self._shown([entity], include_runtime=request.include_runtime)
         return management_pb2.GetQueueResponse(queue=queue)
 
@@ -98,20 +97,13 @@ class ManagementService(management_pb2_grpc.ManagementServiceServicer):
             next_page_token=page[-1].key if more else "",
         )
 
-    async def _change(
-        self, action: EntityAction, request: Any, context: Context, **facts: Any
-    ) -> Changed:
-        try:
-            changes = {}
-            if action is not EntityAction.DELETE:
-                changes = entities.description_changes(request.description)
-            origin = entities.origin_from_proto(request.origin)
-            return await self._gateway.manager.change(
-                Commit(action, request.name, changes, origin, **facts)
-            )
-        except BusError as error:
-            await statuses.abort(context, error)
-            raise
+    async def _change(self, action: EntityAction, request: Any, **facts: Any) -> Changed:
+        changes = {}
+        if action is not EntityAction.DELETE:
+            changes = entities.description_changes(request.description)
+        origin = entities.origin_from_proto(request.origin)
+        wanted = Commit(action, request.name, changes, origin, **facts)
+        return await self._gateway.manager.change(wanted)
 
     async def _shown(
         self, shown: Sequence[Entity], *, include_runtime: bool

@@ -8,19 +8,17 @@ from typing import Any, Final
 import grpc
 from google.protobuf.message import DecodeError
 
-from bendybus.domain import bounds, errors, limits, sequence_number
+from bendybus.domain import bounds, errors, limits
 from bendybus.domain.errors import BusError
 from bendybus.domain.shared_access import Right
-from bendybus.frontend.core import browse, receive_cache, settle
+from bendybus.frontend.core import browse, by_number, receive_cache, settle
 from bendybus.frontend.core.accounts import Account, Accounts
-from bendybus.frontend.core.fan_out import gather
 from bendybus.frontend.core.gateway import Gateway
 from bendybus.frontend.core.receive import Receiver
 from bendybus.frontend.listeners import deadlines
 from bendybus.frontend.listeners.client_streams import ClientStreams
-from bendybus.frontend.security.access import Pass, enter
+from bendybus.frontend.security.access import Pass
 from bendybus.frontend.upstreams.upstream import now_ms
-from bendybus.internal.v1 import partition_pb2
 from bendybus.v1 import message_pb2, receiver_pb2, receiver_pb2_grpc
 from bendybus.wire import draining, statuses
 from bendybus.wire.admission import ADMITTED
@@ -44,27 +42,25 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
         self._streams = streams
         self._accounts = Accounts(gateway.receives)
 
+    @statuses.unary
     async def Receive(
         self, request: receiver_pb2.ReceiveRequest, context: Context
     ) -> receiver_pb2.ReceiveResponse:
         """Wait for messages on the server; calls of one client share a cache."""
-        try:
-            wait_ms = min(request.max_wait_ms, max(0, deadlines.remaining_ms(context) - ANSWER_MS))
+        wait_ms = min(request.max_wait_ms, max(0, deadlines.remaining_ms(context) - ANSWER_MS))
+        with self._gateway.figures.refusals(request.entity_path):
             bounds.check_text("client_id", request.client_id, limits.KEY_CHARS_MAX)
             # Never equal to another caller's connection.
             owner = ("client", request.client_id) if request.client_id else context.peer()
             batches = await self._gateway.receives.receive(request, wait_ms, owner)
-        except BusError as error:
-            self._gateway.figures.refused(request.entity_path, error)
-            await statuses.abort(context, error)
-            raise
         return receiver_pb2.ReceiveResponse(batches=batches)
 
     async def ReceiveStream(
         self, request_iterator: AsyncIterator[receiver_pb2.ReceiveStreamRequest], context: Context
     ) -> AsyncIterator[receiver_pb2.ReceiveStreamResponse]:
         """One receiver."""
-        caller = await enter(self._streams.access, context)
+        async with statuses.errors_as_status(context):
+            caller = self._streams.access.enter(context.invocation_metadata() or ())
         await context.send_initial_metadata((ADMITTED,))
         with (
             self._gateway.figures.connections.track_inprogress(),
@@ -81,100 +77,58 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
                 finally:
                     reader.cancel()
 
+    @statuses.unary
     async def Settle(
         self, request: receiver_pb2.SettleRequest, context: Context
     ) -> receiver_pb2.SettleResponse:
         """Settle by tokens as text."""
-        try:
-            tokens = b"".join(_token(text) for text in request.lock_tokens)
-            result = await self._gateway.settles.settle(
-                receiver_pb2.SettleFrame(
-                    disposition=request.disposition,
-                    lock_tokens=tokens,
-                    changed_properties=request.changed_properties,
-                    dead_letter_reason=request.dead_letter_reason,
-                    dead_letter_error_description=request.dead_letter_error_description,
-                )
+        tokens = b"".join(_token(text) for text in request.lock_tokens)
+        result = await self._gateway.settles.settle(
+            receiver_pb2.SettleFrame(
+                disposition=request.disposition,
+                lock_tokens=tokens,
+                changed_properties=request.changed_properties,
+                dead_letter_reason=request.dead_letter_reason,
+                dead_letter_error_description=request.dead_letter_error_description,
             )
-        except BusError as error:
-            await statuses.abort(context, error)
-            raise
+        )
         return receiver_pb2.SettleResponse(
             failures=result.failures, locked_until_ms=result.locked_until_ms
         )
 
+    @statuses.unary
     async def ReceiveDeferred(
         self, request: receiver_pb2.ReceiveDeferredRequest, context: Context
     ) -> receiver_pb2.ReceiveDeferredResponse:
         """Lock deferred messages, each in the partition of its number."""
-        try:
-            batches = await self._receive_deferred(request)
-        except BusError as error:
-            self._gateway.figures.refused(request.entity_path, error)
-            await statuses.abort(context, error)
-            raise
+        with self._gateway.figures.refusals(request.entity_path):
+            batches = await by_number.receive_deferred(
+                self._gateway,
+                by_number.Operation(
+                    request.entity_path,
+                    request.sequence_numbers,
+                    request.operation_id,
+                    request.age_ms,
+                ),
+                request.receive_mode,
+            )
         return receiver_pb2.ReceiveDeferredResponse(batches=batches)
 
+    @statuses.unary
     async def Peek(
         self, request: receiver_pb2.PeekRequest, context: Context
     ) -> receiver_pb2.PeekResponse:
         """Show messages."""
-        try:
+        with self._gateway.figures.refusals(request.entity_path):
             return await browse.peek(self._gateway, request)
-        except BusError as error:
-            self._gateway.figures.refused(request.entity_path, error)
-            await statuses.abort(context, error)
-            raise
 
+    @statuses.unary
     async def DeleteMessages(
         self, request: receiver_pb2.DeleteMessagesRequest, context: Context
     ) -> receiver_pb2.DeleteMessagesResponse:
         """Delete the oldest messages."""
-        try:
+        with self._gateway.figures.refusals(request.entity_path):
             return await browse.delete_messages(self._gateway, request)
-        except BusError as error:
-            self._gateway.figures.refused(request.entity_path, error)
-            await statuses.abort(context, error)
-            raise
-
-    async def _receive_deferred(
-        self, request: receiver_pb2.ReceiveDeferredRequest
-    ) -> list[message_pb2.DeliveredBatch]:
-        gateway = self._gateway
-        entity, dead_letter = gateway.directory.lookup(request.entity_path)
-        bounds.check_numbers("sequence_numbers", request.sequence_numbers)
-        by_partition: dict[int, list[int]] = {}
-        for number in request.sequence_numbers:
-            by_partition.setdefault(sequence_number.partition_of(number), []).append(number)
-        if len(by_partition) > 1:
-            # Locking in one partition and failing in another would leave locks behind.
-            raise errors.InvalidOperation(
-                f"queue {entity.name!r}: the numbers are of partitions "
-                f"{sorted(by_partition)}; one call receives deferred messages of one partition. "
-                "Make a call for each.",
-                metadata={"entity": entity.name, "field": "sequence_numbers"},
-            )
-        ref = partition_pb2.EntityRef(
-            uid=entity.uid, generation=entity.generation, dead_letter=dead_letter
-        )
-        answers = await gather(
-            gateway.upstreams,
-            by_partition,
-            lambda calls, partition: calls.ReceiveDeferred(
-                partition_pb2.ReceiveDeferredRequest(
-                    partition=partition,
-                    entity=ref,
-                    receive_mode=request.receive_mode,
-                    sequence_numbers=by_partition[partition],
-                    operation_id=request.operation_id,
-                    age_ms=request.age_ms,
-                ),
-                timeout=gateway.settings.unary_timeout_s,
-            ),
-            what="sequence_numbers",
-            changes=True,
-        )
-        return [answer.batch for answer in answers.values()]
 
 
 # (frame, bytes handed over, tokens settled, when); an error or None ends the stream.

@@ -2,23 +2,21 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any, Final
 
 import grpc
-from google.protobuf.message import DecodeError
 
-from bendybus.domain import bounds, errors, sequence_number
+from bendybus.domain import errors, sequence_number
 from bendybus.domain.errors import BusError
 from bendybus.domain.shared_access import Right
-from bendybus.frontend.core import accounts
+from bendybus.frontend.core import accounts, by_number
 from bendybus.frontend.core.accounts import Accounts, Share
-from bendybus.frontend.core.fan_out import gather
 from bendybus.frontend.core.gateway import Gateway
-from bendybus.frontend.core.send import Respond
+from bendybus.frontend.core.send import Respond, SendOutcome, SendRequest
 from bendybus.frontend.listeners import deadlines
 from bendybus.frontend.listeners.client_streams import ClientStreams
-from bendybus.frontend.security.access import Pass, enter
-from bendybus.internal.v1 import partition_pb2
+from bendybus.frontend.security.access import Pass
 from bendybus.v1 import message_pb2, sender_pb2, sender_pb2_grpc
 from bendybus.wire import draining, statuses
 from bendybus.wire.admission import ADMITTED
@@ -40,38 +38,41 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
         self._streams = streams
         self._accounts = Accounts()
 
+    @statuses.unary
     async def Send(
         self, request: sender_pb2.SendRequest, context: Context
     ) -> sender_pb2.SendResponse:
         """Send messages as one unit."""
-        frame = sender_pb2.SendStreamRequest(
-            entity_path=request.entity_path,
-            batch=_columns(request.messages),
-            timeout_ms=deadlines.remaining_ms(context),
-            split_by_partition_key=request.split_by_partition_key,
-            producer_id=request.producer_id,
-            frame_id=request.frame_id,
-            age_ms=request.age_ms,
+        outcome = await self._gateway.sends.send(
+            SendRequest(
+                request.entity_path,
+                _columns(request.messages),
+                timeout_ms=deadlines.remaining_ms(context),
+                split_by_partition_key=request.split_by_partition_key,
+                producer_id=request.producer_id,
+                producer_sequence=request.frame_id,
+                age_ms=request.age_ms,
+            ),
+            client=context.peer(),
         )
-        response = await self._gateway.sends.send(frame, client=context.peer())
-        failed = response.failures[0].error if response.failures else response.error
-        if failed.reason:
-            await statuses.abort(context, statuses.from_error(failed))
+        for error in outcome.failures.values():
+            raise error
         return sender_pb2.SendResponse(
-            sequence_numbers=response.sequence_numbers,
-            partitions=[sequence_number.partition_of(n) for n in response.sequence_numbers],
-            duplicates=response.duplicates,
-            possible_duplicate=bool(response.possible_duplicates),
+            sequence_numbers=outcome.numbers,
+            partitions=[sequence_number.partition_of(n) for n in outcome.numbers],
+            duplicates=outcome.duplicates,
+            possible_duplicate=bool(outcome.possible_duplicates),
         )
 
     async def SendStream(
         self, request_iterator: AsyncIterator[sender_pb2.SendStreamRequest], context: Context
     ) -> AsyncIterator[sender_pb2.SendStreamResponse]:
         """Send frames; the reader never waits for a partition."""
-        caller = await enter(self._streams.access, context)
-        with self._accounts.of(context.peer()) as account, account.share() as share:
-            async for answer in self._answers(request_iterator, context, caller, share):
-                yield answer
+        async with statuses.errors_as_status(context):
+            caller = self._streams.access.enter(context.invocation_metadata() or ())
+            with self._accounts.of(context.peer()) as account, account.share() as share:
+                async for answer in self._answers(request_iterator, context, caller, share):
+                    yield answer
 
     async def _answers(
         self,
@@ -89,10 +90,11 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
         taken = asyncio.Event()
         taken.set()
 
-        def respond(response: sender_pb2.SendStreamResponse) -> None:
+        def respond(frame_id: int, result: SendOutcome | BusError) -> None:
             nonlocal under_way
             under_way -= 1
             account.frames -= 1
+            response = to_response(frame_id, result)
             answers.put_nowait(response)
             share.handed(_weight(response))
             if finishing and not under_way:
@@ -122,10 +124,10 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
                 room = await account.frame()
                 under_way += 1
                 account.frames += 1
-                if not room:
-                    respond(_busy(request))
+                if room:
+                    self._submit(caller, client, request, partial(respond, request.frame_id))
                 else:
-                    self._submit(caller, client, request, respond)
+                    respond(request.frame_id, _busy())
 
         await context.send_initial_metadata((ADMITTED,))
         reader = asyncio.get_running_loop().create_task(read(), name="send-stream-reader")
@@ -139,8 +141,6 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
                     taken.set()
                 if reader.done():
                     await reader
-            except DecodeError as error:
-                await statuses.abort(context, statuses.malformed(error))
             finally:
                 reader.cancel()
 
@@ -151,51 +151,59 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
             caller.check(request.entity_path, Right.SEND)
         except BusError as error:
             self._gateway.figures.refused(request.entity_path, error)
-            respond(
-                sender_pb2.SendStreamResponse(
-                    frame_id=request.frame_id, error=statuses.to_error(error)
-                )
-            )
+            respond(error)
         else:
-            self._gateway.sends.submit(request, respond, client=client)
+            self._gateway.sends.submit(to_request(request), respond, client=client)
 
+    @statuses.unary
     async def CancelScheduledMessages(
         self, request: sender_pb2.CancelScheduledMessagesRequest, context: Context
     ) -> sender_pb2.CancelScheduledMessagesResponse:
         """Delete scheduled messages, each in the partition of its number."""
-        try:
-            await self._cancel(request)
-        except BusError as error:
-            self._gateway.figures.refused(request.entity_path, error)
-            await statuses.abort(context, error)
+        with self._gateway.figures.refusals(request.entity_path):
+            await by_number.cancel_scheduled(
+                self._gateway,
+                by_number.Operation(
+                    request.entity_path,
+                    request.sequence_numbers,
+                    request.operation_id,
+                    request.age_ms,
+                ),
+            )
         return sender_pb2.CancelScheduledMessagesResponse()
 
-    async def _cancel(self, request: sender_pb2.CancelScheduledMessagesRequest) -> None:
-        gateway = self._gateway
-        entity, dead_letter = gateway.directory.lookup(request.entity_path)
-        bounds.check_numbers("sequence_numbers", request.sequence_numbers)
-        by_partition: dict[int, list[int]] = {}
-        for number in request.sequence_numbers:
-            by_partition.setdefault(sequence_number.partition_of(number), []).append(number)
-        ref = partition_pb2.EntityRef(
-            uid=entity.uid, generation=entity.generation, dead_letter=dead_letter
-        )
-        await gather(
-            gateway.upstreams,
-            by_partition,
-            lambda calls, partition: calls.CancelScheduledMessages(
-                partition_pb2.CancelScheduledMessagesRequest(
-                    partition=partition,
-                    entity=ref,
-                    sequence_numbers=by_partition[partition],
-                    operation_id=request.operation_id,
-                    age_ms=request.age_ms,
-                ),
-                timeout=gateway.settings.unary_timeout_s,
-            ),
-            what="sequence_numbers",
-            changes=True,
-        )
+
+def to_request(frame: sender_pb2.SendStreamRequest) -> SendRequest:
+    """Return what a frame of a client asks for."""
+    return SendRequest(
+        frame.entity_path,
+        frame.batch,
+        frame.group_sizes,
+        frame.split_by_partition_key,
+        frame.timeout_ms,
+        frame.producer_id,
+        frame.frame_id,
+        frame.age_ms,
+        frame.positions,
+        frame.lane if frame.HasField("lane") else None,
+        frame.run,
+    )
+
+
+def to_response(frame_id: int, result: SendOutcome | BusError) -> sender_pb2.SendStreamResponse:
+    """Return the answer to a frame of a client."""
+    if isinstance(result, BusError):
+        return sender_pb2.SendStreamResponse(frame_id=frame_id, error=statuses.to_error(result))
+    return sender_pb2.SendStreamResponse(
+        frame_id=frame_id,
+        sequence_numbers=result.numbers,
+        duplicates=result.duplicates,
+        failures=[
+            sender_pb2.GroupFailure(group=group, error=statuses.to_error(error))
+            for group, error in result.failures.items()
+        ],
+        possible_duplicates=result.possible_duplicates,
+    )
 
 
 def _columns(messages: Any) -> message_pb2.MessageBatch:
@@ -219,12 +227,11 @@ def _columns(messages: Any) -> message_pb2.MessageBatch:
     return batch
 
 
-def _busy(request: sender_pb2.SendStreamRequest) -> sender_pb2.SendStreamResponse:
-    error = errors.ServerBusy(
+def _busy() -> BusError:
+    return errors.ServerBusy(
         f"{accounts.FRAMES_MAX} frames of this connection are under way already. Wait for answers.",
         retry_after_ms=500,
     )
-    return sender_pb2.SendStreamResponse(frame_id=request.frame_id, error=statuses.to_error(error))
 
 
 def _weight(answer: sender_pb2.SendStreamResponse) -> int:

@@ -9,19 +9,15 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, Final, Protocol
-
-import grpc
+from typing import Final, Protocol
 
 from bendybus.domain import shared_access
 from bendybus.domain.errors import BusError
 from bendybus.domain.shared_access import CLOCK_SKEW_S, Grant, Right
 from bendybus.frontend.security.policy_file import PolicyFile
-from bendybus.wire import statuses
 from bendybus.wire.refusals import Refusals
 
 logger = logging.getLogger(__name__)
-Context = grpc.aio.ServicerContext[Any, Any]
 HEADER: Final = "authorization"
 VERIFIED_MAX: Final = 4_096
 # Checked paths remembered per token. A key holder can create any number of tokens and paths.
@@ -137,12 +133,3 @@ class Access:
 
 
 _ANYONE: Final = _Anyone()
-
-
-async def enter(access: Access, context: Context) -> Pass:
-    """Return what the caller of a stream may do, or end the call with the reason."""
-    try:
-        return access.enter(context.invocation_metadata() or ())
-    except BusError as error:
-        await statuses.abort(context, error)
-        raise

@@ -18,11 +18,12 @@ from grpc_health.v1 import health_pb2
 from bendybus.domain import errors, limits
 from bendybus.domain.errors import BusError
 from bendybus.frontend.security import rights
-from bendybus.frontend.security.access import Access, Context, Pass
+from bendybus.frontend.security.access import Access, Pass
 from bendybus.wire import statuses, weighing
 from bendybus.wire.health import Health
 
 Handler = Any
+Context = grpc.aio.ServicerContext[Any, Any]
 # Frames of streams are up to 2 MB, and looked at only when they hold one larger message.
 FRAME_BYTES: Final = limits.FRAME_BYTES_MAX + limits.MB
 
@@ -66,7 +67,8 @@ class Door(grpc.aio.ServerInterceptor):
 
 def _refusal(error: BusError) -> Handler:
     async def refuse(_: AsyncIterator[bytes], context: Context) -> None:
-        await statuses.abort(context, error)
+        async with statuses.errors_as_status(context):
+            raise error
 
     return grpc.stream_stream_rpc_method_handler(refuse)
 
@@ -96,12 +98,9 @@ def _guarded(handler: Handler, method: str, rule: rights.Rule, caller: Pass) -> 
     """Return the handler of a unary call, behind what is asked of its bytes and its caller."""
 
     async def called(data: bytes, context: Context) -> Any:
-        try:
+        async with statuses.errors_as_status(context):
             request = parsed(method, data, handler.request_deserializer)
             caller.check(getattr(request, rule.field) if rule.field else "", rule.right)
-        except BusError as error:
-            await statuses.abort(context, error)
-            raise
         del data
         return await handler.unary_unary(request, context)
 
