@@ -153,7 +153,7 @@ def test_only_so_many_messages_may_get_lost_on_their_way_to_a_receiver() -> None
         (exceptions.OperationTimeoutError(message="Nothing was sent."), Outcome.FAILED),
         (exceptions.OperationTimeoutError(), Outcome.UNKNOWN),
         (
-            exceptions.PartitionUnavailableError(message="?", metadata={"outcome": "unknown"}),
+            exceptions.OutcomeUnknownError(message="?"),
             Outcome.UNKNOWN,
         ),
         (RuntimeError("a defect"), Outcome.UNKNOWN),

@@ -87,7 +87,7 @@ def received(number: int, message: Any = "text", reason: str = "") -> ServiceBus
         lock_tokens=bytes(16),
         locked_until_ms=until_ms,
     )
-    [made] = received_message.make_all([(Delivered(proto), 0, 1)], None)
+    [made] = received_message.make_all([(Delivered(proto), 0, 1)])
     return made
 
 

@@ -31,7 +31,7 @@ def received(message: ServiceBusMessage) -> ServiceBusReceivedMessage:
         session_ids=batch.session_ids,
         time_to_live_ms=batch.time_to_live_ms,
     )
-    [made] = received_message.make_all([(Delivered(delivered), 0, 1)], None)
+    [made] = received_message.make_all([(Delivered(delivered), 0, 1)])
     return made
 
 

@@ -126,7 +126,7 @@ class BaseReceiver(EntityClient):
         return Want(max_message_count or self._prefetch_count or 1, wait_s, waiter)
 
     def _made(self, pieces: Sequence[Piece]) -> list[ServiceBusReceivedMessage]:
-        messages = received_message.make_all(pieces, self._current, settled=not self._locks)
+        messages = received_message.make_all(pieces, settled=not self._locks)
         if self._auto_lock_renewer is not None:
             for message in messages:
                 self._auto_lock_renewer.register(self, message)
@@ -216,7 +216,7 @@ class BaseReceiver(EntityClient):
 
     def _peeked(self, response: receiver_pb2.PeekResponse) -> list[ServiceBusReceivedMessage]:
         self._cursor = response.cursor
-        return received_message.make_all(_pieces(response.batches), None, peeked=True)
+        return received_message.make_all(_pieces(response.batches), peeked=True)
 
     def _deferred(
         self, response: receiver_pb2.ReceiveDeferredResponse

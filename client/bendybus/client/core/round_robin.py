@@ -14,19 +14,23 @@ of its own, a connection that sends thousands a second pays for at most sixteen 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
+from bendybus.client.messages.encode import Columns
 from bendybus.domain import limits
-
-if TYPE_CHECKING:
-    from bendybus.client.core.send_stream import Unit
-    from bendybus.client.messages.encode import Columns
 
 LANES: Final = limits.STANDARD_PARTITION_COUNT
 # How fast what was sent is forgotten: all of it in this time.
 MEMORY_S: Final = 1.0
 RUN_MAX: Final = 1_000
 _ENTITIES_MAX: Final = 1_000
+
+
+class Unit(Protocol):
+    """What is sent as a whole: its messages, and how many messages of its frame are before it."""
+
+    columns: Columns
+    position: int
 
 
 class Deal(NamedTuple):
@@ -53,7 +57,7 @@ class Dealer:
         self._sent: dict[str, _Sent] = {}
         self._turn = 0
 
-    def deal(self, entity_path: str, units: Sequence["Unit"], now_s: float) -> Deal:
+    def deal(self, entity_path: str, units: Sequence[Unit], now_s: float) -> Deal:
         """Return how to deal a frame with these units, and count their messages."""
         sent = self._sent.get(entity_path)
         if sent is None:
@@ -79,19 +83,19 @@ class Dealer:
         return Deal(lane, run)
 
 
-def _keyless(units: Sequence["Unit"]) -> list[int]:
+def _keyless(units: Sequence[Unit]) -> list[int]:
     """Return how many messages without a key each unit has."""
     return [0 if _keyed(unit.columns) else len(unit.columns.messages) for unit in units]
 
 
-def _keyed(columns: "Columns") -> bool:
+def _keyed(columns: Columns) -> bool:
     if columns.extras is None:
         return False
     first = columns.extras[0]
     return bool(first.partition_key) or first.session_id is not None
 
 
-def _runs(units: Sequence["Unit"], keyless: Sequence[int], run: int) -> list[int]:
+def _runs(units: Sequence[Unit], keyless: Sequence[int], run: int) -> list[int]:
     """Return how many messages without a key each lane gets, from that of the frame on."""
     added = [0] * min(LANES, units[-1].position // run + 1)
     for unit, count in zip(units, keyless, strict=True):

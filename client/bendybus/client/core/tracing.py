@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
+from bendybus.client.messages.encode import MessageSpans
 from bendybus.client.messages.message import ServiceBusMessage
 from bendybus.v1 import message_pb2, receiver_pb2
 
@@ -109,20 +110,20 @@ class Tracing:
             "net.peer.name": host,
         }
 
-    def messages(self, entity: str) -> "Outgoing":
+    def messages(self, entity: str) -> "OutgoingSpans":
         """Return what gives messages to `entity` their contexts."""
-        return Outgoing(self, entity)
+        return OutgoingSpans(self, entity)
 
-    def sending(self, entity: str, outgoing: "Outgoing | None", count: int) -> "Operation":
-        """Return the operation of sending messages that `outgoing` gave their contexts."""
+    def sending(self, entity: str, spans: MessageSpans | None, count: int) -> "Operation":
+        """Return the operation of sending messages that `spans` gave their contexts."""
         made = Operation(self, "send", entity, "publish")
-        made.links = outgoing.links if outgoing is not None else []
+        made.links = spans.links if spans is not None else []
         made.count = count
         return made
 
-    def scheduling(self, entity: str, outgoing: "Outgoing | None", count: int) -> "Operation":
+    def scheduling(self, entity: str, spans: MessageSpans | None, count: int) -> "Operation":
         """Return the operation of scheduling messages."""
-        made = self.sending(entity, outgoing, count)
+        made = self.sending(entity, spans, count)
         made.name = "schedule"
         return made
 
@@ -161,7 +162,7 @@ class Tracing:
         return self._tracer.start_span(name, **options)
 
 
-class Outgoing:
+class OutgoingSpans:
     """Makes a span per message that leaves, whose context the message carries."""
 
     __slots__ = ("_added_link", "_entity", "_tracing", "links")

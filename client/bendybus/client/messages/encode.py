@@ -9,7 +9,7 @@ import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from bendybus.client.exceptions import MessageSizeExceededError
 from bendybus.client.messages import message as message_module
@@ -18,9 +18,6 @@ from bendybus.client.messages.amqp import AmqpAnnotatedMessage, AmqpMessageBodyT
 from bendybus.client.messages.message import ServiceBusMessage
 from bendybus.domain import limits
 from bendybus.v1 import message_pb2
-
-if TYPE_CHECKING:
-    from bendybus.client.core.tracing import Outgoing
 
 # What surrounds a message in a frame: tags, lengths, numbers.
 MESSAGE_OVERHEAD_BYTES: Final = 16
@@ -38,12 +35,25 @@ class Extras(NamedTuple):
     scheduled_enqueue_time_ms: int = 0
 
 
+class MessageSpans(Protocol):
+    """Makes a span for each message that is added, whose context travels with the message."""
+
+    # To the spans of the messages that were added, of OpenTelemetry.
+    links: list[Any]
+
+    def add(self, message: ServiceBusMessage, message_id: str) -> bytes:
+        """Return what to append to the encoded message."""
+
+    def drop_last(self) -> None:
+        """Forget the message that was added last: it is not sent."""
+
+
 class Columns:
     """Messages in columns. `extras` is None while no message has any, `spans` without tracing."""
 
     __slots__ = ("extras", "message_ids", "messages", "size_bytes", "spans")
 
-    def __init__(self, spans: "Outgoing | None" = None) -> None:
+    def __init__(self, spans: "MessageSpans | None" = None) -> None:
         self.messages: list[bytes] = []
         self.message_ids: list[str] = []
         self.extras: list[Extras] | None = None
@@ -140,7 +150,7 @@ def encode(message: ServiceBusMessage) -> bytes:
     return _encode_slowly(message)
 
 
-def columns_of(given: Any, spans: "Outgoing | None" = None) -> Columns | None:
+def columns_of(given: Any, spans: "MessageSpans | None" = None) -> Columns | None:
     """Return the columns of whatever `send_messages` takes; None when it is empty."""
     if type(given) is ServiceBusMessage:
         columns = Columns(spans)

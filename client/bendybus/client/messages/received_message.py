@@ -5,7 +5,7 @@ import time
 import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from bendybus.client.exceptions import ServiceBusError
 from bendybus.client.messages import values
@@ -18,9 +18,6 @@ from bendybus.client.messages.enums import ServiceBusMessageState, ServiceBusRec
 from bendybus.client.messages.message import ServiceBusMessage
 from bendybus.domain import lock_token
 from bendybus.v1 import message_pb2
-
-if TYPE_CHECKING:
-    from bendybus.client.core.receive_stream import Receiving
 
 _TOKEN_BYTES: Final = lock_token.TOKEN_BYTES
 _REASON: Final = b"DeadLetterReason"
@@ -81,7 +78,6 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
         "_index",
         "_locked_until_ms",
         "_peeked",
-        "_receiving",
         "_settled",
         "auto_renew_error",
     )
@@ -101,7 +97,6 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
             raise TypeError("ServiceBusReceivedMessage: only receivers make these.")
         self._delivered = message
         self._index: int = kwargs.get("index", 0)
-        self._receiving: Receiving | None = kwargs.get("receiving")
         self._settled = receive_mode == ServiceBusReceiveMode.RECEIVE_AND_DELETE
         self._peeked: bool = kwargs.get("peeked", False)
         self._locked_until_ms = message.locked_until_ms
@@ -138,7 +133,6 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
     def __deepcopy__(self, memo: dict[int, Any]) -> "ServiceBusReceivedMessage":
         made: ServiceBusReceivedMessage = object.__new__(type(self))
         made._delivered, made._index = self._delivered, self._index
-        made._receiving = self._receiving
         for name, value in self._state().items():
             setattr(made, name, copy.deepcopy(value, memo))
         return made
@@ -146,7 +140,6 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
     def __copy__(self) -> "ServiceBusReceivedMessage":
         made: ServiceBusReceivedMessage = object.__new__(type(self))
         made._delivered, made._index = self._delivered, self._index
-        made._receiving = self._receiving
         for name, value in self._state().items():
             setattr(made, name, value)
         return made
@@ -322,7 +315,6 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
 
 def make_all(
     pieces: Sequence[tuple[Delivered, int, int]],
-    receiving: "Receiving | None",
     *,
     settled: bool = False,
     peeked: bool = False,
@@ -337,7 +329,6 @@ def make_all(
             message = new(kind)
             message._delivered = delivered
             message._index = index
-            message._receiving = receiving
             message._settled = settled
             message._peeked = peeked
             message._locked_until_ms = until
@@ -350,7 +341,7 @@ def _restored(delivered: bytes, state: dict[str, Any]) -> ServiceBusReceivedMess
     """Return a message that was pickled. It can be settled by a receiver of its queue."""
     made: ServiceBusReceivedMessage = object.__new__(ServiceBusReceivedMessage)
     made._delivered = Delivered(message_pb2.DeliveredBatch.FromString(delivered))
-    made._index, made._receiving = 0, None
+    made._index = 0
     for name, value in state.items():
         setattr(made, name, value)
     return made
