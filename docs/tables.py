@@ -18,8 +18,8 @@ ADVICE: Final[dict[str, str]] = {
     "PARTITION_UNAVAILABLE": "Repeat later, or send without a partition key. "
     "`bendybus describe queue QUEUE` says which partition is away.",
     "SERVER_BUSY": "Wait `retry_after_ms` and repeat; the client does. Send less at a time.",
-    "SERVICE_TIMEOUT": "Repeat: it was not done. Pass a longer `timeout`: a send of 15 s or less may "
-    "time out before another partition is tried.",
+    "SERVICE_TIMEOUT": "Repeat: it was not done. Pass a longer `timeout`: with 15 s or less a send "
+    "may end before another partition is tried.",
     "OUTCOME_UNKNOWN": "The message may be stored. The client has repeated it under its name until "
     "the time was over; sending it again may store it twice. Detect duplicates where that matters.",
     "ENTITY_DISABLED": "Set the queue's `status` to Active.",
