@@ -46,7 +46,7 @@ def test_apply_creates_what_is_new_and_repeats_without_a_change(
     assert (first, second) == (0, 0)
     assert bus.calls == ["create flights", "create audit"]
     assert shown[0] == (
-        "queue 'flights': created; not yet on partition 15, which will follow when it is back"
+        "queue 'flights': created; not yet on partition 15, which will follow when it is available"
     )
     assert shown[2:] == ["queue 'flights': unchanged", "queue 'audit': unchanged"]
 

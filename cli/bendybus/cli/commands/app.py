@@ -10,7 +10,7 @@ import typer
 from bendybus.cli.bus import bus_choice
 from bendybus.cli.bus.bus_choice import Choice
 from bendybus.cli.cluster.connection import ClusterChoice
-from bendybus.cli.commands import entity_commands, message_commands, process_commands
+from bendybus.cli.commands import entity_commands, message_commands, process_commands, send_command
 from bendybus.cli.errors import UsageError
 
 _EPILOG = (
@@ -91,7 +91,7 @@ app.command("get", rich_help_panel=_QUEUES)(entity_commands.get)
 app.add_typer(entity_commands.create_app, name="create", rich_help_panel=_QUEUES)
 app.add_typer(entity_commands.describe_app, name="describe", rich_help_panel=_QUEUES)
 app.add_typer(entity_commands.delete_app, name="delete", rich_help_panel=_QUEUES)
-app.command("send", rich_help_panel=_MESSAGES)(message_commands.send)
+app.command("send", rich_help_panel=_MESSAGES)(send_command.send)
 app.command("receive", rich_help_panel=_MESSAGES)(message_commands.receive)
 app.command("peek", rich_help_panel=_MESSAGES)(message_commands.peek)
 app.command("purge", rich_help_panel=_MESSAGES)(message_commands.purge)

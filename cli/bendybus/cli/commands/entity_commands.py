@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
-from google.protobuf import json_format
 
 from bendybus.cli.bus import apply_manifests, bus_choice, manifests, unavailable_partitions
 from bendybus.cli.bus.management import Management
@@ -17,15 +16,12 @@ from bendybus.cli.cluster import apply_and_wait
 from bendybus.cli.cluster.kubectl import Kubectl
 from bendybus.cli.commands import completion, process_commands
 from bendybus.cli.errors import CliError, UsageError
-from bendybus.cli.output import printing
+from bendybus.cli.output import printing, queue_views
 from bendybus.cli.output.printing import Output
 from bendybus.cli.output.tables import Column
-from bendybus.crds import queue_manifest
-from bendybus.domain import durations, entity
 from bendybus.domain.errors import Unauthorized
 from bendybus.domain.lifecycle import EntityState
 from bendybus.v1 import management_pb2 as pb
-from bendybus.wire import entities
 
 _QUEUE_WORDS: Final = ("queue", "queues", "q", "bq")
 _PATIENCE_S: Final = 10.0
@@ -120,10 +116,15 @@ def _told(outcome: apply_manifests.Outcome) -> str:
     text = f"queue {outcome.step.name!r}: {outcome.step.change}"
     if outcome.step.change is apply_manifests.Change.KEPT:
         text += " (in none of these manifests)"
-    if outcome.unreached:
-        missing = ", ".join(str(partition) for partition in outcome.unreached)
-        text += f"; not yet on partition {missing}, which will follow when it is back"
-    return text
+    return text + _lagging(outcome.unreached)
+
+
+def _lagging(partitions: Sequence[int]) -> str:
+    """Return the end of a line about partitions that lack the change; "" if none does."""
+    if not partitions:
+        return ""
+    named = ", ".join(map(str, partitions))
+    return f"; not yet on partition {named}, which will follow when it is available"
 
 
 def get(
@@ -162,104 +163,10 @@ def get(
                 queues = bus.queues(runtime=True, orphaned=everything)
             if watch and output in (Output.TABLE, Output.WIDE):
                 printing.clear()
-            _show_queues(queues, output)
+            queue_views.show(queues, output)
             if not watch:
                 return
             time.sleep(interval)
-
-
-def _show_queues(queues: Sequence[pb.Queue], output: Output) -> None:
-    if output in (Output.JSON, Output.YAML):
-        for queue in queues:
-            printing.structured(_as_json(queue), output)
-        return
-    wide = output is Output.WIDE
-    columns = ["NAME", "PARTITIONS", "STATUS", "AVAILABLE", "ACTIVE", "DEAD", "SCHEDULED"]
-    columns += ["DEFERRED", "LOCKED", "SIZE", "ORIGIN", "HOME"] if wide else []
-    printing.table(columns, [_row(queue, wide) for queue in queues])
-
-
-def _row(queue: pb.Queue, wide: bool) -> list[object]:
-    counts = queue.runtime.count_details
-    # What no partition counted is not 0.
-    known = any(part.reachable for part in queue.runtime.partitions)
-    row: list[object] = [
-        queue.name,
-        queue.partition_count,
-        _status(queue),
-        _availability(queue),
-        counts.active_message_count if known else None,
-        counts.dead_letter_message_count if known else None,
-        counts.scheduled_message_count if known else None,
-    ]
-    if wide:
-        row += [
-            counts.deferred_message_count if known else None,
-            counts.locked_message_count if known else None,
-            printing.size(queue.runtime.size_in_bytes) if known else None,
-            entities.origin_from_proto(queue.origin).value,
-            queue.home_partition if queue.partition_count == 1 else None,
-        ]
-    return row
-
-
-def _status(queue: pb.Queue) -> str:
-    if queue.orphaned:
-        return EntityState.ORPHANED.value
-    return entities.description_from_proto(queue.description).status.value
-
-
-def _availability(queue: pb.Queue) -> str:
-    limited = pb.ENTITY_AVAILABILITY_STATUS_LIMITED
-    if queue.runtime.availability_status == limited:
-        return "Limited" if any(part.reachable for part in queue.runtime.partitions) else "No"
-    return "Available"
-
-
-def _as_json(queue: pb.Queue) -> dict[str, Any]:
-    """Return the queue with the names of manifests, durations as text."""
-    described = entities.description_from_proto(queue.description)
-    spec: dict[str, Any] = {}
-    for field, name in entity.MANIFEST_NAMES.items():
-        value = getattr(described, field)
-        spec[name] = durations.render(value) if field.endswith("_ms") else value
-    return {
-        "kind": queue_manifest.Queue.KIND,
-        "name": queue.name,
-        "uid": queue.uid,
-        "generation": queue.generation,
-        "origin": entities.origin_from_proto(queue.origin).value,
-        "orphaned": queue.orphaned,
-        "partitionCount": queue.partition_count,
-        "homePartition": queue.home_partition if queue.partition_count == 1 else None,
-        "spec": spec,
-        "availabilityStatus": _availability(queue),
-        "runtime": _runtime(queue),
-    }
-
-
-def _runtime(queue: pb.Queue) -> dict[str, Any]:
-    """Return counts as numbers: protobuf's JSON writes 64-bit integers as text."""
-    runtime = queue.runtime
-    return {
-        "countDetails": _counts(runtime.count_details),
-        "sizeInBytes": runtime.size_in_bytes,
-        "maxSizeInMegabytesTotal": runtime.max_size_in_megabytes_total,
-        "partitions": [
-            {
-                "partition": each.partition,
-                "reachable": each.reachable,
-                "countDetails": _counts(each.count_details),
-                "sizeInBytes": each.size_in_bytes,
-            }
-            for each in runtime.partitions
-        ],
-    }
-
-
-def _counts(counts: pb.MessageCountDetails) -> dict[str, int]:
-    names = json_format.MessageToDict(counts, always_print_fields_with_no_presence=True)
-    return {name: int(value) for name, value in names.items()}
 
 
 @create_app.command("queue")
@@ -298,8 +205,7 @@ def create_queue(
         facts = {"kind": "Queue", "name": name, "change": "created", "dry_run": dry_run}
         printing.json_line({**facts, "unreached_partitions": missing})
         return
-    follow = f"; partition {', '.join(map(str, missing))} will follow when it is back"
-    tail = " (dry run)" if dry_run else follow if missing else ""
+    tail = " (dry run)" if dry_run else _lagging(missing)
     printing.line(f"queue {name!r}: created{tail}")
 
 
@@ -313,7 +219,7 @@ def describe_queue(
     with connected(context) as bus:
         queue = bus.queue(name)
         away = _away(bus, queue) if output is Output.TABLE or output is Output.WIDE else []
-    facts = _as_json(queue)
+    facts = queue_views.as_json(queue)
     if output in (Output.JSON, Output.YAML):
         printing.structured(facts, output)
         return
@@ -330,7 +236,7 @@ def describe_queue(
     printing.table(("FIELD", Column("VALUE", wrap=20)), rows)
     printing.line("")
     columns = ("PARTITION", "REACHABLE", "ACTIVE", "DEADLETTER", "SCHEDULED", "DEFERRED", "SIZE")
-    printing.table(columns, (_share(each) for each in queue.runtime.partitions))
+    printing.table(columns, (queue_views.share(each) for each in queue.runtime.partitions))
     for sentence in ["", *away] if away else ():
         printing.line(sentence)
     if queue.orphaned:
@@ -348,21 +254,6 @@ def _away(bus: Management, queue: pb.Queue) -> list[str]:
             (p for p in bus.namespace().partitions if p.partition in lacking), {}
         )
     return []
-
-
-def _share(part: pb.PartitionRuntime) -> list[object]:
-    counts = part.count_details
-    if not part.reachable:
-        return [part.partition, False, None, None, None, None, None]
-    return [
-        part.partition,
-        True,
-        counts.active_message_count,
-        counts.dead_letter_message_count,
-        counts.scheduled_message_count,
-        counts.deferred_message_count,
-        printing.size(part.size_in_bytes),
-    ]
 
 
 @delete_app.command("queue")
@@ -388,10 +279,9 @@ def delete_queue(
         what = "Purge orphaned queue" if queue.orphaned else "Delete queue"
         confirm(f"{what} {queue.name!r} and its {held} messages?", yes)
         answer = bus.delete(queue)
-    missing = [str(each.partition) for each in answer.outcomes if not each.done]
-    follow = f"; partition {', '.join(missing)} will follow when it is back" if missing else ""
+    missing = [each.partition for each in answer.outcomes if not each.done]
     done = "purged" if queue.orphaned else "deleted"
-    printing.line(f"queue {queue.name!r}: {done}{follow}")
+    printing.line(f"queue {queue.name!r}: {done}{_lagging(missing)}")
 
 
 def _refuse_to_undo_a_manifest(queue: pb.Queue) -> None:

@@ -1,0 +1,190 @@
+"""`send`: one message from the command line, or one per line of a file or of stdin."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from bendybus.cli.commands.entity_commands import QueueName
+from bendybus.cli.commands.process_commands import JsonFlag
+from bendybus.cli.errors import CliError, UsageError
+from bendybus.cli.output import printing
+
+if TYPE_CHECKING:
+    from bendybus.cli.bus.send_messages import Progress
+    from bendybus.cli.output.json_lines import Fields, Outgoing
+
+# Set by an option; as an application property it would have no effect.
+_OPTION_OF: Final = {"time_to_live": "--ttl", "scheduled_enqueue_time_utc": "--at"}
+
+
+def send(
+    context: typer.Context,
+    queue: QueueName,
+    body: Annotated[
+        str | None, typer.Argument(help="The message; - or nothing: --from-file, or stdin.")
+    ] = None,
+    from_file: Annotated[
+        Path | None,
+        typer.Option(help="JSON lines: a body, or an object with `body`; - is stdin."),
+    ] = None,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="The whole file, or stdin, is one body, as it is.")
+    ] = False,
+    properties: Annotated[
+        list[str] | None,
+        typer.Option("--property", "-p", help="NAME=VALUE: message_id, subject, … or your own."),
+    ] = None,
+    ttl: Annotated[str, typer.Option(help="Time to live: seconds, or ISO-8601 (PT30S).")] = "",
+    at: Annotated[str, typer.Option(help="When it becomes active: ISO-8601; UTC.")] = "",
+    count: Annotated[int, typer.Option(min=1, help="Send every message this many times.")] = 1,
+    key_field: Annotated[str, typer.Option(help="Field that becomes PartitionKey.")] = "",
+    session_field: Annotated[str, typer.Option(help="Field that becomes SessionId.")] = "",
+    id_field: Annotated[str, typer.Option(help="Field that becomes MessageId.")] = "",
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on where the import of this file stopped.")
+    ] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Send messages: one from the command line, or one per line."""
+    from bendybus.cli.bus import messages, send_messages
+    from bendybus.cli.output.json_lines import Fields
+
+    if body == "-":
+        body = None
+    if body is not None and from_file is not None:
+        raise UsageError("Give a body or --from-file, not both.")
+    file = None if from_file is None or str(from_file) == "-" else from_file
+    if resume and (file is None or raw or count > 1):
+        raise UsageError("--resume goes with --from-file FILE, without --raw and --count.")
+    progress = send_messages.read_progress(file) if resume and file else send_messages.Progress()
+    fields = Fields(key_field, session_field, id_field)
+    source = _read_raw(file) if raw and body is None else _outgoing(body, file, fields)
+    options = _options(properties or [], ttl, at)
+    total = count if body is not None else None
+    try:
+        with messages.client(context.obj) as bus, printing.progress("sending", total) as step:
+            send_messages.send(bus, queue, _given(source, options, count), step, progress)
+    except (CliError, KeyboardInterrupt) as error:
+        if body is None and count == 1 and not raw:
+            _say_where_it_stopped(file, queue, progress, error)
+        raise
+    if resume and file:
+        send_messages.forget_progress(file)
+    if as_json:
+        printing.json_line({"queue": queue, "sent": progress.sent})
+    else:
+        printing.line(f"{progress.sent} sent to {queue!r}")
+
+
+def _say_where_it_stopped(
+    file: Path | None, queue: str, progress: "Progress", error: BaseException
+) -> None:
+    """Say how much of an import is stored, and how to go on."""
+    from bendybus.cli.bus import send_messages
+
+    if not progress.sent and not progress.uncertain and not progress.through:
+        return
+    said = f"Stopped: {progress.sent} messages are stored"
+    if progress.uncertain:
+        said += f", and of {progress.uncertain} more it is not known"
+    if file is not None and send_messages.keep_progress(file, queue, progress):
+        printing.note(f"{said}. The same command with --resume goes on from there.")
+        return
+    if progress.through:
+        said += f": all up to line {progress.through}"
+    if progress.also:
+        said += f", {len(progress.also)} of them after it" if progress.through else ""
+    printing.note(f"{said}.")
+
+
+def _outgoing(body: str | None, file: Path | None, fields: "Fields") -> "Iterator[Outgoing]":
+    from bendybus.cli.output import json_lines
+
+    if body is not None:
+        yield json_lines.parse(body, 1, fields)
+        return
+    for number, line in enumerate(_read(file), 1):
+        if line.strip() or number == 1:
+            yield json_lines.parse(line, number, fields)
+
+
+def _read(path: Path | None) -> Iterator[str]:
+    if path is None:
+        if sys.stdin.isatty():
+            printing.note("Reading messages from the keyboard, one a line; Ctrl-D ends.")
+        for number, line in enumerate(sys.stdin.buffer, 1):
+            try:
+                yield line.decode("utf-8")
+            except UnicodeDecodeError as error:
+                raise CliError(
+                    f"stdin, line {number}: is not UTF-8 text. Send it as UTF-8, or use --raw."
+                ) from error
+        return
+    try:
+        with path.open(encoding="utf-8") as file:
+            yield from file
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    except UnicodeDecodeError as error:
+        raise CliError(f"{path} is not UTF-8 text. Save it as UTF-8, or use --raw.") from error
+
+
+def _read_raw(path: Path | None) -> "Iterator[Outgoing]":
+    from bendybus.cli.output.json_lines import Outgoing
+
+    try:
+        yield Outgoing(sys.stdin.buffer.read() if path is None else path.read_bytes(), line=1)
+    except OSError as error:
+        raise _unreadable(path or Path("stdin"), error) from error
+
+
+def _unreadable(path: Path, error: OSError) -> CliError:
+    reason = (error.strerror or "cannot be read").lower()
+    return CliError(f"{path}: {reason}. Check the path after --from-file.")
+
+
+def _options(properties: Sequence[str], ttl: str, at: str) -> dict[str, Any]:
+    """Return the properties that every message gets."""
+    from bendybus.cli.output import json_lines
+
+    made: dict[str, Any] = {}
+    application: dict[str, Any] = {}
+    for text in properties:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise UsageError(f"--property: must be NAME=VALUE (got {text!r}).")
+        if name in _OPTION_OF:
+            raise UsageError(
+                f"--property: {name} cannot be set as a property; use {_OPTION_OF[name]}."
+            )
+        (made if name in json_lines.TEXTS else application)[name] = value
+    try:
+        if ttl:
+            made["time_to_live"] = json_lines.duration("--ttl", ttl)
+            if not made["time_to_live"]:
+                raise UsageError("--ttl: must be greater than 0; 0 expires at once.")
+        if at:
+            made["scheduled_enqueue_time_utc"] = json_lines.moment("--at", at)
+    except ValueError as error:
+        raise UsageError(f"{error}.") from error
+    return made | ({"application_properties": application} if application else {})
+
+
+def _given(
+    source: "Iterator[Outgoing]", options: dict[str, Any], count: int
+) -> "Iterator[Outgoing]":
+    """Return the messages with what the command line says of all of them."""
+    from dataclasses import replace
+
+    name = "application_properties"
+    for each in source:
+        if options:
+            both = {**each.properties, **options}
+            if name in each.properties and name in options:
+                both[name] = {**each.properties[name], **options[name]}
+            each = replace(each, properties=both)
+        for _ in range(count):
+            yield each

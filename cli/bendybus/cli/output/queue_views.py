@@ -1,0 +1,125 @@
+"""Queues as table rows and as JSON."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from google.protobuf import json_format
+
+from bendybus.cli.output import printing
+from bendybus.cli.output.printing import Output
+from bendybus.crds import queue_manifest
+from bendybus.domain import durations, entity
+from bendybus.domain.lifecycle import EntityState
+from bendybus.v1 import management_pb2 as pb
+from bendybus.wire import entities
+
+
+def show(queues: Sequence[pb.Queue], output: Output) -> None:
+    """Print queues with their counts."""
+    if output in (Output.JSON, Output.YAML):
+        for queue in queues:
+            printing.structured(as_json(queue), output)
+        return
+    wide = output is Output.WIDE
+    columns = ["NAME", "PARTITIONS", "STATUS", "AVAILABLE", "ACTIVE", "DEAD", "SCHEDULED"]
+    columns += ["DEFERRED", "LOCKED", "SIZE", "ORIGIN", "HOME"] if wide else []
+    printing.table(columns, [_row(queue, wide) for queue in queues])
+
+
+def _row(queue: pb.Queue, wide: bool) -> list[object]:
+    counts = queue.runtime.count_details
+    # What no partition counted is not 0.
+    known = any(part.reachable for part in queue.runtime.partitions)
+    row: list[object] = [
+        queue.name,
+        queue.partition_count,
+        _status(queue),
+        _availability(queue),
+        counts.active_message_count if known else None,
+        counts.dead_letter_message_count if known else None,
+        counts.scheduled_message_count if known else None,
+    ]
+    if wide:
+        row += [
+            counts.deferred_message_count if known else None,
+            counts.locked_message_count if known else None,
+            printing.size(queue.runtime.size_in_bytes) if known else None,
+            entities.origin_from_proto(queue.origin).value,
+            queue.home_partition if queue.partition_count == 1 else None,
+        ]
+    return row
+
+
+def _status(queue: pb.Queue) -> str:
+    if queue.orphaned:
+        return EntityState.ORPHANED.value
+    return entities.description_from_proto(queue.description).status.value
+
+
+def _availability(queue: pb.Queue) -> str:
+    limited = pb.ENTITY_AVAILABILITY_STATUS_LIMITED
+    if queue.runtime.availability_status == limited:
+        return "Limited" if any(part.reachable for part in queue.runtime.partitions) else "No"
+    return "Available"
+
+
+def as_json(queue: pb.Queue) -> dict[str, Any]:
+    """Return the queue with the names of manifests, durations as text."""
+    described = entities.description_from_proto(queue.description)
+    spec: dict[str, Any] = {}
+    for field, name in entity.MANIFEST_NAMES.items():
+        value = getattr(described, field)
+        spec[name] = durations.render(value) if field.endswith("_ms") else value
+    return {
+        "kind": queue_manifest.Queue.KIND,
+        "name": queue.name,
+        "uid": queue.uid,
+        "generation": queue.generation,
+        "origin": entities.origin_from_proto(queue.origin).value,
+        "orphaned": queue.orphaned,
+        "partitionCount": queue.partition_count,
+        "homePartition": queue.home_partition if queue.partition_count == 1 else None,
+        "spec": spec,
+        "availabilityStatus": _availability(queue),
+        "runtime": _runtime(queue),
+    }
+
+
+def _runtime(queue: pb.Queue) -> dict[str, Any]:
+    """Return counts as numbers: protobuf's JSON writes 64-bit integers as text."""
+    runtime = queue.runtime
+    return {
+        "countDetails": _counts(runtime.count_details),
+        "sizeInBytes": runtime.size_in_bytes,
+        "maxSizeInMegabytesTotal": runtime.max_size_in_megabytes_total,
+        "partitions": [
+            {
+                "partition": each.partition,
+                "reachable": each.reachable,
+                "countDetails": _counts(each.count_details),
+                "sizeInBytes": each.size_in_bytes,
+            }
+            for each in runtime.partitions
+        ],
+    }
+
+
+def _counts(counts: pb.MessageCountDetails) -> dict[str, int]:
+    names = json_format.MessageToDict(counts, always_print_fields_with_no_presence=True)
+    return {name: int(value) for name, value in names.items()}
+
+
+def share(part: pb.PartitionRuntime) -> list[object]:
+    """Return the table row of a queue's share on one partition."""
+    counts = part.count_details
+    if not part.reachable:
+        return [part.partition, False, None, None, None, None, None]
+    return [
+        part.partition,
+        True,
+        counts.active_message_count,
+        counts.dead_letter_message_count,
+        counts.scheduled_message_count,
+        counts.deferred_message_count,
+        printing.size(part.size_in_bytes),
+    ]
