@@ -169,7 +169,7 @@ async def test_a_bus_of_v0_2_goes_over_and_nobody_ever_meets_who_is_not_trusted(
         pods.clock.now += DAY / 10
 
     of_bus = await pods.ours.of_bus(BUS)
-    assert (of_bus.signs, of_bus.former) == (True, "")
+    assert (of_bus.rotation.signs, of_bus.rotation.former) == (True, "")
     verify(pods.frontend_files["tls.crt"], of_bus.own.bundle, pods.clock.now)
     assert shared not in pods.frontend_files["ca.crt"]
     assert shared in pods.partition_files["ca.crt"], "the operator's, which calls them"
@@ -188,7 +188,7 @@ async def test_an_operator_that_was_away_for_days_still_goes_step_by_step() -> N
         pods.mount("partition")
         await pods.meet(pods.frontend_files["ca.crt"])
         of_bus = await pods.ours.of_bus(BUS)
-        steps.append((of_bus.signs, bool(of_bus.former)))
+        steps.append((of_bus.rotation.signs, bool(of_bus.rotation.former)))
         pods.clock.now += 5 * DAY
 
     assert steps == [(False, True), (True, True), *[(True, False)] * 3]
@@ -202,7 +202,7 @@ async def test_nothing_is_signed_by_a_root_that_the_pods_were_never_told_of() ->
     pods.clock.now += 9 * DAY
     of_bus = await pods.ours.of_bus(BUS, KEEP)
 
-    assert not of_bus.signs
+    assert not of_bus.rotation.signs
     assert shared in of_bus.trust
 
 
@@ -215,9 +215,9 @@ async def test_nothing_is_signed_by_a_root_that_not_everybody_was_told_of(not_to
     pods.put(not_told, before)  # this one could not be written
 
     pods.clock.now += 9 * DAY
-    assert not (await pods.ours.of_bus(BUS, KEEP)).signs
+    assert not (await pods.ours.of_bus(BUS, KEEP)).rotation.signs
     await pods.reconcile()
-    assert (await pods.ours.of_bus(BUS, KEEP)).signs
+    assert (await pods.ours.of_bus(BUS, KEEP)).rotation.signs
 
 
 async def test_a_certificate_that_ends_soon_does_not_wait_for_the_step() -> None:
@@ -248,7 +248,7 @@ async def test_the_root_of_a_bus_is_replaced_before_it_ends() -> None:
 @pytest.mark.parametrize(
     "change", [{"since": "yesterday"}, {"tls.crt": "x"}, {"former.crt": "x"}, {"tls.key": "x"}]
 )
-async def test_a_root_that_somebody_spoiled_is_said_and_ends_nothing(
+async def test_a_damaged_root_is_reported_and_stops_nothing(
     change: dict[str, str],
 ) -> None:
     pods = Pods(Clock())
@@ -256,7 +256,7 @@ async def test_a_root_that_somebody_spoiled_is_said_and_ends_nothing(
     pods.put(names.authority(BUS), pods.files(names.authority(BUS)) | change)
 
     for reconcile in (KEEP, None):
-        with pytest.raises(ApiError, match="holds no certificate authority") as raised:
+        with pytest.raises(ApiError, match="does not hold a certificate authority") as raised:
             await pods.ours.of_bus(BUS, reconcile)
         assert raised.value.final
 
@@ -280,7 +280,7 @@ def test_an_authority_comes_back_from_its_files() -> None:
     former = bus_authority.first(START, "").own.bundle
     made = bus_authority.first(START, former)
 
-    assert not made.signs
+    assert not made.rotation.signs
     assert BusAuthority.from_files(made.to_files()) == made
 
 

@@ -322,7 +322,7 @@ async def test_a_broken_authority_is_said_and_mended_by_deleting_it(cluster: Clu
     change(cluster, allowedNamespaces=["guest"])
 
     assert (
-        "bendybus-system/bendybus-ca holds no certificate authority"
+        "bendybus-system/bendybus-ca does not hold a certificate authority"
         in (status["conditions"][0]["message"])
     )
     await cluster.says("BusNamespace", "orders", "Available")

@@ -31,7 +31,7 @@ def test_a_partitioned_queue_is_not_ready_while_one_partition_is_away() -> None:
     readiness = conditions.queue_readiness(entry(queue()), {1}, set())
 
     assert (readiness.ready, readiness.reason) == (False, Reason.PARTITION_UNAVAILABLE)
-    assert readiness.message.startswith("partition 1 cannot be reached; ")
+    assert readiness.message.startswith("partition 1 unavailable; ")
 
 
 def test_a_plain_queue_cares_for_its_home_only() -> None:
@@ -46,7 +46,7 @@ def test_a_queue_is_not_ready_before_every_partition_has_the_change() -> None:
     readiness = conditions.queue_readiness(entry(queue()), set(), {0, 1})
 
     assert (readiness.ready, readiness.reason) == (False, Reason.PROGRESSING)
-    assert readiness.message == "the change is on its way to 0, 1."
+    assert readiness.message == "the change is being copied to partition 0, 1."
 
 
 def test_the_facts_of_a_queue() -> None:
@@ -106,7 +106,7 @@ def test_a_bus_that_starts_is_progressing_and_one_that_lost_a_partition_is_not()
     headless = conditions.bus_readiness(STANDING, set(), 0, started=True)
 
     assert starting.reason is Reason.PROGRESSING
-    assert starting.message == "partitions 0, 1 cannot be reached yet; pods are starting."
+    assert starting.message == "partitions 0, 1 not available yet; pods are starting."
     assert limited.reason is Reason.PARTITION_UNAVAILABLE
     assert headless.reason is Reason.FRONTEND_UNAVAILABLE
 

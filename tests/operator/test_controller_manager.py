@@ -423,7 +423,7 @@ async def test_queues_that_left_unseen_where_nobody_looks_are_said_until_somebod
     (message,) = await eventually(said)
     cluster.apply(changed(cluster.api.one("BusNamespace", "orders"), allowedNamespaces=[]))
 
-    assert "no manifest of left is seen. It may be in guest" in message
+    assert "no manifest found for left. It may be in guest" in message
     await holds(cluster, 0, "left", orphaned=True)
     await eventually(lambda: not said())
 

@@ -1,24 +1,23 @@
-"""Has cert-manager issue the certificates of buses, and says whom the pods of a bus trust.
+"""Requests the certificates of buses from cert-manager, and writes what the pods of a bus trust.
 
 Each bus has a root and an Issuer of its own in its Kubernetes namespace, unless the installation
-names an issuer. The operator proves itself by a certificate from elsewhere; partitions are told to
-trust that, too, and the operator trusts what a bus has in its own namespace for that bus only.
+names an issuer. The operator authenticates with a certificate by another root, which partitions
+trust as well; the root that a bus has in its namespace is trusted for that bus only.
 """
 
 import asyncio
 import datetime as dt
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
-
-from cryptography import x509
 
 from bendybus.operator.builders import certificates, secret_files
 from bendybus.operator.builders.context import Context
-from bendybus.operator.certificates import issued_trust
-from bendybus.operator.certificates.certificate_authority import HANDOVER
+from bendybus.operator.certificates import bundles, issued_trust
 from bendybus.operator.certificates.issued_trust import IssuedTrust
 from bendybus.operator.certificates.operator_issuer import files_of, now_utc
+from bendybus.operator.certificates.root_rotation import outlasts_rotation
 from bendybus.operator.kubernetes import names
 from bendybus.operator.kubernetes.api import ApiError, KubernetesApi
 from bendybus.operator.kubernetes.names import ObjectKey
@@ -30,7 +29,7 @@ Body = dict[str, Any]
 
 
 class CertManagerIssuer:
-    """Asks for certificates, and keeps Secret NAME.trust of each bus; the Secret is the truth."""
+    """Requests certificates, and maintains the Secret NAME.trust of each bus, its only state."""
 
     def __init__(
         self, api: KubernetesApi, settings: Settings, now: Callable[[], dt.datetime] = now_utc
@@ -40,9 +39,9 @@ class CertManagerIssuer:
         self._now = now
 
     async def reconcile(self, context: Context, stateful_set: Body | None) -> str:
-        """Make or change what there is; return what clients are to trust, "" until it is known.
+        """Create or update them; return what clients are to trust, "" until it is known.
 
-        `stateful_set`: that of the partitions as it is, None when nothing of the bus runs. Raises
+        `stateful_set`: that of the partitions as it is, None if the bus does not run yet. Raises
         ApiError; safe to repeat.
         """
         operators = (await self._own()).authorities.decode()
@@ -54,8 +53,8 @@ class CertManagerIssuer:
             files_of(await self._api.get("Secret", bus.namespace, secret))
             for _, secret in certificates.secrets(bus)
         ]
-        # What a bus had when nobody had told its pods whom to trust.
-        running = "".join(issued_trust.readable(files.get("ca.crt", "")) for files in issued)
+        # What the processes of a bus trust that has no trust Secret yet.
+        running = "".join(bundles.readable(files.get("ca.crt", "")) for files in issued)
         roots = await self._roots(context, running)
         secret = await self._api.get("Secret", bus.namespace, names.trust(bus))
         known = _known(secret, named)
@@ -63,35 +62,35 @@ class CertManagerIssuer:
             former = running if stateful_set is not None and not context.issuer_name else ""
             known = issued_trust.first(named, roots, former, self._now())
         now = issued_trust.seen(known, roots, self._now())
-        if now.former and now.roots:
-            now = issued_trust.advanced(
-                now,
+        if now.rotation.former and now.roots:
+            rotation = now.rotation.advanced(
                 self._now(),
-                arrived=await self._arrived(context, stateful_set),
+                trusted=await self._is_trusted(context, stateful_set),
                 issued=all(_is_by(files, now.roots) for files in issued),
-                lasting=all(_lasts(files, self._now()) for files in issued),
+                expiring=not all(_outlasts_rotation(files, self._now()) for files in issued),
             )
+            now = replace(now, rotation=rotation)
         if now.trust:
-            # Before certificates by the root are asked for, and before pods that look for it.
+            # Before certificates by the root are requested, and before pods that mount the Secret.
             files = now.to_files(operators)
             if files != files_of(secret):
                 await self._api.apply(secret_files.trust(context, files))
                 logger.info(
-                    "bus %s: trust by cert-manager written; %s",
+                    "bus %s: trust for cert-manager's certificates written; %s",
                     bus,
-                    "goes over to another root" if now.former else "it has one root",
+                    "moving to another root" if now.rotation.former else "one root",
                     extra={"action": "trust"},
                 )
-        if now.signs:
+        if now.rotation.signs:
             for wanted in certificates.wanted(context):
                 await self._api.apply(certificates.cert_manager(context, wanted))
         return now.trust
 
     async def operator_material(self, bus: ObjectKey) -> tls.Material:
-        """Return what the operator proves itself with towards a bus, and whom it trusts there."""
+        """Return the operator's certificate, and what it trusts of a bus. Raises ApiError."""
         own = await self._own()
         secret = files_of(await self._api.get("Secret", bus.namespace, names.trust(bus)))
-        trust = issued_trust.readable(secret.get(issued_trust.FRONTEND, ""))
+        trust = bundles.readable(secret.get(issued_trust.FRONTEND, ""))
         if not trust:
             raise ApiError(0, f"cert-manager has not made the certificates of bus {bus} yet")
         return tls.Material(own.certificate, own.key, trust.encode())
@@ -104,14 +103,14 @@ class CertManagerIssuer:
             raise ApiError(0, str(error)) from error
 
     async def _roots(self, context: Context, running: str) -> str:
-        """Return what the issuer's certificates are by, "" while that is not known."""
+        """Return the root of the issuer's certificates, "" while it is not known."""
         if context.issuer_name:
             return running
         bus = context.bus
         files = files_of(await self._api.get("Secret", bus.namespace, names.root(bus)))
-        return issued_trust.readable(files.get("tls.crt", ""))
+        return bundles.readable(files.get("tls.crt", ""))
 
-    async def _arrived(self, context: Context, stateful_set: Body | None) -> bool:
+    async def _is_trusted(self, context: Context, stateful_set: Body | None) -> bool:
         """Whether every pod of the bus takes its trust from the Secret."""
         bus = context.bus
         deployment = await self._api.get("Deployment", bus.namespace, names.frontend(bus))
@@ -122,7 +121,7 @@ class CertManagerIssuer:
 
 
 def _known(secret: Mapping[str, Any] | None, issuer: str) -> IssuedTrust | None:
-    """Return what the Secret says; nothing if it is of another issuer, or spoilt."""
+    """Return the content of the Secret, None if it is for another issuer or cannot be read."""
     try:
         known = IssuedTrust.from_files(files_of(secret))
     except (KeyError, ValueError):
@@ -131,7 +130,7 @@ def _known(secret: Mapping[str, Any] | None, issuer: str) -> IssuedTrust | None:
 
 
 def _is_rolled_out(body: Body, trust: str) -> bool:
-    """Whether all pods are by the present template, and that has the volume."""
+    """Whether all pods are of the current template, and it mounts the trust Secret."""
     volumes = body["spec"]["template"]["spec"].get("volumes") or []
     sources = [
         source["secret"]["name"]
@@ -149,15 +148,14 @@ def _is_rolled_out(body: Body, trust: str) -> bool:
 
 
 def _is_by(files: Mapping[str, str], roots: str) -> bool:
-    """Whether cert-manager's Secret holds what these roots, and no others, signed."""
-    found = issued_trust.readable(files.get("ca.crt", ""))
-    return bool(found) and not issued_trust.without(found, roots)
+    """Whether the certificate in a Secret of cert-manager's is by these roots only."""
+    found = bundles.readable(files.get("ca.crt", ""))
+    return bool(found) and not bundles.without(found, roots)
 
 
-def _lasts(files: Mapping[str, str], now: dt.datetime) -> bool:
-    """Whether a certificate holds until the bus has gone over in peace."""
+def _outlasts_rotation(files: Mapping[str, str], now: dt.datetime) -> bool:
+    """Whether a certificate is valid until the rotation is done."""
     try:
-        certificate = x509.load_pem_x509_certificate(files["tls.crt"].encode())
+        return outlasts_rotation(files["tls.crt"], now)
     except (KeyError, ValueError):
         return False
-    return certificate.not_valid_after_utc - now > 2 * HANDOVER

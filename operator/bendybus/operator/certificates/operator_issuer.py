@@ -1,7 +1,7 @@
-"""Keeps certificate authorities in Secrets, and hands out certificates.
+"""Issues certificates without cert-manager; the authorities are stored in Secrets.
 
-The operator's own is beside it and signs what it proves itself with; each bus has another, beside
-the bus, which signs for that bus only.
+The operator's authority is in its own namespace and signs the operator's certificates; each bus has
+another, in the namespace of the bus, which signs for that bus only.
 """
 
 import base64
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from bendybus.operator.builders import partitions
 from bendybus.operator.builders.certificates import Wanted
-from bendybus.operator.certificates import bus_authority, certificate_authority
+from bendybus.operator.certificates import bundles, bus_authority, certificate_authority
 from bendybus.operator.certificates.bus_authority import BusAuthority
 from bendybus.operator.certificates.certificate_authority import Authority
 from bendybus.operator.kubernetes import names
@@ -27,7 +27,7 @@ SECRET: Final = "bendybus-ca"
 
 
 def files_of(secret: Mapping[str, Any] | None) -> dict[str, str]:
-    """Return the files of a Secret as text, without those that are none: anybody may write them."""
+    """Return the files of a Secret as text, without those that are not UTF-8."""
     files = {}
     for name, text in ((secret or {}).get("data") or {}).items():
         with contextlib.suppress(ValueError):
@@ -41,7 +41,7 @@ def now_utc() -> dt.datetime:
 
 
 class OperatorIssuer:
-    """The authority of one operator and its peers; the Secret is the truth."""
+    """The authorities of an operator and of its buses; the Secrets are the only state."""
 
     def __init__(
         self, api: KubernetesApi, settings: Settings, now: Callable[[], dt.datetime] = now_utc
@@ -52,41 +52,41 @@ class OperatorIssuer:
         self._operator: dict[str, str] = {}
 
     async def authority(self) -> Authority:
-        """Return the authority, made or advanced if it is time. Raises ApiError."""
+        """Return the operator's authority, created or rotated if due. Raises ApiError."""
         namespace = self._settings.namespace
         secret = await self._api.get("Secret", namespace, SECRET)
         if secret is None:
             try:
                 made = certificate_authority.new_authority(self._now())
                 secret = await self._api.create(self._secret(made))
-                logger.info("authority: made", extra={"action": "authority-made"})
+                logger.info("authority: created", extra={"action": "authority-made"})
             except ApiError as error:
                 if error.status != 409:
                     raise
-                # A peer was quicker: its authority is the one.
+                # A peer has created it meanwhile.
                 secret = await self._api.get("Secret", namespace, SECRET)
         try:
             known = Authority.from_files(files_of(secret))
         except (KeyError, ValueError, TypeError) as error:
             raise ApiError(
                 422,
-                f"Secret {namespace}/{SECRET} holds no certificate authority. Put its files back, "
-                "or delete it: then a new one is made, and every certificate by it.",
+                f"Secret {namespace}/{SECRET} does not hold a certificate authority. Restore its "
+                "files, or delete it: then a new authority and new certificates are created.",
             ) from error
         advanced = certificate_authority.advanced(known, self._now())
         if advanced is not known:
             assert secret is not None
             body = self._secret(advanced)
-            # Refused when a peer advanced it meanwhile; the next look finds that.
+            # Rejected if a peer has changed it meanwhile; the next call reads that.
             body["metadata"]["resourceVersion"] = secret["metadata"]["resourceVersion"]
             await self._api.apply(body)
-            logger.info("authority: replaced or renewed", extra={"action": "authority-advanced"})
+            logger.info("authority: rotated one step", extra={"action": "authority-advanced"})
         return advanced
 
     async def certificate(self, wanted: Wanted, current: Mapping[str, str]) -> dict[str, str]:
         """Return the files of a certificate of the operator itself, by its own root.
 
-        `current` as long as they will do. Nothing of a bus is signed here.
+        `current` is returned while it is valid.
         """
         authority = await self.authority()
         return self._certificate(wanted, current, authority) | {"ca.crt": authority.bundle}
@@ -94,9 +94,9 @@ class OperatorIssuer:
     async def of_bus(
         self, bus: ObjectKey, metadata: Mapping[str, Any] | None = None
     ) -> BusAuthority:
-        """Return the authority of a bus, made or advanced if it is time. Raises ApiError.
+        """Return the authority of a bus, created or rotated if due. Raises ApiError.
 
-        `keep`: the metadata to make its Secret with; None: it is only read.
+        `metadata`: of the Secret, to create it; None: it is only read.
         """
         name = names.authority(bus)
         secret = await self._api.get("Secret", bus.namespace, name)
@@ -105,7 +105,7 @@ class OperatorIssuer:
             made = bus_authority.first(self._now(), files_of(running).get("ca.crt", ""))
             try:
                 secret = await self._api.create(_secret(metadata, made.to_files()))
-                logger.info("bus %s: root made", bus, extra={"action": "bus-root-made"})
+                logger.info("bus %s: root created", bus, extra={"action": "bus-root-made"})
             except ApiError as error:
                 if error.status != 409:
                     raise
@@ -115,8 +115,8 @@ class OperatorIssuer:
         except (KeyError, ValueError, TypeError) as error:
             raise ApiError(
                 422 if secret is not None else 0,
-                f"Secret {bus.namespace}/{name} holds no certificate authority. Put its files "
-                "back, or delete it: then the bus gets a new root.",
+                f"Secret {bus.namespace}/{name} does not hold a certificate authority. Restore "
+                "its files, or delete it: then the bus gets a new root.",
             ) from error
         advanced = bus_authority.advanced(known, self._now())
         if metadata is None or advanced is known or not await self._is_spread(bus, known):
@@ -125,22 +125,22 @@ class OperatorIssuer:
         body = _secret(metadata, advanced.to_files())
         body["metadata"]["resourceVersion"] = secret["metadata"]["resourceVersion"]
         await self._api.apply(body)
-        logger.info("bus %s: root advanced", bus, extra={"action": "bus-root-advanced"})
+        logger.info("bus %s: root rotated one step", bus, extra={"action": "bus-root-advanced"})
         return advanced
 
     async def _is_spread(self, bus: ObjectKey, known: BusAuthority) -> bool:
-        """Whether the processes and clients of a bus have been told to trust its root as it is now.
+        """Whether the processes and clients of a bus are configured to trust its root.
 
-        Before that, whatever the clock says, nothing may be signed that they do not trust.
+        Until then the root must not sign, however much time has passed.
         """
         clients = names.access_secret(bus, names.ROOT_RULE)
         for name in (names.partition_tls(bus), names.frontend_tls(bus), clients):
             files = files_of(await self._api.get("Secret", bus.namespace, name))
             try:
-                told = bus_authority.joined(files.get("ca.crt", ""))
+                told = bundles.joined(files.get("ca.crt", ""))
             except ValueError:
                 return False
-            if bus_authority.joined(told, known.trust) != told:
+            if bundles.joined(told, known.trust) != told:
                 return False
         return True
 
@@ -150,8 +150,8 @@ class OperatorIssuer:
         """Return the files of a certificate of a bus's process, by the root of that bus."""
         trust = of_bus.trust
         if wanted.role == partitions.ROLE:
-            # The operator calls partitions, and proves itself by a root that no bus can sign with.
-            trust = bus_authority.joined(trust, (await self.authority()).bundle)
+            # The operator calls partitions with a certificate by a root that no bus can use.
+            trust = bundles.joined(trust, (await self.authority()).bundle)
         if bus_authority.stays(current, of_bus, self._now()):
             return {name: current[name] for name in ("tls.crt", "tls.key")} | {"ca.crt": trust}
         return self._certificate(wanted, current, of_bus.own) | {"ca.crt": trust}
@@ -182,7 +182,7 @@ class OperatorIssuer:
         return {"tls.crt": pair.certificate, "tls.key": pair.key}
 
     async def operator_material(self, bus: ObjectKey) -> tls.Material:
-        """Return what the operator proves itself with towards a bus, and whom it trusts there."""
+        """Return the operator's certificate, and what it trusts of a bus. Raises ApiError."""
         trust = (await self.of_bus(bus)).trust
         wanted = Wanted("operator", "bendybus-operator", (), names.OPERATOR_IDENTITY)
         self._operator = await self.certificate(wanted, self._operator)

@@ -1,4 +1,4 @@
-"""The status of manifests: one pure function per condition and kind."""
+"""The status of manifests: one deterministic function per condition and kind."""
 
 import datetime as dt
 from collections.abc import Collection, Mapping, Sequence
@@ -16,18 +16,19 @@ READY: Final = "Ready"
 INT64_MAX: Final = 2**63 - 1
 ORPHANS_SHOWN: Final = 20
 WORDS_SHOWN: Final = 5
-# A bus that says one of these is not starting any more, whoever looks at it now.
+# A bus whose status has one of these reasons is not starting any more.
 _RAN: Final = {Reason.AVAILABLE, Reason.PARTITION_UNAVAILABLE, Reason.FRONTEND_UNAVAILABLE}
 CERTIFICATE_OVERDUE: Final = "CertificateOverdue"
 MANIFESTS_NOT_SEEN: Final = "ManifestsNotSeen"
 ANSWER_NOT_UNDERSTOOD: Final = "AnswerNotUnderstood"
-# What partitions warn of, in words for people.
+# Warnings of partitions, as sentences.
 WARNINGS: Final = {
-    ANSWER_NOT_UNDERSTOOD: "the operator cannot read its answers and ignores it. Does spec.image "
-    "fit the operator's version? The operator's log has the details.",
-    "ClockJump": "the wall clock jumped; nothing expires until it has been steady for a while.",
-    "DiskLow": "the volume is nearly full; sends are refused until there is room again. Receive "
-    "or purge messages, or let the volume grow.",
+    ANSWER_NOT_UNDERSTOOD: "the operator cannot parse its answers and ignores it. Check that "
+    "spec.image matches the operator's version; the operator's log has the details.",
+    "ClockJump": "the wall clock jumped; expiry is suspended until the clock "
+    "has been stable for a while.",
+    "DiskLow": "the volume is nearly full; sends are rejected until space is freed. Receive or "
+    "purge messages, or enlarge the volume.",
 }
 _TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
 Status = dict[str, Any]
@@ -64,7 +65,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """Whether a manifest is Ready; True, False or Unknown."""
+    """Whether a manifest is Ready, and why."""
 
     ready: bool
     reason: Reason
@@ -74,15 +75,32 @@ class Readiness:
 def ready_condition(
     readiness: Readiness, generation: int, before: Sequence[Mapping[str, Any]], now: dt.datetime
 ) -> Status:
-    """Return the Ready condition; the time of its last transition stays while it says the same."""
+    """Return the Ready condition."""
     status = "True" if readiness.ready else "False"
-    since = _since(READY, status, before, now)
     return {
         "type": READY,
         "status": status,
         "reason": readiness.reason.value,
         "message": readiness.message,
-        "lastTransitionTime": since,
+        "lastTransitionTime": _since(READY, status, before, now),
+        "observedGeneration": generation,
+    }
+
+
+def _warning(
+    kind: str,
+    message: str,
+    generation: int,
+    before: Sequence[Mapping[str, Any]],
+    now: dt.datetime,
+) -> Status:
+    """Return a condition that is there only while it is True; its reason is its type."""
+    return {
+        "type": kind,
+        "status": "True",
+        "reason": kind,
+        "message": message,
+        "lastTransitionTime": _since(kind, "True", before, now),
         "observedGeneration": generation,
     }
 
@@ -93,17 +111,16 @@ def warnings(
     before: Sequence[Mapping[str, Any]],
     now: dt.datetime,
 ) -> list[Status]:
-    """Return a condition for everything that partitions warn of; none when all is well."""
+    """Return a condition per warning of partitions; `warned`: warning → partitions."""
     return [
-        {
-            "type": word,
-            "status": "True",
-            "reason": word,
-            "message": f"{_named(partitions)}: {WARNINGS.get(word, 'see its log.')}",
-            "lastTransitionTime": _since(word, "True", before, now),
-            "observedGeneration": generation,
-        }
-        for word, partitions in sorted(warned.items())
+        _warning(
+            kind,
+            f"{_named(partitions)}: {WARNINGS.get(kind, 'see its log.')}",
+            generation,
+            before,
+            now,
+        )
+        for kind, partitions in sorted(warned.items())
     ]
 
 
@@ -116,17 +133,11 @@ def certificates(
     """Return a condition if certificates are not renewed in time; `overdue`: their Secrets."""
     if not overdue:
         return []
-    return [
-        {
-            "type": CERTIFICATE_OVERDUE,
-            "status": "True",
-            "reason": CERTIFICATE_OVERDUE,
-            "message": f"the certificate in {', '.join(overdue)} should have been renewed by now; "
-            "when it ends, the bus stops. The log of the operator, or of cert-manager, says why.",
-            "lastTransitionTime": _since(CERTIFICATE_OVERDUE, "True", before, now),
-            "observedGeneration": generation,
-        }
-    ]
+    message = (
+        f"the certificate in {', '.join(overdue)} should have been renewed by now; the bus stops "
+        "when it expires. See the log of the operator, or of cert-manager."
+    )
+    return [_warning(CERTIFICATE_OVERDUE, message, generation, before, now)]
 
 
 def manifests_not_seen(
@@ -136,22 +147,16 @@ def manifests_not_seen(
     before: Sequence[Mapping[str, Any]],
     now: dt.datetime,
 ) -> list[Status]:
-    """Return a condition if queues have no manifest that is seen; where else it may be is told."""
+    """Return a condition if queues have no manifest in the namespaces that are watched."""
     if not queues:
         return []
-    return [
-        {
-            "type": MANIFESTS_NOT_SEEN,
-            "status": "True",
-            "reason": MANIFESTS_NOT_SEEN,
-            "message": f"no manifest of {_some(queues)} is seen. It may be in {_some(not_served)}, "
-            "which this operator does not serve, so what is there stays as it is, and in use. "
-            "Serve it (watchNamespaces), or take it from spec.allowedNamespaces: then queues "
-            "without a manifest are orphaned.",
-            "lastTransitionTime": _since(MANIFESTS_NOT_SEEN, "True", before, now),
-            "observedGeneration": generation,
-        }
-    ]
+    message = (
+        f"no manifest found for {_some(queues)}. It may be in {_some(not_served)}, which this "
+        "operator does not watch; the queues stay as they are. Add these namespaces to "
+        "watchNamespaces, or remove them from spec.allowedNamespaces: then queues without a "
+        "manifest are orphaned."
+    )
+    return [_warning(MANIFESTS_NOT_SEEN, message, generation, before, now)]
 
 
 def _some(words: Sequence[str]) -> str:
@@ -173,34 +178,37 @@ def _named(partitions: Collection[int]) -> str:
 
 
 def of_partitions(missing: Collection[int], what: str) -> Readiness | None:
-    """Return the verdict that partitions are unavailable, None if none is."""
+    """Return the readiness of an object with unavailable partitions, None if none is."""
     if not missing:
         return None
-    message = f"{_named(missing)} cannot be reached; {what}"
+    message = f"{_named(missing)} unavailable; {what}"
     return Readiness(False, Reason.PARTITION_UNAVAILABLE, message)
 
 
 def queue_readiness(
     entity: Entity, unreachable: Collection[int], behind: Collection[int]
 ) -> Readiness:
-    """Return whether a queue that the registrar knows can be used in full.
+    """Return whether a queue in the catalogue is fully available.
 
     `unreachable`: partitions that do not answer; `behind`: those that lack its latest change.
     """
     held_by = set(entity.partitions())
     readiness = of_partitions(
-        held_by & set(unreachable), "what is kept there waits, and keyed sends to it fail."
+        held_by & set(unreachable),
+        "messages stored there wait, and keyed sends to it fail.",
     )
     if readiness is not None:
         return readiness
     late = held_by & set(behind)
     if late:
         named = ", ".join(str(partition) for partition in sorted(late))
-        return Readiness(False, Reason.PROGRESSING, f"the change is on its way to {named}.")
+        return Readiness(
+            False, Reason.PROGRESSING, f"the change is being copied to partition {named}."
+        )
     where = (
         f"spread over {entity.partition_count} partitions"
         if entity.partitioned
-        else f"whole in partition {entity.home_partition}"
+        else f"stored in partition {entity.home_partition}"
     )
     return Readiness(True, Reason.AVAILABLE, f"{entity.name} is {where}.")
 
@@ -222,26 +230,26 @@ def queue_facts(entity: Entity, unreachable: Collection[int], counts: Counts | N
 def bus_readiness(
     decision: DataDecision, unreachable: Collection[int], frontends_ready: int, *, started: bool
 ) -> Readiness:
-    """Return whether a bus can be used in full. `started`: all partitions have answered once."""
+    """Return whether a bus is fully available. `started`: all partitions have answered once."""
     if decision.reason is not None:
         return Readiness(False, decision.reason, decision.message)
     missing = of_partitions(
-        unreachable, "the bus works without, except for what is kept there and keyed sends to it."
+        unreachable,
+        "the bus works, except for messages stored there and keyed sends to it.",
     )
     if missing is not None and not started:
-        return Readiness(
-            False, Reason.PROGRESSING, missing.message.split(";")[0] + " yet; pods are starting."
-        )
+        message = f"{_named(unreachable)} not available yet; pods are starting."
+        return Readiness(False, Reason.PROGRESSING, message)
     if missing is not None:
         return missing
     if frontends_ready < 1:
         reason = Reason.FRONTEND_UNAVAILABLE if started else Reason.PROGRESSING
         return Readiness(False, reason, "no front-end pod is ready; clients cannot connect.")
-    return Readiness(True, Reason.AVAILABLE, "all partitions and the front end answer.")
+    return Readiness(True, Reason.AVAILABLE, "all partitions and the front end are available.")
 
 
 def has_run(status: Mapping[str, Any]) -> bool:
-    """Whether a bus whose status this is has had all its partitions answering before."""
+    """Whether the status shows that all partitions of the bus were available before."""
     reasons = {each.get("reason") for each in status.get("conditions") or []}
     return not reasons.isdisjoint(_RAN)
 
