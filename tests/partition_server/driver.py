@@ -7,6 +7,7 @@ from bendybus.domain import lock_token
 from bendybus.domain.entity import Entity, Fingerprint, Origin, QueueDescription
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.domain.limits import Tier
+from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.broker.partition import Partition
 from bendybus.partition_server.state.commands import (
     Append,
@@ -71,7 +72,7 @@ class Driver:
                 self.store.commit(stage.changes)
             answers += self.partition.apply(stage, self.now)
         answers += self.partition.go_on(self.now)
-        while self.partition.unserved:
+        while self.partition.state.unserved:
             answers += self.partition.go_on(self.now)
         return [value for _, value in answers]
 
@@ -85,7 +86,7 @@ class Driver:
             if stage.changes:
                 self.store.commit(stage.changes)
             answers += self.partition.apply(stage, self.now)
-        while self.partition.unserved:
+        while self.partition.state.unserved:
             answers += self.partition.go_on(self.now)
         return [value for _, value in answers]
 
@@ -94,8 +95,8 @@ class Driver:
         self.wall_ms += milliseconds
         if not wall_only:
             self.mono_ms += milliseconds
-            self.partition.clock.waiting(self.mono_ms - milliseconds, self.mono_ms)
-        self.partition.clock.observe(self.now)
+            self.partition.state.clock.waiting(self.mono_ms - milliseconds, self.mono_ms)
+        self.partition.state.clock.observe(self.now)
         return self.sweep()
 
     def restart(self) -> None:
@@ -122,16 +123,17 @@ class Driver:
         """Put a queue into the catalogue past the checks of its description."""
         from bendybus.partition_server.state.commands import ApplyEntity
 
-        count = self.partition.fingerprint.partition_count
-        home = self.partition.partition
+        count = self.partition.state.fingerprint.partition_count
+        home = self.partition.state.index
         entity = Entity(name, f"uid-{name}", 1, Origin.CLIENT, description, count, home, 0, 0)
         self.run(ApplyEntity("t", entity))
         return entity
 
     def ref(self, name: str = "orders", *, dead_letter: bool = False) -> EntityRef:
         """Return a reference to a queue as it is now."""
-        entity = next(e for e in self.partition.catalogue.existing() if e.name == name)
-        return EntityRef(entity.uid, entity.generation, dead_letter)
+        entity = next(e for e in self.partition.state.catalogue.existing() if e.name == name)
+        sub_queue = SubQueue.DEAD_LETTER if dead_letter else SubQueue.MAIN
+        return EntityRef(entity.uid, entity.generation, sub_queue)
 
     def send(self, *payloads: bytes, groups: tuple[int, ...] = (), **columns: Any) -> Appended:
         """Send messages; raise what refuses the frame, or its first failed group."""
@@ -172,7 +174,7 @@ class Driver:
 
     def tokens(self, reserved: Reserved) -> list[tuple[Any, bytes]]:
         """Return (row, token) pairs of a reservation."""
-        packed = tokens_of(reserved, self.partition.partition)
+        packed = tokens_of(reserved, self.partition.state.index)
         rows = reserved.delivery.rows
         return [(row, packed[i * 16 : i * 16 + 16]) for i, row in enumerate(rows)]
 

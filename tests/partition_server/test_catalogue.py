@@ -80,11 +80,11 @@ def test_no_client_takes_the_uid_of_another_queue(driver: Driver) -> None:
 
 def test_the_catalogue_survives_a_restart(driver: Driver) -> None:
     driver.create(max_delivery_count=3, status=EntityStatus.SEND_DISABLED)
-    before = driver.partition.catalogue.existing()
+    before = driver.partition.state.catalogue.existing()
 
     driver.restart()
 
-    assert driver.partition.catalogue.existing() == before
+    assert driver.partition.state.catalogue.existing() == before
 
 
 def test_an_update_changes_only_what_it_names(driver: Driver) -> None:
@@ -126,7 +126,7 @@ def test_the_partitioning_of_a_queue_cannot_be_changed(make_store: MakeStore) ->
     with pytest.raises(errors.PartitioningImmutable, match="another name"):
         commit(driver, EntityAction.UPDATE, changes={"enable_partitioning": False})
 
-    [entity] = driver.partition.catalogue.existing()
+    [entity] = driver.partition.state.catalogue.existing()
     assert entity.partition_count == 16
 
 
@@ -148,7 +148,7 @@ def test_a_deleted_queue_may_come_back_with_another_partitioning(
     for entry in (old, new) if first else (old, gone, new):
         [answer] = copy.run(ApplyEntity("t", entry))
         assert not isinstance(answer, Failed)
-    assert copy.partition.catalogue.by_key("orders") == new
+    assert copy.partition.state.catalogue.by_key("orders") == new
 
 
 def test_duplicate_detection_cannot_be_switched(driver: Driver) -> None:
@@ -266,7 +266,7 @@ def test_a_deleted_queue_leaves_a_tombstone_that_an_older_copy_cannot_undo(
     assert driver.run(ApplyEntity("t", entity)) == [Done()]
     driver.restart()
 
-    assert driver.partition.catalogue.existing() == []
+    assert driver.partition.state.catalogue.existing() == []
 
 
 def test_only_the_newest_deletions_are_remembered(
@@ -281,7 +281,7 @@ def test_only_the_newest_deletions_are_remembered(
         commit(driver, EntityAction.DELETE, f"q{number}")
 
     def remembered() -> list[str]:
-        found = driver.partition.catalogue.all()
+        found = driver.partition.state.catalogue.all()
         return sorted(entry.name for entry in found if entry.deleted)
 
     assert len(remembered()) == 12, "the next change forgets"
@@ -289,7 +289,7 @@ def test_only_the_newest_deletions_are_remembered(
     assert remembered() == sorted(f"q{number}" for number in range(2, 12))
     driver.restart()
     assert remembered() == sorted(f"q{number}" for number in range(2, 12))
-    assert driver.partition.catalogue.existing()[0] == kept
+    assert driver.partition.state.catalogue.existing()[0] == kept
     assert driver.create("next").generation > max(entity.generation for entity in made)
 
 
@@ -304,7 +304,7 @@ def test_data_of_a_queue_whose_deletion_is_remembered_no_more_is_still_removed(
     driver.restart()
     driver.sweep()
 
-    assert driver.partition.catalogue.by_key("orders") is None
+    assert driver.partition.state.catalogue.by_key("orders") is None
     assert driver.store.browse(0, 0, 10, 1 << 20) == []
 
 
@@ -408,7 +408,7 @@ def test_a_bad_description_names_the_field_and_creates_nothing(
     with pytest.raises(errors.InvalidArgument, match=field):
         driver.create(**changes)
 
-    assert driver.partition.catalogue.all() == []
+    assert driver.partition.state.catalogue.all() == []
 
 
 @pytest.mark.parametrize("name", ["", "-a", "a b", "a//b", "$x", "x" * 261, "a/"])
@@ -436,7 +436,7 @@ def test_nothing_of_a_fence_stays_when_its_queue_is_deleted(driver: Driver) -> N
 
     commit(driver, EntityAction.DELETE)
 
-    assert driver.partition._fenced_until == {}
+    assert driver.partition.state.fenced_until == {}
 
 
 def test_a_queue_in_use_is_not_fenced(driver: Driver) -> None:

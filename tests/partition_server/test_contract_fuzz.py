@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bendybus.domain.errors import BusError
+from bendybus.domain.sub_queue import SubQueue
 from bendybus.internal.v1 import entity_pb2, partition_pb2
 from bendybus.partition_server.broker.partition import Partition
 from bendybus.partition_server.service import conversions, partition_service
@@ -187,7 +188,9 @@ def poisoned(folder: Path) -> SqliteStore:
     never = row._replace(id=row_id(0, 2), scheduled_ms=2**63 - 1)
     late = row._replace(id=row_id(0, 3), state=0, scheduled_ms=0, expires_ms=2**63 - 1)
     rows = [row, never, late]
-    figures = SlotState(0, "uid-orders", 3, 1, 0, 2, sum(map(Row.size, rows)), driver.wall_ms)
+    figures = SlotState(
+        0, "uid-orders", SubQueue.MAIN, 3, 1, 0, 2, sum(map(Row.size, rows)), driver.wall_ms
+    )
     store.commit(Changes(inserts=rows, slots={0: figures}))
     return store
 
@@ -225,7 +228,7 @@ def test_what_a_partition_refuses_it_never_began(tmp_path: Path) -> None:
 
     assert driver.counts().active == 0
     reopened = Partition(store.open(), store, driver.now)
-    assert reopened.boot == 2
+    assert reopened.state.boot == 2
     store.close()
 
 

@@ -204,7 +204,7 @@ def test_queues_that_detect_duplicates_cost_nothing_while_nobody_sends(
         driver.advance(1_000)
 
     assert looks == []
-    assert driver.partition.wait_ms(driver.now) is None
+    assert driver.partition.state.wait_ms(driver.now) is None
 
 
 def test_the_history_is_part_of_the_room_that_a_frame_has(driver: Driver) -> None:
@@ -260,6 +260,6 @@ def test_ids_are_forgotten_in_time_after_a_clock_that_was_ahead_is_set_right(
     detecting.advance(120_000)
     detecting.advance(120_000)
 
-    slot = detecting.partition._main_slots["uid-orders"]
+    slot = detecting.partition.state.queues.all_of("uid-orders")[0].slot
     left = detecting.store.history(slot, 2**62, 100)
     assert [entry.key.partition("\0")[0] for entry in left] == ["under a wrong clock"]

@@ -62,7 +62,7 @@ def orphan(driver: Driver) -> Driver:
 
 def only(driver: Driver) -> Entity:
     """Return the one entity that exists."""
-    [entity] = driver.partition.catalogue.existing()
+    [entity] = driver.partition.state.catalogue.existing()
     return entity
 
 
@@ -399,7 +399,7 @@ def test_entries_written_before_orphans_existed_are_read(
     store.close()
     entry = json.dumps(OLD_ENTRY | {"origin": origin})
     with apsw.Connection(str(store.path)) as db:
-        db.execute("INSERT INTO entities VALUES ('orders', 7, 0, ?)", (entry,))
+        db.execute("INSERT INTO entities VALUES ('orders', 7, 0, ?, 1)", (entry,))
     db.close()
 
     driver = Driver(store)

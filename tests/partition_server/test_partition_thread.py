@@ -10,7 +10,8 @@ import pytest
 from bendybus.domain import errors
 from bendybus.domain.entity import Entity, Origin
 from bendybus.domain.lifecycle import EntityAction
-from bendybus.partition_server.broker import partition_thread
+from bendybus.domain.sub_queue import SubQueue
+from bendybus.partition_server.broker import disk_space, partition_thread
 from bendybus.partition_server.broker.partition import Partition
 from bendybus.partition_server.broker.partition_thread import PartitionThread
 from bendybus.partition_server.settings import Settings
@@ -326,7 +327,7 @@ def test_space_of_deleted_messages_returns_to_the_volume(
 
     from bendybus.partition_server.state.commands import Counts, DeleteMessages
 
-    monkeypatch.setattr(partition_thread, "SHRINK_BYTES_MIN", 1 << 20)
+    monkeypatch.setattr(disk_space, "SHRINK_BYTES_MIN", 1 << 20)
     ref = runner.create()
     for _ in range(16):
         runner.ask(Append("t", ref, Batch([b"x" * 1_000_000])))
@@ -401,7 +402,9 @@ def test_who_waits_for_a_settlement_is_told_when_the_store_fails(
     again: Any = Failed(errors.BusError(""))
     while isinstance(again, Failed):
         again = runner.ask(Ask("new stream", 1, ref, False, 25, 1 << 20))
-    dead = runner.ask(Ask("new stream", 2, ref._replace(dead_letter=True), False, 25, 1 << 20))
+    dead = runner.ask(
+        Ask("new stream", 2, ref._replace(sub_queue=SubQueue.DEAD_LETTER), False, 25, 1 << 20)
+    )
     counters = [row.counter for row in again.delivery.rows]
     assert counters == list(range(11, 26))
     assert [row.enqueued_sequence_number for row in dead.delivery.rows] == list(range(1, 11))

@@ -188,7 +188,7 @@ def test_a_large_commit_that_failed_is_taken_back_in_few_steps(
     commands = [
         Append("t", queue.ref(), Batch([b"a"]), (), b"q" * 16, sequence) for sequence in range(500)
     ]
-    memory = queue.partition._producers
+    memory = queue.partition.state.producers
     before = list(memory._order)
     stage = queue.partition.decide(commands, queue.now)
     steps: list[object] = []
@@ -257,7 +257,7 @@ def test_what_was_forgotten_is_not_new_after_a_clock_that_jumped_over_a_restart(
 
 def test_a_repeat_of_which_a_part_is_stored_never_says_that_nothing_is(queue: Driver) -> None:
     first = queue.send(b"a", spans=[0, 1], **PRODUCER)
-    queue.partition.sends_refused = "the volume is full"
+    queue.partition.state.sends_refused = "the volume is full"
 
     again = queue.send(b"a", b"b", groups=(1, 1), spans=[0, 1, 1, 1], age_ms=9, **PRODUCER)
 

@@ -79,7 +79,7 @@ class QueueMachine(RuleBasedStateMachine):
         manifest = "adopting" if self.orphaned else ""
         self.driver.run(CommitEntity("t", action, "orders", Origin.MANIFEST, manifest_uid=manifest))
         self.orphaned = not self.orphaned
-        [entity] = self.driver.partition.catalogue.existing()
+        [entity] = self.driver.partition.state.catalogue.existing()
         assert entity.orphaned is self.orphaned
 
     @rule(message_id=st.sampled_from(["", "a", "b", "c"]), life=st.sampled_from([0, 3_000, 30_000]))
@@ -190,8 +190,8 @@ class QueueMachine(RuleBasedStateMachine):
         self.driver.wall_ms += milliseconds
         self.driver.mono_ms += milliseconds
         before_ms = self.driver.mono_ms - milliseconds
-        self.driver.partition.clock.waiting(before_ms, self.driver.mono_ms)
-        self.driver.partition.clock.observe(self.driver.now)
+        self.driver.partition.state.clock.waiting(before_ms, self.driver.mono_ms)
+        self.driver.partition.state.clock.observe(self.driver.now)
         now = self.driver.now
         for found in list(self.expected.values()):
             if found.until_mono_ms and found.until_mono_ms <= now.mono_ms:

@@ -264,20 +264,20 @@ def test_the_window_is_bounded_while_the_backlog_grows(
         queue.send(*[b"x"] * 50)
     queue.receive(1)
 
-    place = queue.partition.place(0)
-    assert place is not None
-    assert len(place.queue.window) <= max(100, message_queue.PAGE_ROWS)
+    held = queue.partition.state.queues.at(0)
+    assert held is not None
+    assert len(held.window) <= max(100, message_queue.PAGE_ROWS)
 
 
 def test_locks_are_extended_by_the_time_that_the_process_stood_still(queue: Driver) -> None:
     queue.send(b"a")
     [(_, token)] = queue.receive()
-    queue.partition.clock.observe(queue.now)
+    queue.partition.state.clock.observe(queue.now)
 
     queue.wall_ms += 120_000
     queue.mono_ms += 120_000
-    gap_ms = queue.partition.clock.observe(queue.now)
-    queue.partition.stood_still(gap_ms)
+    gap_ms = queue.partition.state.clock.observe(queue.now)
+    queue.partition.state.extend_locks(gap_ms)
 
     assert gap_ms == 120_000
     assert not queue.settle(Disposition.COMPLETE, token).failures

@@ -185,7 +185,7 @@ def test_a_message_that_is_not_found_is_named_by_the_number_that_callers_know(
     make: Any = CancelScheduled if call == "scheduled" else ReceiveDeferred
     more: tuple[Any, ...] = ([7],) if call == "scheduled" else (False, [7])
 
-    queue.partition.partition = 3
+    queue.partition.state.index = 3
 
     [answer] = queue.run(make("t", queue.ref(), *more))
 

@@ -223,9 +223,9 @@ def shape(db: apsw.Connection) -> list[tuple[str, str, str]]:
 def test_every_query_has_one_caller() -> None:
     from importlib import resources
 
-    text = (resources.files("bendybus.partition_server.store") / "sqlite_store.py").read_text(
-        "utf-8"
-    )
+    folder = resources.files("bendybus.partition_server.store")
+    modules = ("sqlite_store.py", "file_header.py")
+    text = "".join((folder / module).read_text("utf-8") for module in modules)
 
     assert all(
         text.count(f'"{name}"') == 1 or name == "browse" or name == "read_header"
@@ -234,7 +234,7 @@ def test_every_query_has_one_caller() -> None:
 
 
 def test_the_log_is_checkpointed_by_the_writer_and_stays_bounded(store: SqliteStore) -> None:
-    from bendybus.partition_server.store.sqlite_store import WAL_PAGES_MAX
+    from bendybus.partition_server.store.file_format import WAL_PAGES_MAX
 
     for n in range(60):
         store.commit(Changes(inserts=rows(500, size=1_000, first=n * 500 + 1)))
@@ -284,12 +284,12 @@ def test_the_figures_of_a_slot_are_those_of_its_messages(store: SqliteStore) -> 
     driver.receive(4, delete=True)
     reopened: Partition = Driver(store).partition
 
-    place = reopened.place(0)
+    held = reopened.state.queues.at(0)
 
-    assert place is not None
+    assert held is not None
     found = store.browse(0, 0, 100, 1 << 30)
-    assert place.queue.state.active == len(found)
-    assert place.queue.state.size_bytes == sum(row.size() for row in found)
+    assert held.state.active == len(found)
+    assert held.state.size_bytes == sum(row.size() for row in found)
     assert isinstance(driver.run(Append("t", driver.ref(), Batch([b"y"])))[0].numbers[0], int)
 
 
@@ -340,7 +340,7 @@ def test_a_file_of_the_first_version_is_opened_and_counted_on(tmp_path: Path) ->
     new = SqliteStore(tmp_path / "new", fingerprint())
     Driver(new).create()
     db = new._connection()
-    [(key, generation, deleted, entry)] = db.execute("SELECT * FROM entities").fetchall()
+    [(key, generation, deleted, entry, _)] = db.execute("SELECT * FROM entities").fetchall()
     old.execute("INSERT INTO entities VALUES (?, ?, ?, ?)", (key, generation, deleted, entry))
     size = 3 + 64
     for slot, counter in ((0, 2), (1, 1)):
@@ -358,7 +358,7 @@ def test_a_file_of_the_first_version_is_opened_and_counted_on(tmp_path: Path) ->
     store = SqliteStore(tmp_path, fingerprint())
     queue = Driver(store)
 
-    assert queue.partition.boot == 8
+    assert queue.partition.state.boot == 8
     assert queue.counts().size_bytes == 3 * size
     for row, token in queue.receive(5):
         queue.settle(Disposition.ABANDON, token, changed_properties=b"now")

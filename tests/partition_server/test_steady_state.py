@@ -35,8 +35,8 @@ def consume(queue: Driver, count: int, *, every_ms: int = 10) -> None:
         queue.settle(Disposition.COMPLETE, token)
         queue.wall_ms += every_ms
         queue.mono_ms += every_ms
-        queue.partition.clock.waiting(queue.mono_ms - every_ms, queue.mono_ms)
-        queue.partition.clock.observe(queue.now)
+        queue.partition.state.clock.waiting(queue.mono_ms - every_ms, queue.mono_ms)
+        queue.partition.state.clock.observe(queue.now)
         queue.sweep()
 
 
@@ -50,7 +50,7 @@ def test_a_partition_has_one_due_time_a_queue_however_many_reservations_it_makes
         consume(queue, 20)
         queue.settle(Disposition.RENEW_LOCK, held)
 
-    assert len(queue.partition.sweeper.lock_looks) <= 2
+    assert len(queue.partition.state.due.lock_ends) <= 2
 
 
 def test_completed_messages_leave_nothing_behind_until_their_locks_would_have_ended(
@@ -58,11 +58,11 @@ def test_completed_messages_leave_nothing_behind_until_their_locks_would_have_en
 ) -> None:
     consume(queue, 100, every_ms=1)
 
-    place = queue.partition.place(0)
-    assert place is not None
-    noted = sum(len(entries) for _, entries in place.queue.lock_ends)
+    held = queue.partition.state.queues.at(0)
+    assert held is not None
+    noted = sum(len(entries) for _, entries in held.lock_ends)
     assert noted <= SPARE + 2
-    assert not place.queue.gone
+    assert not held.gone
 
 
 def test_renewing_a_lock_for_long_leaves_one_note_of_it(queue: Driver) -> None:
@@ -72,9 +72,9 @@ def test_renewing_a_lock_for_long_leaves_one_note_of_it(queue: Driver) -> None:
     for _ in range(3 * SPARE):
         queue.settle(Disposition.RENEW_LOCK, token)
 
-    place = queue.partition.place(0)
-    assert place is not None
-    assert len(place.queue.lock_ends) <= SPARE + 2
+    held = queue.partition.state.queues.at(0)
+    assert held is not None
+    assert len(held.lock_ends) <= SPARE + 2
 
 
 def test_locks_end_in_time_after_their_notes_were_made_anew(queue: Driver) -> None:
@@ -100,16 +100,16 @@ def test_looking_for_ended_locks_looks_at_each_lock_once(queue: Driver) -> None:
     for _ in range(60):
         queue.receive(1)
         queue.advance(1)
-    place = queue.partition.place(0)
-    assert place is not None
-    assert len(place.queue.locks) == 60
+    held = queue.partition.state.queues.at(0)
+    assert held is not None
+    assert len(held.locks) == 60
 
     # One stage at the first end of a lock, and one a lock at most: never one per lock per turn.
     stages = 0
     for _ in range(620):
         queue.wall_ms += 100
         queue.mono_ms += 100
-        queue.partition.clock.waiting(queue.mono_ms - 100, queue.mono_ms)
+        queue.partition.state.clock.waiting(queue.mono_ms - 100, queue.mono_ms)
         while (stage := queue.partition.sweep(queue.now)) is not None:
             stages += 1
             queue.store.commit(stage.changes)
@@ -126,9 +126,9 @@ def test_schedules_that_are_cancelled_leave_nothing_behind(queue: Driver) -> Non
         [number] = queue.send(b"later", scheduled_ms=[queue.wall_ms + 60_000]).numbers
         queue.run(CancelScheduled("t", queue.ref(), [number]))
 
-    place = queue.partition.place(0)
-    assert place is not None
-    assert not place.queue.gone
+    held = queue.partition.state.queues.at(0)
+    assert held is not None
+    assert not held.gone
 
 
 def test_what_was_deleted_is_forgotten_when_the_window_is_empty(queue: Driver) -> None:
@@ -140,22 +140,22 @@ def test_what_was_deleted_is_forgotten_when_the_window_is_empty(queue: Driver) -
         queue.run(DeleteMessages("t", queue.ref(), 100, 0, True))
         assert queue.receive(5) == []
 
-    place = queue.partition.place(0)
-    assert place is not None
-    assert not place.queue.gone
+    held = queue.partition.state.queues.at(0)
+    assert held is not None
+    assert not held.gone
 
 
 def test_an_ask_is_withdrawn_without_a_look_at_the_others(queue: Driver) -> None:
     ref = queue.ref()
     queue.run(*[Ask("s", n, ref, False, 1, 1 << 20) for n in range(1, 4_001)])
-    place = queue.partition.place(0)
-    assert place is not None
+    held = queue.partition.state.queues.at(0)
+    assert held is not None
 
     # A dictionary by name: nothing to search through.
-    assert ("s", 3_500) in place.queue.asks
+    assert ("s", 3_500) in held.asks
     queue.run(Withdraw("s", 3_500))
-    assert ("s", 3_500) not in place.queue.asks
-    assert len(place.queue.asks) == 3_999
+    assert ("s", 3_500) not in held.asks
+    assert len(held.asks) == 3_999
 
 
 def test_asks_are_served_in_turn_after_withdrawals(queue: Driver) -> None:
@@ -166,12 +166,12 @@ def test_asks_are_served_in_turn_after_withdrawals(queue: Driver) -> None:
     [_, reserved] = queue.run(Append("t", ref, Batch([b"first"])))
     queue.run(Ask("s", 4, ref, False, 1, 1 << 20))
     assert reserved.ask_id == 2
-    place = queue.partition.place(0)
-    assert place is not None
-    assert [ask.ask_id for ask in place.queue.asks.values()] == [3, 4]
+    orders = queue.partition.state.queues.at(0)
+    assert orders is not None
+    assert [ask.ask_id for ask in orders.asks.values()] == [3, 4]
     queue.run(StreamEnded("s"))
-    assert not place.queue.asks
-    assert not queue.partition.asks_at
+    assert not orders.asks
+    assert not queue.partition.state.streams
 
 
 def test_a_partition_that_holds_locks_sleeps_until_the_first_one_ends(queue: Driver) -> None:
@@ -179,16 +179,16 @@ def test_a_partition_that_holds_locks_sleeps_until_the_first_one_ends(queue: Dri
     queue.receive()
     queue.advance(1_000)
 
-    assert queue.partition.wait_ms(Now(queue.wall_ms, queue.mono_ms)) == 59_000
+    assert queue.partition.state.wait_ms(Now(queue.wall_ms, queue.mono_ms)) == 59_000
 
 
 def test_a_turn_gives_a_bounded_number_of_bytes_however_many_queues_are_asked(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from bendybus.partition_server.rules import receive
+    from bendybus.partition_server.state import budget
     from bendybus.partition_server.state.commands import Append, Ask, Batch, Reserved
 
-    monkeypatch.setattr(receive, "SERVE_BYTES", 10_000)
+    monkeypatch.setattr(budget, "SERVE_BYTES", 10_000)
     asks = []
     for number in range(20):
         name = f"queue-{number}"
@@ -198,7 +198,7 @@ def test_a_turn_gives_a_bounded_number_of_bytes_however_many_queues_are_asked(
 
     stage = driver.partition.decide(asks, driver.now)
     given = [driver.partition.apply(stage, driver.now)]
-    while driver.partition.unserved:
+    while driver.partition.state.unserved:
         given.append(driver.partition.go_on(driver.now))
 
     served = [[a.value for a in turn if isinstance(a.value, Reserved)] for turn in given]

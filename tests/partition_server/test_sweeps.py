@@ -108,7 +108,7 @@ def test_keys_whose_purge_could_not_be_written_are_purged_later(driver: Driver) 
     driver.receive(delete=True)
     driver.sweep()
     driver.wall_ms += DAY_MS
-    driver.partition.sweeper.next_expiry_ms = None
+    driver.partition.state.due.next_expiry_ms = None
 
     stage = driver.partition.sweep(driver.now)
     while stage is not None and not stage.changes.history_deletes:
@@ -213,7 +213,7 @@ def test_locks_that_end_with_dead_letters_move_a_bounded_number_of_bytes_a_turn(
 
 def test_a_sweep_stops_when_its_time_is_over_and_goes_on_in_the_next_turn(queue: Driver) -> None:
     ticks = iter(range(0, 10_000_000, 20))
-    queue.partition._clock_ms = lambda: next(ticks)
+    queue.partition.state.clock_ms = lambda: next(ticks)
     queue.send(*[b"x"] * 10, time_to_live_ms=[1_000] * 10)
     queue.wall_ms += 1_001
 
@@ -304,7 +304,7 @@ def test_a_look_for_live_messages_is_bounded_and_goes_on_by_itself(
 
     stage = queue.partition.decide([ask], queue.now)
     assert queue.partition.apply(stage, queue.now) == []
-    assert queue.partition.wait_ms(queue.now) == 0
+    assert queue.partition.state.wait_ms(queue.now) == 0
     answers: list[Any] = []
     looks = 0
     while not answers:
@@ -318,16 +318,15 @@ def test_a_look_for_live_messages_is_bounded_and_goes_on_by_itself(
 def test_a_turn_gives_a_bounded_number_of_messages_to_those_who_ask(
     queue: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from bendybus.partition_server.rules import receive
     from bendybus.partition_server.state.commands import Ask
 
-    monkeypatch.setattr(receive, "SERVE_ROWS", 100)
+    monkeypatch.setattr(budget, "SERVE_ROWS", 100)
     queue.send(*[b"x"] * 500)
     asks = [Ask("s", n, queue.ref(), False, 50, 1 << 20) for n in range(10)]
 
     stage = queue.partition.decide(asks, queue.now)
     given = [queue.partition.apply(stage, queue.now)]
-    while queue.partition.unserved:
+    while queue.partition.state.unserved:
         given.append(queue.partition.go_on(queue.now))
 
     counts = [
@@ -449,7 +448,7 @@ def test_a_clock_that_jumped_while_the_process_was_away_expires_nothing_for_a_wh
     queue.restart()
     queue.sweep()
     assert queue.counts().active == 1
-    assert queue.partition.clock.expiry_held(queue.now)
+    assert queue.partition.state.clock.expiry_held(queue.now)
 
     # Still wrong at the next opening: what was seen last is not what is wrong now.
     queue.restart()
@@ -488,11 +487,11 @@ def test_a_clock_that_went_on_while_the_process_was_away_is_no_jump(queue: Drive
 
 
 def test_the_clock_is_noted_while_something_waits_for_it_and_not_otherwise(queue: Driver) -> None:
-    assert queue.partition.wait_ms(queue.now) is None
+    assert queue.partition.state.wait_ms(queue.now) is None
     queue.send(b"a", time_to_live_ms=[DAY_MS])
     queue.sweep()
 
-    waits_ms = queue.partition.wait_ms(queue.now)
+    waits_ms = queue.partition.state.wait_ms(queue.now)
 
     assert waits_ms is not None
     assert 0 < waits_ms <= 30_000

@@ -192,7 +192,7 @@ def test_locks_do_not_care_about_the_wall_clock(queue: Driver) -> None:
 
 
 def test_an_idle_partition_has_nothing_due(queue: Driver) -> None:
-    assert queue.partition.wait_ms(queue.now) is None
+    assert queue.partition.state.wait_ms(queue.now) is None
 
 
 def test_a_message_that_was_deferred_after_its_time_expires(queue: Driver) -> None:

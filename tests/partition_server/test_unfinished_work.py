@@ -63,7 +63,7 @@ def turn(driver: Driver, *commands: Any) -> tuple[list[Stage], list[Any]]:
 def turns(driver: Driver, *commands: Any) -> tuple[list[Stage], list[Any]]:
     """Do turns until nothing is left to do."""
     stages, answers = turn(driver, *commands)
-    while driver.partition.unfinished:
+    while driver.partition.state.unfinished:
         more, values = turn(driver)
         assert more, "something waits and nothing is done"
         assert len(stages) < 1_000, "it does not come to an end"
@@ -136,7 +136,7 @@ def test_many_settlements_in_one_turn_share_its_budget(queue: Driver) -> None:
 def test_settling_stops_when_the_time_of_the_turn_is_over(queue: Driver) -> None:
     tokens = locked(queue, 20, 10)
     ticks = iter(range(0, 10_000_000, 20))
-    queue.partition._clock_ms = lambda: next(ticks)
+    queue.partition.state.clock_ms = lambda: next(ticks)
 
     stages, answers = turns(queue, settle(Disposition.DEAD_LETTER, tokens))
 
@@ -147,7 +147,7 @@ def test_settling_stops_when_the_time_of_the_turn_is_over(queue: Driver) -> None
 def test_a_clock_that_runs_away_does_not_keep_a_settlement_from_ending(queue: Driver) -> None:
     tokens = locked(queue, 5, 10)
     ticks = iter(range(0, 10_000_000, 1_000))
-    queue.partition._clock_ms = lambda: next(ticks)
+    queue.partition.state.clock_ms = lambda: next(ticks)
 
     _, answers = turns(queue, settle(Disposition.DEAD_LETTER, tokens))
 
@@ -242,7 +242,7 @@ def test_the_last_step_that_cannot_be_written_fails_only_what_is_not_yet_done(
     [(_, settled)] = queue.partition.abandon(last, full, queue.now)
 
     assert [index for index, _ in settled.failures] == [3, 4]
-    assert not queue.partition.unfinished
+    assert not queue.partition.state.unfinished
 
 
 def test_a_first_step_that_is_taken_back_can_be_decided_again(
@@ -308,7 +308,7 @@ def test_more_settlements_than_may_wait_are_refused_as_busy(
     assert settled.failures == []
     assert queue.settle(Disposition.COMPLETE, *tokens[10:]).failures == []
     # Room for the next one.
-    assert queue.partition.unfinished._bytes == 0
+    assert queue.partition.state.unfinished._bytes == 0
 
 
 @pytest.mark.parametrize(
@@ -329,7 +329,7 @@ def test_what_waits_is_bounded_in_bytes_whatever_they_are_of(
 
     turn(queue, *commands)
 
-    assert 0 < len(queue.partition.unfinished) <= 5
+    assert 0 < len(queue.partition.state.unfinished) <= 5
 
 
 def test_other_commands_come_between_the_turns_of_a_settlement(
@@ -389,7 +389,7 @@ def test_an_expired_message_that_came_back_is_not_expired_under_a_corrected_cloc
     driver.mono_ms += LATE_MS + 1
     stage = driver.partition.decide([Release("s", token)], driver.now)
     driver.partition.apply(stage, driver.now)
-    assert len(driver.partition.unfinished) == 1
+    assert len(driver.partition.state.unfinished) == 1
 
     monkeypatch.setattr(budget, "TURN_ROWS", 10)
     driver.wall_ms -= 120_000
@@ -397,4 +397,4 @@ def test_an_expired_message_that_came_back_is_not_expired_under_a_corrected_cloc
 
     assert [row.payload for row, _ in driver.receive(5)] == [b"a"]
     assert driver.receive(5) == []
-    assert not driver.partition.unfinished
+    assert not driver.partition.state.unfinished

@@ -248,10 +248,10 @@ class Bus:
         if node.rules is None or node.stalled_until > self.now:
             return
         now = self.clocks(node)
-        gap = node.rules.clock.observe(now)
+        gap = node.rules.state.clock.observe(now)
         if gap:
-            node.rules.stood_still(gap)
-        node.rules.clock.waiting(self.now, self.now + 500)
+            node.rules.state.extend_locks(gap)
+        node.rules.state.clock.waiting(self.now, self.now + 500)
         commands, node.waiting = node.waiting, []
         self._turn(node, commands)
         for _ in range(3):

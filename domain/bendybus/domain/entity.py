@@ -1,5 +1,6 @@
 """What an entity is: its description, the rules that descriptions obey, and its catalogue entry."""
 
+import dataclasses
 import heapq
 import re
 from collections.abc import Iterable
@@ -267,6 +268,8 @@ class Fingerprint:
     tier: Tier
     partition_count: int
     partition: int
+    # Which copy of the file it is: new when it is made and when it is restored; b"": not told.
+    incarnation: bytes = dataclasses.field(default=b"", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,7 +69,7 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
         await health_server.stop(serving.HEALTH_STOP_S)
     for thread in threads.values():
         if thread.died is not None:
-            raise StoreFailed(f"partition {thread.partition}: its thread ended: {thread.died!r}")
+            raise StoreFailed(f"partition {thread.index}: its thread ended: {thread.died!r}")
 
 
 async def _drain(hosts: Hosts, server: grpc.aio.Server, drain_s: float) -> None:

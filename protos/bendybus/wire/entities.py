@@ -139,6 +139,7 @@ def fingerprint_to_proto(value: Fingerprint) -> entity_pb2.Fingerprint:
         tier=value.tier.value,
         partition_count=value.partition_count,
         partition=value.partition,
+        incarnation=value.incarnation,
     )
 
 
@@ -150,4 +151,5 @@ def fingerprint_from_proto(proto: entity_pb2.Fingerprint) -> Fingerprint:
         tier=limits.Tier(proto.tier),
         partition_count=proto.partition_count,
         partition=proto.partition,
+        incarnation=proto.incarnation,
     )

@@ -16,7 +16,8 @@ from typing import Any, Final
 
 from bendybus.domain import errors
 from bendybus.domain.errors import BusError
-from bendybus.partition_server.broker import inbox
+from bendybus.partition_server.broker import disk_space
+from bendybus.partition_server.broker.disk_space import DiskSpace
 from bendybus.partition_server.broker.inbox import Inbox
 from bendybus.partition_server.broker.partition import Partition
 from bendybus.partition_server.settings import Settings
@@ -32,14 +33,12 @@ from bendybus.partition_server.state.commands import (
 from bendybus.partition_server.state.figures import Figures
 from bendybus.partition_server.state.stage import Answer, Stage
 from bendybus.partition_server.store.errors import FileRefused, NotCommitted, StoreError, StoreFull
-from bendybus.partition_server.store.sqlite_store import WAL_PAGES_MAX, SqliteStore
+from bendybus.partition_server.store.sqlite_store import SqliteStore
 
 logger = logging.getLogger(__name__)
 # The longest wait: keeps the standstill check and the disk check honest, costs next to nothing.
 WAIT_S_MAX: Final = 1.0
 REOPEN_S: Final = 1.0
-# The log may still grow by this, and a checkpoint lets the file grow by as much again.
-LOG_BYTES_MAX: Final = WAL_PAGES_MAX * 4096 + inbox.TAKE_BYTES
 
 
 def read_clocks() -> Now:
@@ -54,14 +53,6 @@ def read_machine() -> str:
     return ""
 
 
-# Unused space goes back to the volume a little at a time: often while nobody sends, for what is
-# sent would use it again, and seldom while somebody does.
-SHRINK_BYTES_MIN: Final = 16 * 1024 * 1024
-SHRINK_PAGES: Final = 500
-SHRINK_EVERY_S: Final = 0.05
-SHRINK_SENDING_EVERY_S: Final = 1.0
-
-
 class PartitionThread:
     """Runs one partition; `deliver` is called on this thread with answers, a turn at a time."""
 
@@ -72,7 +63,7 @@ class PartitionThread:
         deliver: Callable[[Sequence[Answer]], None],
         clock: Callable[[], Now] = read_clocks,
     ) -> None:
-        self.partition = store.fingerprint.partition
+        self.index = store.fingerprint.partition
         self.store = store
         self.figures = Figures()
         # Stable words for EchoResponse.conditions; replaced whole, read by any thread.
@@ -85,7 +76,7 @@ class PartitionThread:
         self._clock = clock
         self._inbox = Inbox()
         self._stopping = threading.Event()
-        self._state: Partition | None = None
+        self._partition: Partition | None = None
         # Streams that wait for answers: told when the store fails, for their locks are void then.
         self._streams: set[Any] = set()
         # Commands whose COMMIT may have been executed: until they are answered, nobody may be
@@ -96,13 +87,9 @@ class PartitionThread:
         # Whoever waits for the end of what was begun in earlier turns.
         self._abandoned: list[Any] = []
         self._failure = "it is starting"
-        self._full_until_s = 0.0
-        self._disk_checked_s = 0.0
-        # When space was last given back; shrinking goes on until little is unused.
-        self._shrunk_s = 0.0
-        self._shrinking = False
+        self._disk = DiskSpace(store, settings.free_space_min_bytes)
         self._machine = read_machine()
-        self._thread = threading.Thread(target=self._run, name=f"partition-{self.partition}")
+        self._thread = threading.Thread(target=self._run, name=f"partition-{self.index}")
 
     def start(self) -> StoreError | None:
         """Open the file and begin; return why it cannot be opened, if so (it is tried again)."""
@@ -132,22 +119,20 @@ class PartitionThread:
     def _run(self) -> None:
         try:
             self._loop()
-            if self._state is not None:
-                self._commit(self._state.note_clock(self._clock()))
+            if self._partition is not None:
+                self._commit(self._partition.note_clock(self._clock()))
                 self.store.checkpoint()
         except StoreError as error:
-            logger.warning(
-                "partition %d: could not checkpoint at the end: %s", self.partition, error
-            )
+            logger.warning("partition %d: could not checkpoint at the end: %s", self.index, error)
         except BaseException as error:
             # Not even opening the file again helps. `server` ends the process.
             self.died = error
             self.conditions = ("ThreadDied",)
             logger.critical(
                 "partition %d: its thread ended",
-                self.partition,
+                self.index,
                 exc_info=error,
-                extra={"partition": self.partition, "action": "thread-died"},
+                extra={"partition": self.index, "action": "thread-died"},
             )
         finally:
             self.serving = False
@@ -165,7 +150,7 @@ class PartitionThread:
                 # The boundary of this thread: whatever went wrong, state and file are opened
                 # anew. Who was answered already is not answered again.
                 if not isinstance(error, StoreError):
-                    logger.exception("partition %d: internal error", self.partition)
+                    logger.exception("partition %d: internal error", self.index)
                 self._close(str(error) or type(error).__name__)
                 self._refuse(commands[self._answered :])
             finally:
@@ -175,81 +160,81 @@ class PartitionThread:
         if self._stopping.is_set():
             return 0.0
         wait_s = WAIT_S_MAX
-        if self._state is not None:
+        if self._partition is not None:
             now = self._clock()
-            due_ms = self._state.wait_ms(now)
-            if due_ms is not None and time.monotonic() >= self._full_until_s:
+            due_ms = self._partition.state.wait_ms(now)
+            if due_ms is not None and not self._disk.full():
                 wait_s = max(0.0, min(wait_s, due_ms / 1000))
-            if self._shrinking:
-                wait_s = min(wait_s, SHRINK_EVERY_S)
-            self._state.clock.waiting(now.mono_ms, now.mono_ms + round(wait_s * 1000))
+            if self._disk.shrinking:
+                wait_s = min(wait_s, disk_space.SHRINK_EVERY_S)
+            self._partition.state.clock.waiting(now.mono_ms, now.mono_ms + round(wait_s * 1000))
         return wait_s
 
     def _turn(self, commands: list[Command]) -> None:
-        state = self._state
+        partition = self._partition
         self._answered = 0
-        if state is None:
+        if partition is None:
             self._refuse(commands)
             self._answered = len(commands)
             self._reopen()
             return
         began_s = time.perf_counter()
         now = self._clock()
-        gap_ms = state.clock.observe(now)
+        gap_ms = partition.state.clock.observe(now)
         if gap_ms:
             logger.warning(
                 "partition %d: was suspended for %d ms; locks are extended",
-                self.partition,
+                self.index,
                 gap_ms,
-                extra={"partition": self.partition, "action": "standstill"},
+                extra={"partition": self.index, "action": "standstill"},
             )
-            state.stood_still(gap_ms)
-        self._check_disk(state, now, commands)
+            partition.state.extend_locks(gap_ms)
+        self._check_disk(partition, now, commands)
         self._note_streams(commands)
-        for group in state.grouped(commands):
-            self._perform(group, state, now)
+        for group in partition.grouped(commands):
+            self._perform(group, partition, now)
             self._answered += len(group)
-        self._deliver_all(state.go_on(now))
-        stage = state.sweep(now) if time.monotonic() >= self._full_until_s else None
+        self._deliver_all(partition.go_on(now))
+        stage = None if self._disk.full() else partition.sweep(now)
         if stage is not None:
-            self._finish(stage, state, now)
+            self._finish(stage, partition, now)
         if commands or stage is not None:
             self.figures.turned(time.perf_counter() - began_s)
 
-    def _perform(self, group: list[Command], state: Partition, now: Now) -> None:
+    def _perform(self, group: list[Command], partition: Partition, now: Now) -> None:
         """Decide, commit and answer.
 
         Without room, sends are refused and the rest is decided again: what settles, deletes or
         expires makes room, and may use the reserve for it.
         """
-        stage = state.decide(group, now)
+        stage = partition.decide(group, now)
         try:
             self._commit(stage, group)
         except StoreFull as error:
-            state.take_back(stage, now)
+            partition.take_back(stage, now)
             self._no_room(error)
             refusal = self._unavailable(str(error))
-            refusals = state.refuse_sends(group, refusal, now)
+            refusals = partition.refuse_sends(group, refusal, now)
             rest = [command for command in group if not isinstance(command, Append)]
             if rest:
-                self._finish(state.decide(rest, now), state, now, rest)
+                self._finish(partition.decide(rest, now), partition, now, rest)
             # STRICTLY LAST: if the rest fails, the whole group is answered there, once.
             self._deliver_all(refusals)
         else:
-            self._deliver_all(state.apply(stage, now))
+            self._deliver_all(partition.apply(stage, now))
         self._uncertain = ()
 
     def _finish(
-        self, stage: Stage, state: Partition, now: Now, commands: Sequence[Command] = ()
+        self, stage: Stage, partition: Partition, now: Now, commands: Sequence[Command] = ()
     ) -> None:
         """Commit and answer; without room, answer that."""
         try:
             self._commit(stage, commands)
         except StoreFull as error:
             self._no_room(error)
-            answers = state.abandon(stage, self._unavailable(str(error)), now)
+            answers = partition.abandon(stage, self._unavailable(str(error)), now)
         else:
-            answers = state.apply(stage, now)
+            answers = partition.apply(stage, now)
         self._deliver_all(answers)
 
     def _commit(self, stage: Stage, commands: Sequence[Command] = ()) -> None:
@@ -289,21 +274,21 @@ class PartitionThread:
         self._abandoned.clear()
         for command in commands:
             if not isinstance(command, StreamEnded):
-                to = getattr(command, "reply_to", None) or getattr(command, "stream", None)
-                answers.append(Answer(to, Failed(unknown if id(command) in uncertain else error)))
+                failed = Failed(unknown if id(command) in uncertain else error)
+                answers.append(Answer(command.reply_to, failed))
         self._deliver_all(answers)
 
     def _outcome_unknown(self, why: str) -> BusError:
         return errors.OutcomeUnknown(
-            f"partition {self.partition} failed while it stored this ({why}): it may or may not be "
+            f"partition {self.index} failed while it stored this ({why}): it may or may not be "
             "stored. Repeat it under the same name.",
-            metadata={"partition": str(self.partition)},
+            metadata={"partition": str(self.index)},
         )
 
     def _unavailable(self, why: str) -> BusError:
         return errors.PartitionUnavailable(
-            f"partition {self.partition} cannot store or read messages: {why}.",
-            metadata={"partition": str(self.partition)},
+            f"partition {self.index} cannot store or read messages: {why}.",
+            metadata={"partition": str(self.index)},
         )
 
     # Opening, closing, room
@@ -311,7 +296,7 @@ class PartitionThread:
     def _open(self) -> None:
         opened = self.store.open()
         now = self._clock()
-        self._state = Partition(
+        self._partition = Partition(
             opened,
             self.store,
             now,
@@ -321,27 +306,27 @@ class PartitionThread:
         )
         self._failure = ""
         self.serving = True
-        self._disk_checked_s = 0.0
-        self._check_disk(self._state, now)
+        self._disk.check_soon()
+        self._check_disk(self._partition, now)
         logger.info(
             "partition %d: open, boot %d",
-            self.partition,
+            self.index,
             opened.boot,
-            extra={"partition": self.partition, "action": "open", "boot": opened.boot},
+            extra={"partition": self.index, "action": "open", "boot": opened.boot},
         )
 
     def _close(self, why: str) -> None:
         logger.error(
             "partition %d: store failed: %s",
-            self.partition,
+            self.index,
             why,
-            extra={"partition": self.partition, "action": "store-failed"},
+            extra={"partition": self.index, "action": "store-failed"},
         )
         self._failure = why
-        if self._state is not None:
-            self._abandoned += self._state.deletions.callers()
-            self._abandoned += self._state.unfinished.callers()
-        self._state = None
+        if self._partition is not None:
+            self._abandoned += self._partition.state.deletions.callers()
+            self._abandoned += self._partition.state.unfinished.callers()
+        self._partition = None
         self.serving = False
         self.conditions = ("StoreFailed",)
         self.store.close()
@@ -351,58 +336,24 @@ class PartitionThread:
             self._open()
         except (FileRefused, StoreError) as error:
             if str(error) != self._failure:
-                logger.error("partition %d: %s", self.partition, error)
+                logger.error("partition %d: %s", self.index, error)
             self._failure = str(error)
             self._stopping.wait(REOPEN_S)
 
     def _no_room(self, error: StoreFull) -> None:
-        given = self.store.guard.give_up_reserve()
-        self._full_until_s = 0.0 if given else time.monotonic() + 1.0
-        self._disk_checked_s = 0.0
+        given = self._disk.ran_out()
         logger.error(
             "partition %d: disk full: %s%s",
-            self.partition,
+            self.index,
             error,
             "; the reserve is given up" if given else "",
-            extra={"partition": self.partition, "action": "disk-full"},
+            extra={"partition": self.index, "action": "disk-full"},
         )
 
-    def _check_disk(self, state: Partition, now: Now, commands: Sequence[Command] = ()) -> None:
-        """Refuse sends while there is too little room; look once a second, and before sends."""
-        conditions = []
-        if state.clock.expiry_held(now):
-            conditions.append("ClockJump")
+    def _check_disk(self, partition: Partition, now: Now, commands: Sequence[Command] = ()) -> None:
+        """Refuse sends while there is too little room."""
         sending = any(isinstance(command, Append) for command in commands)
-        if sending or time.monotonic() - self._disk_checked_s >= WAIT_S_MAX:
-            self._disk_checked_s = time.monotonic()
-            unused = self.store.unused_bytes()
-            # What the log and its next checkpoint may still take is as good as gone.
-            ahead = max(0, 2 * LOG_BYTES_MAX - self.store.wal_bytes())
-            mark = self._settings.free_space_min_bytes
-            free = self.store.guard.free_bytes() + unused - ahead
-            if free < mark:
-                state.sends_refused = (
-                    f"the volume has {max(free, 0) // 1024} KB left of the {mark // 1024} KB that "
-                    "it keeps free"
-                )
-            elif free > mark + mark // 4 or not state.sends_refused:
-                state.sends_refused = ""
-                self.store.guard.restore_reserve()
-            self._shrinking = self._shrinking or unused > SHRINK_BYTES_MIN
-        if self._shrinking:
-            self._shrink(SHRINK_SENDING_EVERY_S if sending else SHRINK_EVERY_S)
-        if state.sends_refused:
-            conditions.append("DiskLow")
-        self.conditions = tuple(conditions)
-
-    def _shrink(self, every_s: float) -> None:
-        """Give a little of the unused space back to the volume."""
-        if time.monotonic() - self._shrunk_s < every_s:
-            return
-        self._shrunk_s = time.monotonic()
-        with contextlib.suppress(StoreFull):
-            if self.store.unused_bytes() > SHRINK_BYTES_MIN:
-                self.store.shrink(SHRINK_PAGES)
-            else:
-                self.store.cut()
-                self._shrinking = False
+        refused = self._disk.check(partition.state.sends_refused, sending=sending)
+        partition.state.sends_refused = refused
+        held = partition.state.clock.expiry_held(now)
+        self.conditions = ("ClockJump",) * held + ("DiskLow",) * bool(refused)

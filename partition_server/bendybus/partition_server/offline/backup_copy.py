@@ -22,9 +22,9 @@ from typing import IO, TYPE_CHECKING, Final
 
 import apsw
 
-from bendybus.partition_server.store import statements
+from bendybus.partition_server.store import file_format, file_header, statements
 from bendybus.partition_server.store.errors import FileRefused, StoreFailed, StoreFull
-from bendybus.partition_server.store.sqlite_store import APPLICATION_ID
+from bendybus.partition_server.store.file_format import APPLICATION_ID
 
 if TYPE_CHECKING:
     from sqlite_utils import Database
@@ -46,7 +46,11 @@ def back_up(file: Path, out: IO[bytes]) -> int:
                 # One file, without a log beside it; a torn page is found here, not at a restore.
                 connection.pragma("journal_mode", "DELETE")
                 application = connection.pragma("application_id")
+                version = connection.pragma("user_version")
                 found = connection.pragma("quick_check")
+                if application == APPLICATION_ID and found == "ok":
+                    file_format.check_version(file, version)
+                    _tell_apart(connection, version)
         except apsw.Error as exc:
             raise StoreFailed(f"{file} is damaged ({exc}). Restore a backup.") from exc
         if application != APPLICATION_ID:
@@ -83,6 +87,14 @@ def opened(file: Path) -> Iterator["Database"]:
         raise FileRefused(f"{file}: {exc.filename} was removed while it was copied.") from exc
 
 
+def _tell_apart(copy: apsw.Connection, version: int) -> None:
+    """Give a copy an incarnation of its own; a server does it where the format knows none yet."""
+    if version >= file_format.VERSIONED_SINCE:
+        with copy:
+            sql = statements.load()["write_incarnation"]
+            copy.execute(sql, (file_header.new_incarnation(),))
+
+
 def _check_there(file: Path) -> None:
     try:
         # These fail, too, in a folder without search permission.
@@ -107,12 +119,10 @@ def _check_kind(file: Path, database: "Database") -> None:
     if application != APPLICATION_ID:
         raise FileRefused(f"{file} is an SQLite file of another program.")
     [(version,)] = database.execute("PRAGMA user_version").fetchall()
-    known = len(statements.migrations())
-    if version > known:
-        raise FileRefused(
-            f"{file} has format {version}; this version reads up to {known}. Use the version "
-            "that wrote it, or a later one."
-        )
+    file_format.check_version(file, version)
+    # It is a copy: the tools know the tables of this version only.
+    for script in statements.migrations()[version:]:
+        database.conn.executescript(script)
 
 
 def _copied(file: Path, copy: Path) -> Path:

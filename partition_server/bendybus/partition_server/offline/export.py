@@ -16,6 +16,7 @@ from google.protobuf.message import DecodeError
 
 from bendybus.domain import sequence_number
 from bendybus.domain.entity import DEAD_LETTER_SUFFIX
+from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.offline import file_contents
 from bendybus.partition_server.offline.file_contents import Record
 from bendybus.partition_server.store import statements
@@ -46,23 +47,20 @@ def lines(database: Any, entity: str = "") -> Iterator[str]:
         raise FileRefused(f"there is no queue {entity!r} in this file; it has: {names}.")
     partition = file_contents.header(database)["partition_index"]
     sql = statements.load("inspecting.sql")
-    owners = {
-        slot["slot"]: live.get(slot["uid"])
-        for slot in database.query(sql["slots"])
-        if not slot["dropped"]
-    }
+    slots = {slot["slot"]: slot for slot in database.query(sql["slots"]) if not slot["dropped"]}
     for values in database.query(sql["stored"]):
         row = Row(**values)
-        entry = owners.get(row.slot)
-        name = entry["name"] if entry else f"(slot {row.slot & ~1})"
+        slot = slots.get(row.slot, {})
+        entry = live.get(slot.get("uid", ""))
+        name = entry["name"] if entry else f"(slot {row.slot})"
         if not wanted or name.lower() == wanted:
-            yield json.dumps(_record(row, name, partition))
+            yield json.dumps(_record(row, name, slot.get("sub_queue", 0), partition))
 
 
-def _record(row: Row, name: str, partition: int) -> Record:
+def _record(row: Row, name: str, sub_queue: int, partition: int) -> Record:
     record: Record = {
         "entity": name,
-        "sub_queue": DEAD_LETTER_SUFFIX if row.slot & 1 else "",
+        "sub_queue": DEAD_LETTER_SUFFIX if sub_queue == SubQueue.DEAD_LETTER else "",
         "sequence_number": sequence_number.compose(partition, row.counter),
         "state": State(row.state).name.capitalize(),
         "enqueued_time": file_contents.iso(row.enqueued_ms),

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bendybus.domain.entity import DEAD_LETTER_SUFFIX
+from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.store import statements
 from bendybus.partition_server.store.errors import FileRefused
 
@@ -21,6 +22,7 @@ def facts(file: Path, database: Any) -> Record:
     return {
         "file": str(file),
         "bytes": file.stat().st_size,
+        "format": database.execute("PRAGMA user_version").fetchone()[0],
         "header": header(database),
         "tables": {name: database[name].count for name in database.table_names()},
         "entities": [_entity(entry) for entry in entries.values()],
@@ -44,10 +46,10 @@ def catalogue(database: Any) -> list[Record]:
     return [json.loads(row["entry"]) for row in rows]
 
 
-def path_of(entry: Record | None, slot: int) -> str:
-    """Return the name of the (sub-)queue in a slot."""
+def path_of(entry: Record | None, sub_queue: int) -> str:
+    """Return the name of a (sub-)queue."""
     name = entry["name"] if entry else "(deleted)"
-    return f"{name}/{DEAD_LETTER_SUFFIX}" if slot & 1 else name
+    return f"{name}/{DEAD_LETTER_SUFFIX}" if sub_queue == SubQueue.DEAD_LETTER else name
 
 
 def iso(milliseconds: int | None) -> str:
@@ -72,7 +74,7 @@ def _entity(entry: Record) -> Record:
 
 def _queue(slot: Record, entry: Record | None, span: Record) -> Record:
     return {
-        "queue": path_of(entry, slot["slot"]),
+        "queue": path_of(entry, slot["sub_queue"]),
         "slot": slot["slot"],
         "counter": slot["counter"],
         "active": slot["active"],

@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Any, Final
 
+from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.offline import file_contents
 from bendybus.partition_server.store import statements
 from bendybus.partition_server.store.records import ROW_BYTES, State
@@ -54,19 +55,19 @@ def _words(text: str) -> str:
 
 def _slots(database: Any) -> Iterator[str]:
     entries = {entry["uid"]: entry for entry in file_contents.catalogue(database)}
-    mains: dict[str, set[int]] = defaultdict(set)
+    by_queue: dict[tuple[str, int], list[int]] = defaultdict(list)
     for slot in database.query(statements.load("inspecting.sql")["slots"]):
         number, uid = slot["slot"], slot["uid"]
-        mains[uid].add(number & ~1)
+        by_queue[uid, slot["sub_queue"]].append(number)
         if uid not in entries and not slot["dropped"]:
             yield (
                 f"slot {number} belongs to {uid}, which is not in the catalogue: a server "
                 "removes it when it opens the file (or does so now, if the queue was recreated)."
             )
-    for uid, numbers in mains.items():
+    for (uid, sub_queue), numbers in by_queue.items():
         if len(numbers) > 1:
-            name = file_contents.path_of(entries.get(uid), 0)
-            yield f"queue {name!r} has several slots: {sorted(numbers)}."
+            name = file_contents.path_of(entries.get(uid), sub_queue)
+            yield f"queue {name!r} has several slots: {numbers}."
 
 
 def _figures(database: Any) -> Iterator[str]:
@@ -81,7 +82,7 @@ def _figures(database: Any) -> Iterator[str]:
         if entry is None or entry["deleted"] or slot["dropped"]:
             # Being removed: its rows go first, its counters last.
             continue
-        queue = file_contents.path_of(entry, number)
+        queue = file_contents.path_of(entry, slot["sub_queue"])
         for name in FIGURES:
             if slot[name] != counted[number][name]:
                 yield (
@@ -94,7 +95,7 @@ def _figures(database: Any) -> Iterator[str]:
                 f"but a message has {highest[number]}."
             )
         # A dead letter keeps the time at which it was first enqueued.
-        if not number & 1 and newest.get(number, 0) > slot["last_enqueued_ms"]:
+        if slot["sub_queue"] == SubQueue.MAIN and newest.get(number, 0) > slot["last_enqueued_ms"]:
             yield f"queue {queue!r}: a message is newer than the last enqueued time."
 
 

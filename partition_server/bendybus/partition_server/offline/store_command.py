@@ -97,6 +97,7 @@ def _print_facts(found: Record, *, as_json: bool) -> int:
         f"namespace {own['namespace_name']} ({own['namespace_uid']}), {own['tier']}, partition "
         f"{own['partition_index']} of {own['partition_count']}, opened {own['boot']} times"
     )
+    print(f"incarnation {own['incarnation'].lower() or 'not assigned yet'}")
     rows = ", ".join(f"{name} {count}" for name, count in found["tables"].items())
     print(f"rows: {rows}")
     for title in ("entities", "queues"):

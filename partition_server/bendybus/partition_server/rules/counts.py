@@ -1,27 +1,37 @@
 """What an entity holds in one partition."""
 
-from bendybus.partition_server.rules.settle import Place
-from bendybus.partition_server.state.commands import EntityCounts, Now
-from bendybus.partition_server.state.message_queue import MessageQueue
+from bendybus.domain.sub_queue import SubQueue
+from bendybus.partition_server.state.commands import Counts, EntityCounts, Now
+from bendybus.partition_server.state.partition_state import PartitionState
+from bendybus.partition_server.state.turn import Turn
 
 
-def count(main: Place, dead: MessageQueue, now: Now) -> EntityCounts:
-    """Count the messages of an entity and of its dead-letter sub-queue."""
-    queue, entity = main.queue, main.entity
-    figures = queue.state
-    used_ms = max(queue.last_used_mono_ms, dead.last_used_mono_ms)
+def counts(turn: Turn, command: Counts) -> list[EntityCounts]:
+    """Count the messages of the entities that are asked for, or of all."""
+    known = turn.partition.queues.uids()
+    wanted = command.uids or known
+    held = set(known)
+    return [count(turn.partition, uid, turn.now) for uid in wanted if uid in held]
+
+
+def count(partition: PartitionState, uid: str, now: Now) -> EntityCounts:
+    """Count the messages of an entity that has queues here."""
+    queues = {queue.state.sub_queue: queue for queue in partition.queues.all_of(uid)}
+    main, dead = queues[SubQueue.MAIN], queues[SubQueue.DEAD_LETTER]
+    entity, figures = main.entity, main.state
+    used_ms = max(queue.last_used_mono_ms for queue in queues.values())
     return EntityCounts(
         uid=entity.uid,
         name=entity.name,
         generation=entity.generation,
         active=figures.active,
-        locked=len(queue.locks),
+        locked=len(main.locks),
         deferred=figures.deferred,
         scheduled=figures.scheduled,
         dead_letter=dead.state.active + dead.state.deferred,
-        size_bytes=queue.size_bytes() + dead.size_bytes(),
-        # Somebody who waits for a message uses the entity.
-        idle_ms=0 if queue.asks or dead.asks else now.mono_ms - used_ms,
-        accessed_at_ms=max(queue.accessed_at_ms, dead.accessed_at_ms),
+        size_bytes=partition.queues.size_bytes(uid),
+        # A receiver that waits for a message uses the entity.
+        idle_ms=0 if any(queue.asks for queue in queues.values()) else now.mono_ms - used_ms,
+        accessed_at_ms=max(queue.accessed_at_ms for queue in queues.values()),
         orphaned=entity.orphaned,
     )

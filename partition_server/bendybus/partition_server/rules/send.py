@@ -8,71 +8,87 @@ and one bad group does not harm the others of its frame.
 from collections.abc import Iterator, Sequence
 from itertools import repeat
 
-from bendybus.domain import bounds, errors, lifecycle, limits, partitioning, sequence_number
-from bendybus.domain.entity import Entity
+from bendybus.domain import bounds, errors, limits, sequence_number
 from bendybus.domain.errors import BusError
-from bendybus.partition_server.state.clock_guard import JUMP_MS
-from bendybus.partition_server.state.commands import Append, Appended, Batch, Now
+from bendybus.domain.sub_queue import SubQueue
+from bendybus.partition_server.rules import duplicates, entity_status
+from bendybus.partition_server.state import producer_memory
+from bendybus.partition_server.state.commands import Append, Appended, Batch
 from bendybus.partition_server.state.message_queue import MessageQueue
-from bendybus.partition_server.state.stage import Stage
-from bendybus.partition_server.store.records import ROW_BYTES, HistoryEntry, Row, State, row_id
-from bendybus.partition_server.store.store import Store
+from bendybus.partition_server.state.turn import Turn
+from bendybus.partition_server.store.records import ROW_BYTES, Row, State, row_id
 
 
-def check_sends(
-    entity: Entity, command: Append, now: Now, partition: int, sends_refused: str
-) -> None:
+def send(turn: Turn, command: Append) -> Appended:
+    """Store a frame's groups; a repeat gets the first outcome. Raises what refuses all of it."""
+    partition, changes = turn.partition, turn.stage.changes
+    queue = partition.find(command.entity, turn.now)
+    if queue.state.sub_queue is not SubQueue.MAIN:
+        raise errors.InvalidOperation(
+            f"queue {queue.entity.name!r}: messages cannot be sent to a dead-letter sub-queue."
+        )
+    bounds.check_producer(
+        command.producer_id,
+        command.producer_sequence,
+        command.age_ms,
+        command.deadline_mono_ms,
+    )
+    known = partition.producers.find(command, turn.now)
+    if known is not None and known.rest is None:
+        return known.outcome
+    # A repeat of a part of which some units are known stores the others.
+    fresh = command if known is None or known.rest is None else known.rest
+    try:
+        _check_sends(turn, queue, fresh)
+    except BusError as error:
+        if known is None:
+            raise
+        return producer_memory.refuse_rest(command, known, error)
+    outcome = Appender(turn, queue).run(fresh)
+    partition.producers.remember(fresh, outcome, turn.now, changes)
+    if changes.producers_forgotten and not turn.expiry_held:
+        # The next opening compares its clock with the one that says when this was forgotten.
+        partition.due.mark(turn.stage, turn.now)
+    return outcome if known is None else producer_memory.merge(command, known, outcome)
+
+
+def _check_sends(turn: Turn, queue: MessageQueue, command: Append) -> None:
     """Raise what refuses a send before its messages are looked at."""
-    if entity.orphaned:
-        raise lifecycle.refuse_sends(entity.name)
-    if not entity.queue.status.sends:
-        raise errors.EntityDisabled(
-            f"queue {entity.name!r} is {entity.queue.status}: it takes no messages. Set its "
-            "status to Active.",
-            metadata={"entity": entity.name, "status": entity.queue.status},
-        )
-    if sends_refused:
+    entity_status.check_sends(queue.entity)
+    index, why = turn.partition.index, turn.partition.sends_refused
+    if why:
         raise errors.PartitionUnavailable(
-            f"partition {partition} takes no messages: {sends_refused}. Receive or purge "
-            "messages, or give the volume more room.",
-            metadata={"partition": str(partition)},
+            f"partition {index} takes no messages: {why}. Receive or purge messages, or give the "
+            "volume more room.",
+            metadata={"partition": str(index)},
         )
-    if command.deadline_mono_ms and now.mono_ms > command.deadline_mono_ms:
-        # Whoever sent this has given up and may have gone to another partition.
+    if command.deadline_mono_ms and turn.now.mono_ms > command.deadline_mono_ms:
+        # The front end has given up and may have gone to another partition.
         raise errors.ServiceTimeout(
-            f"partition {partition} got to this frame after its deadline; nothing of it is stored.",
-            metadata={"partition": str(partition)},
+            f"partition {index} got to this frame after its deadline; nothing of it is stored.",
+            metadata={"partition": str(index)},
         )
 
 
 class Appender:
-    """Appends one command's groups to one queue; made anew for every command."""
+    """Appends one command's groups to one queue."""
 
-    def __init__(
-        self,
-        stage: Stage,
-        store: Store,
-        queue: MessageQueue,
-        *,
-        entity: Entity,
-        partition: int,
-        tier: limits.Tier,
-        quota_used: int,
-        now: Now,
-        clock_held: bool = False,
-    ) -> None:
-        self._stage = stage
-        self._store = store
+    def __init__(self, turn: Turn, queue: MessageQueue) -> None:
+        partition, entity = turn.partition, queue.entity
+        self._stage = turn.stage
         self._queue = queue
         self._entity = entity
-        self._partition = partition
-        self._tier = tier
-        self._room = entity.queue.max_size_in_megabytes * limits.MB - quota_used
-        self._now = now
-        # Keys older than this are as good as forgotten; nothing is while the clock is in doubt.
-        window_ms = entity.queue.duplicate_detection_history_time_window_ms
-        self._known_since_ms = -1 if clock_held else now.wall_ms - window_ms
-        self._clock_held = clock_held
+        self._partition = partition.index
+        self._tier = partition.fingerprint.tier
+        self._room = entity.queue.max_size_in_megabytes * limits.MB - partition.queues.size_bytes(
+            entity.uid
+        )
+        self._now = turn.now
+        self._history: duplicates.KeyHistory | None = None
+        if entity.queue.requires_duplicate_detection:
+            self._history = duplicates.KeyHistory(
+                turn.stage, partition.store, queue, turn.now, clock_held=turn.expiry_held
+            )
         self._numbers: list[int] = []
         self._duplicates: list[bool] = []
         self._failures: list[tuple[int, BusError]] = []
@@ -82,7 +98,7 @@ class Appender:
         batch, sizes = command.batch, command.group_sizes or (len(command.batch.payloads),)
         _check_shape(batch, sizes)
         self._stage.touch(self._queue)
-        if self._all_fit(batch, sizes) and not self._entity.queue.requires_duplicate_detection:
+        if self._history is None and self._all_fit(batch, sizes):
             self._append(batch, 0, len(batch.payloads))
             return Appended(self._numbers)
         start = 0
@@ -123,8 +139,8 @@ class Appender:
             self._duplicates.extend(repeat(False, end - start))
             return
         before_bytes = self._queue.state.size_bytes
-        if self._entity.queue.requires_duplicate_detection:
-            self._append_new(batch, start, end)
+        if self._history is not None:
+            self._append_new(self._history, batch, start, end)
         else:
             self._duplicates.extend(repeat(False, end - start))
             self._append(batch, start, end)
@@ -144,19 +160,14 @@ class Appender:
         most = limits.batch_bytes_max(self._tier)
         if end - start > 1 and content > most:
             raise self._too_large("batch", content, most)
-        return content + (end - start) * ROW_BYTES + self._history_bytes(batch, start, end)
-
-    def _history_bytes(self, batch: Batch, start: int, end: int) -> int:
-        """Return what duplicate detection will remember of these messages at most."""
-        if not self._entity.queue.requires_duplicate_detection:
-            return 0
-        keys = [self._identity(batch, i) for i in range(start, end)]
-        return sum(len(key) + ROW_BYTES for key in keys if key)
+        return (
+            content
+            + (end - start) * ROW_BYTES
+            + duplicates.history_bytes(self._entity, batch, start, end)
+        )
 
     def _with_history(self) -> str:
-        if not self._entity.queue.requires_duplicate_detection:
-            return ""
-        return ", with the history of duplicate detection"
+        return "" if self._history is None else ", with the history of duplicate detection"
 
     def _too_large(self, what: str, size: int, most: int) -> BusError:
         return errors.MessageSizeExceeded(
@@ -165,14 +176,15 @@ class Appender:
             metadata={"entity": self._entity.name, "limit": str(most)},
         )
 
-    def _append_new(self, batch: Batch, start: int, end: int) -> None:
+    def _append_new(
+        self, history: duplicates.KeyHistory, batch: Batch, start: int, end: int
+    ) -> None:
         """Append what is no duplicate; a duplicate gets the number of the original."""
-        slot = self._queue.state.slot
-        keys = [self._identity(batch, i) for i in range(start, end)]
-        known = self._store.known(slot, {key for key in keys if key})
+        keys = [duplicates.key_of(self._entity, batch, i) for i in range(start, end)]
+        known = history.known(keys)
         for i, key in enumerate(keys, start):
             remembered = known.get(key) if key else None
-            original = self._original(slot, key, remembered) if key else None
+            original = history.original(key, remembered) if key else None
             if original is not None:
                 self._numbers.append(sequence_number.compose(self._partition, original))
                 self._duplicates.append(True)
@@ -180,35 +192,7 @@ class Appender:
             self._append(batch, i, i + 1)
             self._duplicates.append(False)
             if key:
-                entry = HistoryEntry(slot, key, self._queue.state.counter, self._now.wall_ms)
-                self._stage.remember_key(entry)
-                if remembered is None:
-                    self._queue.state.size_bytes += entry.size()
-
-    def _original(self, slot: int, key: str, remembered: tuple[int, int] | None) -> int | None:
-        """Return the counter of the message that had this key within the window."""
-        fresh = self._stage.keys.get((slot, key))
-        if fresh is not None or remembered is None:
-            return fresh
-        counter, at_ms = remembered
-        if at_ms < self._known_since_ms:
-            return None
-        if at_ms > self._now.wall_ms + JUMP_MS and not self._clock_held:
-            # Accepted under a clock that was ahead and is corrected: its window begins now.
-            self._stage.remember_key(HistoryEntry(slot, key, counter, self._now.wall_ms))
-        return counter
-
-    def _identity(self, batch: Batch, i: int) -> str:
-        message_id = batch.message_ids[i] if batch.message_ids else ""
-        if not message_id or not self._entity.partitioned:
-            return message_id
-        key = partitioning.effective_key(
-            session_id=_session(batch, i),
-            partition_key=batch.partition_keys[i] if batch.partition_keys else "",
-            message_id=message_id,
-            detects_duplicates=True,
-        )
-        return f"{message_id}\0{key}"
+                history.remember(key, is_new=remembered is None)
 
     # The rows.
 
@@ -257,7 +241,7 @@ class Appender:
             ]
         sessions: Iterator[str | None] | Sequence[str | None] = repeat(None)
         if batch.session_ids:
-            sessions = [_session(batch, i) for i in range(start, end)]
+            sessions = [duplicates.session_of(batch, i) for i in range(start, end)]
         return zip(
             range(first_id, first_id + end - start),
             states,
@@ -298,12 +282,6 @@ def _columns_of(
     return ids[span], keys[span], sessions[span], lives[span], due[span]
 
 
-def _session(batch: Batch, i: int) -> str | None:
-    if not batch.session_ids or (batch.session_present and not batch.session_present[i]):
-        return None
-    return batch.session_ids[i]
-
-
 def _lifetime(asked_ms: int, ceiling: int | None) -> int:
     """Return the time to live, 0 for none: the entity's default is a ceiling."""
     if asked_ms and ceiling:
@@ -315,7 +293,7 @@ def _text_bytes(batch: Batch, start: int, end: int) -> int:
     columns = (batch.payloads, batch.message_ids, batch.partition_keys)
     total = sum(sum(map(len, column[start:end])) for column in columns if column)
     if batch.session_ids:
-        total += sum(len(_session(batch, i) or "") for i in range(start, end))
+        total += sum(len(duplicates.session_of(batch, i) or "") for i in range(start, end))
     return total
 
 

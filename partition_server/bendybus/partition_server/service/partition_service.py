@@ -55,7 +55,7 @@ def submit(thread: PartitionThread, command: Command) -> None:
     """Hand a command in. Raises ServerBusy when too much waits."""
     if not thread.submit(command):
         raise errors.ServerBusy(
-            f"partition {thread.partition}: request queue is full. Retry.", retry_after_ms=500
+            f"partition {thread.index}: request queue is full. Retry.", retry_after_ms=500
         )
 
 
@@ -381,7 +381,7 @@ def _is_outcome(value: Any) -> bool:
 def _deliver_response(value: Any, thread: PartitionThread) -> partition_pb2.DeliverFramesResponse:
     response = partition_pb2.DeliverFramesResponse
     if isinstance(value, commands.Reserved):
-        batch = conversions.delivery_to_proto(value.delivery, partition=thread.partition)
+        batch = conversions.delivery_to_proto(value.delivery, partition=thread.index)
         return response(
             reserved=partition_pb2.Reserved(
                 ask_id=value.ask_id,

@@ -13,6 +13,9 @@ from bendybus.domain import limits
 TURN_ROWS: Final = 1_000
 TURN_BYTES: Final = 8 * limits.MB
 TURN_MS: Final = 50
+# What all queues deliver in one turn; the rest follows in the next, with other work between them.
+SERVE_ROWS: Final = 20_000
+SERVE_BYTES: Final = 16 * limits.MB
 
 
 class Budget:
@@ -34,3 +37,20 @@ class Budget:
     def spent(self) -> bool:
         """Whether the rest must wait for the next turn."""
         return self.rows_left <= 0 or self.bytes_left <= 0 or self._clock_ms() >= self._until_ms
+
+
+class ServeBudget:
+    """What is delivered in a turn, by all queues together."""
+
+    __slots__ = ("rows", "size_bytes")
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin a turn."""
+        self.rows = self.size_bytes = 0
+
+    def spent(self) -> bool:
+        """Whether the rest must wait for the next turn."""
+        return self.rows >= SERVE_ROWS or self.size_bytes >= SERVE_BYTES

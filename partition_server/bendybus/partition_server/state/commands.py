@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from bendybus.domain.entity import Entity, Origin
 from bendybus.domain.errors import BusError
 from bendybus.domain.lifecycle import EntityAction
+from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.store.records import Row
 
 
@@ -27,7 +28,19 @@ class EntityRef(NamedTuple):
 
     uid: str
     generation: int
-    dead_letter: bool = False
+    sub_queue: SubQueue = SubQueue.MAIN
+
+
+class OfStream:
+    """A command of a stream, which gets the answer."""
+
+    __slots__ = ()
+    stream: Any
+
+    @property
+    def reply_to(self) -> Any:
+        """Where the answer goes."""
+        return self.stream
 
 
 class Disposition(IntEnum):
@@ -88,7 +101,7 @@ class Failed:
 
 
 @dataclass(slots=True)
-class Ask:
+class Ask(OfStream):
     """Reserve messages for receivers; answered once: Reserved, AskRefused or Withdrawn."""
 
     stream: Any
@@ -100,7 +113,7 @@ class Ask:
 
 
 @dataclass(slots=True)
-class Withdraw:
+class Withdraw(OfStream):
     """End an ask; answered by Withdrawn."""
 
     stream: Any
@@ -108,7 +121,7 @@ class Withdraw:
 
 
 @dataclass(slots=True)
-class Deliver:
+class Deliver(OfStream):
     """These reserved messages go to the client now. Answered by Delivered in delete mode."""
 
     stream: Any
@@ -117,7 +130,7 @@ class Deliver:
 
 
 @dataclass(slots=True)
-class Settle:
+class Settle(OfStream):
     """Settle locked messages, or renew their locks; answered by Settled."""
 
     stream: Any
@@ -136,7 +149,7 @@ class Settle:
 
 
 @dataclass(slots=True)
-class Release:
+class Release(OfStream):
     """Give reserved messages back, uncounted. Not answered."""
 
     stream: Any
@@ -144,7 +157,7 @@ class Release:
 
 
 @dataclass(slots=True)
-class StreamEnded:
+class StreamEnded(OfStream):
     """A stream is gone: its asks end, what is reserved for it is released. Not answered."""
 
     stream: Any
@@ -348,7 +361,7 @@ class FenceIdle:
 
 
 @dataclass(slots=True)
-class Watch:
+class Watch(OfStream):
     """Answer with the whole catalogue now, and with each entry that changes from now on."""
 
     stream: Any

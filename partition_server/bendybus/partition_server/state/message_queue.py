@@ -17,6 +17,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from bendybus.domain.entity import Entity
+from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.store.records import Row, SlotState, row_id
 
 # A page from the store, and what the window may hold.
@@ -72,6 +74,8 @@ class MessageQueue:
     """The volatile side of a slot; see the module's docstring."""
 
     state: SlotState
+    # As it is now: replaced when its description changes.
+    entity: Entity
     window: deque[Row] = field(default_factory=deque)
     window_bytes: int = 0
     loaded: int = 0
@@ -90,6 +94,16 @@ class MessageQueue:
     pages_left: int = 0
     last_used_mono_ms: int = 0
     accessed_at_ms: int = 0
+
+    @property
+    def slot(self) -> int:
+        """The number of the queue in the partition's file."""
+        return self.state.slot
+
+    @property
+    def is_dead_letter(self) -> bool:
+        """Whether this is a dead-letter sub-queue."""
+        return self.state.sub_queue is SubQueue.DEAD_LETTER
 
     # What can be received
 

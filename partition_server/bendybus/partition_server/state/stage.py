@@ -53,6 +53,8 @@ class Stage:
     # Reads and asks: looked at after the commit, so that they see what is committed.
     after: list[Command] = field(default_factory=list)
     touched: dict[int, Touched] = field(default_factory=dict)
+    # Queues that may have messages for their asks once this is committed, by slot.
+    served: dict[int, MessageQueue] = field(default_factory=dict)
     unlocked: list[tuple[MessageQueue, int, Lock]] = field(default_factory=list)
     returned: list[tuple[MessageQueue, int]] = field(default_factory=list)
     # ACTIVE rows that were not locked and are gone.

@@ -28,7 +28,7 @@ class MemoryStore:
     """Holds rows in a dictionary; sorts when it is asked, so it suits small numbers."""
 
     def __init__(self, fingerprint: Fingerprint) -> None:
-        self.fingerprint = fingerprint
+        self.fingerprint = replace(fingerprint, incarnation=b"in memory only..")
         # Set by a test: raised by the next commit instead of writing.
         self.fail_next: StoreError | None = None
         self._boot = 0

@@ -1,8 +1,8 @@
 """What a partition keeps: rows, slots, and the changes of one transaction.
 
-A *slot* is a (sub-)queue inside the partition's file: each entity has two, its main queue (even)
-and its dead-letter sub-queue (the odd one after it). Row ids carry the slot, so that the table of
-messages needs no other index to be read in order:
+A *slot* is a (sub-)queue inside the partition's file: each entity has one for every sub-queue that
+ever had a message here. Row ids carry the slot, so that the table of messages needs no other index
+to be read in order:
 
     62            44 43                          0
     ┌───────────────┬─────────────────────────────┐
@@ -15,6 +15,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from bendybus.domain.entity import Entity
+from bendybus.domain.sub_queue import SubQueue
 
 SLOT_SHIFT: Final = 44
 COUNTER_MASK: Final = 2**SLOT_SHIFT - 1
@@ -123,6 +124,7 @@ class SlotState:
 
     slot: int
     uid: str
+    sub_queue: SubQueue = SubQueue.MAIN
     # The highest number given. Numbers are never given twice, also when all messages are gone.
     counter: int = 0
     active: int = 0
@@ -133,11 +135,6 @@ class SlotState:
     last_enqueued_ms: int = 0
     # Its entity is deleted: rows are removed a few at a time, then the slot itself.
     dropped: bool = False
-
-    @property
-    def dead_letter(self) -> bool:
-        """Whether this is a dead-letter sub-queue."""
-        return bool(self.slot & 1)
 
     def figures(self) -> tuple[int, int, int, int, int, int]:
         """Return what changes with messages, to restore it when a commit fails."""

@@ -6,26 +6,23 @@ and of Python may lie in the range of the WAL-reset bug.
 """
 
 import contextlib
-import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
 import apsw
 
-from bendybus.domain import entity as entities
-from bendybus.domain.entity import Entity, EntityStatus, Fingerprint, Origin, QueueDescription
-from bendybus.domain.limits import Tier
-from bendybus.partition_server.store import file_guard, statements
+from bendybus.domain.entity import Fingerprint
+from bendybus.domain.sub_queue import SubQueue
+from bendybus.partition_server.store import file_format, file_guard, file_header, statements
 from bendybus.partition_server.store.errors import (
     FileRefused,
     NotCommitted,
     StoreError,
     StoreFailed,
-    StoreFull,
 )
 from bendybus.partition_server.store.records import (
     ROW_BYTES,
@@ -40,15 +37,10 @@ from bendybus.partition_server.store.records import (
     SlotState,
     row_id,
 )
+from bendybus.partition_server.store.sqlite_errors import translated
 from bendybus.partition_server.store.store import Opened
 
 _FORGOTTEN: Final = "producers_forgotten_until_ms"
-APPLICATION_ID: Final = 0x42454E44  # "BEND"
-# Pages of WAL after which the writer checkpoints, within its own commit. Nobody else reads for
-# long, so the WAL ends there (4 MB and one commit) and the next commit writes it from its
-# beginning. A larger one was measured to be no faster, and a full disk must have room for all of
-# it a second time, or a checkpoint cannot end.
-WAL_PAGES_MAX: Final = 1_000
 # Rows of one INSERT step; smaller remainders go in powers of two, so few statements are prepared.
 _STEP_ROWS: Final = (256, 128, 64, 32, 16, 8, 4, 2, 1)
 _PLAIN_COLUMNS: Final = 11
@@ -126,84 +118,57 @@ class SqliteStore:
 
     def unused_bytes(self) -> int:
         """Return the space inside the file that deleted messages left: as good as free."""
-        with _translated(self.path):
+        with translated(self.path):
             return int(self._connection().pragma("freelist_count")) * self._page_bytes
 
     def shrink(self, pages: int) -> None:
         """Give up to `pages` unused pages at the end of the file back to the volume."""
-        with _translated(self.path):
+        with translated(self.path):
             self._connection().execute(f"PRAGMA incremental_vacuum({pages})").fetchall()
 
     def checkpoint(self) -> None:
         """Move the write-ahead log into the file, for a clean end."""
-        with _translated(self.path):
+        with translated(self.path):
             self._connection().wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
     def cut(self) -> None:
         """Cut off the end of the file that `shrink` gave up: only a checkpoint does that."""
-        with _translated(self.path):
+        with translated(self.path):
             self._connection().wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
 
     def _open(self) -> Opened:
         self.guard.check_before_open()
-        with _translated(self.path, FileRefused):
+        with translated(self.path, FileRefused):
             self._db = db = apsw.Connection(str(self.path))
             # Before anything is written: a foreign file stays as it is.
-            self._refuse_foreign(db)
-            _set_pragmas(db)
+            if file_format.refuse_foreign(self.path, db):
+                self.guard.check_may_begin("is empty")
+            else:
+                self._check_contents(db)
+            file_format.set_pragmas(db)
             self._page_bytes = int(db.pragma("page_size"))
-            self._migrate(db)
+            file_format.migrate(db)
             if self._page_count_max:
                 db.pragma("max_page_count", self._page_count_max)
-            opened = self._read_all(*self._check_header(db))
+            opened = self._read_all(*file_header.open_header(self.path, db, self.fingerprint))
         self.guard.opened()
         return opened
 
-    def _refuse_foreign(self, db: apsw.Connection) -> None:
-        empty = not db.execute("SELECT count(*) FROM sqlite_schema").get
-        if db.pragma("application_id") != APPLICATION_ID and not empty:
-            raise FileRefused(f"{self.path} is an SQLite file of another program. Move it away.")
-        version, known = db.pragma("user_version"), len(statements.migrations())
-        if version > known:
-            raise FileRefused(
-                f"{self.path} has format {version}; this version reads up to {known}. Use the "
-                "version that wrote it, or a later one."
-            )
-        if empty:
-            self.guard.check_may_begin("is empty")
+    def _check_contents(self, db: apsw.Connection) -> None:
+        if db.pragma("user_version") >= file_format.VERSIONED_SINCE:
+            [versions] = db.execute(self._queries["read_versions"])
+            file_format.check_contents(self.path, *versions)
 
-    def _migrate(self, db: apsw.Connection) -> None:
-        scripts = statements.migrations()
-        with db:
-            for script in scripts[db.pragma("user_version") :]:
-                db.execute(script)
-            db.pragma("application_id", APPLICATION_ID)
-            db.pragma("user_version", len(scripts))
-
-    def _check_header(self, db: apsw.Connection) -> tuple[int, ClockMark | None]:
-        own = self.fingerprint
-        found = db.execute(self._queries["read_header"]).fetchone()
-        with db:
-            if found is None:
-                values = (own.namespace_name, own.namespace_uid, own.tier.value)
-                db.execute(
-                    self._queries["write_header"], (*values, own.partition_count, own.partition)
-                )
-            else:
-                name, uid, tier, count, index, *_ = found
-                stored = Fingerprint(name, uid, Tier(tier), count, index)
-                if stored != own:
-                    raise FileRefused(_difference(self.path, stored, own))
-            db.execute(self._queries["raise_boot"])
-        [(*_, boot, wall_ms, mono_ms, machine)] = self._all("read_header")
-        return boot, ClockMark(wall_ms, mono_ms, machine) if wall_ms else None
-
-    def _read_all(self, boot: int, seen: ClockMark | None) -> Opened:
+    def _read_all(self, incarnation: bytes, boot: int, seen: ClockMark | None) -> Opened:
+        self.fingerprint = replace(self.fingerprint, incarnation=incarnation)
         return Opened(
             self.fingerprint,
             boot,
-            [_entity_from_json(entry) for (entry,) in self._all("read_entities")],
-            [SlotState(*row) for row in self._all("read_slots")],
+            [file_format.entity_from_json(entry) for (entry,) in self._all("read_entities")],
+            [
+                SlotState(slot, uid, SubQueue(sub_queue), *figures)
+                for slot, uid, sub_queue, *figures in self._all("read_slots")
+            ],
             [ProducerEntry(*row) for row in self._all("read_producers")],
             seen,
             next((value for (value,) in self._all("read_mark", (_FORGOTTEN,))), 0),
@@ -293,9 +258,9 @@ class SqliteStore:
             failed = StoreFailed
             db.execute("COMMIT")
         except BaseException:
-            with _translated(self.path, failed=failed):
+            with translated(self.path, failed=failed):
                 if db.in_transaction:
-                    with _translated(self.path):
+                    with translated(self.path):
                         db.execute("ROLLBACK")
                 raise
         self.guard.check_still_there()
@@ -303,8 +268,9 @@ class SqliteStore:
     def _write(self, db: apsw.Connection, changes: Changes) -> None:
         sql = self._queries
         for entity in changes.entities:
-            entry = (entity.key, entity.generation, entity.deleted, _entity_to_json(entity))
-            db.execute(sql["write_entity"], entry)
+            entry = file_format.entity_to_json(entity)
+            values = (entity.key, entity.generation, entity.deleted, entry)
+            db.execute(sql["write_entity"], (*values, file_format.ENTRY_VERSION))
         for name in changes.entities_forgotten:
             db.execute(sql["forget_entity"], (name,))
         self._append(db, changes.inserts)
@@ -320,12 +286,12 @@ class SqliteStore:
         for key in changes.history_deletes:
             db.execute(sql["forget_key"], (key.slot, key.key))
         for producer in changes.producers:
-            db.execute(sql["write_producer"], producer)
+            db.execute(sql["write_producer"], (*producer, file_format.OUTCOME_VERSION))
         if changes.producers_forgotten:
             db.execute(sql["forget_producers"], (changes.producers_forgotten,))
             db.execute(sql["write_mark"], (_FORGOTTEN, changes.producers_forgotten_until_ms))
         for slot in changes.slots.values():
-            figures = (slot.slot, slot.uid, *slot.figures(), slot.dropped)
+            figures = (slot.slot, slot.uid, slot.sub_queue, *slot.figures(), slot.dropped)
             db.execute(sql["write_slot"], figures)
         for number in changes.slots_removed:
             db.execute(sql["remove_slot"], (number,))
@@ -354,13 +320,13 @@ class SqliteStore:
 
     def _all(self, name: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         db = self._connection()
-        with _translated(self.path):
+        with translated(self.path):
             return db.execute(self._queries[name], values).fetchall()
 
     def _page(self, name: str, values: tuple[int, ...], size_limit: int) -> list[Row]:
         found: list[Row] = []
         db = self._connection()
-        with _translated(self.path):
+        with translated(self.path):
             for columns in db.execute(self._queries[name], values):
                 found.append(row := Row._make(columns))
                 size_limit -= len(row.payload)
@@ -394,22 +360,6 @@ class SqliteStore:
         return list(map(Row._make, self._all(name, values)))
 
 
-def _set_pragmas(db: apsw.Connection) -> None:
-    # From the first schema: pages of deleted messages can be given back.
-    db.pragma("auto_vacuum", "INCREMENTAL")
-    # One writer appends, nobody waits for it; FULL syncs the log at every commit, so that what
-    # is acknowledged survives a power cut.
-    db.pragma("journal_mode", "WAL")
-    db.pragma("synchronous", "FULL")
-    db.pragma("wal_autocheckpoint", WAL_PAGES_MAX)
-    # After a burst the log shrinks again.
-    db.pragma("journal_size_limit", WAL_PAGES_MAX * 4096)
-    # A queue is written at its end and read at its beginning: few pages are hot.
-    db.pragma("cache_size", -4_000)
-    db.pragma("foreign_keys", True)
-    db.set_busy_timeout(2_000)
-
-
 def _runs(ids: Iterable[int]) -> Iterator[tuple[int, int]]:
     """Yield (first, last) of the runs of consecutive ids."""
     ordered = sorted(set(ids))
@@ -425,56 +375,3 @@ def _runs(ids: Iterable[int]) -> Iterator[tuple[int, int]]:
             first = id_
         last = id_
     yield first, last
-
-
-@contextlib.contextmanager
-def _translated(
-    path: Path,
-    other: type[FileRefused] | type[StoreFailed] = StoreFailed,
-    *,
-    failed: type[StoreFailed] = StoreFailed,
-) -> Iterator[None]:
-    """Turn errors of SQLite into those of the store; nobody else sees apsw's."""
-    try:
-        yield
-    except apsw.FullError as exc:
-        raise StoreFull(f"{path}: no room left on the volume") from exc
-    except (apsw.NotADBError, apsw.CorruptError) as exc:
-        raise other(f"{path} is damaged or no SQLite file ({exc}). Restore a backup.") from exc
-    except apsw.Error as exc:
-        raise failed(f"{path}: {exc}") from exc
-
-
-def _difference(path: Path, stored: Fingerprint, own: Fingerprint) -> str:
-    facts = [
-        f"{name} {getattr(stored, name)!s} instead of {getattr(own, name)!s}"
-        for name in Fingerprint.__dataclass_fields__
-        if getattr(stored, name) != getattr(own, name)
-    ]
-    told = (
-        f"{path} belongs elsewhere: {', '.join(facts)}. The partitioning of a namespace never "
-        "changes; give this partition its own file."
-    )
-    if stored.namespace_uid == own.namespace_uid:
-        return told
-    return (
-        f"{told} On Kubernetes it is the data of an earlier BusNamespace of this name: annotate "
-        "the BusNamespace with bendybus.io/retained-data: adopt to go on with it, or purge to "
-        "begin empty."
-    )
-
-
-def _entity_to_json(entity: Entity) -> str:
-    return json.dumps(asdict(entity))
-
-
-def _entity_from_json(text: str) -> Entity:
-    values = json.loads(text)
-    queue = values.pop("queue")
-    queue["status"] = EntityStatus(queue["status"])
-    values["origin"] = origin = Origin(values["origin"])
-    # Entries that were written before orphans existed have none of their fields.
-    values["manifest_uid"] = entities.manifest_of(
-        values.get("manifest_uid", ""), uid=values["uid"], origin=origin
-    )
-    return Entity(queue=QueueDescription(**queue), **values)

@@ -110,18 +110,20 @@ class WatchEntitiesResponse(_message.Message):
     def __init__(self, fingerprint: _Optional[_Union[Fingerprint, _Mapping]] = ..., entities: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., snapshot: bool = ...) -> None: ...
 
 class Fingerprint(_message.Message):
-    __slots__ = ("namespace_name", "namespace_uid", "tier", "partition_count", "partition")
+    __slots__ = ("namespace_name", "namespace_uid", "tier", "partition_count", "partition", "incarnation")
     NAMESPACE_NAME_FIELD_NUMBER: _ClassVar[int]
     NAMESPACE_UID_FIELD_NUMBER: _ClassVar[int]
     TIER_FIELD_NUMBER: _ClassVar[int]
     PARTITION_COUNT_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     namespace_name: str
     namespace_uid: str
     tier: str
     partition_count: int
     partition: int
-    def __init__(self, namespace_name: _Optional[str] = ..., namespace_uid: _Optional[str] = ..., tier: _Optional[str] = ..., partition_count: _Optional[int] = ..., partition: _Optional[int] = ...) -> None: ...
+    incarnation: bytes
+    def __init__(self, namespace_name: _Optional[str] = ..., namespace_uid: _Optional[str] = ..., tier: _Optional[str] = ..., partition_count: _Optional[int] = ..., partition: _Optional[int] = ..., incarnation: _Optional[bytes] = ...) -> None: ...
 
 class FenceIdleEntityRequest(_message.Message):
     __slots__ = ("partition", "uid", "generation", "idle_ms")

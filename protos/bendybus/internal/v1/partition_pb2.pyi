@@ -1,6 +1,7 @@
 from bendybus.v1 import message_pb2 as _message_pb2
 from bendybus.v1 import receiver_pb2 as _receiver_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
@@ -8,15 +9,26 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class SubQueue(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    SUB_QUEUE_UNSPECIFIED: _ClassVar[SubQueue]
+    SUB_QUEUE_MAIN: _ClassVar[SubQueue]
+    SUB_QUEUE_DEAD_LETTER: _ClassVar[SubQueue]
+SUB_QUEUE_UNSPECIFIED: SubQueue
+SUB_QUEUE_MAIN: SubQueue
+SUB_QUEUE_DEAD_LETTER: SubQueue
+
 class EntityRef(_message.Message):
-    __slots__ = ("uid", "generation", "dead_letter")
+    __slots__ = ("uid", "generation", "dead_letter", "sub_queue")
     UID_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     DEAD_LETTER_FIELD_NUMBER: _ClassVar[int]
+    SUB_QUEUE_FIELD_NUMBER: _ClassVar[int]
     uid: str
     generation: int
     dead_letter: bool
-    def __init__(self, uid: _Optional[str] = ..., generation: _Optional[int] = ..., dead_letter: bool = ...) -> None: ...
+    sub_queue: SubQueue
+    def __init__(self, uid: _Optional[str] = ..., generation: _Optional[int] = ..., dead_letter: bool = ..., sub_queue: _Optional[_Union[SubQueue, str]] = ...) -> None: ...
 
 class SendFramesRequest(_message.Message):
     __slots__ = ("partition", "frame_id", "entity", "batch", "group_sizes", "producer_id", "producer_sequence", "producer_lane", "spans", "age_ms", "deadline_monotonic_ms")

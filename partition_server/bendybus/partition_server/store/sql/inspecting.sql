@@ -8,7 +8,8 @@ SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name
 
 -- header --
 -- Whose file it is.
-SELECT namespace_name, namespace_uid, tier, partition_count, partition_index, boot FROM header
+SELECT namespace_name, namespace_uid, tier, partition_count, partition_index, boot,
+    hex(incarnation) AS incarnation FROM header
 
 -- entries --
 -- The catalogue, tombstones too.
@@ -16,7 +17,8 @@ SELECT entry FROM entities ORDER BY key
 
 -- slots --
 -- The figures of every (sub-)queue.
-SELECT slot, uid, counter, active, deferred, scheduled, size_bytes, last_enqueued_ms, dropped
+SELECT slot, uid, sub_queue, counter, active, deferred, scheduled, size_bytes, last_enqueued_ms,
+    dropped
 FROM slots ORDER BY slot
 
 -- measured --

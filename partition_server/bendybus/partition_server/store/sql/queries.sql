@@ -1,12 +1,22 @@
 -- read_header --
 -- The fingerprint of the file and its boot number.
 SELECT namespace_name, namespace_uid, tier, partition_count, partition_index, boot,
-    seen_wall_ms, seen_mono_ms, seen_machine FROM header
+    incarnation, seen_wall_ms, seen_mono_ms, seen_machine FROM header
+
+-- read_versions --
+-- The highest versions of what is inside columns, and the highest kind of sub-queue.
+SELECT (SELECT coalesce(max(version), 0) FROM entities),
+    (SELECT coalesce(max(version), 0) FROM producers),
+    (SELECT coalesce(max(sub_queue), 0) FROM slots)
 
 -- write_header --
 -- The fingerprint of a new file.
 INSERT INTO header (id, namespace_name, namespace_uid, tier, partition_count, partition_index, boot)
 VALUES (1, ?, ?, ?, ?, ?, 0)
+
+-- write_incarnation --
+-- What tells this file from the one that it was copied from.
+UPDATE header SET incarnation = ?
 
 -- raise_boot --
 -- One more opening.
@@ -22,9 +32,10 @@ SELECT entry FROM entities ORDER BY generation
 
 -- write_entity --
 -- An entry of the catalogue, new or changed.
-INSERT INTO entities (key, generation, deleted, entry) VALUES (?, ?, ?, ?)
+INSERT INTO entities (key, generation, deleted, entry, version) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT (key) DO UPDATE
-SET generation = excluded.generation, deleted = excluded.deleted, entry = excluded.entry
+SET generation = excluded.generation, deleted = excluded.deleted, entry = excluded.entry,
+    version = excluded.version
 
 -- forget_entity --
 -- A name that was deleted so long ago that it is remembered no more.
@@ -32,17 +43,20 @@ DELETE FROM entities WHERE key = ?
 
 -- read_slots --
 -- The figures of every (sub-)queue.
-SELECT slot, uid, counter, active, deferred, scheduled, size_bytes, last_enqueued_ms, dropped
+SELECT slot, uid, sub_queue, counter, active, deferred, scheduled, size_bytes, last_enqueued_ms,
+    dropped
 FROM slots ORDER BY slot
 
 -- write_slot --
 -- The figures of a (sub-)queue, in the transaction of what they count.
-INSERT INTO slots (slot, uid, counter, active, deferred, scheduled, size_bytes, last_enqueued_ms, dropped)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO slots (slot, uid, sub_queue, counter, active, deferred, scheduled, size_bytes,
+    last_enqueued_ms, dropped)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (slot) DO UPDATE
 SET counter = excluded.counter, active = excluded.active, deferred = excluded.deferred,
     scheduled = excluded.scheduled, size_bytes = excluded.size_bytes,
-    last_enqueued_ms = excluded.last_enqueued_ms, dropped = excluded.dropped, uid = excluded.uid
+    last_enqueued_ms = excluded.last_enqueued_ms, dropped = excluded.dropped, uid = excluded.uid,
+    sub_queue = excluded.sub_queue
 
 -- remove_slot --
 -- The end of a deleted entity's (sub-)queue.
@@ -151,7 +165,8 @@ SELECT producer_id, sequence, position, outcome, at_ms FROM producers ORDER BY i
 
 -- write_producer --
 -- A part of a frame that is stored with this transaction.
-INSERT INTO producers (producer_id, sequence, position, outcome, at_ms) VALUES (?, ?, ?, ?, ?)
+INSERT INTO producers (producer_id, sequence, position, outcome, at_ms, version)
+VALUES (?, ?, ?, ?, ?, ?)
 
 -- forget_producers --
 -- The oldest frames.

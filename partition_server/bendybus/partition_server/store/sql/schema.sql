@@ -13,7 +13,9 @@ CREATE TABLE header (
     -- When the file was last in use, by the clocks of the machine, and its boot; 0: not known.
     seen_wall_ms INTEGER NOT NULL DEFAULT 0,
     seen_mono_ms INTEGER NOT NULL DEFAULT 0,
-    seen_machine TEXT NOT NULL DEFAULT ''
+    seen_machine TEXT NOT NULL DEFAULT '',
+    -- 16 random bytes, new when the file is made and when it is restored; empty: not yet given.
+    incarnation BLOB NOT NULL DEFAULT x''
 ) STRICT;
 
 CREATE TABLE entities (
@@ -22,7 +24,9 @@ CREATE TABLE entities (
     generation INTEGER NOT NULL,
     deleted INTEGER NOT NULL,
     -- The whole entry as JSON.
-    entry TEXT NOT NULL
+    entry TEXT NOT NULL,
+    -- Of what is inside `entry`: an older program refuses a newer one.
+    version INTEGER NOT NULL DEFAULT 1
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE slots (
@@ -34,7 +38,9 @@ CREATE TABLE slots (
     scheduled INTEGER NOT NULL,
     size_bytes INTEGER NOT NULL,
     last_enqueued_ms INTEGER NOT NULL,
-    dropped INTEGER NOT NULL
+    dropped INTEGER NOT NULL,
+    -- 1 main, 2 dead-letter
+    sub_queue INTEGER NOT NULL DEFAULT 1
 ) STRICT;
 
 CREATE TABLE messages (
@@ -82,7 +88,9 @@ CREATE TABLE producers (
     -- Of the first message, in the frame of the first try.
     position INTEGER NOT NULL,
     outcome TEXT NOT NULL,
-    at_ms INTEGER NOT NULL
+    at_ms INTEGER NOT NULL,
+    -- Of what is inside `outcome`.
+    version INTEGER NOT NULL DEFAULT 1
 ) STRICT;
 
 -- Single numbers: producers_forgotten_until_ms, the age of the newest frame that is forgotten.

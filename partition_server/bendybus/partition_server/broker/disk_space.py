@@ -1,0 +1,91 @@
+"""Room on the volume of one partition's file: when to refuse sends, what to give back."""
+
+import contextlib
+import time
+from typing import Final
+
+from bendybus.partition_server.broker import inbox
+from bendybus.partition_server.store.errors import StoreFull
+from bendybus.partition_server.store.file_format import WAL_PAGES_MAX
+from bendybus.partition_server.store.sqlite_store import SqliteStore
+
+CHECK_EVERY_S: Final = 1.0
+# After a full disk without a reserve, sweeps wait for so long.
+FULL_S: Final = 1.0
+# The log may still grow by this, and a checkpoint lets the file grow by as much again.
+LOG_BYTES_MAX: Final = WAL_PAGES_MAX * 4096 + inbox.TAKE_BYTES
+# Unused space goes back to the volume a little at a time: often while nothing is sent, for what is
+# sent would use it again, and seldom otherwise.
+SHRINK_BYTES_MIN: Final = 16 * 1024 * 1024
+SHRINK_PAGES: Final = 500
+SHRINK_EVERY_S: Final = 0.05
+SHRINK_SENDING_EVERY_S: Final = 1.0
+
+
+class DiskSpace:
+    """Watches the volume, in the partition's thread."""
+
+    def __init__(self, store: SqliteStore, free_min_bytes: int) -> None:
+        self._store = store
+        self._free_min_bytes = free_min_bytes
+        self._full_until_s = 0.0
+        self._checked_s = 0.0
+        # When space was last given back; shrinking goes on until little is unused.
+        self._shrunk_s = 0.0
+        self.shrinking = False
+
+    def full(self) -> bool:
+        """Whether a commit found no room a moment ago, and no reserve was left."""
+        return time.monotonic() < self._full_until_s
+
+    def ran_out(self) -> bool:
+        """Give up the reserve because a commit found no room; return whether there was one."""
+        given = self._store.guard.give_up_reserve()
+        self._full_until_s = 0.0 if given else time.monotonic() + FULL_S
+        self.check_soon()
+        return given
+
+    def check_soon(self) -> None:
+        """Let the next check look at the volume."""
+        self._checked_s = 0.0
+
+    def check(self, refused: str, *, sending: bool) -> str:
+        """Return why sends are refused, "" if they are not; looks once a second, and before sends.
+
+        `refused`: what it returned before.
+        """
+        if sending or time.monotonic() - self._checked_s >= CHECK_EVERY_S:
+            self._checked_s = time.monotonic()
+            refused = self._look(refused)
+        if self.shrinking:
+            self._shrink(SHRINK_SENDING_EVERY_S if sending else SHRINK_EVERY_S)
+        return refused
+
+    def _look(self, refused: str) -> str:
+        unused = self._store.unused_bytes()
+        # What the log and its next checkpoint may still take is as good as gone.
+        ahead = max(0, 2 * LOG_BYTES_MAX - self._store.wal_bytes())
+        mark = self._free_min_bytes
+        free = self._store.guard.free_bytes() + unused - ahead
+        if free < mark:
+            refused = (
+                f"the volume has {max(free, 0) // 1024} KB left of the {mark // 1024} KB that "
+                "it keeps free"
+            )
+        elif free > mark + mark // 4 or not refused:
+            refused = ""
+            self._store.guard.restore_reserve()
+        self.shrinking = self.shrinking or unused > SHRINK_BYTES_MIN
+        return refused
+
+    def _shrink(self, every_s: float) -> None:
+        """Give a little of the unused space back to the volume."""
+        if time.monotonic() - self._shrunk_s < every_s:
+            return
+        self._shrunk_s = time.monotonic()
+        with contextlib.suppress(StoreFull):
+            if self._store.unused_bytes() > SHRINK_BYTES_MIN:
+                self._store.shrink(SHRINK_PAGES)
+            else:
+                self._store.cut()
+                self.shrinking = False

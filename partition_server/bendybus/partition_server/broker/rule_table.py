@@ -1,0 +1,122 @@
+"""Which rule handles which command, and when; and which rule handles what is due by time.
+
+A new matter is one more file in `rules` and its rows here. A handler gets the turn and its command
+and returns the answer, None for none (or for one that comes in a later turn). What refuses a
+command is raised, and answered as its row says; then the command has changed nothing.
+"""
+
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import Any, Final, NamedTuple
+
+from bendybus.domain.errors import BusError
+from bendybus.partition_server.rules import (
+    batch_delete,
+    browse,
+    catalogue_entry,
+    counts,
+    defer,
+    duplicates,
+    expire,
+    receive,
+    redeliver,
+    schedule,
+    send,
+    settle,
+)
+from bendybus.partition_server.state.commands import (
+    Append,
+    ApplyEntity,
+    Ask,
+    AskRefused,
+    CancelScheduled,
+    Command,
+    CommitEntity,
+    Counts,
+    DeleteMessages,
+    Deliver,
+    Delivered,
+    Failed,
+    FenceIdle,
+    Peek,
+    ReceiveDeferred,
+    Release,
+    Settle,
+    StreamEnded,
+    Watch,
+    Withdraw,
+)
+from bendybus.partition_server.state.due_times import Sweep
+from bendybus.partition_server.state.turn import Turn
+
+
+class Phase(Enum):
+    """When a command is handled."""
+
+    # Before the commit, in one stage with others.
+    TOGETHER = auto()
+    # Before the commit, in a stage of its own: it reads the store before it decides.
+    ALONE = auto()
+    # After the commit: it reads, or waits for messages, and sees what is committed.
+    AFTER = auto()
+
+
+class CommandRule(NamedTuple):
+    """A row of the table."""
+
+    phase: Phase
+    # (turn, command) → answer
+    handle: Callable[[Turn, Any], Any]
+    # (command, error) → answer
+    refused: Callable[[Any, BusError], Any]
+
+
+def _failed(_: Command, error: BusError) -> Failed:
+    return Failed(error)
+
+
+def _unanswered(_: Command, error: BusError) -> None:
+    """Answer nothing: no caller waits for the outcome."""
+
+
+def _ask_refused(command: Ask, error: BusError) -> AskRefused:
+    return AskRefused(command.ask_id, error)
+
+
+def _deliver_refused(command: Deliver, error: BusError) -> Delivered:
+    return Delivered(command.deliver_id, error=error)
+
+
+COMMANDS: Final[dict[type[Command], CommandRule]] = {
+    Append: CommandRule(Phase.TOGETHER, send.send, _failed),
+    Settle: CommandRule(Phase.TOGETHER, settle.settle, settle.refused),
+    Deliver: CommandRule(Phase.TOGETHER, settle.deliver, _deliver_refused),
+    Release: CommandRule(Phase.TOGETHER, redeliver.release, _unanswered),
+    StreamEnded: CommandRule(Phase.TOGETHER, redeliver.end_stream, _unanswered),
+    ReceiveDeferred: CommandRule(Phase.ALONE, defer.receive, _failed),
+    CancelScheduled: CommandRule(Phase.ALONE, schedule.cancel, _failed),
+    DeleteMessages: CommandRule(Phase.ALONE, batch_delete.delete, _failed),
+    CommitEntity: CommandRule(Phase.ALONE, catalogue_entry.commit, _failed),
+    ApplyEntity: CommandRule(Phase.ALONE, catalogue_entry.apply, _failed),
+    Ask: CommandRule(Phase.AFTER, receive.ask, _ask_refused),
+    Withdraw: CommandRule(Phase.AFTER, receive.withdraw, _failed),
+    Peek: CommandRule(Phase.AFTER, browse.peek, _failed),
+    Counts: CommandRule(Phase.AFTER, counts.counts, _failed),
+    FenceIdle: CommandRule(Phase.AFTER, catalogue_entry.fence, _failed),
+    Watch: CommandRule(Phase.AFTER, catalogue_entry.watch, _failed),
+}
+
+
+def _mark(turn: Turn) -> None:
+    turn.partition.due.mark(turn.stage, turn.now)
+
+
+SWEEPS: Final[dict[Sweep, Callable[[Turn], None]]] = {
+    Sweep.LOCK_ENDS: redeliver.sweep,
+    Sweep.ACTIVATION: schedule.sweep,
+    Sweep.EXPIRY: expire.sweep,
+    Sweep.HISTORY: duplicates.sweep,
+    Sweep.DELETION: batch_delete.sweep,
+    Sweep.MARK: _mark,
+    Sweep.UNFINISHED: settle.sweep,
+}

@@ -1,0 +1,124 @@
+"""Entries of the catalogue: the registrar commits them, others copy them, front ends watch them.
+
+Data is deleted only because of a tombstone, a few rows a turn.
+"""
+
+from bendybus.domain import errors
+from bendybus.domain.entity import Entity
+from bendybus.partition_server.rules import counts
+from bendybus.partition_server.state.commands import (
+    ApplyEntity,
+    AskRefused,
+    CatalogueChanged,
+    CommitEntity,
+    Done,
+    FenceIdle,
+    Now,
+    Watch,
+)
+from bendybus.partition_server.state.due_times import LAST_ID
+from bendybus.partition_server.state.message_queue import MessageQueue
+from bendybus.partition_server.state.partition_state import FENCE_MS, PartitionState
+from bendybus.partition_server.state.stage import Answer, Stage
+from bendybus.partition_server.state.turn import Turn
+from bendybus.partition_server.store.records import COUNTER_MASK
+
+
+def commit(turn: Turn, command: CommitEntity) -> Entity:
+    """Decide on a management call, at the registrar. Raises what refuses it."""
+    catalogue = turn.partition.catalogue
+    entity = catalogue.decide(command, turn.now)
+    if catalogue.by_uid(entity.uid) != entity:
+        _change(turn, entity)
+    return entity
+
+
+def apply(turn: Turn, command: ApplyEntity) -> Done:
+    """Copy an entry of the registrar, unless a newer one is known."""
+    if turn.partition.catalogue.accept(command.entity):
+        _change(turn, command.entity)
+    return Done()
+
+
+def watch(turn: Turn, command: Watch) -> CatalogueChanged:
+    """Return the whole catalogue; tell the stream of each change from now on."""
+    turn.partition.watchers.append(command.stream)
+    return CatalogueChanged(turn.partition.catalogue.all(), snapshot=True)
+
+
+def fence(turn: Turn, command: FenceIdle) -> bool:
+    """Refuse the traffic of an idle entity for a moment; return whether it was idle."""
+    partition, now = turn.partition, turn.now
+    entity = partition.catalogue.by_uid(command.uid)
+    if entity is None or entity.orphaned or entity.generation != command.generation:
+        return False
+    if partition.queues.all_of(command.uid):
+        if counts.count(partition, command.uid, now).idle_ms < command.idle_ms:
+            return False
+        partition.fenced_until[command.uid] = now.mono_ms + FENCE_MS
+    return True
+
+
+def _change(turn: Turn, entity: Entity) -> None:
+    changes, catalogue = turn.stage.changes, turn.partition.catalogue
+    changes.entities.append(entity)
+    # Never the name that changes now: its tombstone, if it has one, stays or becomes an entity.
+    forgotten = (key for key in catalogue.forgettable() if key != entity.key)
+    changes.entities_forgotten.extend(forgotten)
+
+
+# After the commit
+
+
+def take(partition: PartitionState, stage: Stage, now: Now) -> None:
+    """Make what a stage decided on entities take effect. STRICTLY AFTER its commit."""
+    for entity in stage.changes.entities:
+        _take(partition, entity, stage, now)
+    for key in stage.changes.entities_forgotten:
+        partition.catalogue.forget(key)
+    for slot in stage.changes.slots_removed:
+        partition.queues.dropped.pop(slot, None)
+
+
+def _take(partition: PartitionState, entity: Entity, stage: Stage, now: Now) -> None:
+    old = partition.catalogue.by_key(entity.key)
+    partition.catalogue.put(entity)
+    if old is not None and (entity.deleted or old.uid != entity.uid):
+        gone = errors.EntityNotFound(f"queue {old.name!r} was deleted.")
+        for queue in partition.queues.drop(old):
+            _refuse_asks(partition, queue, stage, gone)
+        partition.fenced_until.pop(old.uid, None)
+    if not entity.deleted:
+        partition.queues.ensure(entity, now.mono_ms)
+        # The front end asks again with what it knows then.
+        changed = errors.GenerationMismatch(f"queue {entity.name!r} was changed.")
+        for queue in partition.queues.all_of(entity.uid):
+            _refuse_asks(partition, queue, stage, changed)
+            # The window of its keys may be another one now.
+            partition.watch_keys(queue, 0)
+    for watcher in partition.watchers:
+        stage.answer(watcher, CatalogueChanged([entity], snapshot=False))
+
+
+def _refuse_asks(
+    partition: PartitionState, queue: MessageQueue, stage: Stage, error: errors.BusError
+) -> None:
+    while queue.asks:
+        (stream, ask_id), _ = queue.asks.popitem(last=False)
+        partition.streams.ask_closed(stream, ask_id)
+        stage.answers.append(Answer(stream, AskRefused(ask_id, error)))
+
+
+def remove_dropped(turn: Turn) -> None:
+    """Remove some rows of a deleted entity's slot; when none is left, the slot."""
+    partition, changes, budget = turn.partition, turn.stage.changes, turn.budget
+    slot = next(iter(partition.queues.dropped))
+    for head in partition.store.heads(slot, 0, COUNTER_MASK, budget.rows_left):
+        changes.deletes.append(head.id)
+        budget.spend(head.size_bytes)
+        if budget.spent():
+            return
+    keys = partition.store.history(slot, LAST_ID, budget.rows_left)
+    changes.history_deletes += keys
+    if len(keys) < budget.rows_left and not changes.deletes:
+        changes.slots_removed.append(slot)

@@ -1,0 +1,98 @@
+"""Deferring: a message leaves the queue's order and is received by its number only."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from bendybus.domain import errors, limits
+from bendybus.partition_server.rules import (
+    changed_properties,
+    entity_status,
+    locks,
+    message_numbers,
+)
+from bendybus.partition_server.rules.redeliver import give_back, update
+from bendybus.partition_server.state.commands import Delivery, ReceiveDeferred
+from bendybus.partition_server.state.message_queue import Lock, MessageQueue
+from bendybus.partition_server.state.turn import Turn
+from bendybus.partition_server.store.records import Row, State, row_id
+
+# Deferred messages of one call, which are one answer.
+DEFERRED_MAX: Final = 1_000
+DEFERRED_BYTES_MAX: Final = 64 * limits.MB
+
+
+def defer(turn: Turn, queue: MessageQueue, counter: int, lock: Lock, changes: bytes | None) -> None:
+    """Defer a locked message. Raises what refuses it."""
+    if queue.is_dead_letter and lock.deferred:
+        raise errors.InvalidOperation("the message is deferred already.")
+    changed = changed_properties.merged(lock.changed_properties, changes)
+    turn.stage.unlock(queue, counter)
+    if lock.expires_ms is not None:
+        if lock.expires_ms <= turn.now.wall_ms and not turn.expiry_held:
+            state, count = int(lock.deferred), lock.delivery_count
+            added_bytes = update(turn, queue, counter, lock, state, count, changed)
+            give_back(turn, queue, counter, lock, lock.size_bytes + added_bytes)
+            return
+        # Expiry may have passed over it while it was locked.
+        turn.partition.due.expires_at(lock.expires_ms)
+    update(turn, queue, counter, lock, State.DEFERRED, lock.delivery_count, changed)
+    if not lock.deferred:
+        queue.state.active -= 1
+        queue.state.deferred += 1
+
+
+def receive(turn: Turn, command: ReceiveDeferred) -> Delivery:
+    """Receive deferred messages; a repeat gets the first delivery while its locks last."""
+    partition = turn.partition
+    known: Delivery | None = partition.operations.outcome_of(
+        command.operation_id, command.age_ms, turn.now
+    )
+    # Locks that ended since then gave the messages back: they are received again.
+    delivery = None if known is None else locks.still_locked(partition, known, turn.now)
+    if delivery is None:
+        delivery = _receive(turn, command)
+        turn.stage.remember_operation(command.operation_id, delivery)
+    return delivery
+
+
+def _receive(turn: Turn, command: ReceiveDeferred) -> Delivery:
+    """Lock deferred messages, or delete them; all or none.
+
+    Raises MessageNotFound for a number that is unknown, not deferred, or locked.
+    """
+    partition = turn.partition
+    queue = partition.find(command.entity, turn.now)
+    entity_status.check_receives(queue.entity)
+    message_numbers.check(partition, command.counters, DEFERRED_MAX)
+    rows = _rows(turn, queue.slot, command.counters)
+    found = {
+        row.counter
+        for row in rows
+        if row.state == State.DEFERRED and row.counter not in queue.locks
+    }
+    missing = [counter for counter in command.counters if counter not in found]
+    if missing:
+        raise message_numbers.not_found(
+            partition, queue, missing[0], "deferred", "it may be locked by another receiver"
+        )
+    if command.delete:
+        for row in rows:
+            turn.stage.remove_row(queue, row)
+        return Delivery(queue.slot, rows)
+    return locks.lock(partition, queue, rows, turn.now, ask=None)
+
+
+def _rows(turn: Turn, slot: int, counters: Sequence[int]) -> list[Row]:
+    rows: list[Row] = []
+    left_bytes = DEFERRED_BYTES_MAX
+    for counter in sorted(set(counters)):
+        found = turn.partition.store.rows([row_id(slot, counter)])
+        rows += found
+        left_bytes -= sum(len(row.payload) for row in found)
+        if left_bytes < 0 and len(rows) > 1:
+            raise errors.InvalidArgument(
+                "sequence_numbers",
+                f"the messages are larger than {DEFERRED_BYTES_MAX // limits.MB} MB together. "
+                "Receive fewer at a time.",
+            )
+    return rows

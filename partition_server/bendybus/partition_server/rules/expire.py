@@ -1,0 +1,64 @@
+"""Expiry: a message whose time to live is over is dropped, or dead-lettered if its queue says so.
+
+A locked message waits for the end of its lock.
+"""
+
+from functools import partial
+
+from bendybus.partition_server.rules import dead_letter, scan
+from bendybus.partition_server.state.due_times import LAST_ID
+from bendybus.partition_server.state.message_queue import MessageQueue
+from bendybus.partition_server.state.turn import Turn
+from bendybus.partition_server.store.records import COUNTER_MASK, SLOT_SHIFT, Head, State
+
+
+def expire(turn: Turn, queue: MessageQueue, id_: int, state: int, size_bytes: int) -> None:
+    """End a message whose time to live is over."""
+    if queue.entity.queue.dead_lettering_on_message_expiration:
+        envelope = dead_letter.envelope_of(turn, queue, id_ & COUNTER_MASK)
+        if envelope is not None:
+            dead_letter.move(
+                turn, queue, envelope, dead_letter.TTL_REASON, dead_letter.TTL_DESCRIPTION
+            )
+        return
+    turn.budget.spend(size_bytes, rows=0)
+    turn.stage.remove(queue, id_, state, size_bytes)
+    dead_letter.forget_update(turn, id_)
+
+
+def sweep(turn: Turn) -> None:
+    """Expire what is due, in the order of time."""
+    partition, stage, now_ms = turn.partition, turn.stage, turn.now.wall_ms
+
+    def take(head: Head) -> int:
+        queue = partition.queues.at(head.slot)
+        if queue is not None and head.counter not in queue.locks:
+            expire(turn, queue, head.id, head.state, head.size_bytes)
+            if not head.state:
+                stage.vanished.append((queue, head.counter))
+        return 0
+
+    rows, due = turn.budget.rows_left, partition.due
+    heads = partition.store.expiring(now_ms, due.expired_to, rows)
+    done, cursor = scan.through(heads, due.expired_to, turn.budget, take)
+    following: int | None = now_ms
+    if done and len(heads) < rows:
+        cursor, following = (now_ms, LAST_ID), partition.store.next_expiry(now_ms)
+    stage.on_commit.append(partial(due.expired, cursor, following))
+
+
+def expire_returned(turn: Turn, id_: int) -> None:
+    """Expire a message that came back, if it is still there, still free and still expired."""
+    partition = turn.partition
+    queue, found = partition.queues.at(id_ >> SLOT_SHIFT), partition.store.envelope(id_)
+    if queue is None or found is None or found.row.counter in queue.locks:
+        return
+    row = found.row
+    if row.expires_ms is None or row.expires_ms > turn.now.wall_ms or turn.expiry_held:
+        # A clock was corrected, and queues are read again since then.
+        if row.expires_ms is not None:
+            partition.due.expires_at(row.expires_ms)
+        return
+    expire(turn, queue, id_, row.state, found.size())
+    if row.state == State.ACTIVE:
+        turn.stage.vanished.append((queue, row.counter))

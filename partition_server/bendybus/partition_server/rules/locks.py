@@ -1,0 +1,113 @@
+"""Locks: how messages are locked for a receiver, and how a lock token leads to its lock."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Final, cast
+
+from bendybus.domain import errors, lock_token
+from bendybus.domain.errors import BusError
+from bendybus.partition_server.state.commands import Delivery, Now
+from bendybus.partition_server.state.message_queue import Lock, MessageQueue, OpenAsk
+from bendybus.partition_server.state.partition_state import PartitionState
+from bendybus.partition_server.store.records import COUNTER_MASK, Row, SlotState
+
+# Where tokens of other partitions and of deleted queues lead: no locks.
+NO_QUEUE: Final = MessageQueue(SlotState(0, ""), cast(Any, None))
+
+
+def lock(
+    partition: PartitionState,
+    queue: MessageQueue,
+    rows: Sequence[Row],
+    now: Now,
+    *,
+    ask: OpenAsk | None,
+) -> Delivery:
+    """Lock messages for an ask (reserved until they are delivered), or deferred ones for a call."""
+    lasts_ms = queue.entity.queue.lock_duration_ms
+    until_ms = now.mono_ms + lasts_ms
+    generation, locks = partition.lock_generation, queue.locks
+    generations: list[int] = []
+    stream = ask.stream if ask else None
+    delete, deferred = bool(ask and ask.delete), ask is None
+    counters = [row.id & COUNTER_MASK for row in rows]
+    for row, counter in zip(rows, counters, strict=True):
+        generation = generation + 1 & lock_token.GENERATION_MASK
+        generations.append(generation)
+        locks[counter] = Lock(
+            generation,
+            until_ms,
+            stream,
+            delete,
+            deferred,
+            deferred,
+            row.delivery_count,
+            row.size(),
+            row.expires_ms,
+            row.changed_properties,
+        )
+    partition.lock_generation = generation
+    queue.watch_lock(until_ms, list(zip(counters, generations, strict=True)))
+    partition.due.lock_ends.add(until_ms, queue.slot)
+    if ask is not None:
+        partition.streams.reserved(stream, queue.slot)
+    return Delivery(queue.slot, rows, generations, now.wall_ms + lasts_ms, lasts_ms, partition.boot)
+
+
+def still_locked(partition: PartitionState, delivery: Delivery, now: Now) -> Delivery | None:
+    """Return a delivery as it is now; None if a lock of it is over."""
+    if not delivery.generations:
+        return delivery
+    queue = partition.queues.at(delivery.slot)
+    if queue is None:
+        return None
+    left_ms = queue.entity.queue.lock_duration_ms
+    for row, generation in zip(delivery.rows, delivery.generations, strict=True):
+        held = queue.locks.get(row.id & COUNTER_MASK)
+        if held is None or held.generation != generation or held.until_mono_ms <= now.mono_ms:
+            return None
+        left_ms = min(left_ms, held.until_mono_ms - now.mono_ms)
+    return replace(delivery, locked_until_ms=now.wall_ms + left_ms, lock_remaining_ms=left_ms)
+
+
+def find(
+    partition: PartitionState, tokens: bytes, now: Now, entity_uid: str = ""
+) -> Iterator[tuple[MessageQueue, int, Lock | None]]:
+    """Yield (queue, counter, lock) per token; no lock where it is lost or another entity's."""
+    now_ms = now.mono_ms
+    boot = partition.boot & lock_token.BOOT_MASK
+    known, queue = -1, NO_QUEUE
+    for high, low in lock_token.words(tokens):
+        where = high >> 24
+        if where != known:
+            known, queue = where, _queue_of(partition, where, now, entity_uid)
+        counter = (high & 0xFFFFFF) << 24 | low >> 40
+        held = queue.locks.get(counter)
+        if (
+            held is not None
+            and held.generation == low & lock_token.GENERATION_MASK
+            and low >> 24 & lock_token.BOOT_MASK == boot
+            and held.until_mono_ms > now_ms
+        ):
+            yield queue, counter, held
+        else:
+            yield queue, counter, None
+
+
+def lost() -> BusError:
+    """Return the error for a token that leads to no lock (any more)."""
+    return errors.MessageLockLost(
+        "the lock on the message is lost: it ended, the message was settled before, or the "
+        "partition was restarted. The message, if still there, will be delivered again."
+    )
+
+
+def _queue_of(partition: PartitionState, where: int, now: Now, entity_uid: str) -> MessageQueue:
+    """Return the queue of a token's partition and slot, one without locks if there is none."""
+    if where >> 24 != partition.index:
+        return NO_QUEUE
+    queue = partition.queues.at(where & 0xFFFFFF)
+    if queue is None or (entity_uid and queue.entity.uid != entity_uid):
+        return NO_QUEUE
+    queue.last_used_mono_ms = now.mono_ms
+    return queue

@@ -1,0 +1,139 @@
+"""The end of a lock without a settlement: the message can be received again, or no more.
+
+abandoned ──► delivery count + 1              ─┐
+lock ended ──► + 1 if the client had it        ├─► ready, or at MaxDeliveryCount or past its time:
+released, stream ended ──► uncounted          ─┘   dead-lettered or dropped
+"""
+
+from bendybus.domain import bounds, limits
+from bendybus.partition_server.rules import dead_letter, expire, locks
+from bendybus.partition_server.state.commands import Release, StreamEnded
+from bendybus.partition_server.state.message_queue import Lock, MessageQueue
+from bendybus.partition_server.state.turn import Turn
+from bendybus.partition_server.store.records import RowUpdate, row_id
+
+
+def release(turn: Turn, command: Release) -> None:
+    """Give back what is still locked; no delivery is counted."""
+    bounds.check_tokens(command.tokens)
+    for queue, counter, lock in locks.find(turn.partition, command.tokens, turn.now):
+        if lock is not None:
+            turn.stage.unlock(queue, counter)
+            give_back(turn, queue, counter, lock, lock.size_bytes)
+
+
+def end_stream(turn: Turn, command: StreamEnded) -> None:
+    """Close what a stream asked for, and give back what it had reserved."""
+    partition, stage, stream = turn.partition, turn.stage, command.stream
+    # Its asks of this very group would be opened after its end, and lock for no receiver.
+    stage.after[:] = [other for other in stage.after if getattr(other, "stream", None) != stream]
+    if stream in partition.watchers:
+        partition.watchers.remove(stream)
+    asks, slots = partition.streams.ended(stream)
+    for ask_id, slot in asks.items():
+        queue = partition.queues.at(slot)
+        if queue is not None:
+            queue.asks.pop((stream, ask_id), None)
+    for slot in sorted(slots):
+        queue = partition.queues.at(slot)
+        if queue is not None:
+            _release_reserved(turn, queue, stream)
+
+
+def _release_reserved(turn: Turn, queue: MessageQueue, stream: object) -> None:
+    held = [
+        (counter, lock)
+        for counter, lock in queue.locks.items()
+        if lock.stream == stream and not lock.delivered
+    ]
+    for counter, lock in held:
+        end_lock(turn, queue, counter, lock)
+
+
+def sweep(turn: Turn) -> None:
+    """End locks whose time is over."""
+    partition, budget, now_ms = turn.partition, turn.budget, turn.now.mono_ms
+    ends = partition.due.lock_ends
+    while (first := ends.first()) and first[0] <= now_ms and not budget.spent():
+        slot = first[1]
+        queue = partition.queues.at(slot)
+        if queue is None:
+            ends.replace(slot, None)
+            continue
+        ended = queue.lock_ended(now_ms, budget.rows_left)
+        for index, (counter, lock) in enumerate(ended):
+            if index and budget.spent():
+                # Noted again: due at once.
+                rest = [(number, left.generation) for number, left in ended[index:]]
+                queue.watch_lock(lock.until_mono_ms, rest)
+                break
+            end_lock(turn, queue, counter, lock)
+            budget.spend()
+        budget.spend()
+        ends.replace(slot, queue.next_lock_end())
+
+
+def end_lock(turn: Turn, queue: MessageQueue, counter: int, lock: Lock) -> None:
+    """End a lock whose time is over: a delivery, if the client had the message."""
+    turn.stage.unlock(queue, counter)
+    if lock.delivered:
+        count_delivery(turn, queue, counter, lock, lock.changed_properties)
+    else:
+        give_back(turn, queue, counter, lock, lock.size_bytes)
+
+
+def count_delivery(
+    turn: Turn, queue: MessageQueue, counter: int, lock: Lock, changed: bytes | None
+) -> None:
+    """Make a failed delivery durable and let the message be received again, or not."""
+    count = min(lock.delivery_count + 1, limits.DELIVERY_COUNT_STORED_MAX)
+    if count >= queue.entity.queue.max_delivery_count and not queue.is_dead_letter:
+        envelope = dead_letter.envelope_of(turn, queue, counter)
+        if envelope is not None:
+            dead_letter.move(
+                turn,
+                queue,
+                envelope._replace(row=envelope.row._replace(delivery_count=count)),
+                dead_letter.DELIVERIES_REASON,
+                f"Message could not be consumed after {count} delivery attempts.",
+                changed=changed,
+            )
+        return
+    added_bytes = update(turn, queue, counter, lock, int(lock.deferred), count, changed)
+    give_back(turn, queue, counter, lock, lock.size_bytes + added_bytes)
+
+
+def update(
+    turn: Turn,
+    queue: MessageQueue,
+    counter: int,
+    lock: Lock,
+    state: int,
+    count: int,
+    changed: bytes | None,
+) -> int:
+    """Write what changes of a message that stays; return what is added to its size."""
+    turn.stage.touch(queue)
+    # The whole message is written again.
+    turn.budget.spend(lock.size_bytes, rows=0)
+    added_bytes = len(changed or b"") - len(lock.changed_properties or b"")
+    queue.state.size_bytes += added_bytes
+    id_ = row_id(queue.slot, counter)
+    turn.stage.changes.updates.append(RowUpdate(id_, state, count, changed, added_bytes))
+    return added_bytes
+
+
+def give_back(turn: Turn, queue: MessageQueue, counter: int, lock: Lock, size_bytes: int) -> None:
+    """Return a message to its place in the queue, unless its time to live is over by now."""
+    if lock.expires_ms is not None:
+        if lock.expires_ms <= turn.now.wall_ms and not turn.expiry_held:
+            id_ = row_id(queue.slot, counter)
+            if turn.budget.spent():
+                turn.partition.unfinished.expire_later(turn.stage, id_)
+            else:
+                expire.expire(turn, queue, id_, int(lock.deferred), size_bytes)
+            return
+        # Expiry may have passed over it while it was locked.
+        turn.partition.due.expires_at(lock.expires_ms)
+    if not lock.deferred:
+        turn.stage.returned.append((queue, counter))

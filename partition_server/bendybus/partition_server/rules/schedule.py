@@ -1,0 +1,82 @@
+"""Scheduled messages: each is enqueued when it is due, with a new number, unless it is cancelled.
+
+A sweep is a cursor that goes on where the last one stopped, within the budget of a turn, so that a
+million activations are many transactions with other work between them. The cursor moves only when
+the sweep is committed (`Stage.on_commit`): one that fails is due again.
+"""
+
+from functools import partial
+
+from bendybus.domain import bounds
+from bendybus.partition_server.rules import message_numbers, scan
+from bendybus.partition_server.state.commands import CancelScheduled, Done
+from bendybus.partition_server.state.due_times import LAST_ID
+from bendybus.partition_server.state.message_queue import MessageQueue
+from bendybus.partition_server.state.turn import Turn
+from bendybus.partition_server.store.records import Head, State, row_id
+
+
+def cancel(turn: Turn, command: CancelScheduled) -> Done:
+    """Delete scheduled messages, all or none; a repeat gets the first outcome.
+
+    Raises MessageNotFound for one that is not scheduled.
+    """
+    operations = turn.partition.operations
+    done: Done | None = operations.outcome_of(command.operation_id, command.age_ms, turn.now)
+    if done is None:
+        done = _cancel(turn, command)
+        turn.stage.remember_operation(command.operation_id, done)
+    return done
+
+
+def _cancel(turn: Turn, command: CancelScheduled) -> Done:
+    partition = turn.partition
+    queue = partition.find(command.entity, turn.now)
+    message_numbers.check(partition, command.counters, bounds.NUMBERS_A_CALL_MAX)
+    wanted = sorted(set(command.counters))
+    heads = [head for n in wanted for head in partition.store.heads(queue.slot, n, n, 1)]
+    found = {head.counter for head in heads if head.state == State.SCHEDULED}
+    missing = [counter for counter in command.counters if counter not in found]
+    if missing:
+        raise message_numbers.not_found(
+            partition, queue, missing[0], "scheduled", "it may be active already"
+        )
+    for head in heads:
+        turn.stage.remove(queue, head.id, head.state, head.size_bytes)
+    return Done(len(heads))
+
+
+def sweep(turn: Turn) -> None:
+    """Enqueue messages that are due, each with a new number at the end."""
+    partition, now_ms = turn.partition, turn.now.wall_ms
+
+    def take(head: Head) -> int:
+        queue = partition.queues.at(head.slot)
+        if queue is None:
+            return 0
+        _activate(turn, queue, head)
+        return head.size_bytes
+
+    rows, due = turn.budget.rows_left, partition.due
+    heads = partition.store.activating(now_ms, due.activated_to, rows)
+    done, cursor = scan.through(heads, due.activated_to, turn.budget, take)
+    following: int | None = now_ms
+    if done and len(heads) < rows:
+        cursor, following = (now_ms, LAST_ID), partition.store.next_activation(now_ms)
+    turn.stage.on_commit.append(partial(due.activated, cursor, following))
+
+
+def _activate(turn: Turn, queue: MessageQueue, head: Head) -> None:
+    found = turn.partition.store.rows([head.id])
+    if not found:
+        return
+    row, state, now_ms = found[0], queue.state, turn.now.wall_ms
+    turn.stage.remove(queue, row.id, row.state, row.size())
+    state.last_enqueued_ms = max(state.last_enqueued_ms, now_ms)
+    fresh = row._replace(
+        id=row_id(state.slot, state.counter + 1),
+        state=0,
+        enqueued_ms=state.last_enqueued_ms,
+        expires_ms=bounds.end_of_life(now_ms, row.time_to_live_ms),
+    )
+    turn.stage.append_row(queue, fresh)

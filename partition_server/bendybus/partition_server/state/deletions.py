@@ -1,0 +1,87 @@
+"""Batch deletes that did not fit into one turn, in turn; the rule is `rules.batch_delete`."""
+
+from collections import deque
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final
+
+from bendybus.domain.errors import BusError
+from bendybus.partition_server.state.commands import Done, Failed, Now
+from bendybus.partition_server.state.operation_memory import Operations
+from bendybus.partition_server.state.stage import Answer, Stage
+
+# Batch deletes of one partition that are under way.
+DELETIONS_MAX: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """A batch delete on its way through a queue: what does not fit in one turn goes on in the next.
+
+    Only its end is answered, so that fewer than were asked for means that there are no more.
+    """
+
+    reply_to: Any
+    slot: int
+    uid: str
+    left: int
+    before_ms: int
+    everything: bool
+    start: int = 0
+    deleted: int = 0
+    operation_id: bytes = b""
+
+    def end(self, stage: Stage, deleted: int) -> None:
+        """Answer, and let a repeat get the same answer."""
+        stage.answer(self.reply_to, Done(deleted))
+        stage.remember_operation(self.operation_id, Done(deleted))
+
+    def stopped(self, operations: Operations, now: Now) -> None:
+        """Let a repeat get what was deleted until a step failed: it must not delete more."""
+        if self.operation_id and self.deleted:
+            operations.remember(self.operation_id, Done(self.deleted), now)
+
+
+class Deletions:
+    """The batch deletes that wait for their next step."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Deletion] = deque()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def first(self) -> Deletion:
+        """Return the one whose turn it is."""
+        return self._waiting[0]
+
+    def callers(self) -> list[Any]:
+        """Return who waits for the end of a batch delete."""
+        return [deletion.reply_to for deletion in self._waiting]
+
+    def take_over(self, operation_id: bytes, reply_to: Any) -> bool:
+        """Answer a repeat at the end of what is under way; return False if nothing is."""
+        for index, deletion in enumerate(self._waiting):
+            if operation_id and deletion.operation_id == operation_id:
+                # The caller that repeats it does not wait for the first answer any more.
+                self._waiting[index] = replace(deletion, reply_to=reply_to)
+                return True
+        return False
+
+    def step(self, stage: Stage, before: Deletion, after: Deletion | None) -> None:
+        """Note that a stage is a step of a batch delete; None: its last one."""
+        stage.deletion = before
+        stage.on_commit.append(partial(self._replace, before, after))
+
+    def failed(self, operations: Operations, stage: Stage, error: BusError, now: Now) -> None:
+        """Answer the caller, once, that a step could not be written; it ends there."""
+        if stage.deletion is not None:
+            self._replace(stage.deletion, None)
+            stage.answers[:] = [Answer(stage.deletion.reply_to, Failed(error))]
+            stage.deletion.stopped(operations, now)
+
+    def _replace(self, before: Deletion, after: Deletion | None) -> None:
+        if self._waiting and self._waiting[0] is before:
+            self._waiting.popleft()
+        if after is not None:
+            self._waiting.append(after)

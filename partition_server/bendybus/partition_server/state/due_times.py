@@ -1,0 +1,154 @@
+"""When time alone makes something due: ends of locks, schedules, expiry, the purge of keys.
+
+Updated by the rules as messages come and go; `PartitionState` asks it what is due now and how long
+nothing is. Due times come from heaps and indexes, never from a scan.
+"""
+
+import heapq
+from enum import IntEnum
+from functools import partial
+from typing import Final
+
+from bendybus.partition_server.state.commands import Now
+from bendybus.partition_server.state.stage import Stage
+from bendybus.partition_server.store.records import ClockMark, Row
+from bendybus.partition_server.store.store import Store
+
+# How old the clock that is noted in the file may be, while something in it waits for the clock.
+MARK_EVERY_MS: Final = 30_000
+# Before everything: (time, row id).
+BEGINNING: Final = (-1, 0)
+LAST_ID: Final = 2**63 - 1
+
+
+class Sweep(IntEnum):
+    """What a sweep does. One kind a stage: two would each see the rows that the other has
+    decided on but not yet written."""
+
+    LOCK_ENDS = 1
+    ACTIVATION = 2
+    EXPIRY = 3
+    HISTORY = 4
+    DELETION = 5
+    MARK = 6
+    UNFINISHED = 7
+
+
+class SlotTimes:
+    """The next due time of each slot: one a slot, however often it is set."""
+
+    def __init__(self) -> None:
+        self._times: dict[int, int] = {}
+        self._heap: list[tuple[int, int]] = []
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def add(self, time_ms: int, slot: int) -> None:
+        """Make `slot` due at that time, unless it is due earlier."""
+        known = self._times.get(slot)
+        if known is None or time_ms < known:
+            self._times[slot] = time_ms
+            heapq.heappush(self._heap, (time_ms, slot))
+
+    def first(self) -> tuple[int, int] | None:
+        """Return the earliest time and its slot."""
+        while self._heap and self._times.get(self._heap[0][1]) != self._heap[0][0]:
+            heapq.heappop(self._heap)
+        return self._heap[0] if self._heap else None
+
+    def replace(self, slot: int, following_ms: int | None) -> None:
+        """Replace the time of a slot; None: it is no longer due."""
+        self._times.pop(slot, None)
+        if following_ms is not None:
+            self.add(following_ms, slot)
+
+    def shift(self, gap_ms: int) -> None:
+        """Move all times."""
+        self._times = {slot: at + gap_ms for slot, at in self._times.items()}
+        self._heap = sorted((at, slot) for slot, at in self._times.items())
+
+
+class DueTimes:
+    """Everything of one partition that becomes due by time."""
+
+    def __init__(self, machine: str = "") -> None:
+        # Monotonic times of the earliest ends of locks, wall times of the oldest keys' ends.
+        self.lock_ends = SlotTimes()
+        self.key_ends = SlotTimes()
+        self.next_expiry_ms: int | None = None
+        self.next_activation_ms: int | None = None
+        # Everything up to here is gone, locked, or of a deleted queue.
+        self.expired_to = BEGINNING
+        self.activated_to = BEGINNING
+        self._machine = machine
+        self._marked: ClockMark | None = None
+        self._last = Sweep.MARK
+
+    def begin(self, store: Store) -> None:
+        """Start over with everything that the store has with a time."""
+        self.expired_to = self.activated_to = BEGINNING
+        self.next_expiry_ms = store.next_expiry(-1)
+        self.next_activation_ms = store.next_activation(-1)
+
+    def expires_at(self, wall_ms: int) -> None:
+        """Look for expired messages at that time (again)."""
+        if self.next_expiry_ms is None or wall_ms < self.next_expiry_ms:
+            self.next_expiry_ms = wall_ms
+        if wall_ms <= self.expired_to[0]:
+            self.expired_to = (wall_ms - 1, LAST_ID)
+
+    def appended(self, row: Row) -> None:
+        """Take the times of a new row into account."""
+        if row.expires_ms is not None:
+            self.expires_at(row.expires_ms)
+        if row.scheduled_ms and row.state == 2:
+            due_ms = row.scheduled_ms
+            if self.next_activation_ms is None or due_ms < self.next_activation_ms:
+                self.next_activation_ms = due_ms
+            if due_ms <= self.activated_to[0]:
+                self.activated_to = (due_ms - 1, LAST_ID)
+
+    def expired(self, cursor: tuple[int, int], following_ms: int | None) -> None:
+        """Note how far expiry came, and when it is due again."""
+        self.expired_to, self.next_expiry_ms = cursor, following_ms
+
+    def activated(self, cursor: tuple[int, int], following_ms: int | None) -> None:
+        """Note how far activation came, and when it is due again."""
+        self.activated_to, self.next_activation_ms = cursor, following_ms
+
+    def mark(self, stage: Stage, now: Now) -> None:
+        """Note the clocks in the file, for the next opening to compare its own with."""
+        if stage.changes.seen is not None:
+            return
+        seen = ClockMark(now.wall_ms, now.mono_ms, self._machine)
+        stage.changes.seen = seen
+        stage.on_commit.append(partial(setattr, self, "_marked", seen))
+
+    def waits(self, now: Now, *, expiry_held: bool) -> list[tuple[Sweep, int]]:
+        """Return in how many ms each sweep has something to do; those without are left out."""
+        waits: list[tuple[Sweep, int]] = []
+        lock = self.lock_ends.first()
+        if lock is not None:
+            waits.append((Sweep.LOCK_ENDS, lock[0] - now.mono_ms))
+        if self.next_activation_ms is not None:
+            waits.append((Sweep.ACTIVATION, self.next_activation_ms - now.wall_ms))
+        if expiry_held:
+            # Nor is the clock noted: if the process ends now, the next one shall see the jump.
+            return waits
+        key = self.key_ends.first()
+        if self.next_expiry_ms is not None:
+            waits.append((Sweep.EXPIRY, self.next_expiry_ms - now.wall_ms))
+        if key is not None:
+            waits.append((Sweep.HISTORY, key[0] - now.wall_ms))
+        if key is not None or self.next_expiry_ms is not None:
+            marked_ms = 0 if self._marked is None else self._marked.wall_ms
+            # One that was noted under a clock that was ahead is no good any more.
+            wait_ms = marked_ms + MARK_EVERY_MS - now.wall_ms
+            waits.append((Sweep.MARK, wait_ms if marked_ms <= now.wall_ms else 0))
+        return waits
+
+    def next_of(self, due: list[Sweep]) -> Sweep:
+        """Return which of several due sweeps is next: in turn, so that none waits for ever."""
+        self._last = min([sweep for sweep in due if sweep > self._last] or due)
+        return self._last

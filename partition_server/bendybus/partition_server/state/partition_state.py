@@ -1,0 +1,153 @@
+"""Everything that a partition knows since its file was opened; the rules read and change it.
+
+Changes of what is durable go through a `Stage` and can be taken back; see there.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from bendybus.domain import errors, lock_token
+from bendybus.domain.sub_queue import SubQueue
+from bendybus.partition_server.state.budget import Budget, ServeBudget
+from bendybus.partition_server.state.catalogue import Catalogue
+from bendybus.partition_server.state.clock_guard import ClockGuard
+from bendybus.partition_server.state.commands import EntityRef, Now
+from bendybus.partition_server.state.deletions import Deletions
+from bendybus.partition_server.state.due_times import DueTimes, Sweep
+from bendybus.partition_server.state.message_queue import MessageQueue
+from bendybus.partition_server.state.open_streams import OpenStreams
+from bendybus.partition_server.state.operation_memory import Operations
+from bendybus.partition_server.state.producer_memory import Producers
+from bendybus.partition_server.state.queues import Queues
+from bendybus.partition_server.state.settler_memory import Settlers
+from bendybus.partition_server.state.unfinished_work import Unfinished
+from bendybus.partition_server.store.store import Opened, Store
+
+FENCE_MS: Final = 10_000
+
+
+class PartitionState:
+    """State of one partition."""
+
+    def __init__(
+        self,
+        opened: Opened,
+        store: Store,
+        now: Now,
+        *,
+        clock_hold_ms: int,
+        machine: str,
+        clock_ms: Callable[[], int],
+    ) -> None:
+        """`machine` names the boot of the machine; `clock_ms` goes on during a turn."""
+        self.fingerprint = opened.fingerprint
+        self.index = opened.fingerprint.partition
+        self.boot = opened.boot
+        self.store = store
+        self.clock_ms = clock_ms
+        self.clock = ClockGuard(now, hold_ms=clock_hold_ms, seen=opened.seen, machine=machine)
+        self.catalogue = Catalogue(opened.fingerprint, opened.entities)
+        # Set by the shell: why sends are refused (no room on the disk), "" if they are not.
+        self.sends_refused = ""
+        # From somewhere else at every opening: a file that was restored has its boot numbers twice.
+        self.lock_generation = now.wall_ms & lock_token.GENERATION_MASK
+        self.queues = Queues(self.index)
+        self.due = DueTimes(machine)
+        self.streams = OpenStreams()
+        # Streams that are told of changes to the catalogue.
+        self.watchers: list[Any] = []
+        self.fenced_until: dict[str, int] = {}
+        self.settlers = Settlers()
+        self.operations = Operations(now)
+        self.producers = Producers(
+            opened.producers,
+            now,
+            opened.producers_forgotten_until_ms,
+            clock_in_doubt=self.clock.expiry_held(now) or opened.seen is None,
+        )
+        # What goes on in later turns.
+        self.deletions = Deletions()
+        self.unfinished = Unfinished()
+        # Slots that have more to deliver, or to look at, than fitted into the last turn.
+        self.unserved: dict[int, None] = {}
+        self.serve_budget = ServeBudget()
+        # What the commands of this turn may still do; begun with the first that is divisible.
+        self._budget: Budget | None = None
+        self.queues.open(opened.slots, self.catalogue, now.mono_ms)
+        self.start_over()
+
+    def begin_turn(self) -> None:
+        """Let commands and deliveries have their whole budgets again."""
+        self.serve_budget.begin()
+        self._budget = None
+
+    def budget(self) -> Budget:
+        """Return what all commands of this turn may do together."""
+        if self._budget is None:
+            self._budget = Budget(self.clock_ms)
+        return self._budget
+
+    def find(self, ref: EntityRef, now: Now) -> MessageQueue:
+        """Return the queue that a call is about, and note that it is in use.
+
+        Raises EntityNotFound, GenerationMismatch, MessageNotFound or ServerBusy.
+        """
+        entity = self.catalogue.resolve(ref)
+        queue = self.queues.of(ref.uid, ref.sub_queue)
+        if queue is None:
+            # Only a number leads here: its top 16 bits are the partition.
+            text = f"queue {entity.name!r} has no messages in partition {self.index}."
+            raise errors.MessageNotFound(text, metadata={"entity": entity.name})
+        if self.fenced_until.get(ref.uid, 0) > now.mono_ms:
+            raise errors.ServerBusy(
+                f"queue {entity.name!r} is about to be deleted because it was idle.",
+                retry_after_ms=FENCE_MS,
+            )
+        queue.used(now.wall_ms, now.mono_ms)
+        return queue
+
+    # Time
+
+    def sweeps_due(self, now: Now, *, expiry_held: bool) -> list[Sweep]:
+        """Return what a sweep would find something to do for."""
+        return [sweep for sweep, wait in self._waits(now, expiry_held) if wait <= 0]
+
+    def wait_ms(self, now: Now) -> int | None:
+        """Return how long nothing is due; None: until a command comes."""
+        if self.queues.dropped or self.unserved:
+            return 0
+        waits = self._waits(now, self.clock.expiry_held(now))
+        return min((wait for _, wait in waits), default=None)
+
+    def _waits(self, now: Now, expiry_held: bool) -> list[tuple[Sweep, int]]:
+        waits = self.due.waits(now, expiry_held=expiry_held)
+        if self.deletions:
+            waits.append((Sweep.DELETION, 0))
+        if self.unfinished:
+            waits.append((Sweep.UNFINISHED, 0))
+        return waits
+
+    def start_over(self) -> None:
+        """Look at everything that has a time."""
+        self.due.begin(self.store)
+        for queue in self.queues:
+            self.watch_keys(queue, 0)
+
+    def extend_locks(self, gap_ms: int) -> None:
+        """Give locks the time back that the process was suspended."""
+        for queue in self.queues:
+            queue.extend_locks(gap_ms)
+        self.due.lock_ends.shift(gap_ms)
+
+    def rewind(self) -> None:
+        """Read every queue from its beginning: what was passed over may be alive after all."""
+        for queue in self.queues:
+            queue.rewind()
+            self.unserved[queue.slot] = None
+
+    def watch_keys(self, queue: MessageQueue, since_ms: int) -> None:
+        """Look for keys to forget in a queue that detects duplicates, from `since_ms` on."""
+        description = queue.entity.queue
+        if description.requires_duplicate_detection and queue.state.sub_queue is SubQueue.MAIN:
+            window_ms = description.duplicate_detection_history_time_window_ms
+            self.due.key_ends.add(since_ms + window_ms + 1 if since_ms else 0, queue.slot)

@@ -1,0 +1,104 @@
+"""The queues of a partition in memory: by slot, and by entity and sub-queue.
+
+A slot is a number inside the partition's file that belongs to one (sub-)queue. It is written with
+the queue's first message; until then only this opening of the file knows it.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from bendybus.domain import errors
+from bendybus.domain.entity import Entity
+from bendybus.domain.sub_queue import SubQueue
+from bendybus.partition_server.state.catalogue import Catalogue
+from bendybus.partition_server.state.message_queue import MessageQueue
+from bendybus.partition_server.store.records import SLOT_MAX, SlotState
+
+
+class Queues:
+    """Every queue that holds, or may hold, messages of this partition."""
+
+    def __init__(self, partition: int) -> None:
+        self._partition = partition
+        self._by_slot: dict[int, MessageQueue] = {}
+        self._by_uid: dict[str, dict[SubQueue, MessageQueue]] = {}
+        # After the highest slot that was in use since the file was opened.
+        self._slots_end = 0
+        # Of deleted entities: their rows are still to be removed, then they are.
+        self.dropped: dict[int, SlotState] = {}
+
+    def __iter__(self) -> Iterator[MessageQueue]:
+        return iter(self._by_slot.values())
+
+    def at(self, slot: int) -> MessageQueue | None:
+        """Return the queue in a slot, None if there is none (any more)."""
+        return self._by_slot.get(slot)
+
+    def of(self, uid: str, sub_queue: SubQueue) -> MessageQueue | None:
+        """Return a queue of an entity, None if this partition holds nothing of the entity."""
+        queues = self._by_uid.get(uid)
+        return None if queues is None else queues[sub_queue]
+
+    def dead_letters_of(self, queue: MessageQueue) -> MessageQueue:
+        """Return the dead-letter sub-queue of the entity that `queue` belongs to."""
+        return self._by_uid[queue.entity.uid][SubQueue.DEAD_LETTER]
+
+    def all_of(self, uid: str) -> Sequence[MessageQueue]:
+        """Return the queues of an entity; none if this partition holds nothing of it."""
+        return list(self._by_uid.get(uid, {}).values())
+
+    def uids(self) -> list[str]:
+        """Return the entities that have queues here."""
+        return list(self._by_uid)
+
+    def size_bytes(self, uid: str) -> int:
+        """Return what all queues of an entity count to its quota."""
+        return sum(queue.size_bytes() for queue in self._by_uid[uid].values())
+
+    def open(self, slots: Iterable[SlotState], catalogue: Catalogue, mono_ms: int) -> None:
+        """Take what the file holds, then make what the entities of the catalogue still need."""
+        for slot in slots:
+            self._slots_end = max(self._slots_end, slot.slot + 1)
+            entity = catalogue.by_uid(slot.uid)
+            if entity is None:
+                self.dropped[slot.slot] = slot
+            else:
+                self._put(MessageQueue(slot, entity, last_used_mono_ms=mono_ms))
+        for entity in catalogue.existing():
+            self.ensure(entity, mono_ms)
+
+    def ensure(self, entity: Entity, mono_ms: int) -> None:
+        """Make the queues that an entity needs here and does not have yet; describe all by it."""
+        known = self._by_uid.get(entity.uid, {})
+        if entity.deleted or not (known or self._partition in entity.partitions()):
+            return
+        for sub_queue in SubQueue:
+            if sub_queue in known:
+                known[sub_queue].entity = entity
+            else:
+                slot = SlotState(self._free_slot(), entity.uid, sub_queue)
+                self._slots_end = max(self._slots_end, slot.slot + 1)
+                self._put(MessageQueue(slot, entity, last_used_mono_ms=mono_ms))
+
+    def drop(self, entity: Entity) -> Sequence[MessageQueue]:
+        """Take the queues of a deleted entity out; return them."""
+        gone = self.all_of(entity.uid)
+        self._by_uid.pop(entity.uid, None)
+        for queue in gone:
+            del self._by_slot[queue.slot]
+            queue.state.dropped = True
+            self.dropped[queue.slot] = queue.state
+        return gone
+
+    def _put(self, queue: MessageQueue) -> None:
+        self._by_slot[queue.slot] = queue
+        self._by_uid.setdefault(queue.state.uid, {})[queue.state.sub_queue] = queue
+
+    def _free_slot(self) -> int:
+        """Return the number of a slot that nothing uses: after all others, if there is room."""
+        if self._slots_end < SLOT_MAX:
+            return self._slots_end
+        used = self._by_slot.keys() | self.dropped.keys()
+        slot = next((n for n in range(SLOT_MAX) if n not in used), None)
+        if slot is None:
+            raise errors.QuotaExceeded("the partition's file has no slot left for an entity.")
+        return slot

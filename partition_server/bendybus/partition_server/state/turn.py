@@ -1,0 +1,26 @@
+"""What a rule works with in one stage of a turn."""
+
+from dataclasses import dataclass
+
+from bendybus.partition_server.state.budget import Budget
+from bendybus.partition_server.state.commands import Now
+from bendybus.partition_server.state.partition_state import PartitionState
+from bendybus.partition_server.state.stage import Stage
+
+
+@dataclass(slots=True)
+class Turn:
+    """The partition's state, the stage that is being decided, and the time."""
+
+    partition: PartitionState
+    stage: Stage
+    now: Now
+    # The wall clock is in doubt: nothing expires.
+    expiry_held: bool
+    # Of a sweep; commands share one for the whole turn.
+    sweep_budget: Budget | None = None
+
+    @property
+    def budget(self) -> Budget:
+        """What this turn may still do; asked for only by what can be divided over turns."""
+        return self.sweep_budget or self.partition.budget()

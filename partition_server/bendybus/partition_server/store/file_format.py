@@ -1,0 +1,116 @@
+"""The format of a partition's file: its version, its migrations, and the versions inside it.
+
+`user_version` is the version of all tables; what is serialised inside a column has a version of
+its own beside it. Whatever a newer program wrote is refused in a sentence, before anything is
+written. Migrations only add columns and tables, each in bounded steps, in one transaction: killed
+in the middle, the next opening does all of it.
+"""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+import apsw
+
+from bendybus.domain import entity as entities
+from bendybus.domain.entity import Entity, EntityStatus, Origin, QueueDescription
+from bendybus.domain.sub_queue import SubQueue
+from bendybus.partition_server.store import statements
+from bendybus.partition_server.store.errors import FileRefused
+
+APPLICATION_ID: Final = 0x42454E44  # "BEND"
+# Pages of WAL after which the writer checkpoints, within its own commit. Nothing else reads for
+# long, so the WAL ends there (4 MB and one commit) and the next commit writes it from its
+# beginning. A larger one was measured to be no faster, and a full disk must have room for all of
+# it a second time, or a checkpoint cannot end.
+WAL_PAGES_MAX: Final = 1_000
+# Of what is serialised in columns: the entries of the catalogue, the outcomes of producers; and
+# the format that first says it.
+VERSIONED_SINCE: Final = 4
+ENTRY_VERSION: Final = 1
+OUTCOME_VERSION: Final = 1
+
+
+def set_pragmas(db: apsw.Connection) -> None:
+    """Set how SQLite keeps the file; each with its reason."""
+    # From the first schema: pages of deleted messages can be given back.
+    db.pragma("auto_vacuum", "INCREMENTAL")
+    # One writer appends, nobody waits for it; FULL syncs the log at every commit, so that what
+    # is acknowledged survives a power cut.
+    db.pragma("journal_mode", "WAL")
+    db.pragma("synchronous", "FULL")
+    db.pragma("wal_autocheckpoint", WAL_PAGES_MAX)
+    # After a burst the log shrinks again.
+    db.pragma("journal_size_limit", WAL_PAGES_MAX * 4096)
+    # A queue is written at its end and read at its beginning: few pages are hot.
+    db.pragma("cache_size", -4_000)
+    db.pragma("foreign_keys", True)
+    db.set_busy_timeout(2_000)
+
+
+def check_version(path: Path, version: int) -> None:
+    """Raise FileRefused unless this program knows the version of the tables."""
+    known = len(statements.migrations())
+    if version > known:
+        raise FileRefused(
+            f"{path} has format {version}; this version reads up to {known}. Use the version that "
+            "wrote it, or a later one."
+        )
+
+
+def refuse_foreign(path: Path, db: apsw.Connection) -> bool:
+    """Return whether the file is empty. Raises FileRefused for another program's or version's."""
+    empty = not db.execute("SELECT count(*) FROM sqlite_schema").get
+    if db.pragma("application_id") != APPLICATION_ID and not empty:
+        raise FileRefused(f"{path} is an SQLite file of another program. Move it away.")
+    check_version(path, db.pragma("user_version"))
+    return empty
+
+
+def migrate(db: apsw.Connection) -> None:
+    """Make the tables what this version needs: all of it, or nothing."""
+    scripts = statements.migrations()
+    version = db.pragma("user_version")
+    if version == len(scripts):
+        return
+    with db:
+        for script in scripts[version:]:
+            db.execute(script)
+        db.pragma("application_id", APPLICATION_ID)
+        db.pragma("user_version", len(scripts))
+
+
+def check_contents(path: Path, entry: int, outcome: int, sub_queue: int) -> None:
+    """Raise FileRefused where something inside the tables is of a newer version.
+
+    The arguments are the highest versions, and the highest kind of sub-queue, in the file.
+    """
+    for what, found, known in (
+        ("entries of the catalogue of version", entry, ENTRY_VERSION),
+        ("outcomes of sends of version", outcome, OUTCOME_VERSION),
+        ("sub-queues of kind", sub_queue, max(SubQueue)),
+    ):
+        if found > known:
+            raise FileRefused(
+                f"{path} holds {what} {found}; this version reads up to {int(known)}. Use the "
+                "version that wrote it, or a later one."
+            )
+
+
+def entity_to_json(entity: Entity) -> str:
+    """Return an entry of the catalogue as it is stored."""
+    return json.dumps(asdict(entity))
+
+
+def entity_from_json(text: str) -> Entity:
+    """Return an entry of the catalogue."""
+    values: dict[str, Any] = json.loads(text)
+    queue = values.pop("queue")
+    queue["status"] = EntityStatus(queue["status"])
+    values["origin"] = origin = Origin(values["origin"])
+    # Entries that were written before orphans existed have none of their fields.
+    values["manifest_uid"] = entities.manifest_of(
+        values.get("manifest_uid", ""), uid=values["uid"], origin=origin
+    )
+    return Entity(queue=QueueDescription(**queue), **values)

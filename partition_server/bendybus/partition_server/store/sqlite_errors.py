@@ -1,0 +1,27 @@
+"""Errors of SQLite become those of the store: no other module sees apsw's."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import apsw
+
+from bendybus.partition_server.store.errors import FileRefused, StoreFailed, StoreFull
+
+
+@contextlib.contextmanager
+def translated(
+    path: Path,
+    other: type[FileRefused] | type[StoreFailed] = StoreFailed,
+    *,
+    failed: type[StoreFailed] = StoreFailed,
+) -> Iterator[None]:
+    """Raise the store's errors: `other` for a damaged file, `failed` for what else goes wrong."""
+    try:
+        yield
+    except apsw.FullError as exc:
+        raise StoreFull(f"{path}: no room left on the volume") from exc
+    except (apsw.NotADBError, apsw.CorruptError) as exc:
+        raise other(f"{path} is damaged or no SQLite file ({exc}). Restore a backup.") from exc
+    except apsw.Error as exc:
+        raise failed(f"{path}: {exc}") from exc
