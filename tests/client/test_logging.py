@@ -80,8 +80,8 @@ def test_an_outage_that_lasts_is_logged_again_each_minute(
         found.broke(stream, "send stream", 2.0, "refused", float(second))
 
     assert said(caplog, logging.WARNING)[1:] == [
-        "client: bus:7480 is away for 60 s, 31 tries: refused",
-        "client: bus:7480 is away for 120 s, 61 tries: refused",
+        "client: bus:7480 has been unavailable for 60 s, 31 tries: refused",
+        "client: bus:7480 has been unavailable for 120 s, 61 tries: refused",
     ]
 
 
@@ -103,6 +103,40 @@ def test_callers_that_give_up_and_come_again_are_in_the_same_outage(
         "client: send stream is back after 5.0 s",
         "client: receiver broke, reconnecting in 0.5 s: refused",
     ]
+
+
+def test_the_time_that_nothing_was_sent_is_no_part_of_an_outage(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING, logger="bendybus")
+    day_s = 86_400.0
+    found, stream = Outage("bus:7480"), object()
+
+    found.broke(stream, "send stream", 0.5, "refused", 0.0)
+    found.ended(stream)
+    found.back(stream, "send stream", day_s)
+    found.broke(stream, "send stream", 0.5, "refused", day_s + 1)
+    found.ended(stream)
+    found.broke(stream, "send stream", 0.5, "refused", 2 * day_s)
+    found.back(stream, "send stream", 2 * day_s + 3)
+
+    assert said(caplog, logging.WARNING) == [
+        "client: send stream broke, reconnecting in 0.5 s: refused",
+        "client: send stream is back; the last attempt was 86400 s ago",
+        "client: send stream broke, reconnecting in 0.5 s: refused",
+        "client: send stream broke, reconnecting in 0.5 s: refused",
+        "client: send stream is back after 3.0 s",
+    ]
+
+
+def test_an_attempt_that_takes_long_is_part_of_an_outage(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, logger="bendybus")
+    found, stream = Outage("bus:7480"), object()
+
+    found.broke(stream, "send stream", 0.5, "refused", 0.0)
+    found.back(stream, "send stream", 300.0)
+
+    assert said(caplog, logging.WARNING)[1:] == ["client: send stream is back after 300.0 s"]
 
 
 async def test_the_streams_of_a_client_share_what_is_logged_of_an_outage(

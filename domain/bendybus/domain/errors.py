@@ -71,6 +71,14 @@ class PartitionUnavailable(RetryableError):
 
     reason = "PARTITION_UNAVAILABLE"
 
+    @property
+    def is_recorded(self) -> bool:
+        """Whether a change of an entity is decided, and only some partitions do not have it yet.
+
+        The bus names the generation that they will get.
+        """
+        return "generation" in self.metadata
+
 
 class ServerBusy(RetryableError):
     """Raised when a bound of the service is reached for the moment."""

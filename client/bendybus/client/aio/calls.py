@@ -4,7 +4,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from bendybus.client import arguments, exceptions
-from bendybus.client.core.connection import Connection, Stubs
+from bendybus.client.core.channel import Stubs
+from bendybus.client.core.connection import Connection
 from bendybus.client.core.shared_connection import SharedConnection
 from bendybus.client.exceptions import ServiceBusError
 from bendybus.domain.errors import BusError

@@ -14,15 +14,16 @@ from typing import Any, Final
 import grpc
 
 from bendybus.client import arguments, exceptions
-from bendybus.client.core import tls_probe
+from bendybus.client.core.channel import Channel, Stubs
 from bendybus.client.core.credentials import Credentials
 from bendybus.client.core.io_thread import IoThread, Waiter
 from bendybus.client.core.outage import Outage
+from bendybus.client.core.receive_stream import Receiving
 from bendybus.client.core.send_limit import Admission
 from bendybus.client.core.send_stream import Sending
 from bendybus.client.core.settings import Settings
+from bendybus.client.core.stream import Stream
 from bendybus.client.exceptions import ServiceBusError
-from bendybus.domain import limits
 from bendybus.domain.errors import (
     BusError,
     EntityNotFound,
@@ -32,40 +33,21 @@ from bendybus.domain.errors import (
     ServiceTimeout,
     Unauthenticated,
 )
-from bendybus.v1 import management_pb2_grpc, receiver_pb2_grpc, sender_pb2_grpc
 from bendybus.v1.management_pb2 import (
     CreateQueueRequest,
     DeleteQueueRequest,
     DeleteQueueResponse,
     UpdateQueueRequest,
 )
-from bendybus.wire import statuses, tls
+from bendybus.v1.receiver_pb2 import DeleteMessagesRequest, ReceiveDeferredRequest
+from bendybus.v1.sender_pb2 import CancelScheduledMessagesRequest
+from bendybus.wire import statuses
 
-_OPTIONS: Final = (
-    ("grpc.max_receive_message_length", limits.GRPC_FRAME_BYTES_MAX),
-    ("grpc.max_send_message_length", limits.GRPC_FRAME_BYTES_MAX),
-    # A front end comes back under another address.
-    ("grpc.dns_min_time_between_resolutions_ms", 1_000),
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 2_000),
-    # Connections that must not block each other do not share one.
-    ("grpc.use_local_subchannel_pool", 1),
-)
-
-
-# Calls without an operation's name that change something.
+# Changes with an operation id: the bus does a repeat only once.
+_NAMED: Final = (CancelScheduledMessagesRequest, DeleteMessagesRequest, ReceiveDeferredRequest)
+# Changes without one.
 _CHANGES: Final = (CreateQueueRequest, UpdateQueueRequest, DeleteQueueRequest)
 _log = logging.getLogger("bendybus.client")
-
-
-class Stubs:
-    """The stubs of one channel."""
-
-    def __init__(self, channel: grpc.aio.Channel) -> None:
-        self.sender = sender_pb2_grpc.SenderServiceStub(channel)
-        self.receiver = receiver_pb2_grpc.ReceiverServiceStub(channel)
-        self.management = management_pb2_grpc.ManagementServiceStub(channel)
 
 
 class Connection:
@@ -79,22 +61,18 @@ class Connection:
     ) -> None:
         self.io = io
         self.settings = settings
-        self._use_tls = settings.use_tls
         self.admission = Admission()
         self._outage = Outage(settings.target)
-        self._probed: asyncio.Task[bool] | None = None
+        self._channel = Channel(settings, io)
         self._credentials = Credentials(settings.credential, settings.target, loop=loop)
-        self._trusted: bytes | None = None
-        self._channel: grpc.aio.Channel | None = None
-        self._stubs: Stubs | None = None
         # Whether the bus ever answered a call.
         self._answered = False
         self._ready = asyncio.Event()
         self._ready.set()
         self._calls: set[Any] = set()
-        self._streams: set[Any] = set()
-        self._receivings: weakref.WeakSet[Any] = weakref.WeakSet()
-        self.sending: Sending = Sending(
+        self._streams: set[Stream] = set()
+        self._receivings: weakref.WeakSet[Receiving] = weakref.WeakSet()
+        self.sending = Sending(
             self._open_sending, io.loop, settings.retry, self.admission, self.explained
         )
         self.closed = False
@@ -102,33 +80,17 @@ class Connection:
         io.owners.add(self)
         io.submit(self.keep, self.sending.stream, "bendybus-send")
 
-    def keep(self, stream: Any, name: str) -> None:
+    def keep(self, stream: Stream, name: str) -> None:
         """Run a stream until it is closed. On the I/O thread."""
         self._streams.add(stream)
         stream.outage = self._outage
         task = self.io.spawn(stream.run(), name)
         task.add_done_callback(lambda _: self._streams.discard(stream))
 
-    async def stubs(self) -> Stubs:
-        """Return the stubs; connects when needed. On the I/O thread."""
+    async def _stubs(self) -> Stubs:
+        # Not while the process forks.
         await self._ready.wait()
-        if self._use_tls is None:
-            self._use_tls = await self._speaks_tls()
-        if self._stubs is None:
-            self._channel = self._open_channel()
-            self._stubs = Stubs(self._channel)
-        return self._stubs
-
-    async def _speaks_tls(self) -> bool:
-        """Ask the bus whether it speaks TLS: once, for all streams and calls that wait for it."""
-        if self._probed is None or self._probed.done():
-            self._probed = self.io.loop.create_task(
-                tls_probe.speaks_tls(self.settings.target), name="bendybus-probe"
-            )
-            # Seen, also where nobody waits for it any more.
-            self._probed.add_done_callback(lambda task: task.cancelled() or task.exception())
-        # One of those who wait may be cancelled; the others still wait.
-        return await asyncio.shield(self._probed)
+        return await self._channel.stubs()
 
     def start(
         self,
@@ -144,8 +106,6 @@ class Connection:
         method: Callable[[Stubs], Any],
         request: Any,
         timeout_s: float | None = None,
-        *,
-        repeatable: bool = True,
     ) -> Any:
         """Make a unary call, again where that may help. Raises BusError."""
         began = self.io.loop.time()
@@ -153,7 +113,7 @@ class Connection:
         failures = 0
         # Of a call that changes something: whether an earlier try may have done it. A repeat by
         # the same name finds out, and no refusal of one is a no.
-        named = bool(getattr(request, "operation_id", b""))
+        named = isinstance(request, _NAMED)
         changes = named or isinstance(request, _CHANGES)
         doubtful = False
         recorded: BusError | None = None
@@ -175,7 +135,7 @@ class Connection:
                 in_time = self.io.loop.time() + pause < deadline
                 again = exc.retryable or isinstance(exc, OutcomeUnknown)
                 again = again and failures <= self.settings.retry.total
-                if not repeatable or not in_time or not again:
+                if not in_time or not again:
                     if doubtful and exc.retryable and not _is_recorded(exc):
                         raise _unknown(exc) from exc
                     raise
@@ -194,9 +154,7 @@ class Connection:
             call.cancel()
         for stream in list(self._streams):
             await stream.cancel()
-        if self._channel is not None:
-            await self._channel.close()
-        self._channel = self._stubs = None
+        await self._channel.close()
 
     def resume(self) -> None:
         """Connect again when needed."""
@@ -214,7 +172,7 @@ class Connection:
         """Close all receivers at the same time: a bus that hangs delays this once."""
         await asyncio.gather(*(receiving.close() for receiving in list(self._receivings)))
 
-    def keep_receiving(self, receiving: Any) -> None:
+    def keep_receiving(self, receiving: Receiving) -> None:
         """Run the stream of a receiver until it is closed. On the I/O thread."""
         self._receivings.add(receiving)
         self.keep(receiving.stream, "bendybus-receive")
@@ -238,7 +196,7 @@ class Connection:
     async def _call_once(self, method: Callable[[Stubs], Any], request: Any, left: float) -> Any:
         if left <= 0:
             raise ServiceTimeout("The time given was over before the bus answered.")
-        stubs = await self.stubs()
+        stubs = await self._stubs()
         metadata = await self._credentials.metadata()
         call = method(stubs)(request, timeout=left, metadata=metadata)
         self._calls.add(call)
@@ -257,61 +215,22 @@ class Connection:
 
     async def _open_sending(self) -> Any:
         metadata = await self._credentials.metadata()
-        return (await self.stubs()).sender.SendStream(metadata=metadata)
+        return (await self._stubs()).sender.SendStream(metadata=metadata)
 
     async def open_receiving(self) -> Any:
         """Open a stream of a receiver. On the I/O thread."""
         metadata = await self._credentials.metadata()
-        return (await self.stubs()).receiver.ReceiveStream(metadata=metadata)
+        return (await self._stubs()).receiver.ReceiveStream(metadata=metadata)
 
     def explained(self, error: BusError) -> BusError:
-        """Return an error with what to change, where TLS or a token is the reason."""
+        """Return an error with what to change, where the address, TLS or a token is the reason."""
         if isinstance(error, Unauthenticated):
             self._credentials.refused()
-        if tls.is_untrusted(error.message):
-            self._trust_anew()
-        use_tls = self._use_tls is not False
-        if type(error) is not RetryableError or (not use_tls and self._has_answered()):
-            # A bus that answered in plain text before does not speak TLS: it has gone.
-            return error
-        advice = tls.explain(error.message, address=self.settings.target, use_tls=use_tls)
-        if not advice and any(sign in error.message for sign in _NOBODY_THERE):
-            advice = (
-                f"No bus answers at {self.settings.target}. Check host and port; is it running?"
-            )
-        return RetryableError(f"{advice} ({error.message})") if advice else error
+        return self._channel.explain(error, answered=self._has_answered())
 
     def _has_answered(self) -> bool:
         streams = [self.sending.stream, *(each.stream for each in self._receivings)]
         return self._answered or any(stream.answered for stream in streams)
-
-    def _authorities(self) -> bytes | None:
-        path = self.settings.ca_file
-        if path is None:
-            return None
-        try:
-            with open(path, "rb") as file:
-                return file.read()
-        except OSError:
-            return self._trusted
-
-    def _trust_anew(self) -> None:
-        """Make the next channel with the authorities of today, if they were exchanged."""
-        channel = self._channel
-        if channel is not None and self._authorities() != self._trusted:
-            self._channel = self._stubs = None
-            self.io.spawn(channel.close(), "bendybus-close")
-
-    def _open_channel(self) -> grpc.aio.Channel:
-        if not self._use_tls:
-            return grpc.aio.insecure_channel(self.settings.target, options=_OPTIONS)
-        self._trusted = self._authorities()
-        credentials = grpc.ssl_channel_credentials(self._trusted)
-        return grpc.aio.secure_channel(self.settings.target, credentials, options=_OPTIONS)
-
-
-# What gRPC says of an address where nothing listens, and of a name that there is not.
-_NOBODY_THERE: Final = ("Connection refused", "DNS resolution failed")
 
 
 def _may_be_done(error: BusError) -> bool:
@@ -325,8 +244,7 @@ def _may_be_done(error: BusError) -> bool:
 
 
 def _is_recorded(error: BusError) -> bool:
-    """Whether a change of an entity is decided, and only partitions lag behind."""
-    return isinstance(error, PartitionUnavailable) and "generation" in error.metadata
+    return isinstance(error, PartitionUnavailable) and error.is_recorded
 
 
 def _is_gone(error: BusError, request: Any) -> bool:

@@ -10,7 +10,7 @@ from bendybus.client.aio import calls
 from bendybus.client.aio.management.paging import AsyncItemPaged
 from bendybus.client.aio.management.unsupported import UnsupportedOperations
 from bendybus.client.core.administration import BaseAdministrationClient
-from bendybus.client.core.connection import Stubs
+from bendybus.client.core.channel import Stubs
 from bendybus.client.entities import descriptions, requests, runtime
 from bendybus.client.entities.models import (
     ApiVersion,

@@ -8,7 +8,7 @@ from typing import Any
 
 from bendybus.client import arguments, exceptions
 from bendybus.client.core.administration import BaseAdministrationClient
-from bendybus.client.core.connection import Stubs
+from bendybus.client.core.channel import Stubs
 from bendybus.client.entities import descriptions, requests, runtime
 from bendybus.client.entities.models import (
     ApiVersion,
