@@ -14,7 +14,8 @@ from prometheus_client.registry import Collector
 from bendybus.cli.commands.app import app
 from bendybus.domain import errors, shared_access
 from bendybus.frontend.core.figures import Figures
-from bendybus.frontend.security import rights
+from bendybus.frontend.listeners import grpc_methods
+from bendybus.frontend.security import operations
 from bendybus.internal.v1 import entity_pb2, partition_pb2
 from bendybus.operator.decisions import data_identity
 from bendybus.operator.decisions.conditions import (
@@ -98,8 +99,9 @@ def test_the_page_of_security_has_every_method_with_its_roles_or_right() -> None
         f"| `{short(method)}` | {', '.join(sorted(allowed))} |"
         for method, allowed in roles.METHODS.items()
     } | {
-        f"| `{short(method)}` | {rule.right}{'' if rule.field else ', namespace'} |"
-        for method, rule in rights.RULES.items()
+        f"| `{short(name)}` | {operations.RULES[method.operation].right}"
+        f"{'' if method.on_entity else ', namespace'} |"
+        for name, method in grpc_methods.METHODS.items()
     }
     causes = {f"`{cause}`" for cause in shared_access.Cause}
 
@@ -114,7 +116,7 @@ def test_every_method_of_the_services_is_in_the_tables_of_security() -> None:
 
     ours = {name for name in roles.METHODS if "bendybus" in name}
     assert ours == methods(partition_pb2, entity_pb2)
-    assert set(rights.RULES) == methods(sender_pb2, receiver_pb2, management_pb2)
+    assert set(grpc_methods.METHODS) == methods(sender_pb2, receiver_pb2, management_pb2)
 
 
 def test_the_page_of_kubernetes_has_every_annotation_label_and_condition_and_no_other() -> None:

@@ -18,7 +18,7 @@ from bendybus.client.exceptions import (
     ServiceBusConnectionError,
     ServiceBusError,
 )
-from bendybus.frontend.security import rights
+from bendybus.frontend.listeners import grpc_methods
 from bendybus.internal.v1 import partition_pb2, partition_pb2_grpc
 from bendybus.wire import statuses
 from tests.certificates import BUS, OPERATOR, OTHER_BUS, Authority
@@ -192,10 +192,10 @@ def test_a_fixed_token_works_until_it_expires_and_then_says_so(secured: SecuredB
 def test_every_call_of_clients_demands_a_token(secured: SecuredBus) -> None:
     credentials = grpc.ssl_channel_credentials(secured.bundle)
     with grpc.secure_channel(secured.bus.front_end_address, credentials) as channel:
-        for method, rule in rights.RULES.items():
-            make = channel.stream_stream if rule.stream else channel.unary_unary
-            call: Any = make(method, lambda request: request, lambda response: response)
-            request = iter([b""]) if rule.stream else b""
+        for name, method in grpc_methods.METHODS.items():
+            make = channel.stream_stream if method.stream else channel.unary_unary
+            call: Any = make(name, lambda request: request, lambda response: response)
+            request = iter([b""]) if method.stream else b""
             with pytest.raises(grpc.RpcError) as refused:
                 list(call(request, timeout=5))
             error = statuses.from_rpc_error(refused.value)

@@ -9,12 +9,12 @@ from prometheus_client import start_http_server
 
 from bendybus.frontend.core import idle_entities
 from bendybus.frontend.core.gateway import Gateway
+from bendybus.frontend.listeners.call_gate import CallGate
 from bendybus.frontend.listeners.client_streams import ClientStreams
 from bendybus.frontend.listeners.management_service import ManagementService
 from bendybus.frontend.listeners.receiver_service import ReceiverService
 from bendybus.frontend.listeners.sender_service import SenderService
-from bendybus.frontend.security.access import Access
-from bendybus.frontend.security.connection_gate import Door
+from bendybus.frontend.security.authenticator import Authenticator
 from bendybus.frontend.security.policy_file import PolicyFile
 from bendybus.frontend.settings import Settings
 from bendybus.v1 import management_pb2_grpc, receiver_pb2_grpc, sender_pb2_grpc
@@ -47,12 +47,12 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
     """Run until `stop` is set. Order at the end: not ready, drain, close the ways."""
     directory = serving.tls_directory(settings.tls_directory)
     file = settings.access_policies
-    access = Access(None if file is None else PolicyFile(file))
+    authenticator = Authenticator(None if file is None else PolicyFile(file))
     gateway = Gateway(
         settings, tls.channel_credentials(directory.material()) if directory else None
     )
-    gateway.figures.count_refusals(access.refusals)
-    streams = ClientStreams(access, settings.max_connection_age_s)
+    gateway.figures.count_refusals(authenticator.refusals)
+    streams = ClientStreams(authenticator, settings.max_connection_age_s)
     health = Health()
     server = grpc.aio.server(
         options=[
@@ -64,7 +64,7 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
             ),
         ],
         maximum_concurrent_rpcs=CALLS_MAX,
-        interceptors=[Door(access, health)] if access.demanded else [],
+        interceptors=[CallGate(authenticator, health)] if authenticator.required else [],
     )
     sender_pb2_grpc.add_SenderServiceServicer_to_server(SenderService(gateway, streams), server)
     receiver_pb2_grpc.add_ReceiverServiceServicer_to_server(
@@ -82,7 +82,7 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
                 idle_entities.run(gateway.manager, gateway.directory, settings.idle_check_s),
                 name="idle-entities",
             ),
-            group.create_task(access.run(streams.recheck), name="access-policies"),
+            group.create_task(authenticator.run(streams.recheck), name="access-policies"),
         ]
         if directory is not None:
             tasks.append(group.create_task(_watch_tls(directory, gateway), name="tls"))

@@ -306,7 +306,7 @@ class Sending:
         self._in_flight.clear()
         self._bytes_in_flight = 0
         # A caller that is turned away is turned away before anything it wrote is read; a stream
-        # that was let in ends with OK once its token is no longer good (frontend: connection_gate).
+        # that was let in ends with OK once its token is no longer good (frontend: call_gate).
         not_read = isinstance(error, errors.Unauthenticated | errors.Unauthorized)
         ended_well = isinstance(error, Moved) and error.answered
         for frame in frames:

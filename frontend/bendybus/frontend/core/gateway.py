@@ -5,9 +5,7 @@ Upstream (one per partition) ──► Gateway ──► SendDispatcher, Receive
 
 import asyncio
 import logging
-from typing import Final
-
-import grpc
+from typing import TYPE_CHECKING, Final
 
 from bendybus.domain.directory import Directory
 from bendybus.domain.entity import Entity, Fingerprint
@@ -23,6 +21,9 @@ from bendybus.frontend.upstreams import send_frames
 from bendybus.frontend.upstreams.upstream import Upstream
 from bendybus.internal.v1 import partition_pb2
 
+if TYPE_CHECKING:
+    import grpc
+
 logger = logging.getLogger(__name__)
 LAG_CHECK_S: Final = 1.0
 
@@ -31,7 +32,7 @@ class Gateway:
     """One front end."""
 
     def __init__(
-        self, settings: Settings, credentials: grpc.ChannelCredentials | None = None
+        self, settings: Settings, credentials: "grpc.ChannelCredentials | None" = None
     ) -> None:
         self.settings = settings
         self.figures = Figures()
@@ -68,7 +69,7 @@ class Gateway:
             for task in late:
                 task.cancel()
 
-    def renew(self, credentials: grpc.ChannelCredentials) -> None:
+    def renew(self, credentials: "grpc.ChannelCredentials") -> None:
         """Go over to new channels to all partitions."""
         for upstream in self.upstreams.values():
             upstream.renew(credentials)

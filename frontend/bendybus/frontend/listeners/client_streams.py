@@ -10,9 +10,10 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
-from bendybus.frontend.security.access import Access, Pass
+from bendybus.frontend.listeners import grpc_methods
+from bendybus.frontend.security.authenticator import Authenticator, Caller
 from bendybus.wire.draining import Drain, End
 
 # gRPC says goodbye to a connection at its age and up to a tenth more; a stream ends after that, so
@@ -24,16 +25,20 @@ class ClientStreams:
     """All of a front end. On the loop only."""
 
     def __init__(
-        self, access: Access, max_age_s: float, clock: Callable[[], float] = time.time
+        self, authenticator: Authenticator, max_age_s: float, clock: Callable[[], float] = time.time
     ) -> None:
-        self.access = access
+        self.authenticator = authenticator
         self.drain = Drain()
         self._max_age_s = max_age_s
         self._clock = clock
         self._tokens: dict[End, str] = {}
 
+    def caller(self, context: Any) -> Caller:
+        """Return the caller of a stream. Raises Unauthenticated."""
+        return self.authenticator.authenticate(grpc_methods.token(context.invocation_metadata()))
+
     @contextmanager
-    def stream(self, caller: Pass, end: End) -> Iterator[None]:
+    def stream(self, caller: Caller, end: End) -> Iterator[None]:
         """Hold a stream of `caller` that `end` asks to end."""
         loop = asyncio.get_running_loop()
         timers: list[asyncio.TimerHandle] = []
@@ -55,5 +60,5 @@ class ClientStreams:
     def recheck(self) -> None:
         """End the streams whose tokens the policies no longer know."""
         for end, token in list(self._tokens.items()):
-            if not self.access.still_good(token):
+            if not self.authenticator.still_good(token):
                 end()

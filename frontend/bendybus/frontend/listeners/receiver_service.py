@@ -10,14 +10,14 @@ from google.protobuf.message import DecodeError
 
 from bendybus.domain import bounds, errors, limits
 from bendybus.domain.errors import BusError
-from bendybus.domain.shared_access import Right
 from bendybus.frontend.core import browse, by_number, receive_cache, settle
 from bendybus.frontend.core.accounts import Account, Accounts
 from bendybus.frontend.core.gateway import Gateway
 from bendybus.frontend.core.receive import Receiver
 from bendybus.frontend.listeners import deadlines
 from bendybus.frontend.listeners.client_streams import ClientStreams
-from bendybus.frontend.security.access import Pass
+from bendybus.frontend.security.authenticator import Caller
+from bendybus.frontend.security.operations import Operation
 from bendybus.frontend.upstreams.upstream import now_ms
 from bendybus.v1 import message_pb2, receiver_pb2, receiver_pb2_grpc
 from bendybus.wire import draining, statuses
@@ -60,7 +60,7 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
     ) -> AsyncIterator[receiver_pb2.ReceiveStreamResponse]:
         """One receiver."""
         async with statuses.errors_as_status(context):
-            caller = self._streams.access.enter(context.invocation_metadata() or ())
+            caller = self._streams.caller(context)
         await context.send_initial_metadata((ADMITTED,))
         with (
             self._gateway.figures.connections.track_inprogress(),
@@ -138,7 +138,7 @@ Out = asyncio.Queue[tuple[receiver_pb2.ReceiveStreamResponse, int, int, int] | B
 class _Stream:
     """One ReceiveStream: its receiver, its settlements, what it has to say."""
 
-    def __init__(self, gateway: Gateway, caller: Pass, account: Account) -> None:
+    def __init__(self, gateway: Gateway, caller: Caller, account: Account) -> None:
         self._out: Out = asyncio.Queue()
         self._gateway = gateway
         self._caller = caller
@@ -257,7 +257,7 @@ class _Stream:
             raise errors.InvalidArgument(
                 "settler_id", f"must be at most {limits.SETTLER_ID_BYTES_MAX} bytes."
             )
-        self._caller.check(request.entity_path, Right.LISTEN)
+        self._caller.check(Operation.RECEIVE, request.entity_path)
         self._settler_id = request.settler_id
         self._receiver = self._gateway.receives.open(
             request.entity_path,
@@ -293,8 +293,8 @@ class _Stream:
 
     async def _take_settlement(self, frame: receiver_pb2.SettleFrame) -> None:
         if self._receiver is None:
-            # Whose messages these are is not said.
-            self._caller.check("", Right.LISTEN)
+            # Which entity the messages are of is not known.
+            self._caller.check(Operation.SETTLE)
         count = settle.check(frame)
         await self._room.acquire()
         taken = await self._account.take_tokens(count)

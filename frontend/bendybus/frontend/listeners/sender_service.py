@@ -9,14 +9,14 @@ import grpc
 
 from bendybus.domain import errors, sequence_number
 from bendybus.domain.errors import BusError
-from bendybus.domain.shared_access import Right
 from bendybus.frontend.core import accounts, by_number
 from bendybus.frontend.core.accounts import Accounts, Share
 from bendybus.frontend.core.gateway import Gateway
 from bendybus.frontend.core.send import Respond, SendOutcome, SendRequest
 from bendybus.frontend.listeners import deadlines
 from bendybus.frontend.listeners.client_streams import ClientStreams
-from bendybus.frontend.security.access import Pass
+from bendybus.frontend.security.authenticator import Caller
+from bendybus.frontend.security.operations import Operation
 from bendybus.v1 import message_pb2, sender_pb2, sender_pb2_grpc
 from bendybus.wire import draining, statuses
 from bendybus.wire.admission import ADMITTED
@@ -69,7 +69,7 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
     ) -> AsyncIterator[sender_pb2.SendStreamResponse]:
         """Send frames; the reader never waits for a partition."""
         async with statuses.errors_as_status(context):
-            caller = self._streams.access.enter(context.invocation_metadata() or ())
+            caller = self._streams.caller(context)
             with self._accounts.of(context.peer()) as account, account.share() as share:
                 async for answer in self._answers(request_iterator, context, caller, share):
                     yield answer
@@ -78,7 +78,7 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
         self,
         request_iterator: AsyncIterator[sender_pb2.SendStreamRequest],
         context: Context,
-        caller: Pass,
+        caller: Caller,
         share: Share,
     ) -> AsyncIterator[sender_pb2.SendStreamResponse]:
         account, client = share.account, context.peer()
@@ -145,10 +145,10 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
                 reader.cancel()
 
     def _submit(
-        self, caller: Pass, client: str, request: sender_pb2.SendStreamRequest, respond: Respond
+        self, caller: Caller, client: str, request: sender_pb2.SendStreamRequest, respond: Respond
     ) -> None:
         try:
-            caller.check(request.entity_path, Right.SEND)
+            caller.check(Operation.SEND, request.entity_path)
         except BusError as error:
             self._gateway.figures.refused(request.entity_path, error)
             respond(error)

@@ -1,96 +1,90 @@
-"""Who may do what: tokens of clients, checked against the policies of this bus.
+"""Authentication of clients: a token becomes a caller, who may do what the policies grant.
 
-Every call passes the door (`door.py`) first. A stream is let in once and asks for each entity that
-its frames name. Verified tokens are remembered, so that a call costs a look into a dictionary and
-not a signature.
+Knows no protocol: a listener takes the token from where its protocol has it, authenticates it, and
+checks the caller for each operation. Verified tokens are remembered, so that a call costs a look
+into a dictionary and not a signature.
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from bendybus.domain import shared_access
 from bendybus.domain.errors import BusError
-from bendybus.domain.shared_access import CLOCK_SKEW_S, Grant, Right
+from bendybus.domain.shared_access import CLOCK_SKEW_S, Grant
+from bendybus.frontend.security.operations import RULES, Operation
 from bendybus.frontend.security.policy_file import PolicyFile
 from bendybus.wire.refusals import Refusals
 
 logger = logging.getLogger(__name__)
-HEADER: Final = "authorization"
 VERIFIED_MAX: Final = 4_096
 # Checked paths remembered per token. A key holder can create any number of tokens and paths.
 CHECKED_MAX: Final = 16
 LOOK_S: Final = 1.0
 # Not from callers: what they call a policy that does not exist must not get into logs.
-_NOBODY: Final = "(none)"
+_UNKNOWN_POLICY: Final = "(none)"
 
 
-class Pass(Protocol):
-    """What a caller may do."""
+class Caller(Protocol):
+    """A client whose token was verified."""
 
     @property
     def token(self) -> str:
-        """The token, "" where none is asked for."""
+        """The token, "" where none is required."""
 
     @property
     def good_until_s(self) -> float | None:
-        """When it ends, in seconds since 1970; None: never."""
+        """When the token expires, in seconds since 1970; None: never."""
 
-    def check(self, entity_path: str, right: Right) -> None:
-        """Raise Unauthorized unless it covers that."""
+    def check(self, operation: Operation, entity_path: str = "") -> None:
+        """Raise Unauthorized unless the caller may do that, there."""
 
 
 class _Anyone:
     token = ""
     good_until_s = None
 
-    def check(self, entity_path: str, right: Right) -> None:
-        """Let everybody in."""
+    def check(self, operation: Operation, entity_path: str = "") -> None:
+        """Allow everything."""
 
 
 class _Holder:
     """The holder of a verified token. Entities that were checked once are not checked again."""
 
-    def __init__(self, access: "Access", token: str, grant: Grant) -> None:
-        self._access = access
+    def __init__(self, authenticator: "Authenticator", token: str, grant: Grant) -> None:
+        self._authenticator = authenticator
         self._grant = grant
-        self._checked: set[tuple[str, Right]] = set()
+        self._checked: set[tuple[str, Operation]] = set()
         self.token = token
         self.good_until_s: float | None = grant.expires_at_s + CLOCK_SKEW_S
 
-    def check(self, entity_path: str, right: Right) -> None:
+    def check(self, operation: Operation, entity_path: str = "") -> None:
         """Raise Unauthorized unless the token covers that."""
-        if (entity_path, right) in self._checked:
+        if (entity_path, operation) in self._checked:
             return
+        rule = RULES[operation]
         try:
-            self._grant.check(entity_path, right)
+            self._grant.check("" if rule.whole_namespace else entity_path, rule.right)
         except BusError as error:
-            self._access.note(error)
+            self._authenticator.note(error)
             raise
         if len(self._checked) < CHECKED_MAX and entity_path.isascii():
-            self._checked.add((entity_path, right))
+            self._checked.add((entity_path, operation))
 
 
-class Access:
-    """The door of a front end; without a file it is open."""
+class Authenticator:
+    """Verifies tokens against the policies of a file; without one, every caller may do all."""
 
     def __init__(self, file: PolicyFile | None, clock: Callable[[], float] = time.time) -> None:
         self.refusals = Refusals(logger, "policy")
-        self.demanded = file is not None
+        self.required = file is not None
         self._file = file
         self._clock = clock
         self._verified: dict[str, _Holder] = {}
 
-    def enter(self, metadata: Iterable[tuple[str, str | bytes]]) -> Pass:
-        """Return what the caller may do. Raises Unauthenticated."""
-        if self._file is None:
-            return _ANYONE
-        text = next((value for name, value in metadata if name == HEADER), "")
-        return self.verified(text if isinstance(text, str) else "")
-
-    def verified(self, token: str) -> Pass:
+    def authenticate(self, token: str) -> Caller:
         """Return what a token allows. Raises Unauthenticated."""
         if self._file is None:
             return _ANYONE
@@ -105,7 +99,7 @@ class Access:
             self.note(error)
             raise
         while len(self._verified) >= VERIFIED_MAX:
-            # The oldest; whoever still uses it is verified again.
+            # The oldest; if it is still used, it is verified again.
             del self._verified[next(iter(self._verified))]
         found = self._verified[token] = _Holder(self, token, grant)
         return found
@@ -113,7 +107,7 @@ class Access:
     def still_good(self, token: str) -> bool:
         """Whether a token that was good still is."""
         try:
-            self.verified(token)
+            self.authenticate(token)
         except BusError:
             return False
         return True
@@ -121,10 +115,10 @@ class Access:
     def note(self, error: BusError) -> None:
         """Count and log a refusal."""
         cause = error.metadata.get("cause", error.reason)
-        self.refusals.note(cause, error.metadata.get("policy", _NOBODY))
+        self.refusals.note(cause, error.metadata.get("policy", _UNKNOWN_POLICY))
 
     async def run(self, changed: Callable[[], None]) -> None:
-        """Look after the file until cancelled; `changed` is called when policies are others."""
+        """Reload the file until cancelled; `changed` is called after it changed."""
         while True:
             await asyncio.sleep(LOOK_S)
             if self._file is not None and self._file.changed():

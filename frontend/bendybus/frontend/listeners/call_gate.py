@@ -1,4 +1,4 @@
-"""The door of the port for clients: who has no token is turned away before anything is read.
+"""The gate of the gRPC port for clients: without a token a call is refused before it is read.
 
 gRPC reads and parses the request of a unary call before it calls its handler: 20 MB of empty
 elements are a gigabyte by then. So a call without a good token gets a handler of the streaming
@@ -17,8 +17,9 @@ from grpc_health.v1 import health_pb2
 
 from bendybus.domain import errors, limits
 from bendybus.domain.errors import BusError
-from bendybus.frontend.security import rights
-from bendybus.frontend.security.access import Access, Pass
+from bendybus.frontend.listeners import grpc_methods
+from bendybus.frontend.listeners.grpc_methods import Method
+from bendybus.frontend.security.authenticator import Authenticator, Caller
 from bendybus.wire import statuses, weighing
 from bendybus.wire.health import Health
 
@@ -28,11 +29,11 @@ Context = grpc.aio.ServicerContext[Any, Any]
 FRAME_BYTES: Final = limits.FRAME_BYTES_MAX + limits.MB
 
 
-class Door(grpc.aio.ServerInterceptor):
-    """Asks for the token of every call that is not open to all."""
+class CallGate(grpc.aio.ServerInterceptor):
+    """Requires a token for every call that is not open to all, and the right for unary ones."""
 
-    def __init__(self, access: Access, health: Health) -> None:
-        self._access = access
+    def __init__(self, authenticator: Authenticator, health: Health) -> None:
+        self._authenticator = authenticator
         self._open = {
             "/grpc.health.v1.Health/Check": _check(health),
             "/grpc.health.v1.Health/Watch": _watch(health),
@@ -45,24 +46,28 @@ class Door(grpc.aio.ServerInterceptor):
     ) -> Any:
         """Return the handler behind its checks, or one that refuses and reads nothing."""
         method = str(handler_call_details.method)
-        if method in rights.OPEN:
+        if method in grpc_methods.OPEN:
             return self._open[method]
         handler = await continuation(handler_call_details)
         if handler is None:
             return None
         try:
-            caller = self._access.enter(handler_call_details.invocation_metadata or ())
-            rule = rights.RULES.get(method)
-            if rule is None and method not in rights.ANY_TOKEN:
+            caller = self._authenticator.authenticate(
+                grpc_methods.token(handler_call_details.invocation_metadata)
+            )
+            known = grpc_methods.METHODS.get(method)
+            if known is None and method not in grpc_methods.ANY_TOKEN:
                 raise errors.Unauthorized("the call is not for clients.")
-            if rule is not None and not rule.stream and not rule.field:
+            if known is not None and not known.stream and not known.on_entity:
                 # Before the request is read, where the request makes no difference.
-                caller.check("", rule.right)
+                caller.check(known.operation)
         except BusError as error:
             return _refusal(error)
-        if rule is None:
+        if known is None:
             return handler
-        return _framed(handler, method) if rule.stream else _guarded(handler, method, rule, caller)
+        if known.stream:
+            return _framed(handler, method)
+        return _guarded(handler, method, known, caller)
 
 
 def _refusal(error: BusError) -> Handler:
@@ -94,13 +99,14 @@ def _watch(health: Health) -> Handler:
     )
 
 
-def _guarded(handler: Handler, method: str, rule: rights.Rule, caller: Pass) -> Handler:
+def _guarded(handler: Handler, name: str, method: Method, caller: Caller) -> Handler:
     """Return the handler of a unary call, behind what is asked of its bytes and its caller."""
 
     async def called(data: bytes, context: Context) -> Any:
         async with statuses.errors_as_status(context):
-            request = parsed(method, data, handler.request_deserializer)
-            caller.check(getattr(request, rule.field) if rule.field else "", rule.right)
+            request = parsed(name, data, handler.request_deserializer)
+            if method.on_entity:
+                caller.check(method.operation, getattr(request, method.field))
         del data
         return await handler.unary_unary(request, context)
 
@@ -126,9 +132,10 @@ def _framed(handler: Handler, method: str) -> Handler:
 
 def parsed(method: str, data: bytes, parse: Callable[[bytes], Any]) -> Any:
     """Return the request of a unary call. Raises InvalidArgument, MessageSizeExceeded."""
-    if len(data) > rights.REQUEST_BYTES_MAX and method not in rights.CARRIES_MESSAGES:
+    most = grpc_methods.REQUEST_BYTES_MAX
+    if len(data) > most and method not in grpc_methods.CARRIES_MESSAGES:
         raise errors.MessageSizeExceeded(
-            f"the request has {len(data)} bytes; at most {rights.REQUEST_BYTES_MAX} are allowed. "
+            f"the request has {len(data)} bytes; at most {most} are allowed. "
             "Split it into several calls."
         )
     try:

@@ -1,0 +1,63 @@
+"""Which operation each gRPC method is, and where its request names the entity."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from bendybus.domain import limits
+from bendybus.frontend.security.operations import RULES, Operation
+
+_SENDER: Final = "/bendybus.v1.SenderService/"
+_RECEIVER: Final = "/bendybus.v1.ReceiverService/"
+_MANAGEMENT: Final = "/bendybus.v1.ManagementService/"
+# Metadata that carries the token.
+AUTHORIZATION: Final = "authorization"
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A method of the services for clients."""
+
+    operation: Operation
+    # The field of the request that names the entity.
+    field: str = "entity_path"
+    # A stream names its entities in its frames: the service checks each.
+    stream: bool = False
+
+    @property
+    def on_entity(self) -> bool:
+        """Whether the right is looked for on the entity that the request names."""
+        return not RULES[self.operation].whole_namespace
+
+
+METHODS: Final[dict[str, Method]] = {
+    f"{_SENDER}Send": Method(Operation.SEND),
+    f"{_SENDER}SendStream": Method(Operation.SEND, stream=True),
+    f"{_SENDER}CancelScheduledMessages": Method(Operation.CANCEL_SCHEDULED),
+    f"{_RECEIVER}Receive": Method(Operation.RECEIVE),
+    f"{_RECEIVER}ReceiveStream": Method(Operation.RECEIVE, stream=True),
+    f"{_RECEIVER}Settle": Method(Operation.SETTLE),
+    f"{_RECEIVER}ReceiveDeferred": Method(Operation.RECEIVE_DEFERRED),
+    f"{_RECEIVER}Peek": Method(Operation.PEEK),
+    f"{_RECEIVER}DeleteMessages": Method(Operation.DELETE_MESSAGES),
+    f"{_MANAGEMENT}GetNamespace": Method(Operation.GET_NAMESPACE),
+    f"{_MANAGEMENT}CreateQueue": Method(Operation.CREATE_ENTITY, "name"),
+    f"{_MANAGEMENT}UpdateQueue": Method(Operation.UPDATE_ENTITY, "name"),
+    f"{_MANAGEMENT}DeleteQueue": Method(Operation.DELETE_ENTITY, "name"),
+    f"{_MANAGEMENT}GetQueue": Method(Operation.GET_ENTITY, "name"),
+    f"{_MANAGEMENT}ListQueues": Method(Operation.LIST_ENTITIES),
+}
+# What probes may call without a token: nothing of the bus is in the answers, which are about the
+# whole server whatever service the caller names, since its request is not read.
+OPEN: Final = frozenset({"/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"})
+# What any token of this bus is enough for.
+ANY_TOKEN: Final = frozenset({"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"})
+# The largest request of a call that carries no messages.
+REQUEST_BYTES_MAX: Final = 4 * limits.MB
+CARRIES_MESSAGES: Final = frozenset({f"{_SENDER}Send", f"{_SENDER}SendStream"})
+
+
+def token(metadata: Iterable[tuple[str, str | bytes]] | None) -> str:
+    """Return the token in the metadata of a call; "" if there is none."""
+    text = next((value for name, value in metadata or () if name == AUTHORIZATION), "")
+    return text if isinstance(text, str) else ""

@@ -1,0 +1,68 @@
+"""What callers may do, by operation; no protocol takes part."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bendybus.domain import errors, shared_access
+from bendybus.domain.shared_access import Right
+from bendybus.frontend.security.authenticator import Authenticator, Caller
+from bendybus.frontend.security.operations import RULES, Operation
+from bendybus.frontend.security.policy_file import PolicyFile
+
+NOW_S = 1_000_000
+KEY = "a-key-of-this-test"
+
+
+def caller_with(folder: Path, right: Right, entity: str) -> Caller:
+    """Return a caller whose policy grants one right on `entity`, "" for the namespace."""
+    policy = {"name": "app", "rights": [right], "entity": entity, "keys": [KEY]}
+    path = folder / "policies.json"
+    path.write_text(json.dumps({"policies": [policy]}))
+    authenticator = Authenticator(PolicyFile(path), lambda: NOW_S)
+    token = shared_access.sign(f"sb://any/{entity}", "app", KEY, NOW_S + 60)
+    return authenticator.authenticate(token)
+
+
+def allowed(caller: Caller, operation: Operation, entity_path: str) -> bool:
+    """Whether the caller may do that, asked twice: what is remembered must say the same."""
+    answers = set()
+    for _ in range(2):
+        try:
+            caller.check(operation, entity_path)
+            answers.add(True)
+        except errors.Unauthorized:
+            answers.add(False)
+    [answer] = answers
+    return answer
+
+
+def test_every_operation_has_a_rule() -> None:
+    assert set(RULES) == set(Operation)
+
+
+@pytest.mark.parametrize("right", [Right.SEND, Right.LISTEN])
+def test_a_right_on_an_entity_allows_its_operations_on_that_entity_only(
+    right: Right, tmp_path: Path
+) -> None:
+    caller = caller_with(tmp_path, right, "orders")
+
+    for operation, rule in RULES.items():
+        expected = rule.right is right and not rule.whole_namespace
+        assert allowed(caller, operation, "orders") is expected, operation
+        assert not allowed(caller, operation, "invoices"), operation
+
+
+def test_manage_on_the_namespace_allows_everything(tmp_path: Path) -> None:
+    caller = caller_with(tmp_path, Right.MANAGE, "")
+
+    for operation in Operation:
+        assert allowed(caller, operation, "orders")
+
+
+def test_without_policies_every_caller_may_do_everything() -> None:
+    caller = Authenticator(None).authenticate("")
+
+    for operation in Operation:
+        assert allowed(caller, operation, "orders")
