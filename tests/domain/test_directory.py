@@ -12,6 +12,7 @@ from bendybus.domain.directory import Directory
 from bendybus.domain.entity import Entity, Fingerprint, Origin, QueueDescription
 from bendybus.domain.lifecycle import EntityState
 from bendybus.domain.limits import Tier
+from bendybus.domain.sub_queue import SubQueue
 from tests.work import steps
 
 FINGERPRINT = Fingerprint("n", "u", Tier.STANDARD, 4, 0)
@@ -27,8 +28,8 @@ def test_names_are_found_without_regard_to_case_and_with_sub_queue() -> None:
     directory = Directory()
     directory.update(0, FINGERPRINT, [queue("Orders")], snapshot=True)
 
-    assert directory.lookup("ORDERS")[1] is False
-    assert directory.lookup("orders/$deadletterqueue") == (queue("Orders"), True)
+    assert directory.lookup("ORDERS")[1] is SubQueue.MAIN
+    assert directory.lookup("orders/$deadletterqueue") == (queue("Orders"), SubQueue.DEAD_LETTER)
     with pytest.raises(errors.InvalidOperation):
         directory.lookup("orders/$other")
 
@@ -91,7 +92,7 @@ def test_an_orphan_exists_but_is_not_among_the_live() -> None:
     orphan = queue(orphaned=True)
     directory.update(0, FINGERPRINT, [orphan, queue("other", 2)], snapshot=True)
 
-    assert directory.lookup("orders") == (orphan, False)
+    assert directory.lookup("orders") == (orphan, SubQueue.MAIN)
     assert directory.by_uid(orphan.uid) == orphan
     assert [entry.name for entry in directory.live()] == ["other"]
     assert directory.orphaned() == [orphan]

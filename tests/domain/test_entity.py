@@ -10,6 +10,7 @@ from bendybus.domain import limits
 from bendybus.domain.entity import Entity, EntityStatus, Origin, QueueDescription
 from bendybus.domain.errors import InvalidArgument, InvalidOperation, PartitioningImmutable
 from bendybus.domain.limits import Tier
+from bendybus.domain.sub_queue import SubQueue
 
 
 def check(tier: Tier = Tier.STANDARD, count: int = 16, **fields: Any) -> None:
@@ -219,9 +220,9 @@ def test_messages_of_partitioned_premium_queues_are_at_most_a_megabyte() -> None
 
 
 def test_the_dead_letter_queue_is_found_by_its_path() -> None:
-    assert entities.split_path("a/b") == ("a/b", False)
-    assert entities.split_path("q/$DeadLetterQueue") == ("q", True)
-    assert entities.split_path("q/$deadletterqueue") == ("q", True)
+    assert entities.split_path("a/b") == ("a/b", SubQueue.MAIN)
+    assert entities.split_path("q/$DeadLetterQueue") == ("q", SubQueue.DEAD_LETTER)
+    assert entities.split_path("q/$deadletterqueue") == ("q", SubQueue.DEAD_LETTER)
     with pytest.raises(InvalidOperation, match="only sub-queue"):
         entities.split_path("q/$Other")
 

@@ -9,6 +9,7 @@ import pytest
 
 from bendybus.domain import limits, sequence_number
 from bendybus.domain.errors import PartitionUnavailable
+from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core import browse
 from bendybus.internal.v1 import partition_pb2
 from bendybus.v1 import message_pb2, receiver_pb2
@@ -53,7 +54,9 @@ def gateway(*partitions: Partition) -> Any:
     """Return what browsing needs of a front end."""
     return SimpleNamespace(
         upstreams={each.partition: each for each in partitions},
-        directory=SimpleNamespace(lookup=lambda path: (queue(partitions=PARTITIONS), False)),
+        directory=SimpleNamespace(
+            lookup=lambda path: (queue(partitions=PARTITIONS), SubQueue.MAIN)
+        ),
         settings=SimpleNamespace(unary_timeout_s=5.0),
     )
 

@@ -8,6 +8,7 @@ import pytest
 
 from bendybus.domain import errors
 from bendybus.domain.limits import Tier
+from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core import browse, by_number
 from bendybus.internal.v1 import partition_pb2
 from bendybus.v1 import receiver_pb2
@@ -64,7 +65,8 @@ def bus(*messages: int) -> Any:
     return SimpleNamespace(
         upstreams={index: Partition(index, count) for index, count in enumerate(messages)},
         directory=SimpleNamespace(
-            lookup=lambda path: (entity, False), fingerprint=SimpleNamespace(tier=Tier.PREMIUM)
+            lookup=lambda path: (entity, SubQueue.MAIN),
+            fingerprint=SimpleNamespace(tier=Tier.PREMIUM),
         ),
         settings=SimpleNamespace(unary_timeout_s=5.0),
         receives=None,

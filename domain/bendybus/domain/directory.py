@@ -16,6 +16,7 @@ from bendybus.domain import bounds, errors
 from bendybus.domain import entity as entities
 from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.domain.lifecycle import EntityState
+from bendybus.domain.sub_queue import SubQueue
 
 
 class Directory:
@@ -89,17 +90,17 @@ class Directory:
 
     # What there is
 
-    def lookup(self, entity_path: str) -> tuple[Entity, bool]:
-        """Return (entity, dead-letter sub-queue) of a path; orphans exist, too.
+    def lookup(self, entity_path: str) -> tuple[Entity, SubQueue]:
+        """Return (entity, sub-queue) of a path; orphans exist, too.
 
         Raises EntityNotFound; PartitionUnavailable while the registrar was never reached, since
         then nobody knows what there is.
         """
         bounds.check_path(entity_path)
-        name, dead_letter = entities.split_path(entity_path)
+        name, sub_queue = entities.split_path(entity_path)
         entity = self._best.get(name.lower())
         if entity is not None and not entity.deleted:
-            return entity, dead_letter
+            return entity, sub_queue
         if entity is None and not self._known:
             raise errors.PartitionUnavailable(
                 "the front end has not reached any partition yet. Try again in a moment."

@@ -13,6 +13,7 @@ from bendybus.domain.errors import InvalidArgument, InvalidOperation, Partitioni
 from bendybus.domain.lifecycle import EntityState
 from bendybus.domain.limits import Tier
 from bendybus.domain.partitioning import home_partition
+from bendybus.domain.sub_queue import SubQueue
 
 DEAD_LETTER_SUFFIX: Final = "$DeadLetterQueue"
 SUBSCRIPTIONS: Final = "/subscriptions/"
@@ -369,17 +370,17 @@ def manifest_of(manifest_uid: str, *, uid: str, origin: Origin) -> str:
     return manifest_uid or (uid if origin is Origin.MANIFEST else "")
 
 
-def split_path(entity_path: str) -> tuple[str, bool]:
-    """Return (entity name, whether its dead-letter sub-queue is meant) of a path.
+def split_path(entity_path: str) -> tuple[str, SubQueue]:
+    """Return (entity name, sub-queue) of a path.
 
     Raises InvalidOperation for a sub-queue that does not exist.
     """
-    name, separator, sub_queue = entity_path.partition("/$")
+    name, separator, suffix = entity_path.partition("/$")
     if not separator:
-        return entity_path, False
-    if f"${sub_queue}".lower() != DEAD_LETTER_SUFFIX.lower():
+        return entity_path, SubQueue.MAIN
+    if f"${suffix}".lower() != DEAD_LETTER_SUFFIX.lower():
         raise InvalidOperation(
             f"{entity_path!r}: the only sub-queue is NAME/{DEAD_LETTER_SUFFIX}.",
             metadata={"field": "entity_path"},
         )
-    return name, True
+    return name, SubQueue.DEAD_LETTER

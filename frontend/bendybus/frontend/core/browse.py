@@ -12,19 +12,18 @@ from bendybus.frontend.core.gateway import Gateway
 from bendybus.frontend.upstreams.unary_calls import Make, call
 from bendybus.internal.v1 import partition_pb2
 from bendybus.v1 import message_pb2, receiver_pb2
+from bendybus.wire import entity_refs
 
 
 async def peek(gateway: Gateway, request: receiver_pb2.PeekRequest) -> receiver_pb2.PeekResponse:
     """Return messages of whichever partitions answer first, and a cursor to go on from."""
-    entity, dead_letter = gateway.directory.lookup(request.entity_path)
+    entity, sub_queue = gateway.directory.lookup(request.entity_path)
     count = max(1, min(request.max_messages, limits.FRAME_MESSAGES_MAX))
     positions = peek_cursor.start(
         request.cursor, len(gateway.upstreams), request.from_sequence_number
     )
     asked = [p for p in entity.partitions() if positions[p] != peek_cursor.SKIP]
-    ref = partition_pb2.EntityRef(
-        uid=entity.uid, generation=entity.generation, dead_letter=dead_letter
-    )
+    ref = entity_refs.to_proto(entity, sub_queue)
     if request.from_sequence_number:
         found = await _in_order(gateway, asked, ref, positions, count)
     else:
@@ -153,18 +152,16 @@ async def delete_messages(
     """Delete the oldest messages, partition by partition, up to what was asked for.
 
     Raises OutcomeUnknown when a partition may have deleted some and does not say how many: others
-    must not delete as many again. Whoever repeats the operation under its name learns it.
+    must not delete as many again. A repeat of the operation under its name learns it.
     """
-    entity, dead_letter = gateway.directory.lookup(request.entity_path)
+    entity, sub_queue = gateway.directory.lookup(request.entity_path)
     fingerprint = gateway.directory.fingerprint
     assert fingerprint is not None
     most = limits.delete_messages_max(fingerprint.tier)
     if not 0 < request.max_messages <= most:
         raise errors.InvalidArgument("max_messages", f"must be 1 to {most} a call.")
     bounds.check_number("enqueued_before", request.enqueued_before_ms, bounds.TIME_MS_MAX)
-    ref = partition_pb2.EntityRef(
-        uid=entity.uid, generation=entity.generation, dead_letter=dead_letter
-    )
+    ref = entity_refs.to_proto(entity, sub_queue)
     timeout_s = gateway.settings.unary_timeout_s
 
     async def delete(partition: int, most: int, *, only_known: bool = False) -> int:

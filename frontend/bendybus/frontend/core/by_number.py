@@ -8,6 +8,7 @@ from bendybus.frontend.core import fan_out
 from bendybus.frontend.core.gateway import Gateway
 from bendybus.internal.v1 import partition_pb2
 from bendybus.v1 import message_pb2, receiver_pb2
+from bendybus.wire import entity_refs
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +83,10 @@ def _located(
     gateway: Gateway, asked: Operation
 ) -> tuple[partition_pb2.EntityRef, dict[int, list[int]]]:
     """Return the sub-queue and the numbers by partition."""
-    entity, dead_letter = gateway.directory.lookup(asked.entity_path)
+    entity, sub_queue = gateway.directory.lookup(asked.entity_path)
     bounds.check_numbers("sequence_numbers", asked.sequence_numbers)
     by_partition: dict[int, list[int]] = {}
     for number in asked.sequence_numbers:
         by_partition.setdefault(sequence_number.partition_of(number), []).append(number)
-    ref = partition_pb2.EntityRef(
-        uid=entity.uid, generation=entity.generation, dead_letter=dead_letter
-    )
+    ref = entity_refs.to_proto(entity, sub_queue)
     return ref, by_partition

@@ -9,6 +9,7 @@ from bendybus.domain import errors, limits
 from bendybus.domain.directory import Directory
 from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
+from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core import columns, receive_cache
 from bendybus.frontend.core.figures import Figures
 from bendybus.frontend.core.receive_cache import (
@@ -23,7 +24,7 @@ from bendybus.frontend.core.receive_cache import (
 from bendybus.frontend.upstreams.upstream import Upstream, now_ms
 from bendybus.internal.v1 import partition_pb2
 from bendybus.v1 import message_pb2, receiver_pb2
-from bendybus.wire import statuses
+from bendybus.wire import entity_refs, statuses
 
 REASK_S: Final = 0.05
 CHECK_S: Final = 1.0
@@ -39,7 +40,7 @@ Batches = Sequence[message_pb2.DeliveredBatch]
 # (tag, messages, why there are none)
 Hand = Callable[[Any, Batches, BusError | None], None]
 Fail = Callable[[BusError], None]
-Key = tuple[str, bool, bool]
+Key = tuple[str, SubQueue, bool]
 
 
 class Receiver:
@@ -114,11 +115,11 @@ class Shelf:
     """The cache of one (entity, sub-queue, mode), and what it needs of the world."""
 
     def __init__(
-        self, desk: "ReceiveDesk", entity: Entity, *, dead_letter: bool, delete: bool
+        self, desk: "ReceiveDesk", entity: Entity, sub_queue: SubQueue, *, delete: bool
     ) -> None:
         self._desk = desk
         self.entity = entity
-        self.dead_letter = dead_letter
+        self.sub_queue = sub_queue
         self.delete = delete
         self.receivers: set[Receiver] = set()
         self.cache = Cache(
@@ -237,7 +238,7 @@ class ReceiveDesk:
 
         Raises EntityNotFound, EntityDisabled, InvalidArgument.
         """
-        entity, dead_letter = self.directory.lookup(entity_path)
+        entity, sub_queue = self.directory.lookup(entity_path)
         if not entity.queue.status.receives:
             raise errors.EntityDisabled(
                 f"queue {entity.name!r} is {entity.queue.status}: receiving is disabled. Set its "
@@ -245,10 +246,10 @@ class ReceiveDesk:
                 metadata={"entity": entity.name},
             )
         delete = mode == receiver_pb2.RECEIVE_MODE_RECEIVE_AND_DELETE
-        key = (entity.uid, dead_letter, delete)
+        key = (entity.uid, sub_queue, delete)
         shelf = self._shelves.get(key)
         if shelf is None:
-            shelf = Shelf(self, entity, dead_letter=dead_letter, delete=delete)
+            shelf = Shelf(self, entity, sub_queue, delete=delete)
             self._shelves[key] = shelf
         if owner in self._paused:
             shelf.cache.pause(owner)
@@ -367,11 +368,7 @@ class ReceiveDesk:
         )
         ask = partition_pb2.Ask(
             ask_id=action.ask_id,
-            entity=partition_pb2.EntityRef(
-                uid=shelf.entity.uid,
-                generation=shelf.entity.generation,
-                dead_letter=shelf.dead_letter,
-            ),
+            entity=entity_refs.to_proto(shelf.entity, shelf.sub_queue),
             receive_mode=mode,
             max_messages=action.messages,
             max_bytes=action.size_bytes,
@@ -549,4 +546,4 @@ class ReceiveDesk:
 
 
 def _key(shelf: Shelf) -> Key:
-    return shelf.entity.uid, shelf.dead_letter, shelf.delete
+    return shelf.entity.uid, shelf.sub_queue, shelf.delete

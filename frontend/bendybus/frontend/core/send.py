@@ -18,6 +18,7 @@ from bendybus.domain import bounds, errors, lifecycle, limits
 from bendybus.domain.directory import Directory
 from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
+from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core import columns, routing
 from bendybus.frontend.core.figures import Figures
 from bendybus.frontend.core.send_attempts import (
@@ -176,8 +177,8 @@ class SendDispatcher:
     # Inside
 
     def _frame(self, request: SendRequest, tag: _Tag) -> tuple[Frame, routing.Routed]:
-        entity, dead_letter = self._directory.lookup(request.entity_path)
-        if dead_letter:
+        entity, sub_queue = self._directory.lookup(request.entity_path)
+        if sub_queue is not SubQueue.MAIN:
             raise errors.InvalidOperation(
                 f"{request.entity_path!r}: messages cannot be sent to a dead-letter sub-queue. "
                 f"Send to {entity.name!r}.",

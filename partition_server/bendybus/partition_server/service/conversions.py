@@ -2,29 +2,17 @@
 
 from collections.abc import Sequence
 
-from bendybus.domain import errors, lock_token, sequence_number
-from bendybus.domain.sub_queue import SubQueue
+from bendybus.domain import lock_token, sequence_number
 from bendybus.internal.v1 import partition_pb2
 from bendybus.partition_server.state.commands import Batch, Delivery, EntityRef
 from bendybus.partition_server.store.records import COUNTER_MASK, Row, State
 from bendybus.v1 import message_pb2
+from bendybus.wire import entity_refs
 
 
 def entity_ref(proto: partition_pb2.EntityRef) -> EntityRef:
     """Return the entity that a call is about."""
-    return EntityRef(proto.uid, proto.generation, _sub_queue(proto))
-
-
-def _sub_queue(proto: partition_pb2.EntityRef) -> SubQueue:
-    if not proto.sub_queue:
-        # A front end of 0.3 or before.
-        return SubQueue.DEAD_LETTER if proto.dead_letter else SubQueue.MAIN
-    try:
-        return SubQueue(proto.sub_queue)
-    except ValueError:
-        raise errors.InvalidArgument(
-            "sub_queue", f"{proto.sub_queue} is not known to this version."
-        ) from None
+    return EntityRef(proto.uid, proto.generation, entity_refs.sub_queue_of(proto))
 
 
 def batch_from_proto(proto: message_pb2.MessageBatch) -> Batch:
