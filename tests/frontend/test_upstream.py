@@ -1,4 +1,4 @@
-"""The way to a partition: when it is rested, and when it is not."""
+"""The way to a partition: when its circuit breaker opens."""
 
 import asyncio
 import socket
@@ -86,7 +86,7 @@ class Listener:
         self.stalls: list[str] = []
 
     def stalled(self, partition: int, why: str) -> None:
-        """Note that the partition is rested."""
+        """Note that the breaker opened."""
         self.stalls.append(why)
 
     def __getattr__(self, name: str) -> Any:
@@ -124,7 +124,7 @@ async def until(condition: Any) -> None:
 
 
 @pytest.mark.requirement("R42")
-async def test_a_healthy_partition_is_not_rested_because_its_echo_stream_ended() -> None:
+async def test_a_breaker_stays_closed_when_the_echo_stream_of_a_healthy_partition_ended() -> None:
     partition, listener = Partition(), Listener()
     async with reached(partition, listener, echo_every_s=60.0) as upstream:
         await asyncio.sleep(0.3)
@@ -138,7 +138,7 @@ async def test_a_healthy_partition_is_not_rested_because_its_echo_stream_ended()
         assert upstream.available
 
 
-async def test_a_partition_whose_echo_is_late_is_rested() -> None:
+async def test_a_late_echo_opens_the_breaker() -> None:
     partition, listener = Partition(), Listener()
     async with reached(partition, listener, echo_every_s=0.05, echo_timeout_s=0.3) as upstream:
         partition.answers = False

@@ -426,7 +426,7 @@ def test_certificates_and_their_authority_are_exchanged_under_traffic(
     text = log.read_text()
     assert text.count("new channels") == 6
     assert "not connected yet" not in text
-    assert "rested" not in text
+    assert "circuit breaker opened" not in text
     # Those who trust only the new authority are served, without a restart.
     secured.trust(new.pem)
     with secured.client() as client:

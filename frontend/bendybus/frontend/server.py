@@ -29,14 +29,14 @@ SERVICES: Final = (
 )
 READY_CHECK_S: Final = 0.1
 UNREADY_AFTER_S: Final = 10.0
-# Long enough for every partition to be tried once; then the port opens with what there is.
-# How long a partition that is slow delays the end of a front end.
+# How long a slow partition may delay the end of a front end.
 FLUSH_S: Final = 2.0
-FIRST_LOOK_S: Final = 5.0
-# Calls under way; a stream is one, and takes 35 KB. More are turned away as busy, so that the
-# memory of a front end has a bound whoever reaches its port.
+# Long enough for every partition to be tried once; then the port opens with those that answer.
+FIRST_CONTACT_S: Final = 5.0
+# Calls under way; a stream is one, and takes 35 KB. More are refused as busy, so that the memory of
+# a front end is bounded for any number of callers.
 CALLS_MAX: Final = 10_000
-# At the end: how long those who still send new connections here may take to learn of it.
+# At the end: how long load balancers may take to stop sending new connections here.
 LINGER_SHARE: Final = 0.05
 LINGER_S_MAX: Final = 1.0
 # Receives wait for a minute and more on their connection.
@@ -44,7 +44,7 @@ GRACE_MS_MIN: Final = 120_000
 
 
 async def serve(settings: Settings, stop: asyncio.Event) -> None:
-    """Run until `stop` is set. Order at the end: not ready, drain, close the ways."""
+    """Run until `stop` is set. Order at the end: not ready, drain, close the streams."""
     directory = serving.tls_directory(settings.tls_directory)
     file = settings.access_policies
     authenticator = Authenticator(None if file is None else PolicyFile(file))
@@ -87,7 +87,7 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
         if directory is not None:
             tasks.append(group.create_task(_watch_tls(directory, gateway), name="tls"))
         health_server = await serving.start_health(settings.health_listen, health)
-        await _first_look(gateway)
+        await _first_contact(gateway)
         await server.start()
         metrics = _start_metrics(settings, gateway, host)
         watching = group.create_task(_watch_health(health, gateway), name="health")
@@ -107,7 +107,7 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
 
 
 async def _drain(streams: ClientStreams, server: grpc.aio.Server, drain_s: float) -> None:
-    """Go on for a moment, until nobody is sent here; move streams; finish calls."""
+    """Serve for a moment, until no new clients come; move streams; finish calls."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + drain_s
     await asyncio.sleep(min(LINGER_S_MAX, drain_s * LINGER_SHARE))
@@ -135,12 +135,12 @@ async def _watch_tls(directory: tls.Directory, gateway: Gateway) -> None:
     await tls.watch(directory, lambda material: gateway.renew(tls.channel_credentials(material)))
 
 
-async def _first_look(gateway: Gateway) -> None:
-    """Wait until every partition was tried once and one of them answers, but not for ever.
+async def _first_contact(gateway: Gateway) -> None:
+    """Wait until every partition was tried once and one of them answers, for a bounded time.
 
     A dead one is not waited for: it must not delay what the others can serve.
     """
-    for _ in range(round(FIRST_LOOK_S / READY_CHECK_S)):
+    for _ in range(round(FIRST_CONTACT_S / READY_CHECK_S)):
         if all(upstream.looked_at for upstream in gateway.upstreams.values()) and gateway.ready():
             return
         await asyncio.sleep(READY_CHECK_S)

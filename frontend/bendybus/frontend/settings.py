@@ -7,7 +7,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything that a front end is told; nothing else is read from the environment."""
+    """The whole configuration of a front end; nothing else is read from the environment."""
 
     partitions: Mapping[int, str] = field(default_factory=dict)
     """Address (HOST:PORT) of every partition of the namespace."""
@@ -19,11 +19,11 @@ class Settings:
     echo_every_s: float = 1.0
     """How often a reachable partition is probed."""
     echo_timeout_s: float = 1.0
-    """A partition whose echo takes longer is rested."""
+    """An echo that takes longer opens the partition's circuit breaker."""
     unary_timeout_s: float = 5.0
     """How long a management call waits for one partition."""
     idle_check_s: float = 30.0
-    """How often AutoDeleteOnIdle is looked after."""
+    """How often entities with AutoDeleteOnIdle are checked."""
     log_level: str = "info"
     exit_with_parent: bool = False
     drain_s: float = 5.0
@@ -33,7 +33,7 @@ class Settings:
     bus_identity: str = ""
     """What the identities of this bus begin with: spiffe://bendybus/ns/NS/bus/NAME."""
     access_policies: Path | None = None
-    """File of access policies: every client needs a token; without it any key will do."""
+    """File of access policies: every client needs a token; without it any key is accepted."""
     max_connection_age_s: float = 0.0
     """Age at which clients are asked to connect again, maybe to another front end; 0: never."""
     max_connections: int = 5_000

@@ -1,4 +1,4 @@
-"""Ending streams in good order: each open one has a way to be asked to end.
+"""Draining of streams: each open one can be asked to end cleanly.
 
     server                     caller
       │  moving = true           │
@@ -8,12 +8,12 @@
       │  answers that it owes    │
       ├─────────────────────────►│
       │  OK                      │
-      ├─────────────────────────►│  opens the stream anew, elsewhere
+      ├─────────────────────────►│  opens the stream again, elsewhere
 
 So everything that was written is answered, and nothing is lost or done twice. Without the first
 step, a caller that writes just as the stream ends would lose answers that are on their way to it.
-Who does not half-close in `MOVE_S` is an old caller, or hangs: the server then takes nothing more,
-answers what it owes, and ends.
+A caller that does not half-close within `MOVE_S` is an old one, or hangs: the server then takes
+nothing more, answers what it owes, and ends.
 """
 
 import asyncio

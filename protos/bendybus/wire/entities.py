@@ -45,7 +45,7 @@ def changes_to_proto(changes: Mapping[str, Any]) -> management_pb2.QueueDescript
 def description_changes(proto: management_pb2.QueueDescription) -> dict[str, Any]:
     """Return the fields that are set, as `entity.merged` takes them.
 
-    Raises InvalidArgument for a status that is none.
+    Raises InvalidArgument for an unknown status.
     """
     changes: dict[str, Any] = {field.name: value for field, value in proto.ListFields()}
     for name in QueueDescription.__dataclass_fields__:

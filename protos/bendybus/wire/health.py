@@ -28,24 +28,24 @@ class Health(health_pb2_grpc.HealthServicer):
         self.watchers = 0
 
     async def set(self, service: str, status: Status) -> None:
-        """Set the state of a service, "" is the server; watchers are told."""
+        """Set the state of a service, "" is the server, and notify watchers."""
         self._statuses[service] = status
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
     async def Check(self, request: Any, context: Context) -> Any:
-        """Say how a service is; NOT_FOUND if there is none of the name."""
+        """Return the state of a service; NOT_FOUND for an unknown name."""
         status = self._statuses.get(request.service)
         if status is None:
             await context.abort(grpc.StatusCode.NOT_FOUND)
         return _Response(status=status)
 
     async def Watch(self, request: Any, context: Context) -> AsyncGenerator[Any, None]:
-        """Say how a service is, now and whenever that changes."""
+        """Return the state of a service, now and whenever it changes."""
         if self.watchers >= self._watchers_max:
             await context.abort(
                 grpc.StatusCode.RESOURCE_EXHAUSTED,
-                f"{self._watchers_max} callers watch already. Use Check.",
+                f"{self._watchers_max} callers are watching already. Use Check.",
             )
         self.watchers += 1
         try:

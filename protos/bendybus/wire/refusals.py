@@ -1,4 +1,4 @@
-"""Refused callers: counted by reason, logged now and then, never with what they showed."""
+"""Refused callers: counted by reason, logged at a bounded rate, never with their credentials."""
 
 import logging
 import time
@@ -11,7 +11,7 @@ _KEYS_MAX: Final = 1_000
 
 
 class Refusals:
-    """Counts and logs. One log line per (who, reason) in `LOG_EVERY_S`, with how many it was."""
+    """Counts and logs: one line per (who, reason) in `LOG_EVERY_S`, with how many were left out."""
 
     def __init__(
         self, logger: logging.Logger, what: str, clock: Callable[[], float] = time.monotonic
@@ -24,7 +24,7 @@ class Refusals:
         self._unsaid: Counter[tuple[str, str]] = Counter()
 
     def note(self, reason: str, who: str) -> None:
-        """Count a refusal. `who` must be a name that is known here, never what a caller made up."""
+        """Count a refusal. `who` must be a name known here, never one that a caller chose."""
         self.counts[reason] += 1
         key, now = (who, reason), self._clock()
         last = self._said.get(key)

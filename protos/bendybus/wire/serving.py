@@ -51,8 +51,8 @@ OPTIONS: Final[list[tuple[str, int]]] = [
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
     ("grpc.http2.max_pings_without_data", 0),
-    # A kilobyte of gzip is a megabyte, and gRPC unpacks before it looks at the size. Nobody here
-    # compresses; who does is told UNIMPLEMENTED. Bit 0: bodies as they are.
+    # A kilobyte of gzip is a megabyte, and gRPC unpacks before it checks the size. Our clients do
+    # not compress; others get UNIMPLEMENTED. Bit 0: uncompressed bodies.
     ("grpc.compression_enabled_algorithms_bitset", 1),
     # Pings are answered, however many. Where they are counted, a connection that sends too many is
     # to be closed when all is written, which is never while it sends; each ping adds an error of
@@ -61,7 +61,7 @@ OPTIONS: Final[list[tuple[str, int]]] = [
     # Calls of one connection, also those that the caller has reset and the server not yet ended:
     # without it 30,000 a second are taken and wait, 10 KB each.
     ("grpc.max_concurrent_streams", CONNECTION_CALLS_MAX),
-    # Who connects and does not speak HTTP/2.
+    # For callers that connect and do not speak HTTP/2.
     ("grpc.server_handshake_timeout_ms", 20_000),
 ]
 
@@ -142,8 +142,8 @@ def open_port(
         host = listen.rpartition(":")[0]
         if not is_loopback(host):
             logger.warning(
-                "listening at %s WITHOUT TLS: everyone who reaches it can read and change what "
-                "passes, keys included; use --tls-directory, or listen at 127.0.0.1",
+                "listening at %s WITHOUT TLS: everyone who reaches it can read and change the "
+                "traffic, keys included; use --tls-directory, or listen at 127.0.0.1",
                 listen,
                 extra={"action": "plain-text"},
             )
@@ -214,7 +214,7 @@ async def set_serving(servicer: Health, services: Sequence[str], serving: bool) 
 
 
 def print_ready(**facts: Any) -> None:
-    """Tell whoever started the process, in one line of JSON on standard output."""
+    """Tell the parent process, in one line of JSON on standard output."""
     print(json.dumps({"ready": True, **facts}), flush=True)
 
 

@@ -78,7 +78,7 @@ def from_error(error: message_pb2.Error) -> BusError:
     """Return the domain error that `error` carries."""
     reason = error.reason
     if error.outcome == message_pb2.OUTCOME_UNKNOWN:
-        # Whatever the reason: a word that this version does not know must not read as "not done".
+        # Whatever the reason: one that this version does not know must not read as "not done".
         reason = errors.OutcomeUnknown.reason
     return _make(reason, error.message, dict(error.metadata), error.retry_after_ms)
 
@@ -104,20 +104,20 @@ def to_status(error: BusError) -> status_pb2.Status:
 
 
 def from_rpc_error(error: grpc.RpcError) -> BusError:
-    """Return the domain error behind a failed call, whoever made the status."""
+    """Return the domain error behind a failed call, whichever server or proxy made the status."""
     code: grpc.StatusCode = error.code()
     text = error.details() or code.name
     try:
         found = _detailed(error)
     except DecodeError:
-        # Whoever made these details, they are none of ours; the code still holds.
+        # The details are not ours; the code still holds.
         found = None
     kind = _BY_CODE.get(code, errors.BusError)
     return found or kind(f"{text} ({code.name})")
 
 
 def _detailed(error: grpc.RpcError) -> BusError | None:
-    """Return the error that the details of a status name, None if there are none of ours."""
+    """Return the error in the details of a status; None if they hold none of ours."""
     status = _status_of(error)
     retry_after_ms, info = 0, None
     for detail in status.details if status is not None else ():
@@ -156,7 +156,7 @@ def _any(message: Message) -> any_pb2.Any:
 
 
 def malformed(error: DecodeError) -> BusError:
-    """Return the error for a frame that is none."""
+    """Return the error for a frame that cannot be parsed."""
     return errors.InvalidArgument("frame", f"cannot be read: {error}.")
 
 

@@ -72,7 +72,7 @@ def _check(directory: Path, material: Material) -> None:
     except (ssl.SSLError, ValueError, OSError) as error:
         raise TlsError(
             f"--tls-directory {directory}: {CERTIFICATE} and {KEY} are no pair of a PEM "
-            "certificate and its unencrypted key. Write both anew."
+            "certificate and its unencrypted key. Write both again."
         ) from error
     again = [(directory / name).read_bytes() for name in (CERTIFICATE, KEY)]
     if again != [material.certificate, material.key]:

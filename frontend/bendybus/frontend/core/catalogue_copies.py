@@ -1,8 +1,8 @@
 """Copies of the catalogue: every partition gets every entry that it lacks.
 
 The registrar commits a change; this copies it. Which partition lacks what is decided by
-`domain.directory`. Whoever changes an entry holds its key meanwhile, so that it is copied once;
-what failed is copied by the task that brings lagging partitions up to date.
+`domain.directory`. A caller that changes an entry holds its key meanwhile, so that it is copied
+once; what failed is copied by the task that brings lagging partitions up to date.
 """
 
 import asyncio

@@ -88,7 +88,7 @@ class Figures:
         )
         self.breakers = Gauge(
             "bendybus_breaker_open",
-            "1 while a partition is rested",
+            "1 while the circuit breaker of a partition is open",
             ["partition"],
             registry=registry,
         )
@@ -100,7 +100,7 @@ class Figures:
         )
 
     def name_by(self, name_of: Callable[[str], str | None]) -> None:
-        """Take the names of series from there: what callers write must not make new ones."""
+        """Take the label values from `name_of`: what callers write must not create new series."""
         self._name_of = name_of
 
     def count_refusals(self, refusals: Refusals) -> None:

@@ -1,4 +1,4 @@
-"""The front end's parts, put together: who hears what a partition says.
+"""The front end's core, wired together: which part hears what from a partition.
 
 Upstream (one per partition) ──► Gateway ──► SendDispatcher, ReceiveDesk, SettleDesk, Directory
 """
@@ -50,7 +50,7 @@ class Gateway:
         self.manager = EntityManager(self.upstreams, self.directory, self.copies, timeout_s)
 
     async def run(self) -> None:
-        """Keep the ways to all partitions up until cancelled."""
+        """Keep the connections to all partitions open until cancelled."""
         async with asyncio.TaskGroup() as group:
             for upstream in self.upstreams.values():
                 group.create_task(upstream.run(), name=f"upstream-{upstream.partition}")
@@ -58,10 +58,10 @@ class Gateway:
             group.create_task(self._measure(), name="measure")
 
     async def flush(self, timeout_s: float) -> None:
-        """Wait until partitions took what they were told of deliveries, those that do it in time.
+        """Wait, for a bounded time, until partitions have read which messages were delivered.
 
-        A stream that is cut off takes with it what the partition did not read yet: it would give
-        messages to others that clients of this front end have.
+        What a partition did not read is lost with the stream: it would deliver to others messages
+        that clients of this front end have.
         """
         flushing = [asyncio.create_task(each.flush()) for each in self.upstreams.values()]
         if flushing:
@@ -70,7 +70,7 @@ class Gateway:
                 task.cancel()
 
     def renew(self, credentials: "grpc.ChannelCredentials") -> None:
-        """Go over to new channels to all partitions."""
+        """Move to new channels to all partitions."""
         for upstream in self.upstreams.values():
             upstream.renew(credentials)
 
@@ -82,11 +82,11 @@ class Gateway:
     # upstreams.Listener
 
     def sent(self, partition: int, response: partition_pb2.SendFramesResponse) -> None:
-        """Hand an outcome on."""
+        """Pass an outcome on."""
         self.sends.answered(send_frames.answer(response))
 
     def delivered(self, partition: int, response: partition_pb2.DeliverFramesResponse) -> None:
-        """Hand messages or outcomes on."""
+        """Pass messages or outcomes on."""
         if response.WhichOneof("kind") == "settled":
             self.settles.settled(response.settled)
         else:
@@ -110,7 +110,7 @@ class Gateway:
         self.sends.stalled(partition, why)
 
     def back(self, partition: int) -> None:
-        """Ask it for messages again, and bring it up to date."""
+        """Ask the partition for messages again, and bring it up to date."""
         self.copies.changed()
         self.receives.back(partition)
 

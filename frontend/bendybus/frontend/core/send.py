@@ -163,7 +163,7 @@ class SendDispatcher:
         self._execute(actions)
 
     def lost(self, partition: int, why: str) -> None:
-        """Take the end of a partition's stream."""
+        """Take the end of a partition's stream: the outcomes of what it had are unknown."""
         self._execute(self._attempts.lost(partition, why, now_ms()))
 
     def stalled(self, partition: int, why: str) -> None:
@@ -171,7 +171,7 @@ class SendDispatcher:
         self._execute(self._attempts.stalled(partition, why, now_ms()))
 
     def under_way(self) -> int:
-        """Return how many parts of frames wait for partitions."""
+        """Return how many parts of requests wait for partitions."""
         return len(self._attempts)
 
     # Inside
@@ -185,7 +185,7 @@ class SendDispatcher:
                 metadata={"entity": entity.name},
             )
         if entity.orphaned and not request.age_ms:
-            # A repeat goes on to the partition: it may be stored already, and then that is told.
+            # A repeat goes on to the partition: it may be stored already, and is then answered so.
             raise lifecycle.refuse_sends(entity.name)
         count = columns.count(request.messages)
         if not 0 < count <= limits.FRAME_MESSAGES_MAX:

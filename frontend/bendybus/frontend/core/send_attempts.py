@@ -14,8 +14,8 @@ answer to the part's name tells, and no refusal of a repeat does. Pinned: the ou
 OutcomeUnknown, and clients repeat under the same name. Keyless: the part is repeated at the
 partition that may have it, if that is back within RETURN_MS; then it goes elsewhere. Wherever it is
 stored in the end, its units are reported as possible duplicates while another partition may have
-them. Of a repeat that a client makes here nobody knows where its first try went or, when another
-front end wakes up, still goes: also what is known at one partition may be at another.
+them. Where the first try of a client's repeat went is unknown here, and another front end that
+wakes up may still send it: what one partition has stored may be in another as well.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ from bendybus.frontend.core.routing import Part, Routed
 from bendybus.frontend.core.send_outcome import Frame
 
 ATTEMPT_MS_MAX: Final = 2_000
-# Given up this long after the deadline that the partition was told.
+# Given up this long after the deadline that was sent to the partition.
 GRACE_MS: Final = 250
 RETRY_MS: Final = 50
 # How long a keyless part waits for the partition that may have stored it, at most a quarter of
@@ -180,7 +180,7 @@ class SendAttempts:
         return actions
 
     def stalled(self, partition: int, why: str, now_ms: int) -> list[Action]:
-        """Take note that a partition stands still: what is pinned to it gets its error now.
+        """Take the opening of a partition's breaker: what is pinned to it gets its error now.
 
         What is not waits for its attempt's deadline: until then the partition may wake up and
         store it, and it would be stored twice.

@@ -3,7 +3,7 @@
 gRPC reads and parses the request of a unary call before it calls its handler: 20 MB of empty
 elements are a gigabyte by then. So a call without a good token gets a handler of the streaming
 kind, which reads nothing; on the wire there is no difference. Of a caller with a token the bytes
-are judged before they are parsed.
+are checked before they are parsed.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -20,12 +20,12 @@ from bendybus.domain.errors import BusError
 from bendybus.frontend.listeners import grpc_methods
 from bendybus.frontend.listeners.grpc_methods import Method
 from bendybus.frontend.security.authenticator import Authenticator, Caller
-from bendybus.wire import statuses, weighing
+from bendybus.wire import element_count, statuses
 from bendybus.wire.health import Health
 
 Handler = Any
 Context = grpc.aio.ServicerContext[Any, Any]
-# Frames of streams are up to 2 MB, and looked at only when they hold one larger message.
+# Frames of streams are up to 2 MB, and checked only when they hold one larger message.
 FRAME_BYTES: Final = limits.FRAME_BYTES_MAX + limits.MB
 
 
@@ -57,7 +57,7 @@ class CallGate(grpc.aio.ServerInterceptor):
             )
             known = grpc_methods.METHODS.get(method)
             if known is None and method not in grpc_methods.ANY_TOKEN:
-                raise errors.Unauthorized("the call is not for clients.")
+                raise errors.Unauthorized(f"{method}: clients may not call this method.")
             if known is not None and not known.stream and not known.on_entity:
                 # Before the request is read, where the request makes no difference.
                 caller.check(known.operation)
@@ -100,7 +100,7 @@ def _watch(health: Health) -> Handler:
 
 
 def _guarded(handler: Handler, name: str, method: Method, caller: Caller) -> Handler:
-    """Return the handler of a unary call, behind what is asked of its bytes and its caller."""
+    """Return the handler of a unary call behind the checks of its bytes and its caller."""
 
     async def called(data: bytes, context: Context) -> Any:
         async with statuses.errors_as_status(context):
@@ -116,14 +116,14 @@ def _guarded(handler: Handler, name: str, method: Method, caller: Caller) -> Han
 
 
 def _framed(handler: Handler, method: str) -> Handler:
-    """Return the handler of a stream whose large frames are judged before they are parsed."""
+    """Return the handler of a stream whose large frames are checked before they are parsed."""
     parse, descriptor = handler.request_deserializer, request_descriptor(method)
 
     def frame(data: bytes) -> Any:
         if len(data) > FRAME_BYTES:
             try:
-                weighing.check(data, descriptor)
-            except weighing.TooManyElements as error:
+                element_count.check(data, descriptor)
+            except element_count.TooManyElements as error:
                 raise DecodeError(str(error)) from None
         return parse(data)
 
@@ -139,9 +139,9 @@ def parsed(method: str, data: bytes, parse: Callable[[bytes], Any]) -> Any:
             "Split it into several calls."
         )
     try:
-        weighing.check(data, request_descriptor(method))
+        element_count.check(data, request_descriptor(method))
         return parse(data)
-    except weighing.TooManyElements as error:
+    except element_count.TooManyElements as error:
         raise errors.InvalidArgument("request", f"{error}. Split it into several calls.") from None
     except DecodeError:
         raise errors.InvalidArgument("request", "cannot be parsed.") from None

@@ -1,8 +1,9 @@
-"""The open streams of clients, and when each is asked to end so that the client opens it again.
+"""The open streams of clients, and when each is moved: ended, and opened again by its client.
 
 That is at the end of the process, at the age that lets new front ends get their share, when its
-token expires, and when the policies no longer know the token. In all cases the stream answers what
-it owes and ends with OK; the client library goes on elsewhere, and its application sees nothing.
+token expires, and when the policies no longer accept the token. In all cases the stream answers
+what it owes and ends with OK; the client library continues on another one, unseen by its
+application.
 """
 
 import asyncio
@@ -58,7 +59,7 @@ class ClientStreams:
                 timer.cancel()
 
     def recheck(self) -> None:
-        """End the streams whose tokens the policies no longer know."""
+        """End the streams whose tokens the policies no longer accept."""
         for end, token in list(self._tokens.items()):
             if not self.authenticator.still_good(token):
                 end()

@@ -1,1 +1,1 @@
-"""Who may connect, and who may do what."""
+"""Authentication, and the rights of each operation. Knows no protocol."""

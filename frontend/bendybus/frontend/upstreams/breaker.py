@@ -1,4 +1,4 @@
-"""Whether a partition is tried at all: one miss rests it, a probe brings it back.
+"""Circuit breaker of a partition: one miss opens it, a probe closes it.
 
     CLOSED ──send missed, echo late, no echo stream──► OPEN ──echo answered and serving──► CLOSED
 

@@ -98,7 +98,7 @@ async def done_in_time(
 ) -> bool:
     """Wait until `task` is done; False when it is not after `timeout_s`.
 
-    Time in which this process stood still does not count: what arrived meanwhile is read first.
+    Time in which this process was suspended does not count: what arrived meanwhile is read first.
     """
     clock = clock or asyncio.get_running_loop().time
     left_s = timeout_s

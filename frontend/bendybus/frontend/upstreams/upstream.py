@@ -1,7 +1,7 @@
-"""The way to one partition: its streams, its probe, its breaker.
+"""The connection to one partition: its streams, its probe, its circuit breaker.
 
 Deliveries, sends and health are separate streams on channels of their own, so that a slow one
-does not hold up another. Each stream has an outbox of three lanes, see `pumping`. A stream that
+does not hold up another. Each stream has an outbox of three lanes, see `stream`. A stream that
 ends is opened again with a back-off of at most 2 s, or as soon as the probe says that the partition
 is back.
 
@@ -19,6 +19,7 @@ from typing import Any, Final, Protocol
 
 import grpc
 
+from bendybus.domain.backoff import Backoff
 from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.frontend.settings import Settings
 from bendybus.frontend.upstreams.breaker import Breaker
@@ -35,9 +36,8 @@ from bendybus.wire import draining, entities, serving
 
 logger = logging.getLogger(__name__)
 SLOW_ECHO_MS: Final = 100
-BACKOFF_S_MIN: Final = 0.05
-BACKOFF_S_MAX: Final = 2.0
-JITTER: Final = (0.5, 1.0)
+# Spread: partitions that come back do not meet all front ends at once.
+BACKOFF: Final = Backoff(first_s=0.05, max_s=2.0, reset_after_s=2.0, jitter=0.5)
 PROBE_AGAIN_S: Final = 0.25
 # How long new channels may take to connect, and streams to move to them.
 RENEW_S: Final = 10.0
@@ -68,7 +68,7 @@ class Listener(Protocol):
         """Take note that the stream of deliveries ends in good order, and another one follows."""
 
     def stalled(self, partition: int, why: str) -> None:
-        """Take note that the partition is rested."""
+        """Take note that the partition's circuit breaker opened."""
 
     def back(self, partition: int) -> None:
         """Take note that the partition can be asked (again)."""
@@ -167,11 +167,11 @@ class Upstream:
         await self._delivers.room()
 
     def miss(self, why: str) -> None:
-        """Rest the partition; the probe brings it back."""
+        """Open the circuit breaker; the probe closes it."""
         self.looked_at = True
         if self.breaker.miss(why):
             logger.warning(
-                "partition %d: rested: %s",
+                "partition %d: circuit breaker opened: %s",
                 self.partition,
                 why,
                 extra={"partition": self.partition, "action": "breaker-open"},
@@ -344,14 +344,12 @@ class Upstream:
 
     async def _attempts(self) -> AsyncIterator[None]:
         """Yield for ever, with a growing wait between attempts that end soon."""
-        backoff_s = BACKOFF_S_MIN
+        failures = 0
         while True:
             began = time.monotonic()
             yield None
-            lasted_s = time.monotonic() - began
-            backoff_s = BACKOFF_S_MIN if lasted_s > BACKOFF_S_MAX else backoff_s * 2
-            # Spread: partitions that come back do not meet all front ends at once.
-            await asyncio.sleep(min(backoff_s, BACKOFF_S_MAX) * random.uniform(*JITTER))
+            failures = BACKOFF.failures_after(failures, time.monotonic() - began)
+            await asyncio.sleep(BACKOFF.delay_s(failures, random.random()))
 
 
 async def _connected(channels: list[grpc.aio.Channel], timeout_s: float) -> bool:
@@ -372,5 +370,5 @@ def _channel_options() -> list[tuple[str, int]]:
         ("grpc.dns_min_time_between_resolutions_ms", 1_000),
         ("grpc.initial_reconnect_backoff_ms", 100),
         ("grpc.min_reconnect_backoff_ms", 100),
-        ("grpc.max_reconnect_backoff_ms", round(BACKOFF_S_MAX * 1000)),
+        ("grpc.max_reconnect_backoff_ms", round(BACKOFF.max_s * 1000)),
     ]

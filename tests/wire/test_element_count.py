@@ -5,8 +5,8 @@ import time
 import pytest
 
 from bendybus.v1 import message_pb2, sender_pb2
-from bendybus.wire import weighing
-from bendybus.wire.weighing import TooManyElements
+from bendybus.wire import element_count
+from bendybus.wire.element_count import TooManyElements
 
 MB = 1024 * 1024
 DESCRIPTOR = sender_pb2.SendRequest.DESCRIPTOR
@@ -19,7 +19,7 @@ def test_a_large_body_costs_nothing_and_passes() -> None:
     ).SerializeToString()
     began = time.process_time()
 
-    weighing.check(data, DESCRIPTOR)
+    element_count.check(data, DESCRIPTOR)
 
     assert time.process_time() - began < 0.5
 
@@ -43,7 +43,7 @@ def test_too_many_elements_are_refused_soon(data: bytes) -> None:
     began = time.process_time()
 
     with pytest.raises(TooManyElements, match="too many"):
-        weighing.check(data, DESCRIPTOR)
+        element_count.check(data, DESCRIPTOR)
 
     assert time.process_time() - began < 5.0
 
@@ -54,7 +54,7 @@ def test_elements_inside_a_message_count() -> None:
     data = b"\x12" + _varint(len(message)) + message
 
     with pytest.raises(TooManyElements, match="too many"):
-        weighing.check(data, DESCRIPTOR)
+        element_count.check(data, DESCRIPTOR)
 
 
 @pytest.mark.parametrize("tail", [b"\x12\xff\xff\xff\x7f", b"\x12", b"\x17", b"\xff" * 12])
@@ -62,7 +62,7 @@ def test_what_is_malformed_is_refused(tail: bytes) -> None:
     body = b"\x0a" + _varint(2 * MB) + bytes(2 * MB)
 
     with pytest.raises(TooManyElements, match="malformed"):
-        weighing.check(body + tail, DESCRIPTOR)
+        element_count.check(body + tail, DESCRIPTOR)
 
 
 def test_numbers_in_one_piece_count_each() -> None:
@@ -70,7 +70,7 @@ def test_numbers_in_one_piece_count_each() -> None:
     data = sender_pb2.SendStreamRequest(batch=batch).SerializeToString()
 
     with pytest.raises(TooManyElements, match="too many"):
-        weighing.check(data, sender_pb2.SendStreamRequest.DESCRIPTOR)
+        element_count.check(data, sender_pb2.SendStreamRequest.DESCRIPTOR)
 
 
 def _varint(number: int) -> bytes:

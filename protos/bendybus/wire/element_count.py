@@ -1,4 +1,4 @@
-"""How many elements a message has, told from its bytes before it is parsed. Pure.
+"""How many elements a message has, counted in its bytes before it is parsed. Pure.
 
 A parsed message takes up to a hundred times its bytes when it is made of empty elements: 20 MB of
 them are 1.2 GB. Bodies cost nothing to skip, so the count is quick however large they are.
@@ -11,7 +11,7 @@ from google.protobuf.descriptor import FieldDescriptor
 
 # Of either of the two implementations of protobuf.
 Descriptor = Any
-# Below it nothing is worth the look.
+# Smaller messages are not counted.
 SMALL_BYTES: Final = 1024 * 1024
 # 5,000 messages of 40 properties each; 20 MB when parsed.
 ELEMENTS_MAX: Final = 200_000
@@ -19,7 +19,7 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
 class TooManyElements(ValueError):
-    """Raised for a message of more elements than any good one has, or one that is malformed."""
+    """Raised for a message with more elements than allowed, or a malformed one."""
 
 
 def check(data: bytes, descriptor: Descriptor, elements_max: int = ELEMENTS_MAX) -> None:
