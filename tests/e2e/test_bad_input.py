@@ -142,7 +142,7 @@ def test_a_queue_waits_for_its_bus_and_becomes_ready_when_it_appears(space: Spac
 
     space.cluster.apply(space.bus("late", 1))
 
-    assert "The queue is made when it appears" in waiting["message"]
+    assert "The queue is created when that exists" in waiting["message"]
     space.cluster.await_ready("Queue", "early", space.name)
 
 

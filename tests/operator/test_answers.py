@@ -80,7 +80,7 @@ async def test_an_answer_to_a_change_that_cannot_be_understood_is_none() -> None
     for answer in (wrong, b"\xff\xff", b""):
         async with talking(lambda _, answer=answer: answer) as address:  # type: ignore[misc]
             link = PartitionLink(0, address, None, Ear(), timeout_s=5)
-            with pytest.raises(PartitionUnavailable, match="cannot be understood"):
+            with pytest.raises(PartitionUnavailable, match="cannot be parsed"):
                 await link.commit(entity_pb2.CommitEntityRequest())
             await link.close()
 

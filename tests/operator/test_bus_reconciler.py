@@ -291,7 +291,7 @@ async def test_an_object_of_somebody_else_is_not_taken_over(cluster: Cluster, ki
 
     status = await cluster.says("BusNamespace", "orders", "Refused")
 
-    assert f"{kind} '{name}' is there already" in status["conditions"][0]["message"]
+    assert f"{kind} '{name}' already exists" in status["conditions"][0]["message"]
     assert cluster.api.one(kind, name)["spec"] == {"mine": True}
 
 

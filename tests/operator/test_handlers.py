@@ -187,7 +187,7 @@ async def test_webhooks_allow_and_refuse(running: Running, cluster: Cluster) -> 
     early = await running.ask(queue_body("early", namespaceRef={"name": "nowhere"}))
     assert early["allowed"]
     assert early["warnings"] == [
-        "there is no BusNamespace shop/nowhere yet; the queue is made when it appears"
+        "there is no BusNamespace shop/nowhere yet; the queue is created when that exists"
     ]
 
     # Refused, with a sentence for people and a code for programs.

@@ -157,7 +157,7 @@ async def test_a_configuration_that_helm_makes_after_the_operator_started_is_tol
 ) -> None:
     settings = Settings(tls_directory=tmp_path / "tls")
     files = WebhookCertificates(
-        api, settings, authority(api), Metrics(), first_s=30.0, again_s=0.01
+        api, settings, authority(api), Metrics(), first_s=30.0, retry_s=0.01
     )
     kind = "ValidatingWebhookConfiguration"
     first = asyncio.create_task(files.first())

@@ -11,7 +11,7 @@ from bendybus.wire import serving
 
 
 def quieten() -> None:
-    """Keep out of the log what is no news: handled events, probes, refusals (they are counted)."""
+    """Suppress log lines for handled events, probes and rejections (which are counted)."""
     kopf_objects = logging.getLogger("kopf.objects")
     kopf_objects.setLevel(logging.WARNING)
     kopf_objects.addFilter(lambda record: not record.getMessage().startswith("Handler 'admit_"))
@@ -20,7 +20,7 @@ def quieten() -> None:
 
 
 def main() -> int:
-    """Run the operator; 0 ended well, 2 wrong settings."""
+    """Run the operator; return 0, or 2 for invalid settings."""
     try:
         settings = Settings.from_env(os.environ)
     except ValueError as error:

@@ -18,14 +18,14 @@ class Metrics:
         self.registry = CollectorRegistry()
         self._reconcile = Histogram(
             "bendybus_operator_reconcile_seconds",
-            "Time of one look at one manifest, calls included.",
+            "Time to reconcile one manifest, including calls.",
             ["kind"],
             registry=self.registry,
             buckets=_BUCKETS,
         )
         self.errors = Counter(
             "bendybus_operator_reconcile_errors",
-            "Looks at a manifest that failed and are repeated.",
+            "Failed reconciliations of a manifest; they are retried.",
             ["kind"],
             registry=self.registry,
         )
@@ -37,12 +37,12 @@ class Metrics:
         )
         self.leading = Gauge(
             "bendybus_operator_leading",
-            "1 on the operator that acts, 0 on its standby.",
+            "1 on the leader, 0 on its standby.",
             registry=self.registry,
         )
         self.waiting = Gauge(
             "bendybus_operator_status_waiting",
-            "Objects whose status waits to be written.",
+            "Objects whose status is waiting to be written.",
             registry=self.registry,
         )
         self.written = Gauge(
@@ -53,26 +53,26 @@ class Metrics:
         self._of_buses()
         self.refused = Counter(
             "bendybus_operator_admission_refused",
-            "Changes that the webhooks refused.",
+            "Changes rejected by the webhooks.",
             ["kind"],
             registry=self.registry,
         )
-        self.keeper_failures = Counter(
+        self.controller_failures = Counter(
             "bendybus_operator_keeper_failures",
-            "Failures of the task that keeps a bus; it is started again.",
+            "Failures of the controller of a bus; it is restarted.",
             ["namespace", "bus"],
             registry=self.registry,
         )
         self.certificate_end = Gauge(
             "bendybus_operator_webhook_certificate_end_seconds",
-            "When the webhooks' certificate ends, seconds since 1970.",
+            "When the webhooks' certificate expires, seconds since 1970.",
             registry=self.registry,
         )
 
     def _of_buses(self) -> None:
         self.unreachable = Gauge(
             "bendybus_operator_partitions_unreachable",
-            "Partitions of a bus that do not answer.",
+            "Partitions of a bus that are unavailable.",
             ["namespace", "bus"],
             registry=self.registry,
         )
@@ -84,13 +84,13 @@ class Metrics:
         )
         self._certificates = Gauge(
             "bendybus_operator_certificate_end_seconds",
-            "When a certificate of a bus ends, seconds since 1970.",
+            "When a certificate of a bus expires, seconds since 1970.",
             ["namespace", "bus", "role"],
             registry=self.registry,
         )
 
     def show_certificates(self, namespace: str, bus: str, ends: Mapping[str, float]) -> None:
-        """Show when the certificates of a bus end; `ends`: role → seconds since 1970."""
+        """Show when the certificates of a bus expire; `ends`: role → seconds since 1970."""
         for role in ROLES:
             if role in ends:
                 self._certificates.labels(namespace, bus, role).set(ends[role])
@@ -98,7 +98,7 @@ class Metrics:
                 self._certificates.remove(namespace, bus, role)
 
     def forget_bus(self, namespace: str, bus: str) -> None:
-        """Show nothing any more of a bus that nobody asks."""
+        """Remove the metrics of a bus that is no longer polled."""
         for gauge in (self.unreachable, self.orphaned):
             gauge.remove(namespace, bus)
 
@@ -109,5 +109,5 @@ class Metrics:
             self.not_ready.labels(*labels).set(count)
 
     def reconciled(self, kind: str, seconds: float) -> None:
-        """Take note of one look at one manifest."""
+        """Record one reconciliation of a manifest."""
         self._reconcile.labels(kind).observe(seconds)

@@ -20,16 +20,16 @@ PREFIX: Final = "BENDYBUS_OPERATOR_"
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything that an operator is told; nothing else is read from the environment."""
+    """All settings of an operator; nothing else is read from the environment."""
 
     namespace: str = "bendybus-system"
-    """Kubernetes namespace that the operator runs in: its own Secrets are there."""
+    """Kubernetes namespace of the operator and of its own Secrets."""
     identity: str = ""
     """Name among its peers; the pod's name."""
     watch_namespaces: tuple[str, ...] = ()
     """Kubernetes namespaces whose manifests it serves; empty: all."""
     image: str = "localhost/bendybus:dev"
-    """Image of partition and front-end pods, where a BusNamespace names none."""
+    """Image of partition and front-end pods, unless the BusNamespace sets one."""
     image_pull_policy: str = "IfNotPresent"
     service: str = "bendybus-operator"
     """Name of the Service in front of the webhooks."""
@@ -43,7 +43,7 @@ class Settings:
     tls_directory: Path = Path("/tmp/bendybus-tls")
     """Where the webhooks' certificate is written (own CA) or mounted (cert-manager)."""
     cert_manager: bool = False
-    """Whether cert-manager issues certificates; else the operator's own authorities do."""
+    """Whether cert-manager issues certificates; otherwise the operator's own authorities do."""
     issuer_kind: str = ""
     """Issuer or ClusterIssuer of cert-manager for all buses; empty: each has one of its own."""
     issuer_name: str = ""
@@ -52,22 +52,22 @@ class Settings:
     metrics_from: str = "[]"
     """Who may read metrics of buses: NetworkPolicy peers, JSON; none: labelled namespaces."""
     certificate_days: int = 90
-    """Lifetime of certificates by the own CA; renewed when a third is left."""
+    """Lifetime of certificates by the own CA; renewed when a third of it is left."""
     resync_s: float = 300.0
-    """How often everything is listed and looked at anew."""
+    """How often everything is listed and reconciled again."""
     counts_every_s: float = 10.0
-    """How often partitions are asked for counts; also how soon a stuck one is noticed."""
+    """How often partitions are asked for counts; also how soon a suspended one is noticed."""
     call_timeout_s: float = 3.0
     """How long a call to a partition may take."""
     status_patches_per_s: float = 10.0
-    """Bound on the writing of counts over all objects."""
+    """Limit on status patches with new counts, over all objects."""
     urgent_patches_per_s: float = 40.0
-    """Bound on the writing of changed conditions, which go first."""
+    """Limit on status patches with changed conditions, which are written first."""
     log_level: str = "info"
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> "Settings":
-        """Return the settings that the environment gives. Raises ValueError that names the one."""
+        """Return the settings in the environment. Raises ValueError that names the setting."""
         given: dict[str, Any] = {}
         for field in fields(cls):
             name = PREFIX + field.name.upper()
@@ -78,11 +78,11 @@ class Settings:
         return settings
 
     def validate(self) -> None:
-        """Raise ValueError with a sentence for the first setting that cannot be."""
+        """Raise ValueError for the first invalid setting."""
         for name in _POSITIVE:
             value = getattr(self, name)
             if not (math.isfinite(value) and value > 0):
-                raise ValueError(f"{PREFIX}{name.upper()}: must be more than 0, and finite.")
+                raise ValueError(f"{PREFIX}{name.upper()}: must be a finite number greater than 0.")
         for name in ("webhook_port", "probe_port", "metrics_port"):
             if not 0 < getattr(self, name) < 65_536:
                 raise ValueError(f"{PREFIX}{name.upper()}: must be a port, 1 to 65535.")
@@ -94,7 +94,7 @@ class Settings:
         if self.certificate_days < 1:
             raise ValueError(f"{PREFIX}CERTIFICATE_DAYS: must be 1 or more.")
         if bool(self.issuer_kind) != bool(self.issuer_name):
-            raise ValueError(f"{PREFIX}ISSUER_KIND and _ISSUER_NAME belong together.")
+            raise ValueError(f"{PREFIX}ISSUER_KIND and _ISSUER_NAME must be set together.")
         if self.issuer_name and not self.cert_manager:
             raise ValueError(f"{PREFIX}ISSUER_NAME: needs {PREFIX}CERT_MANAGER=true.")
         if self.issuer_kind not in ("", "Issuer", "ClusterIssuer"):
@@ -102,11 +102,11 @@ class Settings:
         if self.image_pull_policy not in ("IfNotPresent", "Always", "Never"):
             raise ValueError(f"{PREFIX}IMAGE_PULL_POLICY: must be IfNotPresent, Always or Never.")
         if self.log_level.upper() not in logging.getLevelNamesMapping():
-            raise ValueError(f"{PREFIX}LOG_LEVEL: {self.log_level!r} is not known; try info.")
+            raise ValueError(f"{PREFIX}LOG_LEVEL: unknown level {self.log_level!r}; try info.")
         if self.peering and not self.identity:
-            # It would look for itself among its peers for ever, and never act.
+            # It would never find itself among its peers, and never lead.
             raise ValueError(
-                f"{PREFIX}IDENTITY: is needed among peers; or set {PREFIX}PEERING to nothing."
+                f"{PREFIX}IDENTITY: is required; without peers set {PREFIX}PEERING empty."
             )
 
 
@@ -128,4 +128,4 @@ def _read(name: str, default: Any, text: str) -> Any:
     try:
         return type(default)(text)
     except ValueError as exc:
-        raise ValueError(f"{name}: {text!r} is not a number.") from exc
+        raise ValueError(f"{name}: must be a number (got {text!r}).") from exc

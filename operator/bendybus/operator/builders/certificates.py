@@ -97,7 +97,7 @@ def cert_manager(context: Context, certificate: Wanted) -> Manifest:
 
 
 def root(context: Context) -> list[Manifest]:
-    """Return cert-manager's objects for a root of the bus's own: nobody else's is signed by it.
+    """Return cert-manager's objects for the bus's own root, which signs for this bus only.
 
     Its Secret outlives them, as cert-manager leaves it: a bus that comes back has the same root.
     """

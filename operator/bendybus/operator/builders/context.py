@@ -1,4 +1,4 @@
-"""What builders are told of a bus: its manifest, what its data is, and the operator's settings."""
+"""The input of builders: a bus's manifest, the identity of its data, the operator's settings."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -153,7 +153,7 @@ def budget(context: Context, name: str, role: str) -> Manifest:
         "metadata": metadata(context, name, role),
         "spec": {
             "maxUnavailable": 1,
-            # One that is not ready serves nobody, and must not keep its node from being drained.
+            # A pod that is not ready must not prevent its node from being drained.
             "unhealthyPodEvictionPolicy": "AlwaysAllow",
             "selector": {"matchLabels": names.role_labels(context.bus, role)},
         },

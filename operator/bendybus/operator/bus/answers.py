@@ -1,7 +1,7 @@
 """What partitions answer, checked before anything relies on it. Pure.
 
 A partition may be of another version, and its image is the tenant's to choose. So nothing that it
-says is believed beyond these bounds: what cannot be understood is a `StrangeAnswer`, which makes
+says is believed beyond these bounds: what cannot be understood is a `InvalidAnswer`, which makes
 that one partition count as not answering.
 """
 
@@ -42,7 +42,7 @@ STATES: Final[dict[str, str]] = {
     "locked": "locked",
 }
 NO_STATES: Final = frozenset({"uid", "generation", "size_in_bytes", "idle_ms", "accessed_at_ms"})
-# Conditions that the operator itself gives.
+# Conditions that the operator itself sets.
 _OWN: Final = frozenset({READY, ANSWER_NOT_UNDERSTOOD, CERTIFICATE_OVERDUE})
 _WORD: Final = re.compile(r"[A-Z][A-Za-z]{0,62}\Z")
 
@@ -52,7 +52,7 @@ class InvalidAnswer(Exception):
 
 
 def understood(convert: Callable[[], Value]) -> Value:
-    """Return what `convert` makes of an answer. Raises StrangeAnswer for whatever it cannot."""
+    """Return what `convert` makes of an answer. Raises InvalidAnswer for whatever it cannot."""
     try:
         return convert()
     except BusError as error:
@@ -75,7 +75,7 @@ def sentence(text: str) -> str:
 
 
 def catalogue(response: entity_pb2.WatchEntitiesResponse) -> tuple[Fingerprint, list[Entity]]:
-    """Return the header and the entries of a catalogue. Raises StrangeAnswer."""
+    """Return the header and the entries of a catalogue. Raises InvalidAnswer."""
 
     def convert() -> tuple[Fingerprint, list[Entity]]:
         if len(response.entities) > ENTRIES_MAX:
@@ -88,7 +88,7 @@ def catalogue(response: entity_pb2.WatchEntitiesResponse) -> tuple[Fingerprint, 
 
 
 def entry(proto: entity_pb2.Entity) -> Entity:
-    """Return one entry of a catalogue. Raises StrangeAnswer."""
+    """Return one entry of a catalogue. Raises InvalidAnswer."""
     return understood(lambda: _entry(proto))
 
 
@@ -116,7 +116,7 @@ def _entry(proto: entity_pb2.Entity) -> Entity:
 
 
 def counts(response: partition_pb2.GetCountsResponse) -> dict[str, Counts]:
-    """Return counts by UID. Raises StrangeAnswer."""
+    """Return counts by UID. Raises InvalidAnswer."""
 
     def convert() -> dict[str, Counts]:
         if len(response.entities) > ENTRIES_MAX:

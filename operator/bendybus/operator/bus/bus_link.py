@@ -1,4 +1,4 @@
-"""The way to all partitions of one bus, and what they said: the operator's view of the bus."""
+"""The connections to all partitions of one bus, with its catalogue and counts."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ REGISTRAR: Final = 0
 
 
 class BusLink:
-    """Ways to the partitions, the catalogue and the counts."""
+    """Links to the partitions, the catalogue and the counts."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class BusLink:
         self._reachability_changed = reachability_changed
         self._counts: dict[int, dict[str, Counts]] = {}
         self._total = Counts()
-        # Whether the total holds counts of a partition that went.
+        # Whether the total includes counts of a partition that is unavailable now.
         self._stale = False
         self._seen: set[int] = set()
         share = answers.Share()
@@ -59,7 +59,7 @@ class BusLink:
         ]
 
     async def run(self) -> None:
-        """Keep the ways up until cancelled."""
+        """Keep the links connected until cancelled."""
         async with asyncio.TaskGroup() as group:
             for link in self._links:
                 group.create_task(link.run(), name=f"link-{self.bus}-{link.partition}")
@@ -69,9 +69,9 @@ class BusLink:
     def catalogue(
         self, partition: int, fingerprint: Fingerprint, entries: list[Entity], *, snapshot: bool
     ) -> bool:
-        """Learn what a partition has; one with another fingerprint is not believed.
+        """Take entries of a partition; with another fingerprint they are ignored.
 
-        Raises StrangeAnswer when the bus would have more entries than any can.
+        Raises InvalidAnswer when the bus would have more entries than any can.
         """
         if fingerprint.namespace_uid != self.identity.uid:
             logger.error(
@@ -85,20 +85,20 @@ class BusLink:
             return False
         fresh = {entry.key for entry in entries if self.directory.entry(entry.key) is None}
         if self.directory.size() + len(fresh) > answers.ENTRIES_MAX:
-            raise InvalidAnswer(f"it tells of more than {answers.ENTRIES_MAX} entities")
+            raise InvalidAnswer(f"it sends more than {answers.ENTRIES_MAX} entities")
         lagged = {entry.key for entry in self.directory.lagging(partition)}
         news = self.directory.update(partition, fingerprint, entries, snapshot=snapshot)
-        told = {entry.key for entry in entries} if not snapshot else lagged
-        if changed := {entry.key for entry in news} | told:
+        confirmed = {entry.key for entry in entries} if not snapshot else lagged
+        if changed := {entry.key for entry in news} | confirmed:
             self._entities_changed([*changed])
         return True
 
     def lost(self, partition: int) -> None:
-        """Forget what a partition has: it tells all again when it is back."""
+        """Forget the entries of a partition: it sends all of them again when it is back."""
         self.directory.forget(partition)
 
     def reached(self, partition: int, reachable: bool) -> None:
-        """Take note of a partition that came or went."""
+        """Note a partition that became available or unavailable."""
         if reachable:
             self._seen.add(partition)
             self.started = self.started or len(self._seen) == len(self._links)
@@ -113,7 +113,7 @@ class BusLink:
         return {link.partition for link in self._links if not link.reachable}
 
     def knows_catalogue(self) -> bool:
-        """Whether the registrar answers and has told all it has."""
+        """Whether the registrar answers and has sent its complete catalogue."""
         return self._links[REGISTRAR].reachable and self.directory.fingerprint is not None
 
     def behind(self, key: str) -> set[int]:
@@ -137,7 +137,7 @@ class BusLink:
         return self._total
 
     def conditions(self) -> dict[str, set[int]]:
-        """Return what partitions warn of, and whose answers are strange: word → partitions."""
+        """Return the warnings of partitions, and invalid answers: warning → partitions."""
         found: dict[str, set[int]] = {}
         for link in self._links:
             words = link.conditions if link.reachable else ()
@@ -157,9 +157,9 @@ class BusLink:
         uid: str = "",
         if_generation: int = 0,
     ) -> Entity:
-        """Have the registrar change an entity, then give the change to all that answer.
+        """Have the registrar change an entity, then copy the change to all that answer.
 
-        Raises BusError; with PartitionUnavailable it may have been done. Safe to repeat.
+        Raises BusError; after PartitionUnavailable it may have been done. Safe to repeat.
         """
         request = entity_pb2.CommitEntityRequest(
             partition=REGISTRAR,
@@ -174,14 +174,16 @@ class BusLink:
             request.queue.CopyFrom(entities.description_to_proto(wanted))
         registrar = self._links[REGISTRAR]
         if not registrar.reachable:
-            raise PartitionUnavailable("partition 0, which decides on entities, does not answer.")
+            raise PartitionUnavailable(
+                "partition 0, which commits changes of entities, does not answer."
+            )
         entity = await registrar.commit(request)
         self._learn(REGISTRAR, entity)
         await self.copy(entity)
         return entity
 
     async def copy(self, entity: Entity) -> None:
-        """Give an entry to every reachable partition that lacks it; failures show as behind."""
+        """Copy an entry to every reachable partition that lacks it; on failure it stays behind."""
         lacking = self.behind(entity.key)
         await asyncio.gather(*(self._copy(self._links[index], entity) for index in lacking))
 
@@ -191,17 +193,17 @@ class BusLink:
 
     async def _catch_up(self, link: PartitionLink) -> None:
         for entity in self.directory.lagging(link.partition):
-            # One that stands still would take a timeout for each.
+            # A suspended partition would take a timeout for each.
             if not await self._copy(link, entity):
                 return
 
     async def _copy(self, link: PartitionLink, entity: Entity) -> bool:
-        """Give a partition an entry; whether it answered."""
+        """Copy an entry to a partition; return whether it answered."""
         try:
             await link.copy(entity)
         except BusError as error:
             logger.warning(
-                "partition %s/%d: did not take queue %s: %s",
+                "partition %s/%d: queue %s not copied: %s",
                 self.bus,
                 link.partition,
                 entity.name,

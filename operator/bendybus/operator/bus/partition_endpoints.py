@@ -1,6 +1,6 @@
-"""How the operator reaches partitions: under which addresses, and what it proves itself with.
+"""The endpoints of partitions: their addresses, and the operator's certificate for them.
 
-Keepers and webhooks use it; tests put servers on loopback in its place.
+Used by controllers and webhooks; tests replace them by servers on loopback.
 """
 
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""The way to one partition: its catalogue as it says it, calls, and whether it answers."""
+"""The connection to one partition: a watch on its catalogue, calls, and whether it answers."""
 
 import asyncio
 import logging
@@ -19,41 +19,41 @@ from bendybus.wire import entities, statuses, tls
 logger = logging.getLogger(__name__)
 RETRY: Final = Backoff(first_s=0.2, max_s=2.0, reset_after_s=5.0)
 _OPTIONS: Final = [
-    # A pod comes back under another address: ask for it again soon.
+    # A restarted pod has another address: resolve it again soon.
     ("grpc.dns_min_time_between_resolutions_ms", 1_000),
     ("grpc.initial_reconnect_backoff_ms", 200),
-    # An address that is gone swallows connections: do not wait the usual 20 s for it.
+    # Connections to an address that is gone time out: do not wait the default 20 s.
     ("grpc.min_reconnect_backoff_ms", 1_000),
     ("grpc.max_reconnect_backoff_ms", 2_000),
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.max_receive_message_length", answers.BYTES_MAX),
-    # Two operators in one process (tests) must not share connections.
+    # Two operators in one process (in tests) must not share connections.
     ("grpc.use_local_subchannel_pool", 1),
 ]
 
 
 class Listener(Protocol):
-    """Who is told what a partition says."""
+    """The receiver of a partition's events."""
 
     def catalogue(
         self, partition: int, fingerprint: Fingerprint, entries: list[Entity], *, snapshot: bool
     ) -> bool:
-        """Take entries of the partition's catalogue; False when its file is another bus's."""
+        """Take entries of the partition's catalogue; False if its file belongs to another bus."""
 
     def lost(self, partition: int) -> None:
-        """Take note that nobody tells any more what the partition has."""
+        """Note that the watch ended, so the content of the partition is unknown."""
 
     def reached(self, partition: int, reachable: bool) -> None:
-        """Take note that a partition answers, or does not any more."""
+        """Note whether a partition answers."""
 
 
 class PartitionLink:
     """One partition of one bus.
 
-    Reachable is one that has told its whole catalogue on the stream that is open now, and that
-    answered the last time it was asked: a process that stands still keeps its streams open.
+    It is reachable if it has sent its complete catalogue on the current stream and answered the
+    last call: a process that is suspended keeps its streams open.
     """
 
     def __init__(
@@ -66,15 +66,15 @@ class PartitionLink:
         timeout_s: float,
         share: Share | None = None,
     ) -> None:
-        """`share`: of the bus, how much of the operator's time its answers may take."""
+        """`share`: how much of the operator's time the answers of this bus may take."""
         self.partition = partition
         self.address = address
         self.reachable = False
-        # What the partition warned of when it answered last.
+        # The warnings in its last answer.
         self.conditions: tuple[str, ...] = ()
-        # Why its last answer could not be understood, "" when it could.
+        # Why its last answer could not be parsed, "" if it could.
         self.invalid_answer = ""
-        # Calls so far, for whoever wonders what a change costs.
+        # Number of calls so far.
         self.asked = 0
         self._told = False
         self._answers = True
@@ -101,7 +101,7 @@ class PartitionLink:
                 failures = RETRY.failures_after(failures, loop.time() - began_s)
                 await asyncio.sleep(RETRY.delay_s(failures))
         finally:
-            self._stream_ended("the way is closed")
+            self._stream_ended("the link is closed")
             await self.close()
 
     async def _watch(self) -> str:
@@ -115,42 +115,42 @@ class PartitionLink:
                 began_s = loop.time()
                 self._heard(response)
                 now_s = loop.time()
-                # Not read meanwhile: the bus waits, and nobody else.
+                # The stream is not read during the pause: only this bus waits.
                 await asyncio.sleep(self._share.spend(now_s - began_s, now_s))
         except grpc.RpcError as error:
             return _bus_error(error).message
         except InvalidAnswer as error:
             self._note_invalid(error)
-            return f"its answer cannot be understood: {error}"
+            return f"its answer cannot be parsed: {error}"
         finally:
             stream.cancel()
-        return "it ended the stream"
+        return "it closed the stream"
 
     def _note_invalid(self, error: InvalidAnswer) -> None:
-        """Take note of an answer that cannot be understood; logged once."""
+        """Note an answer that cannot be parsed; logged once."""
         if self.invalid_answer != str(error):
             logger.error(
-                "partition %s: its answer cannot be understood: %s",
+                "partition %s: cannot parse its answer: %s",
                 self.address,
                 error,
-                extra={"partition": self.partition, "action": "strange"},
+                extra={"partition": self.partition, "action": "invalid-answer"},
             )
         self.invalid_answer = str(error)
 
     async def close(self) -> None:
-        """Close the way; `run` does it by itself."""
+        """Close the connection; `run` does this itself."""
         self._closed = True
         await self._channel.close()
 
     async def commit(self, request: entity_pb2.CommitEntityRequest) -> Entity:
-        """Ask the registrar for a change; only of partition 0. Raises BusError."""
+        """Have the registrar commit a change; only on partition 0. Raises BusError."""
         answer = await self._ask(self._entities.CommitEntity, request)
         try:
             return answers.understood(lambda: answers.entry(answer.entity))
         except InvalidAnswer as error:
             self._note_invalid(error)
             raise PartitionUnavailable(
-                f"partition {self.partition}: its answer cannot be understood: {error}"
+                f"partition {self.partition}: its answer cannot be parsed: {error}"
             ) from error
 
     async def copy(self, entity: Entity) -> None:
@@ -163,7 +163,7 @@ class PartitionLink:
     async def counts(self, uids: Collection[str] = ()) -> dict[str, Counts] | None:
         """Return counts by UID of entity (none: of all), None if the partition does not answer.
 
-        This is also the probe of a process that stands still.
+        This call also detects a process that is suspended.
         """
         request = partition_pb2.GetCountsRequest(partition=self.partition, uids=uids)
         try:
@@ -182,7 +182,7 @@ class PartitionLink:
 
     async def _ask(self, method: Any, request: Any) -> Any:
         if self._closed:
-            raise PartitionUnavailable(f"the way to partition {self.partition} was closed.")
+            raise PartitionUnavailable(f"the link to partition {self.partition} is closed.")
         self.asked += 1
         try:
             return await method(request, timeout=self._timeout_s)
@@ -197,9 +197,9 @@ class PartitionLink:
             task = asyncio.current_task()
             if not self._closed or (task is not None and task.cancelling()):
                 raise
-            # Not we were cancelled but the call, by the closing of its channel.
+            # The call was cancelled by closing its channel, not this task.
             raise PartitionUnavailable(
-                f"the way to partition {self.partition} was closed."
+                f"the link to partition {self.partition} is closed."
             ) from None
 
     def _heard(self, response: entity_pb2.WatchEntitiesResponse) -> None:
@@ -213,7 +213,7 @@ class PartitionLink:
             self._show("" if believed else "its file belongs to another namespace")
 
     def _stream_ended(self, why: str) -> None:
-        """Take note that the stream is over."""
+        """Note that the stream ended."""
         if self._told:
             self._told = False
             self._listener.lost(self.partition)
@@ -234,7 +234,7 @@ class PartitionLink:
 
 
 def _bus_error(error: grpc.RpcError) -> BusError:
-    """Return a partition's refusal, with no more of its text than others can bear."""
+    """Return a partition's error, its text shortened to what a status may hold."""
     found = statuses.from_rpc_error(error)
     found.message = answers.sentence(found.message)
     found.args = (found.message,)

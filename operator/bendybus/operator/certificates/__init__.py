@@ -1,1 +1,1 @@
-"""Certificate authorities and certificates: made, handed on, renewed."""
+"""Certificate authorities and certificates: issued, rotated, renewed."""

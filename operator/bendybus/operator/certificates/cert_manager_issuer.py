@@ -53,7 +53,7 @@ class CertManagerIssuer:
             files_of(await self._api.get("Secret", bus.namespace, secret))
             for _, secret in certificates.secrets(bus)
         ]
-        # What the processes of a bus trust that has no trust Secret yet.
+        # What the processes of a bus trust as long as it has no trust Secret.
         running = "".join(bundles.readable(files.get("ca.crt", "")) for files in issued)
         roots = await self._roots(context, running)
         secret = await self._api.get("Secret", bus.namespace, names.trust(bus))
@@ -92,14 +92,14 @@ class CertManagerIssuer:
         secret = files_of(await self._api.get("Secret", bus.namespace, names.trust(bus)))
         trust = bundles.readable(secret.get(issued_trust.FRONTEND, ""))
         if not trust:
-            raise ApiError(0, f"cert-manager has not made the certificates of bus {bus} yet")
+            raise ApiError(0, f"cert-manager has not issued the certificates of bus {bus} yet")
         return tls.Material(own.certificate, own.key, trust.encode())
 
     async def _own(self) -> tls.Material:
         try:
             return await asyncio.to_thread(tls.read, self._settings.client_tls_directory)
         except (tls.TlsError, OSError) as error:
-            # cert-manager fills the Secret in its own time.
+            # cert-manager may not have filled the Secret yet.
             raise ApiError(0, str(error)) from error
 
     async def _roots(self, context: Context, running: str) -> str:

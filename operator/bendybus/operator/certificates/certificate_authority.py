@@ -1,8 +1,8 @@
-"""The operator's own certificate authority, for clusters without cert-manager. Time is passed in.
+"""A certificate authority, for clusters without cert-manager. Deterministic but for new keys.
 
-An authority is replaced long before it ends: first the next one is only trusted (its certificate
-joins the bundle in every `ca.crt`), a day later it signs, and the old one stays in the bundle
-until it ends. So at no moment does a process meet a certificate that it does not trust.
+An authority is replaced long before it expires: first the next one is only trusted (its certificate
+is added to the bundle in every `ca.crt`), a day later it signs, and the old one stays in the bundle
+until it expires. So a process never receives a certificate that it does not trust.
 """
 
 import datetime as dt
@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 AUTHORITY_DAYS: Final = 3650
-# The next authority is trusted by everybody before it signs: files reach pods within minutes.
+# All processes trust the next authority before it signs: files reach pods within minutes.
 HANDOVER: Final = dt.timedelta(days=1)
 # Clocks of nodes differ.
 _BACKDATED: Final = dt.timedelta(minutes=10)
@@ -37,7 +37,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """Who signs now, who signs next, and whom everybody trusts."""
+    """The certificate that signs, the next one, and the bundle that is trusted."""
 
     current: Pair
     bundle: str
@@ -75,7 +75,7 @@ def new_authority(now: dt.datetime) -> Authority:
 
 
 def advanced(authority: Authority, now: dt.datetime) -> Authority:
-    """Return what the authority is to be now: itself, or one step further in its replacement."""
+    """Return the authority one step further in its replacement if that is due, else itself."""
     upcoming = authority.upcoming
     if upcoming is not None:
         if now - _read(upcoming.certificate).not_valid_before_utc < HANDOVER + _BACKDATED:
@@ -133,7 +133,7 @@ def is_current(
     uris: Sequence[str],
     now: dt.datetime,
 ) -> bool:
-    """Whether a certificate in a Secret need not be issued anew."""
+    """Whether a certificate in a Secret need not be reissued."""
     signer = _read(authority.current.certificate)
     try:
         certificate = _read(files["tls.crt"])
@@ -157,7 +157,7 @@ def names_of(pem: str) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...
     try:
         found = _read(pem).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound as error:
-        raise ValueError("the certificate has no names") from error
+        raise ValueError("the certificate has no subject alternative names") from error
     return (
         tuple(found.get_values_for_type(x509.DNSName)),
         tuple(found.get_values_for_type(x509.UniformResourceIdentifier)),
@@ -166,21 +166,21 @@ def names_of(pem: str) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...
 
 
 def is_overdue(pem: str, now: dt.datetime) -> bool:
-    """Whether a certificate should have been renewed a good while ago."""
+    """Whether the renewal of a certificate is long overdue."""
     certificate = _read(pem)
     end, start = certificate.not_valid_after_utc, certificate.not_valid_before_utc
     return end - now < (end - start) / 4
 
 
 def ends_soon(pem: str, now: dt.datetime) -> bool:
-    """Whether less than a third of a certificate's life is left."""
+    """Whether less than a third of a certificate's lifetime is left."""
     certificate = _read(pem)
     end, start = certificate.not_valid_after_utc, certificate.not_valid_before_utc
     return end - now < (end - start) / 3
 
 
 def end_of(pem: str) -> dt.datetime:
-    """Return when a certificate ends."""
+    """Return when a certificate expires."""
     return _read(pem).not_valid_after_utc
 
 
@@ -197,8 +197,8 @@ def _authority_pair(now: dt.datetime) -> Pair:
         encipher_only=False,
         decipher_only=False,
     )
-    # Two authorities are told apart by their names, since chains are built by these: also those of
-    # two buses that were made in the same second.
+    # Names of authorities must differ, since chains are built by name; also those of two buses
+    # that were created in the same second.
     mark = x509.SubjectKeyIdentifier.from_public_key(key.public_key()).digest.hex()[:16]
     name = f"bendybus-ca-{now:%Y%m%d%H%M%S}-{mark}"
     certificate = (
@@ -224,7 +224,7 @@ def _builder(name: str, now: dt.datetime, days: int) -> x509.CertificateBuilder:
 
 
 def _living(bundle: str, now: dt.datetime) -> str:
-    """Return the bundle without the certificates that have ended."""
+    """Return the bundle without expired certificates."""
     known = x509.load_pem_x509_certificates(bundle.encode())
     return "".join(_pem(each) for each in known if each.not_valid_after_utc > now)
 

@@ -137,10 +137,10 @@ class OperatorIssuer:
         for name in (names.partition_tls(bus), names.frontend_tls(bus), clients):
             files = files_of(await self._api.get("Secret", bus.namespace, name))
             try:
-                told = bundles.joined(files.get("ca.crt", ""))
+                trusted = bundles.joined(files.get("ca.crt", ""))
             except ValueError:
                 return False
-            if bundles.joined(told, known.trust) != told:
+            if bundles.joined(trusted, known.trust) != trusted:
                 return False
         return True
 
@@ -157,7 +157,7 @@ class OperatorIssuer:
         return self._certificate(wanted, current, of_bus.own) | {"ca.crt": trust}
 
     def overdue(self, files: Mapping[str, str]) -> bool:
-        """Whether a certificate has not been renewed in time, or cannot be read."""
+        """Whether the renewal of a certificate is overdue, or it cannot be read."""
         try:
             return certificate_authority.is_overdue(files["tls.crt"], self._now())
         except (KeyError, ValueError):

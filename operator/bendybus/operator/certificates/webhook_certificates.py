@@ -1,8 +1,8 @@
-"""The webhooks' certificate by the operator's own authority: on disk, and known to the API server.
+"""The webhooks' certificate by the operator's authority: on disk, trusted by the API server.
 
-Each replica makes its own certificate and renews it; all of them have the authority's bundle put
-into the webhook configuration. With cert-manager none of this runs: it mounts the files, and its
-injector writes the bundle.
+Each replica creates and renews its own certificate, and writes the authority's bundle into the
+webhook configuration. With cert-manager none of this runs: the files are mounted, and its injector
+writes the bundle.
 """
 
 import asyncio
@@ -22,14 +22,14 @@ from bendybus.operator.settings import Settings
 
 logger = logging.getLogger(__name__)
 LOOK_S: Final = 60.0
-# Helm makes the configuration last, perhaps after the first pod has started.
+# Helm creates the configuration last, perhaps after the first pod has started.
 FIRST_S: Final = 30.0
-AGAIN_S: Final = 2.0
+RETRY_S: Final = 2.0
 BUNDLE_MANAGER: Final = "bendybus-operator-ca"
 
 
 class WebhookCertificates:
-    """Keeps tls.crt and tls.key in a directory, and the configuration's caBundle."""
+    """Maintains tls.crt and tls.key in a directory, and the caBundle of the configuration."""
 
     def __init__(
         self,
@@ -39,14 +39,14 @@ class WebhookCertificates:
         metrics: Metrics,
         *,
         first_s: float = FIRST_S,
-        again_s: float = AGAIN_S,
+        retry_s: float = RETRY_S,
     ) -> None:
         self._api = api
         self._settings = settings
         self._authority = authority
         self._metrics = metrics
         self._first_s = first_s
-        self._requeue_in_s = again_s
+        self._retry_s = retry_s
         self._files: dict[str, str] = {}
 
     @property
@@ -60,9 +60,9 @@ class WebhookCertificates:
         return self._settings.tls_directory / "tls.key"
 
     async def first(self) -> None:
-        """Return when there is a certificate, and the API server was told to trust it.
+        """Return once there is a certificate and the webhook configuration trusts it.
 
-        Where nobody makes a configuration to tell it in, that is waited for only so long.
+        If there is no webhook configuration, return after a limited time.
         """
         loop = asyncio.get_running_loop()
         end = loop.time() + self._first_s
@@ -70,20 +70,20 @@ class WebhookCertificates:
             with contextlib.suppress(ApiError):
                 if await self._renew() or loop.time() > end:
                     return
-            await asyncio.sleep(self._requeue_in_s)
+            await asyncio.sleep(self._retry_s)
 
     async def run(self) -> None:
-        """Look after them until cancelled."""
-        told = False
+        """Renew and publish until cancelled."""
+        published = False
         while not self._settings.cert_manager:
-            await asyncio.sleep(LOOK_S if told else self._requeue_in_s)
+            await asyncio.sleep(LOOK_S if published else self._retry_s)
             try:
-                told = await self._renew()
+                published = await self._renew()
             except ApiError as error:
-                logger.warning("webhooks: certificate not looked after: %s", error.message)
+                logger.warning("webhooks: certificate not renewed: %s", error.message)
 
     async def _renew(self) -> bool:
-        """Renew what ends; return whether the API server trusts what there is."""
+        """Renew the certificate if due; return whether the API server trusts it."""
         settings = self._settings
         host = f"{settings.service}.{settings.namespace}.svc"
         wanted = Wanted(
@@ -128,7 +128,7 @@ class WebhookCertificates:
                 {
                     "name": hook["name"],
                     "clientConfig": {"caBundle": encoded},
-                    # Needed in every version that is applied; the chart owns their values.
+                    # Required in every applied version; the chart owns their values.
                     "admissionReviewVersions": hook["admissionReviewVersions"],
                     "sideEffects": hook["sideEffects"],
                 }

@@ -1,4 +1,4 @@
-"""Brings the objects of one bus to what its manifest says: Secrets, volumes, pods, Services."""
+"""Reconciles the Kubernetes objects of one bus: Secrets, volumes, pods, Services."""
 
 import contextlib
 import json
@@ -32,16 +32,16 @@ from bendybus.operator.settings import Settings
 logger = logging.getLogger(__name__)
 Body = dict[str, Any]
 HANDOVER_MANAGER: Final = "bendybus-operator-replicas"
-# What may be there without being wanted any more.
+# Kinds of optional objects, which are deleted when the manifest no longer requests them.
 PRUNED: Final = ("PodDisruptionBudget", "HorizontalPodAutoscaler")
 
 
 @dataclass(frozen=True, slots=True)
 class CertificateExpiry:
-    """How long the certificates of a bus hold.
+    """When the certificates of a bus expire.
 
-    `overdue`: Secrets whose certificates should have been renewed a while ago; `ends`: role → when
-    its certificate ends, seconds since 1970, without what cannot be read.
+    `overdue`: Secrets whose certificates are overdue for renewal; `ends`: role → when its
+    certificate expires, seconds since 1970, if it can be read.
     """
 
     overdue: tuple[str, ...] = ()
@@ -50,7 +50,7 @@ class CertificateExpiry:
 
 @dataclass(frozen=True, slots=True)
 class ReconcileResult:
-    """What came of it."""
+    """The result of reconciling a bus."""
 
     decision: DataDecision
     frontends_ready: int
@@ -58,7 +58,7 @@ class ReconcileResult:
 
 
 class BusReconciler:
-    """Keeps the objects of buses; holds nothing between calls but what it is made of."""
+    """Reconciles the objects of buses; keeps no state between calls."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class BusReconciler:
             return ReconcileResult(decision, 0)
         for name in decision.purge:
             logger.warning(
-                "bus %s: deleting volume claim %s, as its manifest asks",
+                "bus %s: deleting volume claim %s, as its manifest requests",
                 view.key,
                 name,
                 extra={"action": "purge"},
@@ -98,8 +98,8 @@ class BusReconciler:
         except ApiError as error:
             if not error.final:
                 raise
-            # A quota, a policy of the cluster, a name that is taken: what runs, runs on.
-            message = f"what the bus needs cannot be made: {error.message}"
+            # A quota, a policy of the cluster, a name in use: what runs continues to run.
+            message = f"cannot create the objects of the bus: {error.message}"
             refused = replace(decision, reason=Reason.REFUSED, message=message)
             return ReconcileResult(refused, 0, await self.certificates_of(view.key))
 
@@ -111,8 +111,8 @@ class BusReconciler:
             await self._check_names(context)
         trust = await self._certificates(context, current)
         if trust:
-            # Before cert-manager has made the root, nobody could connect: applications and front
-            # ends wait for their Secrets, in place of starting without a file in them.
+            # Until cert-manager has issued the root, applications and front ends wait for their
+            # Secrets, instead of starting without a CA certificate.
             await self._access(context, trust)
         staying = [
             claim
@@ -133,9 +133,9 @@ class BusReconciler:
         )
 
     async def renew(self, bus: ObjectKey) -> None:
-        """Renew the certificates of a bus that is left alone otherwise. Raises ApiError.
+        """Renew the certificates of a bus that is not reconciled otherwise. Raises ApiError.
 
-        What they are for is read from themselves: there may be no manifest to follow.
+        Their names are read from the certificates: the manifest may be invalid.
         """
         if self._settings.cert_manager:
             return
@@ -153,12 +153,12 @@ class BusReconciler:
                 dns_names, uris, addresses = names_of(files["tls.crt"])
                 wanted = certificates.Wanted(role, name, dns_names, uris[0], addresses)
             except (LookupError, ValueError):
-                # Not made by the operator any more; without a manifest nobody knows for what.
+                # Damaged, or not issued by the operator: its names are unknown.
                 continue
             renewed = await self._authority.bus_certificate(wanted, files, of_bus)
             if renewed != {each: files.get(each) for each in renewed}:
                 logger.warning(
-                    "bus %s: certificate %s renewed although the bus is left alone",
+                    "bus %s: certificate %s renewed; the bus is not reconciled otherwise",
                     bus,
                     name,
                     extra={"action": "renewed"},
@@ -167,7 +167,7 @@ class BusReconciler:
                 await self._api.merge("Secret", bus.namespace, name, patch)
 
     async def certificates_of(self, bus: ObjectKey) -> CertificateExpiry:
-        """Return how long the certificates of a bus hold, by whomever they are. Raises ApiError."""
+        """Return when the certificates of a bus expire, of any issuer. Raises ApiError."""
         late: list[str] = []
         ends: dict[str, float] = {}
         for role, name in certificates.secrets(bus):
@@ -182,9 +182,9 @@ class BusReconciler:
         return CertificateExpiry(tuple(late), ends)
 
     async def _hand_over_replicas(self, context: Context) -> None:
-        """Keep the number of front ends when an autoscaler is about to choose it.
+        """Preserve the number of front ends when an autoscaler takes over.
 
-        Applied without the field by the only one who had applied it, it would go back to 1.
+        If the only manager that has applied the field stops applying it, it is reset to 1.
         """
         autoscaler, name = frontend.autoscaler(context), names.frontend(context.bus)
         place = context.bus.namespace
@@ -196,29 +196,29 @@ class BusReconciler:
             await self._api.apply(body, manager=HANDOVER_MANAGER)
 
     async def _check_names(self, context: Context) -> None:
-        """Raise ApiError if a new bus would take over an object that is somebody else's."""
+        """Raise ApiError if a new bus would take over an object that does not belong to it."""
         wanted = [(body["kind"], body["metadata"]["name"]) for body in children.all_of(context)]
         wanted.append(("Secret", names.policies(context.bus)))
         if context.cert_manager:
             wanted.append(("Secret", names.trust(context.bus)))
         else:
-            # cert-manager's carry no labels of ours, and stay when their Certificate goes.
+            # Secrets of cert-manager carry no labels of the bus, and outlive their Certificate.
             wanted += [("Secret", each.secret) for each in certificates.wanted(context)]
             wanted.append(("Secret", names.authority(context.bus)))
         for kind, name in wanted:
             _check_ours(context, await self._api.get(kind, context.bus.namespace, name))
 
     async def _release_pods(self, stateful_set: Body) -> None:
-        """Delete a StatefulSet around its pods; the next one takes them over. Raises ApiError."""
+        """Delete a StatefulSet without its pods; the next one adopts them. Raises ApiError."""
         metadata = stateful_set["metadata"]
         namespace, name = metadata["namespace"], metadata["name"]
         await self._api.delete("StatefulSet", namespace, name, orphan=True)
         if await self._api.get("StatefulSet", namespace, name) is not None:
-            # It lets go of its pods in its own time, and until then is what it was.
+            # Deletion is asynchronous; until it is done the StatefulSet is unchanged.
             raise ApiError(409, f"StatefulSet {name} is being recreated")
 
     async def forget(self, view: BusView) -> None:
-        """Delete the volumes of a bus whose manifest was seen to be deleted with policy Delete."""
+        """Delete the volumes of a bus whose manifest was deleted with deletionPolicy Delete."""
         for body in await self._claims(view.key):
             claim = data_identity.claim_of(body)
             if claim is not None and view.uid in (claim.identity.uid, claim.adopted_by):
@@ -248,7 +248,7 @@ class BusReconciler:
         return await self._api.list("PersistentVolumeClaim", bus.namespace, labels=selector)
 
     async def _certificates(self, context: Context, current: Body | None) -> str:
-        """Bring certificates to what is wanted; return what clients are to trust."""
+        """Reconcile the certificates; return what clients are to trust."""
         if context.cert_manager:
             return await self._issued.reconcile(context, current)
         await self._check_not_issued(context.bus)
@@ -263,14 +263,14 @@ class BusReconciler:
         return of_bus.trust
 
     async def _check_not_issued(self, bus: ObjectKey) -> None:
-        """Raise ApiError for a bus of cert-manager's: its pods trust no other at once."""
+        """Raise ApiError if cert-manager issued the certificates: pods trust no other root."""
         if await self._api.get("Secret", bus.namespace, names.trust(bus)) is None:
             return
         raise ApiError(
             403,
-            f"its certificates are by cert-manager (Secret {names.trust(bus)!r}), and the operator "
-            "was told to issue them itself. Set certManager.enabled=true again; or delete that "
-            "Secret and the Certificates of the bus, which interrupts it for some minutes.",
+            f"its certificates were issued by cert-manager (Secret {names.trust(bus)!r}), but "
+            "certManager.enabled is false now. Set certManager.enabled=true again; or delete that "
+            "Secret and the Certificates of the bus, which interrupts the bus for some minutes.",
         )
 
     async def _access(self, context: Context, trust: str) -> None:
@@ -293,7 +293,7 @@ class BusReconciler:
                 await self._api.delete("Secret", namespace, secret["metadata"]["name"])
 
     async def _grow(self, context: Context, growth: Growth) -> str:
-        """Ask for larger volumes; return why the cluster does not give them, or ""."""
+        """Request larger volumes; return why the cluster rejects that, or ""."""
         patch = {"spec": {"resources": {"requests": {"storage": growth.wanted}}}}
         try:
             for name in growth.claims:
@@ -316,18 +316,18 @@ class BusReconciler:
 
 
 def _check_ours(context: Context, body: Body | None) -> None:
-    """Raise ApiError for an object of another bus, or of no bus that nobody made for this one."""
+    """Raise ApiError for an object that does not belong to this bus."""
     if body is None:
         return
     owner = (body["metadata"].get("labels") or {}).get(names.BUS_LABEL)
     is_access = body["kind"] == "Secret" and "primaryKey" in (body.get("data") or {})
-    # Keys may have been there before the bus, written by hand or kept from an earlier one.
+    # A Secret with keys may exist before the bus, written by hand or kept from an earlier one.
     if owner != context.bus.name and not (owner is None and is_access):
         what = f"{body['kind']} {body['metadata']['name']!r}"
         raise ApiError(
             403,
-            f"{what} is there already, and not of this bus. Delete it, or choose another name for "
-            "the BusNamespace or its policy.",
+            f"{what} already exists and does not belong to this bus. Delete it, or choose another "
+            "name for the BusNamespace or its policy.",
         )
 
 

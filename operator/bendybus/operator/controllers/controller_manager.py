@@ -268,8 +268,8 @@ class ControllerManager:
             self.cache.replace(map(manifests.bus_view, buses), map(manifests.queue_view, queues))
             self.leading = True
         finally:
-            heard, self._deferred = self._deferred, None
-            for event in heard:
+            deferred, self._deferred = self._deferred, None
+            for event in deferred:
                 event()
         for key in self.cache.bus_keys() | set(self._controllers):
             self._controller(key).enqueue_all()
@@ -307,7 +307,7 @@ class ControllerManager:
             exc_info=error,
             extra={"action": "controller-failed"},
         )
-        self._metrics.keeper_failures.labels(bus.namespace, bus.name).inc()
+        self._metrics.controller_failures.labels(bus.namespace, bus.name).inc()
         now_s = asyncio.get_running_loop().time()
         self._failures[bus] = (failures + 1, now_s)
         controller = BusController(bus, self._shared)

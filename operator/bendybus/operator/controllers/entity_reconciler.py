@@ -1,6 +1,6 @@
-"""Brings the entities of one bus to what their manifests say, and states how that went.
+"""Reconciles the entities of one bus with their manifests, and reports the result.
 
-Decisions are `plan`'s, the last word is the registrar's, the ways are the bus link's.
+`plan` decides, the registrar validates and commits, the bus link makes the calls.
 """
 
 import logging
@@ -28,12 +28,12 @@ ACTIONS: Final = {
     Step.ADOPT: entity_pb2.ENTITY_ACTION_ADOPT,
     Step.PURGE: entity_pb2.ENTITY_ACTION_DELETE,
 }
-# Purge, create, and one more look; more steps than this lead nowhere.
+# Purge, create, and a check; more steps than this make no progress.
 STEPS_MAX: Final = 4
 
 
 class EntityReconciler:
-    """Keeps the entities of one bus."""
+    """Reconciles the entities of one bus."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
@@ -45,7 +45,7 @@ class EntityReconciler:
         link: BusLink | None,
         rival_of: Callable[[Entity], QueueView | None],
     ) -> Readiness:
-        """Do what the manifest asks for; return whether it is Ready. Raises nothing of the bus."""
+        """Reconcile a queue; return whether it is Ready. Errors of the bus become its reason."""
         began = time.monotonic()
         try:
             return await self._keep(queue, bus, link, rival_of)
@@ -69,7 +69,9 @@ class EntityReconciler:
                 return Readiness(False, decision.reason, decision.message)
             if link is None:
                 return Readiness(
-                    False, Reason.NAMESPACE_NOT_READY, "the bus has no partitions yet."
+                    False,
+                    Reason.NAMESPACE_NOT_READY,
+                    "the partitions of the bus are not running yet.",
                 )
             if decision.step is Step.NOTHING:
                 assert entry is not None
@@ -79,15 +81,15 @@ class EntityReconciler:
                 return Readiness(
                     False,
                     Reason.PARTITION_UNAVAILABLE,
-                    "partition 0, which decides on entities, does not answer; it is tried again.",
+                    "partition 0, which commits changes of entities, does not answer; retrying.",
                 )
             await self._do(queue, decision, entry, link)
-        # Partitions of another version may keep an entity otherwise than it is asked for here.
+        # Partitions of another version may store an entity differently from what was requested.
         return Readiness(
             False,
             Reason.REFUSED,
-            f"the bus took {decision.step.value.lower()} {STEPS_MAX} times and is not as asked; "
-            "are partitions and operator of one version?",
+            f"the bus accepted {decision.step.value.lower()} {STEPS_MAX} times, but the queue "
+            "differs from the manifest; check that partitions and operator have the same version.",
         )
 
     async def _do(
@@ -122,7 +124,7 @@ class EntityReconciler:
         await self._end(link, entity, action)
 
     async def orphan(self, name: str, link: BusLink) -> None:
-        """Release an entity whose manifest vanished unseen. Raises BusError."""
+        """Orphan an entity whose manifest was deleted unnoticed. Raises BusError."""
         entity = link.directory.entry(name.lower())
         if entity is not None and not entity.deleted and not entity.orphaned:
             await self._end(link, entity, entity_pb2.ENTITY_ACTION_ORPHAN)
@@ -140,7 +142,7 @@ class EntityReconciler:
             return
         word = "deleted" if action == entity_pb2.ENTITY_ACTION_DELETE else "orphaned"
         logger.warning(
-            "queue %s: its manifest is gone; %s on bus %s",
+            "queue %s: manifest deleted; %s on bus %s",
             entity.name,
             word,
             link.bus,
@@ -149,7 +151,7 @@ class EntityReconciler:
 
     @staticmethod
     def status(queue: QueueView, readiness: Readiness, link: BusLink | None) -> conditions.Status:
-        """Return the whole status of a queue's manifest."""
+        """Return the complete status of a queue's manifest."""
         before = queue.status.get("conditions") or []
         ready = conditions.ready_condition(readiness, queue.generation, before, now_utc())
         status: conditions.Status = {"conditions": [ready], "observedGeneration": queue.generation}

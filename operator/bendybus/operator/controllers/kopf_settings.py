@@ -1,4 +1,4 @@
-"""How Kopf is to behave: peering, webhooks, watches, and where it keeps nothing."""
+"""The settings of Kopf: peering, webhooks, watches; no progress is stored in objects."""
 
 import kopf
 
@@ -6,9 +6,9 @@ from bendybus.operator.certificates.webhook_certificates import WebhookCertifica
 from bendybus.operator.kubernetes.names import GROUP
 from bendybus.operator.settings import Settings
 
-# After so long without a sign of life a peer is dead, and the other acts. With the time until that
-# one sees what partitions answer, status tells the truth within 30 s also when the leader's node
-# died. Kopf gives a sign every 2 to 7 s then.
+# A peer that has not been seen for so long is considered dead, and the other takes over. Including
+# the time until that one has answers from partitions, status is correct within 30 s after the death
+# of the leader's node. Kopf writes `lastseen` every 2 to 7 s then.
 LIFETIME_S = 12
 
 
@@ -20,7 +20,7 @@ def operator_settings(
     made.peering.lifetime = LIFETIME_S
     made.peering.priority = priority
     made.peering.mandatory = bool(settings.peering)
-    # Nothing of ours is handled by finalizers; should that ever change, the name is ours.
+    # No handler uses finalizers; should that ever change, the name is in our group.
     made.persistence.finalizer = f"{GROUP}/finalizer"
     made.networking.request_timeout = 30
     made.networking.connect_timeout = 10

@@ -1,8 +1,8 @@
-"""Which of the peers acts: the one that Kopf does not pause. Pure.
+"""Leader election: the leader is the operator that Kopf does not pause. Deterministic.
 
-Kopf pauses the watching of all operators but the one of the highest priority. What the operator
-does beside watching follows the same rule, read from the same peering object. Clocks of nodes
-differ, so a peer's time is not compared with one's own: it lives as long as its entry changes.
+Kopf pauses the watches of all operators except the one with the highest priority. The controllers
+follow the same rule, read from the same peering object. Clocks of nodes differ, so a peer's
+timestamp is not compared with the local clock: a peer is alive as long as its entry changes.
 """
 
 import datetime as dt
@@ -13,10 +13,10 @@ LIFETIME_S = 60
 
 
 class Peers:
-    """The peers as they were seen; `now_s` is a monotonic clock."""
+    """The peers and when their entries changed; `now_s` is a monotonic clock."""
 
     def __init__(self) -> None:
-        # Name → what its entry said, and since when it says that.
+        # Name → `lastseen` of its entry, and since when it has this value.
         self._seen: dict[str, tuple[str, float]] = {}
 
     def leads(self, status: Mapping[str, Any], identity: str, priority: int, now_s: float) -> bool:
@@ -38,7 +38,7 @@ class Peers:
 
 
 def skew_s(status: Mapping[str, Any], identity: str, now: dt.datetime) -> float:
-    """Return by how much a peer's clock is ahead of this one's at least; 0.0 if none is."""
+    """Return how far the clock of a peer is ahead of the local one at least; 0.0 if none is."""
     ahead = [0.0]
     for name, peer in status.items():
         try:
@@ -57,7 +57,7 @@ def _field(peer: Any, field: str) -> Any:
 
 
 def _number(peer: Any, field: str, default: int) -> int:
-    """Return a number in a peer's entry; anybody may have written there."""
+    """Return a number in a peer's entry, or `default` if it is not one."""
     try:
         return int(peer[field])
     except (KeyError, TypeError, ValueError):

@@ -1,7 +1,7 @@
-"""Writes the status of manifests, at a bounded rate and the urgent first.
+"""Writes the status of manifests at a bounded rate, urgent ones first.
 
-What waits is a map from object to its newest status: it is never larger than the number of
-manifests, and an object that changes ten times a second is written once when its turn comes.
+Pending statuses are a map from object to its newest status: it is never larger than the number of
+manifests, and an object that changes ten times a second is written once per turn.
 """
 
 import asyncio
@@ -33,16 +33,16 @@ class StatusWriter:
         urgent_per_s: float | None = None,
         retry_s: float = RETRY_S,
     ) -> None:
-        """`urgent_per_s` bounds what is urgent, `patches_per_s` the rest and, alone, both."""
+        """`urgent_per_s` limits urgent patches, `patches_per_s` others; by default both."""
         self._api = api
         self._retry_s = retry_s
         self._gap_s = 1.0 / patches_per_s
         self._urgent_gap_s = 1.0 / (urgent_per_s or patches_per_s)
-        # Target → (status to write, status that the object had when it was put here first)
+        # Target → (status to write, status that the object had when it was queued)
         self._urgent: dict[_Target, tuple[_Status, _Status]] = {}
         self._later: dict[_Target, tuple[_Status, _Status]] = {}
-        # What was written and may not have come back as an event yet: until when it counts as
-        # what the object has.
+        # Written statuses whose event may not have arrived yet, and until when they count as
+        # the object's status.
         self._fresh: dict[_Target, tuple[_Status, float]] = {}
         self._wake = asyncio.Event()
         self.written = 0
@@ -58,7 +58,7 @@ class StatusWriter:
         current: _Status,
         urgent: bool,
     ) -> None:
-        """Have `status` written, unless the object has it by now (`current`)."""
+        """Have `status` written, unless the object has it already (`current`)."""
         target = (kind, key, uid)
         current = self._as_written(target, current)
         urgent = urgent or target in self._urgent
@@ -122,7 +122,7 @@ class StatusWriter:
         body = {
             "apiVersion": API_VERSION,
             "kind": kind,
-            # The UID makes the server refuse when the object was made anew meanwhile.
+            # The UID makes the API server reject the patch if the object was recreated.
             "metadata": {"name": key.name, "namespace": key.namespace, "uid": uid},
             "status": dict(status),
         }

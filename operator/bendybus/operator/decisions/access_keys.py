@@ -1,7 +1,7 @@
-"""Shared access policies of a bus: which there are, and their keys. Pure but for the random source.
+"""Shared access policies of a bus and their keys. Deterministic but for the random source.
 
-The Secret of a policy is where its keys live: what is there is kept, also when somebody wrote it
-by hand; what is missing is made. So a key is rotated by removing it, or by writing another.
+The keys of a policy are stored in its Secret. Existing keys are preserved, also if written by hand;
+missing ones are generated. So a key is rotated by removing it, or by writing another.
 """
 
 import base64
@@ -46,7 +46,7 @@ def policies(
     secrets: Mapping[str, Mapping[str, Any]],
     random_bytes: Callable[[int], bytes],
 ) -> Sequence[Policy]:
-    """Return every policy; `secrets`: policy name → the Secret it has by now."""
+    """Return every policy; `secrets`: policy name → its current Secret."""
     made = []
     for name, rights, entity in rules(spec):
         data = secrets.get(name, {}).get("data") or {}
@@ -61,7 +61,7 @@ def _new(random_bytes: Callable[[int], bytes]) -> str:
 
 
 def _read(data: Mapping[str, str], field: str) -> str:
-    """Return the key in a Secret, "" if there is none that can be used."""
+    """Return the key in a Secret, "" if there is no usable one."""
     try:
         text = base64.b64decode(data.get(field, ""), validate=True).decode().strip()
     except (binascii.Error, UnicodeDecodeError):

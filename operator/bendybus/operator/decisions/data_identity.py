@@ -1,8 +1,9 @@
-"""Whose data the volumes of a bus hold, and whether its manifest may run on them. Pure.
+"""Whose data the volumes of a bus hold, and whether its manifest may use them. Deterministic.
 
-Volume claims outlive their BusNamespace. They carry what their files' headers say: UID, tier and
-partition count of the namespace that wrote them. A BusNamespace with another UID under the same
-name must say what is to become of them; one with another partitioning never gets them.
+Volume claims outlive their BusNamespace. They are annotated with the identity in their files'
+headers: UID, tier and partition count of the namespace that wrote them. A BusNamespace with another
+UID under the same name must choose what happens to them; with another partitioning it cannot use
+them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,7 +21,7 @@ from bendybus.operator.kubernetes import names
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What the header of every file of the bus says."""
+    """The identity in the header of every file of the bus."""
 
     uid: str
     tier: Tier
@@ -38,11 +39,11 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class DataDecision:
-    """What the bus stands on.
+    """Which data a bus runs on.
 
-    `identity` is None when nothing may run. `adopt` and `purge` name claims to be marked as this
-    namespace's, or deleted, before anything runs. With a `reason` the manifest asks for what
-    cannot be; what runs, runs on as it was.
+    `identity` is None if nothing may run. `adopt` and `purge` name claims to annotate as this
+    namespace's, or to delete, before anything runs. With a `reason` the manifest requests something
+    impossible; what runs continues unchanged.
     """
 
     identity: Identity | None
@@ -56,7 +57,7 @@ ADOPTED_BY_ANNOTATION = f"{names.GROUP}/adopted-by"
 
 
 def claim_of(body: Mapping[str, Any]) -> Claim | None:
-    """Return what a PersistentVolumeClaim says, None if it is not of a bus."""
+    """Return the view of a PersistentVolumeClaim, None if it is not of a bus."""
     metadata = body["metadata"]
     annotations = metadata.get("annotations") or {}
     try:
@@ -78,9 +79,9 @@ def staying(claims: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 def known(
     bus: BusView, claims: Iterable[Mapping[str, Any]], stateful_set: Mapping[str, Any] | None
 ) -> list[Claim]:
-    """Return what volumes say, and the bus's own StatefulSet before it has any.
+    """Return the claims of a bus; its StatefulSet counts as one before there are any.
 
-    Volumes that are being deleted say nothing any more: pods wait until they are gone.
+    Claims that are being deleted are left out: pods wait until they are gone.
     """
     found = [claim for body in staying(claims) if (claim := claim_of(body)) is not None]
     if stateful_set is not None:
@@ -100,7 +101,7 @@ def decision(bus: BusView, claims: Iterable[Claim]) -> DataDecision:
     foreign = [claim for claim in known if claim not in own]
     choice = bus.annotations.get(names.RETAINED_ANNOTATION)
     if own:
-        # Beside own ones: claims that could not be marked the last time.
+        # With own ones present: claims that could not be annotated the last time.
         adopt = [each.name for each in foreign if each.identity == own[0].identity]
         return _checked(bus, own[0].identity, tuple(adopt))
     if not foreign:
@@ -113,9 +114,9 @@ def decision(bus: BusView, claims: Iterable[Claim]) -> DataDecision:
             return DataDecision(
                 None,
                 reason=Reason.RETAINED_DATA,
-                message="the retained volumes are of several namespaces. Delete the claims that "
-                "are not wanted; kubectl get pvc -l "
-                f"{names.BUS_LABEL}={bus.key.name} shows them.",
+                message="the retained volumes belong to several namespaces. Delete the claims "
+                "that are not needed; to list them: kubectl get pvc -l "
+                f"{names.BUS_LABEL}={bus.key.name}",
             )
         decision = _checked(bus, foreign[0].identity, tuple(claim.name for claim in foreign))
         return (

@@ -70,8 +70,8 @@ class ManifestCache:
     def replace(self, buses: Iterable[BusView], queues: Iterable[QueueView]) -> None:
         """Take complete lists in place of all that is known.
 
-        Queues that are not in them left while nobody looked: their deletionPolicy was not seen in
-        force, and what they leave is found as orphans.
+        Queues that are not in them were deleted unnoticed, and so was their deletionPolicy: what
+        they leave is found by the search for orphans.
         """
         self.buses = {view.key: view for view in buses}
         self._queues, self._by_bus, self._by_name, self._by_uid = {}, {}, {}, {}

@@ -17,7 +17,7 @@ _NOWHERE: Final = ObjectKey("", "")
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What every kind of manifest has. `problems`: sentences, when it is no valid manifest."""
+    """What every kind of manifest has. `problems`: sentences, if it is invalid."""
 
     key: ObjectKey
     uid: str
@@ -49,7 +49,7 @@ class QueueView(View):
 
     @property
     def deletion_policy(self) -> DeletionPolicy:
-        """What becomes of the messages; Retain when the spec cannot be read."""
+        """What happens to the messages; Retain if the spec cannot be read."""
         return self.manifest.spec.deletion_policy if self.manifest else DeletionPolicy.RETAIN
 
 
@@ -71,7 +71,7 @@ def _common(body: Body) -> dict[str, Any]:
 
 
 def _parsed(body: Body) -> tuple[Any, tuple[str, ...]]:
-    # The status is the operator's own; a field that a later version wrote must not matter.
+    # The status is the operator's own; unknown fields of later versions in it are ignored.
     document = {name: value for name, value in body.items() if name != "status"}
     result = loading.parse("", document)
     if isinstance(result, loading.Loaded):
@@ -80,13 +80,13 @@ def _parsed(body: Body) -> tuple[Any, tuple[str, ...]]:
 
 
 def bus_view(body: Body) -> BusView:
-    """Return what a BusNamespace object says."""
+    """Return the view of a BusNamespace object."""
     manifest, problems = _parsed(body)
     return BusView(**_common(body), problems=problems, manifest=manifest)
 
 
 def queue_view(body: Body) -> QueueView:
-    """Return what a Queue object says."""
+    """Return the view of a Queue object."""
     manifest, problems = _parsed(body)
     namespace = body["metadata"].get("namespace", "")
     spec = body.get("spec")

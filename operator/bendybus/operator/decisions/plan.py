@@ -1,8 +1,7 @@
-"""What is to be done for a queue's manifest: manifest and catalogue in, one decision out. Pure.
+"""Decides the next step for a queue: manifest and catalogue in, one decision out. Deterministic.
 
-One decision at a time: after it was carried out, the catalogue has changed and the next is made.
-The registrar has the last word on all of it; what is decided here is why nothing is asked of it,
-or which one thing is.
+One step at a time: once it is carried out, the catalogue has changed and the next is decided. The
+registrar validates each step again.
 """
 
 from collections.abc import Iterable
@@ -24,7 +23,7 @@ PURGE: Final = "purge"
 
 
 class Step(StrEnum):
-    """The one thing to ask of the registrar."""
+    """The next request to the registrar."""
 
     NOTHING = "Nothing"
     CREATE = "Create"
@@ -36,7 +35,7 @@ class Step(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A step; with REFUSE the reason and a sentence for the Ready condition."""
+    """A step; with REFUSE, reason and message of the Ready condition."""
 
     step: Step
     reason: Reason = Reason.PROGRESSING
@@ -46,7 +45,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class ManifestDeletion:
-    """A manifest that was seen to be deleted, and what becomes of its data."""
+    """The deletion of a manifest, and what happens to its data."""
 
     manifest_uid: str
     name: str
@@ -54,12 +53,12 @@ class ManifestDeletion:
     policy: DeletionPolicy
 
     def retained(self) -> "ManifestDeletion":
-        """Return the same with the data kept."""
+        """Return the same deletion with policy Retain."""
         return replace(self, policy=DeletionPolicy.RETAIN)
 
 
 def refuse(reason: Reason, message: str) -> Decision:
-    """Return the decision to change nothing, and to say why."""
+    """Return the decision to change nothing, with the reason."""
     return Decision(Step.REFUSE, reason, message)
 
 
@@ -96,16 +95,16 @@ def decide(
 
 
 def check_place(queue: QueueView, bus: BusView | None) -> Decision | None:
-    """Return the refusal of a queue that its bus does not take, None if it does."""
+    """Return the refusal of a queue that may not use its bus, None if it may."""
     if bus is None:
         return refuse(
             Reason.NAMESPACE_NOT_FOUND,
             f"there is no BusNamespace {queue.bus.name!r} in namespace {queue.bus.namespace!r}. "
-            "The queue is made when it appears.",
+            "The queue is created when that exists.",
         )
     if bus.manifest is None:
         return refuse(
-            Reason.NAMESPACE_NOT_READY, f"BusNamespace {bus.key.name!r} is invalid; mend it first."
+            Reason.NAMESPACE_NOT_READY, f"BusNamespace {bus.key.name!r} is invalid; fix it first."
         )
     allowed = (*bus.manifest.spec.allowed_namespaces, bus.key.namespace)
     if queue.key.namespace not in allowed:
@@ -144,10 +143,10 @@ def _after_deletion(queue: QueueView, entry: Entity, wanted: QueueDescription) -
 
 
 def _orphaned(queue: QueueView, bus: BusView, entry: Entity, wanted: QueueDescription) -> Decision:
-    """Its own manifest is still there or back from a backup: it continues. Another must say so."""
+    """Adopt for the manifest that it had before; for another one follow its annotation."""
     choice = queue.annotations.get(names.RETAINED_ANNOTATION)
     if entry.manifest_uid != queue.uid and not _may_have(queue, bus):
-        # Nobody knows any more in which namespace the first manifest was.
+        # The namespace of the former manifest is unknown.
         return refuse(
             Reason.RETAINED_DATA,
             f"an earlier manifest left queue {entry.name!r} with its messages. To let namespace "
@@ -167,9 +166,9 @@ def _orphaned(queue: QueueView, bus: BusView, entry: Entity, wanted: QueueDescri
 
 
 def _may_have(queue: QueueView, bus: BusView) -> bool:
-    """Whether a manifest may adopt or purge what another left: the bus's own, or one let in."""
-    let_in = bus.annotations.get(names.RETAINED_TO_ANNOTATION, "").split(",")
-    return queue.key.namespace in (bus.key.namespace, *(each.strip() for each in let_in))
+    """Whether a manifest's namespace may adopt or purge retained data of other manifests."""
+    allowed = bus.annotations.get(names.RETAINED_TO_ANNOTATION, "").split(",")
+    return queue.key.namespace in (bus.key.namespace, *(each.strip() for each in allowed))
 
 
 def _taken(queue: QueueView, entry: Entity, rival: QueueView | None) -> Decision:
@@ -215,7 +214,7 @@ def reason_of(error: BusError) -> Reason:
 
 
 def orphans(entries: Iterable[Entity], manifest_uids: set[str], departing: set[str]) -> list[str]:
-    """Return the names of entities whose manifest vanished while nobody looked."""
+    """Return the names of entities whose manifest was deleted unnoticed."""
     return [
         entry.name
         for entry in entries

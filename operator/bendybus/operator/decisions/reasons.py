@@ -1,4 +1,4 @@
-"""The reasons that conditions and events give: a stable contract for programs."""
+"""The reasons of conditions and events: a stable contract for programs."""
 
 from enum import StrEnum
 

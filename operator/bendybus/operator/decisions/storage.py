@@ -1,7 +1,7 @@
 """Volumes that grow: which claims want more, and what cannot be. Pure.
 
 A claim can grow if its storage class allows it, and never shrink. The template in a StatefulSet
-is fixed, so a StatefulSet with another size in it is made anew around its pods.
+is fixed, so a StatefulSet with another size is recreated without deleting its pods.
 """
 
 import re
@@ -43,7 +43,7 @@ class Growth:
     larger: tuple[str, ...]
 
     def judged(self, decision: DataDecision, why: str) -> DataDecision:
-        """Return the footing, with a reason if volumes cannot be as asked. `why`: of a refusal."""
+        """Return the decision, with a reason if the size is impossible. `why`: of a rejection."""
         if decision.reason is not None:
             return decision
         if why:

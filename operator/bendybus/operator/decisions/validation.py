@@ -1,4 +1,4 @@
-"""What the webhooks refuse, and with which sentence. Pure: facts in, sentences out.
+"""What the webhooks reject, with error sentences. Deterministic: facts in, sentences out.
 
 The same rules as the reconciler's, from the same places (crds, domain, plan): a manifest that gets
 past a webhook that is off is refused in its status instead.
@@ -66,14 +66,14 @@ def check_bus(body: Body, old: Body | None) -> list[str]:
         known = before is not None and before.spec.image == image
         if image and not known and not _IMAGE.match(image):
             found.append(
-                f"spec.image: {image!r} is no name of an image. Write it as REGISTRY/NAME:TAG, or "
+                f"spec.image: {image!r} is not an image name. Write it as REGISTRY/NAME:TAG, or "
                 "leave it out for the operator's own."
             )
     return found
 
 
 def _same_spec(body: Body, old: Body | None) -> bool:
-    """Whether an update is about labels, annotations or finalizers: never refuse to mend those."""
+    """Whether an update changes only labels, annotations or finalizers; these are admitted."""
     return old is not None and body.get("spec") == old.get("spec")
 
 
@@ -178,7 +178,7 @@ def _queue_changes(before: QueueView, now: QueueView) -> list[str]:
 
 
 def guards(body: Body) -> bool:
-    """Whether a deletion must be looked at: it would delete messages, and nobody allowed that."""
+    """Whether a deletion must be checked: it would delete messages without permission."""
     spec = body.get("spec") or {}
     annotations = body["metadata"].get("annotations") or {}
     return (
@@ -237,4 +237,4 @@ def notes(body: Body, bus: BusView | None) -> list[str]:
     if bus is not None:
         return found
     key: Any = queue_view(body).bus
-    return [*found, f"there is no BusNamespace {key} yet; the queue is made when it appears"]
+    return [*found, f"there is no BusNamespace {key} yet; the queue is created when that exists"]

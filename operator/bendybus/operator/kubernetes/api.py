@@ -1,7 +1,7 @@
 """The Kubernetes API as the operator uses it: paths and verbs over the official client.
 
-The client blocks, so calls run in a few threads of their own. This is the seam: errors of the
-client become `ApiError` here, and tests put a fake in its place.
+The client blocks, so calls run in a few threads of their own. Errors of the client become
+`ApiError` here; tests replace it by a fake.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ THREADS: Final = 4
 TIMEOUT_S: Final = 20
 PAGE: Final = 500
 WATCH_PAGE: Final = 100
-# How long one look at a watch waits; shorter than TIMEOUT_S.
+# How long one poll of a watch waits; shorter than TIMEOUT_S.
 WATCH_S: Final = 5
 WATCHERS: Final = 4
 # kind → (path of its API group and version, plural, whether it is in a namespace)
@@ -60,13 +60,13 @@ class ApiError(Exception):
 
     @property
     def final(self) -> bool:
-        """Whether the same call will be refused again until somebody changes something."""
+        """Whether repeating the call is futile until something else changes."""
         return 400 <= self.status < 500 and self.status not in (401, 408, 409, 410, 429)
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What a look at a watch brought: (ADDED, MODIFIED or DELETED, object); where it goes on."""
+    """The events of one poll, (ADDED, MODIFIED or DELETED, object), and the version after it."""
 
     events: tuple[tuple[str, Body], ...]
     version: str
@@ -76,23 +76,23 @@ class KubernetesApi(Protocol):
     """What the operator needs of the API server."""
 
     async def get(self, kind: str, namespace: str, name: str) -> Body | None:
-        """Return an object, None if there is none. Raises ApiError."""
+        """Return an object, None if it does not exist. Raises ApiError."""
 
     async def list(self, kind: str, namespace: str = "", *, labels: str = "") -> list[Body]:
         """Return all objects of a kind, of all namespaces if none is named. Raises ApiError."""
 
     async def watch(self, kind: str, namespace: str, *, labels: str, version: str) -> Changes:
-        """Wait a few seconds for changes since `version`, "" begins with all there are.
+        """Wait a few seconds for changes since `version`; "" begins with all objects.
 
         Only what has the labels, and of Secrets their metadata only. Raises ApiError, with 410
-        when it must begin anew.
+        when it must start over.
         """
 
     async def apply(self, body: Body, *, subresource: str = "", manager: str = MANAGER) -> Body:
         """Apply an object server-side, taking over what others wrote. Raises ApiError."""
 
     async def create(self, body: Body) -> Body:
-        """Make an object; ApiError 409 if it exists."""
+        """Create an object; ApiError 409 if it exists."""
 
     async def merge(self, kind: str, namespace: str, name: str, patch: Body) -> Body:
         """Merge a patch into an object. Raises ApiError."""
@@ -146,7 +146,7 @@ class RealKubernetesApi:
             query["continue"] = more
 
     async def watch(self, kind: str, namespace: str, *, labels: str, version: str) -> Changes:
-        """Wait a few seconds for changes since `version`, "" begins with all there are."""
+        """Wait a few seconds for changes since `version`; "" begins with all objects."""
         loop = asyncio.get_running_loop()
         look = self._look if version else self._begin
         return await loop.run_in_executor(

@@ -16,13 +16,13 @@ MANAGED_BY: Final = {"app.kubernetes.io/managed-by": MANAGER}
 UID_ANNOTATION: Final = f"{GROUP}/namespace-uid"
 TIER_ANNOTATION: Final = f"{GROUP}/tier"
 COUNT_ANNOTATION: Final = f"{GROUP}/partition-count"
-# On a manifest: what is to become of data that an earlier manifest of the name left.
+# On a manifest: what to do with data that an earlier manifest of this name left.
 RETAINED_ANNOTATION: Final = f"{GROUP}/retained-data"
-# On a BusNamespace: the other Kubernetes namespaces, with commas, whose manifests may say that.
+# On a BusNamespace: other Kubernetes namespaces (comma-separated) whose manifests may do that.
 RETAINED_TO_ANNOTATION: Final = f"{GROUP}/retained-data-to"
 # On an entity's manifest with deletionPolicy Delete: it may be deleted although it holds messages.
 ALLOW_DELETION_ANNOTATION: Final = f"{GROUP}/allow-deletion"
-# On a BusNamespace: the operator leaves it alone.
+# On a BusNamespace: pauses its reconciliation.
 PAUSE_ANNOTATION: Final = f"{GROUP}/paused"
 
 FRONTEND_PORT: Final = 7480
@@ -33,14 +33,14 @@ PARTITION_HEALTH_PORT: Final = 7491
 PARTITION_METRICS_PORT: Final = 7492
 
 ROOT_RULE: Final = "RootManageSharedAccessKey"
-# Policies in lower case whose Secret would have the name of another Secret of the bus.
+# Names of policies (lower case) whose Secret would collide with another Secret of the bus.
 RULES_TAKEN: Final = frozenset({"partition-tls", "frontend-tls", "access-policies"})
 OPERATOR_IDENTITY: Final = "spiffe://bendybus/operator"
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class ObjectKey:
-    """Kubernetes namespace and name of an object whose kind is clear."""
+    """Kubernetes namespace and name of an object of a known kind."""
 
     namespace: str
     name: str
@@ -121,9 +121,9 @@ def bus_identity(bus: ObjectKey) -> str:
 
 
 def is_of_a_cluster(host_name: str) -> bool:
-    """Whether a name is one by which pods reach something inside a cluster, or is no whole name.
+    """Whether a host name is cluster-internal or not fully qualified.
 
-    A bus gets those of its own Service without asking, and must not get any other's.
+    A bus gets the names of its own Service anyway, and must not get those of another.
     """
     labels = host_name.lower().rstrip(".").split(".")
     return len(labels) < 2 or "svc" in labels or "pod" in labels[1:] or labels[-1] == "local"
