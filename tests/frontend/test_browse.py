@@ -12,7 +12,7 @@ from bendybus.domain.errors import PartitionUnavailable
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core import browse
 from bendybus.internal.v1 import partition_pb2
-from bendybus.v1 import message_pb2, receiver_pb2
+from bendybus.v1 import message_pb2
 from tests.frontend.entities import queue
 
 PARTITIONS = 4
@@ -70,9 +70,7 @@ async def peek(
     bus: Any, count: int = 10, cursor: bytes = b"", number: int = 0
 ) -> tuple[list[int], bytes]:
     """Return the numbers that a peek shows, and its cursor."""
-    request = receiver_pb2.PeekRequest(
-        entity_path="orders", max_messages=count, cursor=cursor, from_sequence_number=number
-    )
+    request = browse.Peek("orders", count, number, cursor)
     async with asyncio.timeout(10):
         shown = await browse.peek(bus, request)
     return [n for each in shown.batches for n in each.sequence_numbers], shown.cursor
@@ -159,4 +157,4 @@ async def test_a_peek_that_no_partition_can_answer_is_an_error() -> None:
         each.available = False
 
     with pytest.raises(PartitionUnavailable):
-        await browse.peek(gateway(*partitions), receiver_pb2.PeekRequest(entity_path="orders"))
+        await browse.peek(gateway(*partitions), browse.Peek("orders"))

@@ -1,21 +1,40 @@
-"""Peek and batch delete over many partitions."""
+"""Peek over many partitions."""
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from bendybus.domain import bounds, errors, limits
-from bendybus.domain.errors import BusError, RetryableError
+from bendybus.domain import limits
+from bendybus.domain.errors import BusError
 from bendybus.frontend.core import columns, peek_cursor
 from bendybus.frontend.core.gateway import Gateway
 from bendybus.frontend.upstreams.unary_calls import Make, call
 from bendybus.internal.v1 import partition_pb2
-from bendybus.v1 import message_pb2, receiver_pb2
+from bendybus.v1 import message_pb2
 from bendybus.wire import entity_refs
 
 
-async def peek(gateway: Gateway, request: receiver_pb2.PeekRequest) -> receiver_pb2.PeekResponse:
+@dataclass(frozen=True, slots=True)
+class Peek:
+    """What to show. `cursor`: of the answer before; it takes precedence over the number."""
+
+    entity_path: str
+    max_messages: int = 1
+    from_sequence_number: int = 0
+    cursor: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Peeked:
+    """Messages, and the cursor of the next peek."""
+
+    batches: Sequence[message_pb2.DeliveredBatch]
+    cursor: bytes
+
+
+async def peek(gateway: Gateway, request: Peek) -> Peeked:
     """Return messages of whichever partitions answer first, and a cursor to go on from."""
     entity, sub_queue = gateway.directory.lookup(request.entity_path)
     count = max(1, min(request.max_messages, limits.FRAME_MESSAGES_MAX))
@@ -32,9 +51,7 @@ async def peek(gateway: Gateway, request: receiver_pb2.PeekRequest) -> receiver_
     shown = _bounded(found, count)
     for partition, batch in shown:
         positions[partition] = batch.sequence_numbers[-1] + 1
-    return receiver_pb2.PeekResponse(
-        batches=[batch for _, batch in shown], cursor=peek_cursor.encode(positions)
-    )
+    return Peeked([batch for _, batch in shown], peek_cursor.encode(positions))
 
 
 def _peek_call(
@@ -144,76 +161,3 @@ def _bounded(found: Found, count: int) -> Found:
         count -= kept
         size_bytes = totals[kept - 1]
     return shown
-
-
-async def delete_messages(
-    gateway: Gateway, request: receiver_pb2.DeleteMessagesRequest
-) -> receiver_pb2.DeleteMessagesResponse:
-    """Delete the oldest messages, partition by partition, up to what was asked for.
-
-    Raises OutcomeUnknown when a partition may have deleted some and does not say how many: others
-    must not delete as many again. A repeat of the operation under its name learns it.
-    """
-    entity, sub_queue = gateway.directory.lookup(request.entity_path)
-    fingerprint = gateway.directory.fingerprint
-    assert fingerprint is not None
-    most = limits.delete_messages_max(fingerprint.tier)
-    if not 0 < request.max_messages <= most:
-        raise errors.InvalidArgument("max_messages", f"must be 1 to {most} a call.")
-    bounds.check_number("enqueued_before", request.enqueued_before_ms, bounds.TIME_MS_MAX)
-    ref = entity_refs.to_proto(entity, sub_queue)
-    timeout_s = gateway.settings.unary_timeout_s
-
-    async def delete(partition: int, most: int, *, only_known: bool = False) -> int:
-        asked = partition_pb2.DeleteMessagesRequest(
-            partition=partition,
-            entity=ref,
-            max_messages=most,
-            enqueued_before_ms=request.enqueued_before_ms,
-            include_deferred_and_scheduled=request.include_deferred_and_scheduled,
-            operation_id=request.operation_id,
-            age_ms=request.age_ms,
-            only_known=only_known,
-        )
-        answer = await call(
-            gateway.upstreams[partition],
-            lambda calls, _: calls.DeleteMessages(asked, timeout=timeout_s),
-            changes=True,
-        )
-        return int(answer.deleted)
-
-    partitions = list(entity.partitions())
-    left = request.max_messages
-    if request.age_ms > 0:
-        known = await _deleted_before(partitions, delete)
-        partitions = [partition for partition in partitions if not known[partition]]
-        left -= sum(known.values())
-    failed: BusError | None = None
-    for partition in partitions:
-        if left <= 0:
-            break
-        try:
-            left -= await delete(partition, left)
-        except RetryableError as error:
-            # It did nothing: others have some as well.
-            failed = error
-    if failed is not None and left == request.max_messages:
-        raise failed
-    return receiver_pb2.DeleteMessagesResponse(deleted=request.max_messages - left)
-
-
-async def _deleted_before(
-    partitions: list[int], delete: Callable[..., Awaitable[int]]
-) -> dict[int, int]:
-    """Return how many an earlier try of the operation deleted in each partition.
-
-    All have to say it, also those that the earlier try may have passed over. Raises OutcomeUnknown.
-    """
-    try:
-        counts = await asyncio.gather(*(delete(each, 1, only_known=True) for each in partitions))
-    except RetryableError as error:
-        raise errors.OutcomeUnknown(
-            f"{error.message} An earlier try may have deleted messages there.",
-            metadata=error.metadata,
-        ) from error
-    return dict(zip(partitions, counts, strict=True))

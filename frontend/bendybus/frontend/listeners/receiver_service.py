@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError
 
 from bendybus.domain import bounds, errors, limits
 from bendybus.domain.errors import BusError
-from bendybus.frontend.core import browse, by_number, receive_cache, settle
+from bendybus.frontend.core import batch_delete, browse, by_number, receive_cache, settle
 from bendybus.frontend.core.accounts import Account, Accounts
 from bendybus.frontend.core.gateway import Gateway
 from bendybus.frontend.core.receive import Receiver
@@ -120,7 +120,16 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
     ) -> receiver_pb2.PeekResponse:
         """Show messages."""
         with self._gateway.figures.refusals(request.entity_path):
-            return await browse.peek(self._gateway, request)
+            shown = await browse.peek(
+                self._gateway,
+                browse.Peek(
+                    request.entity_path,
+                    request.max_messages,
+                    request.from_sequence_number,
+                    request.cursor,
+                ),
+            )
+        return receiver_pb2.PeekResponse(batches=shown.batches, cursor=shown.cursor)
 
     @statuses.unary
     async def DeleteMessages(
@@ -128,7 +137,18 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
     ) -> receiver_pb2.DeleteMessagesResponse:
         """Delete the oldest messages."""
         with self._gateway.figures.refusals(request.entity_path):
-            return await browse.delete_messages(self._gateway, request)
+            deleted = await batch_delete.delete_messages(
+                self._gateway,
+                batch_delete.BatchDelete(
+                    request.entity_path,
+                    request.max_messages,
+                    request.enqueued_before_ms,
+                    request.include_deferred_and_scheduled,
+                    request.operation_id,
+                    request.age_ms,
+                ),
+            )
+        return receiver_pb2.DeleteMessagesResponse(deleted=deleted)
 
 
 # (frame, bytes handed over, tokens settled, when); an error or None ends the stream.

@@ -9,7 +9,8 @@ import pytest
 from bendybus.domain import errors
 from bendybus.domain.limits import Tier
 from bendybus.domain.sub_queue import SubQueue
-from bendybus.frontend.core import browse, by_number
+from bendybus.frontend.core import batch_delete, by_number
+from bendybus.frontend.core.batch_delete import BatchDelete
 from bendybus.internal.v1 import partition_pb2
 from bendybus.v1 import receiver_pb2
 from tests.frontend.entities import queue
@@ -75,10 +76,8 @@ def bus(*messages: int) -> Any:
 
 async def delete(gateway: Any, count: int = 5, *, age_ms: int = 0) -> int:
     """Delete up to `count` messages under one name."""
-    request = receiver_pb2.DeleteMessagesRequest(
-        entity_path="orders", max_messages=count, operation_id=ME, age_ms=age_ms
-    )
-    return (await browse.delete_messages(gateway, request)).deleted
+    request = BatchDelete(entity_path="orders", max_messages=count, operation_id=ME, age_ms=age_ms)
+    return await batch_delete.delete_messages(gateway, request)
 
 
 def left(gateway: Any) -> int:
