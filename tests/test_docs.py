@@ -29,7 +29,7 @@ from bendybus.operator.kubernetes import names
 from bendybus.operator.metrics import Metrics
 from bendybus.partition_server import metrics
 from bendybus.partition_server.service import roles
-from bendybus.partition_server.service.partition_service import Hosts
+from bendybus.partition_server.service.hosts import Hosts
 from bendybus.v1 import management_pb2, receiver_pb2, sender_pb2
 from bendybus.wire.refusals import Refusals
 from docs import generate, tables

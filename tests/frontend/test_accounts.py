@@ -6,7 +6,7 @@ from typing import Any
 
 from bendybus.frontend.core import accounts
 from bendybus.frontend.core.accounts import Accounts
-from bendybus.frontend.listeners import receiver_service
+from bendybus.frontend.listeners import answers
 from bendybus.v1 import message_pb2, receiver_pb2
 
 
@@ -60,7 +60,7 @@ def test_a_delivery_that_waited_to_be_written_leaves_out_locks_that_ended() -> N
     long = message_pb2.DeliveredBatch(lock_tokens=b"l" * 16, lock_remaining_ms=9_000)
     delivery = receiver_pb2.Delivery(ask_id=1, batches=[short, long])
 
-    receiver_service._age(delivery, 4_000)
+    answers.age(delivery, 4_000)
 
     [kept] = delivery.batches
     assert (kept.lock_tokens, kept.lock_remaining_ms) == (b"l" * 16, 5_000)

@@ -11,12 +11,12 @@ from bendybus.domain.directory import Directory
 from bendybus.domain.entity import Fingerprint
 from bendybus.domain.errors import BusError
 from bendybus.domain.limits import MB, Tier
-from bendybus.frontend.core import receive, settle
+from bendybus.frontend.core import receive, receiver, settle
 from bendybus.frontend.core.accounts import UNREAD_BYTES_MAX, Account, Accounts
 from bendybus.frontend.core.figures import Figures
 from bendybus.frontend.core.receive import ReceiveDesk
-from bendybus.frontend.listeners import receiver_service
-from bendybus.frontend.listeners.receiver_service import _Stream
+from bendybus.frontend.listeners import answers
+from bendybus.frontend.listeners.receiver_stream import ReceiverStream
 from bendybus.internal.v1 import partition_pb2
 from bendybus.v1 import message_pb2, receiver_pb2
 from tests.frontend.entities import queue
@@ -119,7 +119,7 @@ async def test_all_caches_together_hold_a_bounded_number_of_bytes() -> None:
     given_back = sum(len(each.lock_tokens) // 16 for each in bus.upstream.of("release"))
     assert bus.desk.cached() + given_back == 12 * queues
     # The one that was used last keeps its own.
-    last = list(bus.desk._shelves.values())[-1]
+    last = list(bus.desk._caches.values())[-1]
     assert last.cache.cached() == 12
     assert bus.desk.held.total == sum(bus.desk.held.by_owner.values())
 
@@ -163,12 +163,12 @@ class Caller:
         """Allow it."""
 
 
-def stream_of(bus: Bus) -> tuple[_Stream, Account]:
+def stream_of(bus: Bus) -> tuple[ReceiverStream, Account]:
     """Return a stream of a connection, and that one's account."""
     gateway: Any = Gateway(bus)
     caller: Any = Caller()
     account = Account(Accounts(bus.desk), "me")
-    return _Stream(gateway, caller, account), account
+    return ReceiverStream(gateway, caller, account), account
 
 
 def opening(mode: Any = LOCK) -> receiver_pb2.ReceiveStreamRequest:
@@ -192,7 +192,7 @@ async def test_a_client_that_reads_no_answer_is_not_read_from_either() -> None:
     async def requests() -> AsyncIterator[Any]:
         nonlocal read
         yield opening()
-        for ask_id in range(1, 3 * receiver_service.ANSWERS_MAX):
+        for ask_id in range(1, 3 * answers.ANSWERS_MAX):
             read = ask_id
             # Refused at once, because too many wait.
             yield ask(ask_id, 60_000)
@@ -202,13 +202,13 @@ async def test_a_client_that_reads_no_answer_is_not_read_from_either() -> None:
         reader = asyncio.ensure_future(stream.read(requests()))
         for _ in range(10):
             await asyncio.sleep(0)
-        assert read <= receiver_service.ANSWERS_MAX + receive.RECEIVES_MAX + 1
+        assert read <= answers.ANSWERS_MAX + receiver.RECEIVES_MAX + 1
 
         frames = stream.frames()
         async with asyncio.timeout(60):
             while not reader.done():
                 await anext(frames)
-        assert read == 3 * receiver_service.ANSWERS_MAX - 1
+        assert read == 3 * answers.ANSWERS_MAX - 1
 
 
 @pytest.mark.parametrize("half_closed", [True, False])

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from bendybus.frontend.core import receive_cache
-from bendybus.frontend.core.receive_cache import (
+from bendybus.frontend.core import cached_messages, partition_asks, receive_cache
+from bendybus.frontend.core.receive_actions import (
     AskPartition,
-    Cache,
     ClientAsk,
     GiveBack,
     HandOver,
     WithdrawAsk,
 )
+from bendybus.frontend.core.receive_cache import Cache
 
 
 class Receiver:
@@ -213,7 +213,7 @@ def test_asks_that_nobody_waits_for_are_withdrawn() -> None:
     receiver.ask(1)
     receiver.reserve(0, "a")
 
-    receiver.pass_time(receive_cache.WITHDRAW_MS)
+    receiver.pass_time(partition_asks.WITHDRAW_MS)
 
     assert sorted(receiver.withdrawn) == [1, 2, 3]
 
@@ -359,7 +359,7 @@ def fill(receiver: Receiver, *partitions: int) -> None:
     receiver.ask(len(partitions))
     for partition in partitions:
         receiver.reserve(partition, f"first-{partition}", more=True)
-    receiver.pass_time(receive_cache.WITHDRAW_MS)
+    receiver.pass_time(partition_asks.WITHDRAW_MS)
     receiver.confirm()
     receiver.ask(len(partitions))
     receiver.handed.clear()
@@ -419,7 +419,7 @@ def test_a_large_receive_does_not_wait_for_one_partition_that_ran_dry() -> None:
     receiver.ask(400)
     assert len(receiver.asked) == 1
 
-    receiver.pass_time(receive_cache.BROADEN_MS)
+    receiver.pass_time(partition_asks.BROADEN_MS)
 
     assert sorted(receiver.asked) == [0, 1, 2, 3]
 
@@ -473,9 +473,9 @@ def test_a_receiver_that_waits_while_a_partition_is_down_rings_no_alarm_for_it()
     receiver = Receiver(down=(3,))
     receiver.ask(400, wait_ms=60_000)
 
-    receiver.pass_time(receive_cache.BROADEN_MS)
+    receiver.pass_time(partition_asks.BROADEN_MS)
 
-    assert receiver.cache.next_due() == receiver.now - receive_cache.BROADEN_MS + 60_000
+    assert receiver.cache.next_due() == receiver.now - partition_asks.BROADEN_MS + 60_000
 
 
 def test_a_paused_receiver_rings_no_alarm() -> None:
@@ -484,8 +484,8 @@ def test_a_paused_receiver_rings_no_alarm() -> None:
     receiver.cache.pause("me")
     receiver.reserve(0, "a")
 
-    receiver.pass_time(receive_cache.BROADEN_MS)
-    receiver.pass_time(receive_cache.WITHDRAW_MS)
+    receiver.pass_time(partition_asks.BROADEN_MS)
+    receiver.pass_time(partition_asks.WITHDRAW_MS)
     receiver.confirm()
 
     assert receiver.cache.next_due() > receiver.now + 1_000  # type: ignore[operator]
@@ -532,7 +532,7 @@ def test_what_waits_for_a_connection_goes_back_when_that_ends() -> None:
 
 
 def test_what_caches_hold_is_counted_over_all_and_by_connection() -> None:
-    held = receive_cache.Held()
+    held = cached_messages.Held()
     ids = itertools.count(1)
     cache = Cache(range(4), lambda p: True, lambda: next(ids), 0, held)
     receiver = Receiver()

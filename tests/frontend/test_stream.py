@@ -21,9 +21,14 @@ class FakeCall:
         self.ended = asyncio.Event()
         self.failing = False
         self.half_closed = False
+        self.metadata: tuple[tuple[str, str], ...] = ()
 
     async def wait_for_connection(self) -> None:
         """Be connected."""
+
+    async def initial_metadata(self) -> Any:
+        """Return what the partition says of itself."""
+        return self.metadata
 
     async def write(self, request: Any) -> None:
         """Take a frame."""

@@ -13,7 +13,7 @@ from bendybus.domain.errors import BusError
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.internal.v1 import entity_pb2, partition_pb2
 from bendybus.partition_server.broker.partition import Partition
-from bendybus.partition_server.service import conversions, partition_service
+from bendybus.partition_server.service import conversions, deliver_frames, send_frames
 from bendybus.partition_server.state import commands
 from bendybus.partition_server.state.commands import Disposition
 from bendybus.partition_server.store.records import Changes, Row, SlotState, row_id
@@ -90,7 +90,7 @@ def test_no_send_stops_a_partition(driver: Driver, requests: list[Any], name: st
         request.entity.CopyFrom(partition_pb2.EntityRef(uid=ref.uid, generation=ref.generation))
         if request.HasField("batch") and not request.group_sizes:
             request.group_sizes.extend([1] * len(batch.messages))
-        run(driver, lambda request=request: partition_service._append(request, "t"))  # type: ignore[arg-type]
+        run(driver, lambda request=request: send_frames.command(request, "t"))  # type: ignore[arg-type]
 
     still_serves(driver)
 
@@ -116,7 +116,7 @@ def test_no_ask_and_no_settlement_stops_a_partition(
             request.settle.changed_properties.CopyFrom(maps[0])
             if len(request.settle.lock_tokens) == 16:
                 request.settle.lock_tokens = token
-        run(driver, lambda request=request: partition_service._deliver_command(request, "s"))  # type: ignore[arg-type]
+        run(driver, lambda request=request: deliver_frames._command(request, "s"))  # type: ignore[arg-type]
     driver.run(commands.StreamEnded("s"))
 
     still_serves(driver)

@@ -18,14 +18,14 @@ from bendybus.domain import errors, lock_token, sequence_number
 from bendybus.domain.entity import Entity, Fingerprint, Origin, QueueDescription
 from bendybus.domain.limits import Tier
 from bendybus.frontend.core import routing
-from bendybus.frontend.core.receive_cache import (
+from bendybus.frontend.core.receive_actions import (
     AskPartition,
-    Cache,
     ClientAsk,
     GiveBack,
     HandOver,
     WithdrawAsk,
 )
+from bendybus.frontend.core.receive_cache import Cache
 from bendybus.frontend.core.routing import Keys
 from bendybus.frontend.core.send_attempts import (
     Finished,

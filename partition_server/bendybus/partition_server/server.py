@@ -12,7 +12,8 @@ from bendybus.partition_server import metrics
 from bendybus.partition_server.broker.partition_thread import PartitionThread
 from bendybus.partition_server.broker.replies import Dispatcher
 from bendybus.partition_server.service.entity_service import EntityService
-from bendybus.partition_server.service.partition_service import Hosts, PartitionService
+from bendybus.partition_server.service.hosts import Hosts
+from bendybus.partition_server.service.partition_service import PartitionService
 from bendybus.partition_server.service.peer_authorization import Admission
 from bendybus.partition_server.settings import Settings
 from bendybus.partition_server.store.errors import StoreFailed

@@ -55,16 +55,18 @@ class ReceiveResponse(_message.Message):
     def __init__(self, batches: _Optional[_Iterable[_Union[_message_pb2.DeliveredBatch, _Mapping]]] = ...) -> None: ...
 
 class ReceiveStreamRequest(_message.Message):
-    __slots__ = ("open", "ask", "cancel_ask", "settle")
+    __slots__ = ("open", "ask", "cancel_ask", "settle", "further")
     OPEN_FIELD_NUMBER: _ClassVar[int]
     ASK_FIELD_NUMBER: _ClassVar[int]
     CANCEL_ASK_FIELD_NUMBER: _ClassVar[int]
     SETTLE_FIELD_NUMBER: _ClassVar[int]
+    FURTHER_FIELD_NUMBER: _ClassVar[int]
     open: OpenReceiver
     ask: Ask
     cancel_ask: CancelAsk
     settle: SettleFrame
-    def __init__(self, open: _Optional[_Union[OpenReceiver, _Mapping]] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., cancel_ask: _Optional[_Union[CancelAsk, _Mapping]] = ..., settle: _Optional[_Union[SettleFrame, _Mapping]] = ...) -> None: ...
+    further: _containers.RepeatedCompositeFieldContainer[ReceiveStreamRequest]
+    def __init__(self, open: _Optional[_Union[OpenReceiver, _Mapping]] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., cancel_ask: _Optional[_Union[CancelAsk, _Mapping]] = ..., settle: _Optional[_Union[SettleFrame, _Mapping]] = ..., further: _Optional[_Iterable[_Union[ReceiveStreamRequest, _Mapping]]] = ...) -> None: ...
 
 class OpenReceiver(_message.Message):
     __slots__ = ("entity_path", "receive_mode", "client_id", "settler_id")
@@ -79,16 +81,18 @@ class OpenReceiver(_message.Message):
     def __init__(self, entity_path: _Optional[str] = ..., receive_mode: _Optional[_Union[ReceiveMode, str]] = ..., client_id: _Optional[str] = ..., settler_id: _Optional[bytes] = ...) -> None: ...
 
 class Ask(_message.Message):
-    __slots__ = ("ask_id", "max_messages", "max_bytes", "max_wait_ms")
+    __slots__ = ("ask_id", "max_messages", "max_bytes", "max_wait_ms", "with_settle_frame_id")
     ASK_ID_FIELD_NUMBER: _ClassVar[int]
     MAX_MESSAGES_FIELD_NUMBER: _ClassVar[int]
     MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
     MAX_WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    WITH_SETTLE_FRAME_ID_FIELD_NUMBER: _ClassVar[int]
     ask_id: int
     max_messages: int
     max_bytes: int
     max_wait_ms: int
-    def __init__(self, ask_id: _Optional[int] = ..., max_messages: _Optional[int] = ..., max_bytes: _Optional[int] = ..., max_wait_ms: _Optional[int] = ...) -> None: ...
+    with_settle_frame_id: int
+    def __init__(self, ask_id: _Optional[int] = ..., max_messages: _Optional[int] = ..., max_bytes: _Optional[int] = ..., max_wait_ms: _Optional[int] = ..., with_settle_frame_id: _Optional[int] = ...) -> None: ...
 
 class CancelAsk(_message.Message):
     __slots__ = ("ask_id",)
@@ -115,18 +119,20 @@ class SettleFrame(_message.Message):
     def __init__(self, frame_id: _Optional[int] = ..., disposition: _Optional[_Union[Disposition, str]] = ..., lock_tokens: _Optional[bytes] = ..., changed_properties: _Optional[_Union[_message_pb2.ValueMap, _Mapping]] = ..., dead_letter_reason: _Optional[str] = ..., dead_letter_error_description: _Optional[str] = ..., repeat: bool = ...) -> None: ...
 
 class ReceiveStreamResponse(_message.Message):
-    __slots__ = ("opened", "delivery", "settle_result", "error", "moving")
+    __slots__ = ("opened", "delivery", "settle_result", "error", "moving", "further")
     OPENED_FIELD_NUMBER: _ClassVar[int]
     DELIVERY_FIELD_NUMBER: _ClassVar[int]
     SETTLE_RESULT_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     MOVING_FIELD_NUMBER: _ClassVar[int]
+    FURTHER_FIELD_NUMBER: _ClassVar[int]
     opened: ReceiverOpened
     delivery: Delivery
     settle_result: SettleResult
     error: _message_pb2.Error
     moving: bool
-    def __init__(self, opened: _Optional[_Union[ReceiverOpened, _Mapping]] = ..., delivery: _Optional[_Union[Delivery, _Mapping]] = ..., settle_result: _Optional[_Union[SettleResult, _Mapping]] = ..., error: _Optional[_Union[_message_pb2.Error, _Mapping]] = ..., moving: bool = ...) -> None: ...
+    further: _containers.RepeatedCompositeFieldContainer[ReceiveStreamResponse]
+    def __init__(self, opened: _Optional[_Union[ReceiverOpened, _Mapping]] = ..., delivery: _Optional[_Union[Delivery, _Mapping]] = ..., settle_result: _Optional[_Union[SettleResult, _Mapping]] = ..., error: _Optional[_Union[_message_pb2.Error, _Mapping]] = ..., moving: bool = ..., further: _Optional[_Iterable[_Union[ReceiveStreamResponse, _Mapping]]] = ...) -> None: ...
 
 class ReceiverOpened(_message.Message):
     __slots__ = ("lock_duration_ms",)

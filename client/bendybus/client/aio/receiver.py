@@ -42,8 +42,9 @@ class ServiceBusReceiver(BaseReceiver, AsyncIterator[ServiceBusReceivedMessage])
 
     async def __anext__(self) -> ServiceBusReceivedMessage:
         while True:
-            messages = await self.receive_messages()
+            messages = self._step() or await self.receive_messages()
             if messages:
+                self._given = messages[0]
                 return messages[0]
             if self._max_wait_time is not None:
                 raise StopAsyncIteration

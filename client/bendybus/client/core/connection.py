@@ -41,7 +41,7 @@ from bendybus.v1.management_pb2 import (
 )
 from bendybus.v1.receiver_pb2 import DeleteMessagesRequest, ReceiveDeferredRequest
 from bendybus.v1.sender_pb2 import CancelScheduledMessagesRequest
-from bendybus.wire import statuses
+from bendybus.wire import merged_frames, statuses
 
 # Changes with an operation id: the bus does a repeat only once.
 _NAMED: Final = (CancelScheduledMessagesRequest, DeleteMessagesRequest, ReceiveDeferredRequest)
@@ -220,6 +220,7 @@ class Connection:
     async def open_receiving(self) -> Any:
         """Open a stream of a receiver. On the I/O thread."""
         metadata = await self._credentials.metadata()
+        metadata = (*(metadata or ()), merged_frames.READS)
         return (await self._stubs()).receiver.ReceiveStream(metadata=metadata)
 
     def explained(self, error: BusError) -> BusError:

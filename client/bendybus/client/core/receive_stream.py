@@ -5,8 +5,9 @@
                  └── or the buffer ◄─┴─ of an ask that was made ahead, or that nobody waits for
 
 The buffer holds what was delivered to nobody: messages of asks made ahead (`prefetch_count`), and
-those of a receive that was cancelled. When half of their lock is over, or the receiver closes,
-they are given back; the bus counts no delivery for what the application never saw.
+those of a receive that was cancelled. What an iterator asks for ahead is in `ask_ahead`. When half
+of their lock is over, or the receiver closes, messages are given back; the bus counts no delivery
+for what the application never saw.
 
 A receive ends empty only when the bus says that there is nothing. When its wait is over and the
 bus said nothing, it fails with the reason why the bus could not be asked. Asks made ahead are taken
@@ -21,7 +22,10 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from bendybus.client import exceptions
+from bendybus.client.core import ask_ahead, message_buffer
+from bendybus.client.core.ask_ahead import AskAhead
 from bendybus.client.core.io_thread import Waiter
+from bendybus.client.core.message_buffer import MessageBuffer, Piece
 from bendybus.client.core.retry_policy import RetryPolicy, counted
 from bendybus.client.core.settlements import Outcome, Settlement, Settling
 from bendybus.client.core.stream import Stream
@@ -30,9 +34,7 @@ from bendybus.domain import limits
 from bendybus.domain.errors import BusError, ServiceTimeout
 from bendybus.v1 import receiver_pb2
 from bendybus.v1.receiver_pb2 import Ask, CancelAsk, OpenReceiver, ReceiveStreamRequest
-from bendybus.wire import statuses
-
-Piece = tuple[Delivered, int, int]
+from bendybus.wire import merged_frames, statuses
 
 # The bus answers at the end of a wait; this is how long its answer may take to get here. Less than
 # `handles.MARGIN_S`, for which a thread that waits for this thread waits on.
@@ -45,7 +47,6 @@ _LATE_S: Final = 0.2
 _READ_S: Final = 0.25
 _SWEEP_S: Final = 0.5
 _CLOSE_TIMEOUT_S: Final = 2.0
-_TOKEN_BYTES: Final = 16
 
 
 class Want:
@@ -104,13 +105,16 @@ class Receiving:
         self.stream = Stream(self, retry, explain)
         self._settling = Settling(retry)
         self._wants: deque[Want] = deque()
-        # Open asks: the want, or how much credit was asked for ahead.
-        self._asks: dict[int, Want | int] = {}
+        # Open asks: the want, that of an iterator, or how much credit was asked for ahead.
+        self._asks: dict[int, Want | AskAhead | int] = {}
         self._ask_id = 0
         self._asked_ahead = 0
         self._cancels: deque[int] = deque()
-        self._buffer: deque[Piece] = deque()
-        self._buffered = 0
+        self._buffer = MessageBuffer()
+        self._ahead = AskAhead()
+        self._ahead_timer: asyncio.TimerHandle | None = None
+        # When the last outcome of a settlement came, on the monotonic clock.
+        self.outcome_s = 0.0
         # Set while nobody receives: then nothing is asked for ahead.
         self._idle = True
         self._open_sent = self._opened = False
@@ -128,6 +132,8 @@ class Receiving:
         self._idle = False
         want.deadline_s = self._loop.time() + want.wait_s
         self._wants.append(want)
+        if self._ahead:
+            self._use_ahead(want)
         self._serve()
         if want in self._wants:
             want.timer = self._loop.call_at(want.deadline_s, self._over, want, want.deadline_s)
@@ -141,9 +147,7 @@ class Receiving:
 
     def put_back(self, pieces: list[Piece]) -> None:
         """Take messages that a caller was given but never saw."""
-        for piece in reversed(pieces):
-            self._buffer.appendleft(piece)
-            self._buffered += piece[2] - piece[1]
+        self._buffer.put_back(pieces)
         if self._closing:
             self._release_all()
         self._serve()
@@ -154,8 +158,18 @@ class Receiving:
         if not settlement.deadline_s:
             settlement.deadline_s = self._loop.time() + settlement.timeout_s
         self._settling.add(settlement)
+        if settlement.next_wait_s is not None and self._may_ask_ahead():
+            self._ahead.plan(settlement.next_wait_s)
+            self._watch_ahead()
         self._watch()
         self.stream.wake()
+
+    def take_ahead(self) -> list[Piece]:
+        """Return the message that came with the settlement of the one before, if any.
+
+        From any thread.
+        """
+        return self._ahead.take(self._lock_duration_s / 2)
 
     async def close(self) -> None:
         """Take asks back, give back what nobody saw, wait for settlements, end the stream."""
@@ -177,8 +191,9 @@ class Receiving:
         self._settling.fail_all()
         self._closed = True
         self._changed.set()
-        if self._sweeper is not None:
-            self._sweeper.cancel()
+        for timer in (self._sweeper, self._ahead_timer):
+            if timer is not None:
+                timer.cancel()
 
     async def open_call(self) -> Any:
         """Open the stream."""
@@ -203,6 +218,8 @@ class Receiving:
         if self._closing:
             return None
         if self._prefetch:
+            return self._ask_for_buffer()
+        if self._ahead.planned:
             return self._ask_ahead()
         if len(self._asks) < _ASKS_MAX:
             for want in self._wants:
@@ -212,10 +229,16 @@ class Receiving:
 
     def handle(self, response: receiver_pb2.ReceiveStreamResponse) -> None:
         """Take an answer."""
+        for part in merged_frames.parts(response):
+            self._handle(part)
+        self._changed.set()
+
+    def _handle(self, response: receiver_pb2.ReceiveStreamResponse) -> None:
         kind = response.WhichOneof("kind")
         if kind == "delivery":
             self._delivered(response.delivery)
         elif kind == "settle_result":
+            self.outcome_s = time.monotonic()
             for pause, settlement in self._settling.answered(response.settle_result):
                 self._loop.call_later(pause, self.settle, settlement)
             if self._settling.has_waiting:
@@ -227,7 +250,6 @@ class Receiving:
                 self._lock_duration_s = response.opened.lock_duration_ms / 1_000
         elif kind == "error":
             self.broken(statuses.from_error(response.error))
-        self._changed.set()
 
     def broken(self, error: BusError) -> None:
         """Ask again on the next stream, or give up what the policy gives up."""
@@ -235,6 +257,7 @@ class Receiving:
         self._asks.clear()
         self._cancels.clear()
         self._ask_id = self._asked_ahead = 0
+        self._ahead.withdraw()
         self._settling.stream_broke(error)
         for want in list(self._wants):
             want.ask_id = 0
@@ -263,8 +286,51 @@ class Receiving:
             )
         )
 
-    def _ask_ahead(self) -> ReceiveStreamRequest | None:
-        known = self._buffered + self._asked_ahead
+    def _may_ask_ahead(self) -> bool:
+        """Whether there is nothing else that a next step of the iterator would get."""
+        return self.stream.merges and not (
+            self._prefetch or self._ahead or self._wants or self._buffer or self._closing
+        )
+
+    def _ask_ahead(self) -> ReceiveStreamRequest:
+        self._ask_id += 1
+        self._asks[self._ask_id] = self._ahead
+        self._ahead.opened(self._ask_id)
+        return ReceiveStreamRequest(
+            ask=Ask(
+                ask_id=self._ask_id,
+                max_messages=1,
+                max_wait_ms=round(self._ahead.wait_s * 1_000),
+                with_settle_frame_id=self._settling.frame_id,
+            )
+        )
+
+    def _use_ahead(self, want: Want) -> None:
+        """Serve a want with what was asked for ahead: a message, or its answer if that will do."""
+        self._buffer.put_back(self._ahead.reclaim())
+        ask_id = self._ahead.withdraw()
+        if not ask_id:
+            return
+        if want.max_messages == 1 and self._wants[0] is want:
+            want.ask_id = ask_id
+            self._asks[ask_id] = want
+        else:
+            self._asks[ask_id] = 0
+            self._cancels.append(ask_id)
+
+    def _watch_ahead(self) -> None:
+        if self._ahead_timer is None:
+            self._ahead_timer = self._loop.call_later(ask_ahead.LOOK_S, self._look_ahead)
+
+    def _look_ahead(self) -> None:
+        self._ahead_timer = None
+        if self._ahead.look(self._cancels.append, self._release):
+            self._watch_ahead()
+        if self._cancels:
+            self.stream.wake()
+
+    def _ask_for_buffer(self) -> ReceiveStreamRequest | None:
+        known = self._buffer.messages + self._asked_ahead
         free = self._prefetch - known
         # Not for every message that leaves the buffer: for half of them at once.
         if self._idle or free <= 0 or (known and free * 2 < self._prefetch):
@@ -286,21 +352,29 @@ class Receiving:
             error = statuses.from_error(delivery.error) if delivery.HasField("error") else None
             self._nothing(asked, delivery.ask_id, error)
             return
+        if asked is self._ahead and self._ahead.ask_id == delivery.ask_id and not self._closing:
+            self._ahead.arrived(pieces)
+            return
         if isinstance(asked, Want) and asked.ask_id == delivery.ask_id and asked in self._wants:
             asked.ask_id = 0
             self._wants.remove(asked)
             self._wants.appendleft(asked)
-        for piece in pieces:
-            self._buffer.append(piece)
-            self._buffered += piece[2] - piece[1]
+        self._buffer.add(pieces)
         self._serve()
         if self._prefetch or self._wants:
             # There is room for another ask.
             self.stream.wake()
         self._watch()
 
-    def _nothing(self, asked: Want | int | None, ask_id: int, error: BusError | None) -> None:
+    def _nothing(
+        self, asked: Want | AskAhead | int | None, ask_id: int, error: BusError | None
+    ) -> None:
         """Take an answer without messages."""
+        if isinstance(asked, AskAhead):
+            # The next receive asks again, and says why there are none.
+            if asked.ask_id == ask_id:
+                asked.withdraw()
+            return
         if isinstance(asked, Want):
             if asked.ask_id != ask_id or asked not in self._wants:
                 self.stream.wake()
@@ -337,19 +411,7 @@ class Receiving:
         while self._wants and self._buffer and not self._closing:
             want = self._wants[0]
             self._drop(want)
-            want.waiter.resolve(self._take(want.max_messages))
-
-    def _take(self, max_messages: int) -> list[Piece]:
-        taken: list[Piece] = []
-        while self._buffer and max_messages:
-            delivered, start, stop = self._buffer.popleft()
-            end = min(stop, start + max_messages)
-            taken.append((delivered, start, end))
-            max_messages -= end - start
-            self._buffered -= end - start
-            if end < stop:
-                self._buffer.appendleft((delivered, end, stop))
-        return taken
+            want.waiter.resolve(self._buffer.take(want.max_messages))
 
     def _drop(self, want: Want) -> None:
         self._wants.remove(want)
@@ -409,23 +471,17 @@ class Receiving:
     def _release_stale(self) -> None:
         """Give back what has less than half of its lock left, wherever the time went."""
         until_s = time.monotonic() + self._lock_duration_s / 2
-        stale = [piece for piece in self._buffer if piece[0].lock_end_s < until_s]
+        stale = self._buffer.take_stale(until_s)
         if stale:
             # Nobody took them in half the time of their lock: nobody is in a hurry.
             self._idle = not self._wants
-            self._buffer = deque(p for p in self._buffer if p[0].lock_end_s >= until_s)
-            self._buffered = sum(stop - start for _, start, stop in self._buffer)
             self._release(stale)
 
     def _release_all(self) -> None:
-        pieces, self._buffer, self._buffered = list(self._buffer), deque(), 0
-        self._release(pieces)
+        self._release([*self._ahead.reclaim(), *self._buffer.take_all()])
 
     def _release(self, pieces: list[Piece]) -> None:
-        tokens = b"".join(
-            delivered.lock_tokens[start * _TOKEN_BYTES : stop * _TOKEN_BYTES]
-            for delivered, start, stop in pieces
-        )
+        tokens = message_buffer.tokens(pieces)
         if tokens:
             self.settle(
                 Settlement(receiver_pb2.DISPOSITION_RELEASE, tokens, _Nobody(), _CLOSE_TIMEOUT_S)

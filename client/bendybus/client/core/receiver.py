@@ -1,5 +1,6 @@
 """What the receivers of both surfaces share: checks, requests, and messages from answers."""
 
+import time
 import uuid
 import weakref
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,8 @@ from bendybus.client.core import io_thread, tracing
 from bendybus.client.core.connection import Connection
 from bendybus.client.core.entity_client import EntityClient
 from bendybus.client.core.io_thread import Waiter
-from bendybus.client.core.receive_stream import Piece, Receiving, Want
+from bendybus.client.core.message_buffer import Piece
+from bendybus.client.core.receive_stream import Receiving, Want
 from bendybus.client.core.settlements import Outcome, Settlement
 from bendybus.client.core.tracing import Nothing, Operation
 from bendybus.client.exceptions import MessageAlreadySettled, MessageLockLostError, not_supported
@@ -38,6 +40,8 @@ _ACTIONS: Final = {
     RELEASE: "release",
 }
 _PREFETCH_MAX: Final = 50_000
+# An iterator that goes on later than this after a settlement does something else in between.
+_IN_STEP_S: Final = 0.05
 Settled = ServiceBusReceivedMessage | Sequence[ServiceBusReceivedMessage]
 
 
@@ -92,6 +96,9 @@ class BaseReceiver(EntityClient):
         self._connection: Connection | None = None
         self._current: Receiving | None = None
         self._cursor = b""
+        # The message that an iterator gave last; whether its steps follow settlements at once.
+        self._given: ServiceBusReceivedMessage | None = None
+        self._in_step = False
 
     @property
     def session(self) -> None:
@@ -132,6 +139,21 @@ class BaseReceiver(EntityClient):
                 self._auto_lock_renewer.register(self, message)
         return messages
 
+    def _step(self) -> list[ServiceBusReceivedMessage]:
+        """Begin a step of an iterator; return the message that was asked for ahead, if any.
+
+        It is asked for with the settlement of the one before, while steps follow at once.
+        """
+        given, receiving = self._given, self._current
+        self._given = None
+        if given is None or receiving is None or not given._settled or self._closed:
+            self._in_step = False
+            return []
+        self._in_step = time.monotonic() - receiving.outcome_s < _IN_STEP_S
+        # Spans of receives are made where they wait.
+        pieces = receiving.take_ahead() if self._tracing is None else []
+        return self._made(pieces) if pieces else []
+
     def _check_settling(self, message: Any, disposition: Any) -> None:
         action = _ACTIONS[disposition]
         self._check_live()
@@ -162,7 +184,7 @@ class BaseReceiver(EntityClient):
         self._check_settling(message, disposition)
         for name, text in (("reason", reason), ("error_description", description)):
             arguments.optional_text(name, text, limits.DEAD_LETTER_TEXT_CHARS_MAX)
-        return Settlement(
+        settlement = Settlement(
             disposition,
             message._delivered.token(message._index),
             waiter,
@@ -171,6 +193,9 @@ class BaseReceiver(EntityClient):
             reason=reason,
             description=description,
         )
+        if self._in_step and message is self._given and disposition != RENEW_LOCK:
+            settlement.next_wait_s = self._max_wait_time or DEFAULT_WAIT_S
+        return settlement
 
     def _settlement_of_all(
         self, messages: Sequence[Any], waiter: Waiter, disposition: Any = COMPLETE

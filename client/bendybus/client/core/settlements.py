@@ -43,6 +43,7 @@ class Settlement:
         "indexes",
         "lock_remaining_ms",
         "locked_until_ms",
+        "next_wait_s",
         "reason",
         "repeated",
         "timeout_s",
@@ -69,6 +70,9 @@ class Settlement:
         self.changed_properties = changed_properties
         self.reason = reason
         self.description = description
+        # How long an iterator waits for the message after this one, which it asks for at the same
+        # time; None: it does not ask.
+        self.next_wait_s: float | None = None
         self.deadline_s = 0.0
         self.failures = 0
         self.repeated = False
@@ -121,7 +125,8 @@ class Settling:
         self._retry = retry
         self._waiting: deque[Settlement] = deque()
         self._in_flight: dict[int, list[Settlement]] = {}
-        self._frame_id = 0
+        # Of the last frame.
+        self.frame_id = 0
 
     def __len__(self) -> int:
         return len(self._waiting) + len(self._in_flight)
@@ -152,11 +157,11 @@ class Settling:
                 else:
                     others.append(entry)
             self._waiting.extendleft(reversed(others))
-        self._frame_id += 1
-        self._in_flight[self._frame_id] = members
+        self.frame_id += 1
+        self._in_flight[self.frame_id] = members
         tokens = first.tokens if len(members) == 1 else b"".join(e.tokens for e in members)
         return receiver_pb2.SettleFrame(
-            frame_id=self._frame_id,
+            frame_id=self.frame_id,
             disposition=first.disposition,
             lock_tokens=tokens,
             changed_properties=first.changed_properties,
@@ -189,7 +194,7 @@ class Settling:
         """Put back what was under way, or fail it when the policy says so."""
         frames, self._in_flight = list(self._in_flight.values()), {}
         # Numbers count up within a stream; the next stream starts over.
-        self._frame_id = 0
+        self.frame_id = 0
         for settlement in (entry for members in reversed(frames) for entry in reversed(members)):
             settlement.failures += counted(error)
             # Who is turned away is turned away before anything is read.

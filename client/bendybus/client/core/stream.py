@@ -7,6 +7,7 @@ module keeps the stream, and never loses a request: the owner puts back what `br
 import asyncio
 import logging
 import random
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
@@ -15,7 +16,7 @@ import grpc
 from bendybus.client.core.outage import Outage
 from bendybus.client.core.retry_policy import Moved, RetryPolicy, counted
 from bendybus.domain.errors import BusError, RetryableError
-from bendybus.wire import admission, statuses
+from bendybus.wire import admission, merged_frames, statuses
 
 _log = logging.getLogger("bendybus.client")
 _END_TIMEOUT_S: Final = 2.0
@@ -63,6 +64,8 @@ class Stream:
         self.name = "stream"
         # Shared by all streams of a connection.
         self.outage = Outage()
+        # Whether the bus reads frames of several commands on the current one.
+        self.merges = False
         # Whether the bus ever answered on it.
         self.answered = False
         self._wake = asyncio.Event()
@@ -194,13 +197,17 @@ class Stream:
             # Nothing is handed to a stream that is not let in yet: it would count as sent.
             if not await admission.admitted(call):
                 return
+            self.merges = merged_frames.read_by(await call.initial_metadata())
+            waiting: deque[Any] = deque()
             while not self._moving:
-                request = self._owner.next_request()
+                request = waiting.popleft() if waiting else self._owner.next_request()
                 if request is None:
                     self._wake.clear()
                     await self._wake.wait()
-                else:
-                    await call.write(request)
+                    continue
+                if self.merges:
+                    request = merged_frames.merged(request, lambda most: self._next(most, waiting))
+                await call.write(request)
             await call.done_writing()
         except (grpc.RpcError, asyncio.InvalidStateError, grpc.aio.UsageError):
             return  # the reader gets the status of the call
@@ -209,6 +216,14 @@ class Stream:
             _log.exception("client: a stream cannot be written to")
             self._writer_error = exc
             call.cancel()
+
+    def _next(self, bytes_max: int, waiting: deque[Any]) -> Any | None:
+        """Return what goes in the same frame; what is too large for it waits for the next one."""
+        request = None if waiting or self._moving else self._owner.next_request()
+        if request is not None and request.ByteSize() > bytes_max:
+            waiting.append(request)
+            return None
+        return request
 
     async def _pause(self, pause_s: float) -> None:
         # Not woken by new work: it would turn an outage into a storm of attempts.

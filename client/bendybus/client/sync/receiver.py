@@ -41,8 +41,9 @@ class ServiceBusReceiver(BaseReceiver, Iterator[ServiceBusReceivedMessage]):
 
     def __next__(self) -> ServiceBusReceivedMessage:
         while True:
-            messages = self.receive_messages()
+            messages = self._step() or self.receive_messages()
             if messages:
+                self._given = messages[0]
                 return messages[0]
             if self._max_wait_time is not None:
                 raise StopIteration

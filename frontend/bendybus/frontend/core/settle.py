@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -15,23 +16,33 @@ from bendybus.v1 import receiver_pb2
 from bendybus.wire import statuses
 
 TIMEOUT_S: Final = 30.0
+# How late a settlement may be found to have timed out.
+SWEEP_S: Final = 1.0
 # A number that the contract does not name gets here, too.
 _DISPOSITIONS: Final = frozenset(receiver_pb2.Disposition.values()) - {0}
 
 
-@dataclass(slots=True)
-class _Settling:
+@dataclass(slots=True, eq=False)
+class Settling:
     """One frame of a client: what its partitions still owe."""
 
-    future: asyncio.Future[receiver_pb2.SettleResult]
     result: receiver_pb2.SettleResult
+    answer: Callable[["Settling"], None]
     entity_uid: str
     settler_id: bytes
     until_s: float
     # Every partition was told, or is known not to be reached.
     started: bool = False
+    # Answered, or nobody waits any more.
+    done: bool = False
     # settle id → (partition, indexes of its tokens in the frame)
     waiting: dict[int, tuple[int, list[int]]] = field(default_factory=dict)
+    # Set while parts of it wait for room in the outboxes of their partitions.
+    task: asyncio.Task[None] | None = None
+
+
+# A part of a frame: its partition, what that is told, its tokens' indexes in the frame.
+_Part = tuple[Upstream, partition_pb2.DeliverFramesRequest, list[int]]
 
 
 class SettleDesk:
@@ -41,7 +52,8 @@ class SettleDesk:
         self._upstreams = upstreams
         self._figures = figures
         self._ids = itertools.count(1)
-        self._waiting: dict[int, _Settling] = {}
+        self._waiting: dict[int, Settling] = {}
+        self._sweeper: asyncio.TimerHandle | None = None
 
     async def settle(
         self, frame: receiver_pb2.SettleFrame, *, entity_uid: str = "", settler_id: bytes = b""
@@ -50,32 +62,62 @@ class SettleDesk:
 
         With `entity_uid` only messages of that entity are settled; tokens of others are lost.
         """
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def answer(_: Settling) -> None:
+            if not future.done():
+                future.set_result(None)
+
+        settling = self.start(frame, answer, entity_uid=entity_uid, settler_id=settler_id)
+        try:
+            await future
+        finally:
+            self.forget(settling)
+        return settling.result
+
+    def start(
+        self,
+        frame: receiver_pb2.SettleFrame,
+        answer: Callable[[Settling], None],
+        *,
+        entity_uid: str = "",
+        settler_id: bytes = b"",
+    ) -> Settling:
+        """Begin what `settle` does; `answer` is called once with the outcome, perhaps at once."""
         count = check(frame)
-        loop = asyncio.get_running_loop()
         result = receiver_pb2.SettleResult(frame_id=frame.frame_id)
-        until_s = loop.time() + TIMEOUT_S
-        settling = _Settling(loop.create_future(), result, entity_uid, settler_id, until_s)
-        timer: asyncio.TimerHandle | None = None
+        until_s = asyncio.get_running_loop().time() + TIMEOUT_S
+        settling = Settling(result, answer, entity_uid, settler_id, until_s)
         self._figures.settled.labels(
             receiver_pb2.Disposition.Name(frame.disposition).removeprefix("DISPOSITION_").lower()
         ).inc(count)
-        try:
-            for partition, indexes in _by_partition(frame.lock_tokens, count).items():
-                upstream = self._upstreams.get(partition)
-                if upstream is None:
-                    _fail(settling, indexes, _no_such(partition))
-                    continue
-                request = self._request(settling, frame, partition, indexes, count)
-                await self._start(settling, upstream, request, indexes)
+        late: list[_Part] = []
+        for partition, indexes in _by_partition(frame.lock_tokens, count).items():
+            upstream = self._upstreams.get(partition)
+            if upstream is None:
+                _fail(settling, indexes, _no_such(partition))
+                continue
+            part = (upstream, self._request(settling, frame, partition, indexes, count), indexes)
+            if not self._tell(settling, part):
+                late.append(part)
+        if late:
+            settling.task = asyncio.get_running_loop().create_task(
+                self._tell_late(settling, late), name="settle"
+            )
+        else:
             settling.started = True
             self._finish(settling)
-            timer = loop.call_at(until_s, self._give_up, settling)
-            return await settling.future
-        finally:
-            if timer is not None:
-                timer.cancel()
-            for settle_id in settling.waiting:
-                self._waiting.pop(settle_id, None)
+        self._watch()
+        return settling
+
+    def forget(self, settling: Settling) -> None:
+        """Leave a settlement to its partitions: nobody waits for the outcome."""
+        settling.done = True
+        if settling.task is not None:
+            settling.task.cancel()
+        for settle_id in settling.waiting:
+            self._waiting.pop(settle_id, None)
+        settling.waiting.clear()
 
     def settled(self, result: partition_pb2.SettleResult) -> None:
         """Take a partition's outcome."""
@@ -103,7 +145,7 @@ class SettleDesk:
 
     def _request(
         self,
-        settling: _Settling,
+        settling: Settling,
         frame: receiver_pb2.SettleFrame,
         partition: int,
         indexes: list[int],
@@ -128,36 +170,53 @@ class SettleDesk:
             ),
         )
 
-    async def _start(
-        self,
-        settling: _Settling,
-        upstream: Upstream,
-        request: partition_pb2.DeliverFramesRequest,
-        indexes: list[int],
-    ) -> None:
-        """Hand a part of a frame to its partition; wait while that one's outbox is full."""
+    def _tell(self, settling: Settling, part: _Part) -> bool:
+        """Hand a part to its partition; return False if it is to wait for room there."""
+        upstream, request, indexes = part
         renewal = request.settle.disposition == receiver_pb2.DISPOSITION_RENEW_LOCK
         partition, settle_id = upstream.partition, request.settle.settle_id
-        while not upstream.settle(request, renewal=renewal):
-            if not upstream.delivers:
-                _fail(settling, indexes, _unreachable(partition, "its stream is not open"))
-                return
-            left_s = settling.until_s - asyncio.get_running_loop().time()
-            if renewal or left_s <= 0:
-                # Renewals do not wait: by then the lock may be over.
-                _fail(settling, indexes, _busy(partition))
-                return
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(left_s):
-                    await upstream.room()
-        settling.waiting[settle_id] = (partition, indexes)
-        self._waiting[settle_id] = settling
+        if upstream.settle(request, renewal=renewal):
+            settling.waiting[settle_id] = (partition, indexes)
+            self._waiting[settle_id] = settling
+        elif not upstream.delivers:
+            _fail(settling, indexes, _unreachable(partition, "its stream is not open"))
+        elif renewal or settling.until_s <= asyncio.get_running_loop().time():
+            # Renewals do not wait: by then the lock may be over.
+            _fail(settling, indexes, _busy(partition))
+        else:
+            return False
+        return True
 
-    def _finish(self, settling: _Settling) -> None:
-        if settling.started and not settling.waiting and not settling.future.done():
-            settling.future.set_result(settling.result)
+    async def _tell_late(self, settling: Settling, parts: list[_Part]) -> None:
+        """Hand parts to their partitions as soon as these have room."""
+        for part in parts:
+            while not self._tell(settling, part):
+                left_s = settling.until_s - asyncio.get_running_loop().time()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(left_s):
+                        await part[0].room()
+        settling.started = True
+        self._finish(settling)
 
-    def _give_up(self, settling: _Settling) -> None:
+    def _finish(self, settling: Settling) -> None:
+        if settling.started and not settling.waiting and not settling.done:
+            settling.done = True
+            settling.answer(settling)
+
+    def _watch(self) -> None:
+        if self._sweeper is None and self._waiting:
+            # One timer for all of them: nearly every settlement is answered within milliseconds.
+            self._sweeper = asyncio.get_running_loop().call_later(SWEEP_S, self._sweep)
+
+    def _sweep(self) -> None:
+        self._sweeper = None
+        now_s = asyncio.get_running_loop().time()
+        late = {id(each): each for each in self._waiting.values() if each.until_s <= now_s}
+        for settling in late.values():
+            self._give_up(settling)
+        self._watch()
+
+    def _give_up(self, settling: Settling) -> None:
         for settle_id, (partition, indexes) in list(settling.waiting.items()):
             self._waiting.pop(settle_id, None)
             error = _unknown(partition, f"no answer in {TIMEOUT_S:.0f} s")
@@ -181,7 +240,7 @@ def check(frame: receiver_pb2.SettleFrame) -> int:
     return len(frame.lock_tokens) // lock_token.TOKEN_BYTES
 
 
-def _fail(settling: _Settling, indexes: list[int], error: BusError) -> None:
+def _fail(settling: Settling, indexes: list[int], error: BusError) -> None:
     settling.result.failures.add(indexes=indexes, error=statuses.to_error(error))
 
 

@@ -2,34 +2,23 @@
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from typing import Any, Final
 
 import grpc
-from google.protobuf.message import DecodeError
 
 from bendybus.domain import bounds, errors, limits
-from bendybus.domain.errors import BusError
-from bendybus.frontend.core import batch_delete, browse, by_number, receive_cache, settle
-from bendybus.frontend.core.accounts import Account, Accounts
+from bendybus.frontend.core import batch_delete, browse, by_number, receive_cache
+from bendybus.frontend.core.accounts import Accounts
 from bendybus.frontend.core.gateway import Gateway
-from bendybus.frontend.core.receive import Receiver
 from bendybus.frontend.listeners import deadlines
 from bendybus.frontend.listeners.client_streams import ClientStreams
-from bendybus.frontend.security.authenticator import Caller
-from bendybus.frontend.security.operations import Operation
-from bendybus.frontend.upstreams.upstream import now_ms
-from bendybus.v1 import message_pb2, receiver_pb2, receiver_pb2_grpc
-from bendybus.wire import draining, statuses
+from bendybus.frontend.listeners.receiver_stream import ReceiverStream
+from bendybus.v1 import receiver_pb2, receiver_pb2_grpc
+from bendybus.wire import merged_frames, statuses
 from bendybus.wire.admission import ADMITTED
 
 Context = grpc.aio.ServicerContext[Any, Any]
-# Settlements of one stream under way; the reader waits beyond that.
-SETTLES_MAX: Final = 256
-# Answers that the client has not read; nothing more of it is read beyond that.
-ANSWERS_MAX: Final = 2_048
-# A delivery that waited longer than this to be written has locks that are shorter by then.
-LATE_MS: Final = 100
 # What a unary receive leaves of its call's time for the answer.
 ANSWER_MS: Final = 200 + receive_cache.CLOSING_MS
 
@@ -61,12 +50,13 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
         """One receiver."""
         async with statuses.errors_as_status(context):
             caller = self._streams.caller(context)
-        await context.send_initial_metadata((ADMITTED,))
+        await context.send_initial_metadata((ADMITTED, merged_frames.READS))
+        merges = merged_frames.read_by(context.invocation_metadata())
         with (
             self._gateway.figures.connections.track_inprogress(),
             self._accounts.of(context.peer()) as account,
         ):
-            async with _Stream(self._gateway, caller, account) as stream:
+            async with ReceiverStream(self._gateway, caller, account, merges=merges) as stream:
                 reader = asyncio.get_running_loop().create_task(
                     stream.read(request_iterator), name="receive-stream-reader"
                 )
@@ -149,207 +139,6 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
                 ),
             )
         return receiver_pb2.DeleteMessagesResponse(deleted=deleted)
-
-
-# (frame, bytes handed over, tokens settled, when); an error or None ends the stream.
-Out = asyncio.Queue[tuple[receiver_pb2.ReceiveStreamResponse, int, int, int] | BusError | None]
-
-
-class _Stream:
-    """One ReceiveStream: its receiver, its settlements, what it has to say."""
-
-    def __init__(self, gateway: Gateway, caller: Caller, account: Account) -> None:
-        self._out: Out = asyncio.Queue()
-        self._gateway = gateway
-        self._caller = caller
-        self._account = account
-        self._finishing = False
-        self._closed = False
-        # Set when the client read an answer.
-        self._taken = asyncio.Event()
-        self._receiver: Receiver | None = None
-        self._settler_id = b""
-        self._settles: set[asyncio.Task[None]] = set()
-        self._room = asyncio.Semaphore(SETTLES_MAX)
-        # What this stream has of its connection's account.
-        self._unread_bytes = 0
-        self._tokens = 0
-
-    async def __aenter__(self) -> "_Stream":
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._closed = True
-        if self._receiver is not None:
-            self._gateway.receives.close(self._receiver)
-        for task in self._settles:
-            task.cancel()
-        self._account.read(self._unread_bytes)
-        self._account.give_tokens(self._tokens)
-
-    async def frames(self) -> AsyncIterator[receiver_pb2.ReceiveStreamResponse]:
-        """Yield what the client is told, until the stream ends."""
-        while (entry := await self._out.get()) is not None:
-            if isinstance(entry, BusError):
-                error = statuses.to_error(entry)
-                yield receiver_pb2.ReceiveStreamResponse(error=error)
-                return
-            frame, size_bytes, tokens, put_ms = entry
-            if size_bytes and (waited_ms := now_ms() - put_ms) > LATE_MS:
-                _age(frame.delivery, waited_ms)
-            yield frame
-            self._taken.set()
-            # The client took it off the wire, or there is room on the wire for it.
-            if size_bytes:
-                self._unread_bytes -= size_bytes
-                self._account.read(size_bytes)
-            if tokens:
-                self._tokens -= tokens
-                self._account.give_tokens(tokens)
-                self._room.release()
-
-    def move(self) -> None:
-        """Ask the client to half-close; end in any case when it does not."""
-        self._say(receiver_pb2.ReceiveStreamResponse(moving=True))
-        asyncio.get_running_loop().call_later(draining.MOVE_S, self.finish)
-
-    def finish(self) -> None:
-        """Take nothing more, hand nothing more over; end when all is answered."""
-        self._finishing = True
-        if self._receiver is not None:
-            self._receiver.finish()
-        self._end_if_done()
-
-    def _say(self, frame: receiver_pb2.ReceiveStreamResponse) -> None:
-        self._out.put_nowait((frame, 0, 0, 0))
-
-    def _end_if_done(self) -> None:
-        # What partitions are deleting for this client must get to it.
-        handing = self._receiver is not None and self._receiver.handing
-        if self._finishing and not self._settles and not handing:
-            self._out.put_nowait(None)
-
-    def _settled(self, task: asyncio.Task[None]) -> None:
-        self._settles.discard(task)
-        self._end_if_done()
-
-    async def read(self, requests: AsyncIterator[receiver_pb2.ReceiveStreamRequest]) -> None:
-        """Take what the client says until it ends."""
-        try:
-            async for request in requests:
-                while self._out.qsize() >= ANSWERS_MAX:
-                    self._taken.clear()
-                    await self._taken.wait()
-                if not self._finishing:
-                    await self._take(request)
-            self.finish()
-        except BusError as error:
-            self._out.put_nowait(error)
-        except DecodeError as error:
-            self._out.put_nowait(statuses.malformed(error))
-
-    async def _take(self, request: receiver_pb2.ReceiveStreamRequest) -> None:
-        kind = request.WhichOneof("kind")
-        if kind == "open":
-            self._open(request.open)
-            return
-        if kind == "settle":
-            await self._take_settlement(request.settle)
-            return
-        if self._receiver is None:
-            raise errors.InvalidArgument("kind", "the first frame must be `open`.")
-        if kind == "ask":
-            ask = request.ask
-            bounds.check_number("max_bytes", ask.max_bytes, bounds.BYTES_MAX)
-            bounds.check_number(
-                "max_wait_ms", ask.max_wait_ms, bounds.TIME_MS_MAX, -bounds.TIME_MS_MAX
-            )
-            self._receiver.ask(ask.ask_id, ask.max_messages, ask.max_bytes, ask.max_wait_ms)
-        elif kind == "cancel_ask":
-            self._receiver.cancel(request.cancel_ask.ask_id)
-        else:
-            raise errors.InvalidArgument("kind", "must be set.")
-
-    def _open(self, request: receiver_pb2.OpenReceiver) -> None:
-        if self._receiver is not None:
-            raise errors.InvalidArgument("open", "the receiver is already open.")
-        if len(request.settler_id) > limits.SETTLER_ID_BYTES_MAX:
-            raise errors.InvalidArgument(
-                "settler_id", f"must be at most {limits.SETTLER_ID_BYTES_MAX} bytes."
-            )
-        self._caller.check(Operation.RECEIVE, request.entity_path)
-        self._settler_id = request.settler_id
-        self._receiver = self._gateway.receives.open(
-            request.entity_path,
-            request.receive_mode,
-            self._hand,
-            self._out.put_nowait,
-            owner=self._account.owner,
-        )
-        opened = receiver_pb2.ReceiverOpened(
-            lock_duration_ms=self._receiver.entity.queue.lock_duration_ms
-        )
-        self._say(receiver_pb2.ReceiveStreamResponse(opened=opened))
-
-    def _hand(
-        self, tag: int, batches: Sequence[message_pb2.DeliveredBatch], error: BusError | None
-    ) -> None:
-        if self._closed:
-            # Nobody reads it, so nobody would uncount it.
-            return
-        response = receiver_pb2.ReceiveStreamResponse()
-        delivery = response.delivery
-        delivery.ask_id = tag
-        for batch in batches:
-            # Given to a constructor it would be serialised and parsed.
-            delivery.batches.add().CopyFrom(batch)
-        if error is not None:
-            delivery.error.CopyFrom(statuses.to_error(error))
-        size_bytes = delivery.ByteSize()
-        self._unread_bytes += size_bytes
-        self._out.put_nowait((response, size_bytes, 0, now_ms()))
-        self._account.handed(size_bytes)
-        self._end_if_done()
-
-    async def _take_settlement(self, frame: receiver_pb2.SettleFrame) -> None:
-        if self._receiver is None:
-            # Which entity the messages are of is not known.
-            self._caller.check(Operation.SETTLE)
-        count = settle.check(frame)
-        await self._room.acquire()
-        taken = await self._account.take_tokens(count)
-        self._tokens += taken
-        task = asyncio.get_running_loop().create_task(self._settle(frame, taken), name="settle")
-        self._settles.add(task)
-        task.add_done_callback(self._settled)
-
-    async def _settle(self, frame: receiver_pb2.SettleFrame, taken: int) -> None:
-        try:
-            # A token can be guessed; what the receiver was opened for was checked.
-            uid = self._receiver.entity.uid if self._receiver is not None else ""
-            result = await self._gateway.settles.settle(
-                frame, entity_uid=uid, settler_id=self._settler_id
-            )
-            self._out.put_nowait(
-                (receiver_pb2.ReceiveStreamResponse(settle_result=result), 0, taken, 0)
-            )
-        except BusError as error:
-            self._out.put_nowait(error)
-
-
-def _age(delivery: receiver_pb2.Delivery, waited_ms: int) -> None:
-    """Take the time that a delivery waited to be written off its locks; leave out what ended."""
-    kept = [
-        batch
-        for batch in delivery.batches
-        if not batch.lock_tokens or batch.lock_remaining_ms > waited_ms
-    ]
-    for batch in kept:
-        batch.lock_remaining_ms -= waited_ms if batch.lock_tokens else 0
-    if len(kept) < len(delivery.batches):
-        copies = [message_pb2.DeliveredBatch.FromString(b.SerializeToString()) for b in kept]
-        del delivery.batches[:]
-        delivery.batches.extend(copies)
 
 
 def _token(text: str) -> bytes:

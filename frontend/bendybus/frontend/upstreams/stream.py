@@ -23,6 +23,8 @@ from typing import Any, Final
 
 import grpc
 
+from bendybus.wire import merged_frames
+
 logger = logging.getLogger(__name__)
 
 
@@ -72,15 +74,25 @@ class Outbox:
         self._lanes[Lane.FLOW].append(request)
         self.wake.set()
 
-    def take(self) -> Any | None:
-        """Return the next frame, of one lane after the other; None when there is none."""
+    def take(self, bytes_max: int | None = None) -> Any | None:
+        """Return the next frame, of one lane after the other; None when there is none.
+
+        None also when it is larger than `bytes_max`; then it is the next one.
+        """
         lanes = self._lanes
         for step in range(len(lanes)):
             frames = lanes[(self._turn + step) % len(lanes)]
             if frames:
+                if bytes_max is not None and frames[0].ByteSize() > bytes_max:
+                    return None
                 self._turn = (self._turn + step + 1) % len(lanes)
                 return frames.popleft()
         return None
+
+    def take_merged(self) -> Any | None:
+        """Return the next frame with those that may go with it; None when there is none."""
+        first = self.take()
+        return None if first is None else merged_frames.merged(first, self.take)
 
     def mark(self) -> None:
         """End the stream when everything is written."""
@@ -163,11 +175,13 @@ class Pump:
         moved = False
         writer: asyncio.Task[None] | None = None
         outbox = self._outbox
+        merges = False
 
         async def write() -> None:
             nonlocal moved
+            take_next = outbox.take_merged if merges else outbox.take
             while True:
-                request = outbox.take()
+                request = take_next()
                 if request is not None:
                     await call.write(request)
                     if self._waiting:
@@ -183,6 +197,7 @@ class Pump:
 
         try:
             await call.wait_for_connection()
+            merges = merged_frames.read_by(await call.initial_metadata())
             self._show(True)
             self.fresh.set()
             writer = asyncio.get_running_loop().create_task(write(), name="upstream-writer")

@@ -32,7 +32,7 @@ from bendybus.internal.v1 import (
     partition_pb2,
     partition_pb2_grpc,
 )
-from bendybus.wire import draining, entities, serving
+from bendybus.wire import draining, entities, merged_frames, serving
 
 logger = logging.getLogger(__name__)
 SLOW_ECHO_MS: Final = 100
@@ -211,7 +211,7 @@ class Upstream:
         async for _ in self._attempts():
             ending = Ending(True, "")
             while ending.moved:
-                call = self._deliver_stub.DeliverFrames(metadata=_MOVES)
+                call = self._deliver_stub.DeliverFrames(metadata=(*_MOVES, merged_frames.READS))
                 ending = await self._delivers.run(call, self._on_delivered)
             self._listener.deliver_stream_lost(self.partition, ending.why)
 
@@ -219,7 +219,8 @@ class Upstream:
         self._listener.sent(self.partition, response)
 
     def _on_delivered(self, response: partition_pb2.DeliverFramesResponse) -> None:
-        self._listener.delivered(self.partition, response)
+        for part in merged_frames.parts(response):
+            self._listener.delivered(self.partition, part)
 
     async def _renewing(self) -> None:
         """Move to new channels whenever there are new credentials."""

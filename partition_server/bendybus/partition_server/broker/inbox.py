@@ -23,46 +23,67 @@ class Inbox:
     """A queue from the event loop to the partition's thread."""
 
     def __init__(self) -> None:
-        self._ready = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()
+        # Held; released once to wake the thread, while `_sleeping`. A condition would make a lock
+        # for every wait, and wake a thread that then waits for the lock of the one that woke it.
+        self._alarm = threading.Lock()
+        self._alarm.acquire()
+        self._sleeping = False
         self._urgent: deque[Command] = deque()
         self._sends: dict[str, deque[tuple[Append, int]]] = {}
         self._frames = 0
         self._bytes = 0
         self._woken = False
 
-    def put(self, command: Command) -> bool:
-        """Add a command; return False, and do nothing, when the inbox is full."""
-        with self._ready:
-            if isinstance(command, Append):
-                size_bytes = sum(map(len, command.batch.payloads))
-                full = self._frames >= SEND_FRAMES_MAX or (
-                    self._frames and self._bytes + size_bytes > SEND_BYTES_MAX
-                )
-                if full:
+    def put(self, *commands: Command) -> bool:
+        """Add commands, in order; return False, and add none, when the inbox is full."""
+        with self._lock:
+            if len(commands) == 1 and isinstance(commands[0], Append):
+                if not self._put_send(commands[0]):
                     return False
-                self._frames += 1
-                self._bytes += size_bytes
-                line = self._sends.setdefault(command.entity.uid, deque())
-                line.append((command, size_bytes))
             else:
-                if len(self._urgent) >= URGENT_MAX:
+                assert not any(isinstance(each, Append) for each in commands), "sends come alone"
+                if len(self._urgent) + len(commands) > URGENT_MAX:
                     return False
-                self._urgent.append(command)
-            self._ready.notify()
+                self._urgent.extend(commands)
+            self._ring()
+        return True
+
+    def _put_send(self, command: Append) -> bool:
+        size_bytes = sum(map(len, command.batch.payloads))
+        full = self._frames >= SEND_FRAMES_MAX or (
+            self._frames and self._bytes + size_bytes > SEND_BYTES_MAX
+        )
+        if full:
+            return False
+        self._frames += 1
+        self._bytes += size_bytes
+        line = self._sends.setdefault(command.entity.uid, deque())
+        line.append((command, size_bytes))
         return True
 
     def wake(self) -> None:
         """Make `take` return even if nothing waits."""
-        with self._ready:
+        with self._lock:
             self._woken = True
-            self._ready.notify()
+            self._ring()
+
+    def _ring(self) -> None:
+        if self._sleeping:
+            self._sleeping = False
+            self._alarm.release()
 
     def take(self, timeout_s: float) -> list[Command]:
         """Return what goes into the next commit; empty after `timeout_s` without anything."""
-        with self._ready:
-            if not (self._urgent or self._sends or self._woken) and timeout_s > 0:
-                self._ready.wait(timeout_s)
-            self._woken = False
+        with self._lock:
+            self._sleeping = timeout_s > 0 and not (self._urgent or self._sends or self._woken)
+            sleeping = self._sleeping
+        rung = sleeping and self._alarm.acquire(timeout=timeout_s)
+        with self._lock:
+            if sleeping and not rung and not self._sleeping:
+                # Rung just after the time was over.
+                self._alarm.acquire()
+            self._sleeping = self._woken = False
             taken: list[Command] = []
             while self._urgent and len(taken) < TAKE_URGENT:
                 taken.append(self._urgent.popleft())

@@ -110,9 +110,9 @@ class PartitionThread:
             self._thread.join()
         self.store.close()
 
-    def submit(self, command: Command) -> bool:
-        """Hand a command in; False when the request queue is full."""
-        return self._inbox.put(command)
+    def submit(self, *commands: Command) -> bool:
+        """Hand commands in, all or none; False when the request queue is full."""
+        return self._inbox.put(*commands)
 
     # The thread
 

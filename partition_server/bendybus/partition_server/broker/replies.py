@@ -7,14 +7,15 @@ frames that the stream's reader let in.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 from bendybus.partition_server.state.commands import Failed
 from bendybus.partition_server.state.stage import Answer
-from bendybus.wire import draining
+from bendybus.wire import draining, merged_frames
 
-Frame = TypeVar("Frame")
+Frame = TypeVar("Frame", bound=Any)
 
 
 class Call:
@@ -39,29 +40,35 @@ class Call:
 
 
 class Outbox(Generic[Frame]):
-    """Frames on their way to one stream, made from values by `convert`."""
+    """Frames on their way to one stream, made from values by `convert`.
+
+    With `merges`, what waits goes in one frame: for a stream whose reader reads merged frames.
+    """
 
     def __init__(
         self,
         convert: Callable[[Any], Frame | None],
         *,
         pays: Callable[[Any], bool] = lambda value: True,
+        merges: bool = False,
     ) -> None:
         self._convert = convert
-        # Answers that somebody at the other end waits for; `pays` says which values are such.
+        # Answers that the other end waits for; `pays` says which values are such.
         self._pays = pays
+        self._merges = merges
         self._owed = 0
         self.finishing = False
-        self._frames: asyncio.Queue[Frame | Failed | None] = asyncio.Queue()
+        self._frames: deque[Frame | Failed | None] = deque()
+        self._reader: asyncio.Future[None] | None = None
 
     def answer(self, value: Any) -> None:
         """Queue the frame of a value; a failure ends the stream with its error."""
         if isinstance(value, Failed):
-            self._frames.put_nowait(value)
+            self._put(value)
             return
         frame = self._convert(value)
         if frame is not None:
-            self._frames.put_nowait(frame)
+            self._put(frame)
         if self._pays(value):
             self._owed -= 1
             self._end_if_paid()
@@ -72,7 +79,7 @@ class Outbox(Generic[Frame]):
 
     def move(self, moving: Frame) -> None:
         """Ask the other end to half-close; end in any case when it does not."""
-        self._frames.put_nowait(moving)
+        self._put(moving)
         asyncio.get_running_loop().call_later(draining.MOVE_S, self.finish)
 
     def finish(self) -> None:
@@ -86,14 +93,38 @@ class Outbox(Generic[Frame]):
 
     def close(self) -> None:
         """End the stream after what is queued."""
-        self._frames.put_nowait(None)
+        self._put(None)
 
     async def next(self) -> Frame | None:
         """Return the next frame; None at the end. Raises the domain error of a failure."""
-        frame = await self._frames.get()
+        while not self._frames:
+            self._reader = asyncio.get_running_loop().create_future()
+            await self._reader
+        frame = self._frames.popleft()
         if isinstance(frame, Failed):
             raise frame.error
+        if frame is None or not self._merges or not self._frames or _moves(frame):
+            return frame
+        return merged_frames.merged(frame, self._take)
+
+    def _take(self, bytes_max: int) -> Frame | None:
+        frame = self._frames[0] if self._frames else None
+        if frame is None or isinstance(frame, Failed) or _moves(frame):
+            return None
+        if frame.ByteSize() > bytes_max:
+            return None
+        self._frames.popleft()
         return frame
+
+    def _put(self, entry: Frame | Failed | None) -> None:
+        self._frames.append(entry)
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)
+
+
+def _moves(frame: Any) -> bool:
+    """Whether a frame asks the other end to end the stream: it goes alone."""
+    return bool(frame.moving)
 
 
 class SendReply:
@@ -111,17 +142,23 @@ class SendReply:
 
 
 class Dispatcher:
-    """Moves answers from partitions' threads to the loop."""
+    """Moves answers from partitions' threads to the loop: one wake-up for all that are ready."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        self._ready: deque[Sequence[Answer]] = deque()
+        self._woken = False
 
     def deliver(self, answers: Sequence[Answer]) -> None:
         """Called on a partition's thread."""
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(_hand_out, answers)
+        self._ready.append(answers)
+        if not self._woken and not self._loop.is_closed():
+            self._woken = True
+            self._loop.call_soon_threadsafe(self._hand_out)
 
-
-def _hand_out(answers: Sequence[Answer]) -> None:
-    for to, value in answers:
-        to.answer(value)
+    def _hand_out(self) -> None:
+        # STRICTLY BEFORE emptying: who appends from here on wakes the loop again.
+        self._woken = False
+        for _ in range(len(self._ready)):
+            for to, value in self._ready.popleft():
+                to.answer(value)

@@ -11,7 +11,7 @@ from bendybus.domain.errors import BusError
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.internal.v1 import entity_pb2, entity_pb2_grpc
 from bendybus.partition_server.broker.replies import Outbox
-from bendybus.partition_server.service.partition_service import Hosts, submit
+from bendybus.partition_server.service.hosts import Hosts, submit
 from bendybus.partition_server.state import commands
 from bendybus.wire import entities, statuses
 

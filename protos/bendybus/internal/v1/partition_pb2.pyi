@@ -81,20 +81,22 @@ class GroupFailure(_message.Message):
     def __init__(self, group: _Optional[int] = ..., error: _Optional[_Union[_message_pb2.Error, _Mapping]] = ...) -> None: ...
 
 class DeliverFramesRequest(_message.Message):
-    __slots__ = ("partition", "ask", "withdraw", "deliver", "release", "settle")
+    __slots__ = ("partition", "ask", "withdraw", "deliver", "release", "settle", "further")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     ASK_FIELD_NUMBER: _ClassVar[int]
     WITHDRAW_FIELD_NUMBER: _ClassVar[int]
     DELIVER_FIELD_NUMBER: _ClassVar[int]
     RELEASE_FIELD_NUMBER: _ClassVar[int]
     SETTLE_FIELD_NUMBER: _ClassVar[int]
+    FURTHER_FIELD_NUMBER: _ClassVar[int]
     partition: int
     ask: Ask
     withdraw: Withdraw
     deliver: Deliver
     release: Release
     settle: Settle
-    def __init__(self, partition: _Optional[int] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., withdraw: _Optional[_Union[Withdraw, _Mapping]] = ..., deliver: _Optional[_Union[Deliver, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., settle: _Optional[_Union[Settle, _Mapping]] = ...) -> None: ...
+    further: _containers.RepeatedCompositeFieldContainer[DeliverFramesRequest]
+    def __init__(self, partition: _Optional[int] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., withdraw: _Optional[_Union[Withdraw, _Mapping]] = ..., deliver: _Optional[_Union[Deliver, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., settle: _Optional[_Union[Settle, _Mapping]] = ..., further: _Optional[_Iterable[_Union[DeliverFramesRequest, _Mapping]]] = ...) -> None: ...
 
 class Ask(_message.Message):
     __slots__ = ("ask_id", "entity", "receive_mode", "max_messages", "max_bytes")
@@ -153,20 +155,22 @@ class Settle(_message.Message):
     def __init__(self, settle_id: _Optional[int] = ..., disposition: _Optional[_Union[_receiver_pb2.Disposition, str]] = ..., lock_tokens: _Optional[bytes] = ..., changed_properties: _Optional[_Union[_message_pb2.ValueMap, _Mapping]] = ..., dead_letter_reason: _Optional[str] = ..., dead_letter_error_description: _Optional[str] = ..., entity_uid: _Optional[str] = ..., settler_id: _Optional[bytes] = ..., repeat: bool = ...) -> None: ...
 
 class DeliverFramesResponse(_message.Message):
-    __slots__ = ("reserved", "delivered", "settled", "withdrawn", "ask_refused", "moving")
+    __slots__ = ("reserved", "delivered", "settled", "withdrawn", "ask_refused", "moving", "further")
     RESERVED_FIELD_NUMBER: _ClassVar[int]
     DELIVERED_FIELD_NUMBER: _ClassVar[int]
     SETTLED_FIELD_NUMBER: _ClassVar[int]
     WITHDRAWN_FIELD_NUMBER: _ClassVar[int]
     ASK_REFUSED_FIELD_NUMBER: _ClassVar[int]
     MOVING_FIELD_NUMBER: _ClassVar[int]
+    FURTHER_FIELD_NUMBER: _ClassVar[int]
     reserved: Reserved
     delivered: Delivered
     settled: SettleResult
     withdrawn: Withdrawn
     ask_refused: AskRefused
     moving: bool
-    def __init__(self, reserved: _Optional[_Union[Reserved, _Mapping]] = ..., delivered: _Optional[_Union[Delivered, _Mapping]] = ..., settled: _Optional[_Union[SettleResult, _Mapping]] = ..., withdrawn: _Optional[_Union[Withdrawn, _Mapping]] = ..., ask_refused: _Optional[_Union[AskRefused, _Mapping]] = ..., moving: bool = ...) -> None: ...
+    further: _containers.RepeatedCompositeFieldContainer[DeliverFramesResponse]
+    def __init__(self, reserved: _Optional[_Union[Reserved, _Mapping]] = ..., delivered: _Optional[_Union[Delivered, _Mapping]] = ..., settled: _Optional[_Union[SettleResult, _Mapping]] = ..., withdrawn: _Optional[_Union[Withdrawn, _Mapping]] = ..., ask_refused: _Optional[_Union[AskRefused, _Mapping]] = ..., moving: bool = ..., further: _Optional[_Iterable[_Union[DeliverFramesResponse, _Mapping]]] = ...) -> None: ...
 
 class Reserved(_message.Message):
     __slots__ = ("ask_id", "batch", "lock_remaining_ms", "complete", "more", "locked_until_monotonic_ms")

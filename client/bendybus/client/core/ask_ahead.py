@@ -1,0 +1,89 @@
+"""The ask that an iterator sends ahead: in the frame of the settlement of the message before.
+
+    for message in receiver:            settle 1 + ask 2 ───► bus
+        receiver.complete(message)      outcome 1 + message 2 ◄──
+
+The message is there when the settlement returns, so that the next step of the iterator crosses no
+thread. It is one message, and only asked for while the steps follow each other at once. What is not
+taken within a moment is given back, and the bus counts no delivery for it.
+
+A core without I/O. All of it is used on the I/O thread, `take` on the application's.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from bendybus.client.core.message_buffer import Piece
+
+# What is not taken when this was over twice is given back.
+LOOK_S: Final = 0.1
+
+
+class AskAhead:
+    """At most one ask, and then its message until it is taken."""
+
+    __slots__ = ("_looked", "_ready", "ask_id", "planned", "wait_s")
+
+    def __init__(self) -> None:
+        self.wait_s = 0.0
+        # To be written.
+        self.planned = False
+        # 0: none is open.
+        self.ask_id = 0
+        self._ready: deque[Piece] = deque()
+        self._looked = False
+
+    def __bool__(self) -> bool:
+        return bool(self.planned or self.ask_id or self._ready)
+
+    def plan(self, wait_s: float) -> None:
+        """Ask with the next frame."""
+        self.planned, self.wait_s, self._looked = True, wait_s, False
+
+    def opened(self, ask_id: int) -> None:
+        """Note the ask that is written."""
+        self.planned, self.ask_id = False, ask_id
+
+    def withdraw(self) -> int:
+        """Forget the ask; return its id: whoever takes it cancels it, or waits for its answer."""
+        ask_id, self.ask_id, self.planned = self.ask_id, 0, False
+        return ask_id
+
+    def arrived(self, pieces: Sequence[Piece]) -> None:
+        """Lay the answer of the ask ready."""
+        self.ask_id = 0
+        self._ready.extend(pieces)
+
+    def take(self, lock_left_s: float) -> list[Piece]:
+        """Return the message if it is there and so much of its lock is left. From any thread."""
+        try:
+            piece = self._ready.popleft()
+        except IndexError:
+            return []
+        if piece[0].lock_tokens and piece[0].lock_end_s < time.monotonic() + lock_left_s:
+            # Given back when the I/O thread looks.
+            self._ready.appendleft(piece)
+            return []
+        return [piece]
+
+    def reclaim(self) -> list[Piece]:
+        """Return the message, for another receive or to give it back."""
+        pieces: list[Piece] = []
+        while self._ready:
+            try:
+                pieces.append(self._ready.popleft())
+            except IndexError:  # the application's thread was quicker
+                break
+        return pieces
+
+    def look(self, cancel: Callable[[int], None], release: Callable[[list[Piece]], None]) -> bool:
+        """Give back what was there at the last look already; return whether to look again."""
+        if self._looked:
+            if ask_id := self.withdraw():
+                cancel(ask_id)
+            if pieces := self.reclaim():
+                release(pieces)
+        self._looked = True
+        return bool(self)

@@ -1,0 +1,134 @@
+"""Messages that partitions reserved and no client has yet: in chunks, as they came. Pure."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from bendybus.frontend.core.receive_actions import Action, ClientAsk, GiveBack, Slice
+
+
+@dataclass(slots=True)
+class Chunk:
+    """Cached messages of one partition: [start, len(sizes)) of `data`."""
+
+    partition: int
+    data: Any
+    sizes: Sequence[int]
+    start: int
+    hand_over_until_ms: int
+    locked_until_ms: int
+    owner: Any
+    # More than was wanted when it was asked for.
+    led: bool = False
+
+    @property
+    def left(self) -> int:
+        """How many are left."""
+        return len(self.sizes) - self.start
+
+    @property
+    def bytes_left(self) -> int:
+        """How many bytes are left."""
+        return sum(self.sizes[self.start :])
+
+
+@dataclass(slots=True)
+class Held:
+    """Bytes that wait in caches, over all and by connection."""
+
+    total: int = 0
+    by_owner: dict[Any, int] = field(default_factory=dict)
+    # Whose has grown last.
+    grown: Any = None
+
+    def add(self, owner: Any, size_bytes: int) -> None:
+        """Count bytes in, or out."""
+        self.total += size_bytes
+        if size_bytes > 0:
+            self.grown = owner
+        left = self.by_owner.get(owner, 0) + size_bytes
+        if left:
+            self.by_owner[owner] = left
+        else:
+            # Not there: messages without a byte were all that there was.
+            self.by_owner.pop(owner, None)
+
+
+class CachedMessages:
+    """The chunks of one cache, in order; what they hold is counted in `held`."""
+
+    def __init__(self, held: Held) -> None:
+        self._held = held
+        self._chunks: deque[Chunk] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._chunks)
+
+    def __len__(self) -> int:
+        return sum(chunk.left for chunk in self._chunks)
+
+    @property
+    def first(self) -> Chunk:
+        """The chunk that is served first."""
+        return self._chunks[0]
+
+    def add(self, chunk: Chunk) -> None:
+        """Add a chunk."""
+        self._chunks.append(chunk)
+        self._held.add(chunk.owner, chunk.bytes_left)
+
+    def lose(self, partition: int) -> None:
+        """Forget what a partition reserved: it is void."""
+        self._remove(lambda chunk: chunk.partition == partition)
+
+    def give_back(self, doomed: Callable[[Chunk], bool]) -> list[Action]:
+        """Remove chunks; return what gives them back."""
+        return [
+            GiveBack(each.data, each.start, len(each.sizes), each.partition)
+            for each in self._remove(doomed)
+        ]
+
+    def times(self, used_ms: int | None, idle_ms: Callable[[Chunk], int]) -> list[int]:
+        """Return when chunks are to be given back; not used since `used_ms`, None: in use."""
+        times = [chunk.hand_over_until_ms for chunk in self._chunks]
+        if used_ms is not None:
+            times += [used_ms + idle_ms(chunk) for chunk in self._chunks]
+        return times
+
+    def take(self, ask: ClientAsk) -> list[Slice]:
+        """Remove and return what a receive gets: first what was reserved for its connection."""
+        slices: list[Slice] = []
+        messages, size_bytes = ask.messages, ask.size_bytes
+        chunks = list(self._chunks)
+        if len(chunks) > 1:
+            chunks.sort(key=lambda chunk: chunk.owner != ask.owner)
+        for chunk in chunks:
+            start = end = chunk.start
+            taken = 0
+            while end < len(chunk.sizes) and messages > 0:
+                size = chunk.sizes[end]
+                if size > size_bytes and (slices or end > start):
+                    messages = 0
+                    break
+                size_bytes -= size
+                taken += size
+                messages -= 1
+                end += 1
+            if end > start:
+                slices.append((chunk.data, start, end, chunk.partition, chunk.locked_until_ms))
+                self._held.add(chunk.owner, -taken)
+            chunk.start = end
+            if messages <= 0 or size_bytes <= 0:
+                break
+        if any(not chunk.left for chunk in chunks):
+            self._chunks = deque(chunk for chunk in self._chunks if chunk.left)
+        return slices
+
+    def _remove(self, doomed: Callable[[Chunk], bool]) -> list[Chunk]:
+        gone = [chunk for chunk in self._chunks if doomed(chunk)]
+        if gone:
+            self._chunks = deque(chunk for chunk in self._chunks if not doomed(chunk))
+            for chunk in gone:
+                self._held.add(chunk.owner, -chunk.bytes_left)
+        return gone

@@ -1,0 +1,140 @@
+"""A cache that the receivers of one queue share, with its clock and its way to the partitions."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
+
+from bendybus.domain import errors
+from bendybus.domain.directory import Directory
+from bendybus.domain.entity import Entity
+from bendybus.domain.errors import BusError
+from bendybus.domain.sub_queue import SubQueue
+from bendybus.frontend.core.cached_messages import Held
+from bendybus.frontend.core.receive_actions import (
+    Action,
+    AskPartition,
+    GiveBack,
+    HandOver,
+    WithdrawAsk,
+)
+from bendybus.frontend.core.receive_cache import Cache
+from bendybus.frontend.upstreams.upstream import now_ms
+
+REASK_S: Final = 0.05
+# Clocks of whole milliseconds: an alarm rings when its time is surely over.
+ALARM_LATE_MS: Final = 1
+
+
+class Desk(Protocol):
+    """What a cache needs of the front end."""
+
+    directory: Directory
+    held: Held
+
+    def available(self, partition: int) -> bool:
+        """Whether a partition can be asked."""
+
+    def next_ask_id(self) -> int:
+        """Return an id for an ask."""
+
+    def open_ask(self, shared: "SharedCache", action: AskPartition) -> None:
+        """Ask a partition."""
+
+    def withdraw(self, action: WithdrawAsk) -> None:
+        """Take an ask back."""
+
+    def give_back(self, action: GiveBack) -> None:
+        """Release messages that no client will see."""
+
+    def hand_over(self, shared: "SharedCache", action: HandOver) -> None:
+        """Tell the partitions, then hand over."""
+
+    def unreachable(self, entity: Entity, owner: Any = None) -> BusError:
+        """Return the error for a queue of which no partition answered."""
+
+    def fail(self, shared: "SharedCache", error: BusError) -> None:
+        """End a cache and its receivers."""
+
+
+class SharedCache:
+    """The cache of one (entity, sub-queue, mode), and what it needs of the world."""
+
+    def __init__(self, desk: Desk, entity: Entity, sub_queue: SubQueue, *, delete: bool) -> None:
+        self._desk = desk
+        self.entity = entity
+        self.sub_queue = sub_queue
+        self.delete = delete
+        # Those of clients that are open.
+        self.receivers: set[Any] = set()
+        self.cache = Cache(
+            entity.partitions(), desk.available, desk.next_ask_id, now_ms(), desk.held
+        )
+        self._timer: asyncio.TimerHandle | None = None
+
+    def refused(self, ask_id: int, partition: int, error: BusError) -> None:
+        """Take a partition's refusal of an ask."""
+        self.perform(self.cache.ask_ended(ask_id, partition, now_ms(), answered=False))
+        if error.retryable and not isinstance(error, errors.EntityDisabled):
+            # Another generation, a fence: the front end knows more in a moment.
+            asyncio.get_running_loop().call_later(REASK_S, self.again, partition)
+        else:
+            self._desk.fail(self, error)
+
+    def again(self, partition: int) -> None:
+        """Ask a partition again, with the entity as it is known now."""
+        current = self._desk.directory.by_uid(self.entity.uid)
+        if current is None:
+            gone = errors.EntityNotFound(f"queue {self.entity.name!r} was deleted.")
+            self._desk.fail(self, gone)
+            return
+        self.entity = current
+        self.perform(self.cache.partition_back(partition, now_ms()))
+
+    def perform(self, actions: Sequence[Action]) -> None:
+        """Do what the rules decided, and set the next alarm."""
+        for action in actions:
+            if isinstance(action, HandOver):
+                self._hand_over(action)
+            elif isinstance(action, AskPartition):
+                self._desk.open_ask(self, action)
+            elif isinstance(action, WithdrawAsk):
+                self._desk.withdraw(action)
+            else:
+                assert isinstance(action, GiveBack), action
+                self._desk.give_back(action)
+        self._set_alarm()
+
+    def close(self) -> None:
+        """Give everything back."""
+        self.perform(self.cache.close())
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _hand_over(self, action: HandOver) -> None:
+        receiver, tag = action.tag
+        if action.slices:
+            self._desk.hand_over(self, action)
+        elif action.unanswered:
+            receiver.hand(tag, (), self._desk.unreachable(self.entity, receiver.owner))
+        else:
+            receiver.hand(tag, ())
+
+    def _set_alarm(self) -> None:
+        due = self.cache.next_due()
+        if due is None:
+            return
+        now = now_ms()
+        # What is due already does not put off the alarm that is about to ring.
+        ring_ms = max(due, now) + ALARM_LATE_MS
+        if self._timer is not None:
+            # One that rings too early costs less than to set it anew for every receive.
+            if self._timer.when() * 1_000 < ring_ms + 1:
+                return
+            self._timer.cancel()
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later((ring_ms - now) / 1_000, self._alarm)
+
+    def _alarm(self) -> None:
+        self._timer = None
+        self.perform(self.cache.due(now_ms()))

@@ -1,0 +1,212 @@
+"""One ReceiveStream of a client: its receiver, its settlements, its answers. No rules here."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Final
+
+from google.protobuf.message import DecodeError
+
+from bendybus.domain import bounds, errors, limits
+from bendybus.domain.errors import BusError
+from bendybus.frontend.core import settle
+from bendybus.frontend.core.accounts import Account
+from bendybus.frontend.core.gateway import Gateway
+from bendybus.frontend.core.receiver import Receiver
+from bendybus.frontend.listeners.answers import Answer, Answers
+from bendybus.frontend.security.authenticator import Caller
+from bendybus.frontend.security.operations import Operation
+from bendybus.frontend.upstreams.upstream import now_ms
+from bendybus.v1 import message_pb2, receiver_pb2
+from bendybus.wire import draining, merged_frames, statuses
+
+# Settlements of one stream under way; the reader waits beyond that.
+SETTLES_MAX: Final = 256
+# How long a delivery waits for the outcome that it is to share a frame with.
+HOLD_S: Final = 0.05
+
+
+class ReceiverStream:
+    """See the module. With `merges`, the client reads frames of several events."""
+
+    def __init__(
+        self, gateway: Gateway, caller: Caller, account: Account, *, merges: bool = False
+    ) -> None:
+        self._answers = Answers(account, merges=merges)
+        self._gateway = gateway
+        self._caller = caller
+        self._account = account
+        self._finishing = False
+        self._closed = False
+        self._receiver: Receiver | None = None
+        self._settler_id = b""
+        # Under way; and the last one of a frame id.
+        self._settles: set[settle.Settling] = set()
+        self._frames: dict[int, settle.Settling] = {}
+        self._room = asyncio.Semaphore(SETTLES_MAX)
+        # Asks whose messages are used only after a settlement, and its frame id.
+        self._follows: dict[int, int] = {}
+        # Deliveries that wait for the outcome of that frame.
+        self._held: dict[int, Answer] = {}
+        # What this stream has of its connection's account.
+        self._tokens = 0
+
+    async def __aenter__(self) -> "ReceiverStream":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._closed = True
+        if self._receiver is not None:
+            self._gateway.receives.close(self._receiver)
+        for settling in self._settles:
+            self._gateway.settles.forget(settling)
+        self._held.clear()
+        self._answers.close()
+        self._account.give_tokens(self._tokens)
+
+    async def frames(self) -> AsyncIterator[receiver_pb2.ReceiveStreamResponse]:
+        """Yield what the client is told, until the stream ends."""
+        async for frame, answers in self._answers.written():
+            yield frame
+            for answer in answers:
+                if answer.tokens:
+                    self._tokens -= answer.tokens
+                    self._account.give_tokens(answer.tokens)
+                    self._room.release()
+
+    def move(self) -> None:
+        """Ask the client to half-close; end in any case when it does not."""
+        self._answers.say(Answer(receiver_pb2.ReceiveStreamResponse(moving=True)))
+        asyncio.get_running_loop().call_later(draining.MOVE_S, self.finish)
+
+    def finish(self) -> None:
+        """Take nothing more, hand nothing more over; end when all is answered."""
+        self._finishing = True
+        if self._receiver is not None:
+            self._receiver.finish()
+        self._end_if_done()
+
+    def _end_if_done(self) -> None:
+        # What partitions are deleting for this client must get to it.
+        handing = self._receiver is not None and self._receiver.handing
+        if self._finishing and not self._settles and not handing:
+            self._answers.say(None)
+
+    async def read(self, requests: AsyncIterator[receiver_pb2.ReceiveStreamRequest]) -> None:
+        """Take what the client says until it ends."""
+        try:
+            async for request in requests:
+                for part in merged_frames.parts(request):
+                    await self._answers.room()
+                    if not self._finishing:
+                        await self._take(part)
+            self.finish()
+        except BusError as error:
+            self._answers.say(error)
+        except DecodeError as error:
+            self._answers.say(statuses.malformed(error))
+
+    async def _take(self, request: receiver_pb2.ReceiveStreamRequest) -> None:
+        kind = request.WhichOneof("kind")
+        if kind == "open":
+            self._open(request.open)
+            return
+        if kind == "settle":
+            await self._settle(request.settle)
+            return
+        if self._receiver is None:
+            raise errors.InvalidArgument("kind", "the first frame must be `open`.")
+        if kind == "ask":
+            self._ask(self._receiver, request.ask)
+        elif kind == "cancel_ask":
+            self._receiver.cancel(request.cancel_ask.ask_id)
+        else:
+            raise errors.InvalidArgument("kind", "must be set.")
+
+    def _open(self, request: receiver_pb2.OpenReceiver) -> None:
+        if self._receiver is not None:
+            raise errors.InvalidArgument("open", "the receiver is already open.")
+        if len(request.settler_id) > limits.SETTLER_ID_BYTES_MAX:
+            raise errors.InvalidArgument(
+                "settler_id", f"must be at most {limits.SETTLER_ID_BYTES_MAX} bytes."
+            )
+        self._caller.check(Operation.RECEIVE, request.entity_path)
+        self._settler_id = request.settler_id
+        self._receiver = self._gateway.receives.open(
+            request.entity_path,
+            request.receive_mode,
+            self._hand,
+            self._answers.say,
+            owner=self._account.owner,
+        )
+        opened = receiver_pb2.ReceiverOpened(
+            lock_duration_ms=self._receiver.entity.queue.lock_duration_ms
+        )
+        self._answers.say(Answer(receiver_pb2.ReceiveStreamResponse(opened=opened)))
+
+    def _ask(self, receiver: Receiver, ask: receiver_pb2.Ask) -> None:
+        bounds.check_number("max_bytes", ask.max_bytes, bounds.BYTES_MAX)
+        bounds.check_number("max_wait_ms", ask.max_wait_ms, bounds.TIME_MS_MAX, -bounds.TIME_MS_MAX)
+        if ask.with_settle_frame_id in self._frames:
+            self._follows[ask.ask_id] = ask.with_settle_frame_id
+        receiver.ask(ask.ask_id, ask.max_messages, ask.max_bytes, ask.max_wait_ms)
+
+    def _hand(
+        self, tag: int, batches: Sequence[message_pb2.DeliveredBatch], error: BusError | None
+    ) -> None:
+        if self._closed:
+            # Nobody reads it, so nobody would uncount it.
+            return
+        response = receiver_pb2.ReceiveStreamResponse()
+        delivery = response.delivery
+        delivery.ask_id = tag
+        for batch in batches:
+            # Given to a constructor it would be serialised and parsed.
+            delivery.batches.add().CopyFrom(batch)
+        if error is not None:
+            delivery.error.CopyFrom(statuses.to_error(error))
+        size_bytes = delivery.ByteSize()
+        self._answers.count(size_bytes)
+        self._say_or_hold(Answer(response, size_bytes, put_ms=now_ms()))
+        self._end_if_done()
+
+    def _say_or_hold(self, answer: Answer) -> None:
+        frame_id = self._follows.pop(answer.frame.delivery.ask_id, 0) if self._follows else 0
+        if frame_id not in self._frames or frame_id in self._held:
+            self._answers.say(answer)
+            return
+        self._held[frame_id] = answer
+        asyncio.get_running_loop().call_later(HOLD_S, self._let_go, frame_id)
+
+    def _let_go(self, frame_id: int) -> None:
+        held = self._held.pop(frame_id, None)
+        if held is not None:
+            self._answers.say(held)
+
+    async def _settle(self, frame: receiver_pb2.SettleFrame) -> None:
+        if self._receiver is None:
+            # Which entity the messages are of is not known.
+            self._caller.check(Operation.SETTLE)
+        count = settle.check(frame)
+        await self._room.acquire()
+        taken = await self._account.take_tokens(count)
+        self._tokens += taken
+        settling = self._gateway.settles.start(
+            frame,
+            lambda settling: self._settled(settling, frame.frame_id, taken),
+            # A token can be guessed; what the receiver was opened for was checked.
+            entity_uid="" if self._receiver is None else self._receiver.entity.uid,
+            settler_id=self._settler_id,
+        )
+        if not settling.done:
+            self._settles.add(settling)
+            self._frames[frame.frame_id] = settling
+
+    def _settled(self, settling: settle.Settling, frame_id: int, taken: int) -> None:
+        self._settles.discard(settling)
+        if self._frames.get(frame_id) is settling:
+            del self._frames[frame_id]
+        response = receiver_pb2.ReceiveStreamResponse(settle_result=settling.result)
+        self._answers.say(Answer(response, tokens=taken))
+        if self._held:
+            self._let_go(frame_id)
+        self._end_if_done()

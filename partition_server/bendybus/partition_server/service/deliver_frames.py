@@ -1,0 +1,120 @@
+"""Frames of the stream of deliveries: what they ask for, and what they are answered."""
+
+from typing import Any, Final
+
+from bendybus.domain import errors
+from bendybus.internal.v1 import partition_pb2
+from bendybus.partition_server.broker.partition_thread import PartitionThread
+from bendybus.partition_server.broker.replies import Outbox
+from bendybus.partition_server.service import conversions
+from bendybus.partition_server.state import commands
+from bendybus.partition_server.state.commands import Command
+from bendybus.v1 import receiver_pb2
+from bendybus.wire import merged_frames, statuses
+
+_DISPOSITIONS: Final[frozenset[int]] = frozenset(commands.Disposition)
+
+
+def commands_of(request: partition_pb2.DeliverFramesRequest, stream: Outbox[Any]) -> list[Command]:
+    """Return the commands of a frame, in order; notes in `stream` which of them are owed an answer.
+
+    Raises InvalidArgument, and no command of the frame is to be executed.
+    """
+    found = [_command(part, stream) for part in merged_frames.parts(request)]
+    for each in found:
+        if isinstance(each, commands.Settle) or (
+            isinstance(each, commands.Deliver) and each.deliver_id
+        ):
+            stream.owe()
+    return found
+
+
+def _command(request: partition_pb2.DeliverFramesRequest, stream: Outbox[Any]) -> Command:
+    kind = request.WhichOneof("kind")
+    if kind == "ask":
+        ask = request.ask
+        return commands.Ask(
+            stream,
+            ask.ask_id,
+            conversions.entity_ref(ask.entity),
+            ask.receive_mode == receiver_pb2.RECEIVE_MODE_RECEIVE_AND_DELETE,
+            ask.max_messages,
+            ask.max_bytes,
+        )
+    if kind == "withdraw":
+        return commands.Withdraw(stream, request.withdraw.ask_id)
+    if kind == "deliver":
+        return commands.Deliver(stream, request.deliver.deliver_id, request.deliver.lock_tokens)
+    if kind == "release":
+        return commands.Release(stream, request.release.lock_tokens)
+    if kind == "settle":
+        settle = request.settle
+        if settle.disposition not in _DISPOSITIONS:
+            raise errors.InvalidArgument("disposition", f"{settle.disposition} is none.")
+        changed = settle.changed_properties
+        return commands.Settle(
+            stream,
+            settle.settle_id,
+            commands.Disposition(settle.disposition),
+            settle.lock_tokens,
+            changed.SerializeToString() if changed.entries else None,
+            settle.dead_letter_reason,
+            settle.dead_letter_error_description,
+            settle.entity_uid,
+            settle.settler_id,
+            settle.repeat,
+        )
+    raise errors.InvalidArgument("kind", "must be set.")
+
+
+def is_outcome(value: Any) -> bool:
+    """Whether a front end must not lose this answer: what was settled or deleted."""
+    return isinstance(value, commands.Settled) or (
+        isinstance(value, commands.Delivered) and bool(value.deliver_id)
+    )
+
+
+def response(value: Any, thread: PartitionThread) -> partition_pb2.DeliverFramesResponse:
+    """Return the frame of an answer."""
+    made = partition_pb2.DeliverFramesResponse
+    if isinstance(value, commands.Reserved):
+        batch = conversions.delivery_to_proto(value.delivery, partition=thread.index)
+        return made(
+            reserved=partition_pb2.Reserved(
+                ask_id=value.ask_id,
+                batch=batch,
+                lock_remaining_ms=value.lock_remaining_ms,
+                locked_until_monotonic_ms=value.locked_until_mono_ms,
+                complete=True,
+                more=value.more,
+            )
+        )
+    if isinstance(value, commands.Settled):
+        return made(settled=_settle_result(value))
+    if isinstance(value, commands.Withdrawn):
+        return made(withdrawn=partition_pb2.Withdrawn(ask_id=value.ask_id))
+    if isinstance(value, commands.AskRefused):
+        error = statuses.to_error(value.error)
+        return made(ask_refused=partition_pb2.AskRefused(ask_id=value.ask_id, error=error))
+    if isinstance(value, commands.Delivered):
+        delivered = partition_pb2.Delivered(deliver_id=value.deliver_id, lost=value.lost)
+        if value.error is not None:
+            delivered.error.CopyFrom(statuses.to_error(value.error))
+        return made(delivered=delivered)
+    raise AssertionError(value)
+
+
+def _settle_result(value: commands.Settled) -> partition_pb2.SettleResult:
+    result = partition_pb2.SettleResult(
+        settle_id=value.settle_id,
+        locked_until_ms=value.locked_until_ms,
+        lock_remaining_ms=value.lock_remaining_ms,
+    )
+    # By error: a frame of many tokens that are lost says why once.
+    failures: dict[int, receiver_pb2.SettleFailure] = {}
+    for index, error in value.failures:
+        failure = failures.get(id(error))
+        if failure is None:
+            failure = failures[id(error)] = result.failures.add(error=statuses.to_error(error))
+        failure.indexes.append(index)
+    return result
