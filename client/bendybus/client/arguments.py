@@ -1,9 +1,8 @@
-"""Checks of what applications pass: at the call, by name, before anything is queued.
+"""Checks of arguments: in the call, by name, before anything is queued.
 
-What reaches the I/O thread becomes part of a request there; a value that protobuf refuses at that
-point would fail for others, too. So every text, number and moment goes through here first. A
-wrong type is a TypeError, a bad value an InvalidArgumentError (a ValueError) whose
-`metadata["field"]` is the name.
+Arguments become part of a request on the I/O thread; a value that protobuf rejects there would fail
+other callers, too. So every text, number and time is checked here first. A wrong type raises
+TypeError, a bad value InvalidArgumentError (a ValueError) whose `metadata["field"]` is the name.
 """
 
 import math
@@ -19,13 +18,13 @@ from bendybus.domain.errors import InvalidArgument
 COUNT_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
 TIMEOUT_S_DEFAULT: Final = limits.SEND_TIMEOUT_MS_DEFAULT / 1_000
-# Longer than any program runs: what is longer means for ever.
+# Longer than any program runs: longer durations mean forever.
 SECONDS_MAX: Final = 1e9
 _SHOWN_CHARS_MAX: Final = 100
 
 
 def text(name: str, value: Any, chars_max: int | None = None) -> str:
-    """Return a text that can travel: str, no lone surrogates, at most `chars_max` characters."""
+    """Return a valid text: str, no lone surrogates, at most `chars_max` characters."""
     if not isinstance(value, str):
         raise TypeError(f"{name}: must be str (got {type(value).__name__})")
     if chars_max is not None and len(value) > chars_max:
@@ -52,7 +51,7 @@ def count(name: str, value: Any, *, least: int = 1, most: int = COUNT_MAX) -> in
 
 
 def whole(name: str, value: Any) -> int:
-    """Return a whole number; other types of number than int may stand for one."""
+    """Return a whole number; any type that is a whole number is accepted."""
     try:
         return operator.index(cast(SupportsIndex, value))
     except TypeError:
@@ -60,7 +59,7 @@ def whole(name: str, value: Any) -> int:
 
 
 def seconds(name: str, value: Any) -> float:
-    """Return a duration greater than 0; what is longer than `SECONDS_MAX` means for ever."""
+    """Return a duration greater than 0; one longer than `SECONDS_MAX` means forever."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{name}: must be a number of seconds (got {type(value).__name__})")
     if math.isnan(value) or value <= 0:

@@ -19,7 +19,7 @@ _PARTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """What a connection string says. `host` has the port if one was given."""
+    """A parsed connection string. `host` includes the port if one was given."""
 
     host: str
     key_name: str | None = None
@@ -94,23 +94,23 @@ def parse_connection_string(conn_str: str) -> ServiceBusConnectionStringProperti
 
 
 def parse(conn_str: str) -> Endpoint:
-    """Return what `conn_str` says. Raises ValueError that names the bad part."""
+    """Parse a connection string. Raises ValueError that names the bad part."""
     parts = _split(conn_str)
     key_name, key = parts.get("sharedaccesskeyname"), parts.get("sharedaccesskey")
     signature = parts.get("sharedaccesssignature")
     if bool(key_name) != bool(key):
         missing = "SharedAccessKey" if key_name else "SharedAccessKeyName"
-        raise ValueError(f"Connection string: {missing} is missing beside its partner.")
+        raise ValueError(f"Connection string: {missing} is required: name and key go together")
     if key and signature:
         raise ValueError(
-            "Connection string: give SharedAccessKey or SharedAccessSignature, not both."
+            "Connection string: must have SharedAccessKey or SharedAccessSignature, not both"
         )
     if not key and not signature:
-        raise ValueError("Connection string: SharedAccessKey or SharedAccessSignature is missing.")
+        raise ValueError("Connection string: SharedAccessKey or SharedAccessSignature is required")
     emulator = parts.get("usedevelopmentemulator", "false").lower()
     if emulator not in ("true", "false"):
         raise ValueError(
-            f"Connection string: UseDevelopmentEmulator is {emulator!r}, neither true nor false."
+            f"Connection string: UseDevelopmentEmulator must be true or false (got {emulator!r})"
         )
     return Endpoint(
         host=host_of(parts.get("endpoint", ""), what="Connection string: Endpoint"),
@@ -126,14 +126,14 @@ def host_of(address: str, *, what: str) -> str:
     """Return `HOST` or `HOST:PORT` of a URL or a bare address. Raises ValueError with `what`."""
     text = address.strip()
     if not text:
-        raise ValueError(f"{what} is missing.")
+        raise ValueError(f"{what}: is required")
     split = urlsplit(text if "//" in text else f"//{text}")
     try:
         port = split.port
     except ValueError:
-        raise ValueError(f"{what} {text!r} has no valid port.") from None
+        raise ValueError(f"{what}: the port must be 0 to 65535 (got {text!r})") from None
     if not split.hostname:
-        raise ValueError(f"{what} {text!r} has no host: it reads sb://HOST:PORT.")
+        raise ValueError(f"{what}: the host is missing; must be sb://HOST:PORT (got {text!r})")
     host = f"[{split.hostname}]" if ":" in split.hostname else split.hostname
     return f"{host}:{port}" if port else host
 
@@ -145,7 +145,7 @@ def target_of(host: str) -> str:
 
 def _split(conn_str: Any) -> dict[str, str]:
     if not isinstance(conn_str, str) or not conn_str.strip():
-        raise ValueError("Connection string: it is blank.")
+        raise ValueError("Connection string: must not be blank")
     parts: dict[str, str] = {}
     for part in conn_str.strip().rstrip(";").split(";"):
         name, equals, value = part.partition("=")
@@ -153,8 +153,10 @@ def _split(conn_str: Any) -> dict[str, str]:
         if not equals or key not in _PARTS:
             known = ", ".join(_PARTS.values())
             # The name only: the value may be a key.
-            raise ValueError(f"Connection string: {name.strip()!r} is none of {known}.")
+            raise ValueError(
+                f"Connection string: unknown key {name.strip()!r}; known keys are {known}"
+            )
         if key in parts:
-            raise ValueError(f"Connection string: {_PARTS[key]} is there twice.")
+            raise ValueError(f"Connection string: {_PARTS[key]} is given twice")
         parts[key] = value.strip()
     return parts

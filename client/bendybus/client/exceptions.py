@@ -1,13 +1,13 @@
-"""What can go wrong, with the names of azure-servicebus, and what the bus's errors become.
+"""The exceptions of the client, with the names of azure-servicebus, by error of the bus.
 
     ServiceBusError
     ├── ServiceBusConnectionError          the connection broke or cannot be made
     ├── ServiceBusCommunicationError       the service could not answer
-    │   └── PartitionUnavailableError      the one partition that must answer does not
+    │   └── PartitionUnavailableError      the partition that has to answer does not
     ├── ServiceBusAuthenticationError
     ├── ServiceBusAuthorizationError
-    ├── OperationTimeoutError              the time was over first
-    │   └── OutcomeUnknownError            it may be done, and repeating it may do it twice
+    ├── OperationTimeoutError              the operation timed out
+    │   └── OutcomeUnknownError            it may have been done; a repeat may do it twice
     ├── MessageSizeExceededError           (also a ValueError)
     ├── MessageLockLostError
     ├── MessageNotFoundError
@@ -28,8 +28,8 @@
         └── ResourceExistsError
     MessageAlreadySettled                  a ValueError: only the client raises it
 
-The last three of administration stand where azure-servicebus raises classes of azure-core.
-`reason` is the stable word of the wire, `metadata` holds facts for programs.
+The last three, of administration, replace classes of azure-core that azure-servicebus raises.
+`reason` is the stable code of the contract, `metadata` holds details for programs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,9 +40,9 @@ from bendybus.domain.errors import BusError
 
 
 class ServiceBusError(Exception):
-    """Raised when the bus cannot do what was asked; base of all others."""
+    """Raised when the bus rejects an operation or cannot perform it; base of all others."""
 
-    _default: ClassVar[str] = "The bus could not do what was asked."
+    _default: ClassVar[str] = "The operation failed."
     _retryable: bool = False
 
     def __init__(self, message: str | bytes | None, *args: Any, **kwargs: Any) -> None:
@@ -52,14 +52,14 @@ class ServiceBusError(Exception):
         self.reason: str = kwargs.pop("reason", "")
         self.metadata: dict[str, str] = dict(kwargs.pop("metadata", None) or {})
         self.inner_exception: BaseException | None = kwargs.pop("error", None)
-        # Of a call on several messages: each message that failed, with its own error.
+        # Of an operation on several messages: each message that failed, with its error.
         self.failures: Sequence[tuple[Any, ServiceBusError]] = kwargs.pop("failures", ())
         self._retryable = kwargs.pop("retryable", self._retryable)
         super().__init__(self.message, *args)
 
 
 class _KeywordError(ServiceBusError):
-    """Base of the errors that take their message by keyword only, as the original does."""
+    """Base of the errors that take their message by keyword only, as in azure-servicebus."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(kwargs.pop("message", None), **kwargs)
@@ -73,35 +73,35 @@ class ServiceBusConnectionError(_KeywordError):
 
 
 class ServiceBusAuthenticationError(_KeywordError):
-    """Raised when the bus does not know the caller."""
+    """Raised when the credentials are missing, invalid or expired."""
 
-    _default = "The bus does not accept these credentials."
+    _default = "The bus rejected the credentials."
     _retryable = True
 
 
 class ServiceBusAuthorizationError(_KeywordError):
-    """Raised when the caller may not do this."""
+    """Raised when the caller lacks the right that the operation needs."""
 
-    _default = "The caller may not do this."
+    _default = "The caller is not authorized for this operation."
     _retryable = True
 
 
 class OperationTimeoutError(_KeywordError):
-    """Raised when the time given was over first; whether it was done is then unknown."""
+    """Raised when an operation timed out; its outcome is unknown if the message does not say it."""
 
-    _default = "The time given was over before an answer came; the outcome is unknown."
+    _default = "The operation timed out; the outcome is unknown."
     _retryable = True
 
 
 class OutcomeUnknownError(OperationTimeoutError):
-    """Raised when the bus may have done it: the client repeated it, and found out nothing in time.
+    """Raised when an operation may have been performed, and repeats did not find out in time.
 
-    To send the message again may store it twice, unless the queue detects duplicates and the
-    message keeps its MessageId. A kind of OperationTimeoutError, by which azure-servicebus reports
-    the same thing.
+    Sending the message again may store it twice, unless the queue detects duplicates and the
+    message keeps its MessageId. A subclass of OperationTimeoutError, which azure-servicebus raises
+    in this case.
     """
 
-    _default = "It is not known whether it was done."
+    _default = "The outcome of the operation is unknown."
     _retryable = False
 
 
@@ -116,32 +116,32 @@ class MessageAlreadySettled(ValueError):
 
     def __init__(self, **kwargs: Any) -> None:
         action = kwargs.get("action", "settle")
-        super().__init__(f"Cannot {action} the message: it is settled already.")
+        super().__init__(f"Cannot {action} the message: it is already settled.")
         self._retryable = False
 
 
 class MessageLockLostError(_KeywordError):
-    """Raised when locks are no longer held."""
+    """Raised when the lock of a message is lost."""
 
     _default = "The lock of the message is lost: receive it again."
 
 
 class SessionLockLostError(_KeywordError):
-    """Raised when the lock of a session is no longer held."""
+    """Raised when the lock of a session is lost."""
 
     _default = "The lock of the session is lost: accept the session again."
 
 
 class MessageNotFoundError(_KeywordError):
-    """Raised when no message has the number, or it is not in the state that is needed."""
+    """Raised when no message has the sequence number, or it is not in the required state."""
 
-    _default = "There is no such message in the state that is needed."
+    _default = "No message has this sequence number and the required state."
 
 
 class MessagingEntityNotFoundError(_KeywordError):
-    """Raised when there is no entity of that name."""
+    """Raised when the entity does not exist."""
 
-    _default = "There is no entity of that name."
+    _default = "The entity does not exist."
 
 
 class MessagingEntityDisabledError(_KeywordError):
@@ -152,35 +152,35 @@ class MessagingEntityDisabledError(_KeywordError):
 
 
 class MessagingEntityAlreadyExistsError(_KeywordError):
-    """Raised when the name is taken."""
+    """Raised when an entity of this name already exists."""
 
-    _default = "The name is taken by another entity."
+    _default = "An entity of this name already exists."
 
 
 class ServiceBusQuotaExceededError(_KeywordError):
-    """Raised when the entity holds all that it may hold."""
+    """Raised when the entity has reached its maximum size."""
 
     _default = "The entity is full: receive or delete messages to make room."
 
 
 class ServiceBusServerBusyError(_KeywordError):
-    """Raised when a bound of the service is reached for the moment."""
+    """Raised when the bus throttles: a queue of requests is full."""
 
-    _default = "The bus is busy: try again in a while."
+    _default = "The bus is busy: retry later."
     _retryable = True
 
 
 class ServiceBusCommunicationError(_KeywordError):
-    """Raised when the bus is reached but cannot answer."""
+    """Raised when the bus is connected but cannot answer."""
 
     _default = "The bus could not answer."
     _retryable = True
 
 
 class PartitionUnavailableError(ServiceBusCommunicationError):
-    """Raised when the partition that alone can answer is unavailable."""
+    """Raised when the only partition that can answer is unavailable."""
 
-    _default = "The partition that must answer is unavailable."
+    _default = "The partition that has to answer is unavailable."
 
 
 class SessionCannotBeLockedError(_KeywordError):
@@ -195,13 +195,13 @@ class AutoLockRenewFailed(ServiceBusError):
 
 
 class AutoLockRenewTimeout(ServiceBusError):
-    """Raised when the time for which a lock was to be renewed is over."""
+    """Raised when the maximum duration of lock renewal has passed."""
 
 
 class InvalidArgumentError(_KeywordError, ValueError):
-    """Raised when a value is not allowed; `metadata["field"]` names it."""
+    """Raised when a value is invalid; `metadata["field"]` names it."""
 
-    _default = "A value is not allowed."
+    _default = "A value is invalid."
 
 
 class InvalidOperationError(_KeywordError):
@@ -211,27 +211,27 @@ class InvalidOperationError(_KeywordError):
 
 
 class NotSupportedError(_KeywordError, NotImplementedError):
-    """Raised by what azure-servicebus has and Bendybus does not have yet."""
+    """Raised by operations of azure-servicebus that Bendybus does not support yet."""
 
     _default = "This is not supported by Bendybus yet."
 
 
 class HttpResponseError(_KeywordError):
-    """Raised by administration clients when the bus refuses."""
+    """Raised by administration clients when the bus rejects a request."""
 
-    _default = "The bus refused the administration call."
+    _default = "The bus rejected the administration request."
 
 
 class ResourceNotFoundError(HttpResponseError):
-    """Raised by administration clients when there is no entity of that name."""
+    """Raised by administration clients when the entity does not exist."""
 
-    _default = "There is no entity of that name."
+    _default = "The entity does not exist."
 
 
 class ResourceExistsError(HttpResponseError):
-    """Raised by administration clients when the name is taken."""
+    """Raised by administration clients when an entity of this name already exists."""
 
-    _default = "The name is taken by another entity."
+    _default = "An entity of this name already exists."
 
 
 _BY_ERROR: Final[dict[type[BusError], type[ServiceBusError]]] = {
@@ -272,7 +272,7 @@ _BY_ERROR_IN_MANAGEMENT: Final[dict[type[BusError], type[ServiceBusError]]] = {
 
 
 def from_bus_error(error: BusError) -> ServiceBusError:
-    """Return what a client of messages raises for `error`."""
+    """Return what senders and receivers raise for `error`."""
     return _make(_BY_ERROR.get(type(error), ServiceBusError), error)
 
 
@@ -282,7 +282,7 @@ def from_management_error(error: BusError) -> ServiceBusError:
 
 
 def not_supported(what: str) -> NotSupportedError:
-    """Return the refusal of something that comes later; `what` is a plural."""
+    """Return the error for a feature that is not supported yet; `what` is a plural."""
     return NotSupportedError(message=f"{what} are not supported by Bendybus yet.")
 
 
@@ -295,7 +295,7 @@ def _make(kind: type[ServiceBusError], error: BusError) -> ServiceBusError:
     }
     made = kind(**facts)
     if isinstance(error, errors.EntityOrphaned):
-        # Unlike one that is disabled, it does not come back by waiting.
+        # Unlike a disabled entity, it does not become available again by itself.
         made._retryable = False
     made.__cause__ = error
     return made

@@ -1,4 +1,4 @@
-"""Objects that can also be read like dictionaries, as some models of azure-servicebus can."""
+"""Objects that can be read like dictionaries, as some models of azure-servicebus can."""
 
 from typing import Any
 
@@ -24,6 +24,7 @@ class MappingMixin:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
 
+    # As a dictionary, and as in azure-servicebus: not hashable. mypy knows __hash__ as a method.
     __hash__ = None  # type: ignore[assignment]
 
     def __str__(self) -> str:

@@ -11,7 +11,7 @@ from bendybus.client.messages.received_message import ServiceBusReceivedMessage
 
 
 class AutoLockRenewer(BaseLockRenewer):
-    """Renews locks in the background, whatever the loop is busy with; calls back on the loop."""
+    """Renews locks in the background, even while the loop is blocked; calls back on the loop."""
 
     def __init__(
         self,
@@ -19,11 +19,11 @@ class AutoLockRenewer(BaseLockRenewer):
         on_lock_renew_failure: Failure | None = None,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        """Make a renewer.
+        """Create a renewer.
 
-        `max_lock_renewal_duration`: seconds for which a lock is kept. `on_lock_renew_failure`: is
-        called with the message and the error when one is lost.
-        `loop`: where to call back; None: the loop that registers.
+        `max_lock_renewal_duration`: for how many seconds a lock is renewed.
+        `on_lock_renew_failure`: called with the message and the error when a lock is lost. `loop`:
+        where to call back; None: the loop that registers.
         """
         super().__init__(max_lock_renewal_duration, on_lock_renew_failure)
         self._loop = loop
@@ -48,17 +48,17 @@ class AutoLockRenewer(BaseLockRenewer):
         max_lock_renewal_duration: float | None = None,
         on_lock_renew_failure: Failure | None = None,
     ) -> None:
-        """Keep the lock of a message until it is settled or the duration is over.
+        """Renew the lock of a message until it is settled or the duration has passed.
 
-        `receiver`: the one that received `renewable`, the message. `max_lock_renewal_duration` and
-        `on_lock_renew_failure`: in place of the renewer's.
+        `receiver`: the receiver of `renewable`, the message. `max_lock_renewal_duration` and
+        `on_lock_renew_failure` override those of the renewer.
         """
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
         super().register(receiver, renewable, max_lock_renewal_duration, on_lock_renew_failure)
 
     async def close(self) -> None:
-        """Keep no lock any more; wait for callbacks under way."""
+        """Stop renewing; wait for running callbacks."""
         self._end()
         if self._callbacks:
             await asyncio.wait(self._callbacks)

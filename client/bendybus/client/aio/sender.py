@@ -13,7 +13,7 @@ from bendybus.client.messages.encode import Columns, ServiceBusMessageBatch
 
 
 class ServiceBusSender(BaseSender):
-    """Sends messages to one queue. Get one from a ServiceBusClient. Tasks may share it."""
+    """Sends messages to one queue. Created by a ServiceBusClient. Tasks may share it."""
 
     _of_loop = True  # async only
 
@@ -36,10 +36,10 @@ class ServiceBusSender(BaseSender):
 
         `message`: a ServiceBusMessage, an AmqpAnnotatedMessage, a mapping with the arguments of a
         ServiceBusMessage, a list of these, or a ServiceBusMessageBatch.
-        `split_by_partition_key=True` lets messages with different keys go to different partitions;
-        then the unit is not atomic any more. Returns when everything is stored. `timeout`: seconds
-        for the whole call, 60 if None; 15 or less may be too short for another partition to be
-        tried.
+        `split_by_partition_key=True` allows messages with different keys, which go to different
+        partitions; the unit is then no longer atomic. Returns when everything is stored. `timeout`:
+        seconds for the whole call, 60 if None; 15 or less may be too short for another partition to
+        be tried.
         """
         timeout_s = arguments.timeout(timeout)
         columns, split = self._columns_to_send(message, kwargs)
@@ -59,11 +59,11 @@ class ServiceBusSender(BaseSender):
         timeout: float | None = None,
         **kwargs: Any,
     ) -> list[int]:
-        """Send messages that become active at a time. Returns numbers to cancel them with.
+        """Send messages that become active at a given time. Returns their sequence numbers.
 
-        `messages`: as for `send_messages`, but no batch. `schedule_time_utc`: when; without a time
-        zone it is UTC. `timeout`: seconds for the whole call, 60 if None; 15 or less may be too
-        short for another partition to be tried.
+        `messages`: as for `send_messages`, without batches. `schedule_time_utc`: when; without a
+        time zone it is UTC. `timeout`: seconds for the whole call, 60 if None; 15 or less may be
+        too short for another partition to be tried.
         """
         timeout_s = arguments.timeout(timeout)
         columns = self._columns_to_schedule(messages, schedule_time_utc, kwargs)
@@ -76,11 +76,11 @@ class ServiceBusSender(BaseSender):
     async def cancel_scheduled_messages(
         self, sequence_numbers: int | list[int], *, timeout: float | None = None, **kwargs: Any
     ) -> None:
-        """Delete messages that are not yet active.
+        """Delete scheduled messages before they become active.
 
-        `sequence_numbers`: one or several, as `schedule_messages` returned them. Raises
-        MessageNotFoundError when one is of no scheduled message. `timeout`: seconds for the whole
-        call, 60 if None; more than 15 is advised.
+        `sequence_numbers`: one or several, as returned by `schedule_messages`. Raises
+        MessageNotFoundError if a number is not that of a scheduled message. `timeout`: seconds for
+        the whole call, 60 if None; more than 15 is advised.
         """
         timeout_s = arguments.timeout(timeout)
         request = self._cancel_request(sequence_numbers, kwargs)
@@ -98,13 +98,13 @@ class ServiceBusSender(BaseSender):
     ) -> ServiceBusMessageBatch:
         """Return an empty batch, to be filled and sent as one unit.
 
-        `max_size_in_bytes`: how large it may become; None: 256 KB, the limit of Basic and
-        Standard. Premium: up to 1 MB.
+        `max_size_in_bytes`: its maximum size; None: 256 KB, the limit of Basic and Standard.
+        Premium: up to 1 MB.
         """
         return self._batch(max_size_in_bytes)
 
     async def close(self) -> None:
-        """Send nothing any more. Does not wait for what other tasks are sending."""
+        """Close the sender. Does not wait for sends in progress in other tasks."""
         self._closed = True
         if self._owns_connection:
             await calls.close(self._shared)
@@ -138,7 +138,7 @@ async def _wait_for_room(connection: Connection, columns: Columns, timeout_s: fl
     except OperationTimeoutError:
         limit.forget(waiter)
         raise OperationTimeoutError(
-            message=f"No room to send in {timeout_s:g} s. Nothing was sent."
+            message=f"The send queue was full for {timeout_s:g} s. Nothing was sent."
         ) from None
     except BaseException:
         limit.forget(waiter)

@@ -1,4 +1,4 @@
-"""Sessions of the asynchronous surface: their names exist, they do not yet."""
+"""Sessions of the asynchronous surface: the API exists, sessions are not supported yet."""
 
 from datetime import datetime
 from typing import Any
@@ -7,7 +7,7 @@ from bendybus.client.exceptions import not_supported
 
 
 class ServiceBusSession:
-    """A session of a receiver. None can be had yet."""
+    """A session of a receiver. Sessions are not supported yet."""
 
     def __init__(self, session_id: str, receiver: Any) -> None:
         raise not_supported("sessions")

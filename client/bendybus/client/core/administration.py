@@ -5,11 +5,11 @@ from typing import Any, Final
 
 from bendybus.client.core import client, settings, tracing
 from bendybus.client.core.shared_connection import SharedConnection
-from bendybus.client.core.tracing import Nothing, Operation
+from bendybus.client.core.tracing import NoOperation, Operation
 from bendybus.client.entities.models import ApiVersion
 from bendybus.v1 import management_pb2
 
-# What spans call the operations.
+# The names of the operations in spans.
 _NAMES: Final = {
     management_pb2.CreateQueueRequest: "create_queue",
     management_pb2.UpdateQueueRequest: "update_queue",
@@ -21,9 +21,9 @@ _NAMES: Final = {
 
 
 class BaseAdministrationClient:
-    """What an administration client is on both surfaces."""
+    """The base of the administration clients of both surfaces, which differ in how they wait."""
 
-    # Whether credentials are asked on the application's loop.
+    # Whether credentials are awaited on the application's loop.
     _of_loop = False
 
     def __init__(
@@ -34,9 +34,9 @@ class BaseAdministrationClient:
         api_version: str | ApiVersion = ApiVersion.V2024_05,
         **kwargs: Any,
     ) -> None:
-        """Connect to a bus when it is first needed.
+        """Create a client that connects when it is first used.
 
-        `fully_qualified_namespace`, `credential` and all others: as a ServiceBusClient takes them.
+        `fully_qualified_namespace`, `credential` and others: as for ServiceBusClient.
         `api_version` has no effect.
         """
         self.fully_qualified_namespace = fully_qualified_namespace
@@ -47,11 +47,11 @@ class BaseAdministrationClient:
         )
         self._shared.of_loop = self._of_loop
 
-    def _managing(self, request: Any) -> Operation | Nothing:
-        """Return what makes the span of a call, where there are spans."""
+    def _managing(self, request: Any) -> Operation | NoOperation:
+        """Return the context manager that creates the span of a call."""
         found = tracing.of(self._shared.settings.tracing, self._shared.settings.target)
         if found is None:
-            return tracing.NOTHING
+            return tracing.NO_OPERATION
         return found.managing(getattr(request, "name", None), _NAMES[type(request)])
 
     @classmethod

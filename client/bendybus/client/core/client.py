@@ -1,4 +1,4 @@
-"""What the clients of both surfaces share: their arguments, and the handles they gave out."""
+"""What the clients of both surfaces share: arguments, senders and receivers."""
 
 import weakref
 from typing import Any
@@ -10,9 +10,9 @@ from bendybus.client.exceptions import not_supported
 
 
 class BaseClient:
-    """A client without its way of waiting."""
+    """The base of the clients of both surfaces, which differ in how they wait."""
 
-    # Whether there is a loop of the application's, on which credentials are asked.
+    # Whether credentials are awaited on the application's loop.
     _of_loop = False
 
     def __init__(
@@ -26,18 +26,18 @@ class BaseClient:
         retry_mode: str = "exponential",
         **kwargs: Any,
     ) -> None:
-        """Connect to `HOST:PORT`, the `fully_qualified_namespace`, when it is first needed.
+        """Create a client of `HOST:PORT`, the `fully_qualified_namespace`; it connects when used.
 
         `credential`: a (policy name, key) pair or an AzureNamedKeyCredential, which sign tokens;
         a shared access signature, as a text or an AzureSasCredential; or a TokenCredential of
-        azure-identity, whose tokens are sent as they are. `use_tls=False` speaks plain text; of
-        a bus on this machine (localhost) the client finds out which it speaks.
-        `connection_verify` names the file of the authorities to trust, by default that in
+        azure-identity, whose tokens are sent as they are. `use_tls=False` disables TLS; if it is
+        None and the bus is on this machine (localhost), the client detects which it uses.
+        `connection_verify`: the file of the CA certificates to trust, by default the one named by
         BENDYBUS_CA_FILE. `retry_total`, `retry_backoff_factor`, `retry_backoff_max` (seconds)
-        and `retry_mode` (exponential or fixed) say how often and when to try again. `tracing=True`
-        makes spans of OpenTelemetry, with the extra `tracing`; a TracerProvider, of that one;
-        False, none; None: as BENDYBUS_TRACING says. Options of
-        other transports are accepted and have no effect.
+        and `retry_mode` (exponential or fixed): how often and when to retry. `tracing`: True
+        creates OpenTelemetry spans (needs the extra `tracing`), a TracerProvider creates them with
+        that provider, False creates none, None follows BENDYBUS_TRACING. Options of other
+        transports are accepted and have no effect.
         """
         self.fully_qualified_namespace = fully_qualified_namespace
         self._credential = credential
@@ -61,10 +61,10 @@ class BaseClient:
 
     def _check(self, name: str) -> None:
         if self._closed:
-            raise ValueError("The ServiceBusClient is closed: make another one.")
+            raise ValueError("The ServiceBusClient is closed: create another one.")
         if self._entity_name and self._entity_name != name:
             raise ValueError(
-                f"{name!r} is not {self._entity_name!r}, the EntityPath of the connection string."
+                f"the EntityPath of the connection string is {self._entity_name!r} (got {name!r})"
             )
 
     def _options(self, client_identifier: str | None, kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -84,6 +84,6 @@ def arguments_of(conn_str: str, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def refuse_session(session_id: Any) -> None:
-    """Raise NotSupportedError if a session is wanted."""
+    """Raise NotSupportedError if a session is requested."""
     if session_id is not None:
         raise not_supported("sessions")

@@ -1,7 +1,7 @@
 """One connection of a client: a channel, its send stream, its receivers, its unary calls.
 
-Made on any thread, used on the I/O thread. It lets go of gRPC when the process forks and makes it
-anew when it is next needed.
+Created on any thread, used on the I/O thread. It closes its gRPC objects before the process forks
+and opens them again when they are next needed.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ _log = logging.getLogger("bendybus.client")
 
 
 class Connection:
-    """See the module. `io` is the thread it belongs to; another process has another one."""
+    """See the module. `io` is the I/O thread of this process."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Connection:
         self._outage = Outage(settings.target)
         self._channel = Channel(settings, io)
         self._credentials = Credentials(settings.credential, settings.target, loop=loop)
-        # Whether the bus ever answered a call.
+        # Whether the bus has answered a call.
         self._answered = False
         self._ready = asyncio.Event()
         self._ready.set()
@@ -98,7 +98,7 @@ class Connection:
         work: Callable[[], Coroutine[Any, Any, Any]],
         translate: Callable[[BusError], ServiceBusError] = exceptions.from_bus_error,
     ) -> None:
-        """Run `work` and give its outcome to `waiter`. On the I/O thread."""
+        """Run `work` and pass its outcome to `waiter`. On the I/O thread."""
         self.io.spawn(self._finish(waiter, work, translate), "bendybus-call")
 
     async def call(
@@ -107,12 +107,12 @@ class Connection:
         request: Any,
         timeout_s: float | None = None,
     ) -> Any:
-        """Make a unary call, again where that may help. Raises BusError."""
+        """Make a unary call, with retries. Raises BusError."""
         began = self.io.loop.time()
         deadline = began + (timeout_s or arguments.TIMEOUT_S_DEFAULT)
         failures = 0
-        # Of a call that changes something: whether an earlier try may have done it. A repeat by
-        # the same name finds out, and no refusal of one is a no.
+        # Of a call that changes something: whether an earlier try may have done it. A repeat with
+        # the same operation id finds out; that a repeat is rejected does not mean it was not done.
         named = isinstance(request, _NAMED)
         changes = named or isinstance(request, _CHANGES)
         doubtful = False
@@ -125,7 +125,7 @@ class Connection:
                 failures += 1
                 recorded = exc if _is_recorded(exc) else recorded
                 if _is_gone(exc, request):
-                    # What was asked for: an earlier try did it, where partitions could be reached.
+                    # Deleted by an earlier try, on the partitions that were available.
                     if recorded is not None:
                         raise recorded from exc
                     if doubtful:
@@ -139,16 +139,16 @@ class Connection:
                     if doubtful and exc.retryable and not _is_recorded(exc):
                         raise _unknown(exc) from exc
                     raise
-                # Spread, so that callers of a front end that went do not all come back at once.
+                # Jitter: the callers of a front end that stopped do not all reconnect at once.
                 pause *= random.uniform(0.8, 1.2)
                 _log.info("client: call failed, retrying in %.1f s: %s", pause, exc.message)
                 await asyncio.sleep(pause)
                 if named:
-                    # A repeat by the same name: the bus does it once.
+                    # A repeat with the same operation id: the bus does it once.
                     request.age_ms = max(1, round((self.io.loop.time() - began) * 1_000))
 
     async def pause(self) -> None:
-        """Let go of every object of gRPC: the process is about to fork."""
+        """Close every object of gRPC: the process is about to fork."""
         self._ready.clear()
         for call in list(self._calls):
             call.cancel()
@@ -161,7 +161,7 @@ class Connection:
         self._ready.set()
 
     async def close(self) -> None:
-        """End everything; what is under way fails."""
+        """Close streams and channel; operations in progress fail."""
         self.closed = True
         self.io.owners.discard(self)
         await self.close_receivers()
@@ -169,7 +169,7 @@ class Connection:
         await self.pause()
 
     async def close_receivers(self) -> None:
-        """Close all receivers at the same time: a bus that hangs delays this once."""
+        """Close all receivers concurrently: a bus that does not answer delays this once."""
         await asyncio.gather(*(receiving.close() for receiving in list(self._receivings)))
 
     def keep_receiving(self, receiving: Receiving) -> None:
@@ -190,12 +190,12 @@ class Connection:
         except (ServiceBusError, ValueError, TypeError) as exc:
             waiter.fail(exc)
         except BaseException as exc:
-            waiter.fail(ServiceBusError(f"The client failed: {exc!r}.", error=exc))
+            waiter.fail(ServiceBusError(f"Internal error of the client: {exc!r}", error=exc))
             raise
 
     async def _call_once(self, method: Callable[[Stubs], Any], request: Any, left: float) -> Any:
         if left <= 0:
-            raise ServiceTimeout("The time given was over before the bus answered.")
+            raise ServiceTimeout("The operation timed out before the bus answered.")
         stubs = await self._stubs()
         metadata = await self._credentials.metadata()
         call = method(stubs)(request, timeout=left, metadata=metadata)
@@ -209,7 +209,7 @@ class Connection:
         except asyncio.CancelledError:
             if self._ready.is_set():
                 raise
-            raise RetryableError("The connection was ended by a fork.") from None
+            raise RetryableError("The connection was closed because the process forked.") from None
         finally:
             self._calls.discard(call)
 
@@ -235,7 +235,7 @@ class Connection:
 
 
 def _may_be_done(error: BusError) -> bool:
-    """Whether a call that failed like this may have been carried out: its answer was lost."""
+    """Whether a call with this error may have been performed: its response was lost."""
     if isinstance(error, OutcomeUnknown):
         return True
     lost = type(error) in (RetryableError, ServiceTimeout)
@@ -249,12 +249,12 @@ def _is_recorded(error: BusError) -> bool:
 
 
 def _is_gone(error: BusError, request: Any) -> bool:
-    """Whether a queue that is to be deleted is not there (any more)."""
+    """Whether a queue that is to be deleted does not exist (any more)."""
     return isinstance(error, EntityNotFound) and isinstance(request, DeleteQueueRequest)
 
 
 def _unknown(error: BusError) -> OutcomeUnknown:
     return OutcomeUnknown(
-        f"{error.message} An earlier try may have been carried out: the outcome is unknown.",
+        f"{error.message} An earlier try may have succeeded: the outcome is unknown.",
         metadata={**error.metadata, "cause": error.reason},
     )

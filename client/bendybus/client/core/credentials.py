@@ -1,11 +1,11 @@
 """Credentials of an application, and the tokens that calls carry.
 
-Taken are: a policy's name and key (a pair, or an object with `named_key` as azure-core's
-AzureNamedKeyCredential), a token that somebody else signed (a text, or an object with `signature`
-as AzureSasCredential: it is read again for every stream and call, so that `update` on it works),
-and a TokenCredential of azure-identity, synchronous or asynchronous: an object with `get_token`. A
-key signs a token for an hour, and another one well before that ends; tokens that a credential
-gives are kept until shortly before they end.
+Accepted are: the name and key of a policy (a pair, or an object with `named_key`, as azure-core's
+AzureNamedKeyCredential), a shared access signature (a text, or an object with `signature`, as
+AzureSasCredential, which is read for every stream and call, so that its `update` works), and a
+TokenCredential of azure-identity, synchronous or asynchronous: an object with `get_token`. A key
+signs a token for an hour and replaces it well before it expires; tokens of a credential are kept
+until shortly before they expire.
 """
 
 import asyncio
@@ -19,12 +19,12 @@ from bendybus.domain import shared_access
 from bendybus.domain.errors import BusError, RetryableError, Unauthenticated
 
 TOKEN_LIFETIME_S: Final = 3_600
-# A token is replaced when less than this part of its life is left.
+# A token is replaced when less than this share of its lifetime is left.
 RENEW_SHARE: Final = 0.25
 HEADER: Final = "authorization"
-# What azure-servicebus asks credentials for.
+# The scope that azure-servicebus requests.
 SCOPE: Final = "https://servicebus.azure.net//.default"
-# A credential's token is replaced so long before it ends, as azure-core does.
+# A credential's token is replaced this long before it expires, as in azure-core.
 RENEW_BEFORE_S: Final = 300.0
 GET_TOKEN_S: Final = 60.0
 _PREFIX: Final = "SharedAccessSignature "
@@ -43,9 +43,9 @@ class Credentials:
         clock: Callable[[], float] = time.time,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        """Take what an application gave. Raises TypeError for what is no credential.
+        """Take the credential of an application. Raises TypeError if it is not one.
 
-        `loop`: the application's, on which an asynchronous credential is asked.
+        `loop`: the application's, on which an asynchronous credential is awaited.
         """
         self._uri = f"sb://{host}/"
         self._clock = clock
@@ -60,7 +60,7 @@ class Credentials:
         self._renew_at_s = 0.0
 
     async def metadata(self) -> Metadata:
-        """Return what to send with a call or a stream. Raises BusError when there is no token."""
+        """Return the metadata of a call or a stream. Raises BusError if there is no token."""
         if self._provider is not None:
             token = await self._provider.token()
         else:
@@ -79,7 +79,7 @@ class Credentials:
             try:
                 self._signed = shared_access.sign(self._uri, name, key, ends_s)
             except UnicodeEncodeError:
-                # Without the text: it is a key.
+                # Without the value: it is a key.
                 raise Unauthenticated(
                     "credential: name and key must be valid Unicode. Use the connection string of "
                     "this bus."
@@ -88,7 +88,7 @@ class Credentials:
         return self._signed
 
     def refused(self) -> None:
-        """Make a new token for the next call: the bus did not take the last one."""
+        """Get a new token for the next call: the bus rejected the last one."""
         self._renew_at_s = 0.0
         if self._provider is not None:
             self._provider.refused()
@@ -98,7 +98,7 @@ class Credentials:
 
 
 class Provider:
-    """A TokenCredential, and the token that it gave last. One question at a time."""
+    """A TokenCredential and its current token. Requests one token at a time."""
 
     def __init__(
         self,
@@ -129,17 +129,17 @@ class Provider:
         if self._asking is None:
             self._asking = asyncio.create_task(self._renew(), name="bendybus-token")
             self._asking.add_done_callback(self._asked)
-        # Whoever waits may be cancelled; the others still get the token.
+        # A caller may be cancelled while others wait for the same token.
         return await asyncio.shield(self._asking)
 
     def refused(self) -> None:
-        """Ask for a new token before the next call."""
+        """Request a new token before the next call."""
         self._kept = ""
 
     def _asked(self, task: "asyncio.Task[str]") -> None:
         self._asking = None
         if not task.cancelled():
-            task.exception()  # seen: those who waited got it
+            task.exception()  # retrieved: the callers that waited got it
 
     async def _renew(self) -> str:
         try:
@@ -157,7 +157,9 @@ class Provider:
                 metadata={"cause": "credential"},
             ) from exc
         if not (token and isinstance(token, str) and token.isascii() and token.isprintable()):
-            raise Unauthenticated("credential: get_token gave no token that a header can carry.")
+            raise Unauthenticated(
+                "credential: get_token returned a token that is not valid in a header"
+            )
         self._kept = token if token.startswith(_PREFIX) else _BEARER + token
         now_s = self._clock()
         left_s = max(0.0, ends_s - now_s)
@@ -166,7 +168,7 @@ class Provider:
 
     async def _get(self) -> Any:
         if not self._awaits:
-            # It may ask the network: never on the I/O thread.
+            # It may use the network: never on the I/O thread.
             found = await asyncio.to_thread(self._ask)
             return await found if inspect.isawaitable(found) else found
         loop = self._loop
@@ -208,7 +210,7 @@ def _signature_of(credential: Any) -> Callable[[], str] | None:
 
 
 def _prefixed(signature: str) -> str:
-    # What is no header's text would fail inside gRPC, with the text in the error.
+    # An invalid header value would fail inside gRPC, with the value in the error.
     if not (signature.isascii() and signature.isprintable()):
         return ""
     return signature if signature.startswith(_PREFIX) else _PREFIX + signature

@@ -13,7 +13,7 @@ from bendybus.domain import limits
 class EntityClient:
     """A sender or receiver of one entity. Closes its connection only if no client shares it."""
 
-    # Whether credentials are asked on the application's loop.
+    # Whether credentials are awaited on the application's loop.
     _of_loop = False
 
     def __init__(
@@ -27,7 +27,7 @@ class EntityClient:
         options: dict[str, Any],
     ) -> None:
         if queue_name and topic_name:
-            raise ValueError("queue_name and topic_name: give one of them, not both.")
+            raise ValueError("queue_name, topic_name: only one of them is allowed")
         if topic_name:
             raise not_supported("topics and subscriptions")
         if not queue_name:
@@ -51,7 +51,7 @@ class EntityClient:
 
     @property
     def client_identifier(self) -> str:
-        """A name for this sender or receiver, given or made up."""
+        """The name of this sender or receiver in logs, given or generated."""
         return self._name
 
     def _check_live(self) -> None:

@@ -13,7 +13,7 @@ DURATION_S_DEFAULT = 300.0
 
 
 class BaseLockRenewer:
-    """A lock renewer without its way of calling back."""
+    """The base of the lock renewers of both surfaces, which differ in how they call back."""
 
     _duration_s: float
     _on_failure: Failure | None
@@ -33,13 +33,15 @@ class BaseLockRenewer:
         max_lock_renewal_duration: float | None = None,
         on_lock_renew_failure: Failure | None = None,
     ) -> None:
-        """Keep the lock of a message until it is settled or the duration is over.
+        """Renew the lock of a message until it is settled or the duration has passed.
 
-        `receiver`: the one that received `renewable`, the message. `max_lock_renewal_duration` and
-        `on_lock_renew_failure`: in place of the renewer's.
+        `receiver`: the receiver of `renewable`, the message. `max_lock_renewal_duration` and
+        `on_lock_renew_failure` override those of the renewer.
         """
         if not isinstance(renewable, ServiceBusReceivedMessage):
-            raise TypeError(f"renewable: {type(renewable).__name__} has no lock to renew.")
+            raise TypeError(
+                f"renewable: must be a ServiceBusReceivedMessage (got {type(renewable).__name__})"
+            )
         self._check_open()
         if renewable.locked_until_utc is None or renewable._peeked:
             raise ValueError("renewable: the message has no lock.")
@@ -58,7 +60,7 @@ class BaseLockRenewer:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise ServiceBusError("The AutoLockRenewer is closed: make another one.")
+            raise ServiceBusError("The AutoLockRenewer is closed: create another one.")
 
     def _end(self) -> None:
         self._closed = True

@@ -1,4 +1,4 @@
-"""What the receivers of both surfaces share: checks, requests, and messages from answers."""
+"""What the receivers of both surfaces share: checks, requests, and messages from responses."""
 
 import time
 import uuid
@@ -15,7 +15,7 @@ from bendybus.client.core.io_thread import Waiter
 from bendybus.client.core.message_buffer import Piece
 from bendybus.client.core.receive_stream import Receiving, Want
 from bendybus.client.core.settlements import Outcome, Settlement
-from bendybus.client.core.tracing import Nothing, Operation
+from bendybus.client.core.tracing import NoOperation, Operation
 from bendybus.client.exceptions import MessageAlreadySettled, MessageLockLostError, not_supported
 from bendybus.client.messages import enums, received_message, values
 from bendybus.client.messages.enums import ServiceBusReceiveMode
@@ -46,7 +46,7 @@ Settled = ServiceBusReceivedMessage | Sequence[ServiceBusReceivedMessage]
 
 
 class BaseReceiver(EntityClient):
-    """A receiver without its way of waiting."""
+    """The base of the receivers of both surfaces, which differ in how they wait."""
 
     def __init__(
         self,
@@ -62,12 +62,11 @@ class BaseReceiver(EntityClient):
         prefetch_count: int = 0,
         **kwargs: Any,
     ) -> None:
-        """Make a receiver with a connection of its own; a client's `get_queue_receiver` shares one.
+        """Create a receiver with its own connection; those of a ServiceBusClient share one.
 
-        `fully_qualified_namespace` and `credential`: as a ServiceBusClient takes them.
-        `queue_name`, `receive_mode`, `max_wait_time`, `auto_lock_renewer` and `prefetch_count`: as
-        `get_queue_receiver` takes them. `topic_name` and `subscription_name` are refused until
-        topics exist.
+        `fully_qualified_namespace` and `credential`: as for ServiceBusClient. `queue_name`,
+        `receive_mode`, `max_wait_time`, `auto_lock_renewer` and `prefetch_count`: as for
+        `get_queue_receiver`. `topic_name` and `subscription_name` are not supported yet.
         """
         super().__init__(
             fully_qualified_namespace,
@@ -91,7 +90,9 @@ class BaseReceiver(EntityClient):
             "prefetch_count", prefetch_count, least=0, most=_PREFETCH_MAX
         )
         if auto_lock_renewer is not None and not self._locks:
-            raise ValueError("auto_lock_renewer: RECEIVE_AND_DELETE has no locks to renew.")
+            raise ValueError(
+                "auto_lock_renewer: not allowed with RECEIVE_AND_DELETE, which takes no locks"
+            )
         self._auto_lock_renewer = auto_lock_renewer
         self._connection: Connection | None = None
         self._current: Receiving | None = None
@@ -102,7 +103,7 @@ class BaseReceiver(EntityClient):
 
     @property
     def session(self) -> None:
-        """The session of a session receiver; there are none yet."""
+        """The session of a session receiver; sessions are not supported yet."""
         return None
 
     @property
@@ -110,7 +111,7 @@ class BaseReceiver(EntityClient):
         return self._mode is ServiceBusReceiveMode.PEEK_LOCK
 
     def _receiving(self) -> Receiving:
-        """Return what receives in this process, made when it is first needed."""
+        """Return the stream of this process, created when it is first needed."""
         self._check_live()
         connection = self._shared.get()
         current = self._current
@@ -159,16 +160,16 @@ class BaseReceiver(EntityClient):
         self._check_live()
         if not isinstance(message, ServiceBusReceivedMessage):
             raise TypeError(
-                f"message: {type(message).__name__} is not a ServiceBusReceivedMessage."
+                f"message: must be a ServiceBusReceivedMessage (got {type(message).__name__})"
             )
         if message._peeked:
-            raise ValueError(f"message: cannot {action} it, it was only peeked at.")
+            raise ValueError(f"message: cannot {action} a peeked message; receive it")
         if not self._locks:
-            raise ValueError(f"message: cannot {action} it, this receiver is RECEIVE_AND_DELETE.")
+            raise ValueError(f"message: cannot {action} a message of a RECEIVE_AND_DELETE receiver")
         if message._settled:
             raise MessageAlreadySettled(action=action)
         if not message._delivered.lock_tokens:
-            raise ValueError(f"message: cannot {action} it, it has no lock.")
+            raise ValueError(f"message: cannot {action} a message without a lock")
 
     def _settlement(
         self,
@@ -249,15 +250,15 @@ class BaseReceiver(EntityClient):
         self._receiving()
         return self._made(_pieces(response.batches))
 
-    def _reading(self, name: str) -> Operation | Nothing:
-        """Return what makes the span of a call that gives messages, where there are spans."""
+    def _reading(self, name: str) -> Operation | NoOperation:
+        """Return the context manager that creates the span of a call that returns messages."""
         if self._tracing is None:
-            return tracing.NOTHING
+            return tracing.NO_OPERATION
         return self._tracing.receiving(self.entity_path, name)
 
-    def _calling(self, name: str) -> Operation | Nothing:
+    def _calling(self, name: str) -> Operation | NoOperation:
         if self._tracing is None:
-            return tracing.NOTHING
+            return tracing.NO_OPERATION
         return self._tracing.calling(self.entity_path, name)
 
     def _delete_request(
@@ -277,16 +278,16 @@ class BaseReceiver(EntityClient):
 
 
 def note_settled(message: ServiceBusReceivedMessage, outcome: Outcome) -> None:
-    """Note that a message is settled, or raise why it is not."""
+    """Mark a message as settled, or raise the error."""
     if outcome.errors:
         raise outcome.errors[0][1]
     message._settled = True
 
 
 def note_all_settled(messages: Sequence[ServiceBusReceivedMessage], outcome: Outcome) -> None:
-    """Note which messages are settled; raise an error whose `failures` lists the others.
+    """Mark messages as settled; raise an error whose `failures` lists those that are not.
 
-    It is of the kind of the first failure that is not just a lost lock, if there is one.
+    Its type is that of the first failure that is not just a lost lock, if there is one.
     """
     failed = dict(outcome.errors)
     for index, message in enumerate(messages):
@@ -305,12 +306,12 @@ def note_all_settled(messages: Sequence[ServiceBusReceivedMessage], outcome: Out
 
 
 def note_renewed(message: ServiceBusReceivedMessage, outcome: Outcome) -> datetime:
-    """Note the new end of a lock and return it, or raise why it was not renewed."""
+    """Set the new expiry of a lock and return it, or raise the error."""
     if outcome.errors:
         raise outcome.errors[0][1]
     message._locked_until_ms = outcome.locked_until_ms
     until = message.locked_until_utc
-    assert until is not None, "a renewed lock has an end"
+    assert until is not None, "a renewed lock expires"
     return until
 
 
@@ -331,7 +332,7 @@ def _new_receiving(handle: BaseReceiver, connection: Connection) -> Receiving:
     )
     made.stream.name = f"receiver of {handle.entity_path}"
     connection.io.submit(connection.keep_receiving, made)
-    # A receiver that nobody has any more ends as if it had been closed.
+    # A receiver that is garbage-collected ends as if it had been closed.
     weakref.finalize(handle, _end, connection, made).atexit = False
     return made
 
@@ -342,13 +343,13 @@ def _end(connection: Connection, receiving: Receiving) -> None:
 
 
 class _Nobody:
-    """Waits for nothing: who asked has gone."""
+    """A waiter for an outcome that no caller waits for."""
 
     def resolve(self, value: Any) -> None:
         """Do nothing."""
 
     def fail(self, error: BaseException) -> None:
-        """Do nothing: locks end by themselves."""
+        """Do nothing: locks expire by themselves."""
 
 
 def _pieces(batches: Sequence[message_pb2.DeliveredBatch]) -> list[Piece]:

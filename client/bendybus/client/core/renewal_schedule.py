@@ -1,4 +1,4 @@
-"""Locks that are renewed in the background. On the I/O thread: a busy caller costs no lock."""
+"""Background renewal of locks, on the I/O thread: a busy application loses no lock."""
 
 import asyncio
 import time
@@ -23,7 +23,7 @@ _TIMEOUT_S: Final = 30.0
 
 
 class Renewal:
-    """A message whose lock is kept until `end_s`. `fail` is called off the I/O thread."""
+    """A message whose lock is renewed until `end_s`. `fail` is not called on the I/O thread."""
 
     __slots__ = (
         "asked_s",
@@ -47,7 +47,7 @@ class Renewal:
         self.receiving = receiving
         self.message = message
         self.fail = fail
-        # While its locks are renewed a receiver stays, whoever has it.
+        # Keeps the receiver from being garbage-collected while its locks are renewed.
         self.receiver: Any = None
         now = time.monotonic()
         self.end_s = now + duration_s
@@ -58,7 +58,7 @@ class Renewal:
 
 
 class RenewalSchedule:
-    """All locks of one renewer: those due are renewed together, half a lock before the end."""
+    """All locks of one renewer. Each is renewed after half of its duration, in batches."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, notify: Callable[[Renewal, ServiceBusError], None]
@@ -70,37 +70,37 @@ class RenewalSchedule:
         self._closed = False
 
     def add(self, entry: Renewal) -> None:
-        """Keep a lock."""
+        """Add a lock."""
         if not self._closed:
             self._entries.add(entry)
             self._arm()
 
     def close(self) -> None:
-        """Keep no lock any more."""
+        """Stop renewing all locks."""
         self._closed = True
         self._entries.clear()
         if self._timer is not None:
             self._timer.cancel()
 
     def done(self, entries: list[Renewal], outcome: Outcome) -> None:
-        """Note the new ends of locks; report those that are lost."""
+        """Set the new expiry of locks; report the lost ones."""
         lost = dict(outcome.errors)
         now = time.monotonic()
         for index, entry in enumerate(entries):
             if index in lost and isinstance(lost[index], MessageLockLostError):
                 self._lost(entry, lost[index])
             elif index in lost:
-                # The lock may last longer than what hindered its renewal.
+                # The lock may outlast the cause of the failure.
                 self.failed([entry], lost[index])
             elif entry in self._entries:
                 entry.message._locked_until_ms = outcome.locked_until_ms
-                # From when it was asked for: the answer may have taken its time.
+                # Counted from the request: the response may have been delayed.
                 entry.lock_end_s = entry.asked_s + outcome.lock_remaining_ms / 1_000
                 entry.lock_s = max(0.0, entry.lock_end_s - now)
                 entry.due_s = now + entry.lock_s / 2
 
     def failed(self, entries: list[Renewal], error: BaseException) -> None:
-        """Try again while the locks last; then report them."""
+        """Retry until the locks expire; then report them."""
         for entry in entries:
             now = time.monotonic()
             if entry.lock_end_s <= now:
@@ -122,11 +122,11 @@ class RenewalSchedule:
             elif now >= entry.end_s:
                 self._entries.discard(entry)
                 entry.message.auto_renew_error = AutoLockRenewTimeout(
-                    "The time for which the lock was to be renewed is over."
+                    "The lock is no longer renewed: max_lock_renewal_duration has passed."
                 )
             elif now >= entry.due_s:
                 due.setdefault(entry.receiving, []).append(entry)
-                # Not again while the answer is under way.
+                # Not again before the response.
                 entry.due_s = now + _TIMEOUT_S
                 entry.asked_s = now
         for receiving, entries in due.items():
@@ -151,24 +151,24 @@ class RenewalSchedule:
 
 
 class _Batch:
-    """Waits for the answer to one renewal of several locks."""
+    """The waiter of one request that renews several locks."""
 
     def __init__(self, renewing: RenewalSchedule, entries: list[Renewal]) -> None:
         self._renewing = renewing
         self._entries = entries
 
     def resolve(self, value: Outcome) -> None:
-        """Note the outcome."""
+        """Handle the outcome."""
         self._renewing.done(self._entries, value)
 
     def fail(self, error: BaseException) -> None:
-        """Note the failure."""
+        """Handle the failure."""
         self._renewing.failed(self._entries, error)
 
 
 def lock_left_s(message: ServiceBusReceivedMessage) -> float:
-    """Return how long the lock of a message lasts, by the monotonic clock."""
+    """Return how long the lock of a message lasts, on the monotonic clock."""
     delivered = message._delivered
-    # A renewal moved the end by as much as the bus's own clock says.
+    # By how much renewals have moved the expiry, on the clock of the bus.
     renewed_s = (message._locked_until_ms - delivered.locked_until_ms) / 1_000
     return max(0.0, delivered.lock_end_s + renewed_s - time.monotonic())

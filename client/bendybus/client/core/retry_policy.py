@@ -1,4 +1,4 @@
-"""When to try again, and after how long: the options of azure-servicebus as one value."""
+"""When to retry, and after which pause: the retry options of azure-servicebus as one value."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -10,9 +10,9 @@ MODES: Final = ("exponential", "fixed")
 
 
 class Moved(RetryableError):
-    """Raised when the bus ended a stream in good order, to have it opened elsewhere.
+    """Raised when the bus closed a stream cleanly, to have it opened on another front end.
 
-    `answered`: everything that the bus took from the stream was answered before.
+    `answered`: everything that the bus read from the stream was answered before.
     """
 
     def __init__(self, message: str, *, answered: bool = False) -> None:
@@ -21,13 +21,13 @@ class Moved(RetryableError):
 
 
 def counted(error: BusError) -> int:
-    """Return how many failures an error is: being moved is none."""
+    """Return how many failures an error counts: none if the stream was moved."""
     return 0 if isinstance(error, Moved) else 1
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often (`total`, after the first try) and with which pauses, in seconds."""
+    """How many retries after the first try (`total`), and the pauses in seconds."""
 
     total: int = 3
     backoff_factor_s: float = 0.8
@@ -35,20 +35,20 @@ class RetryPolicy:
     mode: str = "exponential"
 
     def __post_init__(self) -> None:
-        """Raise ValueError for what cannot be a policy."""
+        """Raise ValueError for an invalid option."""
         if self.mode not in MODES:
-            raise ValueError(f"retry_mode: {self.mode!r} is neither exponential nor fixed.")
+            raise ValueError(f"retry_mode: must be exponential or fixed (got {self.mode!r})")
         if self.total < 0:
-            raise ValueError(f"retry_total: {self.total} is negative.")
+            raise ValueError(f"retry_total: must not be negative (got {self.total})")
         if self.backoff_factor_s < 0 or self.backoff_max_s < 0:
-            raise ValueError("retry_backoff_factor and retry_backoff_max must not be negative.")
+            raise ValueError("retry_backoff_factor, retry_backoff_max: must not be negative")
 
     def allows(self, error: BusError, failures: int) -> bool:
-        """Whether to try again after `failures` failed tries, `error` being the last one's."""
+        """Whether to retry after `failures` failed tries, the last of them with `error`."""
         return error.retryable and failures <= self.total
 
     def pause_s(self, failures: int, error: BusError | None = None) -> float:
-        """Return how long to wait after the given number of failed tries (1 and up)."""
+        """Return the pause after the given number of failed tries (1 and up)."""
         first_s = min(self.backoff_factor_s, self.backoff_max_s)
         backoff = Backoff(first_s, self.backoff_max_s)
         pause = backoff.delay_s(1 if self.mode == "fixed" else max(1, failures))

@@ -1,15 +1,15 @@
-"""Where messages without a key go: round robin over what a connection sends.
+"""The partitions of messages without a key: round robin over what a connection sends.
 
-The bus deals such messages of a frame over partitions in runs: the first run to the partition of
-the frame's lane, the next run to the next one, and so on. A lane is one of LANES, the largest
-number of partitions; with fewer of them, several lanes are the same partition. The lane is chosen
-so that the fullest one is as empty as can be: frames differ in size, and going round frame by
-frame could fill every other partition only.
+The bus distributes such messages of a frame over partitions in runs: the first run to the partition
+of the frame's lane, the next run to the next lane, and so on. There are LANES lanes, the largest
+number of partitions; with fewer partitions, several lanes are the same one. The lane is chosen so
+that the fullest lane has as few messages as possible: frames differ in size, and rotating by frame
+could fill only every other partition.
 
-A run is a sixteenth of what the connection sent within about a second, this frame included. So a
-few sends at once go one by one to different partitions, and at any moment no partition has more
-than twice its share of all that was sent; but as each run costs a partition a frame and a commit
-of its own, a connection that sends thousands a second pays for at most sixteen more of them.
+A run is a sixteenth of what the connection sent within about a second, including this frame. So
+a few concurrent sends go one by one to different partitions, and at any time no partition has more
+than twice its share of all messages sent. Each run costs a partition a frame and a commit: a
+connection that sends thousands of messages a second causes at most sixteen more of them.
 """
 
 from collections.abc import Sequence
@@ -20,21 +20,21 @@ from bendybus.client.messages.encode import Columns
 from bendybus.domain import limits
 
 LANES: Final = limits.STANDARD_PARTITION_COUNT
-# How fast what was sent is forgotten: all of it in this time.
+# What was sent decays linearly to nothing in this time.
 MEMORY_S: Final = 1.0
 RUN_MAX: Final = 1_000
 _ENTITIES_MAX: Final = 1_000
 
 
 class Unit(Protocol):
-    """What is sent as a whole: its messages, and how many messages of its frame are before it."""
+    """Messages that are sent as a whole; `position`: how many of its frame are before it."""
 
     columns: Columns
     position: int
 
 
 class Deal(NamedTuple):
-    """How the messages of one frame are dealt; a repeat of it is dealt in the same way."""
+    """How the messages of one frame are distributed; a repeat of the frame has the same one."""
 
     lane: int
     run: int
@@ -42,23 +42,23 @@ class Deal(NamedTuple):
 
 @dataclass(slots=True)
 class _Sent:
-    """What was sent to one entity."""
+    """The messages sent to one entity."""
 
     loads: list[int] = field(default_factory=lambda: [0] * LANES)
-    # Messages of the last second, about: each is forgotten a little all the time.
+    # Messages of about the last second.
     recent: float = 0.0
     at_s: float = 0.0
 
 
 class Dealer:
-    """What the lanes of each entity got."""
+    """Chooses lanes, and counts how many messages the lanes of each entity have."""
 
     def __init__(self) -> None:
         self._sent: dict[str, _Sent] = {}
         self._turn = 0
 
     def deal(self, entity_path: str, units: Sequence[Unit], now_s: float) -> Deal:
-        """Return how to deal a frame with these units, and count their messages."""
+        """Return how to distribute a frame with these units, and count their messages."""
         sent = self._sent.get(entity_path)
         if sent is None:
             if len(self._sent) >= _ENTITIES_MAX:
@@ -96,7 +96,7 @@ def _keyed(columns: Columns) -> bool:
 
 
 def _runs(units: Sequence[Unit], keyless: Sequence[int], run: int) -> list[int]:
-    """Return how many messages without a key each lane gets, from that of the frame on."""
+    """Return how many messages without a key each lane gets, starting with that of the frame."""
     added = [0] * min(LANES, units[-1].position // run + 1)
     for unit, count in zip(units, keyless, strict=True):
         added[unit.position // run % LANES] += count

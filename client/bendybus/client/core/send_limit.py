@@ -1,4 +1,4 @@
-"""The bound on what may wait to be sent over a connection. Who does not fit waits outside."""
+"""The limit on messages and bytes waiting to be sent over a connection: backpressure above it."""
 
 import threading
 from collections import deque
@@ -13,7 +13,7 @@ BYTES_MAX: Final = 64 * 1024 * 1024
 class Admission:
     """Counts messages and bytes; first come, first served. From any thread.
 
-    The lock is held for a few additions only and never while anything is called.
+    The lock is held for a few additions only, never while a waiter is called.
     """
 
     def __init__(self, messages_max: int = MESSAGES_MAX, bytes_max: int = BYTES_MAX) -> None:
@@ -23,7 +23,7 @@ class Admission:
         self._outside: deque[tuple[int, int, Waiter]] = deque()
 
     def enter(self, messages: int, size_bytes: int) -> bool:
-        """Take room if there is any and nobody waits for it. One unit always fits."""
+        """Take room if there is enough and no caller waits for it. One unit always fits."""
         with self._lock:
             if self._outside or not self._fits(messages, size_bytes):
                 return False
@@ -32,13 +32,13 @@ class Admission:
             return True
 
     def wait(self, messages: int, size_bytes: int, waiter: Waiter) -> None:
-        """Let `waiter` know when room was taken for it."""
+        """Resolve `waiter` once room is taken for it."""
         with self._lock:
             self._outside.append((messages, size_bytes, waiter))
         self._let_in()
 
     def forget(self, waiter: Waiter) -> None:
-        """Stop waiting: the caller's time was over. Does nothing when it was let in already."""
+        """Stop waiting: the caller timed out. Does nothing if room was taken for it already."""
         with self._lock:
             kept = [entry for entry in self._outside if entry[2] is not waiter]
             self._outside = deque(kept)

@@ -1,4 +1,4 @@
-"""What the senders of both surfaces share: from the arguments of a call to a unit."""
+"""What the senders of both surfaces share: from arguments to a unit of the send stream."""
 
 import uuid
 from datetime import datetime
@@ -9,7 +9,7 @@ from bendybus.client.core import tracing
 from bendybus.client.core.entity_client import EntityClient
 from bendybus.client.core.io_thread import Caller
 from bendybus.client.core.send_stream import Unit
-from bendybus.client.core.tracing import Nothing, Operation
+from bendybus.client.core.tracing import NoOperation, Operation
 from bendybus.client.messages import encode
 from bendybus.client.messages.encode import Columns, ServiceBusMessageBatch
 from bendybus.domain import limits
@@ -19,7 +19,7 @@ _BATCH_BYTES_MAX: Final = limits.PREMIUM_BATCH_BYTES_MAX
 
 
 class BaseSender(EntityClient):
-    """A sender without its way of waiting."""
+    """The base of the senders of both surfaces, which differ in how they wait."""
 
     def __init__(
         self,
@@ -30,10 +30,10 @@ class BaseSender(EntityClient):
         topic_name: str | None = None,
         **kwargs: Any,
     ) -> None:
-        """Make a sender with a connection of its own; a client's `get_queue_sender` shares one.
+        """Create a sender with its own connection; those of a ServiceBusClient share one.
 
-        `fully_qualified_namespace` and `credential`: as a ServiceBusClient takes them.
-        `queue_name`: the queue. `topic_name` is refused until topics exist.
+        `fully_qualified_namespace` and `credential`: as for ServiceBusClient.
+        `queue_name`: the queue. `topic_name` is not supported yet.
         """
         super().__init__(
             fully_qualified_namespace,
@@ -85,27 +85,28 @@ class BaseSender(EntityClient):
             given=given,
         )
 
-    def _sending(self, columns: Columns, *, scheduled: bool = False) -> Operation | Nothing:
-        """Return what makes the span of a send, where there are spans."""
+    def _sending(self, columns: Columns, *, scheduled: bool = False) -> Operation | NoOperation:
+        """Return the context manager that creates the span of a send."""
         if self._tracing is None:
-            return tracing.NOTHING
+            return tracing.NO_OPERATION
         begin = self._tracing.scheduling if scheduled else self._tracing.sending
         return begin(self.entity_name, columns.spans, len(columns.messages))
 
     def _cancelling(
         self, request: sender_pb2.CancelScheduledMessagesRequest
-    ) -> Operation | Nothing:
+    ) -> Operation | NoOperation:
         if self._tracing is None:
-            return tracing.NOTHING
+            return tracing.NO_OPERATION
         count = len(request.sequence_numbers)
         return self._tracing.calling(self.entity_name, "cancel_scheduled", count)
 
     @property
     def possible_duplicates(self) -> tuple[str, ...]:
-        """Ids of messages that are stored and may be stored twice, of the last 10,000 such sends.
+        """Ids of stored messages that may be stored twice; at most the last 10,000.
 
-        A message without a key whose partition was lost while it stored it, and did not come back
-        in time, was stored in another one. Kept by the client, for all its senders to this entity.
+        When a partition becomes unavailable while it stores a message without a key, and does not
+        return in time, the message is stored in another partition. Kept by the client, for all its
+        senders to this entity.
         """
         found = list(self._shared.get().sending.possible_duplicates)
         return tuple(each for path, each in found if path == self.entity_name)

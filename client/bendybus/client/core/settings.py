@@ -10,7 +10,7 @@ from bendybus.client.core.credentials import Credentials
 from bendybus.client.core.retry_policy import RetryPolicy
 from bendybus.client.exceptions import not_supported
 
-# File of the authorities to trust, where `connection_verify` is not given.
+# File of the CA certificates to trust, if `connection_verify` is not given.
 CA_FILE_VARIABLE: Final = "BENDYBUS_CA_FILE"
 _RETRY_DEFAULT: Final = RetryPolicy()
 
@@ -20,25 +20,25 @@ class Settings:
     """Where and how to connect."""
 
     target: str
-    # None: as the bus does, which is found out when it is first needed.
+    # None: as the bus does, which is detected when it is first needed.
     use_tls: bool | None = True
     retry: RetryPolicy = _RETRY_DEFAULT
-    # File of the authorities to trust; None: those that everybody trusts.
+    # File of the CA certificates to trust; None: the default ones of gRPC.
     ca_file: str | None = None
     credential: Any = field(default=None, repr=False)
-    # The TracerProvider of OpenTelemetry that makes spans; None: there are none.
+    # The TracerProvider of OpenTelemetry that creates spans; None: no spans.
     tracing: Any = field(default=None, repr=False)
 
 
 def from_arguments(address: str, credential: Any, options: dict[str, Any]) -> Settings:
-    """Return the settings in the arguments of a client. Raises ValueError that names a bad one."""
+    """Return the settings from the arguments of a client. Raises ValueError for a bad one."""
     if options.get("http_proxy"):
         raise not_supported("HTTP proxies")
     host = connection_string.host_of(address, what="fully_qualified_namespace")
     use_tls = options.get("use_tls")
     if use_tls is None and not tls_probe.is_loopback(host):
         use_tls = True
-    # Here, where a traceback shows the line at which the client is made.
+    # Checked here, where a traceback shows the line that creates the client.
     Credentials(credential, host)
     return Settings(
         target=connection_string.target_of(host),
@@ -56,7 +56,7 @@ def from_arguments(address: str, credential: Any, options: dict[str, Any]) -> Se
 
 
 def _ca_file(path: str | None) -> str | None:
-    """Return the file to read whenever a channel is made. Raises ValueError if nobody may."""
+    """Return the file to read when a channel is opened. Raises ValueError if it is not readable."""
     where = "connection_verify"
     if path is None:
         path, where = os.environ.get(CA_FILE_VARIABLE), CA_FILE_VARIABLE
@@ -68,5 +68,5 @@ def _ca_file(path: str | None) -> str | None:
     except OSError as error:
         reason = (error.strerror or "cannot be read").lower()
         raise ValueError(
-            f"{where}: {path}: {reason}. Name the file of the bus's ca.crt."
+            f"{where}: {path}: {reason}; give the path of the ca.crt of the bus"
         ) from error

@@ -8,16 +8,16 @@ from bendybus.client.core.settings import Settings
 
 
 class SharedConnection:
-    """What a client hands to its senders and receivers: the connection of this process."""
+    """Gives a client, its senders and its receivers the connection of this process."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self._connection: Connection | None = None
-        # Set by asynchronous clients: their credentials belong to the application's loop.
+        # Set by asynchronous clients: their credentials are awaited on the application's loop.
         self.of_loop = False
 
     def get(self) -> Connection:
-        """Return the connection; a new one in a process that was forked off."""
+        """Return the connection of this process; a forked child gets a new one."""
         found, io = self._connection, io_thread.current()
         if found is None or found.io is not io:
             with io_thread.making():
@@ -28,11 +28,11 @@ class SharedConnection:
         return found
 
     def made(self) -> Connection | None:
-        """Return the connection, if this process made one."""
+        """Return the connection if this process has opened one."""
         found = self._connection
         return found if found is not None and found.io is io_thread.current() else None
 
     def take(self) -> Connection | None:
-        """Return the connection, if this process made one, and forget it."""
+        """Remove and return the connection, if this process has opened one."""
         found, self._connection = self._connection, None
         return found if found is not None and found.io is io_thread.current() else None

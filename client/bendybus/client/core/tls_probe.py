@@ -1,6 +1,6 @@
-"""Whether a bus on this machine speaks TLS: asked of its port, for who named a host alone.
+"""Detection of TLS: whether a bus on this machine uses it, if the caller did not specify it.
 
-Only of loopback addresses: nothing that is sent there in plain text leaves the machine.
+Only for loopback addresses: plain text that is sent there does not leave the machine.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ def is_loopback(host: str) -> bool:
 async def speaks_tls(target: str) -> bool:
     """Return whether `HOST:PORT` answers a TLS handshake. Raises RetryableError for no answer."""
     context = ssl.create_default_context()
-    # Who it is, is checked when the connection is made that carries anything.
+    # The certificate is verified when the connection is opened; this one carries nothing.
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     context.set_alpn_protocols(["h2"])
@@ -39,7 +39,7 @@ async def speaks_tls(target: str) -> bool:
                 host, port, ssl=context, server_hostname="localhost"
             )
     except (ssl.SSLError, ConnectionResetError, ConnectionAbortedError, EOFError):
-        # What it said is no TLS.
+        # The peer does not use TLS.
         return False
     except (OSError, TimeoutError) as error:
         raise RetryableError(f"No bus answers at {target}: {error or 'timed out'}.") from error

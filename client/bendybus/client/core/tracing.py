@@ -1,14 +1,14 @@
-"""Spans of OpenTelemetry for the calls of a client, named as azure-servicebus names them.
+"""OpenTelemetry spans of the operations of a client, with the names of azure-servicebus.
 
 Off unless a client is made with `tracing` (or `BENDYBUS_TRACING` is set) and a tracer provider is
-configured: then senders and receivers have a `Tracing`, else None, which is all that a call looks
-at. OpenTelemetry (the extra `tracing`) is imported only when it is asked for.
+configured: then senders and receivers have a `Tracing`, otherwise None, which is all that an
+operation checks. OpenTelemetry (the extra `tracing`) is imported only if tracing is enabled.
 
     ServiceBus.message   PRODUCER  one per message; its context travels in application properties
-    ServiceBus.send …    CLIENT    one per call, linked to the messages that it is about
+    ServiceBus.send …    CLIENT    one per operation, linked to its messages
 
-A span is made when its call has ended, with the time at which it began: which messages a receive
-is linked to is known only then.
+A span is created when its operation has ended, with its start time: only then is it known which
+messages a receive is linked to.
 """
 
 import logging
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 VARIABLE: Final = "BENDYBUS_TRACING"
 TRACEPARENT: Final = "traceparent"
 TRACESTATE: Final = "tracestate"
-# What clients of Service Bus wrote before there was `traceparent`; they still do, so do we.
+# The name that clients of Service Bus used before `traceparent`, and still write.
 DIAGNOSTIC_ID: Final = "Diagnostic-Id"
-# Spans take 128 links by default and drop the others; no list is built beyond that.
+# Spans keep 128 links by default and drop the others.
 LINKS_MAX: Final = 128
 
 _log = logging.getLogger("bendybus.client")
@@ -52,9 +52,9 @@ _SETTLEMENTS: Final = {
 
 
 def provider_of(wanted: Any) -> "TracerProvider | None":
-    """Return who makes spans for the argument `tracing` of a client; None: nobody.
+    """Return the provider of spans for the argument `tracing` of a client; None for no spans.
 
-    Raises ValueError when tracing is asked for and OpenTelemetry is not installed.
+    Raises ValueError if tracing is enabled and OpenTelemetry is not installed.
     """
     if wanted is None:
         wanted = _SWITCH.get(os.environ.get(VARIABLE, "").strip().lower())
@@ -66,11 +66,11 @@ def provider_of(wanted: Any) -> "TracerProvider | None":
         from opentelemetry import trace
     except ImportError:
         raise ValueError(
-            "tracing: OpenTelemetry is not installed; the extra 'tracing' brings it: "
+            "tracing: OpenTelemetry is not installed; install the extra 'tracing': "
             "pip install 'bendybus[tracing]'"
         ) from None
     if wanted is True:
-        # Not asked for its provider yet: the application may configure one later.
+        # Resolved later: the application may configure its provider after this.
         return trace.ProxyTracerProvider()
     if isinstance(wanted, trace.TracerProvider):
         return wanted
@@ -81,7 +81,7 @@ def provider_of(wanted: Any) -> "TracerProvider | None":
 
 
 def of(provider: "TracerProvider | None", target: str) -> "Tracing | None":
-    """Return what makes spans for calls to `target` (HOST:PORT); None while nobody wants any."""
+    """Return the tracing of operations on `target` (HOST:PORT); None without a provider."""
     if provider is None:
         return None
     from opentelemetry import trace
@@ -94,7 +94,7 @@ def of(provider: "TracerProvider | None", target: str) -> "Tracing | None":
 
 
 class Tracing:
-    """Makes spans for the calls of one sender, receiver or administration client."""
+    """Creates the spans of one sender, receiver or administration client."""
 
     __slots__ = ("_about", "_tracer")
 
@@ -106,16 +106,16 @@ class Tracing:
             "messaging.system": "servicebus",
             "server.address": host,
             "server.port": int(port),
-            # Its name before there was `server.address`, as azure-servicebus gives it.
+            # The older name of `server.address`, which azure-servicebus sets.
             "net.peer.name": host,
         }
 
     def messages(self, entity: str) -> "OutgoingSpans":
-        """Return what gives messages to `entity` their contexts."""
+        """Return what creates the spans of messages sent to `entity`."""
         return OutgoingSpans(self, entity)
 
     def sending(self, entity: str, spans: MessageSpans | None, count: int) -> "Operation":
-        """Return the operation of sending messages that `spans` gave their contexts."""
+        """Return the operation of sending messages, linked to their `spans`."""
         made = Operation(self, "send", entity, "publish")
         made.links = spans.links if spans is not None else []
         made.count = count
@@ -128,7 +128,7 @@ class Tracing:
         return made
 
     def receiving(self, entity: str, name: str = "receive") -> "Operation":
-        """Return the operation of receiving, or of peeking; `of` tells it what was found."""
+        """Return the operation of receiving or peeking; its `of` links the messages."""
         return Operation(self, name, entity, "receive")
 
     def settling(self, entity: str, disposition: Any, messages: Any) -> "Operation":
@@ -149,7 +149,7 @@ class Tracing:
         return Operation(self, name, entity, None, prefix="ServiceBusAdministrationClient")
 
     def attributes(self, entity: str | None, name: str, kind: str | None) -> dict[str, Any]:
-        """Return what spans say of a call, by OpenTelemetry's conventions for messaging."""
+        """Return the attributes of a span, by the semantic conventions for messaging."""
         made = {**self._about, "messaging.operation.name": name}
         if kind is not None:
             made["messaging.operation"] = kind
@@ -158,12 +158,12 @@ class Tracing:
         return made
 
     def begin(self, name: str, **options: Any) -> Any:
-        """Return a span that has begun; its parent is the current one."""
+        """Start a span; its parent is the current one."""
         return self._tracer.start_span(name, **options)
 
 
 class OutgoingSpans:
-    """Makes a span per message that leaves, whose context the message carries."""
+    """Creates a span for each outgoing message, which carries its context."""
 
     __slots__ = ("_added_link", "_entity", "_tracing", "links")
 
@@ -174,21 +174,21 @@ class OutgoingSpans:
         self.links: list[Link] = []
 
     def add(self, message: "ServiceBusMessage", message_id: str) -> bytes:
-        """Return what follows the encoded message: its context, as application properties.
+        """Return what to append to the encoded message: its context, as application properties.
 
-        Nothing for a message whose application gave it a context: that one is kept.
+        Nothing for a message that already has a context, which is kept.
         """
         count = len(self.links)
         try:
             return self._add(message, message_id)
-        except Exception:  # a message that cannot be traced is sent without
+        except Exception:  # a message that cannot be traced is sent without a span
             _log.warning("tracing: cannot trace a message", exc_info=True)
             return b""
         finally:
             self._added_link = len(self.links) > count
 
     def drop_last(self) -> None:
-        """Forget the message that was added last: it does not leave."""
+        """Drop the message that was added last: it is not sent."""
         if self._added_link:
             self.links.pop()
 
@@ -211,7 +211,7 @@ class OutgoingSpans:
 
 
 class Operation:
-    """One call, as a context manager that makes its span when it ends."""
+    """One operation, as a context manager that creates its span when it ends."""
 
     __slots__ = (
         "_began_ns",
@@ -241,21 +241,21 @@ class Operation:
         self.links: list[Link] = []
 
     def about(self, messages: Sequence[ServiceBusMessage]) -> None:
-        """Note which messages it is about."""
+        """Link messages."""
         self.count = len(messages)
         try:
             for message in messages[:LINKS_MAX]:
                 _link(self.links, _carrier(message.application_properties or {}))
-        except Exception:  # what watches a call must not change its outcome
+        except Exception:  # tracing must not change the outcome of the operation
             _log.warning("tracing: cannot link to a message", exc_info=True)
 
     def of(self, messages: "list[ServiceBusReceivedMessage]") -> "list[ServiceBusReceivedMessage]":
-        """Note which messages were found, and return them."""
+        """Link the messages that were received, and return them."""
         self.about(messages)
         return messages
 
     def outcome(self, outcome: "Outcome") -> "Outcome":
-        """Note what became of a settlement, whose errors are raised later, and return it."""
+        """Record the outcome of a settlement, whose errors are raised later, and return it."""
         if outcome.errors:
             self._error = outcome.errors[0][1]
         return outcome
@@ -272,7 +272,7 @@ class Operation:
     ) -> None:
         try:
             self._record(exc or self._error)
-        except Exception:  # of a span processor: the call's outcome is what it is
+        except Exception:  # of a span processor: it must not change the outcome
             _log.warning("tracing: cannot record a span", exc_info=True)
 
     def _record(self, error: BaseException | None) -> None:
@@ -297,8 +297,8 @@ class Operation:
         span.end()
 
 
-class Nothing:
-    """Stands for an operation where there are no spans."""
+class NoOperation:
+    """The operation without tracing: does nothing."""
 
     __slots__ = ()
 
@@ -306,7 +306,7 @@ class Nothing:
         """Return the messages."""
         return messages
 
-    def __enter__(self) -> "Nothing":
+    def __enter__(self) -> "NoOperation":
         return self
 
     def __exit__(
@@ -318,14 +318,14 @@ class Nothing:
         pass
 
 
-# For calls that are rare; the frequent ones look for None themselves.
-NOTHING: Final = Nothing()
+# For rare operations; frequent ones check for None themselves.
+NO_OPERATION: Final = NoOperation()
 
 
 def _properties(span: Any) -> bytes:
     """Return the context of a span as the application properties of a serialised Message.
 
-    Put behind another one it adds to its properties: so Protocol Buffers merge maps.
+    Appended to another one it adds to its properties: Protocol Buffers merge maps.
     """
     from opentelemetry.trace import set_span_in_context
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator

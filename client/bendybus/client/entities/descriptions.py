@@ -1,4 +1,4 @@
-"""Properties of entities as applications give and get them ↔ descriptions of the contract."""
+"""Conversion of entity properties: models of applications ↔ descriptions of the contract."""
 
 import inspect
 from collections.abc import Mapping
@@ -38,9 +38,9 @@ _PLAIN: Final = (
     "forward_dead_lettered_messages_to",
     "user_metadata",
 )
-# What a queue has; some of it is only read.
+# Properties of a queue; some are read-only.
 _PROPERTIES: Final = frozenset(inspect.signature(QueueProperties).parameters)
-# Options of one call, as azure-core takes them; all but the time-out have no effect.
+# Options of a call, as azure-core takes them; only `timeout` has an effect.
 _OPTIONS: Final = frozenset({
     "timeout", "logging_enable", "logging_body", "headers", "user_agent", "user_agent_overwrite",
     "request_id", "auto_request_id", "cookies", "proxies", "permit_redirects", "redirect_max",
@@ -77,7 +77,7 @@ def to_description(given: Mapping[str, Any]) -> management_pb2.QueueDescription:
 
 
 def to_properties(queue: management_pb2.Queue) -> QueueProperties:
-    """Return a queue as applications see it."""
+    """Return the model of a queue."""
     description = queue.description
     values: dict[str, Any] = {name: getattr(description, name) for name in _PLAIN}
     for name in _DURATIONS:
@@ -100,7 +100,7 @@ def to_properties(queue: management_pb2.Queue) -> QueueProperties:
 
 
 def to_namespace(response: management_pb2.GetNamespaceResponse) -> NamespaceProperties:
-    """Return a namespace as applications see it; its partitions and version beside that."""
+    """Return the model of a namespace, with its partitions and version as extras."""
     made = NamespaceProperties(
         response.name,
         alias=None,
@@ -127,13 +127,13 @@ def to_namespace(response: management_pb2.GetNamespaceResponse) -> NamespaceProp
 
 
 def check_names(given: Mapping[str, Any]) -> None:
-    """Raise TypeError for a name that is no property and no option: it would have no effect."""
+    """Raise TypeError for a name that is neither a property nor an option."""
     for name in given.keys() - _OPTIONS - _PROPERTIES:
-        raise TypeError(f"{name!r} is neither a property of a queue nor an option of this call.")
+        raise TypeError(f"{name!r} is neither a property of a queue nor an option of this call")
 
 
 def update_of(queue: Any, overrides: Mapping[str, Any]) -> management_pb2.UpdateQueueRequest:
-    """Return the update that makes a queue what `queue` says, with `overrides`."""
+    """Return the request that updates a queue to `queue`, with `overrides`."""
     check_names(overrides)
     given = {**dict(queue.items()), **overrides}
     name = given.get("name")
@@ -150,7 +150,7 @@ def _assign(made: management_pb2.QueueDescription, name: str, value: Any) -> Non
     try:
         setattr(made, name, value)
     except (TypeError, ValueError) as exc:
-        raise _bad(name, f"{value!a:.100} is not allowed ({exc}).") from None
+        raise _bad(name, f"invalid value {value!a:.100}: {exc}") from None
 
 
 def _milliseconds(name: str, value: timedelta | str) -> int:
@@ -169,7 +169,7 @@ def _status(value: Any) -> management_pb2.EntityStatus:
         return _STATUSES[EntityStatus(value)]
     except (ValueError, KeyError):
         allowed = ", ".join(status.value for status in _STATUSES)
-        raise _bad("status", f"{value!r} is not one of {allowed}.") from None
+        raise _bad("status", f"must be one of {allowed} (got {value!r})") from None
 
 
 def _bad(field: str, sentence: str) -> InvalidArgumentError:

@@ -1,4 +1,4 @@
-"""What administration clients take and give, with the attribute names of azure-servicebus."""
+"""The models of administration clients, with the attribute names of azure-servicebus."""
 
 from datetime import datetime, timedelta
 from enum import Enum
@@ -8,7 +8,7 @@ from bendybus.client.mapping import MappingMixin
 
 
 class AccessRights(str, Enum):
-    """What a key allows."""
+    """A right that a key gives."""
 
     MANAGE = "Manage"
     SEND = "Send"
@@ -16,7 +16,7 @@ class AccessRights(str, Enum):
 
 
 class ApiVersion(str, Enum):
-    """Accepted for the sake of existing code; Bendybus has one version."""
+    """Accepted for compatibility; Bendybus has one version."""
 
     V2024_05 = "2024-05"
     V2021_05 = "2021-05"
@@ -34,7 +34,7 @@ class EntityAvailabilityStatus(str, Enum):
 
 
 class EntityStatus(str, Enum):
-    """What an entity accepts at the moment."""
+    """Whether an entity can be sent to and received from."""
 
     ACTIVE = "Active"
     CREATING = "Creating"
@@ -56,7 +56,7 @@ class MessagingSku(str, Enum):
 
 
 class NamespaceType(str, Enum):
-    """What a namespace holds."""
+    """The kind of a namespace."""
 
     MESSAGING = "Messaging"
     NOTIFICATION_HUB = "NotificationHub"
@@ -66,7 +66,7 @@ class NamespaceType(str, Enum):
 
 
 class AuthorizationRule:
-    """A key and what it allows. Those of a bus are in its manifest and its Secrets."""
+    """A key and its rights. The rules of a bus are in its manifest and its Secrets."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class AuthorizationRule:
 
 
 class MessageCountDetails:
-    """Messages by state."""
+    """Message counts by state."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class MessageCountDetails:
 
 
 class SqlRuleFilter:
-    """A filter in the SQL rule language. Rules do not exist yet."""
+    """A filter in the SQL rule language. Rules are not supported yet."""
 
     def __init__(
         self, sql_expression: str | None = None, parameters: dict[str, Any] | None = None
@@ -127,21 +127,21 @@ class SqlRuleFilter:
 
 
 class TrueRuleFilter(SqlRuleFilter):
-    """Lets everything pass."""
+    """A filter that matches every message."""
 
     def __init__(self) -> None:
         super().__init__("1=1")
 
 
 class FalseRuleFilter(SqlRuleFilter):
-    """Lets nothing pass."""
+    """A filter that matches no message."""
 
     def __init__(self) -> None:
         super().__init__("1>1")
 
 
 class SqlRuleAction:
-    """An action in the SQL rule language. Rules do not exist yet."""
+    """An action in the SQL rule language. Rules are not supported yet."""
 
     def __init__(
         self, sql_expression: str | None = None, parameters: dict[str, Any] | None = None
@@ -152,7 +152,7 @@ class SqlRuleAction:
 
 
 class CorrelationRuleFilter:
-    """A filter by equal properties. Rules do not exist yet."""
+    """A filter by equal properties. Rules are not supported yet."""
 
     def __init__(
         self,
@@ -179,7 +179,7 @@ class CorrelationRuleFilter:
 
 
 class QueueProperties(MappingMixin):
-    """What a queue is to be, and how it is. Durations are timedelta or ISO-8601 text."""
+    """The properties of a queue. Durations are timedelta or ISO-8601 text."""
 
     def __init__(
         self,
@@ -228,7 +228,7 @@ class QueueProperties(MappingMixin):
 
 
 class TopicProperties(MappingMixin):
-    """What a topic is to be. Topics do not exist yet."""
+    """The properties of a topic. Topics are not supported yet."""
 
     def __init__(
         self,
@@ -271,7 +271,7 @@ class TopicProperties(MappingMixin):
 
 
 class SubscriptionProperties(MappingMixin):
-    """What a subscription is to be. Subscriptions do not exist yet."""
+    """The properties of a subscription. Subscriptions are not supported yet."""
 
     def __init__(
         self,
@@ -310,7 +310,7 @@ class SubscriptionProperties(MappingMixin):
 
 
 class RuleProperties(MappingMixin):
-    """A rule of a subscription. Rules do not exist yet."""
+    """A rule of a subscription. Rules are not supported yet."""
 
     def __init__(
         self,
@@ -327,7 +327,7 @@ class RuleProperties(MappingMixin):
 
 
 class NamespaceProperties(MappingMixin):
-    """What a namespace is."""
+    """The properties of a namespace."""
 
     def __init__(
         self,

@@ -9,20 +9,20 @@ from bendybus.client.entities import descriptions
 from bendybus.v1 import management_pb2
 
 PAGE_SIZE: Final = 100
-# What a queue of an answer becomes.
+# From a queue in a response to what the caller gets.
 Convert = Callable[[management_pb2.Queue], Any]
 
 
 def create_request(
     name: str, fields: Mapping[str, Any], options: Mapping[str, Any]
 ) -> management_pb2.CreateQueueRequest:
-    """Return the request that makes a queue; `options`: those `fields` that are no parameters."""
+    """Return the request that creates a queue; `options`: the `fields` that are not parameters."""
     descriptions.check_names(options)
     return management_pb2.CreateQueueRequest(
         name=arguments.text("queue_name", name),
         description=descriptions.to_description(fields),
         origin=management_pb2.ENTITY_ORIGIN_CLIENT,
-        # A repeat whose answer was lost is known by it.
+        # Identifies a repeat after a lost response.
         uid=str(uuid.uuid4()),
     )
 

@@ -1,4 +1,4 @@
-"""How entities are at the moment: counts, sizes, times."""
+"""Runtime properties of entities: counts, sizes, times."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -13,7 +13,7 @@ AVAILABILITY = {
 
 
 class _RuntimeProperties:
-    """What all entities have."""
+    """Runtime properties of all entities."""
 
     def __init__(self) -> None:
         self._name: str | None = None
@@ -21,12 +21,12 @@ class _RuntimeProperties:
 
     @property
     def name(self) -> str | None:
-        """Name of the entity."""
+        """The name of the entity."""
         return self._name
 
     @property
     def created_at_utc(self) -> datetime | None:
-        """When the entity was made."""
+        """When the entity was created."""
         return _moment(self._runtime.created_at_ms)
 
     @property
@@ -41,31 +41,31 @@ class _RuntimeProperties:
 
 
 class _MessageCounts(_RuntimeProperties):
-    """What entities with messages have."""
+    """Runtime properties of entities that hold messages."""
 
     @property
     def active_message_count(self) -> int:
-        """Messages that may be received, those that are locked included."""
+        """Number of messages that can be received, including locked ones."""
         return self._runtime.count_details.active_message_count
 
     @property
     def dead_letter_message_count(self) -> int:
-        """Messages in the dead-letter queue."""
+        """Number of messages in the dead-letter queue."""
         return self._runtime.count_details.dead_letter_message_count
 
     @property
     def transfer_message_count(self) -> int:
-        """Messages that wait to be forwarded."""
+        """Number of messages waiting to be forwarded."""
         return self._runtime.count_details.transfer_message_count
 
     @property
     def transfer_dead_letter_message_count(self) -> int:
-        """Messages that could not be forwarded."""
+        """Number of messages that could not be forwarded."""
         return self._runtime.count_details.transfer_dead_letter_message_count
 
     @property
     def total_message_count(self) -> int:
-        """All messages of the entity and its sub-queues."""
+        """Number of messages in the entity and its sub-queues."""
         counts = self._runtime.count_details
         return (
             counts.active_message_count
@@ -78,31 +78,31 @@ class _MessageCounts(_RuntimeProperties):
 
 
 class QueueRuntimeProperties(_MessageCounts):
-    """How a queue is at the moment: the sums over the partitions that answered."""
+    """Runtime properties of a queue: sums over the partitions that answered."""
 
     @property
     def scheduled_message_count(self) -> int:
-        """Messages whose time has not come."""
+        """Number of messages scheduled for later."""
         return self._runtime.count_details.scheduled_message_count
 
     @property
     def size_in_bytes(self) -> int:
-        """What the messages take."""
+        """Size of the messages, in bytes."""
         return self._runtime.size_in_bytes
 
     @property
     def deferred_message_count(self) -> int:
-        """Messages that were set aside."""
+        """Number of deferred messages."""
         return self._runtime.count_details.deferred_message_count
 
     @property
     def locked_message_count(self) -> int:
-        """Active messages that somebody has locked now."""
+        """Number of active messages that are locked."""
         return self._runtime.count_details.locked_message_count
 
     @property
     def availability_status(self) -> EntityAvailabilityStatus:
-        """LIMITED while a partition does not answer: its counts are missing then."""
+        """LIMITED while a partition does not answer; its counts are then missing."""
         return AVAILABILITY.get(self._runtime.availability_status, EntityAvailabilityStatus.UNKNOWN)
 
     @property
@@ -126,40 +126,40 @@ class QueueRuntimeProperties(_MessageCounts):
 
 
 class TopicRuntimeProperties(_RuntimeProperties):
-    """How a topic is at the moment. Topics do not exist yet."""
+    """Runtime properties of a topic. Topics are not supported yet."""
 
     @property
     def scheduled_message_count(self) -> int:
-        """Messages whose time has not come."""
+        """Number of messages scheduled for later."""
         return 0
 
     @property
     def size_in_bytes(self) -> int:
-        """What the messages take."""
+        """Size of the messages, in bytes."""
         return 0
 
     @property
     def subscription_count(self) -> int:
-        """How many subscriptions there are."""
+        """Number of subscriptions."""
         return 0
 
     @property
     def sql_filter_count(self) -> int:
-        """How many SQL filters there are."""
+        """Number of SQL filters."""
         return 0
 
     @property
     def correlation_filter_count(self) -> int:
-        """How many correlation filters there are."""
+        """Number of correlation filters."""
         return 0
 
 
 class SubscriptionRuntimeProperties(_MessageCounts):
-    """How a subscription is at the moment. Subscriptions do not exist yet."""
+    """Runtime properties of a subscription. Subscriptions are not supported yet."""
 
 
 def queue_runtime(queue: management_pb2.Queue) -> QueueRuntimeProperties:
-    """Return how a queue is at the moment."""
+    """Return the runtime properties of a queue."""
     made = QueueRuntimeProperties()
     made._name, made._runtime = queue.name, queue.runtime
     return made

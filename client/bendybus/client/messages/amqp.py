@@ -1,7 +1,7 @@
 """AMQP's view of a message, for applications that need more than `ServiceBusMessage` shows.
 
 Bendybus carries the body in all three AMQP forms and the properties that Service Bus knows.
-Annotations, delivery annotations, footer, user id and content encoding do not travel.
+Annotations, delivery annotations, footer, user id and content encoding are not transmitted.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ _Section = TypeVar("_Section")
 
 
 class AmqpMessageBodyType(str, Enum):
-    """What a body is: sections of bytes, sequences of values, or one value."""
+    """The kind of a body: sections of bytes, sequences of values, or one value."""
 
     DATA = "data"
     SEQUENCE = "sequence"
@@ -95,8 +95,8 @@ class AmqpAnnotatedMessage:
         given = [name for name in ("data_body", "sequence_body", "value_body") if name in kwargs]
         if len(given) != 1:
             raise ValueError(
-                "Exactly one of data_body, sequence_body and value_body must be given, "
-                f"not {len(given)}."
+                "exactly one of data_body, sequence_body and value_body is required "
+                f"(got {len(given)})"
             )
         self._encoding: str = kwargs.get("encoding", "UTF-8")
         self._body_type = AmqpMessageBodyType(given[0].removesuffix("_body"))
@@ -115,7 +115,7 @@ class AmqpAnnotatedMessage:
 
     @property
     def body_type(self) -> AmqpMessageBodyType:
-        """What the body is."""
+        """The kind of the body."""
         return self._body_type
 
     @property
@@ -147,7 +147,7 @@ class AmqpAnnotatedMessage:
 
     @property
     def application_properties(self) -> dict[str | bytes, Any] | None:
-        """What the application added."""
+        """The properties that the application added."""
         return self._application_properties
 
     @application_properties.setter
@@ -156,7 +156,7 @@ class AmqpAnnotatedMessage:
 
     @property
     def annotations(self) -> dict[str | bytes, Any] | None:
-        """What the service added."""
+        """The annotations that the service added."""
         return self._annotations
 
     @annotations.setter
@@ -165,7 +165,7 @@ class AmqpAnnotatedMessage:
 
     @property
     def delivery_annotations(self) -> dict[str | bytes, Any] | None:
-        """What the service added for this delivery."""
+        """The annotations that the service added for this delivery."""
         return self._delivery_annotations
 
     @delivery_annotations.setter

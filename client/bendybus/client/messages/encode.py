@@ -1,4 +1,4 @@
-"""Messages on their way out: encoded once, on the application's thread, in the wire's columns.
+"""Outgoing messages: encoded once, on the application's thread, as columns of the contract.
 
 ServiceBusMessage ─┐                       ┌─ messages[i]   serialised Message
 mapping           ─┼─► Columns.add(…) ────►│  message_ids[i]
@@ -27,7 +27,7 @@ _TEXTS: Final = ("content_type", "correlation_id", "subject", "to", "reply_to")
 
 
 class Extras(NamedTuple):
-    """What most messages do not have."""
+    """Properties that most messages do not have."""
 
     partition_key: str = ""
     session_id: str | None = None
@@ -45,7 +45,7 @@ class MessageSpans(Protocol):
         """Return what to append to the encoded message."""
 
     def drop_last(self) -> None:
-        """Forget the message that was added last: it is not sent."""
+        """Drop the message that was added last: it is not sent."""
 
 
 class Columns:
@@ -71,7 +71,7 @@ class Columns:
             if self.spans is not None:
                 self.spans.drop_last()
             raise MessageSizeExceededError(
-                message=f"The batch would be larger than its {bytes_max} bytes."
+                message=f"message: does not fit into the batch, whose limit is {bytes_max} bytes"
             )
         extras = _extras_of(message)
         if extras is not None or self.extras is not None:
@@ -83,7 +83,7 @@ class Columns:
         self.size_bytes += size
 
     def copy(self) -> "Columns":
-        """Return columns of their own with the same messages."""
+        """Return a copy."""
         made = Columns(self.spans)
         made.messages = list(self.messages)
         made.message_ids = list(self.message_ids)
@@ -93,7 +93,7 @@ class Columns:
 
 
 class ServiceBusMessageBatch:
-    """Messages that are sent together, as one atomic unit, up to a size."""
+    """Messages that are sent together, as one atomic unit, up to a maximum size."""
 
     def __init__(self, max_size_in_bytes: int | None = None, **kwargs: Any) -> None:
         """Make an empty batch of at most `max_size_in_bytes`; None: 256 KB."""
@@ -102,12 +102,12 @@ class ServiceBusMessageBatch:
 
     @property
     def max_size_in_bytes(self) -> int:
-        """How many bytes the batch may have."""
+        """The maximum size of the batch, in bytes."""
         return self._max_size_in_bytes
 
     @property
     def size_in_bytes(self) -> int:
-        """How many bytes the batch has."""
+        """The size of the batch, in bytes."""
         return self._columns.size_bytes
 
     @property
@@ -117,7 +117,7 @@ class ServiceBusMessageBatch:
 
     @message.setter
     def message(self, value: Any) -> None:
-        raise AttributeError("message: a batch cannot be replaced; make another one.")
+        raise AttributeError("message: the batch cannot be replaced; create another batch")
 
     def add_message(
         self, message: ServiceBusMessage | AmqpAnnotatedMessage | Mapping[str, Any]
@@ -133,7 +133,7 @@ class ServiceBusMessageBatch:
 
 
 def encode(message: ServiceBusMessage) -> bytes:
-    """Return the serialised Message of what the bus never reads."""
+    """Return the serialised Message: what the bus stores without reading it."""
     body = message._body
     if (
         type(body) is bytes
@@ -151,7 +151,7 @@ def encode(message: ServiceBusMessage) -> bytes:
 
 
 def columns_of(given: Any, spans: "MessageSpans | None" = None) -> Columns | None:
-    """Return the columns of whatever `send_messages` takes; None when it is empty."""
+    """Return the columns of an argument of `send_messages`; None if it is empty."""
     if type(given) is ServiceBusMessage:
         columns = Columns(spans)
         columns.add(given)
@@ -179,7 +179,7 @@ def messages_of(given: Any) -> Iterator[ServiceBusMessage]:
 
 
 def as_message(given: Any) -> ServiceBusMessage:
-    """Return a message made of a message, a mapping with its arguments, or AMQP's view of one."""
+    """Return a message from a message, a mapping of arguments, or an AmqpAnnotatedMessage."""
     if isinstance(given, ServiceBusMessage):
         return given
     if isinstance(given, AmqpAnnotatedMessage):
@@ -188,7 +188,9 @@ def as_message(given: Any) -> ServiceBusMessage:
         try:
             return ServiceBusMessage(**given)
         except TypeError as exc:
-            raise TypeError(f"message: the mapping makes no ServiceBusMessage: {exc}") from None
+            raise TypeError(
+                f"message: the mapping is not valid as arguments of ServiceBusMessage: {exc}"
+            ) from None
     raise TypeError(f"message: must be a ServiceBusMessage (got {type(given).__name__})")
 
 
@@ -231,7 +233,7 @@ def _extras_of(message: ServiceBusMessage) -> Extras | None:
     return Extras(
         message._partition_key or "",
         message._session_id,
-        # 0 on the wire is none: a time to live of nothing is as short as can be said.
+        # 0 means none in the contract: a time to live of 0 is sent as the shortest one.
         0 if ttl is None else min(max(1, ttl // _MILLISECOND), limits.TIME_TO_LIVE_MS_MAX),
         0 if scheduled is None else values.to_milliseconds(scheduled),
     )

@@ -1,4 +1,4 @@
-"""The words of the API: receive modes, sub-queues, states, transports. Values as the original."""
+"""The enumerations of the API, with the values of azure-servicebus."""
 
 from enum import Enum
 from typing import Final
@@ -8,21 +8,21 @@ from bendybus.v1 import receiver_pb2
 
 
 class ServiceBusReceiveMode(str, Enum):
-    """Whether a received message is locked until it is settled, or gone at once."""
+    """Whether a received message is locked until it is settled, or deleted at once."""
 
     PEEK_LOCK = "peeklock"
     RECEIVE_AND_DELETE = "receiveanddelete"
 
 
 class ServiceBusSubQueue(str, Enum):
-    """A queue beside the queue."""
+    """A sub-queue of a queue."""
 
     DEAD_LETTER = "deadletter"
     TRANSFER_DEAD_LETTER = "transferdeadletter"
 
 
 class ServiceBusMessageState(int, Enum):
-    """What a message in the queue waits for."""
+    """The state of a message in the queue."""
 
     ACTIVE = 0
     DEFERRED = 1
@@ -30,13 +30,13 @@ class ServiceBusMessageState(int, Enum):
 
 
 class ServiceBusSessionFilter(Enum):
-    """Which session a receiver wants, if not one by name."""
+    """Which session to accept, other than one by name."""
 
     NEXT_AVAILABLE = 0
 
 
 class TransportType(Enum):
-    """Accepted for the sake of existing code: Bendybus has one transport, gRPC."""
+    """Accepted for compatibility; Bendybus has one transport, gRPC."""
 
     Amqp = 1
     AmqpOverWebsocket = 2

@@ -1,4 +1,4 @@
-"""A message as it was received: an index into the columns of its delivery, decoded on demand."""
+"""A received message: an index into the columns of its delivery, decoded on demand."""
 
 import copy
 import time
@@ -33,7 +33,7 @@ class Delivered:
         self.proto = proto
         self.lock_tokens = proto.lock_tokens
         self.locked_until_ms = proto.locked_until_ms
-        # When the locks end, on the monotonic clock: the wall clock may be wrong here or there.
+        # When the locks expire, on the monotonic clock: the clocks of client and bus may differ.
         self.lock_end_s = time.monotonic() + proto.lock_remaining_ms / 1_000
         self._lists: dict[str, Sequence[Any]] = {}
 
@@ -53,7 +53,7 @@ class Delivered:
         return self.lock_tokens[start : start + _TOKEN_BYTES]
 
     def alone(self, index: int) -> bytes:
-        """Return a delivery of one of the messages, as it is now."""
+        """Return a serialised delivery of one of the messages, with its current lock."""
         made = message_pb2.DeliveredBatch()
         for field, value in self.proto.ListFields():
             if field.is_repeated:
@@ -89,12 +89,12 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
         frame: Any | None = None,
         **kwargs: Any,
     ) -> None:
-        """Make a message of a delivery; receivers do that, applications never need to.
+        """Create a message from a delivery; only receivers do that.
 
         `message`: the delivery. `receive_mode`: how it was received. `frame` has no effect.
         """
         if not isinstance(message, Delivered):
-            raise TypeError("ServiceBusReceivedMessage: only receivers make these.")
+            raise TypeError("ServiceBusReceivedMessage: only receivers create received messages")
         self._delivered = message
         self._index: int = kwargs.get("index", 0)
         self._settled = receive_mode == ServiceBusReceiveMode.RECEIVE_AND_DELETE
@@ -109,13 +109,13 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
         `message`: a serialised `bendybus.v1.Message`.
         """
         if not isinstance(message, bytes):
-            raise TypeError("message: it must be bytes.")
+            raise TypeError(f"message: must be bytes (got {type(message).__name__})")
         if not message:
-            raise ValueError("message: it is empty.")
+            raise ValueError("message: must not be empty")
         try:
             message_pb2.Message.FromString(message)
         except Exception as exc:  # protobuf's DecodeError has no public place that is typed
-            raise ValueError("message: the bytes are not a valid bendybus.v1.Message.") from exc
+            raise ValueError("message: not a valid bendybus.v1.Message") from exc
         batch = message_pb2.DeliveredBatch(messages=[message])
         return cls(Delivered(batch), ServiceBusReceiveMode.RECEIVE_AND_DELETE)
 
@@ -127,7 +127,7 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
         return object.__getattribute__(self, name)
 
     def __reduce__(self) -> Any:
-        # The message alone: not the delivery that it came in, nor the receiver.
+        # The message alone, without the rest of its delivery.
         return _restored, (self._delivered.alone(self._index), self._state())
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "ServiceBusReceivedMessage":
@@ -145,7 +145,7 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
         return made
 
     def _state(self) -> dict[str, Any]:
-        """Return what is set, and is neither of the delivery nor of the receiver."""
+        """Return the attributes that are set and are not part of the delivery."""
         found = {name: getattr(self, name) for name in _OWN}
         try:
             object.__getattribute__(self, "_body_type")
@@ -215,7 +215,7 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
 
     @property
     def raw_amqp_message(self) -> AmqpAnnotatedMessage:
-        """The message as AMQP sees it: a copy, made when asked for."""
+        """The AMQP view of the message: a copy, made on each access."""
         raw = super().raw_amqp_message
         raw.header = AmqpMessageHeader(
             delivery_count=self.delivery_count,
@@ -242,23 +242,23 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
 
     @property
     def sequence_number(self) -> int | None:
-        """Number of the message in its queue; the top 16 bits are the partition."""
+        """The sequence number in the queue; the top 16 bits are the partition."""
         number: int | None = self._cell("sequence_numbers")
         return number
 
     @property
     def enqueued_sequence_number(self) -> int | None:
-        """Number that the message had where it was first enqueued."""
+        """The sequence number where the message was first enqueued."""
         return self._cell("enqueued_sequence_numbers") or self.sequence_number
 
     @property
     def enqueued_time_utc(self) -> datetime | None:
-        """When the bus took the message in."""
+        """When the bus stored the message."""
         return _moment(self._cell("enqueued_time_ms"))
 
     @property
     def expires_at_utc(self) -> datetime | None:
-        """When the message may no longer be received."""
+        """When the message expires."""
         enqueued, ttl = self.enqueued_time_utc, self.time_to_live
         if enqueued is None or ttl is None:
             return None
@@ -280,28 +280,28 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
 
     @property
     def dead_letter_reason(self) -> str | None:
-        """Why the message is a dead letter."""
+        """Why the message was dead-lettered."""
         return self._cell("dead_letter_reasons") or None
 
     @property
     def dead_letter_error_description(self) -> str | None:
-        """Why the message is a dead letter, at length."""
+        """The description of why the message was dead-lettered."""
         return self._cell("dead_letter_error_descriptions") or None
 
     @property
     def dead_letter_source(self) -> str | None:
-        """The entity in which the message became a dead letter, if it was forwarded since."""
+        """The entity in which the message was dead-lettered, if it was forwarded since."""
         return self._cell("dead_letter_sources") or None
 
     @property
     def lock_token(self) -> uuid.UUID | str | None:
-        """The lock's token; None once the message is settled, or without a lock."""
+        """The lock token; None if the message is settled or has no lock."""
         token = b"" if self._settled else self._delivered.token(self._index)
         return uuid.UUID(bytes=token) if token else None
 
     @property
     def locked_until_utc(self) -> datetime | None:
-        """When the lock ends; None once the message is settled, or without a lock."""
+        """When the lock expires; None if the message is settled or has no lock."""
         return None if self._settled else _moment(self._locked_until_ms)
 
     @property
@@ -325,7 +325,7 @@ def make_all(
     for delivered, start, stop in pieces:
         until = delivered.locked_until_ms
         for index in range(start, stop):
-            # Not through __init__: this runs once for each message there is.
+            # Not through __init__: this runs once per message.
             message = new(kind)
             message._delivered = delivered
             message._index = index

@@ -1,8 +1,8 @@
-"""Python values ↔ values of the wire, with the widths of AMQP's simple types.
+"""Python values ↔ values of the contract, with the widths of AMQP's simple types.
 
-What is received reads as azure-servicebus gives it: text as bytes, timestamps as milliseconds,
-integers as int. Each is of a subclass here that remembers its type, so that a received value can
-be sent on as it came.
+Received values have the types of azure-servicebus: text is bytes, timestamps are milliseconds,
+integers are int. Each is of a subclass that keeps its AMQP type, so that a received value is sent
+again unchanged.
 """
 
 import sys
@@ -17,8 +17,7 @@ from bendybus.v1 import message_pb2
 from bendybus.v1.message_pb2 import Value, ValueList, ValueMap
 
 APPLICATION_PROPERTIES: Final = "application_properties"
-# Lists and maps in each other: protobuf reads no more than 100 messages in each other, and a map
-# takes three a level.
+# Of lists and maps: protobuf reads messages nested at most 100 deep, and a map takes three levels.
 NESTED_MAX: Final = 30
 INT64_MIN: Final = -(2**63)
 INT64_MAX: Final = 2**63 - 1
@@ -128,13 +127,14 @@ class ApplicationProperties(dict[Any, Any]):
         for key, value in dict(*args, **kwargs).items():
             self[key] = value
 
+    # mypy: wider than dict.__or__, which takes a dict only.
     def __ior__(self, other: Any) -> "ApplicationProperties":  # type: ignore[misc]
         self.update(other)
         return self
 
 
 def to_map(properties: Mapping[Any, Any], what: str = APPLICATION_PROPERTIES) -> ValueMap:
-    """Return properties for the wire. Raises TypeError or ValueError that names the property."""
+    """Return properties as a ValueMap. Raises TypeError or ValueError that names the property."""
     if not isinstance(properties, Mapping):
         raise TypeError(f"{what}: must be a dict (got {type(properties).__name__})")
     made = ValueMap()
@@ -149,14 +149,14 @@ def fill_map(
     *,
     nested: int = 0,
 ) -> None:
-    """Put `properties` into a map field of the wire. `nested`: lists and maps may be in it."""
+    """Put `properties` into a map field. `nested`: lists and maps are allowed as values."""
     for key, value in properties.items():
         name = _key_text(key, what)
         _set_named(entries[name], value, f"{what}[{name!r}]", nested)
 
 
 def to_value(value: Any) -> Value:
-    """Return any value of a body, lists and maps included, for the wire."""
+    """Return a value of a body, lists and maps included, as a Value."""
     made = Value()
     try:
         _set_named(made, value, "body", 1)
@@ -166,7 +166,7 @@ def to_value(value: Any) -> Value:
 
 
 def from_map(entries: Mapping[str, Value]) -> ApplicationProperties:
-    """Return received properties as azure-servicebus shows them."""
+    """Return received properties with the types of azure-servicebus."""
     made = ApplicationProperties()
     for name, value in entries.items():
         made[name.encode()] = from_value(value)
@@ -174,13 +174,13 @@ def from_map(entries: Mapping[str, Value]) -> ApplicationProperties:
 
 
 def from_value(value: Value) -> Any:
-    """Return a received value as azure-servicebus shows it."""
+    """Return a received value with the type of azure-servicebus."""
     kind = value.WhichOneof("kind")
     return None if kind is None else _DECODERS[kind](getattr(value, kind))
 
 
 def plain(value: Any) -> Any:
-    """Return a received value as a Python program would have written it: text is str."""
+    """Return a received value with the type that a Python program sends: text is str."""
     if isinstance(value, (Text, Symbol)):
         return value.decode()
     if isinstance(value, Timestamp):
@@ -200,7 +200,7 @@ def _plain_moment(value: Timestamp) -> datetime | int:
 
 
 def to_milliseconds(moment: datetime) -> int:
-    """Return a moment since the epoch; a naive one is UTC, as in azure-servicebus."""
+    """Return milliseconds since the epoch; a naive datetime is UTC, as in azure-servicebus."""
     aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     return round(aware.timestamp() * 1_000)
 
@@ -266,7 +266,7 @@ def _set(target: Value, value: Any, what: str, *, nested: int) -> None:
 
 
 class _Named(TypeError):
-    """A TypeError whose message names the value already."""
+    """Raised with a message that names the value already."""
 
 
 def _set_by_base(target: Value, value: Any) -> None:
@@ -340,7 +340,7 @@ _RANGES: Final = {
     "timestamp_ms_value": (INT64_MIN, INT64_MAX),
     "char_value": (0, sys.maxunicode),
 }
-# Iterable, yet one value each.
+# Iterable, but single values.
 _SIMPLE: Final = (str, bytes, bytearray)
 # Subclasses first: the order matters where a type is not found as it is.
 _ENCODERS: Final[dict[type, tuple[str, Callable[[Any], Any] | None]]] = {
@@ -379,7 +379,7 @@ _DECODERS: Final[dict[str, Callable[[Any], Any]]] = {
     "long_value": int,
     "float_value": Float32,
     "double_value": float,
-    # What no sender of ours writes is shown as it is: a message must not become unreadable.
+    # No client of Bendybus sends this; the raw value keeps the message readable.
     "char_value": lambda value: Char(chr(value)) if value <= sys.maxunicode else value,
     "timestamp_ms_value": Timestamp,
     "uuid_value": lambda value: uuid.UUID(bytes=value) if len(value) == 16 else value,
@@ -392,7 +392,7 @@ _DECODERS: Final[dict[str, Callable[[Any], Any]]] = {
 
 
 def to_sequences(sequences: Iterable[Iterable[Any]]) -> list[ValueList]:
-    """Return the sequences of a body for the wire."""
+    """Return the sequences of a body as ValueLists."""
     return [
         message_pb2.ValueList(values=[to_value(entry) for entry in sequence])
         for sequence in sequences

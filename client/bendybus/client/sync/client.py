@@ -20,7 +20,7 @@ from bendybus.client.sync.sender import ServiceBusSender
 
 
 class ServiceBusClient(BaseClient):
-    """Gives senders and receivers that share one connection. Threads may share it."""
+    """Creates senders and receivers that share one connection. Threads may share it."""
 
     def __enter__(self) -> "ServiceBusClient":
         return self
@@ -47,9 +47,9 @@ class ServiceBusClient(BaseClient):
         """Return a client for a connection string.
 
         `conn_str`: `Endpoint=sb://HOST:PORT;SharedAccessKeyName=…;SharedAccessKey=…`, with
-        `UseDevelopmentEmulator=true` for plain text. `retry_total`: how often to try again;
+        `UseDevelopmentEmulator=true` for plain text. `retry_total`: the number of retries;
         `retry_backoff_factor` and `retry_backoff_max`: pauses, in seconds; `retry_mode`:
-        exponential or fixed. All others as the client itself takes them.
+        exponential or fixed. Other arguments: as for the constructor.
         """
         return cls(
             retry_total=retry_total,
@@ -69,7 +69,7 @@ class ServiceBusClient(BaseClient):
     ) -> ServiceBusSender:
         """Return a sender to a queue.
 
-        `queue_name`: the queue. `client_identifier`: a name for logs, made up if None.
+        `queue_name`: the queue. `client_identifier`: a name for logs, generated if None.
         `socket_timeout` has no effect.
         """
         self._check(queue_name)
@@ -98,13 +98,13 @@ class ServiceBusClient(BaseClient):
     ) -> ServiceBusReceiver:
         """Return a receiver of a queue, or of its dead-letter queue.
 
-        `queue_name`: the queue. `sub_queue`: DEAD_LETTER for its dead letters. `receive_mode`:
-        PEEK_LOCK, or RECEIVE_AND_DELETE for messages that are gone when they are received.
-        `max_wait_time`: seconds without a message after which a receive, or the iterator, ends;
-        None: 60, and never. `auto_lock_renewer`: renews the lock of every message received.
-        `prefetch_count`: how many messages to have here before they are asked for; they are locked
-        meanwhile. `client_identifier`: a name for logs, made up if None. `session_id` is refused
-        until sessions exist; `socket_timeout` has no effect.
+        `queue_name`: the queue. `sub_queue`: DEAD_LETTER for its dead-letter queue. `receive_mode`:
+        PEEK_LOCK, or RECEIVE_AND_DELETE, which deletes messages as they are delivered.
+        `max_wait_time`: seconds without a message after which a receive returns, or the iterator
+        ends; None: 60 seconds, and never. `auto_lock_renewer`: renews the lock of every message.
+        `prefetch_count`: how many messages the client buffers ahead; they are locked meanwhile.
+        `client_identifier`: a name for logs, generated if None. `session_id` is not supported yet;
+        `socket_timeout` has no effect.
         """
         self._check(queue_name)
         core.refuse_session(session_id)
@@ -175,7 +175,7 @@ class ServiceBusClient(BaseClient):
     def close(self) -> None:
         """Close the senders and receivers, then the connection."""
         self._closed = True
-        # All at once: each may have to wait for a bus that does not answer.
+        # Concurrently: each may have to wait for a bus that does not answer.
         calls.close_receivers(self._shared)
         for entity_client in list(self._entity_clients):
             entity_client.close()

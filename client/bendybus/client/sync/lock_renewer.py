@@ -10,7 +10,7 @@ from bendybus.client.exceptions import ServiceBusError
 
 
 class AutoLockRenewer(BaseLockRenewer):
-    """Renews locks in the background. Threads of `executor` call back; none of them renews."""
+    """Renews locks in the background; callbacks run on threads of `executor`."""
 
     def __init__(
         self,
@@ -19,11 +19,11 @@ class AutoLockRenewer(BaseLockRenewer):
         executor: ThreadPoolExecutor | None = None,
         max_workers: int | None = None,
     ) -> None:
-        """Make a renewer.
+        """Create a renewer.
 
-        `max_lock_renewal_duration`: seconds for which a lock is kept. `on_lock_renew_failure`: is
-        called with the message and the error when one is lost.
-        `executor` and `max_workers`: the threads that call back, one of its own if None.
+        `max_lock_renewal_duration`: for how many seconds a lock is renewed.
+        `on_lock_renew_failure`: called with the message and the error when a lock is lost.
+        `executor` and `max_workers`: the threads that call back; None: one thread of its own.
         """
         super().__init__(max_lock_renewal_duration, on_lock_renew_failure)
         self._executor = executor
@@ -44,7 +44,7 @@ class AutoLockRenewer(BaseLockRenewer):
         self.close()
 
     def close(self, wait: bool = True) -> None:
-        """Keep no lock any more; `wait` for callbacks under way."""
+        """Stop renewing; `wait`: also wait for running callbacks."""
         self._end()
         with self._lock:
             executor, self._executor = self._executor, None
@@ -52,7 +52,7 @@ class AutoLockRenewer(BaseLockRenewer):
             executor.shutdown(wait=wait)
 
     def _notify(self, entry: Renewal, error: ServiceBusError) -> None:
-        # Never on the I/O thread: what the application does there may take its time.
+        # Never on the I/O thread: a callback of the application may block.
         with self._lock:
             if self._closed:
                 return

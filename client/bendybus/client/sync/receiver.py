@@ -19,9 +19,9 @@ _PURGE_AT_ONCE: Final = limits.DELETE_MESSAGES_MAX
 
 
 class ServiceBusReceiver(BaseReceiver, Iterator[ServiceBusReceivedMessage]):
-    """Receives from one queue or dead-letter queue. Get one from a ServiceBusClient.
+    """Receives from one queue or dead-letter queue. Created by a ServiceBusClient.
 
-    An iterator over messages: it ends when none comes for `max_wait_time`, or never.
+    An iterator over messages: it ends when none arrives within `max_wait_time`; without it, never.
     """
 
     def __enter__(self) -> "ServiceBusReceiver":
@@ -53,10 +53,10 @@ class ServiceBusReceiver(BaseReceiver, Iterator[ServiceBusReceivedMessage]):
     def receive_messages(
         self, max_message_count: int | None = 1, max_wait_time: float | None = None
     ) -> list[ServiceBusReceivedMessage]:
-        """Wait for a first message; return it with what else is at hand, or nothing.
+        """Wait for a message; return it with others that are available, or an empty list.
 
-        `max_message_count`: the most to return; None: `prefetch_count`, or 1. `max_wait_time`:
-        seconds to wait for the first one, else the receiver's, else 60.
+        `max_message_count`: the maximum to return; None: `prefetch_count`, or 1. `max_wait_time`:
+        seconds to wait for the first one; None: that of the receiver, or 60.
         """
         if self._tracing is None:
             return self._receive(max_message_count, max_wait_time)
@@ -64,10 +64,10 @@ class ServiceBusReceiver(BaseReceiver, Iterator[ServiceBusReceivedMessage]):
             return operation.of(self._receive(max_message_count, max_wait_time))
 
     def complete_message(self, message: ServiceBusReceivedMessage) -> None:
-        """Settle a message: it is done and gone.
+        """Complete a message: it is deleted from the queue.
 
-        `message`: one that was received in PEEK_LOCK mode and is not settled. Raises
-        MessageLockLostError when its lock is lost: it comes again.
+        `message`: received in PEEK_LOCK mode and not settled. Raises MessageLockLostError if its
+        lock is lost; the message is then delivered again.
         """
         outcome = self._settle(
             message, lambda waiter: self._settlement(message, core.COMPLETE, waiter)
@@ -78,7 +78,7 @@ class ServiceBusReceiver(BaseReceiver, Iterator[ServiceBusReceivedMessage]):
         """Complete many messages in one frame.
 
         `messages`: as for `complete_message`. Raises MessageLockLostError whose `failures` lists
-        the ones that were not completed.
+        the messages that were not completed.
         """
         if messages:
             outcome = self._settle(
@@ -87,10 +87,10 @@ class ServiceBusReceiver(BaseReceiver, Iterator[ServiceBusReceivedMessage]):
             core.note_all_settled(messages, outcome)
 
     def release_messages(self, messages: list[ServiceBusReceivedMessage]) -> None:
-        """Give messages back at once, in one frame; it counts as no delivery.
+        """Release messages to the queue in one frame, without counting a delivery.
 
-        For `messages` that were received and not looked at; `abandon_message` is for a failed try.
-        Raises MessageLockLostError whose `failures` lists the ones that were not given back.
+        For `messages` that were received and not processed; `abandon_message` is for a failed
+        attempt. Raises MessageLockLostError whose `failures` lists those that were not released.
         """
         if messages:
             outcome = self._settle(
@@ -105,10 +105,10 @@ class ServiceBusReceiver(BaseReceiver, Iterator[ServiceBusReceivedMessage]):
         *,
         properties_to_modify: Mapping[str, Any] | None = None,
     ) -> None:
-        """Give a message back at once; it counts as one delivery.
+        """Release a message to the queue; the delivery counts.
 
-        `message`: as for `complete_message`. `properties_to_modify`: application properties that
-        it gets; the others stay.
+        `message`: as for `complete_message`. `properties_to_modify`: application properties to
+        set; the others stay.
         """
         outcome = self._settle(
             message,
@@ -124,10 +124,10 @@ class ServiceBusReceiver(BaseReceiver, Iterator[ServiceBusReceivedMessage]):
         *,
         properties_to_modify: Mapping[str, Any] | None = None,
     ) -> None:
-        """Set a message aside: only its sequence number brings it back.
+        """Defer a message: it can then only be received by its sequence number.
 
-        `message`: as for `complete_message`. `properties_to_modify`: application properties that
-        it gets; the others stay.
+        `message`: as for `complete_message`. `properties_to_modify`: application properties to
+        set; the others stay.
         """
         outcome = self._settle(
             message,
@@ -148,7 +148,7 @@ class ServiceBusReceiver(BaseReceiver, Iterator[ServiceBusReceivedMessage]):
         """Move a message to the dead-letter queue.
 
         `message`: as for `complete_message`. `reason` and `error_description`: why, up to 4,096
-        characters each. `properties_to_modify`: application properties that it gets.
+        characters each. `properties_to_modify`: application properties to set.
         """
         outcome = self._settle(
             message,
@@ -166,7 +166,7 @@ class ServiceBusReceiver(BaseReceiver, Iterator[ServiceBusReceivedMessage]):
     def renew_message_lock(
         self, message: ServiceBusReceivedMessage, *, timeout: float | None = None, **kwargs: Any
     ) -> datetime:
-        """Make the lock last a whole lock duration from now. Returns its new end.
+        """Renew the lock for a whole lock duration from now. Returns its new expiry.
 
         `message`: as for `complete_message`. `timeout`: seconds for the whole call, 60 if None;
         more than 15 is advised.
@@ -182,11 +182,11 @@ class ServiceBusReceiver(BaseReceiver, Iterator[ServiceBusReceivedMessage]):
     def receive_deferred_messages(
         self, sequence_numbers: int | list[int], *, timeout: float | None = None, **kwargs: Any
     ) -> list[ServiceBusReceivedMessage]:
-        """Receive messages that were deferred, by their numbers.
+        """Receive deferred messages by their sequence numbers.
 
-        `sequence_numbers`: one or several, all of one partition. Raises MessageNotFoundError when
-        one is of no deferred message. `timeout`: seconds for the whole call, 60 if None; more than
-        15 is advised.
+        `sequence_numbers`: one or several, all of one partition. Raises MessageNotFoundError if a
+        number is not that of a deferred message. `timeout`: seconds for the whole call, 60 if None;
+        more than 15 is advised.
         """
         timeout_s = arguments.timeout(timeout)
         request = self._deferred_request(sequence_numbers, kwargs)
@@ -206,10 +206,10 @@ class ServiceBusReceiver(BaseReceiver, Iterator[ServiceBusReceivedMessage]):
         timeout: float | None = None,
         **kwargs: Any,
     ) -> list[ServiceBusReceivedMessage]:
-        """Show messages without locking them; each call goes on where the last one ended.
+        """Browse messages without locking them; each call continues where the last one ended.
 
-        `max_message_count`: the most to return; there may be fewer, up to 256 KB.
-        `sequence_number`: where to begin instead; 0 or None goes on. `timeout`: seconds for the
+        `max_message_count`: the maximum to return; at most 256 KB are returned.
+        `sequence_number`: where to start instead; 0 or None continues. `timeout`: seconds for the
         whole call, 60 if None; more than 15 is advised.
         """
         timeout_s = arguments.timeout(timeout)
@@ -223,18 +223,18 @@ class ServiceBusReceiver(BaseReceiver, Iterator[ServiceBusReceivedMessage]):
     def delete_messages(
         self, max_message_count: int, *, before_enqueued_time_utc: datetime | None = None
     ) -> int:
-        """Delete the oldest active messages unseen. Returns how many there were.
+        """Delete the oldest active messages without receiving them. Returns how many.
 
-        `max_message_count`: the most to delete. `before_enqueued_time_utc`: only those that the
-        bus took in before then.
+        `max_message_count`: the maximum to delete. `before_enqueued_time_utc`: only messages
+        enqueued before then.
         """
         return self._delete(max_message_count, before_enqueued_time_utc, purge=False)
 
     def purge_messages(self, *, before_enqueued_time_utc: datetime | None = None) -> int:
-        """Delete all that is not locked, deferred and scheduled messages too. Returns how many.
+        """Delete all unlocked messages, including deferred and scheduled ones. Returns how many.
 
-        `before_enqueued_time_utc`: only what the bus took in before then; None: before now, so
-        that what is sent meanwhile stays.
+        `before_enqueued_time_utc`: only messages enqueued before then; None: before now, so that
+        messages sent meanwhile stay.
         """
         before = before_enqueued_time_utc or datetime.now(UTC)
         total = 0
@@ -243,7 +243,7 @@ class ServiceBusReceiver(BaseReceiver, Iterator[ServiceBusReceivedMessage]):
         return total
 
     def close(self) -> None:
-        """Give back what was not seen and receive nothing any more."""
+        """Close the receiver; messages that were not handed over return to the queue."""
         if self._closed:
             return
         self._closed = True
@@ -264,7 +264,7 @@ class ServiceBusReceiver(BaseReceiver, Iterator[ServiceBusReceivedMessage]):
         try:
             pieces = waiter.wait(want.wait_s)
         except BaseException:
-            # What arrives for it goes to the next receive, or back.
+            # Messages that arrive for it go to the next receive, or back to the queue.
             io.submit(receiving.forget, want)
             raise
         return self._made(pieces)

@@ -14,7 +14,7 @@ from bendybus.client.sync import calls
 
 
 class ServiceBusSender(BaseSender):
-    """Sends messages to one queue. Get one from a ServiceBusClient. Threads may share it."""
+    """Sends messages to one queue. Created by a ServiceBusClient. Threads may share it."""
 
     def __enter__(self) -> "ServiceBusSender":
         self._check_live()
@@ -33,10 +33,10 @@ class ServiceBusSender(BaseSender):
 
         `message`: a ServiceBusMessage, an AmqpAnnotatedMessage, a mapping with the arguments of a
         ServiceBusMessage, a list of these, or a ServiceBusMessageBatch.
-        `split_by_partition_key=True` lets messages with different keys go to different partitions;
-        then the unit is not atomic any more. Returns when everything is stored. `timeout`: seconds
-        for the whole call, 60 if None; 15 or less may be too short for another partition to be
-        tried.
+        `split_by_partition_key=True` allows messages with different keys, which go to different
+        partitions; the unit is then no longer atomic. Returns when everything is stored. `timeout`:
+        seconds for the whole call, 60 if None; 15 or less may be too short for another partition to
+        be tried.
         """
         timeout_s = arguments.timeout(timeout)
         columns, split = self._columns_to_send(message, kwargs)
@@ -56,11 +56,11 @@ class ServiceBusSender(BaseSender):
         timeout: float | None = None,
         **kwargs: Any,
     ) -> list[int]:
-        """Send messages that become active at a time. Returns numbers to cancel them with.
+        """Send messages that become active at a given time. Returns their sequence numbers.
 
-        `messages`: as for `send_messages`, but no batch. `schedule_time_utc`: when; without a time
-        zone it is UTC. `timeout`: seconds for the whole call, 60 if None; 15 or less may be too
-        short for another partition to be tried.
+        `messages`: as for `send_messages`, without batches. `schedule_time_utc`: when; without a
+        time zone it is UTC. `timeout`: seconds for the whole call, 60 if None; 15 or less may be
+        too short for another partition to be tried.
         """
         timeout_s = arguments.timeout(timeout)
         columns = self._columns_to_schedule(messages, schedule_time_utc, kwargs)
@@ -73,11 +73,11 @@ class ServiceBusSender(BaseSender):
     def cancel_scheduled_messages(
         self, sequence_numbers: int | list[int], *, timeout: float | None = None, **kwargs: Any
     ) -> None:
-        """Delete messages that are not yet active.
+        """Delete scheduled messages before they become active.
 
-        `sequence_numbers`: one or several, as `schedule_messages` returned them. Raises
-        MessageNotFoundError when one is of no scheduled message. `timeout`: seconds for the whole
-        call, 60 if None; more than 15 is advised.
+        `sequence_numbers`: one or several, as returned by `schedule_messages`. Raises
+        MessageNotFoundError if a number is not that of a scheduled message. `timeout`: seconds for
+        the whole call, 60 if None; more than 15 is advised.
         """
         timeout_s = arguments.timeout(timeout)
         request = self._cancel_request(sequence_numbers, kwargs)
@@ -93,13 +93,13 @@ class ServiceBusSender(BaseSender):
     def create_message_batch(self, max_size_in_bytes: int | None = None) -> ServiceBusMessageBatch:
         """Return an empty batch, to be filled and sent as one unit.
 
-        `max_size_in_bytes`: how large it may become; None: 256 KB, the limit of Basic and
-        Standard. Premium: up to 1 MB.
+        `max_size_in_bytes`: its maximum size; None: 256 KB, the limit of Basic and Standard.
+        Premium: up to 1 MB.
         """
         return self._batch(max_size_in_bytes)
 
     def close(self) -> None:
-        """Send nothing any more. Does not wait for what other threads are sending."""
+        """Close the sender. Does not wait for sends in progress in other threads."""
         self._closed = True
         if self._owns_connection:
             calls.close(self._shared)
@@ -133,7 +133,7 @@ def _wait_for_room(connection: Connection, columns: Columns, timeout_s: float) -
     except OperationTimeoutError:
         limit.forget(waiter)
         raise OperationTimeoutError(
-            message=f"No room to send in {timeout_s:g} s. Nothing was sent."
+            message=f"The send queue was full for {timeout_s:g} s. Nothing was sent."
         ) from None
     except BaseException:
         limit.forget(waiter)

@@ -1,4 +1,4 @@
-"""Lists that come in pages, with the methods of azure-core's AsyncItemPaged."""
+"""Lists in pages, with the methods of azure-core's AsyncItemPaged."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Generic, TypeVar
@@ -9,7 +9,7 @@ Page = Callable[[str], Awaitable[tuple[list[T], str]]]
 
 
 class AsyncItemPaged(AsyncIterator[T], Generic[T]):
-    """An iterator over all items; `by_page` gives them page by page."""
+    """An iterator over all items; `by_page` returns an iterator over pages."""
 
     def __init__(self, fetch: Page[T]) -> None:
         self._fetch = fetch
@@ -18,7 +18,7 @@ class AsyncItemPaged(AsyncIterator[T], Generic[T]):
     def by_page(self, continuation_token: str | None = None) -> "AsyncPages[T]":
         """Return an iterator over pages, each of them an iterator over its items.
 
-        `continuation_token`: where another iterator over pages ended; its attribute of this name.
+        `continuation_token`: where to start; the attribute of this name of another iterator.
         """
         return AsyncPages(self._fetch, continuation_token or "")
 
@@ -40,7 +40,7 @@ class AsyncItemPaged(AsyncIterator[T], Generic[T]):
 
 
 class AsyncPages(AsyncIterator[AsyncIterator[T]], Generic[T]):
-    """Pages of a list. `continuation_token` names the next one; None at the end."""
+    """Pages of a list. `continuation_token` identifies the next one; None at the end."""
 
     def __init__(self, fetch: Page[T], token: str) -> None:
         self._fetch = fetch

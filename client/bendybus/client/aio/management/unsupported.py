@@ -1,4 +1,4 @@
-"""Asynchronous administration of topics, subscriptions, rules: names that do nothing yet."""
+"""Asynchronous administration of topics, subscriptions and rules: not supported yet."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ _EVERYTHING = TrueRuleFilter()
 
 
 class UnsupportedOperations:
-    """Refuses all of it with one sentence."""
+    """Methods that raise NotSupportedError."""
 
     async def create_topic(
         self,

@@ -25,7 +25,7 @@ from bendybus.v1 import management_pb2
 
 
 class ServiceBusAdministrationClient(BaseAdministrationClient, UnsupportedOperations):
-    """Creates, changes, shows and deletes entities."""
+    """Creates, updates, lists and deletes entities."""
 
     def __enter__(self) -> "ServiceBusAdministrationClient":
         return self
@@ -45,7 +45,7 @@ class ServiceBusAdministrationClient(BaseAdministrationClient, UnsupportedOperat
         """Return a client for a connection string.
 
         `conn_str`: `Endpoint=sb://HOST:PORT;SharedAccessKeyName=…;SharedAccessKey=…`.
-        `api_version` has no effect. All others as the client itself takes them.
+        `api_version` has no effect. Other arguments: as for the constructor.
         """
         made: ServiceBusAdministrationClient = cls._from_connection_string(conn_str, kwargs)
         return made
@@ -73,15 +73,15 @@ class ServiceBusAdministrationClient(BaseAdministrationClient, UnsupportedOperat
         max_message_size_in_kilobytes: int | None = None,
         **kwargs: Any,
     ) -> QueueProperties:
-        """Make a queue; what is None gets its default. Raises ResourceExistsError.
+        """Create a queue; options that are None get their defaults. Raises ResourceExistsError.
 
-        `queue_name`: its name. Fixed for good: `enable_partitioning` (spread over all partitions),
-        `requires_duplicate_detection`, `requires_session` (refused until sessions exist).
+        `queue_name`: its name. Immutable: `enable_partitioning` (spread over all partitions),
+        `requires_duplicate_detection`, `requires_session` (not supported yet).
         `lock_duration`, `max_delivery_count`, `default_message_time_to_live`,
         `dead_lettering_on_message_expiration`, `duplicate_detection_history_time_window`,
         `auto_delete_on_idle`, `max_size_in_megabytes`, `max_message_size_in_kilobytes` and
-        `user_metadata` are as in Service Bus, and durations are timedelta or ISO-8601 text.
-        `forward_to` and `forward_dead_lettered_messages_to` are refused until forwarding exists;
+        `user_metadata` are as in Service Bus; durations are timedelta or ISO-8601 text.
+        `forward_to` and `forward_dead_lettered_messages_to` are not supported yet;
         `enable_batched_operations`, `enable_express` and `authorization_rules` have no effect: the
         rules of a bus are in its manifest.
         """
@@ -97,25 +97,25 @@ class ServiceBusAdministrationClient(BaseAdministrationClient, UnsupportedOperat
     def get_queue_runtime_properties(
         self, queue_name: str, **kwargs: Any
     ) -> QueueRuntimeProperties:
-        """Return how the queue `queue_name` is at the moment. Raises ResourceNotFoundError."""
+        """Return runtime properties of the queue `queue_name`. Raises ResourceNotFoundError."""
         return runtime.queue_runtime(self._get(queue_name, kwargs))
 
     def update_queue(self, queue: QueueProperties | Mapping[str, Any], **kwargs: Any) -> None:
-        """Make a queue what `queue` says. Raises ResourceNotFoundError."""
+        """Update a queue to the properties of `queue`. Raises ResourceNotFoundError."""
         request = descriptions.update_of(queue, kwargs)
         self._call(lambda stubs: stubs.management.UpdateQueue, request, kwargs)
 
     def delete_queue(self, queue_name: str, **kwargs: Any) -> None:
-        """Delete the queue `queue_name` with its messages. Raises ResourceNotFoundError."""
+        """Delete the queue `queue_name` and its messages. Raises ResourceNotFoundError."""
         request = requests.delete_request(queue_name)
         self._call(lambda stubs: stubs.management.DeleteQueue, request, kwargs)
 
     def list_queues(self, **kwargs: Any) -> ItemPaged[QueueProperties]:
-        """Return an iterator over all queues; its `by_page()` gives them in pages."""
+        """Return an iterator over all queues; its `by_page()` returns pages."""
         return self._list(descriptions.to_properties, kwargs, with_runtime=False)
 
     def list_queues_runtime_properties(self, **kwargs: Any) -> ItemPaged[QueueRuntimeProperties]:
-        """Return an iterator over how all queues are; its `by_page()` gives them in pages."""
+        """Return an iterator over runtime properties of all queues; `by_page()` returns pages."""
         return self._list(runtime.queue_runtime, kwargs, with_runtime=True)
 
     def get_namespace_properties(self, **kwargs: Any) -> NamespaceProperties:

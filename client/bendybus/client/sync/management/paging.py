@@ -1,5 +1,5 @@
 # Generated from aio/management/paging.py by `make sync`: edit that file.
-"""Lists that come in pages, with the methods of azure-core's ItemPaged."""
+"""Lists in pages, with the methods of azure-core's ItemPaged."""
 
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
@@ -10,7 +10,7 @@ Page = Callable[[str], tuple[list[T], str]]
 
 
 class ItemPaged(Iterator[T], Generic[T]):
-    """An iterator over all items; `by_page` gives them page by page."""
+    """An iterator over all items; `by_page` returns an iterator over pages."""
 
     def __init__(self, fetch: Page[T]) -> None:
         self._fetch = fetch
@@ -19,7 +19,7 @@ class ItemPaged(Iterator[T], Generic[T]):
     def by_page(self, continuation_token: str | None = None) -> "Pages[T]":
         """Return an iterator over pages, each of them an iterator over its items.
 
-        `continuation_token`: where another iterator over pages ended; its attribute of this name.
+        `continuation_token`: where to start; the attribute of this name of another iterator.
         """
         return Pages(self._fetch, continuation_token or "")
 
@@ -40,7 +40,7 @@ class ItemPaged(Iterator[T], Generic[T]):
 
 
 class Pages(Iterator[Iterator[T]], Generic[T]):
-    """Pages of a list. `continuation_token` names the next one; None at the end."""
+    """Pages of a list. `continuation_token` identifies the next one; None at the end."""
 
     def __init__(self, fetch: Page[T], token: str) -> None:
         self._fetch = fetch

@@ -1,5 +1,5 @@
 # Generated from aio/management/unsupported.py by `make sync`: edit that file.
-"""Synchronous administration of topics, subscriptions, rules: names that do nothing yet."""
+"""Synchronous administration of topics, subscriptions and rules: not supported yet."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ _EVERYTHING = TrueRuleFilter()
 
 
 class UnsupportedOperations:
-    """Refuses all of it with one sentence."""
+    """Methods that raise NotSupportedError."""
 
     def create_topic(
         self,
