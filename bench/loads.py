@@ -31,6 +31,8 @@ class Loads:
     """Messages through brokers that are held back."""
     peer: int = 30_000
     peer_singles: int = 500
+    peer_loop: int = 1_000
+    """The plain loop of a peer, which may wait for the disk at every message."""
 
 
 QUICK: Final = Loads(
@@ -44,4 +46,5 @@ QUICK: Final = Loads(
     slow=20_000,
     peer=10_000,
     peer_singles=100,
+    peer_loop=300,
 )

@@ -25,6 +25,8 @@ SECTIONS: Final = {
     "rabbitmq": "bench.peers.rabbitmq",
     "nats": "bench.peers.nats_jetstream",
     "redis": "bench.peers.redis_streams",
+    "artemis": "bench.peers.artemis",
+    "kafka": "bench.peers.kafka",
 }
 
 

@@ -19,7 +19,7 @@ WINDOW: Final = 1_000
 ACKNOWLEDGE_EACH: Final = 100
 # The plain loop by how many messages may be on their way to it: each waits for its own delivery,
 # or they come ahead.
-LOOPS: Final = {1: "loop", 100: "loop_ahead"}
+LOOPS: Final = {1: "loop_unconfirmed", 100: "loop_unconfirmed_ahead"}
 UNCONFIRMED: Final = "acknowledgements are unconfirmed"
 
 
@@ -83,8 +83,8 @@ def _measure(
         _Publishing(where, name, load.peer).run(recorder, "send")
         _Consuming(where, name, load.peer).run(recorder, "receive_complete")
         for prefetch in LOOPS:
-            _Publishing(where, name, load.loop).run(recorder, "fill")
-            _loop(where, name, load.loop, prefetch, recorder)
+            _Publishing(where, name, load.peer_loop).run(recorder, "fill")
+            _loop(where, name, load.peer_loop, prefetch, recorder)
     emit(recorder.row("send", "send, confirmed", f"window {WINDOW}", "persistent"))
     emit(recorder.row("receive_complete", "receive + acknowledge",
                       f"prefetch {WINDOW}; {ACKNOWLEDGE_EACH} an acknowledgement"))  # fmt: skip

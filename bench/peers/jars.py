@@ -1,0 +1,206 @@
+"""Jars of the brokers that run in a JVM: pinned by coordinates and SHA-256, fetched by `mvn`.
+
+`bench/peers/NAME.jars` lists every jar of a broker, one a line. They are kept beside the Python
+clients, in the virtual environment, and fetched when one is missing or differs; `mvn` takes them
+from its own cache or from the repository that it is set up for. To change a version:
+edit `BROKERS`, run `python -m bench.peers.jars NAME`, and look at the diff.
+"""
+
+import hashlib
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+from bench.peers import peer
+from bench.peers.peer import UnavailableError
+
+FOLDER: Final = Path(sys.prefix) / "bench-jars"
+# Fetching is part of a section's time; what arrived by then is in the cache of the next run.
+_FETCH_S: Final = 200.0
+_ERROR_CHARACTERS: Final = 200
+_PLUGIN: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
+_POM: Final = """\
+<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>bench</groupId>
+  <artifactId>jars</artifactId>
+  <version>1</version>
+  <packaging>pom</packaging>
+  <dependencies>
+{dependencies}
+  </dependencies>
+</project>
+"""
+_DEPENDENCY: Final = """\
+    <dependency>
+      <groupId>{jar.group}</groupId>
+      <artifactId>{jar.artifact}</artifactId>
+      <version>{jar.version}</version>{classifier}
+      <exclusions>{exclusions}</exclusions>
+    </dependency>"""
+_EXCLUSION: Final = "<exclusion><groupId>{0}</groupId><artifactId>{1}</artifactId></exclusion>"
+
+
+@dataclass(frozen=True, slots=True)
+class Jar:
+    """Maven coordinates, and the hash of the file; no hash while it is being chosen."""
+
+    group: str
+    artifact: str
+    version: str
+    classifier: str = ""
+    sha256: str = ""
+
+    @classmethod
+    def parse(cls, line: str) -> Self:
+        """Return the jar of a line `group:artifact:version[:classifier] sha256`."""
+        coordinates, _, sha256 = line.partition(" ")
+        group, artifact, version, *classifier = coordinates.split(":")
+        return cls(group, artifact, version, "".join(classifier), sha256.strip())
+
+    @property
+    def line(self) -> str:
+        """The line that `parse` reads."""
+        parts = (self.group, self.artifact, self.version, self.classifier)
+        return f"{':'.join(part for part in parts if part)} {self.sha256}"
+
+    @property
+    def path(self) -> Path:
+        """The path of the file in a folder that is laid out like a Maven repository."""
+        name = "-".join(part for part in (self.artifact, self.version, self.classifier) if part)
+        return Path(*self.group.split("."), self.artifact, self.version, f"{name}.jar")
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """What a broker's jars are chosen from."""
+
+    roots: Sequence[str]
+    """`group:artifact:version`; their runtime dependencies come with them."""
+    excluded: Sequence[str] = ()
+    """`group:artifact` of dependencies that are not needed here."""
+
+
+BROKERS: Final = {
+    "artemis": Broker(
+        ("org.apache.activemq:artemis-server:2.44.0",
+         "org.apache.activemq:artemis-stomp-protocol:2.44.0",
+         "org.slf4j:slf4j-simple:2.0.17"),
+        # Clustering, and another system's sockets.
+        ("org.jgroups:jgroups", "io.netty:netty-transport-native-kqueue"),
+    ),
+    "kafka": Broker(
+        ("org.apache.kafka:kafka_2.13:4.4.0", "org.slf4j:slf4j-simple:1.7.36"),
+        # For formatters of command-line tools.
+        ("org.apache.kafka:kafka-tools-api",),
+    ),
+}  # fmt: skip
+
+
+def classpath(name: str, folder: Path = FOLDER) -> str:
+    """Return a broker's class path; fetch what is missing, refuse what differs."""
+    jars = pinned(name)
+    if any(_sha256(folder / jar.path) != jar.sha256 for jar in jars):
+        # Each by itself: a dependency's dependencies are in the list already.
+        _fetch(jars, ["*:*"], folder)
+        verify(jars, folder)
+    return ":".join(str(folder / jar.path) for jar in jars)
+
+
+def pinned(name: str) -> list[Jar]:
+    """Return the jars of a broker's list."""
+    lines = _list_of(name).read_text(encoding="utf-8").splitlines()
+    return [Jar.parse(line) for line in lines if line and not line.startswith("#")]
+
+
+def verify(jars: Iterable[Jar], folder: Path) -> None:
+    """Raise UnavailableError if a file is missing or is not the one that is pinned."""
+    for jar in jars:
+        found = _sha256(folder / jar.path)
+        if found != jar.sha256:
+            what = f"its SHA-256 is {found}" if found else "it is missing"
+            raise UnavailableError(f"{jar.line.split()[0]} is not the pinned jar: {what}")
+
+
+def pom(jars: Iterable[Jar], excluded: Sequence[str]) -> str:
+    """Return a project that depends on the jars, without the excluded `group:artifact`."""
+    exclusions = "".join(_EXCLUSION.format(*each.split(":")) for each in excluded)
+    return _POM.format(
+        dependencies="\n".join(
+            _DEPENDENCY.format(
+                jar=jar,
+                exclusions=exclusions,
+                classifier=f"\n      <classifier>{jar.classifier}</classifier>"
+                if jar.classifier
+                else "",
+            )
+            for jar in jars
+        )
+    )
+
+
+def _fetch(jars: Iterable[Jar], excluded: Sequence[str], folder: Path) -> None:
+    """Copy the jars into a folder that is laid out like a Maven repository."""
+    program = peer.program("mvn")
+    if program is None:
+        raise UnavailableError("its jars are fetched by mvn: apt install maven")
+    with tempfile.TemporaryDirectory(prefix="bendybus-bench-jars-") as temporary:
+        project = Path(temporary) / "pom.xml"
+        project.write_text(pom(jars, excluded), encoding="utf-8")
+        command = [program, "-B", "-q", "-f", str(project), _PLUGIN, "-DincludeScope=runtime",
+                   "-Dmdep.useRepositoryLayout=true", f"-DoutputDirectory={folder}"]  # fmt: skip
+        try:
+            done = subprocess.run(
+                command, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                timeout=_FETCH_S, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired as error:
+            raise UnavailableError(f"mvn did not fetch its jars in {_FETCH_S:.0f} s") from error
+    if done.returncode:
+        raise UnavailableError(f"mvn did not fetch its jars: {_reason(done.stdout + done.stderr)}")
+
+
+def _reason(output: str) -> str:
+    """Return the first error of mvn, in one line."""
+    found = re.search(r"\[ERROR\]\s*(.+)", output)
+    return (found[1] if found else output.strip())[:_ERROR_CHARACTERS]
+
+
+def _sha256(path: Path) -> str:
+    """Return the hash of a file; "" if there is none."""
+    if not path.exists():
+        return ""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _list_of(name: str) -> Path:
+    return Path(__file__).with_name(f"{name}.jars")
+
+
+def pin(name: str) -> None:
+    """Resolve a broker's dependencies and write its list."""
+    broker = BROKERS[name]
+    with tempfile.TemporaryDirectory(prefix="bendybus-bench-jars-") as temporary:
+        folder = Path(temporary)
+        _fetch([Jar.parse(root) for root in broker.roots], broker.excluded, folder)
+        found = [_jar_at(path, folder) for path in folder.rglob("*.jar")]
+    head = f"# Written by `python -m bench.peers.jars {name}`; never edited by hand.\n"
+    lines = sorted(jar.line for jar in found)
+    _list_of(name).write_text(head + "\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _jar_at(path: Path, folder: Path) -> Jar:
+    *group, artifact, version, file = path.relative_to(folder).parts
+    classifier = file.removesuffix(".jar").removeprefix(f"{artifact}-{version}").lstrip("-")
+    return Jar(".".join(group), artifact, version, classifier, _sha256(path))
+
+
+if __name__ == "__main__":
+    for chosen in sys.argv[1:]:
+        pin(chosen)

@@ -1,0 +1,95 @@
+"""The jars of peers that run in a JVM: all pinned, none taken that is not the pinned one."""
+
+import hashlib
+import re
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+
+from bench.peers import jars, peer
+from bench.peers.jars import Jar
+from bench.peers.peer import UnavailableError
+
+JAR = Jar("org.some", "thing", "1.2", sha256=hashlib.sha256(b"jar").hexdigest())
+
+
+def put(folder: Path, jar: Jar, content: bytes) -> None:
+    path = folder / jar.path
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("name", jars.BROKERS)
+def test_every_jar_of_a_list_has_coordinates_and_a_hash(name: str) -> None:
+    found = jars.pinned(name)
+
+    assert found
+    assert all(re.fullmatch("[0-9a-f]{64}", jar.sha256) for jar in found)
+    assert sorted(jar.line for jar in found) == [jar.line for jar in found]
+
+
+@pytest.mark.parametrize("name", jars.BROKERS)
+def test_a_list_holds_the_versions_it_is_chosen_from(name: str) -> None:
+    coordinates = {jar.line.split()[0] for jar in jars.pinned(name)}
+
+    assert coordinates >= set(jars.BROKERS[name].roots)
+
+
+@pytest.mark.parametrize("line", ["a.b:c:1 00", "a.b:c:1:linux 00"])
+def test_a_line_is_read_as_it_is_written(line: str) -> None:
+    assert Jar.parse(line).line == line
+
+
+def test_a_file_lies_where_a_maven_repository_has_it() -> None:
+    assert Jar.parse("a.b:c:1:linux 00").path == Path("a/b/c/1/c-1-linux.jar")
+    assert JAR.path == Path("org/some/thing/1.2/thing-1.2.jar")
+
+
+def test_the_pinned_file_is_taken(tmp_path: Path) -> None:
+    put(tmp_path, JAR, b"jar")
+
+    jars.verify([JAR], tmp_path)
+
+
+def test_another_file_is_refused(tmp_path: Path) -> None:
+    put(tmp_path, JAR, b"other")
+
+    with pytest.raises(UnavailableError, match=r"org\.some:thing:1\.2 is not the pinned jar"):
+        jars.verify([JAR], tmp_path)
+
+
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(UnavailableError, match="it is missing"):
+        jars.verify([JAR], tmp_path)
+
+
+def test_without_mvn_the_reason_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peer, "program", lambda name: None)
+
+    with pytest.raises(UnavailableError, match="apt install maven"):
+        jars.classpath("kafka", tmp_path)
+
+
+def test_an_error_of_mvn_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mvn = tmp_path / "mvn"
+    mvn.write_text("#!/bin/sh\necho '[ERROR] no such jar'\necho '[ERROR] more'\nexit 1\n")
+    mvn.chmod(0o700)
+    monkeypatch.setattr(peer, "program", lambda name: str(mvn))
+
+    with pytest.raises(UnavailableError) as caught:
+        jars.classpath("kafka", tmp_path)
+
+    assert str(caught.value) == "mvn did not fetch its jars: no such jar"
+
+
+def test_the_project_asks_for_just_the_listed_jars() -> None:
+    classified = Jar.parse("a.b:c:1:linux 00")
+
+    root = ElementTree.fromstring(jars.pom([JAR, classified], ["*:*"]))
+
+    space = {"m": "http://maven.apache.org/POM/4.0.0"}
+    names = [each.text for each in root.findall(".//m:dependency/m:artifactId", space)]
+    assert names == ["thing", "c"]
+    assert [each.text for each in root.findall(".//m:classifier", space)] == ["linux"]
+    assert len(root.findall(".//m:exclusion", space)) == 2
