@@ -1,4 +1,4 @@
-"""BusNamespace: a bus of so many partitions, chosen for good when it is made."""
+"""BusNamespace: a bus; its number of partitions is fixed when it is created."""
 
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Final, Literal
@@ -46,10 +46,10 @@ class Storage(ManifestModel):
 
 
 class Resources(ManifestModel):
-    """What a container asks for and may use, as everywhere in Kubernetes."""
+    """Resource requests and limits of a container."""
 
-    requests: dict[str, Quantity] = Field(default_factory=dict, description="Asked for.")
-    limits: dict[str, Quantity] = Field(default_factory=dict, description="Never exceeded.")
+    requests: dict[str, Quantity] = Field(default_factory=dict, description="Requested amounts.")
+    limits: dict[str, Quantity] = Field(default_factory=dict, description="Upper limits.")
 
 
 class Right(StrEnum):
@@ -76,12 +76,12 @@ class AuthorizationRule(ManifestModel):
 
 
 class Autoscaling(ManifestModel):
-    """How the number of front ends follows their load; needs a metrics-server in the cluster."""
+    """Autoscaling of front ends by load; needs a metrics-server in the cluster."""
 
-    min_replicas: StrictInt = Field(2, ge=1, le=100, description="Never fewer pods.")
-    max_replicas: StrictInt = Field(10, ge=1, le=100, description="Never more pods.")
+    min_replicas: StrictInt = Field(2, ge=1, le=100, description="Minimum number of pods.")
+    max_replicas: StrictInt = Field(10, ge=1, le=100, description="Maximum number of pods.")
     target_cpu_utilization: StrictInt = Field(
-        70, ge=1, le=100, description="Percent of the processor that pods request."
+        70, ge=1, le=100, description="Target usage in percent of the requested CPU."
     )
 
     @model_validator(mode="after")
@@ -96,18 +96,18 @@ class Autoscaling(ManifestModel):
 class Frontend(ManifestModel):
     """The stateless gateways in front of the partitions."""
 
-    replicas: StrictInt = Field(2, ge=1, le=100, description="How many pods.")
+    replicas: StrictInt = Field(2, ge=1, le=100, description="Number of pods.")
     resources: Resources = Field(default_factory=Resources, description="Of each pod.")
     service_type: Literal["ClusterIP", "NodePort", "LoadBalancer"] = Field(
-        "ClusterIP", description="How clients reach it."
+        "ClusterIP", description="Type of the Service for clients."
     )
     autoscaling: Autoscaling | None = Field(
-        None, description="Let the load choose how many pods; replicas is then not used."
+        None, description="Scale the number of pods by load; replicas is then ignored."
     )
     host_names: list[KubernetesName] = Field(
         default_factory=list,
         max_length=20,
-        description="Further names by which clients reach it; added to its certificate.",
+        description="Additional host names for clients; added to its certificate.",
     )
 
 
@@ -118,14 +118,14 @@ class Partitions(ManifestModel):
 
 
 class BusNamespaceSpec(ManifestModel):
-    """What a bus is to be."""
+    """The desired state of a bus."""
 
     sku: Sku = Field(default_factory=Sku, description="Messaging tier. Cannot change.")
     premium_messaging_partitions: Annotated[
         StrictInt | None, BeforeValidator(_check_partitions)
     ] = Field(
         None,
-        description="How many partitions every entity has; Premium only; default 1 (none). "
+        description="Number of partitions of every entity; Premium only; default 1 (none). "
         "Cannot change.",
         json_schema_extra={"enum": list(limits.PREMIUM_PARTITION_COUNTS)},
     )
@@ -138,19 +138,20 @@ class BusNamespaceSpec(ManifestModel):
     allowed_namespaces: list[NamespaceName] = Field(
         default_factory=list,
         max_length=1000,
-        description="Kubernetes namespaces whose entities may join; default: its own.",
+        description="Kubernetes namespaces whose queues it accepts; default: its own.",
     )
     authorization_rules: list[AuthorizationRule] = Field(
         default_factory=list,
         max_length=12,
-        description="Shared access policies beside RootManageSharedAccessKey.",
+        description="Shared access policies in addition to RootManageSharedAccessKey.",
         json_schema_extra={
             "x-kubernetes-list-type": "map",
             "x-kubernetes-list-map-keys": ["name"],
         },
     )
     deletion_policy: DeletionPolicy = Field(
-        DeletionPolicy.RETAIN, description="Whether the data outlives the manifest."
+        DeletionPolicy.RETAIN,
+        description="Whether the data is retained when the manifest is deleted.",
     )
 
     @model_validator(mode="after")
@@ -164,16 +165,16 @@ class BusNamespaceSpec(ManifestModel):
 
 
 class BusNamespaceStatus(Status):
-    """What the operator saw last of a bus."""
+    """The observed state of a bus."""
 
-    ready_partitions: int | None = Field(None, description="How many partitions answer.")
-    endpoint: StrictStr | None = Field(None, description="Where clients connect.")
+    ready_partitions: int | None = Field(None, description="Number of partitions that answer.")
+    endpoint: StrictStr | None = Field(None, description="Endpoint for clients.")
     connection_secret: StrictStr | None = Field(
         None, description="Secret with the connection string of RootManageSharedAccessKey."
     )
-    queues: int | None = Field(None, description="How many queues it has.")
+    queues: int | None = Field(None, description="Number of queues.")
     orphaned_count: int | None = Field(
-        None, description="Queues whose manifest is gone and whose messages are kept."
+        None, description="Number of orphaned queues: without a manifest, messages retained."
     )
     orphaned: list[StrictStr] = Field(
         default_factory=list, description="Names of the first 20 of them: adopt or purge each."
@@ -189,9 +190,9 @@ class BusNamespace(ManifestModel):
     kind: Literal["BusNamespace"] = "BusNamespace"
     metadata: Metadata
     spec: BusNamespaceSpec = Field(
-        default_factory=BusNamespaceSpec, description="What the bus is to be."
+        default_factory=BusNamespaceSpec, description="Desired state of the bus."
     )
-    status: BusNamespaceStatus | None = Field(None, description="What the operator saw last.")
+    status: BusNamespaceStatus | None = Field(None, description="Observed state.")
 
     @property
     def tier(self) -> Tier:
@@ -209,7 +210,7 @@ class BusNamespace(ManifestModel):
 def check_update(
     name: str, *, tier: Tier, partition_count: int, wanted_tier: Tier, wanted_count: int
 ) -> None:
-    """Raise PartitioningImmutable when a namespace that exists would have to change what is fixed.
+    """Raise PartitioningImmutable if an existing namespace would need an immutable field changed.
 
     Source: "It isn't possible to change the partitioning option on any existing namespace".
     """
@@ -221,6 +222,6 @@ def check_update(
         if now != wanted:
             raise PartitioningImmutable(
                 f"BusNamespace {name!r}: {field} is {now} since the namespace was created and "
-                f"cannot become {wanted}. Create a namespace of another name and move over.",
+                f"cannot become {wanted}. Create a namespace of another name and move to it.",
                 metadata={"field": field, "namespace": name},
             )

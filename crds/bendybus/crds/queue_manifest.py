@@ -1,4 +1,4 @@
-"""Queue: the manifest's fields, and what they mean to the domain."""
+"""Queue: the manifest's fields, and their conversion to the domain."""
 
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Final, Literal
@@ -26,7 +26,7 @@ def _iso(milliseconds: int | None) -> str:
 
 
 class QueueSpec(ManifestModel):
-    """What a queue is to be."""
+    """The desired state of a queue."""
 
     namespace_ref: NamespaceRef = Field(
         default_factory=NamespaceRef, description="The bus it belongs to. Cannot change."
@@ -34,12 +34,12 @@ class QueueSpec(ManifestModel):
     entity_name: EntityName | None = Field(
         None,
         min_length=1,
-        description="Name on the bus, compared without case; default: metadata.name. "
-        "Cannot change.",
+        description="Name on the bus, case-insensitive; default: metadata.name. Cannot change.",
         json_schema_extra={"pattern": ENTITY_NAME_PATTERN},
     )
     enable_partitioning: StrictBool = Field(
-        False, description="Spread over all partitions, or whole in one. Cannot change."
+        False,
+        description="Whether it is spread over all partitions or stored in one. Cannot change.",
     )
     max_size_in_megabytes: StrictInt = Field(
         limits.QUEUE_SIZE_MB_DEFAULT,
@@ -58,16 +58,16 @@ class QueueSpec(ManifestModel):
         description="How long a received message stays locked: PT5S to PT5M.",
     )
     default_message_time_to_live: Duration = Field(
-        durations.FOREVER_ISO, description="Messages live no longer than this."
+        durations.FOREVER_ISO, description="Maximum time to live of messages."
     )
     max_delivery_count: StrictInt = Field(
         limits.MAX_DELIVERY_COUNT_DEFAULT,
         ge=1,
         le=limits.MAX_DELIVERY_COUNT_MAX,
-        description="Deliveries without success after which a message is dead-lettered.",
+        description="Number of deliveries without settlement before a message is dead-lettered.",
     )
     requires_duplicate_detection: StrictBool = Field(
-        False, description="Drop messages whose MessageId was seen before. Cannot change."
+        False, description="Drop messages with a known MessageId. Cannot change."
     )
     duplicate_detection_history_time_window: Duration = Field(
         _iso(limits.DUPLICATE_WINDOW_MS_DEFAULT),
@@ -77,33 +77,35 @@ class QueueSpec(ManifestModel):
         False, description="Reserved until sessions exist. Cannot change."
     )
     dead_lettering_on_message_expiration: StrictBool = Field(
-        False, description="Dead-letter messages that outlive their time, or drop them."
+        False, description="Whether expired messages are dead-lettered or dropped."
     )
     forward_to: EntityName | None = Field(None, description="Reserved until forwarding exists.")
     forward_dead_lettered_messages_to: EntityName | None = Field(
         None, description="Reserved until forwarding exists."
     )
     auto_delete_on_idle: Duration = Field(
-        durations.FOREVER_ISO, description="Delete the queue after so long without use: PT5M up."
+        durations.FOREVER_ISO,
+        description="Delete the queue when it was not used for so long; PT5M or more.",
     )
     status: EntityStatus = Field(
-        EntityStatus.ACTIVE, description="What the queue accepts at the moment."
+        EntityStatus.ACTIVE, description="Which operations the queue accepts."
     )
     user_metadata: StrictStr = Field(
-        "", max_length=limits.USER_METADATA_CHARS_MAX, description="A note of yours."
+        "", max_length=limits.USER_METADATA_CHARS_MAX, description="Free text."
     )
     deletion_policy: DeletionPolicy = Field(
-        DeletionPolicy.RETAIN, description="Whether the messages outlive the manifest."
+        DeletionPolicy.RETAIN,
+        description="Whether messages are retained when the manifest is deleted.",
     )
 
 
 class QueueStatus(Status):
-    """What the operator saw last of a queue."""
+    """The observed state of a queue."""
 
     entity_uid: StrictStr | None = Field(
-        None, description="UID of the data; another than metadata.uid when it was adopted."
+        None, description="UID of the data; differs from metadata.uid if it was adopted."
     )
-    home_partition: int | None = Field(None, description="Partition that holds a plain queue.")
+    home_partition: int | None = Field(None, description="Partition that stores a plain queue.")
     max_size_in_megabytes_total: int | None = Field(None, description="Per partition × partitions.")
 
 
@@ -115,8 +117,8 @@ class Queue(ManifestModel):
     api_version: Literal["bendybus.io/v1alpha1"] = API_VERSION
     kind: Literal["Queue"] = "Queue"
     metadata: Metadata
-    spec: QueueSpec = Field(default_factory=QueueSpec, description="What the queue is to be.")
-    status: QueueStatus | None = Field(None, description="What the operator saw last.")
+    spec: QueueSpec = Field(default_factory=QueueSpec, description="Desired state of the queue.")
+    status: QueueStatus | None = Field(None, description="Observed state.")
 
     @property
     def entity_name(self) -> str:
@@ -131,7 +133,7 @@ PLACE_FIELDS: Final = frozenset({"namespace_ref", "entity_name", "deletion_polic
 
 
 def to_description(spec: QueueSpec) -> QueueDescription:
-    """Return what the domain calls such a queue; its rules are not yet checked."""
+    """Return the domain's description of the queue; not validated yet."""
     values: dict[str, Any] = {}
     for field, manifest_name in entity.MANIFEST_NAMES.items():
         value = getattr(spec, field.removesuffix("_ms"))
