@@ -16,7 +16,7 @@ from bendybus.partition_server.state.commands import (
 )
 from bendybus.partition_server.state.stage import Stage
 from tests.partition_server.driver import Driver
-from tests.partition_server.test_sweeps import Reads
+from tests.partition_server.test_due_times import Reads
 
 ME = b"m" * 16
 LATE_MS = 1_000

@@ -22,7 +22,7 @@ from typing import IO, TYPE_CHECKING, Final
 
 import apsw
 
-from bendybus.partition_server.store import file_format, file_header, statements
+from bendybus.partition_server.store import file_format, statements
 from bendybus.partition_server.store.errors import FileRefused, StoreFailed, StoreFull
 from bendybus.partition_server.store.file_format import APPLICATION_ID
 
@@ -50,7 +50,7 @@ def back_up(file: Path, out: IO[bytes]) -> int:
                 found = connection.pragma("quick_check")
                 if application == APPLICATION_ID and found == "ok":
                     file_format.check_version(file, version)
-                    _tell_apart(connection, version)
+                    _forget_incarnation(connection, version)
         except apsw.Error as exc:
             raise StoreFailed(f"{file} is damaged ({exc}). Restore a backup.") from exc
         if application != APPLICATION_ID:
@@ -87,12 +87,11 @@ def opened(file: Path) -> Iterator["Database"]:
         raise FileRefused(f"{file}: {exc.filename} was removed while it was copied.") from exc
 
 
-def _tell_apart(copy: apsw.Connection, version: int) -> None:
-    """Give a copy an incarnation of its own; a server does it where the format knows none yet."""
+def _forget_incarnation(copy: apsw.Connection, version: int) -> None:
+    """Let the server that opens a copy give it a new incarnation: each restore gets its own."""
     if version >= file_format.VERSIONED_SINCE:
         with copy:
-            sql = statements.load()["write_incarnation"]
-            copy.execute(sql, (file_header.new_incarnation(),))
+            copy.execute(statements.load()["write_incarnation"], (b"",))
 
 
 def _check_there(file: Path) -> None:

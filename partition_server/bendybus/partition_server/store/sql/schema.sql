@@ -14,7 +14,7 @@ CREATE TABLE header (
     seen_wall_ms INTEGER NOT NULL DEFAULT 0,
     seen_mono_ms INTEGER NOT NULL DEFAULT 0,
     seen_machine TEXT NOT NULL DEFAULT '',
-    -- 16 random bytes, new when the file is made and when it is restored; empty: not yet given.
+    -- 16 random bytes; empty (a copy that no server opened yet): the next opening gives new ones.
     incarnation BLOB NOT NULL DEFAULT x''
 ) STRICT;
 

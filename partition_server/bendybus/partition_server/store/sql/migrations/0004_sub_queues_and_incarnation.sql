@@ -2,7 +2,7 @@
 -- number is odd. A row a queue at most, so one step.
 ALTER TABLE slots ADD COLUMN sub_queue INTEGER NOT NULL DEFAULT 1;
 UPDATE slots SET sub_queue = 2 WHERE slot & 1;
--- 16 random bytes, new when the file is made and when it is restored; empty: not yet given.
+-- 16 random bytes; empty (a copy that no server opened yet): the next opening gives new ones.
 ALTER TABLE header ADD COLUMN incarnation BLOB NOT NULL DEFAULT x'';
 -- The version of what is inside `entry` and `outcome`: an older program refuses a newer one.
 ALTER TABLE entities ADD COLUMN version INTEGER NOT NULL DEFAULT 1;

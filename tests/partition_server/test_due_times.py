@@ -7,14 +7,10 @@ import pytest
 from bendybus.domain.limits import MB
 from bendybus.partition_server.state import budget
 from bendybus.partition_server.state.commands import (
-    DeleteMessages,
     Disposition,
-    Done,
-    Failed,
     Reserved,
 )
 from bendybus.partition_server.state.stage import Stage
-from bendybus.partition_server.store.errors import StoreFull
 from bendybus.partition_server.store.memory_store import MemoryStore
 from bendybus.partition_server.store.records import ClockMark
 from bendybus.partition_server.store.sqlite_store import SqliteStore
@@ -121,29 +117,6 @@ def test_keys_whose_purge_could_not_be_written_are_purged_later(driver: Driver) 
     driver.sweep()
 
     assert driver.counts().size_bytes == 0
-
-
-def test_a_batch_delete_that_could_not_be_written_is_told_and_not_done_behind_the_back(
-    queue: Driver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(budget, "TURN_ROWS", 10)
-    queue.send(*[b"x"] * 35)
-    command = DeleteMessages("t", queue.ref(), 30, 0, False)
-    [group] = queue.partition.grouped([command])
-    first = queue.partition.decide(group, queue.now)
-    queue.store.commit(first.changes)
-    assert queue.partition.apply(first, queue.now) == []
-
-    second = queue.partition.sweep(queue.now)
-    assert second is not None
-    error = StoreFull("no room")
-    from bendybus.domain import errors
-
-    answers = queue.partition.abandon(second, errors.PartitionUnavailable(str(error)), queue.now)
-
-    assert [(to, type(value)) for to, value in answers] == [("t", Failed)]
-    queue.sweep()
-    assert queue.counts().active == 25
 
 
 # Budgets of rows, bytes and time
@@ -337,58 +310,6 @@ def test_a_turn_gives_a_bounded_number_of_messages_to_those_who_ask(
 
 
 # Batch deletes
-
-
-@pytest.mark.parametrize("everything", [False, True])
-def test_a_batch_delete_gets_past_any_number_of_messages_that_it_leaves(
-    queue: Driver, monkeypatch: pytest.MonkeyPatch, everything: bool
-) -> None:
-    monkeypatch.setattr(budget, "TURN_ROWS", 100)
-    queue.send(*[b"locked"] * 500)
-    queue.receive(500)
-    queue.send(*[b"later"] * 2_000, scheduled_ms=[queue.wall_ms + 60_000] * 2_000)
-    queue.send(*[b"x"] * 50)
-    reads = Reads(queue.store, monkeypatch)
-
-    answers = queue.run(DeleteMessages("t", queue.ref(), 4_000, 0, everything))
-    assert answers == []
-    answers = queue.sweep()
-
-    assert answers == [Done(2_050 if everything else 50)]
-    counts = queue.counts()
-    assert (counts.active, counts.scheduled) == (500, 0 if everything else 2_000)
-    assert reads.payload_bytes == 0
-
-
-def test_batch_deletes_take_turns(queue: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(budget, "TURN_ROWS", 10)
-    queue.create("other")
-    queue.send(*[b"x"] * 100)
-
-    queue.run(
-        DeleteMessages("long", queue.ref(), 100, 0, False),
-        DeleteMessages("short", queue.ref("other"), 100, 0, False),
-    )
-    ends = [answer.to for stage in turns(queue) for answer in stage.answers]
-
-    # The short one ended in its first turn.
-    assert ends == ["long"]
-
-
-def test_a_batch_delete_whose_queue_is_deleted_ends(
-    queue: Driver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from bendybus.domain.entity import Origin
-    from bendybus.domain.lifecycle import EntityAction
-    from bendybus.partition_server.state.commands import CommitEntity
-
-    monkeypatch.setattr(budget, "TURN_ROWS", 10)
-    queue.send(*[b"x"] * 100)
-    queue.run(DeleteMessages("t", queue.ref(), 100, 0, False))
-
-    queue.run(CommitEntity("c", EntityAction.DELETE, "orders", Origin.CLIENT))
-
-    assert queue.sweep() == [Done(10)]
 
 
 # Clocks

@@ -1,0 +1,242 @@
+"""Files of earlier versions are opened, also when the first opening is killed; newer are refused.
+
+The file of 0.2.1 has format 1, that of 0.3.0 format 3.
+"""
+
+import json
+import subprocess
+import sys
+import textwrap
+from dataclasses import asdict
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from bendybus.domain.entity import Entity, Origin, QueueDescription
+from bendybus.domain.sub_queue import SubQueue
+from bendybus.partition_server.offline import backup_copy
+from bendybus.partition_server.state.commands import Disposition
+from bendybus.partition_server.store import file_format, file_header, statements
+from bendybus.partition_server.store.errors import FileRefused
+from bendybus.partition_server.store.records import row_id
+from bendybus.partition_server.store.sqlite_store import SqliteStore
+from tests.partition_server.driver import START_MS, Driver, fingerprint
+
+V0_2_1 = 1
+V0_3_0 = 3
+# So many queues that the conversion is far longer than one step of SQLite.
+QUEUES = 1_500
+KILL = textwrap.dedent(
+    """
+    import os, sys
+    from pathlib import Path
+    import apsw
+    from bendybus.partition_server.store import file_format
+    from bendybus.partition_server.store.sqlite_store import SqliteStore
+    from tests.partition_server.driver import fingerprint
+
+    migrate = file_format.migrate
+
+    def killed(db):
+        db.set_progress_handler(lambda: os.kill(os.getpid(), 9), int(sys.argv[2]))
+        migrate(db)
+
+    file_format.migrate = killed
+    SqliteStore(Path(sys.argv[1]), fingerprint()).open()
+    """
+)
+
+
+def entity(number: int) -> Entity:
+    """Return the entry of a queue."""
+    name = f"queue-{number:04}" if number else "orders"
+    return Entity(name, f"uid-{name}", number + 1, Origin.CLIENT, QueueDescription(), 1, 0, 0, 0)
+
+
+def old_file(folder: Path, version: int, queues: int = 3) -> Path:
+    """Write a file as an earlier version left it, with rows that would not come in any more."""
+    path = folder / "partition-00.db"
+    db = apsw.Connection(str(path))
+    db.pragma("auto_vacuum", "INCREMENTAL")
+    for script in statements.migrations()[:version]:
+        db.execute(script)
+    db.pragma("application_id", file_format.APPLICATION_ID)
+    db.pragma("user_version", version)
+    with db:
+        header = "namespace_name, namespace_uid, tier, partition_count, partition_index, boot"
+        db.execute(
+            f"INSERT INTO header (id, {header}) VALUES (1, 'test', 'ns-1', 'Premium', 4, 0, 7)"
+        )
+        for number in range(queues):
+            own = entity(number)
+            entry = (own.key, own.generation, json.dumps(asdict(own)))
+            db.execute("INSERT INTO entities VALUES (?, ?, 0, ?)", entry)
+            for slot, counter in ((2 * number, 2), (2 * number + 1, 1)):
+                figures = (slot, own.uid, counter, counter, 0, 0, 67 * counter, START_MS, 0)
+                db.execute("INSERT INTO slots VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", figures)
+                for n in range(1, counter + 1):
+                    add(db, row_id(slot, n))
+        # Poison: texts with NUL, a time to live beyond all times, a body that is no message.
+        add(db, row_id(0, 3), message_id="m\0", time_to_live_ms=2**63 - 1, payload=b"\xff\xff")
+        db.execute("UPDATE slots SET counter = 3, active = 3, size_bytes = 202 WHERE slot = 0")
+    db.close()
+    return path
+
+
+def add(db: apsw.Connection, id_: int, **columns: Any) -> None:
+    """Insert a message."""
+    values = {
+        "id": id_,
+        "state": 0,
+        "enqueued_ms": START_MS,
+        "scheduled_ms": 0,
+        "time_to_live_ms": 0,
+        "delivery_count": 0,
+        "message_id": "",
+        "partition_key": "",
+        "payload": b"abc",
+        **columns,
+    }
+    names, marks = ", ".join(values), ", ".join("?" * len(values))
+    db.execute(f"INSERT INTO messages ({names}) VALUES ({marks})", tuple(values.values()))
+
+
+def check_served(folder: Path, queues: int) -> None:
+    """Open the file and use what it holds."""
+    store = SqliteStore(folder, fingerprint())
+    driver = Driver(store)
+
+    state = driver.partition.state
+    assert len(state.queues.uids()) == queues
+    for number in (0, 1, queues - 1):
+        uid = entity(number).uid
+        for sub_queue, slot in (
+            (SubQueue.MAIN, 2 * number),
+            (SubQueue.DEAD_LETTER, 2 * number + 1),
+        ):
+            queue = state.queues.of(uid, sub_queue)
+            assert queue is not None
+            assert queue.slot == slot
+    received = driver.receive(5)
+    assert [row.payload for row, _ in received] == [b"abc", b"abc", b"\xff\xff"]
+    driver.settle(Disposition.DEAD_LETTER, received[0][1], dead_letter_reason="r")
+    driver.settle(Disposition.COMPLETE, *[token for _, token in received[1:]])
+    assert [row.counter for row in driver.peek(dead_letter=True)] == [1, 2]
+    assert list(driver.send(b"new").numbers) == [4]
+    store.close()
+
+
+@pytest.mark.parametrize("version", [V0_2_1, V0_3_0])
+def test_a_file_of_an_earlier_version_is_opened_and_served(tmp_path: Path, version: int) -> None:
+    old_file(tmp_path, version)
+
+    check_served(tmp_path, queues=3)
+
+
+@pytest.mark.parametrize("steps", [100, 3_000, 15_000])
+@pytest.mark.parametrize("version", [V0_2_1, V0_3_0])
+def test_a_conversion_that_is_killed_is_done_at_the_next_opening(
+    tmp_path: Path, version: int, steps: int
+) -> None:
+    path = old_file(tmp_path, version, QUEUES)
+    command = [sys.executable, "-c", KILL, str(tmp_path), str(steps)]
+
+    killed = subprocess.run(command, timeout=60, check=False)
+
+    assert killed.returncode == -9
+    with apsw.Connection(str(path)) as db:
+        assert db.pragma("user_version") == version
+    check_served(tmp_path, QUEUES)
+
+
+def test_a_new_entity_in_an_old_file_gets_slots_that_nothing_uses(tmp_path: Path) -> None:
+    old_file(tmp_path, V0_3_0)
+    store = SqliteStore(tmp_path, fingerprint())
+    driver = Driver(store)
+
+    driver.create("new")
+    driver.restart()
+
+    slots = [queue.slot for queue in driver.partition.state.queues]
+    assert len(set(slots)) == 8
+    store.close()
+
+
+def test_a_file_keeps_its_incarnation_and_each_restore_of_a_copy_has_another(
+    tmp_path: Path,
+) -> None:
+    store = SqliteStore(tmp_path, fingerprint())
+    first = store.open().fingerprint.incarnation
+    again = store.open().fingerprint.incarnation
+    copied = BytesIO()
+    backup_copy.back_up(store.path, copied)
+    store.close()
+
+    restores = []
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / store.path.name).write_bytes(copied.getvalue())
+        other = SqliteStore(tmp_path / name, fingerprint())
+        restores.append(other.open().fingerprint.incarnation)
+        other.close()
+
+    assert again == first
+    assert {len(each) for each in (first, *restores)} == {file_header.INCARNATION_BYTES}
+    assert len({first, *restores}) == 3
+
+
+@pytest.mark.parametrize("version", [V0_2_1, V0_3_0])
+def test_an_old_file_and_its_copy_get_incarnations_of_their_own(
+    tmp_path: Path, version: int
+) -> None:
+    path = old_file(tmp_path, version)
+    copied = BytesIO()
+    backup_copy.back_up(path, copied)
+    restored = tmp_path / "restored"
+    restored.mkdir()
+    (restored / path.name).write_bytes(copied.getvalue())
+
+    found = []
+    for folder in (tmp_path, restored):
+        store = SqliteStore(folder, fingerprint())
+        found.append(store.open().fingerprint.incarnation)
+        store.close()
+
+    assert all(found)
+    assert found[0] != found[1]
+
+
+@pytest.mark.parametrize(
+    ("statement", "sentence"),
+    [
+        ("UPDATE entities SET version = 2", "entries of the catalogue of version 2"),
+        (
+            "INSERT INTO producers (producer_id, sequence, position, outcome, at_ms, version)"
+            " VALUES (x'00', 1, 0, 'new', 0, 7)",
+            "outcomes of sends of version 7",
+        ),
+        ("UPDATE slots SET sub_queue = 3 WHERE slot = 1", "sub-queues of kind 3"),
+        ("PRAGMA user_version = 5", "has format 5; this version reads up to 4"),
+    ],
+)
+def test_what_a_newer_version_wrote_is_refused_and_left_as_it_is(
+    tmp_path: Path, statement: str, sentence: str
+) -> None:
+    path = old_file(tmp_path, V0_3_0)
+    store = SqliteStore(tmp_path, fingerprint())
+    store.open()
+    store.checkpoint()
+    store.close()
+    db = apsw.Connection(str(path))
+    db.execute(statement)
+    db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+    db.close()
+    before = path.read_bytes()
+
+    with pytest.raises(FileRefused, match=sentence):
+        store.open()
+
+    assert path.read_bytes() == before

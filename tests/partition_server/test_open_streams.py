@@ -1,0 +1,54 @@
+"""What streams have open: the end of one looks at nothing of others."""
+
+from typing import Any
+
+from bendybus.partition_server.state.commands import Ask, StreamEnded
+from bendybus.partition_server.state.open_streams import OpenStreams
+from tests.partition_server.driver import Driver
+
+
+def test_the_end_of_a_stream_returns_its_asks_and_slots_and_forgets_them() -> None:
+    streams = OpenStreams()
+    streams.ask_opened("a", 1, 4)
+    streams.ask_opened("b", 1, 6)
+    streams.reserved("a", 4)
+    streams.reserved("a", 8)
+
+    assert streams.ended("a") == ({1: 4}, {4, 8})
+    assert streams.ended("a") == ({}, set())
+    assert streams.slot_of_ask("b", 1) == 6
+    assert len(streams) == 1
+
+
+def test_a_closed_ask_leaves_nothing_behind() -> None:
+    streams = OpenStreams()
+    streams.ask_opened("a", 1, 4)
+
+    assert streams.ask_closed("a", 1) == 4
+    assert streams.ask_closed("a", 1) is None
+    assert len(streams) == 0
+    assert streams.slot_of_ask("a", 1) == -1
+
+
+def test_the_end_of_a_stream_looks_at_no_locks_of_queues_that_gave_it_nothing(
+    driver: Driver,
+) -> None:
+    class Unread(dict[int, Any]):
+        def items(self) -> Any:
+            raise AssertionError("looked at")
+
+    from bendybus.partition_server.state.commands import Append, Batch
+
+    driver.create("orders")
+    driver.create("other")
+    for name in ("orders", "other"):
+        driver.run(Append("t", driver.ref(name), Batch([b"x"])))
+    driver.run(Ask("s", 1, driver.ref("orders"), False, 1, 1 << 20))
+    driver.run(Ask("t", 1, driver.ref("other"), False, 1, 1 << 20))
+    [other] = [q for q in driver.partition.state.queues if q.entity.name == "other" and q.locks]
+    other.locks = Unread(other.locks)
+
+    driver.run(StreamEnded("s"))
+
+    assert driver.counts_of("orders").locked == 0
+    assert driver.counts_of("other").locked == 1
