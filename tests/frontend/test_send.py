@@ -15,6 +15,7 @@ from bendybus.frontend.core import send
 from bendybus.frontend.core.figures import Figures
 from bendybus.frontend.core.send import SendDispatcher
 from bendybus.frontend.upstreams import send_frames
+from bendybus.frontend.upstreams.upstream import now_ms
 from bendybus.internal.v1 import partition_pb2
 from bendybus.v1 import message_pb2, sender_pb2
 from tests.frontend.entities import queue
@@ -275,3 +276,31 @@ async def test_positions_that_no_frame_has_are_refused_and_nothing_stays_under_w
     assert [answer.error.reason for answer in answers] == ["INVALID_ARGUMENT"]
     assert "positions" in answers[0].error.message
     assert desk.under_way() == 0
+
+
+@pytest.mark.requirement("R31")
+async def test_a_send_that_names_no_time_has_60_seconds() -> None:
+    directory = Directory()
+    fingerprint = Fingerprint("n", "u", Tier.PREMIUM, 4, 0)
+    directory.update(0, fingerprint, [queue()], snapshot=True)
+    requests: list[partition_pb2.SendFramesRequest] = []
+
+    class Recorder(Upstream):
+        def send(self, request: partition_pb2.SendFramesRequest) -> bool:  # type: ignore[override]
+            """Note a frame."""
+            requests.append(request)
+            return True
+
+    upstreams = {partition: Recorder() for partition in range(4)}
+    desk = SendDispatcher(upstreams, directory, Figures())  # type: ignore[arg-type]
+    # With a key: it has all the time there is.
+    batch = message_pb2.MessageBatch(messages=[b"x"], partition_keys=["k"])
+    frame = sender_pb2.SendStreamRequest(frame_id=1, entity_path="orders", batch=batch)
+    before = now_ms()
+
+    submit(desk, frame, lambda answer: None)
+
+    [request] = requests
+    assert before + 60_000 <= request.deadline_monotonic_ms <= now_ms() + 60_000
+    for partition in upstreams:
+        desk.lost(partition, "end")

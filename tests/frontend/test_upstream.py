@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 from bendybus.frontend.settings import Settings
-from bendybus.frontend.upstreams import echoes
+from bendybus.frontend.upstreams import echo_probe
 from bendybus.frontend.upstreams.upstream import Upstream
 from bendybus.internal.v1 import (
     entity_pb2,
@@ -168,7 +168,7 @@ async def test_time_in_which_the_process_stood_still_does_not_make_an_echo_late(
     asyncio.get_running_loop().call_later(0.01, lambda: time.sleep(0.4))
     asyncio.get_running_loop().call_later(0.45, answer.set_result, None)
 
-    assert await echoes.done_in_time(answer, 0.3)
+    assert await echo_probe.done_in_time(answer, 0.3)
 
 
 def test_an_echo_that_was_read_late_does_not_shift_the_partitions_clock() -> None:

@@ -1,1 +1,1 @@
-"""Send, receive, settle, browse over many partitions: rules, and what performs them."""
+"""The operations over many partitions, one module each. Values in, values out; no gRPC."""

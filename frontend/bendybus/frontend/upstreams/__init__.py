@@ -1,1 +1,1 @@
-"""The way to each partition: streams, echoes, breaker."""
+"""The connection to each partition: streams, probe, circuit breaker, unary calls."""

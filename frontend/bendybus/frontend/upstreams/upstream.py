@@ -23,7 +23,7 @@ from bendybus.domain.backoff import Backoff
 from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.frontend.settings import Settings
 from bendybus.frontend.upstreams.breaker import Breaker
-from bendybus.frontend.upstreams.echoes import Echoes, EchoLate
+from bendybus.frontend.upstreams.echo_probe import EchoLate, EchoProbe
 from bendybus.frontend.upstreams.stream import Ending, Lane, Pump
 from bendybus.frontend.upstreams.stream import why as why_ended
 from bendybus.internal.v1 import (
@@ -284,7 +284,7 @@ class Upstream:
     async def _probe_once(self) -> bool:
         """Echo until the stream ends; return whether another one is to be tried at once."""
         began_s = time.monotonic()
-        echoes = Echoes(self.calls.Echo(), self.partition, self._settings.echo_timeout_s)
+        echoes = EchoProbe(self.calls.Echo(), self.partition, self._settings.echo_timeout_s)
         why = "its echo stream ended"
         try:
             await self._echo(echoes)
@@ -302,7 +302,7 @@ class Upstream:
         self.miss(why)
         return False
 
-    async def _echo(self, echoes: Echoes) -> None:
+    async def _echo(self, echoes: EchoProbe) -> None:
         generation = self._generation
         while generation == self._generation:
             asked_ms = now_ms()

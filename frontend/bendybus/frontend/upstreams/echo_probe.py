@@ -20,7 +20,7 @@ class EchoLate(Exception):
     """Raised when an echo is not answered in time."""
 
 
-class Echoes:
+class EchoProbe:
     """The echoes of one stream. `heard`: whether one was answered."""
 
     def __init__(self, call: Any, partition: int, timeout_s: float) -> None:

@@ -1,10 +1,9 @@
-"""Cursors of peeks; breakers."""
+"""Cursors of peeks."""
 
 import pytest
 
 from bendybus.domain import errors, sequence_number
 from bendybus.frontend.core import peek_cursor
-from bendybus.frontend.upstreams.breaker import Breaker
 
 
 def test_a_cursor_goes_round() -> None:
@@ -39,18 +38,3 @@ def test_an_explicit_number_starts_in_its_own_partition_and_goes_on_through_late
 def test_a_bad_cursor_or_number_names_the_field(cursor: bytes, number: int) -> None:
     with pytest.raises(errors.InvalidArgument):
         peek_cursor.start(cursor, 4, number)
-
-
-def test_one_miss_opens_a_breaker_and_only_a_probe_closes_it() -> None:
-    breaker = Breaker()
-    breaker.echoed(serving=True, conditions=())
-    assert breaker.closed
-
-    assert breaker.miss("late")
-    assert not breaker.miss("late again")
-    breaker.echoed(serving=False, conditions=("StoreFailed",))
-    assert not breaker.closed
-    breaker.echoed(serving=True, conditions=())
-
-    assert breaker.closed
-    assert breaker.opened == 1
