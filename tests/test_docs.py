@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 
 from bendybus.cli.commands.app import app
 from bendybus.domain import errors, shared_access
-from bendybus.frontend.core.figures import Figures
+from bendybus.frontend.core.metrics import Metrics as FrontEndMetrics
 from bendybus.frontend.listeners import grpc_methods
 from bendybus.frontend.security import operations
 from bendybus.internal.v1 import entity_pb2, partition_pb2
@@ -83,7 +83,7 @@ def test_the_page_of_metrics_has_every_metric_and_no_other() -> None:
     def listed(part: str) -> set[str]:
         return set(re.findall(r"^\| `(bendybus_\w+)`", part, re.MULTILINE))
 
-    assert listed(front_end) == named([Figures().registry])
+    assert listed(front_end) == named([FrontEndMetrics().registry])
     refusals = Refusals(logging.getLogger("test"), "peer")
     assert listed(partition) == named([metrics.collector(Hosts({}), refusals)])
     assert listed(operator) == named([Metrics().registry])

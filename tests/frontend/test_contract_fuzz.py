@@ -10,7 +10,7 @@ from bendybus.domain.directory import Directory
 from bendybus.domain.entity import Fingerprint
 from bendybus.domain.limits import Tier
 from bendybus.frontend.core import peek_cursor
-from bendybus.frontend.core.figures import Figures
+from bendybus.frontend.core.metrics import Metrics
 from bendybus.frontend.core.send import SendDispatcher
 from bendybus.v1 import message_pb2, receiver_pb2, sender_pb2
 from tests.contract_messages import batches, messages
@@ -46,7 +46,7 @@ def desk() -> tuple[SendDispatcher, dict[int, Upstream]]:
     fingerprint = Fingerprint("n", "u", Tier.PREMIUM, 4, 0)
     directory.update(0, fingerprint, [queue()], snapshot=True)
     upstreams = {partition: Upstream() for partition in range(4)}
-    return SendDispatcher(upstreams, directory, Figures()), upstreams  # type: ignore[arg-type]
+    return SendDispatcher(upstreams, directory, Metrics()), upstreams  # type: ignore[arg-type]
 
 
 @FUZZ

@@ -12,9 +12,14 @@ from bendybus.domain.entity import Fingerprint
 from bendybus.domain.errors import BusError
 from bendybus.domain.limits import MB, Tier
 from bendybus.frontend.core import receive, receiver, settle
-from bendybus.frontend.core.accounts import UNREAD_BYTES_MAX, Account, Accounts
-from bendybus.frontend.core.figures import Figures
-from bendybus.frontend.core.receive import ReceiveDesk
+from bendybus.frontend.core.flow_control import (
+    UNREAD_BYTES_MAX,
+    ConnectionFlow,
+    FlowControl,
+    StreamFlow,
+)
+from bendybus.frontend.core.metrics import Metrics
+from bendybus.frontend.core.receive import ReceiveDispatcher
 from bendybus.frontend.listeners import answers
 from bendybus.frontend.listeners.receiver_stream import ReceiverStream
 from bendybus.internal.v1 import partition_pb2
@@ -60,7 +65,7 @@ class Bus:
         directory.update(0, fingerprint, entities, snapshot=True)
         self.upstream = Upstream()
         upstreams: Any = {0: self.upstream}
-        self.desk = ReceiveDesk(upstreams, directory, Figures())
+        self.desk = ReceiveDispatcher(upstreams, directory, Metrics())
         self.handed: list[tuple[Any, Sequence[Any], BusError | None]] = []
         self.failed: list[BusError] = []
 
@@ -163,12 +168,12 @@ class Caller:
         """Allow it."""
 
 
-def stream_of(bus: Bus) -> tuple[ReceiverStream, Account]:
-    """Return a stream of a connection, and that one's account."""
+def stream_of(bus: Bus) -> tuple[ReceiverStream, ConnectionFlow]:
+    """Return a stream of a connection, and the counts of the connection."""
     gateway: Any = Gateway(bus)
     caller: Any = Caller()
-    account = Account(Accounts(bus.desk), "me")
-    return ReceiverStream(gateway, caller, account), account
+    account = ConnectionFlow(FlowControl(bus.desk), "me")
+    return ReceiverStream(gateway, caller, StreamFlow(account)), account
 
 
 def opening(mode: Any = LOCK) -> receiver_pb2.ReceiveStreamRequest:

@@ -532,7 +532,7 @@ def test_what_waits_for_a_connection_goes_back_when_that_ends() -> None:
 
 
 def test_what_caches_hold_is_counted_over_all_and_by_connection() -> None:
-    held = cached_messages.Held()
+    held = cached_messages.HeldBytes()
     ids = itertools.count(1)
     cache = Cache(range(4), lambda p: True, lambda: next(ids), 0, held)
     receiver = Receiver()

@@ -12,7 +12,7 @@ from bendybus.domain.directory import Directory
 from bendybus.domain.entity import Fingerprint
 from bendybus.domain.limits import Tier
 from bendybus.frontend.core import send
-from bendybus.frontend.core.figures import Figures
+from bendybus.frontend.core.metrics import Metrics
 from bendybus.frontend.core.send import SendDispatcher
 from bendybus.frontend.upstreams import send_frames
 from bendybus.frontend.upstreams.upstream import now_ms
@@ -43,7 +43,7 @@ def desk_of(upstreams: Mapping[int, Upstream]) -> SendDispatcher:
     directory = Directory()
     fingerprint = Fingerprint("n", "u", Tier.PREMIUM, 4, 0)
     directory.update(0, fingerprint, [queue()], snapshot=True)
-    return SendDispatcher(upstreams, directory, Figures())  # type: ignore[arg-type]
+    return SendDispatcher(upstreams, directory, Metrics())  # type: ignore[arg-type]
 
 
 def frame(frame_id: int, size: int) -> sender_pb2.SendStreamRequest:
@@ -98,7 +98,7 @@ async def test_a_split_batch_has_the_limit_of_a_batch() -> None:
     fingerprint = Fingerprint("n", "u", Tier.STANDARD, 4, 0)
     directory.update(0, fingerprint, [queue()], snapshot=True)
     upstreams = {partition: Upstream() for partition in range(4)}
-    desk = SendDispatcher(upstreams, directory, Figures())  # type: ignore[arg-type]
+    desk = SendDispatcher(upstreams, directory, Metrics())  # type: ignore[arg-type]
     answers: list[sender_pb2.SendStreamResponse] = []
     large = message_pb2.MessageBatch(
         messages=[b"x" * 100_000] * 3, partition_keys=["a", "b", "c"], message_ids=["1", "2", "3"]
@@ -130,7 +130,7 @@ async def test_a_send_to_an_orphan_is_refused_at_once_but_a_repeat_goes_to_the_p
     fingerprint = Fingerprint("n", "u", Tier.PREMIUM, 4, 0)
     directory.update(0, fingerprint, [replace(queue(), orphaned=True)], snapshot=True)
     upstreams = {partition: Upstream() for partition in range(4)}
-    desk = SendDispatcher(upstreams, directory, Figures())  # type: ignore[arg-type]
+    desk = SendDispatcher(upstreams, directory, Metrics())  # type: ignore[arg-type]
     answers: list[sender_pb2.SendStreamResponse] = []
     repeat = frame(2, 10)
     repeat.age_ms = 500
@@ -209,7 +209,7 @@ async def test_a_frame_is_dealt_in_the_runs_that_its_client_names() -> None:
     directory = Directory()
     directory.update(0, Fingerprint("n", "u", Tier.PREMIUM, 4, 0), [queue()], snapshot=True)
     upstreams = {partition: Counting() for partition in range(4)}
-    desk = SendDispatcher(upstreams, directory, Figures())  # type: ignore[arg-type]
+    desk = SendDispatcher(upstreams, directory, Metrics())  # type: ignore[arg-type]
     answers: list[sender_pb2.SendStreamResponse] = []
     batch = message_pb2.MessageBatch(messages=[b"x"] * 8)
     sent = sender_pb2.SendStreamRequest(
@@ -292,7 +292,7 @@ async def test_a_send_that_names_no_time_has_60_seconds() -> None:
             return True
 
     upstreams = {partition: Recorder() for partition in range(4)}
-    desk = SendDispatcher(upstreams, directory, Figures())  # type: ignore[arg-type]
+    desk = SendDispatcher(upstreams, directory, Metrics())  # type: ignore[arg-type]
     # With a key: it has all the time there is.
     batch = message_pb2.MessageBatch(messages=[b"x"], partition_keys=["k"])
     frame = sender_pb2.SendStreamRequest(frame_id=1, entity_path="orders", batch=batch)

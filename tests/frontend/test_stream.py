@@ -7,7 +7,7 @@ import grpc
 import pytest
 
 from bendybus.frontend.upstreams import stream
-from bendybus.frontend.upstreams.stream import Lane, Pump
+from bendybus.frontend.upstreams.stream import Lane, PartitionStream
 from bendybus.internal.v1 import partition_pb2
 
 
@@ -80,15 +80,15 @@ async def settle_down() -> None:
 async def test_what_follows_from_asks_is_never_dropped_while_other_lanes_are_full(
     call: FakeCall,
 ) -> None:
-    pump = Pump(lambda: None)
+    partition_stream = PartitionStream(lambda: None)
     call.taking.clear()
-    running = asyncio.ensure_future(pump.run(call, lambda response: None))
+    running = asyncio.ensure_future(partition_stream.run(call, lambda response: None))
     await settle_down()
     for lane in (Lane.WORK, Lane.RENEW, Lane.FLOW):
-        while pump.put((lane, "filler"), lane):
+        while partition_stream.put((lane, "filler"), lane):
             pass
 
-    followed = [pump.put_always(("withdraw", n)) for n in range(30_000)]
+    followed = [partition_stream.put_always(("withdraw", n)) for n in range(30_000)]
     call.taking.set()
     await call.wrote(30_000 + sum(stream.FRAMES_MAX.values()))
 
@@ -101,14 +101,14 @@ async def test_what_follows_from_asks_is_never_dropped_while_other_lanes_are_ful
 
 
 async def test_lanes_are_served_in_turn(call: FakeCall) -> None:
-    pump = Pump(lambda: None)
+    partition_stream = PartitionStream(lambda: None)
     call.taking.clear()
-    running = asyncio.ensure_future(pump.run(call, lambda response: None))
+    running = asyncio.ensure_future(partition_stream.run(call, lambda response: None))
     await settle_down()
     for n in range(100):
-        pump.put_always(("flow", n))
-    pump.put("settlement")
-    pump.put("renewal", Lane.RENEW)
+        partition_stream.put_always(("flow", n))
+    partition_stream.put("settlement")
+    partition_stream.put("renewal", Lane.RENEW)
 
     call.taking.set()
     await call.wrote(102)
@@ -120,23 +120,23 @@ async def test_lanes_are_served_in_turn(call: FakeCall) -> None:
 
 
 async def test_whoever_fills_the_lane_of_settlements_waits_for_room(call: FakeCall) -> None:
-    pump = Pump(lambda: None)
+    partition_stream = PartitionStream(lambda: None)
     call.taking.clear()
-    running = asyncio.ensure_future(pump.run(call, lambda response: None))
+    running = asyncio.ensure_future(partition_stream.run(call, lambda response: None))
     await settle_down()
     for _ in range(2):
         # The writer has one in its hands.
-        while pump.put("settlement"):
+        while partition_stream.put("settlement"):
             pass
         await settle_down()
-    waiting = asyncio.ensure_future(pump.room())
+    waiting = asyncio.ensure_future(partition_stream.room())
     await settle_down()
     assert not waiting.done()
 
     call.taking.set()
     await asyncio.wait_for(waiting, 5)
 
-    assert pump.put("settlement")
+    assert partition_stream.put("settlement")
     call.ended.set()
     await running
 
@@ -152,19 +152,19 @@ async def test_those_who_wait_for_room_are_woken_one_by_one_in_their_order(
 
     monkeypatch.setattr(stream.Outbox, "room", counted)
     monkeypatch.setitem(stream.FRAMES_MAX, Lane.WORK, 10)
-    pump = Pump(lambda: None)
+    partition_stream = PartitionStream(lambda: None)
     call.taking.clear()
-    running = asyncio.ensure_future(pump.run(call, lambda response: None))
+    running = asyncio.ensure_future(partition_stream.run(call, lambda response: None))
     await settle_down()
     for _ in range(2):
         # The writer has one in its hands.
-        while pump.put("first"):
+        while partition_stream.put("first"):
             pass
         await settle_down()
 
     async def work(number: int) -> None:
-        while not pump.put(number):
-            await pump.room()
+        while not partition_stream.put(number):
+            await partition_stream.room()
 
     waiting = [asyncio.ensure_future(work(number)) for number in range(500)]
     await settle_down()
@@ -187,38 +187,38 @@ async def test_the_end_of_a_stream_wakes_all_who_wait_for_room(
     call: FakeCall, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(stream.FRAMES_MAX, Lane.WORK, 10)
-    pump = Pump(lambda: None)
+    partition_stream = PartitionStream(lambda: None)
     call.taking.clear()
-    running = asyncio.ensure_future(pump.run(call, lambda response: None))
+    running = asyncio.ensure_future(partition_stream.run(call, lambda response: None))
     await settle_down()
-    while pump.put("first"):
+    while partition_stream.put("first"):
         pass
-    waiting = [asyncio.ensure_future(pump.room()) for _ in range(20)]
+    waiting = [asyncio.ensure_future(partition_stream.room()) for _ in range(20)]
     await settle_down()
 
     call.ended.set()
     await running
 
     await asyncio.wait_for(asyncio.gather(*waiting), 5)
-    assert not pump.open
+    assert not partition_stream.open
 
 
 async def test_a_moved_stream_writes_what_was_put_before_and_leaves_the_rest_to_the_next(
     call: FakeCall,
 ) -> None:
     moves: list[str] = []
-    pump = Pump(lambda: None, lambda: moves.append("moving"))
+    partition_stream = PartitionStream(lambda: None, lambda: moves.append("moving"))
     call.taking.clear()
-    running = asyncio.ensure_future(pump.run(call, lambda response: None))
+    running = asyncio.ensure_future(partition_stream.run(call, lambda response: None))
     await settle_down()
-    pump.put("before")
+    partition_stream.put("before")
 
-    assert pump.mark()
-    pump.put("after")
+    assert partition_stream.mark()
+    partition_stream.put("after")
     call.taking.set()
     ending = await running
     following = FakeCall()
-    running = asyncio.ensure_future(pump.run(following, lambda response: None))
+    running = asyncio.ensure_future(partition_stream.run(following, lambda response: None))
     await settle_down()
 
     assert (ending.moved, call.written, moves) == (True, ["before"], ["moving"])
@@ -229,11 +229,11 @@ async def test_a_moved_stream_writes_what_was_put_before_and_leaves_the_rest_to_
 
 async def test_a_writer_that_dies_ends_its_stream(call: FakeCall) -> None:
     shown: list[bool] = []
-    pump = Pump(lambda: shown.append(pump.open))
+    partition_stream = PartitionStream(lambda: shown.append(partition_stream.open))
     call.failing = True
-    running = asyncio.ensure_future(pump.run(call, lambda response: None))
+    running = asyncio.ensure_future(partition_stream.run(call, lambda response: None))
     await settle_down()
-    pump.put("poison")
+    partition_stream.put("poison")
 
     ending = await asyncio.wait_for(running, 5)
 
@@ -244,7 +244,9 @@ async def test_a_writer_that_dies_ends_its_stream(call: FakeCall) -> None:
 async def test_a_cancellation_is_never_lost_whatever_the_end_of_a_stream_is_doing() -> None:
     for steps in range(8):
         call = FakeCall()
-        running = asyncio.ensure_future(Pump(lambda: None).run(call, lambda response: None))
+        running = asyncio.ensure_future(
+            PartitionStream(lambda: None).run(call, lambda response: None)
+        )
         await settle_down()
         call.ended.set()
         for _ in range(steps):
@@ -260,7 +262,7 @@ async def test_an_answer_that_cannot_be_taken_costs_its_stream_and_not_the_proce
     call: FakeCall, caplog: pytest.LogCaptureFixture
 ) -> None:
     shown: list[bool] = []
-    pump = Pump(lambda: shown.append(pump.open))
+    partition_stream = PartitionStream(lambda: shown.append(partition_stream.open))
 
     async def read() -> Any:
         return partition_pb2.DeliverFramesResponse()
@@ -270,7 +272,7 @@ async def test_an_answer_that_cannot_be_taken_costs_its_stream_and_not_the_proce
 
     call.read = read  # type: ignore[method-assign]
 
-    ending = await asyncio.wait_for(pump.run(call, take), 30)
+    ending = await asyncio.wait_for(partition_stream.run(call, take), 30)
 
     assert not ending.moved
     assert "what nobody thought of" in ending.why

@@ -51,7 +51,7 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
     gateway = Gateway(
         settings, tls.channel_credentials(directory.material()) if directory else None
     )
-    gateway.figures.count_refusals(authenticator.refusals)
+    gateway.metrics.count_refusals(authenticator.refusals)
     streams = ClientStreams(authenticator, settings.max_connection_age_s)
     health = Health()
     server = grpc.aio.server(
@@ -150,7 +150,7 @@ def _start_metrics(settings: Settings, gateway: Gateway, host: str):  # type: ig
     if not settings.metrics_port:
         return None
     server, _ = start_http_server(
-        settings.metrics_port, addr=host, registry=gateway.figures.registry
+        settings.metrics_port, addr=host, registry=gateway.metrics.registry
     )
     return server
 

@@ -34,7 +34,7 @@ class Chunk:
 
 
 @dataclass(slots=True)
-class Held:
+class HeldBytes:
     """Bytes that wait in caches, over all and by connection."""
 
     total: int = 0
@@ -58,7 +58,7 @@ class Held:
 class CachedMessages:
     """The chunks of one cache, in order; what they hold is counted in `held`."""
 
-    def __init__(self, held: Held) -> None:
+    def __init__(self, held: HeldBytes) -> None:
         self._held = held
         self._chunks: deque[Chunk] = deque()
 

@@ -1,6 +1,7 @@
 """The front end's core, wired together: which part hears what from a partition.
 
-Upstream (one per partition) ──► Gateway ──► SendDispatcher, ReceiveDesk, SettleDesk, Directory
+Upstream (one per partition) ──► Gateway ──► dispatchers of sends, receives and settlements,
+                                             directory of entities
 """
 
 import asyncio
@@ -11,11 +12,11 @@ from bendybus.domain.directory import Directory
 from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.domain.lifecycle import EntityState
 from bendybus.frontend.core.catalogue_copies import CatalogueCopies
-from bendybus.frontend.core.figures import Figures
 from bendybus.frontend.core.manage import EntityManager
-from bendybus.frontend.core.receive import ReceiveDesk
+from bendybus.frontend.core.metrics import Metrics
+from bendybus.frontend.core.receive import ReceiveDispatcher
 from bendybus.frontend.core.send import SendDispatcher
-from bendybus.frontend.core.settle import SettleDesk
+from bendybus.frontend.core.settle import SettleDispatcher
 from bendybus.frontend.settings import Settings
 from bendybus.frontend.upstreams import send_frames
 from bendybus.frontend.upstreams.upstream import Upstream
@@ -35,16 +36,16 @@ class Gateway:
         self, settings: Settings, credentials: "grpc.ChannelCredentials | None" = None
     ) -> None:
         self.settings = settings
-        self.figures = Figures()
+        self.metrics = Metrics()
         self.directory = Directory()
-        self.figures.name_by(self.directory.name_of)
+        self.metrics.name_by(self.directory.name_of)
         self.upstreams = {
             partition: Upstream(partition, address, settings, self, credentials)
             for partition, address in sorted(settings.partitions.items())
         }
-        self.sends = SendDispatcher(self.upstreams, self.directory, self.figures)
-        self.receives = ReceiveDesk(self.upstreams, self.directory, self.figures)
-        self.settles = SettleDesk(self.upstreams, self.figures)
+        self.sends = SendDispatcher(self.upstreams, self.directory, self.metrics)
+        self.receives = ReceiveDispatcher(self.upstreams, self.directory, self.metrics)
+        self.settles = SettleDispatcher(self.upstreams, self.metrics)
         timeout_s = settings.unary_timeout_s
         self.copies = CatalogueCopies(self.upstreams, self.directory, timeout_s)
         self.manager = EntityManager(self.upstreams, self.directory, self.copies, timeout_s)
@@ -147,9 +148,9 @@ class Gateway:
         while True:
             began = loop.time()
             await asyncio.sleep(LAG_CHECK_S)
-            figures = self.figures
-            figures.loop_lag.set(max(0.0, loop.time() - began - LAG_CHECK_S))
-            figures.cached.set(self.receives.cached())
-            figures.under_way.set(self.sends.under_way())
+            metrics = self.metrics
+            metrics.loop_lag.set(max(0.0, loop.time() - began - LAG_CHECK_S))
+            metrics.cached.set(self.receives.cached())
+            metrics.under_way.set(self.sends.under_way())
             for partition, upstream in self.upstreams.items():
-                figures.breakers.labels(str(partition)).set(not upstream.available)
+                metrics.breakers.labels(str(partition)).set(not upstream.available)

@@ -10,8 +10,8 @@ from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core import columns
-from bendybus.frontend.core.cached_messages import Held
-from bendybus.frontend.core.figures import Figures
+from bendybus.frontend.core.cached_messages import HeldBytes
+from bendybus.frontend.core.metrics import Metrics
 from bendybus.frontend.core.receive_actions import (
     AskPartition,
     ClientAsk,
@@ -46,15 +46,15 @@ class _Pending:
         self.ready: list[message_pb2.DeliveredBatch] = []
 
 
-class ReceiveDesk:
+class ReceiveDispatcher:
     """All receivers of this front end."""
 
     def __init__(
-        self, upstreams: dict[int, Upstream], directory: Directory, figures: Figures
+        self, upstreams: dict[int, Upstream], directory: Directory, metrics: Metrics
     ) -> None:
         self.directory = directory
-        self.figures = figures
-        self.held = Held()
+        self.metrics = metrics
+        self.held = HeldBytes()
         self._upstreams = upstreams
         self._caches: dict[Key, SharedCache] = {}
         # Connections that get nothing for now, from no cache.
@@ -365,7 +365,7 @@ class ReceiveDesk:
         receiver.handing -= 1
         count = sum(len(batch.messages) for batch in pending.ready)
         if count:
-            self.figures.outgoing.labels(pending.shared.entity.name).inc(count)
+            self.metrics.outgoing.labels(pending.shared.entity.name).inc(count)
         if count or tag not in receiver.waiting:
             # Nothing, for one that was cancelled or takes no more: who ends it waits for that.
             receiver.hand(tag, pending.ready)

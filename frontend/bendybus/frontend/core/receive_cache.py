@@ -30,7 +30,7 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from bendybus.frontend.core.cached_messages import CachedMessages, Chunk, Held
+from bendybus.frontend.core.cached_messages import CachedMessages, Chunk, HeldBytes
 from bendybus.frontend.core.partition_asks import OpenAsk, PartitionAsks
 from bendybus.frontend.core.receive_actions import Action, ClientAsk, GiveBack, HandOver
 
@@ -55,10 +55,10 @@ class Cache:
         available: Callable[[int], bool],
         next_ask_id: Callable[[], int],
         now_ms: int,
-        held: Held | None = None,
+        held: HeldBytes | None = None,
     ) -> None:
         self._partitions = PartitionAsks(partitions, available, next_ask_id)
-        self._held = Held() if held is None else held
+        self._held = HeldBytes() if held is None else held
         self._messages = CachedMessages(self._held)
         self._asks: dict[Any, ClientAsk] = {}
         self._deadlines: list[tuple[int, int, ClientAsk]] = []

@@ -20,7 +20,7 @@ from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core import columns, routing
-from bendybus.frontend.core.figures import Figures
+from bendybus.frontend.core.metrics import Metrics
 from bendybus.frontend.core.send_attempts import (
     Action,
     Attempt,
@@ -99,11 +99,11 @@ class SendDispatcher:
     """All sends of this front end."""
 
     def __init__(
-        self, upstreams: dict[int, Upstream], directory: Directory, figures: Figures
+        self, upstreams: dict[int, Upstream], directory: Directory, metrics: Metrics
     ) -> None:
         self._upstreams = upstreams
         self._directory = directory
-        self._figures = figures
+        self._metrics = metrics
         self._attempts = SendAttempts(lambda partition: upstreams[partition].available)
         # For sends that come without a producer of their own.
         self._producer_id = os.urandom(16)
@@ -125,7 +125,7 @@ class SendDispatcher:
         try:
             frame, routed = self._frame(request, tag)
         except BusError as error:
-            self._figures.refused(request.entity_path, error)
+            self._metrics.refused(request.entity_path, error)
             respond(error)
             return
         self._bytes += size_bytes
@@ -293,11 +293,11 @@ class SendDispatcher:
         seconds = time.perf_counter() - tag.began_s
         failed = len(frame.failures)
         for error in frame.failures.values():
-            self._figures.refused(frame.entity.name, error)
+            self._metrics.refused(frame.entity.name, error)
         if not failed:
-            self._figures.sent(frame.entity.name, frame.count, seconds)
+            self._metrics.sent(frame.entity.name, frame.count, seconds)
         if frame.possible_duplicates:
-            self._figures.possible_duplicates.labels(frame.entity.name).inc(frame.messages_twice)
+            self._metrics.possible_duplicates.labels(frame.entity.name).inc(frame.messages_twice)
         tag.respond(
             SendOutcome(
                 frame.numbers,

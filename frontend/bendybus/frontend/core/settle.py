@@ -9,7 +9,7 @@ from typing import Final
 
 from bendybus.domain import bounds, errors, lock_token
 from bendybus.domain.errors import BusError
-from bendybus.frontend.core.figures import Figures
+from bendybus.frontend.core.metrics import Metrics
 from bendybus.frontend.upstreams.upstream import Upstream
 from bendybus.internal.v1 import partition_pb2
 from bendybus.v1 import receiver_pb2
@@ -45,12 +45,12 @@ class Settling:
 _Part = tuple[Upstream, partition_pb2.DeliverFramesRequest, list[int]]
 
 
-class SettleDesk:
+class SettleDispatcher:
     """All settlements of this front end that are under way."""
 
-    def __init__(self, upstreams: dict[int, Upstream], figures: Figures) -> None:
+    def __init__(self, upstreams: dict[int, Upstream], metrics: Metrics) -> None:
         self._upstreams = upstreams
-        self._figures = figures
+        self._metrics = metrics
         self._ids = itertools.count(1)
         self._waiting: dict[int, Settling] = {}
         self._sweeper: asyncio.TimerHandle | None = None
@@ -88,7 +88,7 @@ class SettleDesk:
         result = receiver_pb2.SettleResult(frame_id=frame.frame_id)
         until_s = asyncio.get_running_loop().time() + TIMEOUT_S
         settling = Settling(result, answer, entity_uid, settler_id, until_s)
-        self._figures.settled.labels(
+        self._metrics.settled.labels(
             receiver_pb2.Disposition.Name(frame.disposition).removeprefix("DISPOSITION_").lower()
         ).inc(count)
         late: list[_Part] = []

@@ -9,7 +9,7 @@ from bendybus.domain.directory import Directory
 from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
 from bendybus.domain.sub_queue import SubQueue
-from bendybus.frontend.core.cached_messages import Held
+from bendybus.frontend.core.cached_messages import HeldBytes
 from bendybus.frontend.core.receive_actions import (
     Action,
     AskPartition,
@@ -25,11 +25,11 @@ REASK_S: Final = 0.05
 ALARM_LATE_MS: Final = 1
 
 
-class Desk(Protocol):
+class CacheHost(Protocol):
     """What a cache needs of the front end."""
 
     directory: Directory
-    held: Held
+    held: HeldBytes
 
     def available(self, partition: int) -> bool:
         """Whether a partition can be asked."""
@@ -59,15 +59,17 @@ class Desk(Protocol):
 class SharedCache:
     """The cache of one (entity, sub-queue, mode), and what it needs of the world."""
 
-    def __init__(self, desk: Desk, entity: Entity, sub_queue: SubQueue, *, delete: bool) -> None:
-        self._desk = desk
+    def __init__(
+        self, host: CacheHost, entity: Entity, sub_queue: SubQueue, *, delete: bool
+    ) -> None:
+        self._host = host
         self.entity = entity
         self.sub_queue = sub_queue
         self.delete = delete
         # Those of clients that are open.
         self.receivers: set[Any] = set()
         self.cache = Cache(
-            entity.partitions(), desk.available, desk.next_ask_id, now_ms(), desk.held
+            entity.partitions(), host.available, host.next_ask_id, now_ms(), host.held
         )
         self._timer: asyncio.TimerHandle | None = None
 
@@ -78,14 +80,14 @@ class SharedCache:
             # Another generation, a fence: the front end knows more in a moment.
             asyncio.get_running_loop().call_later(REASK_S, self.again, partition)
         else:
-            self._desk.fail(self, error)
+            self._host.fail(self, error)
 
     def again(self, partition: int) -> None:
         """Ask a partition again, with the entity as it is known now."""
-        current = self._desk.directory.by_uid(self.entity.uid)
+        current = self._host.directory.by_uid(self.entity.uid)
         if current is None:
             gone = errors.EntityNotFound(f"queue {self.entity.name!r} was deleted.")
-            self._desk.fail(self, gone)
+            self._host.fail(self, gone)
             return
         self.entity = current
         self.perform(self.cache.partition_back(partition, now_ms()))
@@ -96,12 +98,12 @@ class SharedCache:
             if isinstance(action, HandOver):
                 self._hand_over(action)
             elif isinstance(action, AskPartition):
-                self._desk.open_ask(self, action)
+                self._host.open_ask(self, action)
             elif isinstance(action, WithdrawAsk):
-                self._desk.withdraw(action)
+                self._host.withdraw(action)
             else:
                 assert isinstance(action, GiveBack), action
-                self._desk.give_back(action)
+                self._host.give_back(action)
         self._set_alarm()
 
     def close(self) -> None:
@@ -114,9 +116,9 @@ class SharedCache:
     def _hand_over(self, action: HandOver) -> None:
         receiver, tag = action.tag
         if action.slices:
-            self._desk.hand_over(self, action)
+            self._host.hand_over(self, action)
         elif action.unanswered:
-            receiver.hand(tag, (), self._desk.unreachable(self.entity, receiver.owner))
+            receiver.hand(tag, (), self._host.unreachable(self.entity, receiver.owner))
         else:
             receiver.hand(tag, ())
 

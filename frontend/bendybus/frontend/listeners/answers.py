@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from bendybus.domain.errors import BusError
-from bendybus.frontend.core.accounts import Account
+from bendybus.frontend.core.flow_control import StreamFlow
 from bendybus.frontend.upstreams.upstream import now_ms
 from bendybus.v1 import message_pb2, receiver_pb2
 from bendybus.wire import merged_frames, statuses
@@ -21,7 +21,7 @@ LATE_MS: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One event; counted in the connection's account until it is written."""
+    """One event; counted in the stream's flow until it is written."""
 
     frame: receiver_pb2.ReceiveStreamResponse
     # Bytes handed over.
@@ -34,15 +34,13 @@ class Answer:
 class Answers:
     """A queue of answers; with `merges`, those that wait at the same time share a frame."""
 
-    def __init__(self, account: Account, *, merges: bool) -> None:
-        self._account = account
+    def __init__(self, flow: StreamFlow, *, merges: bool) -> None:
+        self._flow = flow
         self._merges = merges
         self._waiting: deque[Answer | BusError | None] = deque()
         self._writer: asyncio.Future[None] | None = None
         # Set when the client read something.
         self._read = asyncio.Event()
-        # What this stream has of its connection's account.
-        self._unread_bytes = 0
 
     def say(self, answer: Answer | BusError | None) -> None:
         """Add an answer; an error, or None, ends the stream after what was added before."""
@@ -50,20 +48,11 @@ class Answers:
         if self._writer is not None and not self._writer.done():
             self._writer.set_result(None)
 
-    def count(self, size_bytes: int) -> None:
-        """Count bytes of messages that are handed over with an answer."""
-        self._unread_bytes += size_bytes
-        self._account.handed(size_bytes)
-
     async def room(self) -> None:
         """Wait while the client has not read too many answers."""
         while len(self._waiting) >= ANSWERS_MAX:
             self._read.clear()
             await self._read.wait()
-
-    def close(self) -> None:
-        """Take what is not written off the account."""
-        self._account.read(self._unread_bytes)
 
     async def written(
         self,
@@ -83,8 +72,7 @@ class Answers:
             # The client took it off the wire, or there is room on the wire for it.
             size_bytes = sum(answer.size_bytes for answer in answers)
             if size_bytes:
-                self._unread_bytes -= size_bytes
-                self._account.read(size_bytes)
+                self._flow.read(size_bytes)
 
     async def _next(self) -> Answer | BusError | None:
         while not self._waiting:

@@ -9,7 +9,7 @@ import grpc
 
 from bendybus.domain import bounds, errors, limits
 from bendybus.frontend.core import batch_delete, browse, by_number, receive_cache
-from bendybus.frontend.core.accounts import Accounts
+from bendybus.frontend.core.flow_control import FlowControl
 from bendybus.frontend.core.gateway import Gateway
 from bendybus.frontend.listeners import deadlines
 from bendybus.frontend.listeners.client_streams import ClientStreams
@@ -29,7 +29,7 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
     def __init__(self, gateway: Gateway, streams: ClientStreams) -> None:
         self._gateway = gateway
         self._streams = streams
-        self._accounts = Accounts(gateway.receives)
+        self._flow = FlowControl(gateway.receives)
 
     @statuses.unary
     async def Receive(
@@ -37,7 +37,7 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
     ) -> receiver_pb2.ReceiveResponse:
         """Wait for messages on the server; calls of one client share a cache."""
         wait_ms = min(request.max_wait_ms, max(0, deadlines.remaining_ms(context) - ANSWER_MS))
-        with self._gateway.figures.refusals(request.entity_path):
+        with self._gateway.metrics.refusals(request.entity_path):
             bounds.check_text("client_id", request.client_id, limits.KEY_CHARS_MAX)
             # Never equal to another caller's connection.
             owner = ("client", request.client_id) if request.client_id else context.peer()
@@ -53,10 +53,11 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
         await context.send_initial_metadata((ADMITTED, merged_frames.READS))
         merges = merged_frames.read_by(context.invocation_metadata())
         with (
-            self._gateway.figures.connections.track_inprogress(),
-            self._accounts.of(context.peer()) as account,
+            self._gateway.metrics.connections.track_inprogress(),
+            self._flow.of(context.peer()) as connection,
+            connection.stream() as flow,
         ):
-            async with ReceiverStream(self._gateway, caller, account, merges=merges) as stream:
+            async with ReceiverStream(self._gateway, caller, flow, merges=merges) as stream:
                 reader = asyncio.get_running_loop().create_task(
                     stream.read(request_iterator), name="receive-stream-reader"
                 )
@@ -91,7 +92,7 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
         self, request: receiver_pb2.ReceiveDeferredRequest, context: Context
     ) -> receiver_pb2.ReceiveDeferredResponse:
         """Lock deferred messages, each in the partition of its number."""
-        with self._gateway.figures.refusals(request.entity_path):
+        with self._gateway.metrics.refusals(request.entity_path):
             batches = await by_number.receive_deferred(
                 self._gateway,
                 by_number.Operation(
@@ -109,7 +110,7 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
         self, request: receiver_pb2.PeekRequest, context: Context
     ) -> receiver_pb2.PeekResponse:
         """Show messages."""
-        with self._gateway.figures.refusals(request.entity_path):
+        with self._gateway.metrics.refusals(request.entity_path):
             shown = await browse.peek(
                 self._gateway,
                 browse.Peek(
@@ -126,7 +127,7 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
         self, request: receiver_pb2.DeleteMessagesRequest, context: Context
     ) -> receiver_pb2.DeleteMessagesResponse:
         """Delete the oldest messages."""
-        with self._gateway.figures.refusals(request.entity_path):
+        with self._gateway.metrics.refusals(request.entity_path):
             deleted = await batch_delete.delete_messages(
                 self._gateway,
                 batch_delete.BatchDelete(

@@ -9,7 +9,7 @@ from google.protobuf.message import DecodeError
 from bendybus.domain import bounds, errors, limits
 from bendybus.domain.errors import BusError
 from bendybus.frontend.core import settle
-from bendybus.frontend.core.accounts import Account
+from bendybus.frontend.core.flow_control import StreamFlow
 from bendybus.frontend.core.gateway import Gateway
 from bendybus.frontend.core.receiver import Receiver
 from bendybus.frontend.listeners.answers import Answer, Answers
@@ -29,12 +29,12 @@ class ReceiverStream:
     """See the module. With `merges`, the client reads frames of several events."""
 
     def __init__(
-        self, gateway: Gateway, caller: Caller, account: Account, *, merges: bool = False
+        self, gateway: Gateway, caller: Caller, flow: StreamFlow, *, merges: bool = False
     ) -> None:
-        self._answers = Answers(account, merges=merges)
+        self._answers = Answers(flow, merges=merges)
         self._gateway = gateway
         self._caller = caller
-        self._account = account
+        self._flow = flow
         self._finishing = False
         self._closed = False
         self._receiver: Receiver | None = None
@@ -47,8 +47,6 @@ class ReceiverStream:
         self._follows: dict[int, int] = {}
         # Deliveries that wait for the outcome of that frame.
         self._held: dict[int, Answer] = {}
-        # What this stream has of its connection's account.
-        self._tokens = 0
 
     async def __aenter__(self) -> "ReceiverStream":
         return self
@@ -60,8 +58,6 @@ class ReceiverStream:
         for settling in self._settles:
             self._gateway.settles.forget(settling)
         self._held.clear()
-        self._answers.close()
-        self._account.give_tokens(self._tokens)
 
     async def frames(self) -> AsyncIterator[receiver_pb2.ReceiveStreamResponse]:
         """Yield what the client is told, until the stream ends."""
@@ -69,8 +65,7 @@ class ReceiverStream:
             yield frame
             for answer in answers:
                 if answer.tokens:
-                    self._tokens -= answer.tokens
-                    self._account.give_tokens(answer.tokens)
+                    self._flow.give_tokens(answer.tokens)
                     self._room.release()
 
     def move(self) -> None:
@@ -136,7 +131,7 @@ class ReceiverStream:
             request.receive_mode,
             self._hand,
             self._answers.say,
-            owner=self._account.owner,
+            owner=self._flow.connection.owner,
         )
         opened = receiver_pb2.ReceiverOpened(
             lock_duration_ms=self._receiver.entity.queue.lock_duration_ms
@@ -165,7 +160,7 @@ class ReceiverStream:
         if error is not None:
             delivery.error.CopyFrom(statuses.to_error(error))
         size_bytes = delivery.ByteSize()
-        self._answers.count(size_bytes)
+        self._flow.handed(size_bytes)
         self._say_or_hold(Answer(response, size_bytes, put_ms=now_ms()))
         self._end_if_done()
 
@@ -188,8 +183,7 @@ class ReceiverStream:
             self._caller.check(Operation.SETTLE)
         count = settle.check(frame)
         await self._room.acquire()
-        taken = await self._account.take_tokens(count)
-        self._tokens += taken
+        taken = await self._flow.take_tokens(count)
         settling = self._gateway.settles.start(
             frame,
             lambda settling: self._settled(settling, frame.frame_id, taken),

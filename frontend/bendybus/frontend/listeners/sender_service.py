@@ -9,8 +9,8 @@ import grpc
 
 from bendybus.domain import errors, sequence_number
 from bendybus.domain.errors import BusError
-from bendybus.frontend.core import accounts, by_number
-from bendybus.frontend.core.accounts import Accounts, Share
+from bendybus.frontend.core import by_number, flow_control
+from bendybus.frontend.core.flow_control import FlowControl, StreamFlow
 from bendybus.frontend.core.gateway import Gateway
 from bendybus.frontend.core.send import Respond, SendOutcome, SendRequest
 from bendybus.frontend.listeners import deadlines
@@ -36,7 +36,7 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
     def __init__(self, gateway: Gateway, streams: ClientStreams) -> None:
         self._gateway = gateway
         self._streams = streams
-        self._accounts = Accounts()
+        self._flow = FlowControl()
 
     @statuses.unary
     async def Send(
@@ -70,8 +70,8 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
         """Send frames; the reader never waits for a partition."""
         async with statuses.errors_as_status(context):
             caller = self._streams.caller(context)
-            with self._accounts.of(context.peer()) as account, account.share() as share:
-                async for answer in self._answers(request_iterator, context, caller, share):
+            with self._flow.of(context.peer()) as connection, connection.stream() as flow:
+                async for answer in self._answers(request_iterator, context, caller, flow):
                     yield answer
 
     async def _answers(
@@ -79,9 +79,9 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
         request_iterator: AsyncIterator[sender_pb2.SendStreamRequest],
         context: Context,
         caller: Caller,
-        share: Share,
+        flow: StreamFlow,
     ) -> AsyncIterator[sender_pb2.SendStreamResponse]:
-        account, client = share.account, context.peer()
+        connection, client = flow.connection, context.peer()
         answers: asyncio.Queue[sender_pb2.SendStreamResponse | None] = asyncio.Queue()
         under_way = 0
         finishing = False
@@ -93,10 +93,10 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
         def respond(frame_id: int, result: SendOutcome | BusError) -> None:
             nonlocal under_way
             under_way -= 1
-            account.frames -= 1
+            connection.frames -= 1
             response = to_response(frame_id, result)
             answers.put_nowait(response)
-            share.handed(_weight(response))
+            flow.handed(_weight(response))
             if finishing and not under_way:
                 answers.put_nowait(None)
 
@@ -110,7 +110,7 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
         def move() -> None:
             moving = sender_pb2.SendStreamResponse(moving=True)
             answers.put_nowait(moving)
-            share.handed(_weight(moving))
+            flow.handed(_weight(moving))
             asyncio.get_running_loop().call_later(draining.MOVE_S, finish)
 
         async def read() -> None:
@@ -121,9 +121,9 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
                 if answers.qsize() >= ANSWERS_MAX:
                     taken.clear()
                     await taken.wait()
-                room = await account.frame()
+                room = await connection.frame()
                 under_way += 1
-                account.frames += 1
+                connection.frames += 1
                 if room:
                     self._submit(caller, client, request, partial(respond, request.frame_id))
                 else:
@@ -132,12 +132,12 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
         await context.send_initial_metadata((ADMITTED,))
         reader = asyncio.get_running_loop().create_task(read(), name="send-stream-reader")
         reader.add_done_callback(lambda _: finish())
-        open_ = self._gateway.figures.connections.track_inprogress()
+        open_ = self._gateway.metrics.connections.track_inprogress()
         with open_, self._streams.stream(caller, move):
             try:
                 while (answer := await answers.get()) is not None:
                     yield answer
-                    share.read(_weight(answer))
+                    flow.read(_weight(answer))
                     taken.set()
                 if reader.done():
                     await reader
@@ -150,7 +150,7 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
         try:
             caller.check(Operation.SEND, request.entity_path)
         except BusError as error:
-            self._gateway.figures.refused(request.entity_path, error)
+            self._gateway.metrics.refused(request.entity_path, error)
             respond(error)
         else:
             self._gateway.sends.submit(to_request(request), respond, client=client)
@@ -160,7 +160,7 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
         self, request: sender_pb2.CancelScheduledMessagesRequest, context: Context
     ) -> sender_pb2.CancelScheduledMessagesResponse:
         """Delete scheduled messages, each in the partition of its number."""
-        with self._gateway.figures.refusals(request.entity_path):
+        with self._gateway.metrics.refusals(request.entity_path):
             await by_number.cancel_scheduled(
                 self._gateway,
                 by_number.Operation(
@@ -229,7 +229,8 @@ def _columns(messages: Any) -> message_pb2.MessageBatch:
 
 def _busy() -> BusError:
     return errors.ServerBusy(
-        f"{accounts.FRAMES_MAX} frames of this connection are under way already. Wait for answers.",
+        f"{flow_control.FRAMES_MAX} frames of this connection are under way already. Wait for "
+        "answers.",
         retry_after_ms=500,
     )
 

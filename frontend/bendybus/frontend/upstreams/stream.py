@@ -104,7 +104,7 @@ class Outbox:
         return FRAMES_MAX[lane] - len(self._lanes[lane])
 
 
-class Pump:
+class PartitionStream:
     """The stream. `changed` is told when `open` may have changed, `moving` when it moves.
 
     From `moving` on, what is put in goes to the next stream, which knows nothing of this one.

@@ -24,7 +24,7 @@ from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.frontend.settings import Settings
 from bendybus.frontend.upstreams.breaker import Breaker
 from bendybus.frontend.upstreams.echo_probe import EchoLate, EchoProbe
-from bendybus.frontend.upstreams.stream import Ending, Lane, Pump
+from bendybus.frontend.upstreams.stream import Ending, Lane, PartitionStream
 from bendybus.frontend.upstreams.stream import why as why_ended
 from bendybus.internal.v1 import (
     entity_pb2,
@@ -103,8 +103,10 @@ class Upstream:
         self._settings = settings
         self._listener = listener
         self._shown_available = False
-        self._sends = Pump(self._show)
-        self._delivers = Pump(self._show, lambda: listener.deliver_stream_moving(partition))
+        self._sends = PartitionStream(self._show)
+        self._delivers = PartitionStream(
+            self._show, lambda: listener.deliver_stream_moving(partition)
+        )
         self._wake = asyncio.Event()
         self._renewed = asyncio.Event()
         self._credentials = credentials
@@ -248,9 +250,9 @@ class Upstream:
             self._watching.cancel()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(RENEW_S):
-                for pump in (self._sends, self._delivers):
-                    pump.mark()
-                    await pump.fresh.wait()
+                for stream in (self._sends, self._delivers):
+                    stream.mark()
+                    await stream.fresh.wait()
 
     async def _watch(self) -> None:
         async for _ in self._attempts():

@@ -30,7 +30,7 @@ class _RefusalCollector(Collector):
         yield family
 
 
-class Figures:
+class Metrics:
     """What a front end counts."""
 
     def __init__(self) -> None:

@@ -4,13 +4,13 @@ import asyncio
 import contextlib
 from typing import Any
 
-from bendybus.frontend.core import accounts
-from bendybus.frontend.core.accounts import Accounts
+from bendybus.frontend.core import flow_control
+from bendybus.frontend.core.flow_control import FlowControl
 from bendybus.frontend.listeners import answers
 from bendybus.v1 import message_pb2, receiver_pb2
 
 
-class Desk:
+class Source:
     """Notes who is paused."""
 
     def __init__(self) -> None:
@@ -26,33 +26,33 @@ class Desk:
 
 
 async def test_receivers_of_a_connection_share_the_bytes_that_it_may_leave_unread() -> None:
-    desk = Desk()
-    made: Any = desk
-    book = Accounts(made)
-    with book.of("ipv4:a") as first, book.of("ipv4:a") as second, book.of("ipv4:b") as other:
-        half = accounts.UNREAD_BYTES_MAX // 2
+    source = Source()
+    made: Any = source
+    flows = FlowControl(made)
+    with flows.of("ipv4:a") as first, flows.of("ipv4:a") as second, flows.of("ipv4:b") as other:
+        half = flow_control.UNREAD_BYTES_MAX // 2
         first.handed(half)
         other.handed(half)
-        assert not desk.paused
+        assert not source.paused
         second.handed(half)
-        assert desk.paused == {"ipv4:a"}
+        assert source.paused == {"ipv4:a"}
 
         first.read(half)
 
-        assert not desk.paused
+        assert not source.paused
 
 
 async def test_a_client_that_never_reads_gets_a_bounded_number_of_tokens_settled() -> None:
-    made: Any = Desk()
-    with Accounts(made).of("ipv4:a") as account:
-        taken = [await account.take_tokens(5_000) for _ in range(accounts.TOKENS_MAX // 5_000)]
+    made: Any = Source()
+    with FlowControl(made).of("ipv4:a") as account:
+        taken = [await account.take_tokens(5_000) for _ in range(flow_control.TOKENS_MAX // 5_000)]
         waiting = asyncio.ensure_future(account.take_tokens(1))
         await asyncio.sleep(0)
         assert not waiting.done()
 
         account.give_tokens(taken.pop())
 
-        assert await waiting == accounts.TOKENS_A_FRAME
+        assert await waiting == flow_control.TOKENS_A_FRAME
 
 
 def test_a_delivery_that_waited_to_be_written_leaves_out_locks_that_ended() -> None:
@@ -67,29 +67,29 @@ def test_a_delivery_that_waited_to_be_written_leaves_out_locks_that_ended() -> N
 
 
 async def test_connections_together_leave_a_bounded_number_of_bytes_unread() -> None:
-    desk = Desk()
-    book = Accounts(desk)
-    part = accounts.UNREAD_BYTES_MAX - 1
+    source = Source()
+    flows = FlowControl(source)
+    part = flow_control.UNREAD_BYTES_MAX - 1
     with contextlib.ExitStack() as stack:
-        count = accounts.ALL_UNREAD_BYTES_MAX // part + 1
-        behind = [stack.enter_context(book.of(f"ipv4:{n}")) for n in range(count)]
-        reader, late = (stack.enter_context(book.of(name)) for name in ("reads", "late"))
+        count = flow_control.ALL_UNREAD_BYTES_MAX // part + 1
+        behind = [stack.enter_context(flows.of(f"ipv4:{n}")) for n in range(count)]
+        reader, late = (stack.enter_context(flows.of(name)) for name in ("reads", "late"))
         for account in behind:
             account.handed(part)
-        assert desk.paused == {behind[-1].owner}
+        assert source.paused == {behind[-1].owner}
 
-        reader.handed(accounts.UNREAD_BYTES_MIN - 1)
-        late.handed(accounts.UNREAD_BYTES_MIN)
+        reader.handed(flow_control.UNREAD_BYTES_MIN - 1)
+        late.handed(flow_control.UNREAD_BYTES_MIN)
 
-        assert desk.paused == {behind[-1].owner, "late"}
+        assert source.paused == {behind[-1].owner, "late"}
         for account in behind[:2]:
             account.read(part)
-        assert not desk.paused
+        assert not source.paused
 
 
 async def test_a_connection_that_catches_up_is_read_from_again() -> None:
-    with Accounts().of("ipv4:a") as account, account.share() as share:
-        share.handed(accounts.UNREAD_BYTES_MAX)
+    with FlowControl().of("ipv4:a") as account, account.stream() as share:
+        share.handed(flow_control.UNREAD_BYTES_MAX)
         waiting = asyncio.ensure_future(account.caught_up())
         await asyncio.sleep(0)
         assert not waiting.done()
@@ -100,22 +100,22 @@ async def test_a_connection_that_catches_up_is_read_from_again() -> None:
 
 
 async def test_what_a_stream_leaves_unread_ends_with_it() -> None:
-    with Accounts().of("ipv4:a") as account:
-        with account.share() as share:
-            share.handed(accounts.UNREAD_BYTES_MAX)
+    with FlowControl().of("ipv4:a") as account:
+        with account.stream() as share:
+            share.handed(flow_control.UNREAD_BYTES_MAX)
         assert not account.paused
 
-        share.handed(accounts.UNREAD_BYTES_MAX)
+        share.handed(flow_control.UNREAD_BYTES_MAX)
 
         assert not account.paused
 
 
 async def test_refusals_of_a_connection_are_bounded_in_rate() -> None:
-    with Accounts().of("ipv4:a") as account:
+    with FlowControl().of("ipv4:a") as account:
         waiting = [asyncio.ensure_future(account.pace()) for _ in range(200)]
         began_s = asyncio.get_running_loop().time()
 
         await asyncio.gather(*waiting)
 
         took_s = asyncio.get_running_loop().time() - began_s
-        assert took_s >= 200 / accounts.REFUSALS_A_SECOND
+        assert took_s >= 200 / flow_control.REFUSALS_A_SECOND

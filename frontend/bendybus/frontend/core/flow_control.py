@@ -1,8 +1,9 @@
-"""What one connection makes this front end hold: answers that it has not read, settlements.
+"""Flow control towards clients: how much one connection may make this front end hold.
 
-All streams of a connection share its account, so that a client that opens many of them or never
-reads what it is answered gets no more room than another one. All accounts of a front end share a
-room as well: beyond it those that owe most wait, whoever opened how many connections.
+Counted are bytes of answers that the client has not read, lock tokens being settled, and frames of
+sends. All streams of a connection share its counts, so that a client that opens many streams or
+never reads gets no more than another one. All connections share a total as well: above it only
+those that have read nearly everything go on. Listeners of every protocol use this.
 """
 
 import asyncio
@@ -12,12 +13,12 @@ from typing import Any, Final, Protocol
 
 from bendybus.domain import limits
 
-# Bytes handed over that the client has not taken off the wire; it gets nothing more beyond that.
+# Bytes handed over that the client has not taken off the wire; above this it gets no more.
 UNREAD_BYTES_MAX: Final = 16 * limits.MB
 # The same over all connections, and what each may leave unread also then.
 ALL_UNREAD_BYTES_MAX: Final = 128 * limits.MB
 UNREAD_BYTES_MIN: Final = 1 * limits.MB
-# Lock tokens whose settlement is under way or not answered; frames are not read beyond that.
+# Lock tokens whose settlement is under way or not answered; above this no frames are read.
 TOKENS_MAX: Final = 50_000
 # What a frame of settlements takes of that at least: its properties and texts have a size too.
 TOKENS_A_FRAME: Final = 50
@@ -29,8 +30,8 @@ REFUSALS_A_SECOND: Final = 200
 PACE_S: Final = 0.05
 
 
-class Desk(Protocol):
-    """Who hands out what is to be read."""
+class Pausable(Protocol):
+    """What hands messages to connections."""
 
     def pause(self, owner: Any) -> None:
         """Hand nothing to a connection until `resume`."""
@@ -39,16 +40,16 @@ class Desk(Protocol):
         """Go on after a pause."""
 
 
-class Account:
-    """The account of one connection. On the loop only."""
+class ConnectionFlow:
+    """The counts of one connection. On the loop only."""
 
-    def __init__(self, book: "Accounts", owner: Any) -> None:
+    def __init__(self, total: "FlowControl", owner: Any) -> None:
         self.owner = owner
         self.paused = False
         # Of sends, under way.
         self.frames = 0
         self._pacing = 0
-        self._book = book
+        self._total = total
         self._unread_bytes = 0
         self._tokens = 0
         self._room = asyncio.Event()
@@ -57,15 +58,15 @@ class Account:
     def handed(self, size_bytes: int) -> None:
         """Count what waits to be read."""
         self._unread_bytes += size_bytes
-        self._book.count(size_bytes)
+        self._total.count(size_bytes)
         if not self.paused and self.behind():
             self.paused = True
-            self._book.pause(self)
+            self._total.pause(self)
 
     def read(self, size_bytes: int) -> None:
         """Uncount what was read, or whose stream has ended."""
         self._unread_bytes -= size_bytes
-        self._book.count(-size_bytes)
+        self._total.count(-size_bytes)
         if self.paused and not self.behind():
             self.go_on()
 
@@ -73,13 +74,13 @@ class Account:
         """Whether so much is unread that there must not be more."""
         if self._unread_bytes >= UNREAD_BYTES_MAX:
             return True
-        return self._unread_bytes >= UNREAD_BYTES_MIN and self._book.crowded()
+        return self._unread_bytes >= UNREAD_BYTES_MIN and self._total.crowded()
 
     def go_on(self) -> None:
         """End the pause."""
         self.paused = False
         self._read.set()
-        self._book.resume(self)
+        self._total.resume(self)
 
     async def caught_up(self) -> None:
         """Wait until the connection has read enough of what it was given."""
@@ -104,13 +105,13 @@ class Account:
             self._pacing -= 1
 
     @contextmanager
-    def share(self) -> Iterator["Share"]:
-        """Hold the share of a stream."""
-        share = Share(self)
+    def stream(self) -> Iterator["StreamFlow"]:
+        """Hold the counts of a stream."""
+        flow = StreamFlow(self)
         try:
-            yield share
+            yield flow
         finally:
-            share.close()
+            flow.close()
 
     async def take_tokens(self, count: int) -> int:
         """Wait until so many tokens may be settled; return what to give back when answered."""
@@ -127,75 +128,88 @@ class Account:
         self._room.set()
 
 
-class Share:
-    """What one stream has of its connection's account; nothing is left when it ends."""
+class StreamFlow:
+    """One stream's part of its connection's counts; all of it is given back when it ends."""
 
-    def __init__(self, account: Account) -> None:
-        self.account = account
+    def __init__(self, connection: ConnectionFlow) -> None:
+        self.connection = connection
+        self.closed = False
         self._unread_bytes = 0
-        self._closed = False
+        self._tokens = 0
 
     def handed(self, size_bytes: int) -> None:
-        """Count what waits to be read; after the end nobody reads it, and nobody keeps it."""
-        if not self._closed:
+        """Count what waits to be read; after the end it is dropped, and not counted."""
+        if not self.closed:
             self._unread_bytes += size_bytes
-            self.account.handed(size_bytes)
+            self.connection.handed(size_bytes)
 
     def read(self, size_bytes: int) -> None:
         """Uncount what was read."""
         self._unread_bytes -= size_bytes
-        self.account.read(size_bytes)
+        self.connection.read(size_bytes)
+
+    async def take_tokens(self, count: int) -> int:
+        """Wait until so many tokens may be settled; return what to give back when answered."""
+        taken = await self.connection.take_tokens(count)
+        self._tokens += taken
+        return taken
+
+    def give_tokens(self, taken: int) -> None:
+        """Give back what `take_tokens` returned."""
+        self._tokens -= taken
+        self.connection.give_tokens(taken)
 
     def close(self) -> None:
-        """Uncount the rest."""
-        self._closed = True
-        self.account.read(self._unread_bytes)
+        """Give back the rest."""
+        self.closed = True
+        self.connection.read(self._unread_bytes)
+        self.connection.give_tokens(self._tokens)
 
 
-class Accounts:
-    """The accounts of the connections that have a stream open."""
+class FlowControl:
+    """The connections that have a stream open."""
 
-    def __init__(self, desk: Desk | None = None) -> None:
-        self._desk = desk
-        self._accounts: dict[Any, tuple[Account, int]] = {}
+    def __init__(self, source: Pausable | None = None) -> None:
+        self._source = source
+        self._connections: dict[Any, tuple[ConnectionFlow, int]] = {}
         self._unread_bytes = 0
         # In order.
-        self._paused: dict[Account, None] = {}
+        self._paused: dict[ConnectionFlow, None] = {}
 
     @contextmanager
-    def of(self, owner: Any) -> Iterator[Account]:
-        """Hold the account of a connection."""
-        account, users = self._accounts.get(owner, (None, 0))
-        account = account or Account(self, owner)
-        self._accounts[owner] = (account, users + 1)
+    def of(self, owner: Any) -> Iterator[ConnectionFlow]:
+        """Hold the counts of a connection."""
+        connection, users = self._connections.get(owner, (None, 0))
+        connection = connection or ConnectionFlow(self, owner)
+        self._connections[owner] = (connection, users + 1)
         try:
-            yield account
+            yield connection
         finally:
-            account, users = self._accounts.pop(owner)
+            connection, users = self._connections.pop(owner)
             if users > 1:
-                self._accounts[owner] = (account, users - 1)
+                self._connections[owner] = (connection, users - 1)
 
     def count(self, size_bytes: int) -> None:
-        """Count what all have not read; who waited only for others goes on."""
+        """Count what all have not read; connections that waited only for others go on."""
         crowded = self.crowded()
         self._unread_bytes += size_bytes
         if crowded and not self.crowded():
-            for account in list(self._paused):
-                if not account.behind():
-                    account.go_on()
+            for connection in list(self._paused):
+                if not connection.behind():
+                    connection.go_on()
 
     def crowded(self) -> bool:
-        """Whether there is room only for those who have read nearly all."""
+        """Whether there is room only for connections that have read nearly everything."""
         return self._unread_bytes >= ALL_UNREAD_BYTES_MAX
 
-    def pause(self, account: Account) -> None:
+    def pause(self, connection: ConnectionFlow) -> None:
         """Hand nothing to a connection for now."""
-        self._paused[account] = None
-        if self._desk is not None:
-            self._desk.pause(account.owner)
+        self._paused[connection] = None
+        if self._source is not None:
+            self._source.pause(connection.owner)
 
-    def resume(self, account: Account) -> None:
+    def resume(self, connection: ConnectionFlow) -> None:
         """Go on after a pause."""
-        self._paused.pop(account, None)
-        if self._desk is not None:
-            self._desk.resume(account.owner)
+        self._paused.pop(connection, None)
+        if self._source is not None:
+            self._source.resume(connection.owner)
