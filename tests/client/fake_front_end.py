@@ -22,7 +22,7 @@ from bendybus.v1 import (
     sender_pb2,
     sender_pb2_grpc,
 )
-from bendybus.wire import entities, statuses
+from bendybus.wire import entities, merged_frames, statuses
 from bendybus.wire.admission import ADMITTED
 from tests.client import memory_queue
 from tests.client.memory_queue import PARTITION, MemoryQueue
@@ -45,6 +45,10 @@ class FakeFrontEnd:
         self.frames: list[tuple[bytes, int, int, list[int], list[str]]] = []
         self.settle_frames: list[receiver_pb2.SettleFrame] = []
         self.asks: list[receiver_pb2.Ask] = []
+        # Commands of each frame of receivers, by kind.
+        self.receiver_frames: list[list[str]] = []
+        # Whether it reads merged frames, as front ends since 0.4 do.
+        self.merges = False
         # Faults: how many answers to swallow or streams to break; errors to give, one each.
         self.break_send_streams = 0
         self.break_receive_streams = 0
@@ -274,7 +278,10 @@ class _Stream:
         writer = asyncio.create_task(self._answer(queue, delete))
         try:
             async for request in requests:
-                await self._take(queue, request)
+                parts = [request, *request.further]
+                self._fake.receiver_frames.append([str(p.WhichOneof("kind")) for p in parts])
+                for part in parts:
+                    await self._take(queue, part)
         finally:
             writer.cancel()
 
@@ -342,7 +349,8 @@ class _Receiver(receiver_pb2_grpc.ReceiverServiceServicer):
     ) -> None:
         if self._fake.hold_receivers is not None:
             await self._fake.hold_receivers.wait()
-        await context.send_initial_metadata((ADMITTED,))
+        said = (ADMITTED, merged_frames.READS) if self._fake.merges else (ADMITTED,)
+        await context.send_initial_metadata(said)
         await _Stream(self._fake, context).run(request_iterator)
 
     async def ReceiveDeferred(self, request: Any, context: Any) -> Any:

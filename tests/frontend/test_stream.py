@@ -9,6 +9,7 @@ import pytest
 from bendybus.frontend.upstreams import stream
 from bendybus.frontend.upstreams.stream import Lane, PartitionStream
 from bendybus.internal.v1 import partition_pb2
+from bendybus.wire import merged_frames
 
 
 class FakeCall:
@@ -278,3 +279,65 @@ async def test_an_answer_that_cannot_be_taken_costs_its_stream_and_not_the_proce
     assert "what nobody thought of" in ending.why
     assert shown == [True, False]
     assert "could not be taken" in caplog.text
+
+
+def ask(ask_id: int) -> partition_pb2.DeliverFramesRequest:
+    """Return an ask."""
+    return partition_pb2.DeliverFramesRequest(ask=partition_pb2.Ask(ask_id=ask_id))
+
+
+def settle(settle_id: int, size: int = 16) -> partition_pb2.DeliverFramesRequest:
+    """Return a settlement of so many bytes."""
+    return partition_pb2.DeliverFramesRequest(
+        settle=partition_pb2.Settle(settle_id=settle_id, lock_tokens=b"t" * size)
+    )
+
+
+async def written(call: FakeCall, *requests: tuple[Any, Lane]) -> list[Any]:
+    """Return the frames that are written of requests that wait at the same time."""
+    pump = Pump(lambda: None)
+    call.taking.clear()
+    running = asyncio.ensure_future(pump.run(call, lambda response: None))
+    await settle_down()
+    # The first one is being written while the others are put in.
+    pump.put(partition_pb2.DeliverFramesRequest(), Lane.FLOW)
+    await settle_down()
+    for request, lane in requests:
+        assert pump.put(request, lane)
+    call.taking.set()
+    await settle_down()
+    call.cancel()
+    await running
+    return call.written[1:]
+
+
+async def test_what_waits_for_a_partition_shares_a_frame(call: FakeCall) -> None:
+    call.metadata = (merged_frames.READS,)
+
+    frames = await written(call, (settle(1), Lane.WORK), (ask(2), Lane.FLOW), (ask(3), Lane.FLOW))
+
+    [parts] = [list(merged_frames.parts(frame)) for frame in frames]
+    assert [part.settle.settle_id for part in parts if part.HasField("settle")] == [1]
+    # Of one lane in their order.
+    assert [part.ask.ask_id for part in parts if part.HasField("ask")] == [2, 3]
+
+
+async def test_a_partition_of_an_older_version_gets_single_frames(call: FakeCall) -> None:
+    frames = await written(call, (settle(1), Lane.WORK), (ask(2), Lane.FLOW))
+
+    assert len(frames) == 2
+    assert not any(frame.further for frame in frames)
+
+
+async def test_a_frame_has_a_bound_in_parts_and_in_bytes(call: FakeCall) -> None:
+    call.metadata = (merged_frames.READS,)
+    many = [(ask(number), Lane.FLOW) for number in range(merged_frames.PARTS_MAX + 5)]
+    large = [(settle(number, merged_frames.BYTES_MAX), Lane.WORK) for number in (1, 2)]
+
+    frames = await written(call, *many, *large)
+
+    assert all(len(frame.further) < merged_frames.PARTS_MAX for frame in frames)
+    for frame in frames:
+        assert sum(part.ByteSize() for part in frame.further) <= merged_frames.BYTES_MAX
+    parts = [part for frame in frames for part in merged_frames.parts(frame)]
+    assert len(parts) == len(many) + len(large)

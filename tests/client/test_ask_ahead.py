@@ -1,0 +1,189 @@
+"""The plain loop: the next ask rides with a settlement; its message is used or given back."""
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+from bendybus.client import ServiceBusMessage, aio, exceptions
+from bendybus.v1 import receiver_pb2
+from tests.client.conftest import Either
+from tests.client.fake_front_end import FakeFrontEnd
+from tests.client.memory_queue import MemoryQueue
+
+_RELEASE = receiver_pb2.DISPOSITION_RELEASE
+
+
+@pytest.fixture
+def merging(fake: FakeFrontEnd) -> FakeFrontEnd:
+    """A front end that reads merged frames."""
+    fake.merges = True
+    return fake
+
+
+@pytest.fixture
+def queue(merging: FakeFrontEnd) -> MemoryQueue:
+    """The queue `q`."""
+    return merging.queues["q"]
+
+
+async def fill(client: Any, count: int) -> None:
+    """Send `count` messages."""
+    sender = Either(client.get_queue_sender("q"))
+    await sender.send_messages([ServiceBusMessage(str(index)) for index in range(count)])
+
+
+async def step(receiver: Any) -> Any:
+    """Return the next message of an iterator of either surface."""
+    if hasattr(receiver, "__anext__"):
+        return await anext(receiver)
+    return await asyncio.to_thread(next, receiver)
+
+
+async def complete_some(receiver: Any, count: int) -> list[str]:
+    """Iterate and complete so many messages; return their bodies."""
+    bodies = []
+    for _ in range(count):
+        message = await step(receiver)
+        bodies.append(str(message))
+        await Either(receiver).complete_message(message)
+    return bodies
+
+
+async def eventually(condition: Any) -> None:
+    """Wait until `condition()` holds."""
+    deadline = time.monotonic() + 5
+    while not condition():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.01)
+
+
+def released(fake: FakeFrontEnd) -> int:
+    """Return how many messages were given back."""
+    return sum(
+        len(frame.lock_tokens) // 16
+        for frame in fake.settle_frames
+        if frame.disposition == _RELEASE
+    )
+
+
+async def test_the_next_ask_shares_the_frame_of_a_settlement(
+    client: Any, merging: FakeFrontEnd, queue: MemoryQueue
+) -> None:
+    await fill(client, 20)
+    receiver = client.get_queue_receiver("q", max_wait_time=5)
+
+    bodies = await complete_some(receiver, 20)
+
+    assert bodies == [str(index) for index in range(20)]
+    assert not queue.messages
+    together = merging.receiver_frames.count(["settle", "ask"])
+    # Not for the first message: nothing says yet that there will be steps that follow at once.
+    assert together >= 15
+    assert all(ask.with_settle_frame_id for ask in merging.asks[-5:])
+    await Either(receiver).close()
+
+
+async def test_a_front_end_of_an_older_version_gets_single_commands(
+    client: Any, fake: FakeFrontEnd
+) -> None:
+    await fill(client, 10)
+    receiver = client.get_queue_receiver("q", max_wait_time=5)
+
+    assert len(await complete_some(receiver, 10)) == 10
+
+    assert all(len(frame) == 1 for frame in fake.receiver_frames)
+    assert not any(ask.with_settle_frame_id for ask in fake.asks)
+    await Either(receiver).close()
+
+
+async def test_a_message_is_given_back_when_the_application_stops_iterating(
+    client: Any, merging: FakeFrontEnd, queue: MemoryQueue
+) -> None:
+    await fill(client, 10)
+    receiver = client.get_queue_receiver("q", max_wait_time=5)
+
+    await complete_some(receiver, 5)
+
+    # The receiver stays open; others need not wait for half of a lock.
+    await eventually(lambda: released(merging) == 1)
+    assert len(queue.messages) == 5
+    assert not any(stored.token or stored.delivery_count for stored in queue.messages.values())
+    assert await complete_some(receiver, 5) == ["5", "6", "7", "8", "9"]
+    await Either(receiver).close()
+
+
+async def test_closing_gives_back_at_once_what_was_asked_for_ahead(
+    client: Any, merging: FakeFrontEnd, queue: MemoryQueue
+) -> None:
+    await fill(client, 10)
+    receiver = client.get_queue_receiver("q", max_wait_time=5)
+    await complete_some(receiver, 5)
+
+    await Either(receiver).close()
+
+    assert not any(stored.token for stored in queue.messages.values())
+
+
+async def test_the_message_is_served_to_another_receive_first(
+    client: Any, merging: FakeFrontEnd
+) -> None:
+    await fill(client, 10)
+    receiver = client.get_queue_receiver("q", max_wait_time=5)
+    await complete_some(receiver, 5)
+
+    [message] = await Either(receiver).receive_messages(1)
+
+    assert str(message) == "5"
+    await Either(receiver).close()
+
+
+async def test_an_ask_that_got_nothing_is_taken_back_when_nobody_iterates(
+    client: Any, merging: FakeFrontEnd
+) -> None:
+    await fill(client, 5)
+    receiver = client.get_queue_receiver("q", max_wait_time=60)
+    await complete_some(receiver, 5)
+
+    await eventually(lambda: ["cancel_ask"] in merging.receiver_frames)
+
+    await fill(client, 1)
+    other = Either(client.get_queue_receiver("q"))
+    assert len(await other.receive_messages(1, max_wait_time=5)) == 1
+    await Either(receiver).close()
+
+
+async def test_a_settlement_that_fails_leaves_the_next_message_in_its_place(
+    asynchronous: aio.ServiceBusClient, merging: FakeFrontEnd, queue: MemoryQueue
+) -> None:
+    await fill(asynchronous, 10)
+    receiver = asynchronous.get_queue_receiver("q", max_wait_time=5)
+    await complete_some(receiver, 5)
+    failing = await anext(receiver)
+    queue.messages[failing.sequence_number or 0].token = b""
+
+    with pytest.raises(exceptions.MessageLockLostError):
+        await receiver.complete_message(failing)
+
+    bodies = sorted([str(await anext(receiver)) for _ in range(5)])
+    # The one whose lock was lost comes again.
+    assert bodies == ["5", "6", "7", "8", "9"]
+    await receiver.close()
+
+
+async def test_a_stream_that_breaks_costs_the_loop_no_message(
+    client: Any, merging: FakeFrontEnd, queue: MemoryQueue
+) -> None:
+    # What the broken stream was given comes again when its lock ends.
+    queue.lock_ms = 700
+    await fill(client, 10)
+    receiver = client.get_queue_receiver("q", max_wait_time=5)
+    bodies = await complete_some(receiver, 5)
+    merging.break_receive_streams = 1
+
+    while queue.messages:
+        bodies += await complete_some(receiver, 1)
+
+    assert sorted(set(bodies)) == [str(index) for index in range(10)]
+    await Either(receiver).close()

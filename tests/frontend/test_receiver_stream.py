@@ -1,0 +1,198 @@
+"""One stream of a receiver: frames of several commands, and outcomes that share a frame."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from bendybus.domain import errors
+from bendybus.frontend.core.accounts import Account, Accounts
+from bendybus.frontend.core.figures import Figures
+from bendybus.frontend.core.settle import SettleDesk
+from bendybus.frontend.listeners import receiver_stream
+from bendybus.frontend.listeners.receiver_stream import ReceiverStream
+from bendybus.internal.v1 import partition_pb2
+from bendybus.v1 import receiver_pb2
+from bendybus.wire import merged_frames, statuses
+from tests.frontend.test_receive import Bus, Caller, opening
+
+COMPLETE = receiver_pb2.DISPOSITION_COMPLETE
+
+
+class Settles:
+    """The partition that a settlement goes to."""
+
+    partition = 0
+    delivers = True
+
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+
+    def settle(self, request: Any, *, renewal: bool) -> bool:
+        """Take a settlement."""
+        self.told.append(request)
+        return True
+
+
+class Gateway:
+    """What a stream needs."""
+
+    def __init__(self, bus: Bus) -> None:
+        self.receives = bus.desk
+        self.partition = Settles()
+        upstreams: Any = {0: self.partition}
+        self.settles = SettleDesk(upstreams, Figures())
+
+    def answer(self, *, error: errors.BusError | None = None) -> None:
+        """Let the partition answer the settlement."""
+        result = partition_pb2.SettleResult(settle_id=self.partition.told[-1].settle.settle_id)
+        if error is not None:
+            result.failures.add(indexes=[0], error=statuses.to_error(error))
+        self.settles.settled(result)
+
+
+class Client:
+    """A client of a stream, and what it read."""
+
+    def __init__(self, *, merges: bool = True) -> None:
+        self.bus = Bus()
+        self.gateway = Gateway(self.bus)
+        gateway: Any = self.gateway
+        caller: Any = Caller()
+        self.account = Account(Accounts(self.bus.desk), "me")
+        self.stream = ReceiverStream(gateway, caller, self.account, merges=merges)
+        self.frames: list[list[str]] = []
+
+    async def say(self, *requests: receiver_pb2.ReceiveStreamRequest) -> None:
+        """Write frames."""
+
+        async def written() -> AsyncIterator[Any]:
+            for request in requests:
+                yield request
+            await asyncio.sleep(60)
+
+        self.reader = asyncio.ensure_future(self.stream.read(written()))
+        await settle_down()
+
+    async def read(self) -> None:
+        """Read what the stream says, until cancelled."""
+        async for frame in self.stream.frames():
+            parts = merged_frames.parts(frame)
+            self.frames.append([str(part.WhichOneof("kind")) for part in parts])
+
+
+async def settle_down() -> None:
+    """Let every task run that can."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+def settle_and_ask() -> receiver_pb2.ReceiveStreamRequest:
+    """Return a frame of an iterator: a settlement, and the ask for what comes after it."""
+    return receiver_pb2.ReceiveStreamRequest(
+        settle=receiver_pb2.SettleFrame(frame_id=7, disposition=COMPLETE, lock_tokens=b"\0" * 16),
+        further=[
+            receiver_pb2.ReceiveStreamRequest(
+                ask=receiver_pb2.Ask(
+                    ask_id=1, max_messages=1, max_wait_ms=60_000, with_settle_frame_id=7
+                )
+            )
+        ],
+    )
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[Client]:
+    """A client that wrote the frame of an iterator."""
+    made = Client()
+    async with made.stream:
+        reading = asyncio.ensure_future(made.read())
+        await made.say(opening(), settle_and_ask())
+        yield made
+        reading.cancel()
+        made.reader.cancel()
+
+
+async def test_a_message_comes_with_the_outcome_that_it_was_asked_for_with(client: Client) -> None:
+    client.bus.reserve(b"next")
+    await settle_down()
+    # The partition was told at once: it is delivered, and its lock has begun.
+    assert client.bus.upstream.of("deliver")
+    assert client.frames == [["opened"]]
+
+    client.gateway.answer()
+    await settle_down()
+
+    assert client.frames == [["opened"], ["settle_result", "delivery"]]
+
+
+async def test_an_outcome_does_not_wait_for_a_message(client: Client) -> None:
+    client.gateway.answer()
+    await settle_down()
+    assert client.frames == [["opened"], ["settle_result"]]
+
+    client.bus.reserve(b"next")
+    await settle_down()
+
+    assert client.frames[-1] == ["delivery"]
+
+
+async def test_a_message_comes_also_where_the_settlement_failed(client: Client) -> None:
+    client.bus.reserve(b"next")
+
+    client.gateway.answer(error=errors.MessageLockLost("The lock is lost."))
+    await settle_down()
+
+    assert client.frames[-1] == ["settle_result", "delivery"]
+
+
+async def test_a_message_does_not_wait_long_for_an_outcome(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.bus.reserve(b"next")
+
+    async with asyncio.timeout(10):
+        while client.frames == [["opened"]]:  # noqa: ASYNC110
+            await asyncio.sleep(receiver_stream.HOLD_S)
+
+    assert client.frames[-1] == ["delivery"]
+
+
+async def test_a_stream_that_ends_leaves_nothing_of_what_it_held_in_the_account() -> None:
+    client = Client()
+    async with client.stream:
+        await client.say(opening(), settle_and_ask())
+        client.bus.reserve(b"next")
+        client.reader.cancel()
+
+    assert client.account._unread_bytes == 0
+    assert client.account._tokens == 0
+    # Nobody waits for the outcome any more.
+    assert not client.gateway.settles._waiting
+
+
+async def test_a_client_of_an_older_version_gets_single_frames() -> None:
+    client = Client(merges=False)
+    async with client.stream:
+        await client.say(opening(), settle_and_ask())
+        client.bus.reserve(b"next")
+        client.gateway.answer()
+        reading = asyncio.ensure_future(client.read())
+        await settle_down()
+        reading.cancel()
+        client.reader.cancel()
+
+    assert client.frames == [["opened"], ["settle_result"], ["delivery"]]
+
+
+async def test_a_frame_out_of_bounds_ends_the_stream_with_the_reason() -> None:
+    client = Client()
+    frame = settle_and_ask()
+    frame.further.add(further=[settle_and_ask()])
+    async with client.stream:
+        await client.say(opening(), frame)
+        await client.read()
+        client.reader.cancel()
+
+    assert client.frames[-1][-1] == "error"
