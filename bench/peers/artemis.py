@@ -112,11 +112,12 @@ def sync_ns(folder: Path) -> int:
 
 
 def _measure(load: Loads, port: int, recorder: Recorder, emit: Callable[[Row], None]) -> None:
-    # A JVM compiles what runs often; brokers run for weeks.
-    _send(port, load.peer)
-    _receive(port, load.peer)
-    _send(port, load.peer_loop)
-    _loop(port, load.peer_loop, confirmed=True)
+    # A JVM compiles what runs often, for some thousand calls; brokers run for weeks.
+    for _ in range(load.repeats):
+        _send(port, load.peer)
+        _receive(port, load.peer)
+        _send(port, load.peer_loop)
+        _loop(port, load.peer_loop, confirmed=True)
     for _ in range(load.repeats):
         _send(port, load.peer, recorder)
         _receive(port, load.peer, recorder)

@@ -105,7 +105,11 @@ BROKERS: Final = {
 def classpath(name: str, folder: Path = FOLDER) -> str:
     """Return a broker's class path; fetch what is missing, refuse what differs."""
     jars = pinned(name)
-    if any(_sha256(folder / jar.path) != jar.sha256 for jar in jars):
+    wrong = [jar for jar in jars if _sha256(folder / jar.path) != jar.sha256]
+    if wrong:
+        for jar in wrong:
+            # mvn leaves alone what is there.
+            (folder / jar.path).unlink(missing_ok=True)
         # Each by itself: a dependency's dependencies are in the list already.
         _fetch(jars, ["*:*"], folder)
         verify(jars, folder)

@@ -79,11 +79,12 @@ def _measure(
 ) -> None:
     note = NOTES[SYSTEMS[system]]
     with contextlib.closing(_Queue(address)) as queue:
-        # A JVM compiles what runs often; brokers run for weeks.
-        queue.send(load.peer)
-        queue.receive(load.peer)
-        queue.send(load.peer_loop)
-        queue.loop(load.peer_loop, confirmed=True)
+        # A JVM compiles what runs often, for some thousand calls; brokers run for weeks.
+        for _ in range(load.repeats):
+            queue.send(load.peer)
+            queue.receive(load.peer)
+            queue.send(load.peer_loop)
+            queue.loop(load.peer_loop, confirmed=True)
         for _ in range(load.repeats):
             with recorder.timing("send", load.peer):
                 queue.send(load.peer)

@@ -83,6 +83,21 @@ def test_an_error_of_mvn_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert str(caught.value) == "mvn did not fetch its jars: no such jar"
 
 
+def test_a_jar_that_differs_is_fetched_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path, JAR, b"other")
+    monkeypatch.setattr(jars, "pinned", lambda name: [JAR])
+
+    def fetch(wanted: object, excluded: object, folder: Path) -> None:
+        assert not (folder / JAR.path).exists()
+        (folder / JAR.path).write_bytes(b"jar")
+
+    monkeypatch.setattr(jars, "_fetch", fetch)
+
+    assert jars.classpath("any", tmp_path) == str(tmp_path / JAR.path)
+
+
 def test_the_project_asks_for_just_the_listed_jars() -> None:
     classified = Jar.parse("a.b:c:1:linux 00")
 
