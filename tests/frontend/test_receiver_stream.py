@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from bendybus.domain import errors
-from bendybus.frontend.core.accounts import Account, Accounts
-from bendybus.frontend.core.figures import Figures
-from bendybus.frontend.core.settle import SettleDesk
+from bendybus.frontend.core.flow_control import ConnectionFlow, FlowControl, StreamFlow
+from bendybus.frontend.core.metrics import Metrics
+from bendybus.frontend.core.settle import SettleDispatcher
 from bendybus.frontend.listeners import receiver_stream
 from bendybus.frontend.listeners.receiver_stream import ReceiverStream
 from bendybus.internal.v1 import partition_pb2
@@ -42,7 +42,7 @@ class Gateway:
         self.receives = bus.desk
         self.partition = Settles()
         upstreams: Any = {0: self.partition}
-        self.settles = SettleDesk(upstreams, Figures())
+        self.settles = SettleDispatcher(upstreams, Metrics())
 
     def answer(self, *, error: errors.BusError | None = None) -> None:
         """Let the partition answer the settlement."""
@@ -60,8 +60,9 @@ class Client:
         self.gateway = Gateway(self.bus)
         gateway: Any = self.gateway
         caller: Any = Caller()
-        self.account = Account(Accounts(self.bus.desk), "me")
-        self.stream = ReceiverStream(gateway, caller, self.account, merges=merges)
+        self.connection = ConnectionFlow(FlowControl(self.bus.desk), "me")
+        self.flow = StreamFlow(self.connection)
+        self.stream = ReceiverStream(gateway, caller, self.flow, merges=merges)
         self.frames: list[list[str]] = []
 
     async def say(self, *requests: receiver_pb2.ReceiveStreamRequest) -> None:
@@ -159,15 +160,16 @@ async def test_a_message_does_not_wait_long_for_an_outcome(
     assert client.frames[-1] == ["delivery"]
 
 
-async def test_a_stream_that_ends_leaves_nothing_of_what_it_held_in_the_account() -> None:
+async def test_a_stream_that_ends_leaves_nothing_of_what_it_held_in_the_counts() -> None:
     client = Client()
     async with client.stream:
         await client.say(opening(), settle_and_ask())
         client.bus.reserve(b"next")
         client.reader.cancel()
 
-    assert client.account._unread_bytes == 0
-    assert client.account._tokens == 0
+    client.flow.close()
+    assert client.connection._unread_bytes == 0
+    assert client.connection._tokens == 0
     # Nobody waits for the outcome any more.
     assert not client.gateway.settles._waiting
 

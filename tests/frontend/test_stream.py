@@ -295,7 +295,7 @@ def settle(settle_id: int, size: int = 16) -> partition_pb2.DeliverFramesRequest
 
 async def written(call: FakeCall, *requests: tuple[Any, Lane]) -> list[Any]:
     """Return the frames that are written of requests that wait at the same time."""
-    pump = Pump(lambda: None)
+    pump = PartitionStream(lambda: None)
     call.taking.clear()
     running = asyncio.ensure_future(pump.run(call, lambda response: None))
     await settle_down()
