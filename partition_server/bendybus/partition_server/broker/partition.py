@@ -130,7 +130,8 @@ class Partition:
         state = self.state
         for moved in stage.on_commit:
             moved()
-        catalogue_entry.take(state, stage, now)
+        if stage.changes.entities or stage.changes.slots_removed:
+            catalogue_entry.take(state, stage, now)
         for queue, counter in stage.vanished:
             queue.forget([counter])
         for touched in stage.touched.values():

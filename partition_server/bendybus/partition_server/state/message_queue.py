@@ -94,11 +94,11 @@ class MessageQueue:
     pages_left: int = 0
     last_used_mono_ms: int = 0
     accessed_at_ms: int = 0
+    # The number of the queue in the partition's file.
+    slot: int = field(init=False)
 
-    @property
-    def slot(self) -> int:
-        """The number of the queue in the partition's file."""
-        return self.state.slot
+    def __post_init__(self) -> None:
+        self.slot = self.state.slot
 
     @property
     def is_dead_letter(self) -> bool:

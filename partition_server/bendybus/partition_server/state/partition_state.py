@@ -110,7 +110,8 @@ class PartitionState:
 
     def sweeps_due(self, now: Now, *, expiry_held: bool) -> list[Sweep]:
         """Return what a sweep would find something to do for."""
-        return [sweep for sweep, wait in self._waits(now, expiry_held) if wait <= 0]
+        waits = self._waits(now, expiry_held)
+        return [sweep for sweep, wait in waits if wait <= 0] if waits else []
 
     def wait_ms(self, now: Now) -> int | None:
         """Return how long nothing is due; None: until a command comes."""

@@ -52,7 +52,10 @@ class Queues:
 
     def size_bytes(self, uid: str) -> int:
         """Return what all queues of an entity count to its quota."""
-        return sum(queue.size_bytes() for queue in self._by_uid[uid].values())
+        size_bytes = 0
+        for queue in self._by_uid[uid].values():
+            size_bytes += queue.state.size_bytes
+        return size_bytes
 
     def open(self, slots: Iterable[SlotState], catalogue: Catalogue, mono_ms: int) -> None:
         """Take what the file holds, then make what the entities of the catalogue still need."""
