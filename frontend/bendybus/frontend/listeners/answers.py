@@ -1,9 +1,7 @@
 """Answers of one receiver's stream that wait to be written to its client. On the loop only."""
 
-import asyncio
 import functools
-from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,6 +10,7 @@ from bendybus.frontend.core.flow_control import StreamFlow
 from bendybus.frontend.upstreams.upstream import now_ms
 from bendybus.v1 import message_pb2, receiver_pb2
 from bendybus.wire import merged_frames, statuses
+from bendybus.wire.answer_queue import AnswerQueue
 
 # Answers that the client has not read; nothing more of it is read beyond that.
 ANSWERS_MAX: Final = 2_048
@@ -31,64 +30,44 @@ class Answer:
     put_ms: int = 0
 
 
-class Answers:
+class Answers(AnswerQueue[Answer]):
     """A queue of answers; with `merges`, those that wait at the same time share a frame."""
 
-    def __init__(self, flow: StreamFlow, *, merges: bool) -> None:
+    def __init__(self, owes: Callable[[], bool], flow: StreamFlow, *, merges: bool) -> None:
+        super().__init__(owes)
         self._flow = flow
         self._merges = merges
-        self._waiting: deque[Answer | BusError | None] = deque()
-        self._writer: asyncio.Future[None] | None = None
-        # Set when the client read something.
-        self._read = asyncio.Event()
-
-    def say(self, answer: Answer | BusError | None) -> None:
-        """Add an answer; an error, or None, ends the stream after what was added before."""
-        self._waiting.append(answer)
-        if self._writer is not None and not self._writer.done():
-            self._writer.set_result(None)
-
-    async def room(self) -> None:
-        """Wait while the client has not read too many answers."""
-        while len(self._waiting) >= ANSWERS_MAX:
-            self._read.clear()
-            await self._read.wait()
 
     async def written(
         self,
     ) -> AsyncIterator[tuple[receiver_pb2.ReceiveStreamResponse, list[Answer]]]:
         """Yield frames, and what they consist of, until the stream ends."""
-        while (entry := await self._next()) is not None:
-            if isinstance(entry, BusError):
-                error = statuses.to_error(entry)
-                yield receiver_pb2.ReceiveStreamResponse(error=error), []
+        while True:
+            try:
+                entry = await self.next()
+            except BusError as error:
+                yield receiver_pb2.ReceiveStreamResponse(error=statuses.to_error(error)), []
+                return
+            if entry is None:
                 return
             answers = [entry]
             frame = _as_of_now(entry)
-            if self._merges and self._waiting and not frame.moving:
-                frame = merged_frames.merged(frame, functools.partial(self._take, answers))
+            if self._merges and len(self) and not frame.moving:
+                frame = merged_frames.merged(frame, functools.partial(self._take_small, answers))
             yield frame, answers
-            self._read.set()
             # The client took it off the wire, or there is room on the wire for it.
             size_bytes = sum(answer.size_bytes for answer in answers)
             if size_bytes:
                 self._flow.read(size_bytes)
 
-    async def _next(self) -> Answer | BusError | None:
-        while not self._waiting:
-            self._writer = asyncio.get_running_loop().create_future()
-            await self._writer
-        return self._waiting.popleft()
-
-    def _take(
+    def _take_small(
         self, taken: list[Answer], bytes_max: int
     ) -> receiver_pb2.ReceiveStreamResponse | None:
-        answer = self._waiting[0] if self._waiting else None
-        if not isinstance(answer, Answer) or answer.frame.moving:
+        answer = self.take(
+            lambda each: not each.frame.moving and each.frame.ByteSize() <= bytes_max
+        )
+        if answer is None:
             return None
-        if answer.frame.ByteSize() > bytes_max:
-            return None
-        self._waiting.popleft()
         taken.append(answer)
         return _as_of_now(answer)
 

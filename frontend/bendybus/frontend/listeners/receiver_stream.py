@@ -12,12 +12,12 @@ from bendybus.frontend.core import settle
 from bendybus.frontend.core.flow_control import StreamFlow
 from bendybus.frontend.core.gateway import Gateway
 from bendybus.frontend.core.receiver import Receiver
-from bendybus.frontend.listeners.answers import Answer, Answers
+from bendybus.frontend.listeners.answers import ANSWERS_MAX, Answer, Answers
 from bendybus.frontend.security.authenticator import Caller
 from bendybus.frontend.security.operations import Operation
 from bendybus.frontend.upstreams.upstream import now_ms
 from bendybus.v1 import message_pb2, receiver_pb2
-from bendybus.wire import draining, merged_frames, statuses
+from bendybus.wire import merged_frames, statuses
 
 # Settlements of one stream under way; the reader waits beyond that.
 SETTLES_MAX: Final = 256
@@ -31,11 +31,10 @@ class ReceiverStream:
     def __init__(
         self, gateway: Gateway, caller: Caller, flow: StreamFlow, *, merges: bool = False
     ) -> None:
-        self._answers = Answers(flow, merges=merges)
+        self._answers = Answers(self._owes, flow, merges=merges)
         self._gateway = gateway
         self._caller = caller
         self._flow = flow
-        self._finishing = False
         self._closed = False
         self._receiver: Receiver | None = None
         self._settler_id = b""
@@ -70,35 +69,33 @@ class ReceiverStream:
 
     def move(self) -> None:
         """Ask the client to half-close; end in any case when it does not."""
-        self._answers.say(Answer(receiver_pb2.ReceiveStreamResponse(moving=True)))
-        asyncio.get_running_loop().call_later(draining.MOVE_S, self.finish)
+        self._answers.move(Answer(receiver_pb2.ReceiveStreamResponse(moving=True)), self.finish)
 
     def finish(self) -> None:
         """Take nothing more, hand nothing more over; end when all is answered."""
-        self._finishing = True
+        self._answers.finishing = True
         if self._receiver is not None:
             self._receiver.finish()
-        self._end_if_done()
+        self._answers.end_if_paid()
 
-    def _end_if_done(self) -> None:
+    def _owes(self) -> bool:
         # What partitions are deleting for this client must get to it.
-        handing = self._receiver is not None and self._receiver.handing
-        if self._finishing and not self._settles and not handing:
-            self._answers.say(None)
+        handing = self._receiver is not None and bool(self._receiver.handing)
+        return bool(self._settles) or handing
 
     async def read(self, requests: AsyncIterator[receiver_pb2.ReceiveStreamRequest]) -> None:
         """Take what the client says until it ends."""
         try:
             async for request in requests:
                 for part in merged_frames.parts(request):
-                    await self._answers.room()
-                    if not self._finishing:
+                    await self._answers.room(ANSWERS_MAX)
+                    if not self._answers.finishing:
                         await self._take(part)
             self.finish()
         except BusError as error:
-            self._answers.say(error)
+            self._answers.put(error)
         except DecodeError as error:
-            self._answers.say(statuses.malformed(error))
+            self._answers.put(statuses.malformed(error))
 
     async def _take(self, request: receiver_pb2.ReceiveStreamRequest) -> None:
         kind = request.WhichOneof("kind")
@@ -130,13 +127,13 @@ class ReceiverStream:
             request.entity_path,
             request.receive_mode,
             self._hand,
-            self._answers.say,
+            self._answers.put,
             owner=self._flow.connection.owner,
         )
         opened = receiver_pb2.ReceiverOpened(
             lock_duration_ms=self._receiver.entity.queue.lock_duration_ms
         )
-        self._answers.say(Answer(receiver_pb2.ReceiveStreamResponse(opened=opened)))
+        self._answers.put(Answer(receiver_pb2.ReceiveStreamResponse(opened=opened)))
 
     def _ask(self, receiver: Receiver, ask: receiver_pb2.Ask) -> None:
         bounds.check_number("max_bytes", ask.max_bytes, bounds.BYTES_MAX)
@@ -162,12 +159,12 @@ class ReceiverStream:
         size_bytes = delivery.ByteSize()
         self._flow.handed(size_bytes)
         self._say_or_hold(Answer(response, size_bytes, put_ms=now_ms()))
-        self._end_if_done()
+        self._answers.end_if_paid()
 
     def _say_or_hold(self, answer: Answer) -> None:
         frame_id = self._follows.pop(answer.frame.delivery.ask_id, 0) if self._follows else 0
         if frame_id not in self._frames or frame_id in self._held:
-            self._answers.say(answer)
+            self._answers.put(answer)
             return
         self._held[frame_id] = answer
         asyncio.get_running_loop().call_later(HOLD_S, self._let_go, frame_id)
@@ -175,7 +172,7 @@ class ReceiverStream:
     def _let_go(self, frame_id: int) -> None:
         held = self._held.pop(frame_id, None)
         if held is not None:
-            self._answers.say(held)
+            self._answers.put(held)
 
     async def _settle(self, frame: receiver_pb2.SettleFrame) -> None:
         if self._receiver is None:
@@ -200,7 +197,7 @@ class ReceiverStream:
         if self._frames.get(frame_id) is settling:
             del self._frames[frame_id]
         response = receiver_pb2.ReceiveStreamResponse(settle_result=settling.result)
-        self._answers.say(Answer(response, tokens=taken))
+        self._answers.put(Answer(response, tokens=taken))
         if self._held:
             self._let_go(frame_id)
-        self._end_if_done()
+        self._answers.end_if_paid()

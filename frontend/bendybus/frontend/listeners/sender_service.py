@@ -18,8 +18,9 @@ from bendybus.frontend.listeners.client_streams import ClientStreams
 from bendybus.frontend.security.authenticator import Caller
 from bendybus.frontend.security.operations import Operation
 from bendybus.v1 import message_pb2, sender_pb2, sender_pb2_grpc
-from bendybus.wire import draining, statuses
+from bendybus.wire import statuses
 from bendybus.wire.admission import ADMITTED
+from bendybus.wire.answer_queue import AnswerQueue
 
 Context = grpc.aio.ServicerContext[Any, Any]
 # Answers that the client has not read; nothing more of it is read beyond that.
@@ -82,45 +83,33 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
         flow: StreamFlow,
     ) -> AsyncIterator[sender_pb2.SendStreamResponse]:
         connection, client = flow.connection, context.peer()
-        answers: asyncio.Queue[sender_pb2.SendStreamResponse | None] = asyncio.Queue()
         under_way = 0
-        finishing = False
-        # Cleared while the client does not take its answers off the wire: then nothing more of
-        # it is read. The reader waits for its own client here, never for a partition.
-        taken = asyncio.Event()
-        taken.set()
+        answers: AnswerQueue[sender_pb2.SendStreamResponse] = AnswerQueue(lambda: under_way > 0)
+
+        def put(answer: sender_pb2.SendStreamResponse) -> None:
+            answers.put(answer)
+            flow.handed(_weight(answer))
 
         def respond(frame_id: int, result: SendOutcome | BusError) -> None:
             nonlocal under_way
             under_way -= 1
             connection.frames -= 1
-            response = to_response(frame_id, result)
-            answers.put_nowait(response)
-            flow.handed(_weight(response))
-            if finishing and not under_way:
-                answers.put_nowait(None)
-
-        def finish() -> None:
-            # What is under way is still answered; what is read from now on is not taken.
-            nonlocal finishing
-            finishing = True
-            if not under_way:
-                answers.put_nowait(None)
+            put(to_response(frame_id, result))
+            answers.end_if_paid()
 
         def move() -> None:
             moving = sender_pb2.SendStreamResponse(moving=True)
-            answers.put_nowait(moving)
             flow.handed(_weight(moving))
-            asyncio.get_running_loop().call_later(draining.MOVE_S, finish)
+            answers.move(moving)
 
         async def read() -> None:
             nonlocal under_way
             async for request in request_iterator:
-                if finishing:
+                if answers.finishing:
+                    # Not answered: the client repeats it on its next stream.
                     continue
-                if answers.qsize() >= ANSWERS_MAX:
-                    taken.clear()
-                    await taken.wait()
+                # The reader waits for its own client here, never for a partition.
+                await answers.room(ANSWERS_MAX)
                 room = await connection.frame()
                 under_way += 1
                 connection.frames += 1
@@ -131,14 +120,13 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
 
         await context.send_initial_metadata((ADMITTED,))
         reader = asyncio.get_running_loop().create_task(read(), name="send-stream-reader")
-        reader.add_done_callback(lambda _: finish())
+        reader.add_done_callback(lambda _: answers.finish())
         open_ = self._gateway.metrics.connections.track_inprogress()
         with open_, self._streams.stream(caller, move):
             try:
-                while (answer := await answers.get()) is not None:
+                while (answer := await answers.next()) is not None:
                     yield answer
                     flow.read(_weight(answer))
-                    taken.set()
                 if reader.done():
                     await reader
             finally:

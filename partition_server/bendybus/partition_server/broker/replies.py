@@ -9,11 +9,12 @@ frames that the stream's reader let in.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from bendybus.partition_server.state.commands import Failed
 from bendybus.partition_server.state.stage import Answer
-from bendybus.wire import draining, merged_frames
+from bendybus.wire import merged_frames
+from bendybus.wire.answer_queue import AnswerQueue
 
 Frame = TypeVar("Frame", bound=Any)
 
@@ -39,7 +40,7 @@ class Call:
         return value
 
 
-class Outbox(Generic[Frame]):
+class Outbox(AnswerQueue[Frame]):
     """Frames on their way to one stream, made from values by `convert`.
 
     With `merges`, what waits goes in one frame: for a stream whose reader reads merged frames.
@@ -52,74 +53,42 @@ class Outbox(Generic[Frame]):
         pays: Callable[[Any], bool] = lambda value: True,
         merges: bool = False,
     ) -> None:
+        super().__init__(lambda: self._owed > 0)
         self._convert = convert
         # Answers that the other end waits for; `pays` says which values are such.
         self._pays = pays
         self._merges = merges
         self._owed = 0
-        self.finishing = False
-        self._frames: deque[Frame | Failed | None] = deque()
-        self._reader: asyncio.Future[None] | None = None
 
     def answer(self, value: Any) -> None:
         """Queue the frame of a value; a failure ends the stream with its error."""
         if isinstance(value, Failed):
-            self._put(value)
+            self.put(value.error)
             return
         frame = self._convert(value)
         if frame is not None:
-            self._put(frame)
+            self.put(frame)
         if self._pays(value):
             self._owed -= 1
-            self._end_if_paid()
+            self.end_if_paid()
 
     def owe(self) -> None:
         """Note that an answer must come before the stream may end."""
         self._owed += 1
 
-    def move(self, moving: Frame) -> None:
-        """Ask the other end to half-close; end in any case when it does not."""
-        self._put(moving)
-        asyncio.get_running_loop().call_later(draining.MOVE_S, self.finish)
-
-    def finish(self) -> None:
-        """End the stream as soon as it owes nothing; whoever reads it takes nothing more."""
-        self.finishing = True
-        self._end_if_paid()
-
-    def _end_if_paid(self) -> None:
-        if self.finishing and self._owed <= 0:
-            self.close()
-
     def close(self) -> None:
         """End the stream after what is queued."""
-        self._put(None)
+        self.put(None)
 
     async def next(self) -> Frame | None:
         """Return the next frame; None at the end. Raises the domain error of a failure."""
-        while not self._frames:
-            self._reader = asyncio.get_running_loop().create_future()
-            await self._reader
-        frame = self._frames.popleft()
-        if isinstance(frame, Failed):
-            raise frame.error
-        if frame is None or not self._merges or not self._frames or _moves(frame):
+        frame = await super().next()
+        if frame is None or not self._merges or not len(self) or _moves(frame):
             return frame
-        return merged_frames.merged(frame, self._take)
+        return merged_frames.merged(frame, self._take_small)
 
-    def _take(self, bytes_max: int) -> Frame | None:
-        frame = self._frames[0] if self._frames else None
-        if frame is None or isinstance(frame, Failed) or _moves(frame):
-            return None
-        if frame.ByteSize() > bytes_max:
-            return None
-        self._frames.popleft()
-        return frame
-
-    def _put(self, entry: Frame | Failed | None) -> None:
-        self._frames.append(entry)
-        if self._reader is not None and not self._reader.done():
-            self._reader.set_result(None)
+    def _take_small(self, bytes_max: int) -> Frame | None:
+        return self.take(lambda frame: not _moves(frame) and frame.ByteSize() <= bytes_max)
 
 
 def _moves(frame: Any) -> bool:
