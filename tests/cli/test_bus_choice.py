@@ -35,7 +35,9 @@ def test_several_local_buses_must_be_told_apart(tmp_path: Path) -> None:
         for name in "ab":
             data_directory.write_run(root / name, {"data": name})
 
-        with pytest.raises(Unreachable, match=r"Several buses run here: a, b. Choose one"):
+        with pytest.raises(
+            Unreachable, match=r"Several buses run on this machine: a, b. Choose one"
+        ):
             bus_choice.local_bus(Choice("", None, {"XDG_DATA_HOME": str(tmp_path)}))
 
 

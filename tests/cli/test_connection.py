@@ -88,7 +88,10 @@ def test_a_bus_that_is_not_there_is_named(kubectl: FakeKubectl) -> None:
 @pytest.mark.parametrize(
     ("answer", "sentence"),
     [
-        (not_found('secrets "x"'), r"shop/flights-rootm.* does not exist: the operator makes it"),
+        (
+            not_found('secrets "x"'),
+            r"shop/flights-rootm.* does not exist yet; the operator creates it",
+        ),
         (
             {"err": 'Error from server (Forbidden): secrets "x" is forbidden: …\n', "code": 1},
             r"You may not read Secret shop/flights-root.*--connection-string",
@@ -228,7 +231,7 @@ def test_a_command_works_on_a_bus_of_a_cluster(
 
     assert (listing, deleting) == (0, 1)
     assert "orders" in printed.out
-    assert "the operator would make it again" in printed.err
+    assert "the operator would recreate it" in printed.err
     assert "delete orders" not in fake.calls
 
 

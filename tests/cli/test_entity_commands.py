@@ -91,7 +91,7 @@ def test_apply_does_not_take_over_what_a_client_made(
 
     assert code == 1
     assert bus.calls == []
-    assert "queue 'AUDIT' was made by an administration call" in capsys.readouterr().err
+    assert "queue 'AUDIT' was created by an administration call" in capsys.readouterr().err
 
 
 def test_apply_tries_again_when_the_bus_says_that_it_may_help(bus: FakeManagement) -> None:
@@ -183,7 +183,7 @@ def test_delete_needs_yes_where_nobody_can_be_asked(
 
     assert (asked, done) == (2, 0)
     assert bus.calls == ["delete orders"]
-    assert "Say so with --yes" in capsys.readouterr().err
+    assert "Confirm with --yes" in capsys.readouterr().err
 
 
 def test_what_a_deletion_takes_along_is_counted_whatever_its_kind(

@@ -37,7 +37,7 @@ FORBIDDEN = (
         ),
         ("Unable to connect to the server: dial tcp: no such host", Unreachable, "Is it up"),
         ("error: something else", CliError, "something else."),
-        ("", CliError, "did not say why"),
+        ("", CliError, "without an error message"),
     ],
 )
 def test_what_kubectl_says_becomes_one_sentence(

@@ -16,8 +16,8 @@ NOWHERE = (
     [
         (
             ["receive", "q", "--mode", "receive-and-delete", "--no-complete"],
-            "--no-complete: cannot be used with --mode receive-and-delete, which leaves nothing to "
-            "give back.",
+            "--no-complete: cannot be used with --mode receive-and-delete, which deletes "
+            "messages when they are received.",
         ),
         (["send", "q", "x", "--ttl", "0"], "--ttl: must be greater than 0; 0 expires at once."),
         (

@@ -262,7 +262,7 @@ def test_ps_and_partition_are_commands(
     assert codes == [0, 0, 1, 0, 0]
     assert "Partition 2 is down (pid " in shown.out
     assert "and with it 0, 4, 6, 8, 10, 12, 14 of the same process" in shown.out
-    assert "There is no partition 99. This bus has 0 to 15." in shown.err
+    assert "Partition 99 does not exist; this bus has 0 to 15." in shown.err
     last = json.loads(shown.out.splitlines()[-1])
     assert (last["role"], last["state"]) == ("frontend", "running")
     assert last["rss_bytes"] > 0

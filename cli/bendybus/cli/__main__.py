@@ -1,4 +1,4 @@
-"""`bendybus`: the way in. Nothing is imported here but what is quick."""
+"""`bendybus`: the entry point. Imports only what loads quickly."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ _INTERRUPTED: Final = 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `bendybus` with `arguments` and return its exit code."""
-    # gRPC writes a line of its own for each handshake that fails; the sentence is ours to say.
+    # gRPC logs each failed handshake; the CLI prints its own error.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     try:
         # Late, and here: it takes most of a second, in which Ctrl-C must not print a traceback.

@@ -1,4 +1,4 @@
-"""Connection strings: where a bus is, and how to speak to it. Pure."""
+"""Connection strings: the endpoint of a bus and the credentials for it. Deterministic."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -17,7 +17,7 @@ EXAMPLE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Address of a front end. `plain`: no TLS. `signature`: a token in place of a key."""
+    """Address of a front end. `plain`: no TLS. `signature`: a token instead of a key."""
 
     address: str
     plain: bool
@@ -35,10 +35,7 @@ class Endpoint:
 
 
 def parse(connection_string: str) -> Endpoint:
-    """Return the endpoint that a connection string names.
-
-    Raises UsageError that says which part is wrong.
-    """
+    """Return the endpoint in a connection string. Raises UsageError that names the wrong part."""
     parts: dict[str, str] = {}
     for part in filter(None, connection_string.strip().split(";")):
         key, separator, value = part.partition("=")
@@ -60,6 +57,11 @@ def parse(connection_string: str) -> Endpoint:
 
 
 def _address(endpoint: str) -> str:
+    if "://" in endpoint and not endpoint.lower().startswith("sb://"):
+        raise UsageError(
+            f"Connection string: Endpoint must be sb://HOST:PORT (got {endpoint!r}). "
+            f"Example: {EXAMPLE}"
+        )
     url = urlsplit(endpoint if "//" in endpoint else f"//{endpoint}")
     try:
         host, port = url.hostname, url.port

@@ -1,12 +1,12 @@
-"""What a command can end with, and the exit code of each.
+"""The errors of commands, and the exit code of each.
 
-    CliError              1   what was asked was not done
-    ├── UsageError        2   the command line cannot mean anything
-    ├── NotFound          3   the thing that was named does not exist
+    CliError              1   the command failed
+    ├── UsageError        2   the command line is invalid
+    ├── NotFound          3   the named object does not exist
     └── Unreachable       4   no bus answers, or not in time
 
-Everything that a person can cause becomes one of these with one sentence, the same whichever
-command it happens to; a traceback is a bug.
+Every error that a user can cause becomes one of these with one sentence, which is the same in every
+command; a traceback is a bug.
 """
 
 import importlib.util
@@ -23,7 +23,7 @@ SERVER_MODULES: Final = ("apsw", "grpc_health", "grpc_reflection", "prometheus_c
 
 
 class CliError(Exception):
-    """Raised when a command did not do what was asked."""
+    """Raised when a command fails."""
 
     exit_code: ClassVar[int] = 1
 
@@ -35,7 +35,7 @@ class UsageError(CliError):
 
 
 class NotFound(CliError):
-    """Raised when what was named does not exist."""
+    """Raised when the named object does not exist."""
 
     exit_code = 3
 
@@ -58,11 +58,11 @@ def exit_code(error: BusError) -> int:
 
 
 def no_answer(address: str, said: str, *, use_tls: bool) -> str:
-    """Return the sentence for a bus that cannot be talked to; `said` is what gRPC said."""
+    """Return the sentence for a bus that does not answer; `said`: the error of gRPC."""
     advice = tls.explain(said, address=address, use_tls=use_tls)
     if advice:
         return advice
-    return f"No bus answers at {address}. Is it running? bendybus up -f FILE starts one here."
+    return f"No bus answers at {address}. Is it running? bendybus up -f FILE starts one locally."
 
 
 def of_client(error: Any, address: str, *, use_tls: bool) -> CliError:
@@ -79,7 +79,7 @@ def of_client(error: Any, address: str, *, use_tls: bool) -> CliError:
 
 
 def need_extra(extra: str, modules: Sequence[str], what: str) -> None:
-    """Raise CliError if a command needs what an extra of the package installs."""
+    """Raise CliError if modules of an extra of the package are missing."""
     missing = [name for name in modules if importlib.util.find_spec(name) is None]
     if missing:
         raise CliError(

@@ -112,8 +112,11 @@ def parse(conn_str: str) -> Endpoint:
         raise ValueError(
             f"Connection string: UseDevelopmentEmulator must be true or false (got {emulator!r})"
         )
+    endpoint = parts.get("endpoint", "")
+    if "://" in endpoint and not endpoint.lower().startswith("sb://"):
+        raise ValueError(f"Connection string: Endpoint must be sb://HOST:PORT (got {endpoint!r})")
     return Endpoint(
-        host=host_of(parts.get("endpoint", ""), what="Connection string: Endpoint"),
+        host=host_of(endpoint, what="Connection string: Endpoint"),
         key_name=key_name,
         key=key,
         signature=signature,

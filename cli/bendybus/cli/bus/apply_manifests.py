@@ -1,4 +1,4 @@
-"""Manifests → what must be done to a bus → done. The plan is pure and made before any change."""
+"""Plans the changes from manifests to a bus, and executes them. Planning is deterministic."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -61,7 +61,7 @@ class Bus(Protocol):
 
 
 def plan(bundle: Bundle, existing: Sequence[pb.Queue]) -> list[Step]:
-    """Return the steps that make `existing` what the manifests say.
+    """Return the steps from `existing` to the manifests.
 
     Queues that a manifest made and none declares any more are kept, and said to be; orphans are
     nobody's, and a manifest does not take one over by its name alone.
@@ -90,7 +90,7 @@ def _step(wish: QueueWish, found: pb.Queue | None, place: Place) -> Step:
     entity.check_update(found.name, current, wanted)
     if found.origin != pb.ENTITY_ORIGIN_MANIFEST:
         raise errors.EntityAlreadyExists(
-            f"{wish.source}: queue {found.name!r} was made by an administration call, not from a "
+            f"{wish.source}: queue {found.name!r} was created by an administration call, not by a "
             "manifest. Choose another name, or delete that queue first."
         )
     change = Change.UNCHANGED if current == wanted else Change.UPDATED
@@ -123,7 +123,7 @@ class Patience:
 
 
 def apply(bus: Bus, bundle: Bundle, patience: Patience) -> list[Outcome]:
-    """Bring the bus to what the manifests say.
+    """Apply the manifests to the bus.
 
     Safe to repeat as a whole. Raises BusError when a change is refused or patience is over.
     """
@@ -132,7 +132,7 @@ def apply(bus: Bus, bundle: Bundle, patience: Patience) -> list[Outcome]:
 
 
 def _persist(bus: Bus, step: Step, bundle: Bundle, patience: Patience) -> Outcome:
-    """Do a step. A step that failed half-way is planned anew: it may be done by now."""
+    """Execute a step. A step that failed half-way is planned again: it may be done already."""
     now = step
 
     def attempt() -> Outcome:

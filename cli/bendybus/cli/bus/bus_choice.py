@@ -40,7 +40,7 @@ class Target:
 
     @property
     def address(self) -> str:
-        """Return where it is. Raises UsageError for what is no connection string."""
+        """Return its endpoint. Raises UsageError for an invalid connection string."""
         return endpoint.parse(self.connection_string).address
 
     @property
@@ -54,7 +54,7 @@ class Target:
 
 @contextmanager
 def target(choice: Choice) -> Iterator[Target]:
-    """Give the bus; the way to one on a cluster is open as long as the block. Raises CliError."""
+    """Yield the bus; a port-forward to a cluster stays open for the block. Raises CliError."""
     if choice.cluster is None or choice.connection_string:
         yield Target(connection_string(choice), ca_file(choice))
         return
@@ -83,7 +83,7 @@ def ca_file(choice: Choice) -> Path | None:
 
 
 def local_bus(choice: Choice) -> dict[str, Any]:
-    """Return run.json of the bus on this machine. Raises Unreachable when it is not clear which."""
+    """Return run.json of the local bus. Raises Unreachable unless there is exactly one."""
     if choice.data is not None:
         facts = data_directory.read_run(choice.data)
         if facts is None:
@@ -94,5 +94,7 @@ def local_bus(choice: Choice) -> dict[str, Any]:
         raise Unreachable(f"No bus runs on this machine. {_START}")
     if len(found) > 1:
         folders = ", ".join(str(facts["data"]) for facts in found)
-        raise Unreachable(f"Several buses run here: {folders}. Choose one with --data DIR.")
+        raise Unreachable(
+            f"Several buses run on this machine: {folders}. Choose one with --data DIR."
+        )
     return found[0]

@@ -119,7 +119,7 @@ class Management:
     def update(
         self, name: str, wanted: QueueDescription, *, if_generation: int
     ) -> pb.UpdateQueueResponse:
-        """Change a queue to what its manifest says, unless it was changed meanwhile."""
+        """Update a queue to its manifest, unless it was changed since it was read."""
         request = pb.UpdateQueueRequest(
             name=name,
             description=entities.description_to_proto(wanted),
@@ -130,7 +130,7 @@ class Management:
             return self._stub.UpdateQueue(request, timeout=self._deadline_s)
 
     def delete(self, queue: pb.Queue) -> pb.DeleteQueueResponse:
-        """Delete a queue and its messages, as whoever made it."""
+        """Delete a queue and its messages, with the origin that created it."""
         request = pb.DeleteQueueRequest(name=queue.name, origin=queue.origin)
         with self._translated():
             return self._stub.DeleteQueue(request, timeout=self._deadline_s)
@@ -151,7 +151,7 @@ class Management:
 
 
 class _Tokens(grpc.UnaryUnaryClientInterceptor):
-    """Gives every call a token, signed anew."""
+    """Adds a freshly signed token to every call."""
 
     def __init__(self, where: Endpoint) -> None:
         self._where = where

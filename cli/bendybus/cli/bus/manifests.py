@@ -55,7 +55,7 @@ def description(name: str, fields: Sequence[str], place: Place) -> QueueDescript
 
 
 def _told(problem: Problem) -> str:
-    """Return what is wrong, by what stands on the command line."""
+    """Return the problems, by the path given on the command line."""
     field = problem.field.removeprefix("spec.")
     where = "Name of the queue" if field == "entityName" else f"--set {field}"
     return f"{where}: {problem.sentence}"

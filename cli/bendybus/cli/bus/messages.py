@@ -76,7 +76,7 @@ def translated(target: Target) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Receive:
-    """What to receive: until `most`, or until none comes for `wait_s`."""
+    """What to receive: at most `most` messages, until none arrives for `wait_s`."""
 
     most: int
     wait_s: float
@@ -141,7 +141,7 @@ def _show(batch: Sequence[ServiceBusReceivedMessage], wanted: Receive, show: Sho
 
 
 def _rescue(batch: Sequence[ServiceBusReceivedMessage]) -> None:
-    """Write to stderr what is deleted in the bus and may not have been printed."""
+    """Write messages to stderr that are deleted on the bus and may not have been printed."""
     if batch:
         printing.note("Not printed, or not in full; deleted from the queue:")
     for message in batch:
@@ -149,7 +149,7 @@ def _rescue(batch: Sequence[ServiceBusReceivedMessage]) -> None:
 
 
 def give_back(receiver: ServiceBusReceiver, held: Sequence[ServiceBusReceivedMessage]) -> None:
-    """Give messages back, uncounted. One that was just being completed is none any more."""
+    """Release messages, uncounted; one whose completion was under way may be gone."""
     with suppress(MessageLockLostError, ServiceBusConnectionError, OperationTimeoutError):
         receiver.release_messages(list(held))
 
@@ -171,18 +171,18 @@ def peek(
 
 
 def purge(bus: ServiceBusClient, queue: str, *, dead_letters: bool) -> int:
-    """Delete all messages that are not locked; return how many."""
+    """Delete all unlocked messages; return their number."""
     with bus.get_queue_receiver(queue, **sub_queue(dead_letters)) as receiver:
         return int(receiver.purge_messages())
 
 
 def sub_queue(dead_letters: bool) -> dict[str, Any]:
-    """Return the option that makes a receiver one of dead letters."""
+    """Return the options of a receiver of dead letters."""
     return {"sub_queue": ServiceBusSubQueue.DEAD_LETTER} if dead_letters else {}
 
 
 def shown(message: ServiceBusReceivedMessage) -> dict[str, Any]:
-    """Return a message as a plain dict; what is not set is left out. `lines.parse` reads it."""
+    """Return a message as a dict without unset properties, as `json_lines.parse` reads it."""
     number = message.sequence_number or 0
     facts: dict[str, Any] = {"sequence_number": number, "partition": number >> 48}
     for name in (*json_lines.TEXTS, *_NUMBERS, *_FACTS):

@@ -58,7 +58,7 @@ class Resubmit:
 
 @dataclass(slots=True)
 class Outcome:
-    """What was done. `stopped`: locks did not last for looking at all dead letters.
+    """What was done. `stopped`: locks expired before all dead letters were examined.
 
     `missing`: numbers that were asked for, and are of no dead letter.
     """
@@ -118,7 +118,7 @@ def resubmit(bus: ServiceBusClient, queue: str, wanted: Resubmit, step: Step) ->
 
 
 def copy_of(message: ServiceBusReceivedMessage, *, own_id: bool) -> AmqpAnnotatedMessage:
-    """Return the message as its sender made it, without what dead-lettering added."""
+    """Return the message as it was sent, without the properties of dead-lettering."""
     raw = message.raw_amqp_message
     properties = {
         key: value

@@ -125,7 +125,7 @@ def keep_progress(file: Path, queue: str, progress: Progress) -> bool:
 
 
 def forget_progress(file: Path) -> None:
-    """Remove what says where an import stopped: it is done."""
+    """Delete the progress file of an import that is complete."""
     _beside(file).unlink(missing_ok=True)
 
 

@@ -12,7 +12,7 @@ _TAIL_BYTES: Final = 64 * 1024
 
 
 def told(partitions: Iterable[pb.NamespacePartition], logs: Mapping[int, Path]) -> list[str]:
-    """Return a sentence for each partition that does not serve; `logs`: of each, if it is here."""
+    """Return a sentence for each unavailable partition; `logs`: their logs, if on this machine."""
     return [
         f"Partition {each.partition} does not serve: {_why(each, logs.get(each.partition))}"
         for each in partitions
@@ -26,7 +26,7 @@ def _why(partition: pb.NamespacePartition, log: Path | None) -> str:
 
 
 def _last_error(log: Path, partition: int) -> str:
-    """Return the last error that a log has of a partition; "" where there is none."""
+    """Return the last error of a partition in a log, "" if there is none."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - _TAIL_BYTES))

@@ -1,1 +1,1 @@
-"""A bus on a cluster: the way there, with kubectl."""
+"""Access to a bus on a cluster, through kubectl."""

@@ -1,4 +1,4 @@
-"""`apply` on a cluster: kubectl applies, and we wait for Ready, and say why not."""
+"""`apply` on a cluster: kubectl applies, then waits for Ready, and reports what is not."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -43,7 +43,7 @@ class Standing:
 
 
 def apply(kubectl: Kubectl, files: Sequence[Path], *, dry_run: bool = False) -> list[str]:
-    """Hand the files to kubectl; return its lines. Raises CliError with what was refused."""
+    """Pass the files to kubectl; return its output. Raises CliError with its error."""
     options = ["--dry-run=server"] if dry_run else []
     return kubectl.run("apply", *_options(files), *options).splitlines()
 
@@ -56,7 +56,7 @@ def wait(
     monotonic: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> list[Standing]:
-    """Return how the manifests are: all Ready, one that needs a person, or the time is over."""
+    """Wait until all are Ready, one has a lasting error, or time is over; return their state."""
     over_at = monotonic() + wait_s
     while True:
         found = standings(kubectl.json("get", *_options(files)))

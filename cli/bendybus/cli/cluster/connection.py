@@ -1,4 +1,4 @@
-"""A bus on a cluster: which one is meant, its keys, and the way to its front end."""
+"""A bus on a cluster: its selection, its keys, and the connection to its front end."""
 
 import base64
 import socket
@@ -45,7 +45,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What the Secret of a bus says. Never printed."""
+    """The content of the Secret of a bus. Never printed."""
 
     connection_string: str
     authorities: str
@@ -58,7 +58,7 @@ class Access:
 def reached(
     choice: ClusterChoice, environment: Mapping[str, str]
 ) -> Iterator[tuple[str, Path | None]]:
-    """Give a connection string that works from here, and the authorities to trust.
+    """Yield a connection string that works on this machine, and the CA certificates.
 
     In a pod the front end is reached by its name, elsewhere through a port-forward that ends with
     the block. Raises CliError.
@@ -119,8 +119,8 @@ def read_access(kubectl: Kubectl, place: Place) -> Access:
         data = kubectl.json("get", "secret", name).get("data") or {}
     except Absent as error:
         raise NotFound(
-            f"Secret {place.namespace}/{name} does not exist: the operator makes it. kubectl "
-            f"describe busnamespace {place.name} -n {place.namespace} says what it waits for."
+            f"Secret {place.namespace}/{name} does not exist yet; the operator creates it. Check "
+            f"kubectl describe busnamespace {place.name} -n {place.namespace}."
         ) from error
     except Forbidden as error:
         raise CliError(
@@ -129,8 +129,8 @@ def read_access(kubectl: Kubectl, place: Place) -> Access:
         ) from error
     if _STRING not in data:
         raise CliError(
-            f"Secret {place.namespace}/{name} has no {_STRING}. Delete it, and the operator makes "
-            "it again with new keys."
+            f"Secret {place.namespace}/{name} has no {_STRING}. Delete it; the operator recreates it "
+            "with new keys."
         )
     return Access(_text(data, _STRING), _text(data, _AUTHORITIES))
 

@@ -30,7 +30,7 @@ class Absent(NotFound):
 
 
 class UnknownKind(NotFound):
-    """Raised when the cluster has no such kind: Bendybus is not installed there."""
+    """Raised when the cluster lacks the CRDs: Bendybus is not installed."""
 
 
 class Forbidden(CliError):
@@ -46,7 +46,7 @@ class Kubectl:
 
     @property
     def where(self) -> str:
-        """Return the cluster in words."""
+        """Return a description of the cluster."""
         return f"context {self.context!r}" if self.context else "the current context"
 
     def command(self, *arguments: str) -> list[str]:
@@ -95,7 +95,7 @@ class Kubectl:
         last = _last_line(said)
         if ("does not exist" in last and "context" in last) or "context was not found" in last:
             return NotFound(
-                f"kubectl knows no {self.where}. kubectl config get-contexts lists those there are."
+                f"kubectl knows no {self.where}. kubectl config get-contexts lists them."
             )
         if "current-context is not set" in last:
             return NotFound("kubectl has no current context. Name one with --context NAME.")
@@ -110,7 +110,9 @@ class Kubectl:
             return Absent(_sentence(last))
         if any(part in last for part in _AWAY):
             return self._away(last)
-        return CliError(_sentence(last) or f"kubectl failed in {self.where}, and did not say why.")
+        return CliError(
+            _sentence(last) or f"kubectl failed in {self.where}, without an error message."
+        )
 
     def _away(self, why: str) -> CliError:
         return Unreachable(
@@ -125,6 +127,6 @@ def _last_line(said: str) -> str:
 
 
 def _sentence(line: str) -> str:
-    """Return kubectl's line without what stands before the fact."""
+    """Return kubectl's error without its prefix."""
     fact = re.sub(r"^(Error from server \(\w+\)|[Ee]rror): ", "", line)
     return fact if fact.endswith((".", "?")) or not fact else f"{fact}."

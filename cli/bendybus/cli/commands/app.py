@@ -23,7 +23,7 @@ _MESSAGES = "Messages"
 
 app = typer.Typer(
     name="bendybus",
-    help="A partitioned service bus: run one here, and work with any.",
+    help="A partitioned service bus: run one on this machine, and work with any.",
     epilog=_EPILOG,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -69,7 +69,7 @@ def choose(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", is_eager=True, callback=say_version, help="Print the version and end."
+            "--version", is_eager=True, callback=say_version, help="Print the version and exit."
         ),
     ] = False,
 ) -> None:

@@ -1,4 +1,4 @@
-"""Completion of queue names in a shell. Quick and silent: without an answer there is none."""
+"""Completion of queue names in a shell. Fails silently and quickly."""
 
 import os
 from collections.abc import Mapping

@@ -27,17 +27,19 @@ _QUEUE_WORDS: Final = ("queue", "queues", "q", "bq")
 _PATIENCE_S: Final = 10.0
 _WAIT_S: Final = 120.0
 _ORPHANED: Final = (
-    "Its manifest is gone. What it holds can be received; sends are refused. To adopt it, annotate "
-    "a manifest of this name with bendybus.io/retained-data: adopt; to purge it and all that it "
-    "holds: bendybus delete queue {name}"
+    "Its manifest was deleted. Messages can be received; sends are rejected. To adopt it, annotate "
+    "a manifest of this name with bendybus.io/retained-data: adopt; to purge it with its "
+    "messages: bendybus delete queue {name}"
 )
-create_app = typer.Typer(help="Make what no manifest says.")
-describe_app = typer.Typer(help="Show all there is to know.")
+create_app = typer.Typer(help="Create a queue without a manifest.")
+describe_app = typer.Typer(help="Show all details.")
 delete_app = typer.Typer(help="Delete what a bus holds.")
 
 OutputOption = Annotated[Output, typer.Option("--output", "-o", help=printing.OUTPUT_HELP)]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Print what would be done, without doing it.")
+]
 QueueName = Annotated[
     str, typer.Argument(help="Name of the queue.", autocompletion=completion.queue_names)
 ]
@@ -45,7 +47,7 @@ QueueName = Annotated[
 
 @contextmanager
 def connected(context: typer.Context) -> Iterator[Management]:
-    """Give a connection to the bus that the command is about."""
+    """Yield a connection to the bus of the command."""
     with (
         bus_choice.target(context.obj) as target,
         Management(target.connection_string, ca_file=target.ca_file) as bus,
@@ -62,7 +64,7 @@ def apply(
     dry_run: DryRun = False,
     as_json: process_commands.JsonFlag = False,
 ) -> None:
-    """Make the queues of a running bus, or a cluster, what the manifests say."""
+    """Apply manifests to a running bus, or a cluster."""
     with manifests.readable(files) as paths:
         if context.obj.cluster is not None:
             _apply_to_cluster(context.obj.cluster.kubectl, paths, wait, as_json, dry_run)
@@ -147,8 +149,10 @@ def get(
     everything: Annotated[
         bool, typer.Option("--all", "-a", help="Orphaned queues, too: their manifests are gone.")
     ] = False,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Again and again.")] = False,
-    interval: Annotated[float, typer.Option(min=0.1, help="Seconds between, with --watch.")] = 2.0,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Repeat until Ctrl-C.")] = False,
+    interval: Annotated[
+        float, typer.Option(min=0.1, help="Seconds between repetitions, with --watch.")
+    ] = 2.0,
 ) -> None:
     """List the queues of a bus with their counts."""
     if name and what.lower() not in _QUEUE_WORDS:
@@ -174,10 +178,10 @@ def create_queue(
     context: typer.Context,
     name: Annotated[str, typer.Argument(help="Name of the queue.")],
     partitioned: Annotated[
-        bool, typer.Option("--partitioned", help="Spread over all partitions; fixed for good.")
+        bool, typer.Option("--partitioned", help="Spread over all partitions; cannot be changed.")
     ] = False,
     detect_duplicates: Annotated[
-        bool, typer.Option("--detect-duplicates", help="By MessageId; fixed for good.")
+        bool, typer.Option("--detect-duplicates", help="By MessageId; cannot be changed.")
     ] = False,
     fields: Annotated[
         list[str] | None,
@@ -186,13 +190,13 @@ def create_queue(
     dry_run: DryRun = False,
     as_json: process_commands.JsonFlag = False,
 ) -> None:
-    """Make a queue that belongs to no manifest."""
+    """Create a queue without a manifest."""
     given = list(fields or ())
     given += ["enablePartitioning=true"] if partitioned else []
     given += ["requiresDuplicateDetection=true"] if detect_duplicates else []
     if context.obj.cluster is not None:
         raise UsageError(
-            "create queue: not on a cluster, where manifests say what there is. Write a Queue, and "
+            "create queue: not supported on a cluster. Write a Queue manifest, and run "
             "bendybus apply -f FILE."
         )
     with connected(context) as bus:
@@ -285,20 +289,20 @@ def delete_queue(
 
 
 def _refuse_to_undo_a_manifest(queue: pb.Queue) -> None:
-    """Raise CliError for a queue that the operator would only make again."""
+    """Raise CliError for a queue that the operator would recreate."""
     if queue.origin == pb.ENTITY_ORIGIN_MANIFEST:
         raise CliError(
-            f"Queue {queue.name!r} comes from a manifest, and the operator would make it again. "
-            "Delete that: kubectl delete queues.bendybus.io NAME. Its deletionPolicy says what "
-            "becomes of the messages."
+            f"Queue {queue.name!r} has a manifest, and the operator would recreate it. Delete the "
+            "manifest: kubectl delete queues.bendybus.io NAME. Its deletionPolicy decides what "
+            "happens to the messages."
         )
 
 
 def confirm(question: str, yes: bool) -> None:
-    """Ask a person, unless told not to; a program must say --yes."""
+    """Ask for confirmation on a terminal; without one --yes is required."""
     if yes:
         return
     if not sys.stdin.isatty():
-        raise UsageError(f"{question} Say so with --yes: there is no terminal to ask on.")
+        raise UsageError(f"{question} Confirm with --yes: there is no terminal.")
     if not typer.confirm(question, err=True):
         raise CliError("Nothing was changed.")

@@ -50,10 +50,10 @@ def receive(
     ] = None,
     wait: Wait = 5.0,
     mode: Annotated[
-        Mode, typer.Option(help="Lock until settled, or take at once.")
+        Mode, typer.Option(help="Lock until settled, or delete when received.")
     ] = Mode.PEEK_LOCK,
     complete: Annotated[
-        bool, typer.Option(help="Complete what was printed; or give it back, uncounted.")
+        bool, typer.Option(help="Complete printed messages, or release them uncounted.")
     ] = True,
     follow: Annotated[bool, typer.Option("--follow", help="Wait for more until Ctrl-C.")] = False,
     dead_letters: DeadLetters = False,
@@ -65,11 +65,13 @@ def receive(
     from bendybus.cli.bus.messages import Receive
 
     if follow and not complete:
-        raise UsageError("--follow: cannot be used with --no-complete; peek shows what is there.")
+        raise UsageError(
+            "--follow: cannot be used with --no-complete; use peek to read without completing."
+        )
     if mode is Mode.RECEIVE_AND_DELETE and not complete:
         raise UsageError(
-            "--no-complete: cannot be used with --mode receive-and-delete, which leaves nothing to "
-            "give back."
+            "--no-complete: cannot be used with --mode receive-and-delete, which deletes "
+            "messages when they are received."
         )
     shown = _Shown(Output.JSON if as_json else output, dead_letters)
     wanted = Receive(
@@ -85,8 +87,8 @@ def receive(
     shown.end()
     if early:
         printing.note(
-            "Stopped early: locks do not last longer, and what was shown was given back. peek "
-            "shows any number of messages."
+            "Stopped early: the locks expire, so the messages shown were released. Use peek to "
+            "show any number of messages."
         )
 
 
@@ -99,7 +101,7 @@ def peek(
     output: OutputOption = Output.TABLE,
     as_json: JsonFlag = False,
 ) -> None:
-    """Show messages and leave them where they are."""
+    """Show messages without locking or removing them."""
     from bendybus.cli.bus import messages
 
     shown = _Shown(Output.JSON if as_json else output, dead_letters)
@@ -151,7 +153,7 @@ def deadletter_list(
     output: OutputOption = Output.TABLE,
     as_json: JsonFlag = False,
 ) -> None:
-    """Show dead letters, and why they are."""
+    """Show dead letters and their reasons."""
     peek(context, queue, most, 0, True, output, as_json)
 
 
@@ -198,8 +200,8 @@ def deadletter_resubmit(
         printing.line(f"{done.resubmitted} dead letters of {queue!r} {how}")
     if done.stopped:
         printing.note(
-            f"Stopped after {done.seen} dead letters: locks of those that were passed over do not "
-            "last longer. Repeat the command for the rest."
+            f"Stopped after {done.seen} dead letters: the locks of skipped ones expire. "
+            "Repeat the command for the rest."
         )
     if done.missing:
         numbers_found = ", ".join(map(str, done.missing))
@@ -219,7 +221,7 @@ def _detects_duplicates(context: typer.Context, queue: str) -> bool:
 
 
 class _Shown:
-    """Prints batches of messages as they come."""
+    """Prints batches of messages as they arrive."""
 
     def __init__(self, output: Output, dead_letters: bool) -> None:
         self._output = output

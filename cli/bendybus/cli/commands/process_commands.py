@@ -28,7 +28,7 @@ from bendybus.v1 import management_pb2 as pb
 
 _STORE_PASSES: Final = {"allow_extra_args": True, "ignore_unknown_options": True}
 partition_app = typer.Typer(help="Stop and start a partition, to see what an outage does.")
-store_app = typer.Typer(help="Look into a partition's file, on a copy.")
+store_app = typer.Typer(help="Inspect a copy of a partition's file.")
 
 Files = Annotated[
     list[Path],
@@ -49,7 +49,7 @@ def up(
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Run a bus on this machine until Ctrl-C, as the manifests say."""
+    """Run the bus of the manifests on this machine until Ctrl-C."""
     choice: Choice = context.obj
     bus_choice.refuse_cluster(choice, "up", "helm install, then kubectl apply -f FILE.")
     run_up(files, choice, data=data, port=port, processes=processes, as_json=as_json)
@@ -65,7 +65,7 @@ def run_up(
     as_json: bool = False,
     programs: Programs | None = None,
 ) -> None:
-    """Run a bus in the foreground; tests give programs of their own."""
+    """Run a bus in the foreground; tests pass other programs."""
     need_extra("server", SERVER_MODULES, "bendybus up")
     with manifests.readable(files) as paths:
         bundle = bundling.bundle(loading.load(paths))
@@ -238,7 +238,7 @@ def partition_start(
 
 
 def _ask_about(context: typer.Context, action: str, partition: int) -> dict[str, Any]:
-    instead = f"kubectl delete pod NAME-partition-{partition}; it comes back by itself."
+    instead = f"kubectl delete pod NAME-partition-{partition}; it is recreated automatically."
     bus_choice.refuse_cluster(context.obj, f"partition {action}", instead)
     run = bus_choice.local_bus(context.obj)
     return control.ask(run["control"], {"action": action, "partition": partition})

@@ -1,4 +1,4 @@
-"""Run a command, and turn whatever went wrong into a sentence and an exit code."""
+"""Runs a command and turns errors into a sentence and an exit code."""
 
 import logging
 import os
@@ -27,7 +27,7 @@ def run(arguments: Sequence[str] | None) -> int:
 
 
 def guarded(command: Callable[[], object]) -> int:
-    """Run a command; errors of people and of the bus become one sentence on stderr."""
+    """Run a command; errors become one sentence on stderr."""
     try:
         command()
     except SystemExit as done:

@@ -24,14 +24,14 @@ def send(
     context: typer.Context,
     queue: QueueName,
     body: Annotated[
-        str | None, typer.Argument(help="The message; - or nothing: --from-file, or stdin.")
+        str | None, typer.Argument(help="The body; without it, or -: --from-file or stdin.")
     ] = None,
     from_file: Annotated[
         Path | None,
         typer.Option(help="JSON lines: a body, or an object with `body`; - is stdin."),
     ] = None,
     raw: Annotated[
-        bool, typer.Option("--raw", help="The whole file, or stdin, is one body, as it is.")
+        bool, typer.Option("--raw", help="Send the whole file, or stdin, as one body.")
     ] = False,
     properties: Annotated[
         list[str] | None,
@@ -44,7 +44,7 @@ def send(
     session_field: Annotated[str, typer.Option(help="Field that becomes SessionId.")] = "",
     id_field: Annotated[str, typer.Option(help="Field that becomes MessageId.")] = "",
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on where the import of this file stopped.")
+        bool, typer.Option("--resume", help="Continue an interrupted import of this file.")
     ] = False,
     as_json: JsonFlag = False,
 ) -> None:
@@ -58,7 +58,7 @@ def send(
         raise UsageError("Give a body or --from-file, not both.")
     file = None if from_file is None or str(from_file) == "-" else from_file
     if resume and (file is None or raw or count > 1):
-        raise UsageError("--resume goes with --from-file FILE, without --raw and --count.")
+        raise UsageError("--resume requires --from-file FILE, without --raw and --count.")
     progress = send_messages.read_progress(file) if resume and file else send_messages.Progress()
     fields = Fields(key_field, session_field, id_field)
     source = _read_raw(file) if raw and body is None else _outgoing(body, file, fields)
@@ -82,16 +82,16 @@ def send(
 def _say_where_it_stopped(
     file: Path | None, queue: str, progress: "Progress", error: BaseException
 ) -> None:
-    """Say how much of an import is stored, and how to go on."""
+    """Print how much of an import is stored, and how to continue."""
     from bendybus.cli.bus import send_messages
 
     if not progress.sent and not progress.uncertain and not progress.through:
         return
     said = f"Stopped: {progress.sent} messages are stored"
     if progress.uncertain:
-        said += f", and of {progress.uncertain} more it is not known"
+        said += f", and {progress.uncertain} more may be stored"
     if file is not None and send_messages.keep_progress(file, queue, progress):
-        printing.note(f"{said}. The same command with --resume goes on from there.")
+        printing.note(f"{said}. Repeat the command with --resume to continue.")
         return
     if progress.through:
         said += f": all up to line {progress.through}"
@@ -114,7 +114,7 @@ def _outgoing(body: str | None, file: Path | None, fields: "Fields") -> "Iterato
 def _read(path: Path | None) -> Iterator[str]:
     if path is None:
         if sys.stdin.isatty():
-            printing.note("Reading messages from the keyboard, one a line; Ctrl-D ends.")
+            printing.note("Reading messages from the keyboard, one per line; Ctrl-D ends.")
         for number, line in enumerate(sys.stdin.buffer, 1):
             try:
                 yield line.decode("utf-8")
@@ -176,7 +176,7 @@ def _options(properties: Sequence[str], ttl: str, at: str) -> dict[str, Any]:
 def _given(
     source: "Iterator[Outgoing]", options: dict[str, Any], count: int
 ) -> "Iterator[Outgoing]":
-    """Return the messages with what the command line says of all of them."""
+    """Return the messages with the properties from the command line."""
     from dataclasses import replace
 
     name = "application_properties"

@@ -100,7 +100,7 @@ class Child:
         return self._start.metrics
 
     def facts(self) -> dict[str, Any]:
-        """Return what run.json and the ready line say of this process."""
+        """Return the facts about this process for run.json and the ready line."""
         return {
             "role": self.role,
             "pid": self.pid,
@@ -189,7 +189,7 @@ class Child:
         return ""
 
     async def _until_gone(self, process: asyncio.subprocess.Process) -> None:
-        """Wait for the end of the process, reading what it prints so that it never blocks."""
+        """Wait for the end of the process, reading its output so that it never blocks."""
         assert process.stdout is not None
         while True:
             try:
@@ -234,7 +234,7 @@ class Child:
             await process.wait()
 
     def kill(self) -> None:
-        """End at once and for good."""
+        """Kill the process; it is not restarted."""
         self._ending = True
         self._wake.set()
         self._kill()

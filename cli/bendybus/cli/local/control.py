@@ -48,7 +48,7 @@ async def _reply(line: bytes, handler: Handler) -> Facts:
     try:
         request = json.loads(line)
         if not isinstance(request, dict):
-            raise CliError("The request is not an object.")
+            raise CliError("The request must be a JSON object.")
         return await handler(request)
     except json.JSONDecodeError:
         return {"error": "The request is not JSON."}

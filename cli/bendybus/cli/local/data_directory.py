@@ -1,4 +1,4 @@
-"""The folder of a local bus: who holds it, what it is of, and what runs on it.
+"""The directory of a local bus: its lock, its identity, and its running processes.
 
 DIR/lock             exclusive lock (flock) for the life of `bendybus up`; text: its pid
 DIR/namespace.json   name, UID, tier, partition count: written once, never changed

@@ -33,7 +33,7 @@ def is_free(port: int) -> bool:
 
 
 def free() -> int:
-    """Return a port that nobody uses at the moment and that was not returned before."""
+    """Return a port that is free now and was not returned before."""
     highest = last()
     for _ in range(_TRIES):
         port = random.randint(FIRST, highest)

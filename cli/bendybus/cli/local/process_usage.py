@@ -1,4 +1,4 @@
-"""Memory and processor time of a process, from /proc. Zeros where that is not known."""
+"""Memory and processor time of a process, from /proc. Zeros if unknown."""
 
 import os
 from dataclasses import dataclass

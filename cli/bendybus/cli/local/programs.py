@@ -22,7 +22,7 @@ def _module(name: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Programs:
-    """How each role is started; tests put their own programs here."""
+    """How each role is started; tests replace the programs."""
 
     partition_server: Sequence[str] = field(
         default_factory=lambda: _module("bendybus.partition_server")

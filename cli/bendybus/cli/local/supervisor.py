@@ -47,7 +47,7 @@ class Supervisor:
         self._stop = asyncio.Event()
 
     async def run(self, when_ready: Callable[["Supervisor"], Awaitable[None]]) -> None:
-        """Start everything, call `when_ready`, and go on until `stop`.
+        """Start everything, call `when_ready`, and run until `stop`.
 
         Raises CliError when a process does not come to serve.
         """
@@ -215,7 +215,7 @@ class Supervisor:
             case "start":
                 return await self._start_again(self._host_of(request.get("partition")))
             case other:
-                raise CliError(f"The action {other!r} is not known.")
+                raise CliError(f"Unknown action: {other!r}.")
 
     async def _hold(self, child: Child) -> control.Facts:
         pid = child.pid
@@ -231,7 +231,7 @@ class Supervisor:
             async with asyncio.timeout(READY_S):
                 await child.ready.wait()
         except TimeoutError as error:
-            raise CliError(f"{child.name} does not serve yet; its log tells why.") from error
+            raise CliError(f"{child.name} is not ready yet; see its log.") from error
         return {"partitions": list(child.partitions), "pid": child.pid}
 
     def _host_of(self, partition: object) -> Child:
@@ -239,11 +239,11 @@ class Supervisor:
             if partition in child.partitions and not isinstance(partition, bool):
                 return child
         last = self._identity.place.partition_count - 1
-        raise CliError(f"There is no partition {partition}. This bus has 0 to {last}.")
+        raise CliError(f"Partition {partition} does not exist; this bus has 0 to {last}.")
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the error that a person should see."""
+    """Return the error to show to the user."""
     found = group.exceptions[0]
     return _first(found) if isinstance(found, BaseExceptionGroup) else found
 

@@ -102,7 +102,7 @@ def parse(line: str, number: int, fields: Fields) -> Outgoing:
 
 
 def body(data: bytes) -> dict[str, str]:
-    """Return the body as text, or in base64 where it is none."""
+    """Return the body as text, or in base64 if it is not UTF-8."""
     try:
         return {"body": data.decode("utf-8")}
     except UnicodeDecodeError:
@@ -123,7 +123,7 @@ def _body(value: Mapping[str, Any], number: int) -> tuple[str | bytes, Any]:
         text = found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
         return text, found
     if "body" in value:
-        raise UsageError(f"Line {number}: give body or body_base64, not both.")
+        raise UsageError(f"Line {number}: set body or body_base64, not both.")
     try:
         return base64.b64decode(value["body_base64"], validate=True), None
     except (ValueError, TypeError, binascii.Error):

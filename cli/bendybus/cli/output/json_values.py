@@ -51,7 +51,7 @@ def key_text(key: Any) -> str:
 
 
 def from_json(value: Any) -> Any:
-    """Return the value to send. Raises ValueError that says what is wrong."""
+    """Return the value to send. Raises ValueError for an invalid one."""
     if isinstance(value, dict):
         if value.keys() == {"TYPE", "VALUE"}:
             return _typed(str(value["TYPE"]).upper(), value["VALUE"])

@@ -1,4 +1,4 @@
-"""What people and programs see: tables or JSON lines on stdout, notes and progress on stderr.
+"""Output: tables or JSON lines on stdout, notes and progress on stderr.
 
 What a message or a bus says never reaches the terminal as it is: control characters in it would
 be the terminal's commands. Here they become what Python writes for them.
@@ -50,12 +50,12 @@ def visible(text: str) -> str:
 
 
 def line(text: str) -> None:
-    """Print a sentence for people on stdout."""
+    """Print a line of text on stdout."""
     print(_lines_visible(text), flush=True)
 
 
 def note(text: str) -> None:
-    """Print a sentence for people on stderr, where it disturbs no program."""
+    """Print a note on stderr, so that stdout can be parsed."""
     print(_lines_visible(text), file=sys.stderr, flush=True)
 
 
@@ -85,7 +85,7 @@ def table(columns: Sequence[str | Column], rows: Iterable[Sequence[object]]) -> 
 
 
 class Table:
-    """A table that is printed as rows come."""
+    """A table that is printed row by row."""
 
     def __init__(self, columns: Sequence[str | Column]) -> None:
         # A pipe has no width: nothing is cut for a program that reads columns.
@@ -108,7 +108,7 @@ def clear() -> None:
 
 
 def size(count: int) -> str:
-    """Return bytes as people read them."""
+    """Return a size with its unit."""
     value = float(count)
     for unit in ("B", "KB", "MB", "GB"):
         if value < 1024 or unit == "GB":
@@ -119,7 +119,7 @@ def size(count: int) -> str:
 
 @contextmanager
 def progress(what: str, total: int | None) -> Iterator[Step]:
-    """Show a bar on stderr while a person watches; nothing otherwise."""
+    """Show a progress bar on stderr if that is a terminal."""
     if not sys.stderr.isatty():
         yield lambda count: None
         return

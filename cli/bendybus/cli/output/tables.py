@@ -34,12 +34,12 @@ class Column:
 
 
 def columns(titles: Sequence[str | Column]) -> list[Column]:
-    """Return columns; a title alone makes one that is neither cut nor wrapped."""
+    """Return columns; a bare title is a column that is neither cut nor wrapped."""
     return [each if isinstance(each, Column) else Column(each) for each in titles]
 
 
 class Layout:
-    """The widths of a table, kept for rows that come later."""
+    """The column widths of a table, fixed by its first rows."""
 
     def __init__(self, titles: Sequence[str | Column], width: int | None) -> None:
         """Make a layout for a terminal of `width`; None: as wide as need be."""
@@ -49,7 +49,7 @@ class Layout:
         self._right: list[bool] = []
 
     def lines(self, rows: Sequence[Sequence[str]]) -> list[str]:
-        """Return the lines of some rows; before the first of them stands the header."""
+        """Return the lines of some rows; the header precedes the first."""
         made: list[str] = []
         if self._widths is None:
             self._right = [
