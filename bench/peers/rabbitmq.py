@@ -89,7 +89,7 @@ def _measure(
     emit(recorder.row("receive_complete", "receive + acknowledge",
                       f"prefetch {WINDOW}; {ACKNOWLEDGE_EACH} an acknowledgement"))  # fmt: skip
     for prefetch, what in LOOPS.items():
-        title = "for m in consume(): basic_ack(m)"
+        title = f"for m in consume(prefetch {prefetch}): basic_ack(m)"
         emit(recorder.row(what, title, f"prefetch {prefetch}; 1 an acknowledgement", UNCONFIRMED))
     took = _one_by_one(where, name, load.peer_singles)
     for each in row.latency_rows(system, "single_send", "one confirmed publish at a time", took):
