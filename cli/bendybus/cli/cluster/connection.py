@@ -129,8 +129,8 @@ def read_access(kubectl: Kubectl, place: Place) -> Access:
         ) from error
     if _STRING not in data:
         raise CliError(
-            f"Secret {place.namespace}/{name} has no {_STRING}. Delete it; the operator recreates it "
-            "with new keys."
+            f"Secret {place.namespace}/{name} has no {_STRING}. Delete it; the operator then "
+            "recreates it with new keys."
         )
     return Access(_text(data, _STRING), _text(data, _AUTHORITIES))
 
