@@ -35,7 +35,10 @@ def test_the_port_has_a_default() -> None:
         ("Endpoint=sb://h;Colour=red", "Colour"),
         ("SharedAccessKeyName=n;SharedAccessKey=k", "Endpoint"),
         ("Endpoint=sb://;SharedAccessKeyName=n;SharedAccessKey=k", "host"),
-        ("Endpoint=http://h:7480;SharedAccessKeyName=n;SharedAccessKey=k", "must be sb://HOST:PORT"),
+        (
+            "Endpoint=http://h:7480;SharedAccessKeyName=n;SharedAccessKey=k",
+            "must be sb://HOST:PORT",
+        ),
         ("Endpoint=sb://h:x;SharedAccessKeyName=n;SharedAccessKey=k", "port"),
         ("Endpoint=sb://h;SharedAccessKeyName=n", "SharedAccessKey"),
         ("Endpoint=sb://h;SharedAccessKey=k", "SharedAccessKeyName"),
