@@ -9,9 +9,16 @@ from bendybus.domain.lifecycle import EntityAction
 from bendybus.domain.limits import Tier
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.broker.partition import Partition
+from bendybus.partition_server.state.answers import (
+    Appended,
+    EntityCounts,
+    Failed,
+    Peeked,
+    Reserved,
+    Settled,
+)
 from bendybus.partition_server.state.commands import (
     Append,
-    Appended,
     Ask,
     Batch,
     Command,
@@ -19,15 +26,10 @@ from bendybus.partition_server.state.commands import (
     Counts,
     Deliver,
     Disposition,
-    EntityCounts,
     EntityRef,
-    Failed,
     Now,
     Peek,
-    Peeked,
-    Reserved,
     Settle,
-    Settled,
 )
 from bendybus.partition_server.store.store import Store
 

@@ -5,11 +5,8 @@ from typing import Any
 import pytest
 
 from bendybus.partition_server.state import budget
-from bendybus.partition_server.state.commands import (
-    DeleteMessages,
-    Done,
-    Failed,
-)
+from bendybus.partition_server.state.answers import Done, Failed
+from bendybus.partition_server.state.commands import DeleteMessages
 from bendybus.partition_server.state.stage import Stage
 from bendybus.partition_server.store.errors import StoreFull
 from tests.partition_server.driver import Driver

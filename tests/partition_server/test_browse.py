@@ -4,10 +4,10 @@ import pytest
 
 from bendybus.domain import errors
 from bendybus.domain.limits import KB, PEEK_BYTES_MAX
+from bendybus.partition_server.state.answers import Done
 from bendybus.partition_server.state.commands import (
     DeleteMessages,
     Disposition,
-    Done,
     Peek,
     ReceiveDeferred,
     Settle,

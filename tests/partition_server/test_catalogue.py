@@ -9,16 +9,13 @@ from bendybus.domain import errors, limits
 from bendybus.domain.entity import Entity, EntityStatus, Origin
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.domain.limits import Tier
+from bendybus.partition_server.state.answers import AskRefused, CatalogueChanged, Done, Failed
 from bendybus.partition_server.state.commands import (
     Append,
     ApplyEntity,
     Ask,
-    AskRefused,
     Batch,
-    CatalogueChanged,
     CommitEntity,
-    Done,
-    Failed,
     FenceIdle,
     Watch,
 )

@@ -14,7 +14,7 @@ from bendybus.domain.sub_queue import SubQueue
 from bendybus.internal.v1 import entity_pb2, partition_pb2
 from bendybus.partition_server.broker.partition import Partition
 from bendybus.partition_server.service import conversions, deliver_frames, send_frames
-from bendybus.partition_server.state import commands
+from bendybus.partition_server.state import answers, commands
 from bendybus.partition_server.state.commands import Disposition
 from bendybus.partition_server.store.records import Changes, Row, SlotState, row_id
 from bendybus.partition_server.store.sqlite_store import SqliteStore
@@ -57,10 +57,10 @@ def still_serves(driver: Driver) -> None:
     while pairs := driver.receive(100, size_bytes=1 << 30):
         driver.settle(Disposition.COMPLETE, *[token for _, token in pairs])
         found += [row.payload for row, _ in pairs]
-        delivery = commands.Delivery(0, [row for row, _ in pairs])
+        delivery = answers.Delivery(0, [row for row, _ in pairs])
         conversions.delivery_to_proto(delivery, partition=0)
     assert b"sentinel" in found, number
-    conversions.delivery_to_proto(commands.Delivery(0, driver.peek(count=1_000)), partition=0)
+    conversions.delivery_to_proto(answers.Delivery(0, driver.peek(count=1_000)), partition=0)
 
 
 def run(driver: Driver, make: Any) -> None:
@@ -261,7 +261,7 @@ def test_a_number_with_more_bits_than_a_counter_names_no_message_of_another_queu
     # Slot 2 is that of the other queue.
     [answer] = driver.run(commands.CancelScheduled("t", driver.ref(), [2 << 44 | counter]))
 
-    assert isinstance(answer, commands.Failed)
+    assert isinstance(answer, answers.Failed)
     assert isinstance(answer.error, errors.MessageNotFound)
     assert [c.scheduled for c in driver.run(commands.Counts("t", [ref.uid]))[0]] == [1]
     store.close()

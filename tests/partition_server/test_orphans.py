@@ -12,16 +12,15 @@ from bendybus.domain import errors
 from bendybus.domain.entity import Entity, EntityStatus, Origin, QueueDescription
 from bendybus.domain.lifecycle import EntityAction, EntityState
 from bendybus.domain.limits import Tier
+from bendybus.partition_server.state.answers import AskRefused, Failed
 from bendybus.partition_server.state.commands import (
     Append,
     ApplyEntity,
     Ask,
-    AskRefused,
     Batch,
     CommitEntity,
     Disposition,
     EntityRef,
-    Failed,
     FenceIdle,
     ReceiveDeferred,
 )

@@ -16,9 +16,9 @@ from bendybus.partition_server.broker.partition import Partition
 from bendybus.partition_server.broker.partition_thread import PartitionThread
 from bendybus.partition_server.settings import Settings
 from bendybus.partition_server.state import budget
+from bendybus.partition_server.state.answers import Appended, Failed, Reserved, Settled
 from bendybus.partition_server.state.commands import (
     Append,
-    Appended,
     Ask,
     Batch,
     CancelScheduled,
@@ -26,10 +26,7 @@ from bendybus.partition_server.state.commands import (
     Deliver,
     Disposition,
     EntityRef,
-    Failed,
-    Reserved,
     Settle,
-    Settled,
 )
 from bendybus.partition_server.state.stage import Answer
 from bendybus.partition_server.store.errors import NotCommitted, StoreFailed, StoreFull

@@ -13,12 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from bendybus.domain import errors, sequence_number
 from bendybus.domain.entity import Origin
 from bendybus.domain.lifecycle import EntityAction
-from bendybus.partition_server.state.commands import (
-    CommitEntity,
-    Disposition,
-    Reserved,
-    StreamEnded,
-)
+from bendybus.partition_server.state.answers import Reserved
+from bendybus.partition_server.state.commands import CommitEntity, Disposition, StreamEnded
 from bendybus.partition_server.store.memory_store import MemoryStore
 from bendybus.partition_server.store.sqlite_store import SqliteStore
 from tests.partition_server.driver import Driver, fingerprint
@@ -173,7 +169,8 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def receive_deferred(self, data: st.DataObject) -> None:
         """Lock a deferred message by its number."""
-        from bendybus.partition_server.state.commands import Delivery, ReceiveDeferred
+        from bendybus.partition_server.state.answers import Delivery
+        from bendybus.partition_server.state.commands import ReceiveDeferred
 
         found = data.draw(st.sampled_from(self._with("deferred")))
         [delivery] = self.driver.run(

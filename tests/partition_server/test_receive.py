@@ -6,20 +6,17 @@ from bendybus.domain import errors
 from bendybus.domain.entity import EntityStatus, Origin
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.partition_server.state import message_queue
+from bendybus.partition_server.state.answers import AskRefused, Delivered, Reserved, Withdrawn
 from bendybus.partition_server.state.commands import (
     Append,
     Ask,
-    AskRefused,
     Batch,
     CommitEntity,
     Deliver,
-    Delivered,
     Disposition,
     Release,
-    Reserved,
     StreamEnded,
     Withdraw,
-    Withdrawn,
 )
 from tests.partition_server.driver import Driver
 

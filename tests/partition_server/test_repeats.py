@@ -4,13 +4,11 @@ import pytest
 
 from bendybus.domain.errors import OutcomeUnknown
 from bendybus.partition_server.state import operation_memory, settler_memory
+from bendybus.partition_server.state.answers import Delivery, Done, Failed
 from bendybus.partition_server.state.commands import (
     CancelScheduled,
     DeleteMessages,
-    Delivery,
     Disposition,
-    Done,
-    Failed,
     Now,
     ReceiveDeferred,
 )
@@ -162,7 +160,8 @@ def test_outcomes_of_operations_are_bounded_and_what_is_forgotten_is_unknown() -
 
 
 def test_a_withdrawal_that_comes_with_its_ask_gives_what_is_there(queue: Driver) -> None:
-    from bendybus.partition_server.state.commands import Ask, Reserved, Withdraw, Withdrawn
+    from bendybus.partition_server.state.answers import Reserved, Withdrawn
+    from bendybus.partition_server.state.commands import Ask, Withdraw
 
     queue.send(b"a")
 

@@ -6,7 +6,7 @@ from typing import Any
 from bendybus.domain import errors
 from bendybus.internal.v1 import partition_pb2
 from bendybus.partition_server.broker.replies import Dispatcher, Outbox
-from bendybus.partition_server.state.commands import Failed
+from bendybus.partition_server.state.answers import Failed
 from bendybus.partition_server.state.stage import Answer
 from bendybus.wire import merged_frames
 

@@ -4,7 +4,8 @@ import pytest
 
 from bendybus.domain import errors, sequence_number
 from bendybus.partition_server.state import budget
-from bendybus.partition_server.state.commands import CancelScheduled, Done, Failed
+from bendybus.partition_server.state.answers import Done, Failed
+from bendybus.partition_server.state.commands import CancelScheduled
 from tests.partition_server.driver import Driver
 
 

@@ -6,7 +6,8 @@ import pytest
 
 from bendybus.domain import errors, limits, sequence_number
 from bendybus.domain.entity import EntityStatus, QueueDescription
-from bendybus.partition_server.state.commands import Append, Batch, Failed
+from bendybus.partition_server.state.answers import Failed
+from bendybus.partition_server.state.commands import Append, Batch
 from tests.partition_server.conftest import MakeStore
 from tests.partition_server.driver import Driver, fingerprint
 

@@ -5,11 +5,10 @@ from typing import Any
 import pytest
 
 from bendybus.domain import errors, sequence_number
+from bendybus.partition_server.state.answers import Delivery, Failed
 from bendybus.partition_server.state.commands import (
     CancelScheduled,
-    Delivery,
     Disposition,
-    Failed,
     ReceiveDeferred,
     Settle,
 )
@@ -134,7 +133,7 @@ def test_a_deferred_message_is_received_only_by_its_number(queue: Driver) -> Non
 
 def receive_deferred(queue: Driver, counter: int) -> bytes:
     """Lock a deferred message and return its token."""
-    from bendybus.partition_server.state.commands import Reserved
+    from bendybus.partition_server.state.answers import Reserved
 
     [delivery] = queue.run(ReceiveDeferred("t", queue.ref(), False, [counter]))
     assert isinstance(delivery, Delivery), delivery

@@ -262,7 +262,7 @@ def test_a_killed_process_loses_nothing_that_was_committed(tmp_path: Path) -> No
         for n in range(50):
             driver.send(b"%d" % n)
         [(_, token)] = driver.receive()
-        from bendybus.partition_server.state.commands import Disposition
+        from bendybus.partition_server.state.commands import (Disposition)
         driver.settle(Disposition.COMPLETE, token)
         os.kill(os.getpid(), 9)
         """

@@ -186,7 +186,8 @@ def test_a_turn_gives_a_bounded_number_of_bytes_however_many_queues_are_asked(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from bendybus.partition_server.state import budget
-    from bendybus.partition_server.state.commands import Append, Ask, Batch, Reserved
+    from bendybus.partition_server.state.answers import Reserved
+    from bendybus.partition_server.state.commands import Append, Ask, Batch
 
     monkeypatch.setattr(budget, "SERVE_BYTES", 10_000)
     asks = []

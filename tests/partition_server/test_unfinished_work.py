@@ -6,11 +6,11 @@ import pytest
 
 from bendybus.domain import errors
 from bendybus.partition_server.state import budget, unfinished_work
+from bendybus.partition_server.state.answers import Settled
 from bendybus.partition_server.state.commands import (
     Disposition,
     Release,
     Settle,
-    Settled,
     StreamEnded,
     Withdraw,
 )

@@ -35,26 +35,28 @@ from bendybus.frontend.core.send_attempts import (
 )
 from bendybus.frontend.core.send_outcome import Frame
 from bendybus.partition_server.broker.partition import Partition
+from bendybus.partition_server.state.answers import (
+    Appended,
+    AskRefused,
+    Failed,
+    Reserved,
+    Settled,
+    Withdrawn,
+)
 from bendybus.partition_server.state.commands import (
     Append,
-    Appended,
     ApplyEntity,
     Ask,
-    AskRefused,
     Batch,
     Command,
     Deliver,
     Disposition,
     EntityRef,
-    Failed,
     Now,
     Release,
-    Reserved,
     Settle,
-    Settled,
     StreamEnded,
     Withdraw,
-    Withdrawn,
 )
 from bendybus.partition_server.state.stage import Answer
 from bendybus.partition_server.store.errors import StoreFull

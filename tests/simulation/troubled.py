@@ -12,15 +12,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from bendybus.domain import partitioning, sequence_number
-from bendybus.partition_server.state.commands import (
-    Append,
-    Appended,
-    ApplyEntity,
-    Batch,
-    Done,
-    EntityRef,
-    Failed,
-)
+from bendybus.partition_server.state.answers import Appended, Done, Failed
+from bendybus.partition_server.state.commands import Append, ApplyEntity, Batch, EntityRef
 from bendybus.partition_server.store.records import State
 from tests.simulation.bus import PARTITIONS, START_MS, Bus, Node
 

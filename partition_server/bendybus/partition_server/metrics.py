@@ -11,7 +11,8 @@ from prometheus_client.registry import Collector
 
 from bendybus.partition_server.broker.waiter import Waiter
 from bendybus.partition_server.service.hosts import Hosts
-from bendybus.partition_server.state.commands import Counts, EntityCounts
+from bendybus.partition_server.state.answers import EntityCounts
+from bendybus.partition_server.state.commands import Counts
 from bendybus.partition_server.state.figures import COMMIT_BOUNDS_S, TURN_BOUNDS_S
 from bendybus.wire.refusals import Refusals
 

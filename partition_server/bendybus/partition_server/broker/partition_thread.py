@@ -21,15 +21,8 @@ from bendybus.partition_server.broker.disk_space import DiskSpace
 from bendybus.partition_server.broker.inbox import Inbox
 from bendybus.partition_server.broker.partition import Partition
 from bendybus.partition_server.settings import Settings
-from bendybus.partition_server.state.commands import (
-    Append,
-    Ask,
-    Command,
-    Failed,
-    Now,
-    StreamEnded,
-    Watch,
-)
+from bendybus.partition_server.state.answers import Failed
+from bendybus.partition_server.state.commands import Append, Ask, Command, Now, StreamEnded, Watch
 from bendybus.partition_server.state.figures import Figures
 from bendybus.partition_server.state.stage import Answer, Stage
 from bendybus.partition_server.store.errors import FileRefused, NotCommitted, StoreError, StoreFull

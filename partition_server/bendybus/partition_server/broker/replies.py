@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from bendybus.partition_server.state.commands import Failed
+from bendybus.partition_server.state.answers import Failed
 from bendybus.partition_server.state.stage import Answer
 from bendybus.wire import merged_frames
 from bendybus.wire.answer_queue import AnswerQueue

@@ -24,19 +24,17 @@ from bendybus.partition_server.rules import (
     send,
     settle,
 )
+from bendybus.partition_server.state.answers import AskRefused, Delivered, Failed
 from bendybus.partition_server.state.commands import (
     Append,
     ApplyEntity,
     Ask,
-    AskRefused,
     CancelScheduled,
     Command,
     CommitEntity,
     Counts,
     DeleteMessages,
     Deliver,
-    Delivered,
-    Failed,
     FenceIdle,
     Peek,
     ReceiveDeferred,

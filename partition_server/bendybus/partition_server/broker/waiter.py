@@ -3,7 +3,7 @@
 import threading
 from typing import Any, Generic, TypeVar
 
-from bendybus.partition_server.state.commands import Failed
+from bendybus.partition_server.state.answers import Failed
 
 Value = TypeVar("Value")
 

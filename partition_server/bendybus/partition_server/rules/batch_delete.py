@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 from bendybus.domain import bounds, errors, limits
+from bendybus.partition_server.state.answers import Done
 from bendybus.partition_server.state.budget import Budget
-from bendybus.partition_server.state.commands import DeleteMessages, Done
+from bendybus.partition_server.state.commands import DeleteMessages
 from bendybus.partition_server.state.deletions import DELETIONS_MAX, Deletion
 from bendybus.partition_server.state.turn import Turn
 from bendybus.partition_server.store.records import COUNTER_MASK, State

@@ -3,7 +3,8 @@
 from typing import Final
 
 from bendybus.domain import bounds, limits
-from bendybus.partition_server.state.commands import Delivery, Peek, Peeked
+from bendybus.partition_server.state.answers import Delivery, Peeked
+from bendybus.partition_server.state.commands import Peek
 from bendybus.partition_server.state.turn import Turn
 from bendybus.partition_server.store.records import COUNTER_MASK
 

@@ -6,12 +6,10 @@ Data is deleted only because of a tombstone, a few rows a turn.
 from bendybus.domain import errors
 from bendybus.domain.entity import Entity
 from bendybus.partition_server.rules import counts
+from bendybus.partition_server.state.answers import AskRefused, CatalogueChanged, Done
 from bendybus.partition_server.state.commands import (
     ApplyEntity,
-    AskRefused,
-    CatalogueChanged,
     CommitEntity,
-    Done,
     FenceIdle,
     Now,
     Watch,

@@ -1,7 +1,8 @@
 """What an entity holds in one partition."""
 
 from bendybus.domain.sub_queue import SubQueue
-from bendybus.partition_server.state.commands import Counts, EntityCounts, Now
+from bendybus.partition_server.state.answers import EntityCounts
+from bendybus.partition_server.state.commands import Counts, Now
 from bendybus.partition_server.state.partition_state import PartitionState
 from bendybus.partition_server.state.turn import Turn
 

@@ -11,7 +11,8 @@ from bendybus.partition_server.rules import (
     message_numbers,
 )
 from bendybus.partition_server.rules.redeliver import give_back, update
-from bendybus.partition_server.state.commands import Delivery, ReceiveDeferred
+from bendybus.partition_server.state.answers import Delivery
+from bendybus.partition_server.state.commands import ReceiveDeferred
 from bendybus.partition_server.state.message_queue import Lock, MessageQueue
 from bendybus.partition_server.state.turn import Turn
 from bendybus.partition_server.store.records import Row, State, row_id

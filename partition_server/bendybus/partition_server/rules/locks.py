@@ -6,7 +6,8 @@ from typing import Any, Final, cast
 
 from bendybus.domain import errors, lock_token
 from bendybus.domain.errors import BusError
-from bendybus.partition_server.state.commands import Delivery, Now
+from bendybus.partition_server.state.answers import Delivery
+from bendybus.partition_server.state.commands import Now
 from bendybus.partition_server.state.message_queue import Lock, MessageQueue, OpenAsk
 from bendybus.partition_server.state.partition_state import PartitionState
 from bendybus.partition_server.store.records import COUNTER_MASK, Row, SlotState

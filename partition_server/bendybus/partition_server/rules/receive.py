@@ -8,14 +8,9 @@ from typing import Final
 
 from bendybus.domain import bounds, errors, limits
 from bendybus.partition_server.rules import entity_status, locks
+from bendybus.partition_server.state.answers import Reserved, Withdrawn
 from bendybus.partition_server.state.budget import ServeBudget
-from bendybus.partition_server.state.commands import (
-    Ask,
-    Now,
-    Reserved,
-    Withdraw,
-    Withdrawn,
-)
+from bendybus.partition_server.state.commands import Ask, Now, Withdraw
 from bendybus.partition_server.state.message_queue import MessageQueue, OpenAsk
 from bendybus.partition_server.state.partition_state import PartitionState
 from bendybus.partition_server.state.stage import Answer

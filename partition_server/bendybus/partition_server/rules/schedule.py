@@ -9,7 +9,8 @@ from functools import partial
 
 from bendybus.domain import bounds
 from bendybus.partition_server.rules import message_numbers, scan
-from bendybus.partition_server.state.commands import CancelScheduled, Done
+from bendybus.partition_server.state.answers import Done
+from bendybus.partition_server.state.commands import CancelScheduled
 from bendybus.partition_server.state.due_times import LAST_ID
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.turn import Turn

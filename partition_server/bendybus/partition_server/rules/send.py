@@ -13,7 +13,8 @@ from bendybus.domain.errors import BusError
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.rules import duplicates, entity_status
 from bendybus.partition_server.state import producer_memory
-from bendybus.partition_server.state.commands import Append, Appended, Batch
+from bendybus.partition_server.state.answers import Appended
+from bendybus.partition_server.state.commands import Append, Batch
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.turn import Turn
 from bendybus.partition_server.store.records import ROW_BYTES, Row, State, row_id

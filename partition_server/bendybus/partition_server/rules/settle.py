@@ -24,13 +24,8 @@ from bendybus.partition_server.rules import (
     locks,
     redeliver,
 )
-from bendybus.partition_server.state.commands import (
-    Deliver,
-    Delivered,
-    Disposition,
-    Settle,
-    Settled,
-)
+from bendybus.partition_server.state.answers import Delivered, Settled
+from bendybus.partition_server.state.commands import Deliver, Disposition, Settle
 from bendybus.partition_server.state.message_queue import Lock, MessageQueue
 from bendybus.partition_server.state.turn import Turn
 from bendybus.partition_server.state.unfinished_work import Unsettled

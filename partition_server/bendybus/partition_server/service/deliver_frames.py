@@ -7,7 +7,7 @@ from bendybus.internal.v1 import partition_pb2
 from bendybus.partition_server.broker.partition_thread import PartitionThread
 from bendybus.partition_server.broker.replies import Outbox
 from bendybus.partition_server.service import conversions
-from bendybus.partition_server.state import commands
+from bendybus.partition_server.state import answers, commands
 from bendybus.partition_server.state.commands import Command
 from bendybus.v1 import receiver_pb2
 from bendybus.wire import merged_frames, statuses
@@ -69,15 +69,15 @@ def _command(request: partition_pb2.DeliverFramesRequest, stream: Outbox[Any]) -
 
 def is_outcome(value: Any) -> bool:
     """Whether a front end must not lose this answer: what was settled or deleted."""
-    return isinstance(value, commands.Settled) or (
-        isinstance(value, commands.Delivered) and bool(value.deliver_id)
+    return isinstance(value, answers.Settled) or (
+        isinstance(value, answers.Delivered) and bool(value.deliver_id)
     )
 
 
 def response(value: Any, thread: PartitionThread) -> partition_pb2.DeliverFramesResponse:
     """Return the frame of an answer."""
     made = partition_pb2.DeliverFramesResponse
-    if isinstance(value, commands.Reserved):
+    if isinstance(value, answers.Reserved):
         batch = conversions.delivery_to_proto(value.delivery, partition=thread.index)
         return made(
             reserved=partition_pb2.Reserved(
@@ -89,14 +89,14 @@ def response(value: Any, thread: PartitionThread) -> partition_pb2.DeliverFrames
                 more=value.more,
             )
         )
-    if isinstance(value, commands.Settled):
+    if isinstance(value, answers.Settled):
         return made(settled=_settle_result(value))
-    if isinstance(value, commands.Withdrawn):
+    if isinstance(value, answers.Withdrawn):
         return made(withdrawn=partition_pb2.Withdrawn(ask_id=value.ask_id))
-    if isinstance(value, commands.AskRefused):
+    if isinstance(value, answers.AskRefused):
         error = statuses.to_error(value.error)
         return made(ask_refused=partition_pb2.AskRefused(ask_id=value.ask_id, error=error))
-    if isinstance(value, commands.Delivered):
+    if isinstance(value, answers.Delivered):
         delivered = partition_pb2.Delivered(deliver_id=value.deliver_id, lost=value.lost)
         if value.error is not None:
             delivered.error.CopyFrom(statuses.to_error(value.error))
@@ -104,7 +104,7 @@ def response(value: Any, thread: PartitionThread) -> partition_pb2.DeliverFrames
     raise AssertionError(value)
 
 
-def _settle_result(value: commands.Settled) -> partition_pb2.SettleResult:
+def _settle_result(value: answers.Settled) -> partition_pb2.SettleResult:
     result = partition_pb2.SettleResult(
         settle_id=value.settle_id,
         locked_until_ms=value.locked_until_ms,

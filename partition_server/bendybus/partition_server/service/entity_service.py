@@ -12,7 +12,7 @@ from bendybus.domain.lifecycle import EntityAction
 from bendybus.internal.v1 import entity_pb2, entity_pb2_grpc
 from bendybus.partition_server.broker.replies import Outbox
 from bendybus.partition_server.service.hosts import Hosts, submit
-from bendybus.partition_server.state import commands
+from bendybus.partition_server.state import answers, commands
 from bendybus.wire import entities, statuses
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -104,7 +104,7 @@ class EntityService(entity_pb2_grpc.EntityServiceServicer):
 
 
 def _watch_response(
-    changed: commands.CatalogueChanged, fingerprint: entity_pb2.Fingerprint
+    changed: answers.CatalogueChanged, fingerprint: entity_pb2.Fingerprint
 ) -> entity_pb2.WatchEntitiesResponse:
     return entity_pb2.WatchEntitiesResponse(
         fingerprint=fingerprint,

@@ -17,7 +17,7 @@ from bendybus.partition_server.broker.replies import Call, Outbox, SendReply
 from bendybus.partition_server.service import conversions, deliver_frames, send_frames
 from bendybus.partition_server.service.frame_streams import both_ways, ending
 from bendybus.partition_server.service.hosts import Hosts, submit
-from bendybus.partition_server.state import commands
+from bendybus.partition_server.state import answers, commands
 from bendybus.partition_server.state.commands import Command
 from bendybus.v1 import receiver_pb2
 from bendybus.wire import merged_frames, statuses
@@ -48,7 +48,7 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
                 try:
                     submit(self._hosts.find(request.partition), send_frames.command(request, reply))
                 except BusError as error:
-                    reply.answer(commands.Failed(error))
+                    reply.answer(answers.Failed(error))
 
         # At once, so that the front end knows that the stream is open.
         await context.send_initial_metadata(())
@@ -118,7 +118,7 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
         self, request: partition_pb2.PeekRequest, context: Context
     ) -> partition_pb2.PeekResponse:
         """Show messages."""
-        peeked: commands.Peeked = await self._ask(
+        peeked: answers.Peeked = await self._ask(
             context,
             request.partition,
             lambda reply: commands.Peek(
@@ -140,7 +140,7 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
         self, request: partition_pb2.ReceiveDeferredRequest, context: Context
     ) -> partition_pb2.ReceiveDeferredResponse:
         """Lock deferred messages."""
-        delivery: commands.Delivery = await self._ask(
+        delivery: answers.Delivery = await self._ask(
             context,
             request.partition,
             lambda reply: commands.ReceiveDeferred(
@@ -176,7 +176,7 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
         self, request: partition_pb2.DeleteMessagesRequest, context: Context
     ) -> partition_pb2.DeleteMessagesResponse:
         """Delete the oldest messages."""
-        done: commands.Done = await self._ask(
+        done: answers.Done = await self._ask(
             context,
             request.partition,
             lambda reply: commands.DeleteMessages(
@@ -196,7 +196,7 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
         self, request: partition_pb2.GetCountsRequest, context: Context
     ) -> partition_pb2.GetCountsResponse:
         """Count."""
-        counts: list[commands.EntityCounts] = await self._ask(
+        counts: list[answers.EntityCounts] = await self._ask(
             context,
             request.partition,
             lambda reply: commands.Counts(reply, list(request.uids)),
@@ -231,5 +231,5 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
         except BusError as error:
             await statuses.abort(context, error)
 
-    def _to_proto(self, partition: int, delivery: commands.Delivery) -> Any:
+    def _to_proto(self, partition: int, delivery: answers.Delivery) -> Any:
         return conversions.delivery_to_proto(delivery, partition=partition)

@@ -5,7 +5,7 @@ from typing import Any
 from bendybus.internal.v1 import partition_pb2
 from bendybus.partition_server.broker.replies import SendReply
 from bendybus.partition_server.service import conversions
-from bendybus.partition_server.state import commands
+from bendybus.partition_server.state import answers, commands
 from bendybus.wire import statuses
 
 
@@ -27,7 +27,7 @@ def command(request: partition_pb2.SendFramesRequest, reply: SendReply) -> comma
 def response(answer: tuple[int, Any]) -> partition_pb2.SendFramesResponse:
     """Return the frame of an answer: (frame id, outcome)."""
     frame_id, value = answer
-    if isinstance(value, commands.Failed):
+    if isinstance(value, answers.Failed):
         return partition_pb2.SendFramesResponse(
             frame_id=frame_id, error=statuses.to_error(value.error)
         )

@@ -1,4 +1,4 @@
-"""What may be asked of a partition, and what it answers. Values only: no protobuf, no streams.
+"""What a partition is asked to do. Values only: no protobuf, no streams; see `answers`.
 
 `reply_to` and `stream` are opaque to the rules: the shell (or the simulation) puts there what it
 needs to find the asker again.
@@ -10,10 +10,8 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from bendybus.domain.entity import Entity, Origin
-from bendybus.domain.errors import BusError
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.domain.sub_queue import SubQueue
-from bendybus.partition_server.store.records import Row
 
 
 class Now(NamedTuple):
@@ -85,22 +83,6 @@ class Append:
 
 
 @dataclass(slots=True)
-class Appended:
-    """The outcome of Append; numbers are whole sequence numbers, 0 in failed groups."""
-
-    numbers: Sequence[int]
-    duplicates: Sequence[bool] = ()
-    failures: Sequence[tuple[int, BusError]] = ()
-
-
-@dataclass(slots=True)
-class Failed:
-    """The command was refused: nothing happened, unless the error is OutcomeUnknown."""
-
-    error: BusError
-
-
-@dataclass(slots=True)
 class Ask(OfStream):
     """Reserve messages for receivers; answered once: Reserved, AskRefused or Withdrawn."""
 
@@ -164,71 +146,6 @@ class StreamEnded(OfStream):
 
 
 @dataclass(slots=True)
-class Delivery:
-    """Locked or shown messages of one slot, oldest first."""
-
-    slot: int
-    rows: Sequence[Row]
-    # One per row; empty without locks.
-    generations: Sequence[int] = ()
-    locked_until_ms: int = 0
-    # How long the locks last from when this was made; 0 without locks.
-    lock_remaining_ms: int = 0
-    # Of the file's opening that the locks belong to.
-    boot: int = 0
-
-
-@dataclass(slots=True)
-class Reserved:
-    """Messages for an ask."""
-
-    ask_id: int
-    delivery: Delivery
-    lock_remaining_ms: int
-    locked_until_mono_ms: int
-    # The queue had more when it gave these.
-    more: bool
-
-
-@dataclass(slots=True)
-class AskRefused:
-    """The ask is closed."""
-
-    ask_id: int
-    error: BusError
-
-
-@dataclass(slots=True)
-class Withdrawn:
-    """The ask is closed because it was withdrawn."""
-
-    ask_id: int
-
-
-@dataclass(slots=True)
-class Delivered:
-    """What a Deliver in delete mode named is gone for good; those in `lost` were not there."""
-
-    deliver_id: int
-    lost: Sequence[int] = ()
-    error: BusError | None = None
-
-
-@dataclass(slots=True)
-class Settled:
-    """The outcome of Settle: which tokens (by index) failed, and why."""
-
-    settle_id: int
-    # How many tokens there were.
-    count: int
-    failures: Sequence[tuple[int, BusError]] = ()
-    locked_until_ms: int = 0
-    lock_remaining_ms: int = 0
-    # Those before this one were settled, or failed, in earlier turns, each committed on its own.
-    begun: int = 0
-
-
-@dataclass(slots=True)
 class Peek:
     """Show messages from a counter on; answered by Peeked."""
 
@@ -237,14 +154,6 @@ class Peek:
     start: int
     max_messages: int
     max_bytes: int
-
-
-@dataclass(slots=True)
-class Peeked:
-    """What was shown, and the counter to go on from (0: nothing after this now)."""
-
-    delivery: Delivery
-    next_counter: int
 
 
 @dataclass(slots=True)
@@ -288,41 +197,11 @@ class DeleteMessages:
 
 
 @dataclass(slots=True)
-class Done:
-    """It is done."""
-
-    count: int = 0
-
-
-@dataclass(slots=True)
 class Counts:
     """Count; answered by a list of EntityCounts. No uids: all entities."""
 
     reply_to: Any
     uids: Sequence[str] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class EntityCounts:
-    """What one entity holds in this partition."""
-
-    uid: str
-    name: str
-    generation: int
-    active: int
-    locked: int
-    deferred: int
-    scheduled: int
-    dead_letter: int
-    size_bytes: int
-    idle_ms: int
-    accessed_at_ms: int
-    orphaned: bool = False
-
-    @property
-    def messages(self) -> int:
-        """How many messages that is, in all states."""
-        return self.active + self.deferred + self.scheduled + self.dead_letter
 
 
 @dataclass(slots=True)
@@ -365,14 +244,6 @@ class Watch(OfStream):
     """Answer with the whole catalogue now, and with each entry that changes from now on."""
 
     stream: Any
-
-
-@dataclass(slots=True)
-class CatalogueChanged:
-    """Entries for a watcher."""
-
-    entities: Sequence[Entity]
-    snapshot: bool
 
 
 Command = (

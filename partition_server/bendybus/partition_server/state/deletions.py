@@ -6,7 +6,8 @@ from functools import partial
 from typing import Any, Final
 
 from bendybus.domain.errors import BusError
-from bendybus.partition_server.state.commands import Done, Failed, Now
+from bendybus.partition_server.state.answers import Done, Failed
+from bendybus.partition_server.state.commands import Now
 from bendybus.partition_server.state.operation_memory import Operations
 from bendybus.partition_server.state.stage import Answer, Stage
 

@@ -10,7 +10,8 @@ from collections import OrderedDict
 from typing import Any, Final, NamedTuple
 
 from bendybus.domain import errors, limits
-from bendybus.partition_server.state.commands import Delivery, Now
+from bendybus.partition_server.state.answers import Delivery
+from bendybus.partition_server.state.commands import Now
 
 AGE_MS_MAX: Final = 5 * limits.MINUTE_MS
 OPERATIONS_MAX: Final = 10_000

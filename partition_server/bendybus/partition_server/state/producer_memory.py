@@ -26,7 +26,8 @@ from typing import Final, NamedTuple
 
 from bendybus.domain import errors, limits
 from bendybus.domain.errors import BusError
-from bendybus.partition_server.state.commands import Append, Appended, Batch, Failed, Now
+from bendybus.partition_server.state.answers import Appended, Failed
+from bendybus.partition_server.state.commands import Append, Batch, Now
 from bendybus.partition_server.store.records import Changes, ProducerEntry
 
 ENTRIES_MAX: Final = 65_536

@@ -10,14 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from bendybus.domain.errors import BusError
-from bendybus.partition_server.state.commands import (
-    Command,
-    Delivered,
-    Disposition,
-    Failed,
-    Now,
-    Settled,
-)
+from bendybus.partition_server.state.answers import Delivered, Failed, Settled
+from bendybus.partition_server.state.commands import Command, Disposition, Now
 from bendybus.partition_server.state.message_queue import Lock, MessageQueue
 from bendybus.partition_server.state.operation_memory import Operations
 from bendybus.partition_server.state.settler_memory import Settlers

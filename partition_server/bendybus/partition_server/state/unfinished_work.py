@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from bendybus.domain import errors, limits
 from bendybus.domain.errors import BusError
-from bendybus.partition_server.state.commands import Settle, Settled
+from bendybus.partition_server.state.answers import Settled
+from bendybus.partition_server.state.commands import Settle
 from bendybus.partition_server.state.stage import Answer, Stage, failure_of
 
 # What all settlements that wait may take: their tokens, changed properties and texts.

@@ -1,0 +1,135 @@
+"""What a partition answers to commands. Values only: no protobuf, no streams."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bendybus.domain.entity import Entity
+from bendybus.domain.errors import BusError
+from bendybus.partition_server.store.records import Row
+
+
+@dataclass(slots=True)
+class Appended:
+    """The outcome of Append; numbers are whole sequence numbers, 0 in failed groups."""
+
+    numbers: Sequence[int]
+    duplicates: Sequence[bool] = ()
+    failures: Sequence[tuple[int, BusError]] = ()
+
+
+@dataclass(slots=True)
+class Failed:
+    """The command was refused: nothing happened, unless the error is OutcomeUnknown."""
+
+    error: BusError
+
+
+@dataclass(slots=True)
+class Delivery:
+    """Locked or shown messages of one slot, oldest first."""
+
+    slot: int
+    rows: Sequence[Row]
+    # One per row; empty without locks.
+    generations: Sequence[int] = ()
+    locked_until_ms: int = 0
+    # How long the locks last from when this was made; 0 without locks.
+    lock_remaining_ms: int = 0
+    # Of the file's opening that the locks belong to.
+    boot: int = 0
+
+
+@dataclass(slots=True)
+class Reserved:
+    """Messages for an ask."""
+
+    ask_id: int
+    delivery: Delivery
+    lock_remaining_ms: int
+    locked_until_mono_ms: int
+    # The queue had more when it gave these.
+    more: bool
+
+
+@dataclass(slots=True)
+class AskRefused:
+    """The ask is closed."""
+
+    ask_id: int
+    error: BusError
+
+
+@dataclass(slots=True)
+class Withdrawn:
+    """The ask is closed because it was withdrawn."""
+
+    ask_id: int
+
+
+@dataclass(slots=True)
+class Delivered:
+    """What a Deliver in delete mode named is gone for good; those in `lost` were not there."""
+
+    deliver_id: int
+    lost: Sequence[int] = ()
+    error: BusError | None = None
+
+
+@dataclass(slots=True)
+class Settled:
+    """The outcome of Settle: which tokens (by index) failed, and why."""
+
+    settle_id: int
+    # How many tokens there were.
+    count: int
+    failures: Sequence[tuple[int, BusError]] = ()
+    locked_until_ms: int = 0
+    lock_remaining_ms: int = 0
+    # Those before this one were settled, or failed, in earlier turns, each committed on its own.
+    begun: int = 0
+
+
+@dataclass(slots=True)
+class Peeked:
+    """What was shown, and the counter to go on from (0: nothing after this now)."""
+
+    delivery: Delivery
+    next_counter: int
+
+
+@dataclass(slots=True)
+class Done:
+    """It is done."""
+
+    count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class EntityCounts:
+    """What one entity holds in this partition."""
+
+    uid: str
+    name: str
+    generation: int
+    active: int
+    locked: int
+    deferred: int
+    scheduled: int
+    dead_letter: int
+    size_bytes: int
+    idle_ms: int
+    accessed_at_ms: int
+    orphaned: bool = False
+
+    @property
+    def messages(self) -> int:
+        """How many messages that is, in all states."""
+        return self.active + self.deferred + self.scheduled + self.dead_letter
+
+
+@dataclass(slots=True)
+class CatalogueChanged:
+    """Entries for a watcher."""
+
+    entities: Sequence[Entity]
+    snapshot: bool
