@@ -2,13 +2,15 @@
 
 import json
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cli import fake_kubectl
+from tests.cli import fake_kubectl, fake_management
+from tests.cli.fake_management import FakeManagement
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,3 +41,12 @@ def kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeKubectl:
     monkeypatch.setenv("PATH", str(folder))
     monkeypatch.setenv("FAKE_KUBECTL", str(folder))
     return FakeKubectl(folder)
+
+
+@pytest.fixture
+def bus() -> Iterator[FakeManagement]:
+    fake = FakeManagement(unreached=(15,))
+    server, address = fake_management.serve(fake)
+    fake.address = address
+    yield fake
+    server.stop(None).wait(5)

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,20 +14,10 @@ from bendybus.cli.commands import completion
 from bendybus.domain import errors
 from bendybus.domain.entity import Origin
 from bendybus.v1 import management_pb2 as pb
-from tests.cli import fake_management
 from tests.cli.fake_management import FakeManagement
 
 ROOT = Path(__file__).parents[2]
 FLIGHTS = str(ROOT / "examples" / "flights.yaml")
-
-
-@pytest.fixture
-def bus() -> Iterator[FakeManagement]:
-    fake = FakeManagement(unreached=(15,))
-    server, address = fake_management.serve(fake)
-    fake.address = address
-    yield fake
-    server.stop(None).wait(5)
 
 
 def run(bus: FakeManagement, *arguments: str) -> int:
@@ -215,67 +204,6 @@ def test_get_takes_the_word_queue_before_a_name_as_other_commands_do(
 
     assert (codes, wrong) == ([0, 0], 2)
     assert (orders.split()[0], queue.split()[0]) == ("orders", "queue")
-
-
-def test_orphans_are_listed_only_if_asked_for(
-    bus: FakeManagement, capsys: pytest.CaptureFixture[str]
-) -> None:
-    bus.add("live", Origin.MANIFEST)
-    bus.add("lost", Origin.MANIFEST, orphaned=True)
-
-    run(bus, "get", "queues")
-    some = capsys.readouterr().out
-    run(bus, "get", "queues", "--all")
-    everything = capsys.readouterr().out.splitlines()
-
-    assert "lost" not in some
-    assert [line.split()[:3] for line in everything[1:]] == [
-        ["live", "1", "Active"],
-        ["lost", "1", "Orphaned"],
-    ]
-
-
-def test_describe_says_what_to_do_with_an_orphan(
-    bus: FakeManagement, capsys: pytest.CaptureFixture[str]
-) -> None:
-    bus.add("lost", Origin.MANIFEST, orphaned=True)
-
-    code = run(bus, "describe", "queue", "lost")
-
-    shown = capsys.readouterr().out
-    assert code == 0
-    assert "Orphaned" in shown
-    assert "bendybus.io/retained-data: adopt" in shown
-    assert "bendybus delete queue lost" in shown
-
-
-def test_deleting_an_orphan_is_a_purge_and_asks_as_for_others(
-    bus: FakeManagement, capsys: pytest.CaptureFixture[str]
-) -> None:
-    bus.add("lost", Origin.MANIFEST, orphaned=True)
-
-    asked = run(bus, "delete", "queue", "lost")
-    done = run(bus, "delete", "queue", "lost", "--yes")
-
-    shown = capsys.readouterr()
-    assert (asked, done) == (2, 0)
-    assert "Purge orphaned queue 'lost' and its 1 messages?" in shown.err
-    assert "queue 'lost': purged" in shown.out
-
-
-def test_apply_does_not_take_an_orphan_over_by_its_name(
-    bus: FakeManagement, capsys: pytest.CaptureFixture[str]
-) -> None:
-    bus.add("audit", Origin.MANIFEST, orphaned=True)
-    bus.add("elsewhere", Origin.MANIFEST, orphaned=True)
-
-    code = run(bus, "apply", "-f", FLIGHTS)
-
-    told = capsys.readouterr().err
-    assert code == 1
-    assert bus.calls == []
-    assert "queue 'audit' holds the data of a manifest that is gone" in told
-    assert "bendybus delete queue audit" in told
 
 
 def test_what_does_not_exist_ends_with_3(

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from bendybus.domain.entity import Fingerprint
+from bendybus.partition_server.state.commands import Disposition
 from bendybus.partition_server.store.memory_store import MemoryStore
 from bendybus.partition_server.store.sqlite_store import SqliteStore
+from bendybus.v1 import message_pb2
 from tests.partition_server.driver import Driver, fingerprint
 
 MakeStore = Callable[..., Any]
@@ -42,4 +44,34 @@ def driver(make_store: MakeStore) -> Driver:
 def queue(driver: Driver) -> Driver:
     """Return a partition with one queue, `orders`."""
     driver.create()
+    return driver
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SqliteStore]:
+    store = SqliteStore(tmp_path, fingerprint())
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def busy(store: SqliteStore) -> Driver:
+    """Return a queue with messages of every kind; its file stays open."""
+    driver = Driver(store)
+    driver.create(requires_duplicate_detection=True, default_message_time_to_live_ms=3_600_000)
+    payload = message_pb2.Message(
+        data=[b"caf\xc3\xa9"],
+        subject="greeting",
+        application_properties={
+            "n": message_pb2.Value(long_value=7),
+            "who": message_pb2.Value(uuid_value=bytes(range(16))),
+            "raw": message_pb2.Value(binary_value=b"\xff"),
+        },
+    ).SerializeToString()
+    driver.send(payload, *[b""] * 4, message_ids=["a", "ä", "c", "d", "e"], groups=(1,) * 5)
+    later = [driver.wall_ms + 60_000]
+    driver.send(b"", message_ids=["later"], scheduled_ms=later)
+    (_, deferred), (_, doomed) = driver.receive(2)[:2]
+    driver.settle(Disposition.DEFER, deferred)
+    driver.settle(Disposition.DEAD_LETTER, doomed, dead_letter_reason="Bad")
     return driver

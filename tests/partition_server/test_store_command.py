@@ -15,15 +15,11 @@ from typing import Any
 
 import pytest
 
-from bendybus.domain.entity import Origin
-from bendybus.domain.lifecycle import EntityAction
 from bendybus.partition_server import __main__ as program
 from bendybus.partition_server import arguments
 from bendybus.partition_server.offline import store_command
-from bendybus.partition_server.state.commands import CommitEntity, Disposition
 from bendybus.partition_server.store.sqlite_store import SqliteStore
-from bendybus.v1 import message_pb2
-from tests.partition_server.driver import Driver, fingerprint
+from tests.partition_server.driver import Driver
 
 NOBODY = 65_534
 
@@ -52,36 +48,6 @@ def run(action: str, file: Path, *options: str) -> int:
 
 def lines_of(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[SqliteStore]:
-    store = SqliteStore(tmp_path, fingerprint())
-    yield store
-    store.close()
-
-
-@pytest.fixture
-def busy(store: SqliteStore) -> Driver:
-    """Return a queue with messages of every kind; its file stays open."""
-    driver = Driver(store)
-    driver.create(requires_duplicate_detection=True, default_message_time_to_live_ms=3_600_000)
-    payload = message_pb2.Message(
-        data=[b"caf\xc3\xa9"],
-        subject="greeting",
-        application_properties={
-            "n": message_pb2.Value(long_value=7),
-            "who": message_pb2.Value(uuid_value=bytes(range(16))),
-            "raw": message_pb2.Value(binary_value=b"\xff"),
-        },
-    ).SerializeToString()
-    driver.send(payload, *[b""] * 4, message_ids=["a", "ä", "c", "d", "e"], groups=(1,) * 5)
-    later = [driver.wall_ms + 60_000]
-    driver.send(b"", message_ids=["later"], scheduled_ms=later)
-    (_, deferred), (_, doomed) = driver.receive(2)[:2]
-    driver.settle(Disposition.DEFER, deferred)
-    driver.settle(Disposition.DEAD_LETTER, doomed, dead_letter_reason="Bad")
-    return driver
 
 
 # Inspect
@@ -190,125 +156,6 @@ def test_a_copied_file_with_its_log_alone_is_read(
         (folder / f"p.db{end}").write_bytes(Path(f"{store.path}{end}").read_bytes())
 
     assert run("check", folder / "p.db") == 0
-
-
-# Check
-
-
-@pytest.mark.parametrize(
-    ("statement", "sentence"),
-    [
-        (
-            "UPDATE slots SET active = active + 1 WHERE slot = 0",
-            "active is recorded as 4, but is 3",
-        ),
-        ("UPDATE slots SET size_bytes = 1 WHERE slot = 1", "size_bytes is recorded as 1"),
-        ("UPDATE slots SET counter = 2 WHERE slot = 0", "highest assigned number is recorded as 2"),
-        ("UPDATE slots SET last_enqueued_ms = 1 WHERE slot = 0", "newer than the last enqueued"),
-        ("UPDATE slots SET uid = 'nobody' WHERE slot = 1", "not in the catalogue"),
-        ("DELETE FROM slots WHERE slot = 1", "slot 1 has messages or keys but no counters"),
-        ("CREATE TABLE notes (x)", "table notes was not created by this program"),
-        ("DROP INDEX messages_expiring", "index messages_expiring is missing"),
-    ],
-)
-def test_check_finds_what_does_not_fit(
-    busy: Driver,
-    store: SqliteStore,
-    capsys: pytest.CaptureFixture[str],
-    statement: str,
-    sentence: str,
-) -> None:
-    store.checkpoint()
-    store.close()
-    with sqlite3.connect(store.path) as database:
-        database.execute(statement)
-    database.close()
-
-    code = run("check", store.path, "--json")
-
-    [found] = lines_of(capsys)
-    assert code == 1
-    assert any(sentence in finding for finding in found["findings"]), found
-
-
-def test_a_deleted_queue_whose_messages_are_being_removed_is_fine(
-    busy: Driver, store: SqliteStore, capsys: pytest.CaptureFixture[str]
-) -> None:
-    busy.run(CommitEntity("t", EntityAction.DELETE, "orders", Origin.CLIENT))
-
-    assert run("check", store.path) == 0
-    assert "all fine" in capsys.readouterr().out
-
-
-def test_check_finds_damaged_pages(
-    busy: Driver, store: SqliteStore, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for _ in range(50):
-        busy.send(*[b"x" * 1_000] * 20, groups=(20,))
-    store.checkpoint()
-    store.close()
-    data = bytearray(store.path.read_bytes())
-    for page in range(20, len(data) // 4096 - 1, 7):
-        data[page * 4096 : page * 4096 + 64] = b"\xff" * 64
-    store.path.write_bytes(data)
-
-    assert run("check", store.path) == 1
-
-    said = capsys.readouterr()
-    assert "SQLite finds" in said.out or "damaged" in said.err
-
-
-# Export
-
-
-def test_export_decodes_messages(
-    busy: Driver, store: SqliteStore, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run("export", store.path, "--entity", "ORDERS") == 0
-
-    lines = lines_of(capsys)
-    first = lines[0]
-    assert first["body"] == "café"
-    assert first["state"] == "Deferred"
-    assert first["message_id"] == "a"
-    assert first["application_properties"] == {
-        "n": 7,
-        "who": "00010203-0405-0607-0809-0a0b0c0d0e0f",
-        "raw": "/w==",
-    }
-    assert [line["state"] for line in lines].count("Scheduled") == 1
-    [dead] = [line for line in lines if line.get("sub_queue")]
-    assert dead["dead_letter_reason"] == "Bad"
-
-
-def test_export_keeps_what_it_cannot_decode(
-    store: SqliteStore, capsys: pytest.CaptureFixture[str]
-) -> None:
-    driver = Driver(store)
-    driver.create()
-    driver.send(b"\xff\xff")
-
-    assert run("export", store.path) == 0
-
-    assert lines_of(capsys)[0]["payload_base64"] == "//8="
-
-
-def test_export_of_an_unknown_queue_names_those_there_are(
-    busy: Driver, store: SqliteStore, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run("export", store.path, "--entity", "nope") == 1
-
-    assert "it has: orders" in capsys.readouterr().err
-
-
-def test_a_reader_that_stops_early_is_no_trouble(busy: Driver, store: SqliteStore) -> None:
-    busy.send(*[b"x" * 1_000] * 200, groups=(200,))
-    command = f"{sys.executable} -m bendybus.partition_server store export {store.path} | head -1"
-
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
-
-    assert done.stderr == ""
-    assert json.loads(done.stdout)["entity"] == "orders"
 
 
 # What is no partition's file

@@ -1,0 +1,140 @@
+"""Deleted manifests: retained, deleted, orphaned and adopted data."""
+
+import pytest
+
+from bendybus.internal.v1 import entity_pb2
+from bendybus.operator.kubernetes import names
+from tests.operator.cluster import Cluster, eventually
+from tests.operator.manifests import BUS, bus_body, queue_body
+from tests.operator.test_controller_manager import holds, standing
+
+pytestmark = pytest.mark.integration
+
+
+# Leaving
+
+
+async def test_a_deleted_manifest_leaves_its_data_unless_it_says_otherwise(
+    cluster: Cluster,
+) -> None:
+    await standing(cluster)
+
+    cluster.api.remove("Queue", "shop", "paid")
+
+    await eventually(
+        lambda: cluster.api.one("BusNamespace", "orders")["status"].get("orphaned") == ["paid"]
+    )
+    for index in (0, 1):
+        await holds(cluster, index, orphaned=True, deleted=False)
+
+
+async def test_a_deletion_with_the_policy_delete_deletes(cluster: Cluster) -> None:
+    await standing(cluster, deletionPolicy="Delete")
+
+    cluster.api.remove("Queue", "shop", "paid")
+
+    for index in (0, 1):
+        await holds(cluster, index, deleted=True)
+
+
+async def test_delete_becomes_retain_in_a_namespace_that_ends(cluster: Cluster) -> None:
+    await standing(cluster, deletionPolicy="Delete")
+    ending = cluster.api.one("Namespace", "shop", "")
+    ending["metadata"]["deletionTimestamp"] = "2026-11-21T12:00:00Z"
+    cluster.api.put(ending)
+
+    cluster.api.remove("Queue", "shop", "paid")
+
+    await holds(cluster, 0, orphaned=True, deleted=False)
+
+
+async def test_a_deletion_that_nobody_saw_leaves_an_orphan_whatever_the_policy(
+    cluster: Cluster,
+) -> None:
+    await standing(cluster, deletionPolicy="Delete")
+    await cluster.operators[0].stop()
+
+    cluster.api.remove("Queue", "shop", "paid")
+    cluster.operator()
+
+    await holds(cluster, 0, orphaned=True, deleted=False)
+
+
+async def test_a_manifest_made_anew_unseen_does_not_get_the_old_ones_data(
+    cluster: Cluster,
+) -> None:
+    await standing(cluster, deletionPolicy="Delete")
+    operator = cluster.operators[0]
+
+    operator.deaf = True
+    cluster.api.remove("Queue", "shop", "paid")
+    operator.deaf = False
+    cluster.apply(queue_body(uid="paid-2"))
+
+    await cluster.says("Queue", "paid", "RetainedData")
+    await holds(cluster, 0, orphaned=True, uid="paid-1")
+
+
+@pytest.mark.parametrize(("choice", "uid"), [("adopt", "paid-1"), ("purge", "paid-2")])
+async def test_retained_data_is_adopted_or_purged_by_annotation(
+    cluster: Cluster, choice: str, uid: str
+) -> None:
+    await standing(cluster)
+    cluster.api.remove("Queue", "shop", "paid")
+    cluster.apply(queue_body(uid="paid-2"))
+    await cluster.says("Queue", "paid", "RetainedData")
+
+    cluster.annotate("Queue", "paid", retained_data=choice)
+
+    status = await cluster.says("Queue", "paid", "Available")
+    assert status["entityUid"] == uid
+    for index in (0, 1):
+        await holds(cluster, index, uid=uid, manifest_uid="paid-2", orphaned=False)
+
+
+async def test_what_autodelete_took_is_not_made_again(cluster: Cluster) -> None:
+    await standing(cluster, autoDeleteOnIdle="PT5M")
+    entry = (await cluster.catalogue(BUS, 0))["paid"]
+
+    await cluster.commit(
+        BUS,
+        entity_pb2.ENTITY_ACTION_DELETE_IDLE,
+        "paid",
+        uid=entry.uid,
+        if_generation=entry.generation,
+    )
+
+    await cluster.says("Queue", "paid", "AutoDeleted")
+    await holds(cluster, 0, deleted=True, auto_deleted=True)
+
+
+async def test_many_departures_at_once_are_all_done(cluster: Cluster) -> None:
+    await standing(cluster, queue=False)
+    for number in range(20):
+        cluster.apply(queue_body(f"q{number}", deletionPolicy=("Retain", "Delete")[number % 2]))
+    for number in range(20):
+        await cluster.says("Queue", f"q{number}", "Available")
+
+    for number in range(20):
+        cluster.api.remove("Queue", "shop", f"q{number}")
+
+    await holds(cluster, 1, "q19", deleted=True)
+    await eventually(
+        lambda: cluster.api.one("BusNamespace", "orders")["status"]["orphanedCount"] == 10
+    )
+
+
+async def test_a_deletion_that_the_bus_did_not_live_to_see_leaves_an_orphan(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    await standing(cluster, deletionPolicy="Delete")
+
+    cluster.api.remove("BusNamespace", "shop", "orders")
+    await cluster.says("Queue", "paid", "NamespaceNotFound")
+    cluster.api.remove("Queue", "shop", "paid")
+    await eventually(lambda: not cluster.operators[0].manager._controllers)
+    cluster.apply(bus_body(uid="bus-2", annotations={names.RETAINED_ANNOTATION: "adopt"}))
+    await cluster.says("BusNamespace", "orders", "Available")
+
+    await holds(cluster, 0, orphaned=True, deleted=False)
+    assert "these are orphans: paid" in caplog.text
