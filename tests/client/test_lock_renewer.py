@@ -149,5 +149,5 @@ async def test_only_a_lost_lock_ends_its_renewal(error: ServiceBusError, kept: b
     renewing.done([entry], Outcome([(0, error)], 0))
 
     assert (told == []) is kept
-    assert (entry in renewing._entries) is kept
+    assert (entry in renewing._renewals) is kept
     renewing.close()

@@ -14,7 +14,7 @@ from bendybus.client.aio import ServiceBusClient as AsyncClient
 from bendybus.client.amqp import AmqpAnnotatedMessage
 from bendybus.client.core import round_robin, send_stream
 from bendybus.client.core.retry_policy import RetryPolicy
-from bendybus.client.core.send_limit import Admission
+from bendybus.client.core.send_limit import SendLimit
 from bendybus.client.messages.encode import Columns
 from bendybus.domain import errors
 from bendybus.v1 import sender_pb2
@@ -208,13 +208,13 @@ async def test_a_cancelled_send_that_was_not_written_is_never_sent(
     await sender.send_messages(ServiceBusMessage("after"))
 
     assert "late" not in {one for frame in fake.frames for one in frame[4]}
-    admission = sender._shared.get().admission
-    assert (admission._messages, admission._bytes) == (0, 0)
+    send_limit = sender._shared.get().send_limit
+    assert (send_limit._messages, send_limit._bytes) == (0, 0)
 
 
 async def test_each_unit_of_a_frame_has_its_own_deadline() -> None:
     loop = asyncio.get_running_loop()
-    rules = send_stream.Sending(lambda: None, loop, RetryPolicy(), Admission())
+    rules = send_stream.SendStream(lambda: None, loop, RetryPolicy(), SendLimit())
     early, later = (Outcome(), Outcome())
     for waiter, deadline_s in ((early, 0.1), (later, 5.0)):
         columns = Columns()
@@ -252,10 +252,10 @@ def units_of(size: int) -> list[send_stream.Unit]:
 def test_no_partition_ever_has_more_than_twice_its_share_whatever_the_sizes_of_frames(
     sizes: list[int], partitions: int, pause_s: float
 ) -> None:
-    dealer, got, sent = round_robin.Dealer(), Counter[int](), 0
+    round_robin_, got, sent = round_robin.RoundRobin(), Counter[int](), 0
     for turn in range(200):
         size = sizes[turn % len(sizes)]
-        lane, run = dealer.deal("q", units_of(size), turn * pause_s)
+        lane, run = round_robin_.assign("q", units_of(size), turn * pause_s)
         for position in range(size):
             got[(lane + position // run) % partitions] += 1
         sent += size
@@ -267,35 +267,35 @@ def test_no_partition_ever_has_more_than_twice_its_share_whatever_the_sizes_of_f
 @pytest.mark.parametrize("partitions", [2, 4, 8, 16])
 @pytest.mark.parametrize("before", [0, 100_000])
 def test_sends_at_once_are_spread_over_all_partitions(partitions: int, before: int) -> None:
-    dealer = round_robin.Dealer()
+    round_robin_ = round_robin.RoundRobin()
     for _ in range(before // 1_000):
-        dealer.deal("q", units_of(1_000), 0.0)
+        round_robin_.assign("q", units_of(1_000), 0.0)
 
     # A moment after whatever was sent before.
-    lane, run = dealer.deal("q", units_of(320), 2.0)
+    lane, run = round_robin_.assign("q", units_of(320), 2.0)
 
     got = Counter((lane + position // run) % partitions for position in range(320))
     assert got == dict.fromkeys(range(partitions), 320 // partitions)
 
 
 def test_a_connection_that_sends_much_is_not_slowed_down_by_short_runs() -> None:
-    dealer, runs, frames = round_robin.Dealer(), 0, 500
+    round_robin_, runs, frames = round_robin.RoundRobin(), 0, 500
     for turn in range(frames):
         # 25,000 a second.
-        _, run = dealer.deal("q", units_of(250), turn * 0.01)
+        _, run = round_robin_.assign("q", units_of(250), turn * 0.01)
         runs += -(-250 // run)
 
     assert runs <= frames + 2 * round_robin.LANES * (frames * 0.01 / round_robin.MEMORY_S)
 
 
 def test_messages_with_a_key_do_not_count_where_others_are_dealt() -> None:
-    dealer = round_robin.Dealer()
+    round_robin_ = round_robin.RoundRobin()
     keyed = Columns()
     keyed.add(ServiceBusMessage("x", partition_key="k"))
     for _ in range(100):
-        dealer.deal("q", [send_stream.Unit("q", keyed, Outcome(), 60.0)] * 100, 0.0)
+        round_robin_.assign("q", [send_stream.Unit("q", keyed, Outcome(), 60.0)] * 100, 0.0)
 
-    _, run = dealer.deal("q", units_of(320), 0.0)
+    _, run = round_robin_.assign("q", units_of(320), 0.0)
 
     assert run == 20
 
@@ -303,7 +303,7 @@ def test_messages_with_a_key_do_not_count_where_others_are_dealt() -> None:
 @pytest.mark.requirement("R29")
 async def test_a_repeat_of_some_units_is_dealt_like_the_first_try() -> None:
     loop = asyncio.get_running_loop()
-    rules = send_stream.Sending(lambda: None, loop, RetryPolicy(), Admission())
+    rules = send_stream.SendStream(lambda: None, loop, RetryPolicy(), SendLimit())
     for unit in units_of(40):
         rules.send(unit)
     first = rules.next_request()
@@ -517,12 +517,12 @@ async def test_closing_the_client_fails_what_is_under_way(fake: FakeFrontEnd) ->
 async def test_callers_wait_when_there_is_no_room(
     fake: FakeFrontEnd, sender: Any, asynchronous: aio.ServiceBusClient
 ) -> None:
-    sender.target._shared.get().admission._messages_max = 0
-    sender.target._shared.get().admission.enter(1, 1)
+    sender.target._shared.get().send_limit._messages_max = 0
+    sender.target._shared.get().send_limit.try_acquire(1, 1)
 
     with pytest.raises(exceptions.OperationTimeoutError, match="Nothing was sent"):
         await sender.send_messages(ServiceBusMessage("a"), timeout=0.05)
 
-    sender.target._shared.get().admission.leave(1, 1)
+    sender.target._shared.get().send_limit.release(1, 1)
     await sender.send_messages(ServiceBusMessage("b"))
     assert len(fake.frames) == 1

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from bendybus.client.core.retry_policy import RetryPolicy
-from bendybus.client.core.settlements import Outcome, Settlement, Settling
+from bendybus.client.core.settlements import Outcome, Settlement, Settlements
 from bendybus.client.exceptions import (
     MessageLockLostError,
     OutcomeUnknownError,
@@ -45,7 +45,7 @@ def answer(frame: Any, error: BusError) -> receiver_pb2.SettleResult:
 
 def told(disposition: Any, *tries: BusError | None) -> type[Exception]:
     """Return what a caller is told; None: the stream breaks before an answer."""
-    rules = Settling(RetryPolicy(total=len(tries) - 1))
+    rules = Settlements(RetryPolicy(total=len(tries) - 1))
     waiter = Waiter()
     rules.add(Settlement(disposition, TOKEN, waiter, 60.0))
     for error in tries:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from bendybus.client import ServiceBusClient, ServiceBusMessage, exceptions
-from bendybus.client.core.receive_stream import Want
+from bendybus.client.core.receive_stream import PendingReceive
 from bendybus.client.core.retry_policy import RetryPolicy
-from bendybus.client.core.settlements import FRAME_TOKENS_MAX, Settlement, Settling
+from bendybus.client.core.settlements import FRAME_TOKENS_MAX, Settlement, Settlements
 from bendybus.client.exceptions import ServiceBusConnectionError
 from bendybus.domain import errors
 from bendybus.domain.errors import RetryableError
@@ -113,7 +113,7 @@ def settlement(tokens: bytes) -> Settlement:
 
 
 def test_what_was_under_way_when_a_stream_broke_is_repeated_as_such() -> None:
-    settling = Settling(RetryPolicy())
+    settling = Settlements(RetryPolicy())
     settling.add(settlement(b"a" * 16))
     assert not settling.next_frame().repeat
 
@@ -126,7 +126,7 @@ def test_what_was_under_way_when_a_stream_broke_is_repeated_as_such() -> None:
 
 
 def test_a_settlement_of_unknown_outcome_is_repeated() -> None:
-    settling = Settling(RetryPolicy())
+    settling = Settlements(RetryPolicy())
     settling.add(settlement(b"a" * 16))
     settling.next_frame()
     lost = statuses.to_error(errors.OutcomeUnknown("partition 1 did not answer."))
@@ -144,7 +144,7 @@ def test_a_settlement_of_unknown_outcome_is_repeated() -> None:
 def test_what_may_have_been_settled_stays_unknown_through_refused_repeats(
     refusal: errors.BusError,
 ) -> None:
-    settling = Settling(RetryPolicy(total=1))
+    settling = Settlements(RetryPolicy(total=1))
     whole = settlement(b"a" * 16)
     settling.add(whole)
     settling.next_frame()
@@ -160,7 +160,7 @@ def test_what_may_have_been_settled_stays_unknown_through_refused_repeats(
 
 
 def test_a_settlement_larger_than_a_frame_goes_in_parts_and_has_one_outcome() -> None:
-    settling = Settling(RetryPolicy())
+    settling = Settlements(RetryPolicy())
     whole = settlement(b"".join(n.to_bytes(16, "big") for n in range(FRAME_TOKENS_MAX + 2)))
     settling.add(whole)
     gone = statuses.to_error(errors.MessageLockLost("gone"))
@@ -184,16 +184,16 @@ async def test_a_writer_that_dies_fails_what_waits_and_the_next_request_gets_thr
 ) -> None:
     await sender.send_messages(ServiceBusMessage("x"))
     [message] = await receiver.receive_messages()
-    good = Settling.next_frame
+    good = Settlements.next_frame
 
-    def poisoned(self: Settling) -> Any:
+    def poisoned(self: Settlements) -> Any:
         good(self)
         raise UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates not allowed")
 
-    monkeypatch.setattr(Settling, "next_frame", poisoned)
+    monkeypatch.setattr(Settlements, "next_frame", poisoned)
     with pytest.raises(exceptions.ServiceBusError):
         await asyncio.wait_for(receiver.complete_message(message), 20)
-    monkeypatch.setattr(Settling, "next_frame", good)
+    monkeypatch.setattr(Settlements, "next_frame", good)
 
     await receiver.complete_message(message)
 
@@ -205,8 +205,8 @@ def test_a_hung_bus_delays_closing_many_receivers_once(fake: FakeFrontEnd) -> No
         assert receiver.receive_messages(max_wait_time=0.1) == []
     fake.hang_receives = True
     for receiver in receivers:
-        current = receiver._receiving()
-        current._loop.call_soon_threadsafe(current.receive, Want(1, 60.0, Noted()))
+        current = receiver._receive_stream()
+        current._loop.call_soon_threadsafe(current.receive, PendingReceive(1, 60.0, Noted()))
     time.sleep(0.3)
 
     began = time.monotonic()

@@ -18,9 +18,9 @@ from bendybus.client.core.channel import Channel, Stubs
 from bendybus.client.core.credentials import Credentials
 from bendybus.client.core.io_thread import IoThread, Waiter
 from bendybus.client.core.outage import Outage
-from bendybus.client.core.receive_stream import Receiving
-from bendybus.client.core.send_limit import Admission
-from bendybus.client.core.send_stream import Sending
+from bendybus.client.core.receive_stream import ReceiveStream
+from bendybus.client.core.send_limit import SendLimit
+from bendybus.client.core.send_stream import SendStream
 from bendybus.client.core.settings import Settings
 from bendybus.client.core.stream import Stream
 from bendybus.client.exceptions import ServiceBusError
@@ -61,7 +61,7 @@ class Connection:
     ) -> None:
         self.io = io
         self.settings = settings
-        self.admission = Admission()
+        self.send_limit = SendLimit()
         self._outage = Outage(settings.target)
         self._channel = Channel(settings, io)
         self._credentials = Credentials(settings.credential, settings.target, loop=loop)
@@ -71,14 +71,14 @@ class Connection:
         self._ready.set()
         self._calls: set[Any] = set()
         self._streams: set[Stream] = set()
-        self._receivings: weakref.WeakSet[Receiving] = weakref.WeakSet()
-        self.sending = Sending(
-            self._open_sending, io.loop, settings.retry, self.admission, self.explained
+        self._receive_streams: weakref.WeakSet[ReceiveStream] = weakref.WeakSet()
+        self.send_stream = SendStream(
+            self._open_send_stream, io.loop, settings.retry, self.send_limit, self.explained
         )
         self.closed = False
-        self.sending.stream.name = f"send stream to {settings.target}"
+        self.send_stream.stream.name = f"send stream to {settings.target}"
         io.owners.add(self)
-        io.submit(self.keep, self.sending.stream, "bendybus-send")
+        io.submit(self.keep, self.send_stream.stream, "bendybus-send")
 
     def keep(self, stream: Stream, name: str) -> None:
         """Run a stream until it is closed. On the I/O thread."""
@@ -165,17 +165,19 @@ class Connection:
         self.closed = True
         self.io.owners.discard(self)
         await self.close_receivers()
-        await self.sending.close()
+        await self.send_stream.close()
         await self.pause()
 
     async def close_receivers(self) -> None:
         """Close all receivers concurrently: a bus that does not answer delays this once."""
-        await asyncio.gather(*(receiving.close() for receiving in list(self._receivings)))
+        await asyncio.gather(
+            *(receive_stream.close() for receive_stream in list(self._receive_streams))
+        )
 
-    def keep_receiving(self, receiving: Receiving) -> None:
+    def keep_receive_stream(self, receive_stream: ReceiveStream) -> None:
         """Run the stream of a receiver until it is closed. On the I/O thread."""
-        self._receivings.add(receiving)
-        self.keep(receiving.stream, "bendybus-receive")
+        self._receive_streams.add(receive_stream)
+        self.keep(receive_stream.stream, "bendybus-receive")
 
     async def _finish(
         self,
@@ -213,11 +215,11 @@ class Connection:
         finally:
             self._calls.discard(call)
 
-    async def _open_sending(self) -> Any:
+    async def _open_send_stream(self) -> Any:
         metadata = await self._credentials.metadata()
         return (await self._stubs()).sender.SendStream(metadata=metadata)
 
-    async def open_receiving(self) -> Any:
+    async def open_receive_stream(self) -> Any:
         """Open a stream of a receiver. On the I/O thread."""
         metadata = await self._credentials.metadata()
         metadata = (*(metadata or ()), merged_frames.READS)
@@ -230,7 +232,7 @@ class Connection:
         return self._channel.explain(error, answered=self._has_answered())
 
     def _has_answered(self) -> bool:
-        streams = [self.sending.stream, *(each.stream for each in self._receivings)]
+        streams = [self.send_stream.stream, *(each.stream for each in self._receive_streams)]
         return self._answered or any(stream.answered for stream in streams)
 
 

@@ -32,13 +32,13 @@ _current: "IoThread | None" = None
 
 
 class Pausable(Protocol):
-    """What owns objects of gRPC and can let go of them."""
+    """An owner of gRPC objects that can close them for a fork."""
 
     async def pause(self) -> None:
-        """Let go of every object of gRPC; the outcome of what is under way is open."""
+        """Close every gRPC object; operations in progress stay open."""
 
     def resume(self) -> None:
-        """Start over with what was under way."""
+        """Continue with the operations in progress."""
 
 
 class IoThread:
@@ -138,7 +138,7 @@ class IoThread:
 
 
 class Waiter(Protocol):
-    """Somebody who waits for one outcome, wherever that is."""
+    """Gets one outcome, on whichever thread or loop its caller waits."""
 
     def resolve(self, value: Any) -> None:
         """Hand over the result."""
@@ -152,11 +152,11 @@ class Caller(Waiter, Protocol):
 
     @property
     def abandoned(self) -> bool:
-        """Whether nobody waits any more."""
+        """Whether the caller has stopped waiting."""
 
 
 class ThreadWaiter:
-    """A thread that waits on a lock. `lost` gets a result that nobody fetches any more."""
+    """A thread that waits on a lock. `lost` gets a result that came after the wait."""
 
     __slots__ = ("_claim", "_error", "_lock", "_lost", "_value")
 
@@ -220,7 +220,7 @@ class ThreadWaiter:
 
 
 class LoopWaiter:
-    """A future of an application's loop. `lost` gets a result that nobody fetches any more."""
+    """A future of an application's loop. `lost` gets a result that came after a cancellation."""
 
     __slots__ = ("_lost", "_outbox", "future")
 

@@ -1,10 +1,10 @@
 """The receive stream of one receiver: asks, a bounded buffer, settlements. On the I/O thread.
 
-    receive ─► Want ─► Ask ───────► bus
-                 ▲                   │ Delivery
-                 └── or the buffer ◄─┴─ of an ask that was made ahead, or that nobody waits for
+    receive ─► PendingReceive ─► Ask ────► bus
+                 ▲                          │ Delivery
+                 └── or the buffer ◄────────┴─ of an ask made ahead, or whose caller has gone
 
-The buffer holds what was delivered to nobody: messages of asks made ahead (`prefetch_count`), and
+The buffer holds what was delivered to no caller: messages of asks made ahead (`prefetch_count`) and
 those of a receive that was cancelled. What an iterator asks for ahead is in `ask_ahead`. When half
 of their lock is over, or the receiver closes, messages are given back; the bus counts no delivery
 for what the application never saw.
@@ -27,7 +27,7 @@ from bendybus.client.core.ask_ahead import AskAhead
 from bendybus.client.core.io_thread import Waiter
 from bendybus.client.core.message_buffer import MessageBuffer, Piece
 from bendybus.client.core.retry_policy import RetryPolicy, counted
-from bendybus.client.core.settlements import Outcome, Settlement, Settling
+from bendybus.client.core.settlements import Outcome, Settlement, Settlements
 from bendybus.client.core.stream import Stream
 from bendybus.client.messages.received_message import Delivered
 from bendybus.domain import limits
@@ -37,7 +37,7 @@ from bendybus.v1.receiver_pb2 import Ask, CancelAsk, OpenReceiver, ReceiveStream
 from bendybus.wire import merged_frames, statuses
 
 # The bus answers at the end of a wait; this is how long its answer may take to get here. Less than
-# `handles.MARGIN_S`, for which a thread that waits for this thread waits on.
+# `io_thread.MARGIN_S`, by which a thread that waits for this thread waits longer.
 _GRACE_S: Final = 4.0
 # Asks of one receiver that are open at a time; further receives wait here for their turn.
 _ASKS_MAX: Final = 64
@@ -49,8 +49,8 @@ _SWEEP_S: Final = 0.5
 _CLOSE_TIMEOUT_S: Final = 2.0
 
 
-class Want:
-    """A receive that waits. Its waiter gets a list of pieces, empty when the wait is over."""
+class PendingReceive:
+    """A receive in progress. Its waiter gets a list of pieces, empty if none came in time."""
 
     __slots__ = (
         "ask_id",
@@ -84,8 +84,8 @@ class Want:
         self.timer: asyncio.TimerHandle | None = None
 
 
-class Receiving:
-    """Everything of a receiver that needs the I/O thread."""
+class ReceiveStream:
+    """The part of a receiver that runs on the I/O thread."""
 
     def __init__(
         self,
@@ -103,10 +103,10 @@ class Receiving:
         self._prefetch = prefetch_count
         self._locks = opening.receive_mode == receiver_pb2.RECEIVE_MODE_PEEK_LOCK
         self.stream = Stream(self, retry, explain)
-        self._settling = Settling(retry)
-        self._wants: deque[Want] = deque()
+        self._settlements = Settlements(retry)
+        self._pending: deque[PendingReceive] = deque()
         # Open asks: the want, that of an iterator, or how much credit was asked for ahead.
-        self._asks: dict[int, Want | AskAhead | int] = {}
+        self._asks: dict[int, PendingReceive | AskAhead | int] = {}
         self._ask_id = 0
         self._asked_ahead = 0
         self._cancels: deque[int] = deque()
@@ -115,7 +115,7 @@ class Receiving:
         self._ahead_timer: asyncio.TimerHandle | None = None
         # When the last outcome of a settlement came, on the monotonic clock.
         self.outcome_s = 0.0
-        # Set while nobody receives: then nothing is asked for ahead.
+        # Set while no caller receives: then nothing is asked for ahead.
         self._idle = True
         self._open_sent = self._opened = False
         self._lock_duration_s = limits.LOCK_DURATION_MS_DEFAULT / 1_000
@@ -124,25 +124,27 @@ class Receiving:
         self._closed = False
         self._changed = asyncio.Event()
 
-    def receive(self, want: Want) -> None:
+    def receive(self, pending: PendingReceive) -> None:
         """Serve a want from the buffer, or ask the bus for it."""
         if self._closing:
-            want.waiter.resolve([])
+            pending.waiter.resolve([])
             return
         self._idle = False
-        want.deadline_s = self._loop.time() + want.wait_s
-        self._wants.append(want)
+        pending.deadline_s = self._loop.time() + pending.wait_s
+        self._pending.append(pending)
         if self._ahead:
-            self._use_ahead(want)
+            self._use_ahead(pending)
         self._serve()
-        if want in self._wants:
-            want.timer = self._loop.call_at(want.deadline_s, self._over, want, want.deadline_s)
+        if pending in self._pending:
+            pending.timer = self._loop.call_at(
+                pending.deadline_s, self._over, pending, pending.deadline_s
+            )
         self.stream.wake()
 
-    def forget(self, want: Want) -> None:
+    def forget(self, pending: PendingReceive) -> None:
         """Take a want back: its caller has gone. What arrives for it goes to the buffer."""
-        if want in self._wants:
-            self._drop(want)
+        if pending in self._pending:
+            self._drop(pending)
             self.stream.wake()
 
     def put_back(self, pieces: list[Piece]) -> None:
@@ -157,7 +159,7 @@ class Receiving:
         """Take a settlement; its waiter gets an Outcome."""
         if not settlement.deadline_s:
             settlement.deadline_s = self._loop.time() + settlement.timeout_s
-        self._settling.add(settlement)
+        self._settlements.add(settlement)
         if settlement.next_wait_s is not None and self._may_ask_ahead():
             self._ahead.plan(settlement.next_wait_s)
             self._watch_ahead()
@@ -177,18 +179,18 @@ class Receiving:
             await self._until(lambda: self._closed, self._loop.time() + 2 * _CLOSE_TIMEOUT_S)
             return
         self._closing = True
-        for want in list(self._wants):
-            self._drop(want)
-            want.waiter.resolve([])
+        for pending in list(self._pending):
+            self._drop(pending)
+            pending.waiter.resolve([])
         self._cancels.extend(ask_id for ask_id in self._asks if ask_id not in self._cancels)
         self.stream.wake()
         deadline = self._loop.time() + _CLOSE_TIMEOUT_S
         await self._until(lambda: not self._asks, deadline)
         self._release_all()
-        await self._until(lambda: not len(self._settling), deadline)
+        await self._until(lambda: not len(self._settlements), deadline)
         with contextlib.suppress(TimeoutError):
             await self.stream.close()
-        self._settling.fail_all()
+        self._settlements.fail_all()
         self._closed = True
         self._changed.set()
         for timer in (self._sweeper, self._ahead_timer):
@@ -201,7 +203,7 @@ class Receiving:
 
     def has_work(self) -> bool:
         """Whether somebody waits for something."""
-        return bool(self._wants or len(self._settling))
+        return bool(self._pending or len(self._settlements))
 
     def next_request(self) -> ReceiveStreamRequest | None:
         """Return what to write: the opening, settlements, asks taken back, asks."""
@@ -211,8 +213,8 @@ class Receiving:
         if not self._opened:
             # A refusal of the opening would get lost behind another write.
             return None
-        if self._settling.has_waiting:
-            return ReceiveStreamRequest(settle=self._settling.next_frame())
+        if self._settlements.has_waiting:
+            return ReceiveStreamRequest(settle=self._settlements.next_frame())
         if self._cancels:
             return ReceiveStreamRequest(cancel_ask=CancelAsk(ask_id=self._cancels.popleft()))
         if self._closing:
@@ -222,9 +224,9 @@ class Receiving:
         if self._ahead.planned:
             return self._ask_ahead()
         if len(self._asks) < _ASKS_MAX:
-            for want in self._wants:
-                if not want.ask_id:
-                    return self._ask(want)
+            for pending in self._pending:
+                if not pending.ask_id:
+                    return self._ask(pending)
         return None
 
     def handle(self, response: receiver_pb2.ReceiveStreamResponse) -> None:
@@ -239,9 +241,9 @@ class Receiving:
             self._delivered(response.delivery)
         elif kind == "settle_result":
             self.outcome_s = time.monotonic()
-            for pause, settlement in self._settling.answered(response.settle_result):
+            for pause, settlement in self._settlements.answered(response.settle_result):
                 self._loop.call_later(pause, self.settle, settlement)
-            if self._settling.has_waiting:
+            if self._settlements.has_waiting:
                 self.stream.wake()
         elif kind == "opened":
             self._opened = True
@@ -258,30 +260,30 @@ class Receiving:
         self._cancels.clear()
         self._ask_id = self._asked_ahead = 0
         self._ahead.withdraw()
-        self._settling.stream_broke(error)
-        for want in list(self._wants):
-            want.ask_id = 0
-            self._failed(want, error)
+        self._settlements.stream_broke(error)
+        for pending in list(self._pending):
+            pending.ask_id = 0
+            self._failed(pending, error)
         self._changed.set()
 
-    def _failed(self, want: Want, error: BusError) -> None:
+    def _failed(self, pending: PendingReceive, error: BusError) -> None:
         """Note why the bus could not answer a receive; give it up when that is final."""
         if counted(error):
-            want.failures += 1
-            want.error, want.empty = error, False
-        if want.checking or not self._retry.allows(error, want.failures):
-            self._drop(want)
-            want.waiter.fail(exceptions.from_bus_error(error))
+            pending.failures += 1
+            pending.error, pending.empty = error, False
+        if pending.checking or not self._retry.allows(error, pending.failures):
+            self._drop(pending)
+            pending.waiter.fail(exceptions.from_bus_error(error))
 
-    def _ask(self, want: Want) -> ReceiveStreamRequest:
+    def _ask(self, pending: PendingReceive) -> ReceiveStreamRequest:
         self._ask_id += 1
-        want.ask_id = self._ask_id
-        self._asks[self._ask_id] = want
-        wait_s = max(0.0, want.deadline_s - self._loop.time())
+        pending.ask_id = self._ask_id
+        self._asks[self._ask_id] = pending
+        wait_s = max(0.0, pending.deadline_s - self._loop.time())
         return ReceiveStreamRequest(
             ask=Ask(
                 ask_id=self._ask_id,
-                max_messages=want.max_messages,
+                max_messages=pending.max_messages,
                 max_wait_ms=round(wait_s * 1_000),
             )
         )
@@ -289,7 +291,7 @@ class Receiving:
     def _may_ask_ahead(self) -> bool:
         """Whether there is nothing else that a next step of the iterator would get."""
         return self.stream.merges and not (
-            self._prefetch or self._ahead or self._wants or self._buffer or self._closing
+            self._prefetch or self._ahead or self._pending or self._buffer or self._closing
         )
 
     def _ask_ahead(self) -> ReceiveStreamRequest:
@@ -301,19 +303,19 @@ class Receiving:
                 ask_id=self._ask_id,
                 max_messages=1,
                 max_wait_ms=round(self._ahead.wait_s * 1_000),
-                with_settle_frame_id=self._settling.frame_id,
+                with_settle_frame_id=self._settlements.frame_id,
             )
         )
 
-    def _use_ahead(self, want: Want) -> None:
+    def _use_ahead(self, pending: PendingReceive) -> None:
         """Serve a want with what was asked for ahead: a message, or its answer if that will do."""
         self._buffer.put_back(self._ahead.reclaim())
         ask_id = self._ahead.withdraw()
         if not ask_id:
             return
-        if want.max_messages == 1 and self._wants[0] is want:
-            want.ask_id = ask_id
-            self._asks[ask_id] = want
+        if pending.max_messages == 1 and self._pending[0] is pending:
+            pending.ask_id = ask_id
+            self._asks[ask_id] = pending
         else:
             self._asks[ask_id] = 0
             self._cancels.append(ask_id)
@@ -355,19 +357,23 @@ class Receiving:
         if asked is self._ahead and self._ahead.ask_id == delivery.ask_id and not self._closing:
             self._ahead.arrived(pieces)
             return
-        if isinstance(asked, Want) and asked.ask_id == delivery.ask_id and asked in self._wants:
+        if (
+            isinstance(asked, PendingReceive)
+            and asked.ask_id == delivery.ask_id
+            and asked in self._pending
+        ):
             asked.ask_id = 0
-            self._wants.remove(asked)
-            self._wants.appendleft(asked)
+            self._pending.remove(asked)
+            self._pending.appendleft(asked)
         self._buffer.add(pieces)
         self._serve()
-        if self._prefetch or self._wants:
+        if self._prefetch or self._pending:
             # There is room for another ask.
             self.stream.wake()
         self._watch()
 
     def _nothing(
-        self, asked: Want | AskAhead | int | None, ask_id: int, error: BusError | None
+        self, asked: PendingReceive | AskAhead | int | None, ask_id: int, error: BusError | None
     ) -> None:
         """Take an answer without messages."""
         if isinstance(asked, AskAhead):
@@ -375,8 +381,8 @@ class Receiving:
             if asked.ask_id == ask_id:
                 asked.withdraw()
             return
-        if isinstance(asked, Want):
-            if asked.ask_id != ask_id or asked not in self._wants:
+        if isinstance(asked, PendingReceive):
+            if asked.ask_id != ask_id or asked not in self._pending:
                 self.stream.wake()
                 return
             asked.ask_id = 0
@@ -396,65 +402,65 @@ class Receiving:
             self._loop.call_later(pause_s, self.stream.wake)
             return
         if asked is not None:
-            for want in [want for want in self._wants if want.checking]:
-                self._drop(want)
+            for pending in [pending for pending in self._pending if pending.checking]:
+                self._drop(pending)
                 if error is None:
-                    want.waiter.resolve([])
+                    pending.waiter.resolve([])
                 else:
-                    want.waiter.fail(exceptions.from_bus_error(error))
+                    pending.waiter.fail(exceptions.from_bus_error(error))
         # Not at once: a bus that cannot answer would be asked in a circle.
         self._loop.call_later(_EARLY_S, self.stream.wake)
 
     def _serve(self) -> None:
         if self._locks and self._buffer:
             self._release_stale()
-        while self._wants and self._buffer and not self._closing:
-            want = self._wants[0]
-            self._drop(want)
-            want.waiter.resolve(self._buffer.take(want.max_messages))
+        while self._pending and self._buffer and not self._closing:
+            pending = self._pending[0]
+            self._drop(pending)
+            pending.waiter.resolve(self._buffer.take(pending.max_messages))
 
-    def _drop(self, want: Want) -> None:
-        self._wants.remove(want)
-        if want.timer is not None:
-            want.timer.cancel()
-        if want.ask_id:
-            self._cancels.append(want.ask_id)
-            want.ask_id = 0
+    def _drop(self, pending: PendingReceive) -> None:
+        self._pending.remove(pending)
+        if pending.timer is not None:
+            pending.timer.cancel()
+        if pending.ask_id:
+            self._cancels.append(pending.ask_id)
+            pending.ask_id = 0
 
-    def _over(self, want: Want, due_s: float) -> None:
-        """Take the end of a wait: what the bus said counts, and its answer may be on its way."""
-        if want not in self._wants:
+    def _over(self, pending: PendingReceive, due_s: float) -> None:
+        """Handle the end of a wait: the bus decides, and its answer may be on its way."""
+        if pending not in self._pending:
             return
         now = self._loop.time()
-        if now - due_s > _LATE_S and not want.waited:
+        if now - due_s > _LATE_S and not pending.waited:
             # This thread was held up: the answers that have arrived are read first.
-            want.waited = True
-            want.timer = self._loop.call_at(now + _READ_S, self._over, want, now + _READ_S)
+            pending.waited = True
+            pending.timer = self._loop.call_at(now + _READ_S, self._over, pending, now + _READ_S)
             return
-        asked = want.ask_id or (self._prefetch and self._opened and self._asked_ahead)
+        asked = pending.ask_id or (self._prefetch and self._opened and self._asked_ahead)
         # A stream that is being opened has not failed: how long that takes is no wait for messages.
-        pending = asked or want.error is None
-        if pending and now < want.deadline_s + _GRACE_S and not want.empty:
-            if asked and not want.ask_id and not want.checking:
-                want.checking = True
+        outstanding = asked or pending.error is None
+        if outstanding and now < pending.deadline_s + _GRACE_S and not pending.empty:
+            if asked and not pending.ask_id and not pending.checking:
+                pending.checking = True
                 self._cancels.extend(ask_id for ask_id in self._asks if ask_id not in self._cancels)
                 self.stream.wake()
             # What was not asked for yet is looked at again soon: it has to be asked for first.
-            look_s = want.deadline_s + _GRACE_S if asked else now + _EARLY_S
-            want.timer = self._loop.call_at(look_s, self._over, want, look_s)
+            look_s = pending.deadline_s + _GRACE_S if asked else now + _EARLY_S
+            pending.timer = self._loop.call_at(look_s, self._over, pending, look_s)
             return
-        self._drop(want)
-        if want.empty:
-            want.waiter.resolve([])
+        self._drop(pending)
+        if pending.empty:
+            pending.waiter.resolve([])
         else:
-            error = want.error or ServiceTimeout(
+            error = pending.error or ServiceTimeout(
                 "The bus did not answer in time; whether there are messages is not known."
             )
-            want.waiter.fail(exceptions.from_bus_error(error))
+            pending.waiter.fail(exceptions.from_bus_error(error))
         self.stream.wake()
 
     def _watch(self) -> None:
-        if self._sweeper is None and (self._buffer or len(self._settling)):
+        if self._sweeper is None and (self._buffer or len(self._settlements)):
             due_s = self._loop.time() + _SWEEP_S
             self._sweeper = self._loop.call_at(due_s, self._sweep, due_s)
 
@@ -463,7 +469,7 @@ class Receiving:
         now = self._loop.time()
         # Where this thread was held up, answers may wait to be read: only what was over before that
         # is judged, the rest by the next sweep.
-        self._settling.expire(now if now - due_s <= _LATE_S else due_s - _SWEEP_S)
+        self._settlements.expire(now if now - due_s <= _LATE_S else due_s - _SWEEP_S)
         if self._locks:
             self._release_stale()
         self._watch()
@@ -474,7 +480,7 @@ class Receiving:
         stale = self._buffer.take_stale(until_s)
         if stale:
             # Nobody took them in half the time of their lock: nobody is in a hurry.
-            self._idle = not self._wants
+            self._idle = not self._pending
             self._release(stale)
 
     def _release_all(self) -> None:

@@ -13,7 +13,7 @@ from bendybus.client.core.connection import Connection
 from bendybus.client.core.entity_client import EntityClient
 from bendybus.client.core.io_thread import Waiter
 from bendybus.client.core.message_buffer import Piece
-from bendybus.client.core.receive_stream import Receiving, Want
+from bendybus.client.core.receive_stream import PendingReceive, ReceiveStream
 from bendybus.client.core.settlements import Outcome, Settlement
 from bendybus.client.core.tracing import NoOperation, Operation
 from bendybus.client.exceptions import MessageAlreadySettled, MessageLockLostError, not_supported
@@ -95,7 +95,7 @@ class BaseReceiver(EntityClient):
             )
         self._auto_lock_renewer = auto_lock_renewer
         self._connection: Connection | None = None
-        self._current: Receiving | None = None
+        self._current: ReceiveStream | None = None
         self._cursor = b""
         # The message that an iterator gave last; whether its steps follow settlements at once.
         self._given: ServiceBusReceivedMessage | None = None
@@ -110,7 +110,7 @@ class BaseReceiver(EntityClient):
     def _locks(self) -> bool:
         return self._mode is ServiceBusReceiveMode.PEEK_LOCK
 
-    def _receiving(self) -> Receiving:
+    def _receive_stream(self) -> ReceiveStream:
         """Return the stream of this process, created when it is first needed."""
         self._check_live()
         connection = self._shared.get()
@@ -119,19 +119,19 @@ class BaseReceiver(EntityClient):
             with io_thread.making():
                 current = self._current
                 if current is None or self._connection is not connection:
-                    current = self._current = _new_receiving(self, connection)
+                    current = self._current = _new_receive_stream(self, connection)
                     self._connection = connection
         return current
 
-    def _want(
+    def _pending_receive(
         self, max_message_count: int | None, max_wait_time: float | None, waiter: Waiter
-    ) -> Want:
+    ) -> PendingReceive:
         if max_wait_time is not None:
             max_wait_time = arguments.seconds("max_wait_time", max_wait_time)
         if max_message_count is not None:
             max_message_count = arguments.count("max_message_count", max_message_count)
         wait_s = max_wait_time or self._max_wait_time or DEFAULT_WAIT_S
-        return Want(max_message_count or self._prefetch_count or 1, wait_s, waiter)
+        return PendingReceive(max_message_count or self._prefetch_count or 1, wait_s, waiter)
 
     def _made(self, pieces: Sequence[Piece]) -> list[ServiceBusReceivedMessage]:
         messages = received_message.make_all(pieces, settled=not self._locks)
@@ -145,14 +145,14 @@ class BaseReceiver(EntityClient):
 
         It is asked for with the settlement of the one before, while steps follow at once.
         """
-        given, receiving = self._given, self._current
+        given, stream = self._given, self._current
         self._given = None
-        if given is None or receiving is None or not given._settled or self._closed:
+        if given is None or stream is None or not given._settled or self._closed:
             self._in_step = False
             return []
-        self._in_step = time.monotonic() - receiving.outcome_s < _IN_STEP_S
+        self._in_step = time.monotonic() - stream.outcome_s < _IN_STEP_S
         # Spans of receives are made where they wait.
-        pieces = receiving.take_ahead() if self._tracing is None else []
+        pieces = stream.take_ahead() if self._tracing is None else []
         return self._made(pieces) if pieces else []
 
     def _check_settling(self, message: Any, disposition: Any) -> None:
@@ -247,7 +247,7 @@ class BaseReceiver(EntityClient):
     def _deferred(
         self, response: receiver_pb2.ReceiveDeferredResponse
     ) -> list[ServiceBusReceivedMessage]:
-        self._receiving()
+        self._receive_stream()
         return self._made(_pieces(response.batches))
 
     def _reading(self, name: str) -> Operation | NoOperation:
@@ -315,15 +315,15 @@ def note_renewed(message: ServiceBusReceivedMessage, outcome: Outcome) -> dateti
     return until
 
 
-def _new_receiving(handle: BaseReceiver, connection: Connection) -> Receiving:
+def _new_receive_stream(handle: BaseReceiver, connection: Connection) -> ReceiveStream:
     opening = receiver_pb2.OpenReceiver(
         entity_path=handle.entity_path,
         receive_mode=enums.WIRE_MODES[handle._mode],
         client_id=handle.client_identifier,
         settler_id=uuid.uuid4().bytes,
     )
-    made = Receiving(
-        connection.open_receiving,
+    made = ReceiveStream(
+        connection.open_receive_stream,
         connection.io.loop,
         connection.settings.retry,
         opening,
@@ -331,15 +331,15 @@ def _new_receiving(handle: BaseReceiver, connection: Connection) -> Receiving:
         connection.explained,
     )
     made.stream.name = f"receiver of {handle.entity_path}"
-    connection.io.submit(connection.keep_receiving, made)
+    connection.io.submit(connection.keep_receive_stream, made)
     # A receiver that is garbage-collected ends as if it had been closed.
     weakref.finalize(handle, _end, connection, made).atexit = False
     return made
 
 
-def _end(connection: Connection, receiving: Receiving) -> None:
+def _end(connection: Connection, stream: ReceiveStream) -> None:
     if not connection.closed and connection.io is io_thread.current():
-        connection.io.submit(connection.start, _Nobody(), receiving.close)
+        connection.io.submit(connection.start, _Nobody(), stream.close)
 
 
 class _Nobody:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from bendybus.client.core.receive_stream import Receiving
+from bendybus.client.core.receive_stream import ReceiveStream
 from bendybus.client.core.settlements import Outcome, Settlement
 from bendybus.client.exceptions import (
     AutoLockRenewFailed,
@@ -34,17 +34,17 @@ class Renewal:
         "lock_s",
         "message",
         "receiver",
-        "receiving",
+        "stream",
     )
 
     def __init__(
         self,
-        receiving: Receiving,
+        stream: ReceiveStream,
         message: ServiceBusReceivedMessage,
         duration_s: float,
         fail: Failure | None,
     ) -> None:
-        self.receiving = receiving
+        self.stream = stream
         self.message = message
         self.fail = fail
         # Keeps the receiver from being garbage-collected while its locks are renewed.
@@ -65,105 +65,105 @@ class RenewalSchedule:
     ) -> None:
         self._loop = loop
         self._notify = notify
-        self._entries: set[Renewal] = set()
+        self._renewals: set[Renewal] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
 
-    def add(self, entry: Renewal) -> None:
+    def add(self, renewal: Renewal) -> None:
         """Add a lock."""
         if not self._closed:
-            self._entries.add(entry)
+            self._renewals.add(renewal)
             self._arm()
 
     def close(self) -> None:
         """Stop renewing all locks."""
         self._closed = True
-        self._entries.clear()
+        self._renewals.clear()
         if self._timer is not None:
             self._timer.cancel()
 
-    def done(self, entries: list[Renewal], outcome: Outcome) -> None:
+    def done(self, renewals: list[Renewal], outcome: Outcome) -> None:
         """Set the new expiry of locks; report the lost ones."""
         lost = dict(outcome.errors)
         now = time.monotonic()
-        for index, entry in enumerate(entries):
+        for index, renewal in enumerate(renewals):
             if index in lost and isinstance(lost[index], MessageLockLostError):
-                self._lost(entry, lost[index])
+                self._lost(renewal, lost[index])
             elif index in lost:
                 # The lock may outlast the cause of the failure.
-                self.failed([entry], lost[index])
-            elif entry in self._entries:
-                entry.message._locked_until_ms = outcome.locked_until_ms
+                self.failed([renewal], lost[index])
+            elif renewal in self._renewals:
+                renewal.message._locked_until_ms = outcome.locked_until_ms
                 # Counted from the request: the response may have been delayed.
-                entry.lock_end_s = entry.asked_s + outcome.lock_remaining_ms / 1_000
-                entry.lock_s = max(0.0, entry.lock_end_s - now)
-                entry.due_s = now + entry.lock_s / 2
+                renewal.lock_end_s = renewal.asked_s + outcome.lock_remaining_ms / 1_000
+                renewal.lock_s = max(0.0, renewal.lock_end_s - now)
+                renewal.due_s = now + renewal.lock_s / 2
 
-    def failed(self, entries: list[Renewal], error: BaseException) -> None:
+    def failed(self, renewals: list[Renewal], error: BaseException) -> None:
         """Retry until the locks expire; then report them."""
-        for entry in entries:
+        for renewal in renewals:
             now = time.monotonic()
-            if entry.lock_end_s <= now:
-                self._lost(entry, error)
+            if renewal.lock_end_s <= now:
+                self._lost(renewal, error)
             else:
-                entry.due_s = now + min(1.0, entry.lock_s / 8)
+                renewal.due_s = now + min(1.0, renewal.lock_s / 8)
 
     def _arm(self) -> None:
-        if self._timer is None and self._entries:
+        if self._timer is None and self._renewals:
             self._timer = self._loop.call_later(_TICK_S, self._tick)
 
     def _tick(self) -> None:
         self._timer = None
         now = time.monotonic()
-        due: dict[Receiving, list[Renewal]] = {}
-        for entry in list(self._entries):
-            if entry.message._settled:
-                self._entries.discard(entry)
-            elif now >= entry.end_s:
-                self._entries.discard(entry)
-                entry.message.auto_renew_error = AutoLockRenewTimeout(
+        due: dict[ReceiveStream, list[Renewal]] = {}
+        for renewal in list(self._renewals):
+            if renewal.message._settled:
+                self._renewals.discard(renewal)
+            elif now >= renewal.end_s:
+                self._renewals.discard(renewal)
+                renewal.message.auto_renew_error = AutoLockRenewTimeout(
                     "The lock is no longer renewed: max_lock_renewal_duration has passed."
                 )
-            elif now >= entry.due_s:
-                due.setdefault(entry.receiving, []).append(entry)
+            elif now >= renewal.due_s:
+                due.setdefault(renewal.stream, []).append(renewal)
                 # Not again before the response.
-                entry.due_s = now + _TIMEOUT_S
-                entry.asked_s = now
-        for receiving, entries in due.items():
-            tokens = b"".join(e.message._delivered.token(e.message._index) for e in entries)
-            receiving.settle(
+                renewal.due_s = now + _TIMEOUT_S
+                renewal.asked_s = now
+        for stream, renewals in due.items():
+            tokens = b"".join(e.message._delivered.token(e.message._index) for e in renewals)
+            stream.settle(
                 Settlement(
-                    receiver_pb2.DISPOSITION_RENEW_LOCK, tokens, _Batch(self, entries), _TIMEOUT_S
+                    receiver_pb2.DISPOSITION_RENEW_LOCK, tokens, _Batch(self, renewals), _TIMEOUT_S
                 )
             )
         self._arm()
 
-    def _lost(self, entry: Renewal, cause: BaseException) -> None:
-        if entry not in self._entries:
+    def _lost(self, renewal: Renewal, cause: BaseException) -> None:
+        if renewal not in self._renewals:
             return
-        self._entries.discard(entry)
-        if entry.message._settled:
+        self._renewals.discard(renewal)
+        if renewal.message._settled:
             return
         error = AutoLockRenewFailed(f"The lock could not be renewed: {cause}", error=cause)
-        entry.message.auto_renew_error = error
-        if entry.fail is not None:
-            self._notify(entry, error)
+        renewal.message.auto_renew_error = error
+        if renewal.fail is not None:
+            self._notify(renewal, error)
 
 
 class _Batch:
     """The waiter of one request that renews several locks."""
 
-    def __init__(self, renewing: RenewalSchedule, entries: list[Renewal]) -> None:
+    def __init__(self, renewing: RenewalSchedule, renewals: list[Renewal]) -> None:
         self._renewing = renewing
-        self._entries = entries
+        self._renewals = renewals
 
     def resolve(self, value: Outcome) -> None:
         """Handle the outcome."""
-        self._renewing.done(self._entries, value)
+        self._renewing.done(self._renewals, value)
 
     def fail(self, error: BaseException) -> None:
         """Handle the failure."""
-        self._renewing.failed(self._entries, error)
+        self._renewing.failed(self._renewals, error)
 
 
 def lock_left_s(message: ServiceBusReceivedMessage) -> float:

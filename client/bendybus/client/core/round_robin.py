@@ -33,7 +33,7 @@ class Unit(Protocol):
     position: int
 
 
-class Deal(NamedTuple):
+class Assignment(NamedTuple):
     """How the messages of one frame are distributed; a repeat of the frame has the same one."""
 
     lane: int
@@ -50,14 +50,14 @@ class _Sent:
     at_s: float = 0.0
 
 
-class Dealer:
+class RoundRobin:
     """Chooses lanes, and counts how many messages the lanes of each entity have."""
 
     def __init__(self) -> None:
         self._sent: dict[str, _Sent] = {}
         self._turn = 0
 
-    def deal(self, entity_path: str, units: Sequence[Unit], now_s: float) -> Deal:
+    def assign(self, entity_path: str, units: Sequence[Unit], now_s: float) -> Assignment:
         """Return how to distribute a frame with these units, and count their messages."""
         sent = self._sent.get(entity_path)
         if sent is None:
@@ -75,12 +75,12 @@ class Dealer:
         if units[-1].position < run:
             lane: int = min(order, key=loads.__getitem__)
             loads[lane] += count
-            return Deal(lane, run)
+            return Assignment(lane, run)
         added = _runs(units, keyless, run)
         lane = min(order, key=lambda at: _fullest(loads, at, added))
         for i, n in enumerate(added):
             loads[(lane + i) % LANES] += n
-        return Deal(lane, run)
+        return Assignment(lane, run)
 
 
 def _keyless(units: Sequence[Unit]) -> list[int]:

@@ -10,7 +10,7 @@ MESSAGES_MAX: Final = 50_000
 BYTES_MAX: Final = 64 * 1024 * 1024
 
 
-class Admission:
+class SendLimit:
     """Counts messages and bytes; first come, first served. From any thread.
 
     The lock is held for a few additions only, never while a waiter is called.
@@ -20,12 +20,12 @@ class Admission:
         self._lock = threading.Lock()
         self._messages_max, self._bytes_max = messages_max, bytes_max
         self._messages = self._bytes = 0
-        self._outside: deque[tuple[int, int, Waiter]] = deque()
+        self._waiting: deque[tuple[int, int, Waiter]] = deque()
 
-    def enter(self, messages: int, size_bytes: int) -> bool:
+    def try_acquire(self, messages: int, size_bytes: int) -> bool:
         """Take room if there is enough and no caller waits for it. One unit always fits."""
         with self._lock:
-            if self._outside or not self._fits(messages, size_bytes):
+            if self._waiting or not self._fits(messages, size_bytes):
                 return False
             self._messages += messages
             self._bytes += size_bytes
@@ -34,34 +34,34 @@ class Admission:
     def wait(self, messages: int, size_bytes: int, waiter: Waiter) -> None:
         """Resolve `waiter` once room is taken for it."""
         with self._lock:
-            self._outside.append((messages, size_bytes, waiter))
-        self._let_in()
+            self._waiting.append((messages, size_bytes, waiter))
+        self._admit()
 
-    def forget(self, waiter: Waiter) -> None:
+    def cancel(self, waiter: Waiter) -> None:
         """Stop waiting: the caller timed out. Does nothing if room was taken for it already."""
         with self._lock:
-            kept = [entry for entry in self._outside if entry[2] is not waiter]
-            self._outside = deque(kept)
-        self._let_in()
+            kept = [entry for entry in self._waiting if entry[2] is not waiter]
+            self._waiting = deque(kept)
+        self._admit()
 
-    def leave(self, messages: int, size_bytes: int) -> None:
+    def release(self, messages: int, size_bytes: int) -> None:
         """Give room back."""
         with self._lock:
             self._messages -= messages
             self._bytes -= size_bytes
-            if not self._outside:
+            if not self._waiting:
                 return
-        self._let_in()
+        self._admit()
 
-    def _let_in(self) -> None:
-        entered: list[Any] = []
+    def _admit(self) -> None:
+        admitted: list[Any] = []
         with self._lock:
-            while self._outside and self._fits(*self._outside[0][:2]):
-                messages, size_bytes, waiter = self._outside.popleft()
+            while self._waiting and self._fits(*self._waiting[0][:2]):
+                messages, size_bytes, waiter = self._waiting.popleft()
                 self._messages += messages
                 self._bytes += size_bytes
-                entered.append(waiter)
-        for waiter in entered:
+                admitted.append(waiter)
+        for waiter in admitted:
             waiter.resolve(None)
 
     def _fits(self, messages: int, size_bytes: int) -> bool:

@@ -22,8 +22,8 @@ from typing import Any, Final
 from bendybus.client import exceptions
 from bendybus.client.core.io_thread import Caller
 from bendybus.client.core.retry_policy import Moved, RetryPolicy, counted
-from bendybus.client.core.round_robin import Dealer
-from bendybus.client.core.send_limit import Admission
+from bendybus.client.core.round_robin import RoundRobin
+from bendybus.client.core.send_limit import SendLimit
 from bendybus.client.core.stream import Stream
 from bendybus.client.exceptions import OperationTimeoutError
 from bendybus.client.messages import encode
@@ -56,7 +56,7 @@ POSSIBLE_DUPLICATES_MAX: Final = 10_000
 # One line about possible duplicates in this time.
 _SAY_S: Final = 10.0
 
-logger = logging.getLogger("bendybus")
+_log = logging.getLogger("bendybus.client")
 
 
 class Unit:
@@ -153,7 +153,7 @@ class Frame:
 _Key = tuple[str, float, bool]
 
 
-class Sending:
+class SendStream:
     """All sends of a connection. On the I/O thread only."""
 
     def __init__(
@@ -161,13 +161,13 @@ class Sending:
         open_call: Callable[[], Any],
         loop: asyncio.AbstractEventLoop,
         retry: RetryPolicy,
-        admission: Admission,
+        send_limit: SendLimit,
         explain: Callable[[BusError], BusError] = lambda error: error,
     ) -> None:
         self._open_call = open_call
         self._loop = loop
         self._retry = retry
-        self._admission = admission
+        self._send_limit = send_limit
         self.stream = Stream(self, retry, explain)
         self._producer_id = os.urandom(16)
         self._frame_id = 0
@@ -176,7 +176,7 @@ class Sending:
         self._resting: set[Frame] = set()
         self._in_flight: dict[int, Frame] = {}
         self._bytes_in_flight = 0
-        self._dealer = Dealer()
+        self._round_robin = RoundRobin()
         # (entity, message id) of sends that are stored, and maybe twice.
         self.possible_duplicates: deque[tuple[str, str]] = deque(maxlen=POSSIBLE_DUPLICATES_MAX)
         self._duplicates_unsaid = 0
@@ -362,7 +362,7 @@ class Sending:
         while waiting:
             unit = waiting[0]
             if unit.waiter.abandoned:
-                # Whoever sent it was told, or knows, that it is not sent.
+                # Its caller was told, or knows, that it is not sent.
                 self._leave(waiting.popleft())
                 continue
             columns = unit.columns
@@ -381,8 +381,8 @@ class Sending:
             return None
         self._frame_id += 1
         frame = Frame(self._frame_id, units, self._producer_id)
-        dealt = self._dealer.deal(units[0].entity_path, units, self._loop.time())
-        frame.request.lane, frame.request.run = dealt
+        assigned = self._round_robin.assign(units[0].entity_path, units, self._loop.time())
+        frame.request.lane, frame.request.run = assigned
         return frame
 
     def _should_hold(self, now: float) -> bool:
@@ -469,7 +469,7 @@ class Sending:
         now = self._loop.time()
         if now >= self._say_duplicates_s:
             self._say_duplicates_s = now + _SAY_S
-            logger.warning(
+            _log.warning(
                 "sender of %s: possible duplicates: %d since the last line; a partition that may "
                 "have stored them did not come back in time, and another one stored them",
                 units[0].entity_path,
@@ -541,7 +541,7 @@ class Sending:
 
     def _leave(self, unit: Unit) -> None:
         unit.done = True
-        self._admission.leave(len(unit.columns.messages), unit.columns.size_bytes)
+        self._send_limit.release(len(unit.columns.messages), unit.columns.size_bytes)
 
 
 def _cancel(frame: Frame) -> None:

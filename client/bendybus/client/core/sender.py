@@ -108,7 +108,7 @@ class BaseSender(EntityClient):
         return in time, the message is stored in another partition. Kept by the client, for all its
         senders to this entity.
         """
-        found = list(self._shared.get().sending.possible_duplicates)
+        found = list(self._shared.get().send_stream.possible_duplicates)
         return tuple(each for path, each in found if path == self.entity_name)
 
     def _cancel_request(

@@ -1,6 +1,6 @@
 """Settlements on their way: operations of callers, coalesced into frames, answered per token.
 
-A core without I/O: `Receiving` owns it, writes its frames and brings it the answers.
+A core without I/O: `ReceiveStream` owns it, writes its frames and passes it the results.
 """
 
 from collections import deque
@@ -118,7 +118,7 @@ class Outcome:
         self.lock_remaining_ms = lock_remaining_ms
 
 
-class Settling:
+class Settlements:
     """The settlements of one receiver."""
 
     def __init__(self, retry: RetryPolicy) -> None:
@@ -197,7 +197,7 @@ class Settling:
         self.frame_id = 0
         for settlement in (entry for members in reversed(frames) for entry in reversed(members)):
             settlement.failures += counted(error)
-            # Who is turned away is turned away before anything is read.
+            # A rejected stream is rejected before anything is read.
             if not isinstance(error, Unauthenticated | Unauthorized):
                 # It may have been done: the bus remembers what this receiver settled.
                 settlement.repeated = settlement.unknown = True

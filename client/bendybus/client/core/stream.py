@@ -1,7 +1,7 @@
-"""A bidirectional stream that is opened when there is something to say, and again when it breaks.
+"""A bidirectional stream that is opened when there is something to send, and again when it breaks.
 
-Runs on the I/O thread. What is written and what an answer means is the owner's business; this
-module keeps the stream, and never loses a request: the owner puts back what `broken` reports.
+Runs on the I/O thread. The owner provides the requests and handles the responses; this module keeps
+the stream open and never loses a request: `broken` tells the owner to send it again.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ _WRITE_RACE: Final = "Internal error from Core"
 
 
 class Owner(Protocol):
-    """Who fills a stream."""
+    """Provides the requests of a stream, and handles its responses."""
 
     async def open_call(self) -> Any:
         """Return a new call of the stream."""
@@ -94,7 +94,7 @@ class Stream:
             try:
                 heard, error = await self._session()
             except Exception as exc:
-                # The boundary of this task: if it died, whoever waits would wait for ever.
+                # The boundary of this task: if it died, callers would wait forever.
                 _log.exception("client: a stream failed")
                 heard, error = True, _internal(exc)
             error = self._explain(error)
@@ -107,7 +107,7 @@ class Stream:
                 failures = 0
                 continue
             failures = 1 if heard else failures + counted(error) or 1
-            # Spread: clients that lost the same front end do not come back all at once.
+            # Jitter: clients that lost the same front end do not all reconnect at once.
             pause_s = min(self._retry.pause_s(failures, error), _PAUSE_MAX_S)
             pause_s *= random.uniform(*_JITTER)
             if self._owner.has_work():
@@ -239,7 +239,7 @@ async def _of(owner: Owner) -> Any:
 
 def _internal(exc: Exception) -> BusError:
     # Of the kind that is repeated a few times, then given up: what waits gets this sentence.
-    return RetryableError(f"The client failed: {exc!r}.")
+    return RetryableError(f"Internal error of the client: {exc!r}")
 
 
 def _bus_error(error: grpc.aio.AioRpcError) -> BusError:

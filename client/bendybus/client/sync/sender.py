@@ -116,25 +116,25 @@ class ServiceBusSender(BaseSender):
         connection = self._shared.get()
         waiter = connection.io.thread_waiter()
         unit = self._unit(columns, waiter, timeout_s, numbers=numbers, split=split, given=given)
-        if not connection.admission.enter(len(columns.messages), columns.size_bytes):
+        if not connection.send_limit.try_acquire(len(columns.messages), columns.size_bytes):
             _wait_for_room(connection, columns, timeout_s)
-        connection.io.submit(connection.sending.send, unit)
+        connection.io.submit(connection.send_stream.send, unit)
         found: list[int] | None = waiter.wait(timeout_s)
         return found
 
 
 def _wait_for_room(connection: Connection, columns: Columns, timeout_s: float) -> None:
     count, size = len(columns.messages), columns.size_bytes
-    limit = connection.admission
-    waiter = connection.io.thread_waiter(lost=lambda _: limit.leave(count, size))
+    limit = connection.send_limit
+    waiter = connection.io.thread_waiter(lost=lambda _: limit.release(count, size))
     limit.wait(count, size, waiter)
     try:
         waiter.wait_at_most(timeout_s)
     except OperationTimeoutError:
-        limit.forget(waiter)
+        limit.cancel(waiter)
         raise OperationTimeoutError(
             message=f"The send queue was full for {timeout_s:g} s. Nothing was sent."
         ) from None
     except BaseException:
-        limit.forget(waiter)
+        limit.cancel(waiter)
         raise
