@@ -12,7 +12,7 @@ from bendybus import client as sync_client
 from bendybus.client import ServiceBusClient, ServiceBusMessage, aio, exceptions
 from bendybus.client.aio import ServiceBusClient as AsyncClient
 from bendybus.client.amqp import AmqpAnnotatedMessage
-from bendybus.client.core import round_robin, send_stream
+from bendybus.client.core import round_robin, send_frame, send_stream
 from bendybus.client.core.retry_policy import RetryPolicy
 from bendybus.client.core.send_limit import SendLimit
 from bendybus.client.messages.encode import Columns
@@ -219,7 +219,7 @@ async def test_each_unit_of_a_frame_has_its_own_deadline() -> None:
     for waiter, deadline_s in ((early, 0.1), (later, 5.0)):
         columns = Columns()
         columns.add(ServiceBusMessage("x"))
-        unit = send_stream.Unit("q", columns, waiter, 60.0)
+        unit = send_frame.Unit("q", columns, waiter, 60.0)
         unit.deadline_s = loop.time() + deadline_s
         rules.send(unit)
     request = rules.next_request()
@@ -235,11 +235,11 @@ async def test_each_unit_of_a_frame_has_its_own_deadline() -> None:
     await rules.close()
 
 
-def units_of(size: int) -> list[send_stream.Unit]:
+def units_of(size: int) -> list[send_frame.Unit]:
     """Return units of one message without a key, in their places in a frame."""
     columns = Columns()
     columns.add(ServiceBusMessage("x"))
-    units = [send_stream.Unit("q", columns, Outcome(), 60.0) for _ in range(size)]
+    units = [send_frame.Unit("q", columns, Outcome(), 60.0) for _ in range(size)]
     for position, unit in enumerate(units):
         unit.position = position
     return units
@@ -293,7 +293,7 @@ def test_messages_with_a_key_do_not_count_where_others_are_dealt() -> None:
     keyed = Columns()
     keyed.add(ServiceBusMessage("x", partition_key="k"))
     for _ in range(100):
-        round_robin_.assign("q", [send_stream.Unit("q", keyed, Outcome(), 60.0)] * 100, 0.0)
+        round_robin_.assign("q", [send_frame.Unit("q", keyed, Outcome(), 60.0)] * 100, 0.0)
 
     _, run = round_robin_.assign("q", units_of(320), 0.0)
 

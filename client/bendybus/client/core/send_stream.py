@@ -13,23 +13,22 @@ reported as unknown. Only what is known not to be stored goes into a new frame.
 """
 
 import asyncio
-import logging
 import os
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
 from bendybus.client import exceptions
-from bendybus.client.core.io_thread import Caller
+from bendybus.client.core import send_frame
+from bendybus.client.core.possible_duplicates import PossibleDuplicates
 from bendybus.client.core.retry_policy import Moved, RetryPolicy, counted
 from bendybus.client.core.round_robin import RoundRobin
+from bendybus.client.core.send_frame import Frame, Unit
 from bendybus.client.core.send_limit import SendLimit
+from bendybus.client.core.send_queue import SendQueue
 from bendybus.client.core.stream import Stream
-from bendybus.client.exceptions import OperationTimeoutError
-from bendybus.client.messages import encode
-from bendybus.client.messages.encode import Columns
 from bendybus.domain import errors
-from bendybus.domain.errors import BusError, ServiceTimeout
+from bendybus.domain.errors import BusError
 from bendybus.v1 import sender_pb2
 from bendybus.wire import statuses
 
@@ -50,107 +49,6 @@ _LATE_S: Final = 0.2
 _READ_S: Final = 0.25
 # While there is time left, a repeat of something that may be stored waits no longer than this.
 _REPEAT_PAUSE_S_MAX: Final = 2.0
-# Message ids that are kept of sends that may be stored twice.
-POSSIBLE_DUPLICATES_MAX: Final = 10_000
-
-# One line about possible duplicates in this time.
-_SAY_S: Final = 10.0
-
-_log = logging.getLogger("bendybus.client")
-
-
-class Unit:
-    """What one call sends: stored as a whole or not at all."""
-
-    __slots__ = (
-        "columns",
-        "deadline_s",
-        "done",
-        "entity_path",
-        "failures",
-        "given",
-        "numbers",
-        "position",
-        "split",
-        "timeout_s",
-        "waiter",
-    )
-
-    def __init__(
-        self,
-        entity_path: str,
-        columns: Columns,
-        waiter: Caller,
-        timeout_s: float,
-        *,
-        numbers: bool = False,
-        split: bool = False,
-        given: bool = False,
-    ) -> None:
-        self.entity_path = entity_path
-        self.columns = columns
-        self.waiter = waiter
-        self.timeout_s = timeout_s
-        # Whether the caller wants the sequence numbers.
-        self.numbers = numbers
-        self.split = split
-        # Whether the caller chose the time: then all of it is used while a partition is away.
-        self.given = given
-        # Where it began in the frame that it was first sent in, in messages.
-        self.position = 0
-        self.done = False
-        self.deadline_s = 0.0
-        self.failures = 0
-
-
-class Frame:
-    """Units that travel together, and the request that is repeated if need be."""
-
-    __slots__ = (
-        "failures",
-        "first_sent_s",
-        "frame_id",
-        "request",
-        "sent_s",
-        "size_bytes",
-        "timer",
-        "units",
-        "unknown",
-        "waited",
-    )
-
-    def __init__(
-        self, frame_id: int, units: list[Unit], producer_id: bytes, *, again: bool = False
-    ) -> None:
-        self.frame_id = frame_id
-        self.units = units
-        self.failures = 0
-        self.first_sent_s = self.sent_s = 0.0
-        self.timer: asyncio.TimerHandle | None = None
-        # Whether it may be stored: it was sent, and no answer to that try came.
-        self.unknown = again
-        # Whether its timer was put off, for answers to be read.
-        self.waited = False
-        self.size_bytes = sum(unit.columns.size_bytes for unit in units)
-        self.request = sender_pb2.SendStreamRequest(
-            frame_id=frame_id,
-            producer_id=producer_id,
-            entity_path=units[0].entity_path,
-            split_by_partition_key=units[0].split,
-        )
-        # Given to the constructor it would be serialised and parsed.
-        self.request.batch.CopyFrom(encode.batch_proto([unit.columns for unit in units]))
-        if len(units) > 1:
-            self.request.group_sizes.extend(len(unit.columns.messages) for unit in units)
-        if again:
-            self.request.positions.extend(unit.position for unit in units)
-
-    def open_units(self) -> list[Unit]:
-        """Return the units without an outcome."""
-        return [unit for unit in self.units if not unit.done]
-
-
-_Key = tuple[str, float, bool]
 
 
 class SendStream:
@@ -171,16 +69,13 @@ class SendStream:
         self.stream = Stream(self, retry, explain)
         self._producer_id = os.urandom(16)
         self._frame_id = 0
-        self._waiting: dict[_Key, deque[Unit]] = {}
+        self._waiting = SendQueue()
         self._repeats: deque[Frame] = deque()
         self._resting: set[Frame] = set()
         self._in_flight: dict[int, Frame] = {}
         self._bytes_in_flight = 0
         self._round_robin = RoundRobin()
-        # (entity, message id) of sends that are stored, and maybe twice.
-        self.possible_duplicates: deque[tuple[str, str]] = deque(maxlen=POSSIBLE_DUPLICATES_MAX)
-        self._duplicates_unsaid = 0
-        self._say_duplicates_s = 0.0
+        self.possible_duplicates = PossibleDuplicates()
         self._hold: asyncio.TimerHandle | None = None
         self._sweeper: asyncio.TimerHandle | None = None
         self._closed = False
@@ -188,15 +83,11 @@ class SendStream:
     def send(self, unit: Unit) -> None:
         """Take a unit; its waiter gets the sequence numbers (if wanted) or the error."""
         if self._closed:
-            self._finish(unit, error=_closed_error())
+            self._finish(unit, error=send_frame.closed())
             return
         if not unit.deadline_s:
             unit.deadline_s = self._loop.time() + unit.timeout_s
-        key = (unit.entity_path, unit.timeout_s, unit.split)
-        found = self._waiting.get(key)
-        if found is None:
-            found = self._waiting[key] = deque()
-        found.append(unit)
+        self._waiting.add(unit)
         if self._sweeper is None:
             self._sweeper = self._loop.call_later(_SWEEP_S, self._sweep)
         self.stream.wake()
@@ -207,11 +98,9 @@ class SendStream:
         await self.stream.close()
         frames = [*self._in_flight.values(), *self._repeats, *self._resting]
         for frame in frames:
-            self._give_up(frame, _closed_error())
-        for units in self._waiting.values():
-            for unit in units:
-                self._finish(unit, error=_closed_error())
-        self._waiting.clear()
+            self._give_up(frame, send_frame.closed())
+        for unit in self._waiting.remove_if(lambda _: True):
+            self._finish(unit, error=send_frame.closed())
         for timer in (self._hold, self._sweeper):
             if timer is not None:
                 timer.cancel()
@@ -275,10 +164,11 @@ class SendStream:
         if response.HasField("error"):
             self._refused(frame, statuses.from_error(response.error))
             return
-        _cancel(frame)
+        frame.stop_timer()
         failures = {failure.group: failure.error for failure in response.failures}
         if response.possible_duplicates:
-            self._note_duplicates([frame.units[i] for i in response.possible_duplicates])
+            twice = [frame.units[i] for i in response.possible_duplicates]
+            self.possible_duplicates.add(twice, self._loop.time())
         unknown: list[Unit] = []
         start = 0
         for index, unit in enumerate(frame.units):
@@ -326,18 +216,13 @@ class SendStream:
 
     def _not_connected(self, error: BusError) -> None:
         """Count a failure to connect for everything that waits for a stream."""
-        for key, waiting in list(self._waiting.items()):
-            kept: deque[Unit] = deque()
-            for unit in waiting:
-                unit.failures += 1
-                if self._retry.allows(error, unit.failures):
-                    kept.append(unit)
-                else:
-                    self._finish(unit, error=exceptions.from_bus_error(error))
-            if kept:
-                self._waiting[key] = kept
-            else:
-                del self._waiting[key]
+
+        def is_final(unit: Unit) -> bool:
+            unit.failures += 1
+            return not self._retry.allows(error, unit.failures)
+
+        for unit in self._waiting.remove_if(is_final):
+            self._finish(unit, error=exceptions.from_bus_error(error))
         frames = list(self._repeats)
         self._repeats.clear()
         for frame in frames:
@@ -355,28 +240,11 @@ class SendStream:
         return self._retry.allows(error, frame.failures)
 
     def _build(self) -> Frame | None:
-        """Make a frame of what waits; None when all of that was cancelled meanwhile."""
-        key, waiting = next(iter(self._waiting.items()))
-        units: list[Unit] = []
-        count = size = 0
-        while waiting:
-            unit = waiting[0]
-            if unit.waiter.abandoned:
-                # Its caller was told, or knows, that it is not sent.
-                self._leave(waiting.popleft())
-                continue
-            columns = unit.columns
-            added = len(columns.messages)
-            size += columns.size_bytes
-            if units and (count + added > FRAME_MESSAGES_MAX or size > FRAME_BYTES_MAX):
-                break
-            unit.position = count
-            count += added
-            units.append(waiting.popleft())
-        # To the end of the row: entities take turns.
-        del self._waiting[key]
-        if waiting:
-            self._waiting[key] = waiting
+        """Build a frame of waiting units; None when all of them were cancelled meanwhile."""
+        units, cancelled = self._waiting.take(FRAME_MESSAGES_MAX, FRAME_BYTES_MAX)
+        for unit in cancelled:
+            # Its caller was told, or knows, that it is not sent.
+            self._leave(unit)
         if not units:
             return None
         self._frame_id += 1
@@ -386,7 +254,7 @@ class SendStream:
         return frame
 
     def _should_hold(self, now: float) -> bool:
-        waiting = next(iter(self._waiting.values()))
+        waiting = self._waiting.first_row()
         if len(self._in_flight) < _YOUNG_FRAMES_MAX or len(waiting) >= _SMALL_FRAME_MESSAGES:
             return False
         if len(waiting[0].columns.messages) >= _SMALL_FRAME_MESSAGES:
@@ -461,23 +329,6 @@ class SendStream:
             # Nothing of it was stored: it may go into a frame of another number.
             self._loop.call_later(pause, self.send, unit)
 
-    def _note_duplicates(self, units: Sequence[Unit]) -> None:
-        for unit in units:
-            ids = unit.columns.message_ids
-            self.possible_duplicates.extend((unit.entity_path, each) for each in ids)
-            self._duplicates_unsaid += len(ids)
-        now = self._loop.time()
-        if now >= self._say_duplicates_s:
-            self._say_duplicates_s = now + _SAY_S
-            _log.warning(
-                "sender of %s: possible duplicates: %d since the last line; a partition that may "
-                "have stored them did not come back in time, and another one stored them",
-                units[0].entity_path,
-                self._duplicates_unsaid,
-                extra={"entity": units[0].entity_path, "action": "possible-duplicates"},
-            )
-            self._duplicates_unsaid = 0
-
     def _arm(self, frame: Frame, deadline_s: float) -> None:
         at = deadline_s + _GRACE_S
         frame.timer = self._loop.call_at(at, self._expire, frame, at)
@@ -492,7 +343,7 @@ class SendStream:
         sent = frame.unknown or frame.frame_id in self._in_flight
         for unit in frame.units:
             if not unit.done and unit.deadline_s + _GRACE_S <= now:
-                self._finish(unit, error=_timed_out(unit, sent=sent))
+                self._finish(unit, error=send_frame.timed_out(unit, sent=sent))
         left = frame.open_units()
         if left:
             self._arm(frame, min(unit.deadline_s for unit in left))
@@ -508,23 +359,16 @@ class SendStream:
     def _sweep(self) -> None:
         self._sweeper = None
         now = self._loop.time()
-        for key, waiting in list(self._waiting.items()):
-            late = [unit for unit in waiting if unit.deadline_s + _GRACE_S <= now]
-            if late:
-                kept = deque(unit for unit in waiting if unit.deadline_s + _GRACE_S > now)
-                self._waiting[key] = kept
-                if not kept:
-                    del self._waiting[key]
-            for unit in late:
-                self._finish(unit, error=_timed_out(unit, sent=False))
+        for unit in self._waiting.remove_if(lambda unit: unit.deadline_s + _GRACE_S <= now):
+            self._finish(unit, error=send_frame.timed_out(unit, sent=False))
         if self._waiting:
             self._sweeper = self._loop.call_later(_SWEEP_S, self._sweep)
 
     def _give_up(self, frame: Frame, error: BusError | exceptions.ServiceBusError) -> None:
-        _cancel(frame)
+        frame.stop_timer()
         if isinstance(error, BusError):
             if frame.unknown:
-                error = _of_unknown_outcome(error)
+                error = send_frame.of_unknown_outcome(error)
             error = exceptions.from_bus_error(error)
         for unit in frame.units:
             if not unit.done:
@@ -542,33 +386,3 @@ class SendStream:
     def _leave(self, unit: Unit) -> None:
         unit.done = True
         self._send_limit.release(len(unit.columns.messages), unit.columns.size_bytes)
-
-
-def _cancel(frame: Frame) -> None:
-    if frame.timer is not None:
-        frame.timer.cancel()
-        frame.timer = None
-
-
-def _of_unknown_outcome(error: BusError) -> BusError:
-    return errors.OutcomeUnknown(
-        f"{error.message} The outcome of the send is unknown.",
-        metadata={**error.metadata, "cause": error.reason},
-    )
-
-
-def _timed_out(unit: Unit, *, sent: bool = True) -> OperationTimeoutError:
-    outcome = "The outcome is unknown." if sent else "Nothing was sent."
-    kind = exceptions.OutcomeUnknownError if sent else OperationTimeoutError
-    return kind(
-        message=f"{unit.entity_path}: no answer to a send in {unit.timeout_s:g} s. {outcome}",
-        reason=(errors.OutcomeUnknown if sent else ServiceTimeout).reason,
-        metadata={"entity": unit.entity_path},
-    )
-
-
-def _closed_error() -> exceptions.ServiceBusConnectionError:
-    return exceptions.ServiceBusConnectionError(
-        message="The client was closed before the outcome of the send was known.",
-        retryable=False,
-    )

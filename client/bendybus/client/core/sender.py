@@ -8,7 +8,7 @@ from bendybus.client import arguments
 from bendybus.client.core import tracing
 from bendybus.client.core.entity_client import EntityClient
 from bendybus.client.core.io_thread import Caller
-from bendybus.client.core.send_stream import Unit
+from bendybus.client.core.send_frame import Unit
 from bendybus.client.core.tracing import NoOperation, Operation
 from bendybus.client.messages import encode
 from bendybus.client.messages.encode import Columns, ServiceBusMessageBatch
@@ -108,7 +108,7 @@ class BaseSender(EntityClient):
         return in time, the message is stored in another partition. Kept by the client, for all its
         senders to this entity.
         """
-        found = list(self._shared.get().send_stream.possible_duplicates)
+        found = list(self._shared.get().send_stream.possible_duplicates.ids)
         return tuple(each for path, each in found if path == self.entity_name)
 
     def _cancel_request(
