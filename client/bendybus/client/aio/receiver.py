@@ -248,25 +248,25 @@ class ServiceBusReceiver(BaseReceiver, AsyncIterator[ServiceBusReceivedMessage])
         if self._closed:
             return
         self._closed = True
-        connection, stream = self._connection, self._current
-        if connection is not None and stream is not None and not connection.closed:
-            await calls.run(connection, stream.close, calls.CLOSE_S)
+        connection, receiving = self._connection, self._current
+        if connection is not None and receiving is not None and not connection.closed:
+            await calls.run(connection, receiving.close, calls.CLOSE_S)
         if self._owns_connection:
             await calls.close(self._shared)
 
     async def _receive(
         self, max_message_count: int | None, max_wait_time: float | None
     ) -> list[ServiceBusReceivedMessage]:
-        stream = self._receive_stream()
+        receiving = self._receiving()
         io = self._shared.get().io
-        waiter = io.loop_waiter(lost=lambda pieces: io.submit(stream.put_back, pieces))
-        pending = self._pending_receive(max_message_count, max_wait_time, waiter)
-        io.submit(stream.receive, pending)
+        waiter = io.loop_waiter(lost=lambda pieces: io.submit(receiving.put_back, pieces))
+        want = self._want(max_message_count, max_wait_time, waiter)
+        io.submit(receiving.receive, want)
         try:
-            pieces = await waiter.wait(pending.wait_s)
+            pieces = await waiter.wait(want.wait_s)
         except BaseException:
             # Messages that arrive for it go to the next receive, or back to the queue.
-            io.submit(stream.forget, pending)
+            io.submit(receiving.forget, want)
             raise
         return self._made(pieces)
 
@@ -279,8 +279,8 @@ class ServiceBusReceiver(BaseReceiver, AsyncIterator[ServiceBusReceivedMessage])
             return found.outcome(await self._settled(settlement, waiter))
 
     async def _settled(self, settlement: Settlement, waiter: LoopWaiter) -> Outcome:
-        stream = self._receive_stream()
-        self._shared.get().io.submit(stream.settle, settlement)
+        receiving = self._receiving()
+        self._shared.get().io.submit(receiving.settle, settlement)
         outcome: Outcome = await waiter.wait(settlement.timeout_s)
         return outcome
 

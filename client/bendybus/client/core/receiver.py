@@ -110,7 +110,7 @@ class BaseReceiver(EntityClient):
     def _locks(self) -> bool:
         return self._mode is ServiceBusReceiveMode.PEEK_LOCK
 
-    def _receive_stream(self) -> ReceiveStream:
+    def _receiving(self) -> ReceiveStream:
         """Return the stream of this process, created when it is first needed."""
         self._check_live()
         connection = self._shared.get()
@@ -123,7 +123,7 @@ class BaseReceiver(EntityClient):
                     self._connection = connection
         return current
 
-    def _pending_receive(
+    def _want(
         self, max_message_count: int | None, max_wait_time: float | None, waiter: Waiter
     ) -> PendingReceive:
         if max_wait_time is not None:
@@ -247,7 +247,7 @@ class BaseReceiver(EntityClient):
     def _deferred(
         self, response: receiver_pb2.ReceiveDeferredResponse
     ) -> list[ServiceBusReceivedMessage]:
-        self._receive_stream()
+        self._receiving()
         return self._made(_pieces(response.batches))
 
     def _reading(self, name: str) -> Operation | NoOperation:

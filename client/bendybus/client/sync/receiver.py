@@ -247,25 +247,25 @@ class ServiceBusReceiver(BaseReceiver, Iterator[ServiceBusReceivedMessage]):
         if self._closed:
             return
         self._closed = True
-        connection, stream = self._connection, self._current
-        if connection is not None and stream is not None and not connection.closed:
-            calls.run(connection, stream.close, calls.CLOSE_S)
+        connection, receiving = self._connection, self._current
+        if connection is not None and receiving is not None and not connection.closed:
+            calls.run(connection, receiving.close, calls.CLOSE_S)
         if self._owns_connection:
             calls.close(self._shared)
 
     def _receive(
         self, max_message_count: int | None, max_wait_time: float | None
     ) -> list[ServiceBusReceivedMessage]:
-        stream = self._receive_stream()
+        receiving = self._receiving()
         io = self._shared.get().io
-        waiter = io.thread_waiter(lost=lambda pieces: io.submit(stream.put_back, pieces))
-        pending = self._pending_receive(max_message_count, max_wait_time, waiter)
-        io.submit(stream.receive, pending)
+        waiter = io.thread_waiter(lost=lambda pieces: io.submit(receiving.put_back, pieces))
+        want = self._want(max_message_count, max_wait_time, waiter)
+        io.submit(receiving.receive, want)
         try:
-            pieces = waiter.wait(pending.wait_s)
+            pieces = waiter.wait(want.wait_s)
         except BaseException:
             # Messages that arrive for it go to the next receive, or back to the queue.
-            io.submit(stream.forget, pending)
+            io.submit(receiving.forget, want)
             raise
         return self._made(pieces)
 
@@ -278,8 +278,8 @@ class ServiceBusReceiver(BaseReceiver, Iterator[ServiceBusReceivedMessage]):
             return found.outcome(self._settled(settlement, waiter))
 
     def _settled(self, settlement: Settlement, waiter: ThreadWaiter) -> Outcome:
-        stream = self._receive_stream()
-        self._shared.get().io.submit(stream.settle, settlement)
+        receiving = self._receiving()
+        self._shared.get().io.submit(receiving.settle, settlement)
         outcome: Outcome = waiter.wait(settlement.timeout_s)
         return outcome
 
