@@ -103,7 +103,7 @@ class _PartitionCollector(Collector):
 
 
 def _orphans(counts: dict[int, list[EntityCounts]]) -> Iterable[Metric]:
-    """What waits for somebody to adopt or purge it; zero where nothing does, to alert on."""
+    """Orphaned entities, to be adopted or purged; zero if there are none, to alert on."""
     queues = GaugeMetricFamily(
         "bendybus_orphaned_entities", "Entities whose manifest is gone", labels=["partition"]
     )

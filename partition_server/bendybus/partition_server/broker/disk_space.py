@@ -63,7 +63,7 @@ class DiskSpace:
 
     def _look(self, refused: str) -> str:
         unused = self._store.unused_bytes()
-        # What the log and its next checkpoint may still take is as good as gone.
+        # What the log and its next checkpoint may still take counts as used.
         ahead = max(0, 2 * LOG_BYTES_MAX - self._store.wal_bytes())
         mark = self._free_min_bytes
         free = self._store.guard.free_bytes() + unused - ahead

@@ -3,7 +3,7 @@
 One thread owns the file and all state of the partition; the event loop hands commands in through
 the inbox and gets answers back in one call per turn. Order of a turn: clocks → decide → commit →
 apply → answers. A commit that finds no room is taken back and the store goes on; any other
-failure closes the store, answers everybody who waits, and opens it anew.
+failure closes the store, answers all callers that wait, and reopens it.
 """
 
 import contextlib
@@ -72,12 +72,12 @@ class PartitionThread:
         self._partition: Partition | None = None
         # Streams that wait for answers: told when the store fails, for their locks are void then.
         self._streams: set[Any] = set()
-        # Commands whose COMMIT may have been executed: until they are answered, nobody may be
+        # Commands whose COMMIT may have been executed: until they are answered, no caller may be
         # told that they were not.
         self._uncertain: Sequence[Command] = ()
         # How many commands of this turn are answered.
         self._answered = 0
-        # Whoever waits for the end of what was begun in earlier turns.
+        # Callers that wait for the end of what was begun in earlier turns.
         self._abandoned: list[Any] = []
         self._failure = "it is starting"
         self._disk = DiskSpace(store, settings.free_space_min_bytes)
@@ -140,8 +140,8 @@ class PartitionThread:
                     return
                 self._turn(commands)
             except Exception as error:
-                # The boundary of this thread: whatever went wrong, state and file are opened
-                # anew. Who was answered already is not answered again.
+                # The boundary of this thread: whatever went wrong, the file is reopened and the
+                # state read again. Callers that were answered already are not answered again.
                 if not isinstance(error, StoreError):
                     logger.exception("partition %d: internal error", self.index)
                 self._close(str(error) or type(error).__name__)

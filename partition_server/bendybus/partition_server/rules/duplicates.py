@@ -31,7 +31,7 @@ class KeyHistory:
         self._queue = queue
         self._now = now
         self._clock_held = clock_held
-        # Keys older than this are as good as forgotten; nothing is while the clock is in doubt.
+        # Keys older than this do not count; all count while the clock is in doubt.
         window_ms = queue.entity.queue.duplicate_detection_history_time_window_ms
         self._known_since_ms = -1 if clock_held else now.wall_ms - window_ms
 

@@ -1,8 +1,8 @@
 """Who may call what: the table of methods and roles, and the role that a certificate gives. Pure.
 
 A role is a URI among the names of the peer's certificate. That of the operator is the same for
-every bus; those of front ends and partitions begin with the identity of their bus, so that nobody
-of another bus is let in.
+every bus; those of front ends and partitions begin with the identity of their bus, so that no
+peer of another bus is let in.
 """
 
 from collections.abc import Iterable
@@ -73,5 +73,5 @@ def check(method: str, uris: Iterable[str], bus_identity: str) -> Refusal | None
     role = role_of(uris, bus_identity)
     if isinstance(role, Refusal):
         return role
-    # What is not in the table is for nobody.
+    # What is not in the table is denied.
     return None if role in METHODS.get(method, frozenset()) else Refusal.WRONG_ROLE

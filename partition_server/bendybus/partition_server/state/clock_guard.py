@@ -1,10 +1,10 @@
-"""Notices that time did something odd: the wall clock jumped, or the process stood still.
+"""Notices that time did something odd: the wall clock jumped, or the process was suspended.
 
 Rules: if wall and monotonic clock part by more than 60 s, expiry and the purge of duplicate
 history wait for some minutes, so that a wrong clock deletes nothing that a right one would keep;
 the same when a file is opened under another clock than it was last used with. Locks run on the
-monotonic clock. If the process stood still for more than a second (SIGSTOP, a
-laptop's lid), locks are extended by the gap, because nobody could settle meanwhile.
+monotonic clock. If the process was suspended for more than a second (SIGSTOP, a
+laptop's lid), locks are extended by the gap, because no receiver could settle meanwhile.
 """
 
 from typing import Final
@@ -30,7 +30,7 @@ class ClockGuard:
         self._expected_mono_ms: int | None = None
 
     def observe(self, now: Now) -> int:
-        """Take notice of the time; return how long the process stood still (0: it did not)."""
+        """Take notice of the time; return how long the process was suspended (0: it was not)."""
         offset_ms = now.wall_ms - now.mono_ms
         if abs(offset_ms - self._offset_ms) > JUMP_MS:
             self._held_until_mono_ms = now.mono_ms + self._hold_ms
@@ -47,7 +47,7 @@ class ClockGuard:
     def waiting(self, now_mono_ms: int, until_mono_ms: int) -> None:
         """Say that the loop is going to wait, so that this is not taken for standing still.
 
-        What it stood still since the last look, in the middle of its work, still counts.
+        What it was suspended since the last look, in the middle of its work, still counts.
         """
         lost_ms = now_mono_ms - (self._expected_mono_ms or now_mono_ms)
         self._expected_mono_ms = until_mono_ms - (lost_ms if lost_ms > STANDSTILL_MS else 0)

@@ -269,7 +269,7 @@ class MessageQueue:
         return self.lock_ends[0][0] if self.lock_ends else None
 
     def extend_locks(self, gap_ms: int) -> None:
-        """Move every lock by the time that the process stood still."""
+        """Extend every lock by the time that the process was suspended."""
         for lock in self.locks.values():
             lock.until_mono_ms += gap_ms
         self.lock_ends = [(until + gap_ms, entries) for until, entries in self.lock_ends]

@@ -19,7 +19,7 @@ from bendybus.partition_server.store.records import Changes, HistoryEntry, Move,
 
 
 class Answer(NamedTuple):
-    """A value for whoever asked."""
+    """A value for a caller."""
 
     to: Any
     value: Any

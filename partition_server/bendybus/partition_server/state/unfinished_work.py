@@ -44,7 +44,7 @@ class Unfinished:
     def __init__(self) -> None:
         self._settlements: deque[Unsettled] = deque()
         self._bytes = 0
-        # Row ids of expired messages that nobody has locked any more.
+        # Row ids of expired messages that are no longer locked.
         self._expired: dict[int, None] = {}
 
     def __len__(self) -> int:

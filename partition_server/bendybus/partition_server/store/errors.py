@@ -4,7 +4,7 @@
     └── StoreError
         ├── FileRefused   the file belongs to something else, or is gone, or is in use
         ├── StoreFull     no room for this transaction; the next may fit
-        └── StoreFailed   the file can no longer be trusted; open it anew
+        └── StoreFailed   the file can no longer be trusted; reopen it
             └── NotCommitted   … and it failed before COMMIT: nothing of the transaction is stored
 
 They never reach a client: the runner answers with domain errors.
@@ -24,7 +24,7 @@ class StoreFull(StoreError):
 
 
 class StoreFailed(StoreError):
-    """Raised when reading or writing failed in a way that only opening anew can mend."""
+    """Raised when reading or writing failed in a way that only reopening the file can repair."""
 
 
 class NotCommitted(StoreFailed):

@@ -36,8 +36,8 @@ def set_pragmas(db: apsw.Connection) -> None:
     """Set how SQLite keeps the file; each with its reason."""
     # From the first schema: pages of deleted messages can be given back.
     db.pragma("auto_vacuum", "INCREMENTAL")
-    # One writer appends, nobody waits for it; FULL syncs the log at every commit, so that what
-    # is acknowledged survives a power cut.
+    # One writer appends, and readers do not wait for it; FULL syncs the log at every commit, so
+    # that what is acknowledged survives a power cut.
     db.pragma("journal_mode", "WAL")
     db.pragma("synchronous", "FULL")
     db.pragma("wal_autocheckpoint", WAL_PAGES_MAX)

@@ -19,7 +19,7 @@ class FileGuard:
 
     def __init__(self, directory: Path, partition: int, reserve_bytes: int) -> None:
         self.path = directory / f"partition-{partition:02d}.db"
-        # For what is looked at in every turn: paths are made into texts anew at each use.
+        # For what is looked at in every turn: paths are converted to strings at each use.
         self._file, self._folder = str(self.path), str(directory)
         self.reserve_path = self.path.with_suffix(".reserve")
         self._lock_path = self.path.with_suffix(".lock")
@@ -81,7 +81,7 @@ class FileGuard:
     def check_still_there(self) -> None:
         """Raise StoreFailed when the open file is no longer the one in the directory.
 
-        A deleted file goes on accepting writes that nobody will ever read again.
+        A deleted file still accepts writes, which are lost when it is closed.
         """
         try:
             found = os.stat(self._file)

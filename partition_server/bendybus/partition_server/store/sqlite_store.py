@@ -1,7 +1,7 @@
 """The real store: one SQLite file, one connection, one thread.
 
 Order at a commit: BEGIN, all changes, COMMIT (which syncs), check that the file is still the one
-in the directory; only then may anybody be told. `apsw` brings its own SQLite: the one of Debian
+in the directory; only then may callers be answered. `apsw` brings its own SQLite: the one of Debian
 and of Python may lie in the range of the WAL-reset bug.
 """
 
@@ -117,7 +117,7 @@ class SqliteStore:
         return 0
 
     def unused_bytes(self) -> int:
-        """Return the space inside the file that deleted messages left: as good as free."""
+        """Return the space inside the file that deleted messages left, which counts as free."""
         with translated(self.path):
             return int(self._connection().pragma("freelist_count")) * self._page_bytes
 

@@ -94,5 +94,5 @@ class Store(Protocol):
         """Write all of `changes` durably, or nothing.
 
         Raises errors.StoreFull when there is no room (the store goes on), errors.StoreFailed on
-        any other failure (the store is of no more use until it is opened anew).
+        any other failure (the store cannot be used until it is reopened).
         """
