@@ -13,7 +13,7 @@ from bendybus.v1 import sender_pb2
 
 
 class Unit:
-    """What one call sends: stored as a whole or not at all."""
+    """The messages of one call: stored as a whole or not at all."""
 
     __slots__ = (
         "columns",
@@ -47,9 +47,9 @@ class Unit:
         # Whether the caller wants the sequence numbers.
         self.numbers = numbers
         self.split = split
-        # Whether the caller chose the time: then all of it is used while a partition is away.
+        # Whether the caller set the time-out: then all of it is used if a partition is unavailable.
         self.given = given
-        # Where it began in the frame that it was first sent in, in messages.
+        # How many messages were before it in the frame that it was first sent in.
         self.position = 0
         self.done = False
         self.deadline_s = 0.0
@@ -57,7 +57,7 @@ class Unit:
 
 
 class Frame:
-    """Units that travel together, and the request that is repeated if need be."""
+    """Units that are sent together, and their request, which is repeated if needed."""
 
     __slots__ = (
         "failures",
@@ -82,7 +82,7 @@ class Frame:
         self.timer: asyncio.TimerHandle | None = None
         # Whether it may be stored: it was sent, and no answer to that try came.
         self.unknown = again
-        # Whether its timer was put off, for answers to be read.
+        # Whether its timer was postponed, for responses to be read.
         self.waited = False
         self.size_bytes = sum(unit.columns.size_bytes for unit in units)
         self.request = sender_pb2.SendStreamRequest(

@@ -6,10 +6,10 @@
                       repeats: the same frame_id  ◄───────────────────┘ stream broke, frame refused,
                                                                         unit of unknown outcome
 
-A unit goes out at once when the stream is free; what comes while frames are under way shares the
-next one. A unit that may be stored is repeated under its name (producer, frame, position in the
-frame's first try) until the bus says what became of it, or its time is over: then its outcome is
-reported as unknown. Only what is known not to be stored goes into a new frame.
+A unit is sent at once when the stream is idle; units that arrive while frames are in flight share
+the next one. A unit that may be stored is repeated under its name (producer, frame, position in the
+frame's first try) until the bus reports its outcome, or it times out: then its outcome is reported
+as unknown. Only what is known not to be stored goes into a new frame.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ _YOUNG_S: Final = 0.005
 # The bus answers at the end of the time; this is how long its answer may take to get here.
 _GRACE_S: Final = 0.5
 _SWEEP_S: Final = 0.25
-# A timer that is later than this: the thread was held up, and answers may wait to be read.
+# A timer that fires this late: the thread was suspended, and responses may wait to be read.
 _LATE_S: Final = 0.2
 _READ_S: Final = 0.25
 # While there is time left, a repeat of something that may be stored waits no longer than this.
@@ -81,7 +81,7 @@ class SendStream:
         self._closed = False
 
     def send(self, unit: Unit) -> None:
-        """Take a unit; its waiter gets the sequence numbers (if wanted) or the error."""
+        """Accept a unit; its waiter gets the sequence numbers (if wanted) or the error."""
         if self._closed:
             self._finish(unit, error=send_frame.closed())
             return
@@ -93,7 +93,7 @@ class SendStream:
         self.stream.wake()
 
     async def close(self) -> None:
-        """End the stream; what is still under way fails."""
+        """Close the stream; sends in progress fail."""
         self._closed = True
         await self.stream.close()
         frames = [*self._in_flight.values(), *self._repeats, *self._resting]
@@ -191,18 +191,18 @@ class SendStream:
             self._repeat_unknown(frame, unknown)
 
     def broken(self, error: BusError) -> None:
-        """Repeat what was in flight, or give it up when the policy says so."""
+        """Repeat frames in flight, or fail them if the retry policy ends."""
         frames = list(self._in_flight.values())
         self._in_flight.clear()
         self._bytes_in_flight = 0
-        # A caller that is turned away is turned away before anything it wrote is read; a stream
-        # that was let in ends with OK once its token is no longer good (frontend: call_gate).
+        # An unauthorized stream is rejected before anything it wrote is read; an accepted stream
+        # ends with OK once its token has expired (frontend: call_gate).
         not_read = isinstance(error, errors.Unauthenticated | errors.Unauthorized)
         ended_well = isinstance(error, Moved) and error.answered
         for frame in frames:
             frame.failures += counted(error)
             if (ended_well or not_read) and not frame.unknown:
-                # Everything that the bus had taken was answered: this was not.
+                # Everything that the bus had read was answered: this was not read.
                 frame.first_sent_s, frame.request.age_ms = 0.0, 0
             else:
                 frame.unknown = True
@@ -215,7 +215,7 @@ class SendStream:
             self._not_connected(error)
 
     def _not_connected(self, error: BusError) -> None:
-        """Count a failure to connect for everything that waits for a stream."""
+        """Count a failure to connect for everything that waits to be sent."""
 
         def is_final(unit: Unit) -> bool:
             unit.failures += 1
@@ -304,7 +304,7 @@ class SendStream:
         return left / 2 if left > _READ_S else None
 
     def _repeat_unknown(self, frame: Frame, units: list[Unit]) -> None:
-        """Send units that may be stored already again, by the name that partitions know."""
+        """Repeat units that may be stored, under the name that partitions know."""
         again = Frame(frame.frame_id, units, self._producer_id, again=True)
         again.request.lane, again.request.run = frame.request.lane, frame.request.run
         again.failures = frame.failures
@@ -315,7 +315,7 @@ class SendStream:
         self._loop.call_later(min(pauses), self._repeat, again)
 
     def _unit_failed(self, unit: Unit, error: BusError) -> None:
-        """Send a unit again that is known not to be stored, or tell its caller."""
+        """Retry a unit that is known not to be stored, or fail it."""
         unit.failures += 1
         pause: float | None = self._retry.pause_s(unit.failures, error)
         away = isinstance(error, errors.PartitionUnavailable) and unit.given
@@ -336,7 +336,7 @@ class SendStream:
     def _expire(self, frame: Frame, due_s: float) -> None:
         now = self._loop.time()
         if now - due_s > _LATE_S and not frame.waited:
-            # This thread was held up: the answers that have arrived are read first.
+            # This thread was suspended: the responses that have arrived are read first.
             frame.waited = True
             frame.timer = self._loop.call_at(now + _READ_S, self._expire, frame, now + _READ_S)
             return

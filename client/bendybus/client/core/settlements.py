@@ -1,4 +1,4 @@
-"""Settlements on their way: operations of callers, coalesced into frames, answered per token.
+"""Settlements in progress: operations of callers, coalesced into frames, answered per token.
 
 A core without I/O: `ReceiveStream` owns it, writes its frames and passes it the results.
 """
@@ -31,7 +31,7 @@ _TOKEN_BYTES: Final = lock_token.TOKEN_BYTES
 
 
 class Settlement:
-    """What one call settles. Its waiter gets an Outcome."""
+    """The messages that one call settles. Its waiter gets an Outcome."""
 
     __slots__ = (
         "changed_properties",
@@ -76,7 +76,7 @@ class Settlement:
         self.deadline_s = 0.0
         self.failures = 0
         self.repeated = False
-        # An earlier try may have done it: a refusal of a repeat is no definite no.
+        # An earlier try may have done it: that a repeat is rejected does not mean it was not done.
         self.unknown = False
         # Which of the caller's tokens `tokens` are; None: all of them.
         self.indexes: list[int] | None = None
@@ -191,7 +191,7 @@ class Settlements:
         return again
 
     def stream_broke(self, error: BusError) -> None:
-        """Put back what was under way, or fail it when the policy says so."""
+        """Queue what was in flight again, or fail it if the retry policy ends."""
         frames, self._in_flight = list(self._in_flight.values()), {}
         # Numbers count up within a stream; the next stream starts over.
         self.frame_id = 0
@@ -207,7 +207,7 @@ class Settlements:
                 settlement.waiter.fail(_of_unknown_outcome(error))
 
     def expire(self, now_s: float) -> None:
-        """Fail what should have been answered by now."""
+        """Fail what has timed out."""
         late = [entry for entry in self._waiting if entry.deadline_s <= now_s]
         self._waiting = deque(entry for entry in self._waiting if entry.deadline_s > now_s)
         for frame_id, members in list(self._in_flight.items()):
@@ -217,7 +217,7 @@ class Settlements:
         self._fail(late)
 
     def fail_all(self) -> None:
-        """Fail everything: the receiver ends."""
+        """Fail everything: the receiver is closed."""
         members = [entry for frame in self._in_flight.values() for entry in frame]
         self._fail([*self._waiting, *members])
         self._waiting.clear()
@@ -253,7 +253,7 @@ class Settlements:
                 pause = max(pause, self._retry.pause_s(settlement.failures + 1, error))
             else:
                 final = exceptions.from_bus_error
-                # To renew a lock twice is to renew it: a refusal of a repeat counts.
+                # Renewing a lock is idempotent: the rejection of a repeat is final.
                 if settlement.unknown and settlement.disposition != _RENEW_LOCK:
                     final = _of_unknown_outcome
                 settlement.errors.append((index, final(error)))
@@ -279,7 +279,7 @@ class Settlements:
 
 
 def _of_unknown_outcome(error: BusError) -> ServiceBusError:
-    # A lost lock is what a settlement leaves behind, if the bus does not remember it any more.
+    # A settled message has no lock: for a bus that forgot the settlement, its lock is lost.
     if not isinstance(error, RetryableError | MessageLockLost):
         return exceptions.from_bus_error(error)
     return exceptions.from_bus_error(
@@ -298,7 +298,7 @@ class _Joint:
         self._errors: list[tuple[int, ServiceBusError]] = []
 
     def resolve(self, value: Outcome) -> None:
-        """Note the outcome of a part."""
+        """Handle the outcome of a part."""
         self._errors += value.errors
         self._left -= 1
         if not self._left:
@@ -308,7 +308,7 @@ class _Joint:
             )
 
     def fail(self, error: BaseException) -> None:
-        """Fail the whole; what comes after that is of no more use."""
+        """Fail the whole; later outcomes are ignored."""
         if self._left > 0:
             self._left = -1
             self._whole.waiter.fail(error)

@@ -20,10 +20,10 @@ from bendybus.wire import admission, merged_frames, statuses
 
 _log = logging.getLogger("bendybus.client")
 _END_TIMEOUT_S: Final = 2.0
-# However long an outage was: so soon after its end streams are back.
+# The longest pause: after an outage of any length, streams reconnect this soon.
 _PAUSE_MAX_S: Final = 2.0
 _JITTER: Final = (0.5, 1.0)
-# A stream that is ended sooner than this was not moved to a better place.
+# A stream that is moved again this soon pauses first.
 _MOVE_AGAIN_S: Final = 0.5
 # What grpc.aio makes of a write into a stream that is just ending; the real status is lost then.
 _WRITE_RACE: Final = "Internal error from Core"
@@ -45,7 +45,7 @@ class Owner(Protocol):
         """Take an answer."""
 
     def broken(self, error: BusError) -> None:
-        """Put back what is under way, or give it up. The stream has ended."""
+        """Queue what is in flight again, or fail it. The stream has ended."""
 
 
 class Stream:
@@ -128,7 +128,7 @@ class Stream:
         await asyncio.wait_for(self._ended.wait(), _END_TIMEOUT_S)
 
     async def close(self) -> None:
-        """End for good. What is under way is the owner's to finish before."""
+        """Close the stream. The owner finishes what is in flight before."""
         self._closed.set()
         self._wake.set()
         await self.cancel()
@@ -171,7 +171,7 @@ class Stream:
                 raise
             if self._writer_error is not None:
                 return heard, _internal(self._writer_error)
-            return heard, RetryableError("The connection was ended.")
+            return heard, RetryableError("The connection was closed.")
         finally:
             if writer is not None:
                 writer.cancel()
@@ -182,7 +182,7 @@ class Stream:
     async def _ending(self) -> BusError:
         code, details = await self._call.code(), await self._call.details()
         if code is grpc.StatusCode.OK:
-            return Moved("The bus ended the stream.", answered=True)
+            return Moved("The bus closed the stream.", answered=True)
         return _bus_error(
             grpc.aio.AioRpcError(
                 code,
@@ -194,7 +194,7 @@ class Stream:
 
     async def _write(self, call: Any) -> None:
         try:
-            # Nothing is handed to a stream that is not let in yet: it would count as sent.
+            # Nothing is written to a stream that is not accepted yet: it would count as sent.
             if not await admission.admitted(call):
                 return
             self.merges = merged_frames.read_by(await call.initial_metadata())
@@ -244,5 +244,5 @@ def _internal(exc: Exception) -> BusError:
 
 def _bus_error(error: grpc.aio.AioRpcError) -> BusError:
     if error.code() is grpc.StatusCode.INTERNAL and (error.details() or "").startswith(_WRITE_RACE):
-        return Moved("The connection ended while it was written to.")
+        return Moved("The connection was closed during a write.")
     return statuses.from_rpc_error(error)
