@@ -38,8 +38,8 @@ class Upstream:
         return True
 
 
-def desk_of(upstreams: Mapping[int, Upstream]) -> SendDispatcher:
-    """Return the desk of a front end with one queue of four partitions."""
+def sends_of(upstreams: Mapping[int, Upstream]) -> SendDispatcher:
+    """Return the dispatcher of a front end with one queue of four partitions."""
     directory = Directory()
     fingerprint = Fingerprint("n", "u", Tier.PREMIUM, 4, 0)
     directory.update(0, fingerprint, [queue()], snapshot=True)
@@ -55,18 +55,18 @@ def frame(frame_id: int, size: int) -> sender_pb2.SendStreamRequest:
 async def test_sends_under_way_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(send, "BYTES_MAX", 10_000)
     upstreams = {partition: Upstream() for partition in range(4)}
-    desk = desk_of(upstreams)
+    sends = sends_of(upstreams)
     answers: list[sender_pb2.SendStreamResponse] = []
 
     for frame_id in range(1, 5):
-        submit(desk, frame(frame_id, 4_000), answers.append)
+        submit(sends, frame(frame_id, 4_000), answers.append)
 
     assert [answer.frame_id for answer in answers] == [3, 4]
     assert {answer.error.reason for answer in answers} == {"SERVER_BUSY"}
-    desk.lost(0, "end")
-    desk.lost(1, "end")
-    desk.lost(2, "end")
-    desk.lost(3, "end")
+    sends.lost(0, "end")
+    sends.lost(1, "end")
+    sends.lost(2, "end")
+    sends.lost(3, "end")
 
 
 async def test_what_one_client_makes_the_front_end_hold_is_bounded_in_bytes(
@@ -74,21 +74,21 @@ async def test_what_one_client_makes_the_front_end_hold_is_bounded_in_bytes(
 ) -> None:
     monkeypatch.setattr(send, "CLIENT_BYTES_MAX", 10_000)
     upstreams = {partition: Upstream() for partition in range(4)}
-    desk = desk_of(upstreams)
+    sends = sends_of(upstreams)
     answers: list[sender_pb2.SendStreamResponse] = []
 
     for frame_id in range(1, 5):
-        submit(desk, frame(frame_id, 4_000), answers.append, client="greedy")
-    submit(desk, frame(5, 4_000), answers.append, client="another")
+        submit(sends, frame(frame_id, 4_000), answers.append, client="greedy")
+    submit(sends, frame(5, 4_000), answers.append, client="another")
 
     assert [answer.frame_id for answer in answers] == [3, 4]
     assert {answer.error.reason for answer in answers} == {"SERVER_BUSY"}
     # What is answered is given back.
-    desk.answered(
+    sends.answered(
         send_frames.answer(partition_pb2.SendFramesResponse(frame_id=1, sequence_numbers=[1]))
     )
     assert len(answers) == 3
-    submit(desk, frame(6, 4_000), answers.append, client="greedy")
+    submit(sends, frame(6, 4_000), answers.append, client="greedy")
     assert len(answers) == 3
 
 
@@ -98,7 +98,7 @@ async def test_a_split_batch_has_the_limit_of_a_batch() -> None:
     fingerprint = Fingerprint("n", "u", Tier.STANDARD, 4, 0)
     directory.update(0, fingerprint, [queue()], snapshot=True)
     upstreams = {partition: Upstream() for partition in range(4)}
-    desk = SendDispatcher(upstreams, directory, Metrics())  # type: ignore[arg-type]
+    sends = SendDispatcher(upstreams, directory, Metrics())  # type: ignore[arg-type]
     answers: list[sender_pb2.SendStreamResponse] = []
     large = message_pb2.MessageBatch(
         messages=[b"x" * 100_000] * 3, partition_keys=["a", "b", "c"], message_ids=["1", "2", "3"]
@@ -107,22 +107,22 @@ async def test_a_split_batch_has_the_limit_of_a_batch() -> None:
         frame_id=1, entity_path="orders", batch=large, split_by_partition_key=True
     )
 
-    submit(desk, request, answers.append)
+    submit(sends, request, answers.append)
 
     assert [answer.error.reason for answer in answers] == ["MESSAGE_SIZE_EXCEEDED"]
-    assert desk.under_way() == 0
+    assert sends.under_way() == 0
 
 
 async def test_one_large_frame_is_always_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(send, "BYTES_MAX", 10)
     upstreams = {partition: Upstream() for partition in range(4)}
-    desk = desk_of(upstreams)
+    sends = sends_of(upstreams)
     answers: list[sender_pb2.SendStreamResponse] = []
 
-    submit(desk, frame(1, 4_000), answers.append)
+    submit(sends, frame(1, 4_000), answers.append)
 
     assert answers == []
-    assert desk.under_way() == 1
+    assert sends.under_way() == 1
 
 
 async def test_a_send_to_an_orphan_is_refused_at_once_but_a_repeat_goes_to_the_partition() -> None:
@@ -130,29 +130,29 @@ async def test_a_send_to_an_orphan_is_refused_at_once_but_a_repeat_goes_to_the_p
     fingerprint = Fingerprint("n", "u", Tier.PREMIUM, 4, 0)
     directory.update(0, fingerprint, [replace(queue(), orphaned=True)], snapshot=True)
     upstreams = {partition: Upstream() for partition in range(4)}
-    desk = SendDispatcher(upstreams, directory, Metrics())  # type: ignore[arg-type]
+    sends = SendDispatcher(upstreams, directory, Metrics())  # type: ignore[arg-type]
     answers: list[sender_pb2.SendStreamResponse] = []
     repeat = frame(2, 10)
     repeat.age_ms = 500
 
-    submit(desk, frame(1, 10), answers.append)
-    submit(desk, repeat, answers.append)
+    submit(sends, frame(1, 10), answers.append)
+    submit(sends, repeat, answers.append)
 
     assert [(answer.frame_id, answer.error.reason) for answer in answers] == [
         (1, "ENTITY_ORPHANED")
     ]
-    assert desk.under_way() == 1
+    assert sends.under_way() == 1
 
 
 async def test_answers_that_have_arrived_are_read_before_deadlines_are_judged() -> None:
     upstreams = {partition: Upstream() for partition in range(4)}
-    desk = desk_of(upstreams)
+    sends = sends_of(upstreams)
     answers: list[sender_pb2.SendStreamResponse] = []
     loop = asyncio.get_running_loop()
     for frame_id in range(1, 4):
         request = frame(frame_id, 10)
         request.timeout_ms = 1_600
-        submit(desk, request, answers.append)
+        submit(sends, request, answers.append)
     await asyncio.sleep(0.06)
 
     # The process is suspended beyond every attempt's deadline; the answers, which wait in the
@@ -160,7 +160,7 @@ async def test_answers_that_have_arrived_are_read_before_deadlines_are_judged() 
     time.sleep(1.0)  # noqa: ASYNC251
     for step in range(1, 4):
         response = partition_pb2.SendFramesResponse(frame_id=step, sequence_numbers=[step])
-        loop.call_later(0.04 * step, desk.answered, send_frames.answer(response))
+        loop.call_later(0.04 * step, sends.answered, send_frames.answer(response))
     async with asyncio.timeout(10):
         while len(answers) < 3:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
@@ -180,7 +180,7 @@ async def test_parts_of_a_frame_have_different_names_for_partitions_of_0_2_too()
 
     requests: list[object] = []
     upstreams = {partition: Recorder() for partition in range(4)}
-    desk = desk_of(upstreams)
+    sends = sends_of(upstreams)
     batch = message_pb2.MessageBatch(
         messages=[b"keyless", b"keyed"], partition_keys=["", "k"], message_ids=["1", "2"]
     )
@@ -188,12 +188,12 @@ async def test_parts_of_a_frame_have_different_names_for_partitions_of_0_2_too()
         frame_id=7, producer_id=b"p" * 16, entity_path="orders", batch=batch, group_sizes=[1, 1]
     )
 
-    submit(desk, sent, lambda _: None)
+    submit(sends, sent, lambda _: None)
 
     lanes = [request.producer_lane for request in requests]  # type: ignore[attr-defined]
     assert len(lanes) == len(set(lanes)) == 2
     for partition in upstreams:
-        desk.lost(partition, "end")
+        sends.lost(partition, "end")
 
 
 @pytest.mark.requirement("R29")
@@ -209,21 +209,21 @@ async def test_a_frame_is_dealt_in_the_runs_that_its_client_names() -> None:
     directory = Directory()
     directory.update(0, Fingerprint("n", "u", Tier.PREMIUM, 4, 0), [queue()], snapshot=True)
     upstreams = {partition: Counting() for partition in range(4)}
-    desk = SendDispatcher(upstreams, directory, Metrics())  # type: ignore[arg-type]
+    sends = SendDispatcher(upstreams, directory, Metrics())  # type: ignore[arg-type]
     answers: list[sender_pb2.SendStreamResponse] = []
     batch = message_pb2.MessageBatch(messages=[b"x"] * 8)
     sent = sender_pb2.SendStreamRequest(
         frame_id=1, entity_path="orders", batch=batch, group_sizes=[1] * 8, lane=0, run=2
     )
 
-    submit(desk, sent, answers.append)
+    submit(sends, sent, answers.append)
 
     assert got == dict.fromkeys(range(4), 2)
     sent.run = 1_000_000
-    submit(desk, sent, answers.append)
+    submit(sends, sent, answers.append)
     assert [answer.error.reason for answer in answers] == ["INVALID_ARGUMENT"]
     for partition in upstreams:
-        desk.lost(partition, "end")
+        sends.lost(partition, "end")
 
 
 @pytest.mark.requirement("R49")
@@ -231,7 +231,7 @@ async def test_sends_without_a_key_are_under_way_at_every_partition_at_once() ->
     waiting = dict.fromkeys(range(4), 0)
 
     class Slow(Upstream):
-        """Has not answered yet; partitions are told apart by what the desk hands to each."""
+        """Has not answered yet; partitions are told apart by what is handed to each."""
 
         def __init__(self, partition: int) -> None:
             self.partition = partition
@@ -242,21 +242,21 @@ async def test_sends_without_a_key_are_under_way_at_every_partition_at_once() ->
             return True
 
     upstreams = {partition: Slow(partition) for partition in range(4)}
-    desk = desk_of(upstreams)
+    sends = sends_of(upstreams)
 
     for frame_id in range(1, 81):
-        submit(desk, frame(frame_id, 100), lambda _: None)
+        submit(sends, frame(frame_id, 100), lambda _: None)
 
     assert waiting == dict.fromkeys(range(4), 20)
     for partition in upstreams:
-        desk.lost(partition, "end")
+        sends.lost(partition, "end")
 
 
 @pytest.mark.parametrize("position", [limits.FRAME_MESSAGES_MAX, 2**32 - 1])
 async def test_positions_that_no_frame_has_are_refused_and_nothing_stays_under_way(
     position: int,
 ) -> None:
-    desk = desk_of({partition: Upstream() for partition in range(4)})
+    sends = sends_of({partition: Upstream() for partition in range(4)})
     answers: list[sender_pb2.SendStreamResponse] = []
     batch = message_pb2.MessageBatch(
         messages=[b"x"] * 3, partition_keys=["a", "b", "c"], message_ids=["1", "2", "3"]
@@ -271,11 +271,11 @@ async def test_positions_that_no_frame_has_are_refused_and_nothing_stays_under_w
         age_ms=1,
     )
 
-    submit(desk, request, answers.append)
+    submit(sends, request, answers.append)
 
     assert [answer.error.reason for answer in answers] == ["INVALID_ARGUMENT"]
     assert "positions" in answers[0].error.message
-    assert desk.under_way() == 0
+    assert sends.under_way() == 0
 
 
 @pytest.mark.requirement("R31")
@@ -292,15 +292,15 @@ async def test_a_send_that_names_no_time_has_60_seconds() -> None:
             return True
 
     upstreams = {partition: Recorder() for partition in range(4)}
-    desk = SendDispatcher(upstreams, directory, Metrics())  # type: ignore[arg-type]
+    sends = SendDispatcher(upstreams, directory, Metrics())  # type: ignore[arg-type]
     # With a key: it has all the time there is.
     batch = message_pb2.MessageBatch(messages=[b"x"], partition_keys=["k"])
     frame = sender_pb2.SendStreamRequest(frame_id=1, entity_path="orders", batch=batch)
     before = now_ms()
 
-    submit(desk, frame, lambda answer: None)
+    submit(sends, frame, lambda answer: None)
 
     [request] = requests
     assert before + 60_000 <= request.deadline_monotonic_ms <= now_ms() + 60_000
     for partition in upstreams:
-        desk.lost(partition, "end")
+        sends.lost(partition, "end")
