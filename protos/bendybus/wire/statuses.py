@@ -1,7 +1,8 @@
 """The one table of errors: domain error ↔ gRPC status code ↔ google.rpc.ErrorInfo.reason.
 
-Servers call `to_status` (unary) or `to_error` (inside streams); clients call `from_rpc_error` or
-`from_error`. Conventions: google.rpc details, `ErrorInfo.reason` is the machine's contract.
+Servers use `unary` and `errors_as_status` (calls) or `to_error` (inside streams); clients call
+`from_rpc_error` or `from_error`. Conventions: google.rpc details, `ErrorInfo.reason` is the
+machine's contract.
 """
 
 import functools
@@ -179,7 +180,7 @@ class errors_as_status:
         if isinstance(error, DecodeError):
             error = malformed(error)
         if isinstance(error, BusError):
-            await self._context.abort_with_status(rpc_status.to_status(to_status(error)))
+            await abort(self._context, error)
 
 
 def unary(handler: Handler) -> Handler:
@@ -193,6 +194,6 @@ def unary(handler: Handler) -> Handler:
     return handled  # type: ignore[return-value]
 
 
-async def abort(context: "grpc.aio.ServicerContext[object, object]", error: BusError) -> None:
-    """End a unary call of a grpc.aio server with the status of `error`; never returns."""
+async def abort(context: "grpc.aio.ServicerContext[Any, Any]", error: BusError) -> None:
+    """End a call with the status of `error`; never returns. Handlers raise instead, see `unary`."""
     await context.abort_with_status(rpc_status.to_status(to_status(error)))

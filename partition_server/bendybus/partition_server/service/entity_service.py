@@ -7,7 +7,6 @@ from typing import Any
 import grpc
 
 from bendybus.domain.entity import Entity
-from bendybus.domain.errors import BusError
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.internal.v1 import entity_pb2, entity_pb2_grpc
 from bendybus.partition_server.broker.replies import Outbox
@@ -24,52 +23,44 @@ class EntityService(entity_pb2_grpc.EntityServiceServicer):
     def __init__(self, hosts: Hosts) -> None:
         self._hosts = hosts
 
+    @statuses.unary
     async def CommitEntity(
         self, request: entity_pb2.CommitEntityRequest, context: Context
     ) -> entity_pb2.CommitEntityResponse:
         """Commit a change of the catalogue; only at the registrar."""
-        try:
-            uid = request.uid
-            if request.action == entity_pb2.ENTITY_ACTION_CREATE:
-                uid = uid or request.manifest_uid or str(uuid.uuid4())
-            changes = entities.description_changes(request.queue)
-            entity: Entity = await self._hosts.ask(
-                request.partition,
-                lambda reply: commands.CommitEntity(
-                    reply,
-                    EntityAction(request.action),
-                    request.name,
-                    entities.origin_from_proto(request.origin),
-                    changes,
-                    uid,
-                    request.if_generation,
-                    request.manifest_uid,
-                ),
-            )
-            return entity_pb2.CommitEntityResponse(entity=entities.entity_to_proto(entity))
-        except BusError as error:
-            await statuses.abort(context, error)
-            raise
+        uid = request.uid
+        if request.action == entity_pb2.ENTITY_ACTION_CREATE:
+            uid = uid or request.manifest_uid or str(uuid.uuid4())
+        changes = entities.description_changes(request.queue)
+        entity: Entity = await self._hosts.ask(
+            request.partition,
+            lambda reply: commands.CommitEntity(
+                reply,
+                EntityAction(request.action),
+                request.name,
+                entities.origin_from_proto(request.origin),
+                changes,
+                uid,
+                request.if_generation,
+                request.manifest_uid,
+            ),
+        )
+        return entity_pb2.CommitEntityResponse(entity=entities.entity_to_proto(entity))
 
+    @statuses.unary
     async def ApplyEntity(
         self, request: entity_pb2.ApplyEntityRequest, context: Context
     ) -> entity_pb2.ApplyEntityResponse:
         """Copy an entry of the registrar."""
-        try:
-            entity = entities.entity_from_proto(request.entity)
-            await self._hosts.ask(
-                request.partition, lambda reply: commands.ApplyEntity(reply, entity)
-            )
-            return entity_pb2.ApplyEntityResponse()
-        except BusError as error:
-            await statuses.abort(context, error)
-            raise
+        entity = entities.entity_from_proto(request.entity)
+        await self._hosts.ask(request.partition, lambda reply: commands.ApplyEntity(reply, entity))
+        return entity_pb2.ApplyEntityResponse()
 
     async def WatchEntities(
         self, request: entity_pb2.WatchEntitiesRequest, context: Context
     ) -> AsyncIterator[entity_pb2.WatchEntitiesResponse]:
         """Send the catalogue, then what changes."""
-        try:
+        async with statuses.errors_as_status(context):
             thread = self._hosts.find(request.partition)
             fingerprint = entities.fingerprint_to_proto(thread.store.fingerprint)
             outbox: Outbox[entity_pb2.WatchEntitiesResponse] = Outbox(
@@ -83,24 +74,19 @@ class EntityService(entity_pb2_grpc.EntityServiceServicer):
                         yield frame
             finally:
                 thread.submit(commands.StreamEnded(outbox))
-        except BusError as error:
-            await statuses.abort(context, error)
 
+    @statuses.unary
     async def FenceIdleEntity(
         self, request: entity_pb2.FenceIdleEntityRequest, context: Context
     ) -> entity_pb2.FenceIdleEntityResponse:
         """Refuse an idle entity's traffic for a moment."""
-        try:
-            fenced = await self._hosts.ask(
-                request.partition,
-                lambda reply: commands.FenceIdle(
-                    reply, request.uid, request.generation, request.idle_ms
-                ),
-            )
-            return entity_pb2.FenceIdleEntityResponse(fenced=fenced)
-        except BusError as error:
-            await statuses.abort(context, error)
-            raise
+        fenced = await self._hosts.ask(
+            request.partition,
+            lambda reply: commands.FenceIdle(
+                reply, request.uid, request.generation, request.idle_ms
+            ),
+        )
+        return entity_pb2.FenceIdleEntityResponse(fenced=fenced)
 
 
 def _watch_response(

@@ -80,11 +80,10 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
         await context.send_initial_metadata((merged_frames.READS,))
         moving = partition_pb2.DeliverFramesResponse(moving=True)
         try:
-            with self._hosts.traffic.stream(ending(context, outbox, moving)):
-                async for frame in both_ways(read(), outbox):
-                    yield frame
-        except BusError as error:
-            await statuses.abort(context, error)
+            async with statuses.errors_as_status(context):
+                with self._hosts.traffic.stream(ending(context, outbox, moving)):
+                    async for frame in both_ways(read(), outbox):
+                        yield frame
         finally:
             if opened:
                 opened[0].submit(commands.StreamEnded(outbox))
@@ -222,14 +221,12 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
 
     async def _refuse_at_the_end(self, context: Context) -> None:
         if self._hosts.traffic.begun:
-            error = errors.PartitionUnavailable("the partition server is stopping.")
-            await statuses.abort(context, error)
+            async with statuses.errors_as_status(context):
+                raise errors.PartitionUnavailable("the partition server is stopping.")
 
     async def _ask(self, context: Context, partition: int, make: Callable[[Call], Command]) -> Any:
-        try:
+        async with statuses.errors_as_status(context):
             return await self._hosts.ask(partition, make)
-        except BusError as error:
-            await statuses.abort(context, error)
 
     def _to_proto(self, partition: int, delivery: answers.Delivery) -> Any:
         return conversions.delivery_to_proto(delivery, partition=partition)

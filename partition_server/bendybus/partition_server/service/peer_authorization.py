@@ -48,7 +48,8 @@ class Admission(grpc.aio.ServerInterceptor):
         async def check(context: Context) -> None:
             error = self.refusal(method, context.auth_context())
             if error is not None:
-                await statuses.abort(context, error)
+                async with statuses.errors_as_status(context):
+                    raise error
 
         return _guarded(handler, check)
 
