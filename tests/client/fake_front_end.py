@@ -189,8 +189,8 @@ class FakeFrontEnd:
         self._stop, self._arrived = asyncio.Event(), asyncio.Event()
         server = grpc.aio.server(options=_OPTIONS)
         # Calls that no client makes stay unimplemented.
-        sender: Any = _Sender(self)  # type: ignore[abstract]
-        receiver: Any = _Receiver(self)  # type: ignore[abstract]
+        sender: Any = _Sender(self)  # type: ignore[abstract]  # not every method is served
+        receiver: Any = _Receiver(self)  # type: ignore[abstract]  # not every method is served
         sender_pb2_grpc.add_SenderServiceServicer_to_server(sender, server)
         receiver_pb2_grpc.add_ReceiverServiceServicer_to_server(receiver, server)
         management_pb2_grpc.add_ManagementServiceServicer_to_server(_Management(self), server)

@@ -29,6 +29,7 @@ TEXTS = (
     "reply_to_session_id",
 )
 SENDS: dict[str, Callable[[], Any]] = {
+    # Wrong types on purpose.
     **{name: functools.partial(ServiceBusMessage, "b", **{name: POISON}) for name in TEXTS},  # type: ignore[arg-type]
     "body": lambda: ServiceBusMessage(POISON),
     "application_properties['k']": lambda: ServiceBusMessage(
@@ -115,10 +116,11 @@ async def test_names_of_administration_calls_are_checked(administration: Either)
 def test_a_text_of_another_type_is_named(name: str) -> None:
     if name == "message_id":
         # As in the original: anything that has a text.
+        # Wrong types on purpose.
         assert ServiceBusMessage("b", message_id=5).message_id == "5"  # type: ignore[arg-type]
         return
     with pytest.raises(TypeError, match=f"{name}: must be str"):
-        ServiceBusMessage("b", **{name: 5})  # type: ignore[arg-type]
+        ServiceBusMessage("b", **{name: 5})  # type: ignore[arg-type]  # wrong types on purpose
     message = ServiceBusMessage("b")
     with pytest.raises(TypeError, match=f"{name}: must be str"):
         setattr(message, name, b"5")

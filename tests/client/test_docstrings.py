@@ -43,7 +43,7 @@ def is_documented(kind: Any) -> bool:
 
 def members(name: str, kind: type) -> Iterator[tuple[str, Any, str]]:
     """Yield the constructor and the public methods of a class."""
-    made = kind.__init__  # type: ignore[misc]
+    made = kind.__init__  # type: ignore[misc]  # read from a class
     if inspect.isfunction(made):
         yield name, made, f"{made.__doc__ or ''}\n{kind.__doc__ or ''}"
     for method, found in inspect.getmembers(kind):

@@ -143,6 +143,7 @@ async def test_only_a_lost_lock_ends_its_renewal(error: ServiceBusError, kept: b
     message: Any = SimpleNamespace(
         _delivered=delivered, _locked_until_ms=now_ms + 60_000, _settled=False
     )
+    # A stand-in for a stream.
     entry = Renewal(SimpleNamespace(), message, 600.0, lambda *_: None)  # type: ignore[arg-type]
     renewing.add(entry)
 

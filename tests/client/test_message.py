@@ -44,6 +44,7 @@ def test_the_short_way_of_encoding_is_what_protobuf_would_write(body: bytes) -> 
 
 @pytest.mark.parametrize("name", ["message_id", "session_id", "partition_key"])
 def test_keys_have_at_most_128_characters(name: str) -> None:
+    # Wrong types on purpose, or by name.
     message = ServiceBusMessage("x", **{name: "k" * limits.KEY_CHARS_MAX})  # type: ignore[arg-type]
 
     with pytest.raises(ValueError, match=name):
@@ -62,7 +63,7 @@ def test_a_body_is_text_bytes_or_nothing() -> None:
     assert str(ServiceBusMessage("ü")) == "ü"
     assert ServiceBusMessage(None).body is None
     with pytest.raises(TypeError, match="int"):
-        ServiceBusMessage(5)  # type: ignore[arg-type]
+        ServiceBusMessage(5)  # type: ignore[arg-type]  # wrong types on purpose, or by name
 
 
 @pytest.mark.parametrize(

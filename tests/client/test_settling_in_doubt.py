@@ -56,7 +56,7 @@ def told(disposition: Any, *tries: BusError | None) -> type[Exception]:
         for _, again in rules.answered(answer(frame, error)):
             rules.add(again)
     if waiter.error is not None:
-        return type(waiter.error)  # type: ignore[return-value]
+        return type(waiter.error)  # type: ignore[return-value]  # set in every case
     assert waiter.outcome is not None
     [(_, found)] = waiter.outcome.errors
     return type(found)
