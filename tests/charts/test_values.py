@@ -20,7 +20,7 @@ from tests.charts.rendering import CHART, render
         ({"imagee": {}}, r"'imagee'"),
         ({"operator": {"replicas": "two"}}, r"/operator/replicas'"),
         ({"logLevel": "chatty"}, r"/logLevel'"),
-        ({"image": {"tag": "latest"}}, r"image\.tag: latest is no version"),
+        ({"image": {"tag": "latest"}}, r"image\.tag: must not be latest"),
         ({"image": {"digest": "abc"}}, r"/image/digest'"),
         ({"image": {"pullPolicy": "Sometimes"}}, r"/image/pullPolicy'"),
         ({"watchNamespaces": ["Shop"]}, r"/watchNamespaces/0'"),

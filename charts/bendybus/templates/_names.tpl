@@ -40,7 +40,7 @@
 
 {{- define "bendybus.image" -}}
 {{- if eq .Values.image.tag "latest" }}
-{{- fail "image.tag: latest is no version, nodes would run different ones. Name one, or a digest." }}
+{{- fail "image.tag: must not be latest, since nodes would run different versions; set a version, or a digest." }}
 {{- end }}
 {{- if .Values.image.digest }}
 {{- printf "%s@%s" .Values.image.repository .Values.image.digest }}

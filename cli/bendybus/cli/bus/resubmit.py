@@ -130,7 +130,7 @@ def copy_of(message: ServiceBusReceivedMessage, *, own_id: bool) -> AmqpAnnotate
             properties.setdefault(ORIGINAL_ID.encode(), message.message_id)
         raw.properties.message_id = _id_of(message)
     raw.application_properties = properties or None
-    # Its time has come; what is scheduled is no dead letter.
+    # It is due already; scheduled messages are not dead letters.
     (raw.annotations or {}).pop(_SCHEDULED, None)
     return raw
 

@@ -84,7 +84,7 @@ def _standing(body: Mapping[str, Any]) -> Standing:
     conditions = (body.get("status") or {}).get("conditions") or []
     ready = next((each for each in conditions if each["type"] == "Ready"), None)
     ready = ready or {"reason": "Unseen", "message": "no operator has looked at it yet."}
-    # Said of an older generation, it is no answer to what was applied now.
+    # A status of an older generation does not cover the change that was applied.
     current = ready.get("observedGeneration", 0) >= metadata.get("generation", 0)
     return Standing(
         kind=body["kind"],

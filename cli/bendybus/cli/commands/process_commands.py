@@ -268,7 +268,7 @@ def _store(context: typer.Context, action: str, file: str, *more: str) -> None:
 
 
 def _is_missing(path: Path) -> bool:
-    """Whether there is no such file; one that we may not look for is the command's to speak of."""
+    """Whether the file does not exist; missing permission is reported by the command itself."""
     try:
         return not path.exists()
     except PermissionError:
