@@ -53,6 +53,11 @@ ADDED = {
         for surface in SURFACES
         for name in ("complete_messages", "delete_messages", "purge_messages", "release_messages")
     },
+    **{
+        f"{surface}ServiceBusReceiver.{name}": _EXTRA
+        for surface in SURFACES
+        for name in ("flush", "settle_in_background")
+    },
     "ServiceBusReceivedMessage.partition": _EXTRA,
     "ServiceBusReceivedMessage.auto_renew_error": "a slot; the original sets it in instances",
     "ServiceBusReceivedMessage.decoded_properties": "received text as str, timestamps as datetime",

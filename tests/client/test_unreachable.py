@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bendybus.client import ServiceBusClient, ServiceBusMessage, exceptions
-from bendybus.client.core.receive_stream import PendingReceive
+from bendybus.client.core.pending_receive import PendingReceive
 from bendybus.client.core.retry_policy import RetryPolicy
 from bendybus.client.core.settlements import FRAME_TOKENS_MAX, Settlement, Settlements
 from bendybus.client.exceptions import ServiceBusConnectionError

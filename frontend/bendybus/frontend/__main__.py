@@ -1,14 +1,13 @@
 """`python -m bendybus.frontend serve --partition 0=HOST:PORT …`."""
 
 import argparse
-import asyncio
 import sys
 from pathlib import Path
 
 from bendybus.frontend import server
 from bendybus.frontend.security.policy_file import PolicyFileError
 from bendybus.frontend.settings import Settings
-from bendybus.wire import serving
+from bendybus.wire import event_loop, serving
 from bendybus.wire.tls import TlsError
 
 
@@ -57,7 +56,7 @@ def main() -> int:
     if settings.exit_with_parent:
         serving.exit_with_parent()
     try:
-        asyncio.run(serving.run_until_signal(lambda stop: server.serve(settings, stop)))
+        event_loop.run(serving.run_until_signal(lambda stop: server.serve(settings, stop)))
     except (TlsError, PolicyFileError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -1,12 +1,11 @@
 """`python -m bendybus.partition_server serve|store …`."""
 
-import asyncio
 import os
 import sys
 
 from bendybus.partition_server import arguments, server
 from bendybus.partition_server.store.errors import StoreError
-from bendybus.wire import serving
+from bendybus.wire import event_loop, serving
 from bendybus.wire.tls import TlsError
 
 
@@ -29,7 +28,7 @@ def main() -> int:
     if settings.exit_with_parent:
         serving.exit_with_parent()
     try:
-        asyncio.run(serving.run_until_signal(lambda stop: server.serve(settings, stop)))
+        event_loop.run(serving.run_until_signal(lambda stop: server.serve(settings, stop)))
     except (StoreError, TlsError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -19,6 +19,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol
 
 from bendybus.client.exceptions import OperationTimeoutError
+from bendybus.wire import event_loop
 
 _log = logging.getLogger("bendybus.client")
 _PAUSE_TIMEOUT_S: Final = 5.0
@@ -45,7 +46,7 @@ class IoThread:
     """A loop in a daemon thread."""
 
     def __init__(self) -> None:
-        self.loop = asyncio.new_event_loop()
+        self.loop = event_loop.NEW()
         self.owners: weakref.WeakSet[Pausable] = weakref.WeakSet()
         self._pending: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         self._woken = False

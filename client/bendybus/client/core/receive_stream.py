@@ -24,8 +24,8 @@ from typing import Any, Final
 from bendybus.client import exceptions
 from bendybus.client.core import ask_ahead, message_buffer
 from bendybus.client.core.ask_ahead import AskAhead
-from bendybus.client.core.io_thread import Waiter
 from bendybus.client.core.message_buffer import MessageBuffer, Piece
+from bendybus.client.core.pending_receive import PendingReceive
 from bendybus.client.core.retry_policy import RetryPolicy, counted
 from bendybus.client.core.settlements import Outcome, Settlement, Settlements
 from bendybus.client.core.stream import Stream
@@ -47,41 +47,6 @@ _LATE_S: Final = 0.2
 _READ_S: Final = 0.25
 _SWEEP_S: Final = 0.5
 _CLOSE_TIMEOUT_S: Final = 2.0
-
-
-class PendingReceive:
-    """A receive in progress. Its waiter gets a list of pieces, empty if none came in time."""
-
-    __slots__ = (
-        "ask_id",
-        "checking",
-        "deadline_s",
-        "empty",
-        "error",
-        "failures",
-        "max_messages",
-        "timer",
-        "wait_s",
-        "waited",
-        "waiter",
-    )
-
-    def __init__(self, max_messages: int, wait_s: float, waiter: Waiter) -> None:
-        self.max_messages = max_messages
-        self.wait_s = wait_s
-        self.waiter = waiter
-        self.deadline_s = 0.0
-        self.failures = 0
-        # The bus answered last that there is nothing; or why it could not say.
-        self.empty = False
-        self.error: BusError | None = None
-        # Its wait is over, and it waits for the answers of asks that were made ahead.
-        self.checking = False
-        # Whether its end was put off, for answers to be read.
-        self.waited = False
-        # 0: not asked for.
-        self.ask_id = 0
-        self.timer: asyncio.TimerHandle | None = None
 
 
 class ReceiveStream:

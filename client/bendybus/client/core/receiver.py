@@ -9,11 +9,13 @@ from typing import Any, Final
 
 from bendybus.client import arguments
 from bendybus.client.core import io_thread, tracing
+from bendybus.client.core.background_settlements import BackgroundSettlements
 from bendybus.client.core.connection import Connection
 from bendybus.client.core.entity_client import EntityClient
 from bendybus.client.core.io_thread import Waiter
 from bendybus.client.core.message_buffer import Piece
-from bendybus.client.core.receive_stream import PendingReceive, ReceiveStream
+from bendybus.client.core.pending_receive import PendingReceive
+from bendybus.client.core.receive_stream import ReceiveStream
 from bendybus.client.core.settlements import Outcome, Settlement
 from bendybus.client.core.tracing import NoOperation, Operation
 from bendybus.client.exceptions import MessageAlreadySettled, MessageLockLostError, not_supported
@@ -25,6 +27,8 @@ from bendybus.v1 import message_pb2, receiver_pb2
 
 DEFAULT_WAIT_S: Final = 60.0
 SETTLE_TIMEOUT_S: Final = 60.0
+# Longer: settlements that time out are confirmed as failed.
+FLUSH_S: Final = SETTLE_TIMEOUT_S + 5.0
 COMPLETE: Final = receiver_pb2.DISPOSITION_COMPLETE
 ABANDON: Final = receiver_pb2.DISPOSITION_ABANDON
 DEFER: Final = receiver_pb2.DISPOSITION_DEFER
@@ -100,6 +104,8 @@ class BaseReceiver(EntityClient):
         # The message that an iterator gave last; whether its steps follow settlements at once.
         self._given: ServiceBusReceivedMessage | None = None
         self._in_step = False
+        # Set when settlements do not wait for the bus.
+        self._background: BackgroundSettlements | None = None
 
     @property
     def session(self) -> None:

@@ -1,0 +1,41 @@
+"""A receive of the application that waits for messages. On the I/O thread only."""
+
+import asyncio
+
+from bendybus.client.core.io_thread import Waiter
+from bendybus.domain.errors import BusError
+
+
+class PendingReceive:
+    """A receive in progress. Its waiter gets a list of pieces, empty if none came in time."""
+
+    __slots__ = (
+        "ask_id",
+        "checking",
+        "deadline_s",
+        "empty",
+        "error",
+        "failures",
+        "max_messages",
+        "timer",
+        "wait_s",
+        "waited",
+        "waiter",
+    )
+
+    def __init__(self, max_messages: int, wait_s: float, waiter: Waiter) -> None:
+        self.max_messages = max_messages
+        self.wait_s = wait_s
+        self.waiter = waiter
+        self.deadline_s = 0.0
+        self.failures = 0
+        # The bus answered last that there is nothing; or why it could not say.
+        self.empty = False
+        self.error: BusError | None = None
+        # Its wait is over, and it waits for the answers of asks that were made ahead.
+        self.checking = False
+        # Whether its end was put off, for answers to be read.
+        self.waited = False
+        # 0: not asked for.
+        self.ask_id = 0
+        self.timer: asyncio.TimerHandle | None = None
