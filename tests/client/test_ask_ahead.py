@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -186,4 +187,20 @@ async def test_a_stream_that_breaks_costs_the_loop_no_message(
         bodies += await complete_some(receiver, 1)
 
     assert sorted(set(bodies)) == [str(index) for index in range(10)]
+    await Either(receiver).close()
+
+
+async def test_what_was_asked_for_before_a_fork_stays_with_the_parent(
+    client: Any, merging: FakeFrontEnd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await fill(client, 10)
+    receiver = client.get_queue_receiver("q", max_wait_time=5)
+    await complete_some(receiver, 5)
+    # A child finds a stream of its own.
+    child = SimpleNamespace(outcome_s=0.0, take_ahead=list)
+    monkeypatch.setattr(receiver, "_receiving", lambda: child)
+
+    assert receiver._step() == []
+    assert not receiver._in_step
+    monkeypatch.undo()
     await Either(receiver).close()

@@ -151,11 +151,12 @@ class BaseReceiver(EntityClient):
 
         It is asked for with the settlement of the one before, while steps follow at once.
         """
-        given, stream = self._given, self._current
-        self._given = None
-        if given is None or stream is None or not given._settled or self._closed:
+        given, self._given = self._given, None
+        if given is None or not given._settled or self._closed:
             self._in_step = False
             return []
+        # Of this process: what was asked for before a fork belongs to the parent.
+        stream = self._receiving()
         self._in_step = time.monotonic() - stream.outcome_s < _IN_STEP_S
         # Spans of receives are made where they wait.
         pieces = stream.take_ahead() if self._tracing is None else []
