@@ -155,6 +155,22 @@ async def test_an_ask_that_got_nothing_is_taken_back_when_nobody_iterates(
     await Either(receiver).close()
 
 
+async def test_a_shorter_receive_does_not_wait_as_long_as_what_was_asked_ahead(
+    client: Any, merging: FakeFrontEnd
+) -> None:
+    await fill(client, 5)
+    receiver = client.get_queue_receiver("q", max_wait_time=60)
+    await complete_some(receiver, 5)
+    began = time.monotonic()
+
+    # Empty, and no error: the bus is asked with the wait of this receive.
+    assert await Either(receiver).receive_messages(1, max_wait_time=0.3) == []
+
+    assert time.monotonic() - began < 3
+    assert merging.asks[-1].max_wait_ms <= 300
+    await Either(receiver).close()
+
+
 async def test_a_settlement_that_fails_leaves_the_next_message_in_its_place(
     asynchronous: aio.ServiceBusClient, merging: FakeFrontEnd, queue: MemoryQueue
 ) -> None:

@@ -118,3 +118,40 @@ async def test_no_more_than_so_many_are_under_way(
     assert time.monotonic() - began > 0.1
     await receiver.flush()
     await receiver.close()
+
+
+async def test_closing_the_client_reports_every_receiver_and_closes_all(
+    client: Any, fake: FakeFrontEnd, queue: MemoryQueue
+) -> None:
+    receivers = [Either(client.get_queue_receiver("q")) for _ in range(2)]
+    for receiver in receivers:
+        messages = await received(client, receiver, 2)
+        queue.messages[messages[0].sequence_number].token = b""
+        await receiver.settle_in_background()
+        for message in messages:
+            await receiver.complete_message(message)
+
+    with pytest.raises(exceptions.MessageLockLostError, match="2 messages") as raised:
+        await Either(client).close()
+
+    assert len(raised.value.failures) == 2
+    assert client._shared.made() is None
+    assert all(receiver.target._closed for receiver in receivers)
+    await Either(client).close()
+
+
+async def test_closing_the_client_waits_for_a_slow_bus(
+    client: Any, fake: FakeFrontEnd, queue: MemoryQueue
+) -> None:
+    receiver = Either(client.get_queue_receiver("q"))
+    messages = await received(client, receiver, 2)
+    held = await hold(fake)
+    await receiver.settle_in_background()
+    for message in messages:
+        await receiver.complete_message(message)
+
+    # Longer than closing a stream waits.
+    threading.Timer(2.5, lambda: fake.call(held.set)).start()
+    await Either(client).close()
+
+    assert not queue.messages

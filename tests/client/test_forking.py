@@ -5,8 +5,10 @@ import subprocess
 import sys
 from typing import Any
 
+from bendybus.client import ServiceBusMessage
 from bendybus.client.core.retry_policy import RetryPolicy
 from bendybus.client.core.stream import Stream
+from tests.client.conftest import Either
 from tests.client.fake_front_end import FakeFrontEnd
 
 PROGRAM = """
@@ -47,6 +49,49 @@ def test_parent_and_child_both_go_on_after_a_fork(fake: FakeFrontEnd) -> None:
     assert found.stdout.splitlines() == ["child child", "parent parent 0"]
     assert not fake.queues["q"].messages
     assert len({frame[0] for frame in fake.frames}) == 2
+
+
+IN_BACKGROUND = """
+import os, sys, time
+from bendybus.client import ServiceBusClient
+
+client = ServiceBusClient.from_connection_string(sys.argv[1])
+receiver = client.get_queue_receiver("q", max_wait_time=5)
+messages = receiver.receive_messages(3)
+receiver.settle_in_background()
+for message in messages:
+    receiver.complete_message(message)
+pid = os.fork()
+if pid == 0:
+    began = time.monotonic()
+    receiver.flush()
+    client.close()
+    print("child", time.monotonic() - began < 5, flush=True)
+    os._exit(0)
+status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+print("parent", status, flush=True)
+os._exit(0)
+"""
+
+
+async def test_settlements_in_the_background_before_a_fork_stay_with_the_parent(
+    client: Any, fake: FakeFrontEnd
+) -> None:
+    sender = Either(client.get_queue_sender("q"))
+    await sender.send_messages([ServiceBusMessage(str(index)) for index in range(3)])
+    fake.hold_settlements = asyncio.Event()
+
+    found = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-c", IN_BACKGROUND, fake.connection_string],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+    assert found.stdout.splitlines() == ["child True", "parent 0"], found.stderr
+    fake.call(fake.hold_settlements.set)
 
 
 def test_nothing_of_grpc_starts_at_import() -> None:

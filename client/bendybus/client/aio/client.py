@@ -8,6 +8,7 @@ from bendybus.client.aio import calls
 from bendybus.client.aio.lock_renewer import AutoLockRenewer
 from bendybus.client.aio.receiver import ServiceBusReceiver
 from bendybus.client.aio.sender import ServiceBusSender
+from bendybus.client.core import background_settlements
 from bendybus.client.core import client as core
 from bendybus.client.core.client import BaseClient
 from bendybus.client.exceptions import not_supported
@@ -176,10 +177,23 @@ class ServiceBusClient(BaseClient):
         raise not_supported("sessions")
 
     async def close(self) -> None:
-        """Close the senders and receivers, then the connection."""
+        """Close the senders and receivers, then the connection.
+
+        Settlements in the background are flushed first: raises an error whose `failures` lists the
+        messages of all receivers that were not settled.
+        """
         self._closed = True
-        # Concurrently: each may have to wait for a bus that does not answer.
-        await calls.close_receivers(self._shared)
-        for entity_client in list(self._entity_clients):
-            await entity_client.close()
-        await calls.close(self._shared)
+        failures: list[background_settlements.Failure] = []
+        failed = 0
+        try:
+            for entity_client in list(self._entity_clients):
+                if isinstance(entity_client, ServiceBusReceiver):
+                    found, count = await entity_client._confirm_last()
+                    failures, failed = failures + found, failed + count
+        finally:
+            # Concurrently: each may have to wait for a bus that does not answer.
+            await calls.close_receivers(self._shared)
+            for entity_client in list(self._entity_clients):
+                await entity_client.close()
+            await calls.close(self._shared)
+        background_settlements.raise_failures(failures, failed)

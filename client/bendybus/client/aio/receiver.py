@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from bendybus.client import arguments
 from bendybus.client.aio import calls
-from bendybus.client.core import background_settlements
+from bendybus.client.core import background_settlements, io_thread
 from bendybus.client.core import receiver as core
-from bendybus.client.core.background_settlements import BackgroundSettlements
+from bendybus.client.core.background_settlements import BackgroundSettlements, Failures
 from bendybus.client.core.io_thread import LoopWaiter
 from bendybus.client.core.receiver import BaseReceiver, Settled
 from bendybus.client.core.settlements import Outcome, Settlement
@@ -256,7 +256,7 @@ class ServiceBusReceiver(BaseReceiver, AsyncIterator[ServiceBusReceivedMessage])
         """
         self._check_live()
         if self._background is None:
-            self._background = BackgroundSettlements()
+            self._background = BackgroundSettlements(io_thread.current())
 
     async def flush(self) -> None:
         """Wait until the bus has confirmed all settlements in the background.
@@ -264,10 +264,7 @@ class ServiceBusReceiver(BaseReceiver, AsyncIterator[ServiceBusReceivedMessage])
         Raises the error of the first message that was not settled since the last flush; its
         `failures` lists them.
         """
-        background = self._background
-        if background is not None:
-            await self._settled_up_to(background, 0)
-            background_settlements.raise_failures(*background.take_failures())
+        background_settlements.raise_failures(*await self._confirm())
 
     async def close(self) -> None:
         """Close the receiver; messages that were not handed over return to the queue.
@@ -276,10 +273,8 @@ class ServiceBusReceiver(BaseReceiver, AsyncIterator[ServiceBusReceivedMessage])
         """
         if self._closed:
             return
-        self._closed = True
         try:
-            if self._connection is not None and not self._connection.closed:
-                await self.flush()
+            background_settlements.raise_failures(*await self._confirm_last())
         finally:
             await self._close()
 
@@ -307,9 +302,10 @@ class ServiceBusReceiver(BaseReceiver, AsyncIterator[ServiceBusReceivedMessage])
         return self._made(pieces)
 
     async def _settle(self, messages: Settled, make: Callable[[Any], Settlement]) -> Outcome:
-        if self._background is None:
+        background = self._in_background()
+        if background is None:
             return await self._settle_now(messages, make)
-        return await self._begin_to_settle(self._background, messages, make)
+        return await self._begin_to_settle(background, messages, make)
 
     async def _begin_to_settle(
         self,
@@ -325,6 +321,20 @@ class ServiceBusReceiver(BaseReceiver, AsyncIterator[ServiceBusReceivedMessage])
         background.add(listed)
         self._shared.get().io.submit(receiving.settle, settlement)
         return background_settlements.BEGUN
+
+    async def _confirm(self) -> Failures:
+        """Wait for the settlements in the background; return what was not settled."""
+        background = self._in_background()
+        if background is None:
+            return [], 0
+        await self._settled_up_to(background, 0)
+        return background.take_failures()
+
+    async def _confirm_last(self) -> Failures:
+        """The same, and take no calls from now on. The stream is still to be closed."""
+        ended = self._closed or self._connection is None or self._connection.closed
+        self._closed = True
+        return ([], 0) if ended else await self._confirm()
 
     async def _settled_up_to(self, background: BackgroundSettlements, pending_max: int) -> None:
         waiter = self._shared.get().io.loop_waiter()

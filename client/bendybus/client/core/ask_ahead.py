@@ -24,10 +24,12 @@ LOOK_S: Final = 0.1
 class AskAhead:
     """At most one ask, and then its message until it is taken."""
 
-    __slots__ = ("_looked", "_ready", "ask_id", "planned", "wait_s")
+    __slots__ = ("_looked", "_ready", "ask_id", "planned", "until_s", "wait_s")
 
     def __init__(self) -> None:
         self.wait_s = 0.0
+        # When the wait of the open ask is over, on the loop's clock.
+        self.until_s = 0.0
         # To be written.
         self.planned = False
         # 0: none is open.
@@ -42,9 +44,9 @@ class AskAhead:
         """Ask with the next frame."""
         self.planned, self.wait_s, self._looked = True, wait_s, False
 
-    def opened(self, ask_id: int) -> None:
+    def opened(self, ask_id: int, now_s: float) -> None:
         """Note the ask that is written."""
-        self.planned, self.ask_id = False, ask_id
+        self.planned, self.ask_id, self.until_s = False, ask_id, now_s + self.wait_s
 
     def withdraw(self) -> int:
         """Forget the ask; return its id: whoever takes it cancels it, or waits for its answer."""

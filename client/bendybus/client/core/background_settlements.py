@@ -8,7 +8,7 @@ import threading
 from collections.abc import Sequence
 from typing import Final
 
-from bendybus.client.core.io_thread import Waiter
+from bendybus.client.core.io_thread import IoThread, Waiter
 from bendybus.client.core.settlements import Outcome
 from bendybus.client.exceptions import ServiceBusError
 from bendybus.client.messages.received_message import ServiceBusReceivedMessage
@@ -23,12 +23,15 @@ BEGUN: Final = Outcome((), 0)
 
 Messages = Sequence[ServiceBusReceivedMessage]
 Failure = tuple[ServiceBusReceivedMessage, ServiceBusError]
+# Those that are kept, and how many there were.
+Failures = tuple[list[Failure], int]
 
 
 class BackgroundSettlements:
-    """Settlements of one receiver. From any thread."""
+    """Settlements of one receiver. From any thread, of the process of `io` only."""
 
-    def __init__(self) -> None:
+    def __init__(self, io: IoThread) -> None:
+        self.io = io
         self._lock = threading.Lock()
         self._pending = 0
         self._failures: list[Failure] = []
@@ -54,7 +57,7 @@ class BackgroundSettlements:
                 return
         waiter.resolve(None)
 
-    def take_failures(self) -> tuple[list[Failure], int]:
+    def take_failures(self) -> Failures:
         """Return the failures since the last time, and how many there were."""
         with self._lock:
             taken = self._failures, self._failed

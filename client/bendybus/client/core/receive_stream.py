@@ -262,7 +262,7 @@ class ReceiveStream:
     def _ask_ahead(self) -> ReceiveStreamRequest:
         self._ask_id += 1
         self._asks[self._ask_id] = self._ahead
-        self._ahead.opened(self._ask_id)
+        self._ahead.opened(self._ask_id, self._loop.time())
         return ReceiveStreamRequest(
             ask=Ask(
                 ask_id=self._ask_id,
@@ -278,7 +278,9 @@ class ReceiveStream:
         ask_id = self._ahead.withdraw()
         if not ask_id:
             return
-        if pending.max_messages == 1 and self._pending[0] is pending:
+        # An ask that waits longer would not be answered when this receive is over.
+        in_time = self._ahead.until_s <= pending.deadline_s + _EARLY_S
+        if in_time and pending.max_messages == 1 and self._pending[0] is pending:
             pending.ask_id = ask_id
             self._asks[ask_id] = pending
         else:

@@ -162,6 +162,14 @@ class BaseReceiver(EntityClient):
         pieces = stream.take_ahead() if self._tracing is None else []
         return self._made(pieces) if pieces else []
 
+    def _in_background(self) -> BackgroundSettlements | None:
+        """Return the settlements in the background of this process, if they do not wait."""
+        found = self._background
+        if found is not None and found.io is not (io := io_thread.current()):
+            # Forked: what began before belongs to the parent.
+            found = self._background = BackgroundSettlements(io)
+        return found
+
     def _check_settling(self, message: Any, disposition: Any) -> None:
         action = _ACTIONS[disposition]
         self._check_live()

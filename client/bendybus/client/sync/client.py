@@ -5,6 +5,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any
 
+from bendybus.client.core import background_settlements
 from bendybus.client.core import client as core
 from bendybus.client.core.client import BaseClient
 from bendybus.client.exceptions import not_supported
@@ -173,10 +174,23 @@ class ServiceBusClient(BaseClient):
         raise not_supported("sessions")
 
     def close(self) -> None:
-        """Close the senders and receivers, then the connection."""
+        """Close the senders and receivers, then the connection.
+
+        Settlements in the background are flushed first: raises an error whose `failures` lists the
+        messages of all receivers that were not settled.
+        """
         self._closed = True
-        # Concurrently: each may have to wait for a bus that does not answer.
-        calls.close_receivers(self._shared)
-        for entity_client in list(self._entity_clients):
-            entity_client.close()
-        calls.close(self._shared)
+        failures: list[background_settlements.Failure] = []
+        failed = 0
+        try:
+            for entity_client in list(self._entity_clients):
+                if isinstance(entity_client, ServiceBusReceiver):
+                    found, count = entity_client._confirm_last()
+                    failures, failed = failures + found, failed + count
+        finally:
+            # Concurrently: each may have to wait for a bus that does not answer.
+            calls.close_receivers(self._shared)
+            for entity_client in list(self._entity_clients):
+                entity_client.close()
+            calls.close(self._shared)
+        background_settlements.raise_failures(failures, failed)

@@ -7,9 +7,9 @@ from types import TracebackType
 from typing import Any, Final
 
 from bendybus.client import arguments
-from bendybus.client.core import background_settlements
+from bendybus.client.core import background_settlements, io_thread
 from bendybus.client.core import receiver as core
-from bendybus.client.core.background_settlements import BackgroundSettlements
+from bendybus.client.core.background_settlements import BackgroundSettlements, Failures
 from bendybus.client.core.io_thread import ThreadWaiter
 from bendybus.client.core.receiver import BaseReceiver, Settled
 from bendybus.client.core.settlements import Outcome, Settlement
@@ -255,7 +255,7 @@ class ServiceBusReceiver(BaseReceiver, Iterator[ServiceBusReceivedMessage]):
         """
         self._check_live()
         if self._background is None:
-            self._background = BackgroundSettlements()
+            self._background = BackgroundSettlements(io_thread.current())
 
     def flush(self) -> None:
         """Wait until the bus has confirmed all settlements in the background.
@@ -263,10 +263,7 @@ class ServiceBusReceiver(BaseReceiver, Iterator[ServiceBusReceivedMessage]):
         Raises the error of the first message that was not settled since the last flush; its
         `failures` lists them.
         """
-        background = self._background
-        if background is not None:
-            self._settled_up_to(background, 0)
-            background_settlements.raise_failures(*background.take_failures())
+        background_settlements.raise_failures(*self._confirm())
 
     def close(self) -> None:
         """Close the receiver; messages that were not handed over return to the queue.
@@ -275,10 +272,8 @@ class ServiceBusReceiver(BaseReceiver, Iterator[ServiceBusReceivedMessage]):
         """
         if self._closed:
             return
-        self._closed = True
         try:
-            if self._connection is not None and not self._connection.closed:
-                self.flush()
+            background_settlements.raise_failures(*self._confirm_last())
         finally:
             self._close()
 
@@ -306,9 +301,10 @@ class ServiceBusReceiver(BaseReceiver, Iterator[ServiceBusReceivedMessage]):
         return self._made(pieces)
 
     def _settle(self, messages: Settled, make: Callable[[Any], Settlement]) -> Outcome:
-        if self._background is None:
+        background = self._in_background()
+        if background is None:
             return self._settle_now(messages, make)
-        return self._begin_to_settle(self._background, messages, make)
+        return self._begin_to_settle(background, messages, make)
 
     def _begin_to_settle(
         self,
@@ -324,6 +320,20 @@ class ServiceBusReceiver(BaseReceiver, Iterator[ServiceBusReceivedMessage]):
         background.add(listed)
         self._shared.get().io.submit(receiving.settle, settlement)
         return background_settlements.BEGUN
+
+    def _confirm(self) -> Failures:
+        """Wait for the settlements in the background; return what was not settled."""
+        background = self._in_background()
+        if background is None:
+            return [], 0
+        self._settled_up_to(background, 0)
+        return background.take_failures()
+
+    def _confirm_last(self) -> Failures:
+        """The same, and take no calls from now on. The stream is still to be closed."""
+        ended = self._closed or self._connection is None or self._connection.closed
+        self._closed = True
+        return ([], 0) if ended else self._confirm()
 
     def _settled_up_to(self, background: BackgroundSettlements, pending_max: int) -> None:
         waiter = self._shared.get().io.thread_waiter()
