@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from bendybus.domain.errors import PartitionUnavailable
 from bendybus.partition_server.state.commands import Ask, StreamEnded
 from bendybus.partition_server.state.open_streams import OpenStreams
 from tests.partition_server.driver import Driver
@@ -15,9 +16,37 @@ def test_the_end_of_a_stream_returns_its_asks_and_slots_and_forgets_them() -> No
     streams.reserved("a", 8)
 
     assert streams.ended("a") == ({1: 4}, {4, 8})
+    assert streams.ended("a") == ({}, {4, 8})
+    streams.forget("a")
     assert streams.ended("a") == ({}, set())
     assert streams.slot_of_ask("b", 1) == 6
     assert len(streams) == 1
+
+
+def test_the_end_of_a_stream_that_is_decided_again_gives_back_what_was_reserved(
+    queue: Driver,
+) -> None:
+    """As with a send beside it that finds no room: the rest of its stage is decided again."""
+    queue.send(b"a", b"b")
+    queue.reserve(2, stream="s")
+    partition, end = queue.partition, StreamEnded("s")
+
+    partition.take_back(partition.decide([end], queue.now), queue.now)
+    queue.run(end)
+
+    assert queue.counts().locked == 0
+    assert partition.state.streams.ended("s") == ({}, set())
+
+
+def test_a_stream_whose_end_cannot_be_committed_is_forgotten(queue: Driver) -> None:
+    queue.send(b"a")
+    queue.reserve(1, stream="s")
+    partition = queue.partition
+
+    stage = partition.decide([StreamEnded("s")], queue.now)
+    partition.abandon(stage, PartitionUnavailable("no room"), queue.now)
+
+    assert partition.state.streams.ended("s") == ({}, set())
 
 
 def test_a_closed_ask_leaves_nothing_behind() -> None:

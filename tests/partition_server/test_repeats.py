@@ -2,7 +2,7 @@
 
 import pytest
 
-from bendybus.domain.errors import OutcomeUnknown
+from bendybus.domain.errors import InvalidArgument, OutcomeUnknown
 from bendybus.partition_server.state import operation_memory, settler_memory
 from bendybus.partition_server.state.answers import Delivery, Done, Failed
 from bendybus.partition_server.state.commands import (
@@ -153,10 +153,44 @@ def test_outcomes_of_operations_are_bounded_and_what_is_forgotten_is_unknown() -
     for index in range(operation_memory.OPERATIONS_MAX + 1):
         memory.remember(index.to_bytes(16, "big"), Done(1), Now(0, 2_000))
 
-    assert memory.outcome_of((1).to_bytes(16, "big"), 10, Now(0, 3_000)) == Done(1)
+    assert memory.outcome_of((1).to_bytes(16, "big"), 10, Now(0, 3_000), Done) == Done(1)
     with pytest.raises(OutcomeUnknown):
-        memory.outcome_of((0).to_bytes(16, "big"), 2_000, Now(0, 3_000))
-    assert memory.outcome_of(ME, 500, Now(0, 3_000)) is None
+        memory.outcome_of((0).to_bytes(16, "big"), 2_000, Now(0, 3_000), Done)
+    assert memory.outcome_of(ME, 500, Now(0, 3_000), Done) is None
+
+
+def test_the_name_of_an_operation_of_another_kind_is_refused(queue: Driver) -> None:
+    queue.send(b"a")
+    [(row, token)] = queue.receive()
+    queue.settle(Disposition.DEFER, token)
+    delete = DeleteMessages("t", queue.ref(), 5, 0, False, operation_id=ME)
+    receive = ReceiveDeferred("t", queue.ref(), False, [row.counter], operation_id=OTHER)
+    queue.run(delete, receive)
+
+    answers = queue.run(
+        ReceiveDeferred("t", queue.ref(), False, [row.counter], operation_id=ME),
+        DeleteMessages("t", queue.ref(), 5, 0, False, operation_id=OTHER),
+        CancelScheduled("t", queue.ref(), [row.counter], operation_id=OTHER),
+    )
+
+    for answer in answers:
+        assert isinstance(answer, Failed)
+        assert isinstance(answer.error, InvalidArgument)
+        assert "another kind" in answer.error.message
+
+
+def test_an_operation_that_is_done_once_more_is_counted_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(operation_memory, "BYTES_MAX", 1_000)
+    memory = Operations(Now(0, 1_000))
+
+    for _ in range(10):
+        memory.remember(ME, Done(1), Now(0, 2_000))
+    memory.remember(OTHER, Done(2), Now(0, 2_000))
+
+    assert memory.outcome_of(ME, 10, Now(0, 3_000), Done) == Done(1)
+    assert memory.outcome_of(OTHER, 10, Now(0, 3_000), Done) == Done(2)
 
 
 def test_a_withdrawal_that_comes_with_its_ask_gives_what_is_there(queue: Driver) -> None:

@@ -148,6 +148,7 @@ class Partition:
             if detecting is not None:
                 state.watch_keys(detecting, now.wall_ms)
         stage.be_remembered(state.settlers, state.operations, now)
+        self._forget_streams(stage)
         self._handle_after(stage, now)
         for slot, queue in stage.served.items():
             if queue.asks:
@@ -157,6 +158,7 @@ class Partition:
     def abandon(self, stage: Stage, error: BusError, now: Now) -> list[Answer]:
         """Take a stage back whose commit failed; return the answers."""
         self.take_back(stage, now)
+        self._forget_streams(stage)
         self.state.deletions.failed(self.state.operations, stage, error, now)
         stage.answers[:] = [Answer(to, failure_of(value, error)) for to, value in stage.answers]
         stage.answers += self.state.unfinished.failed(stage, error)
@@ -178,6 +180,10 @@ class Partition:
             for command in commands
             if isinstance(command, Append)
         ]
+
+    def _forget_streams(self, stage: Stage) -> None:
+        for stream in stage.ended:
+            self.state.streams.forget(stream)
 
     def _handle_after(self, stage: Stage, now: Now) -> None:
         if stage.after:

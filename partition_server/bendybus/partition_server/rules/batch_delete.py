@@ -17,9 +17,7 @@ def delete(turn: Turn, command: DeleteMessages) -> Done | None:
     Raises what refuses it.
     """
     partition = turn.partition
-    done: Done | None = partition.operations.outcome_of(
-        command.operation_id, command.age_ms, turn.now
-    )
+    done = partition.operations.outcome_of(command.operation_id, command.age_ms, turn.now, Done)
     if done is not None:
         return done
     if partition.deletions.take_over(command.operation_id, command.reply_to):

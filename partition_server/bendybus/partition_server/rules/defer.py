@@ -45,8 +45,8 @@ def defer(turn: Turn, queue: MessageQueue, counter: int, lock: Lock, changes: by
 def receive(turn: Turn, command: ReceiveDeferred) -> Delivery:
     """Receive deferred messages; a repeat gets the first delivery while its locks last."""
     partition = turn.partition
-    known: Delivery | None = partition.operations.outcome_of(
-        command.operation_id, command.age_ms, turn.now
+    known = partition.operations.outcome_of(
+        command.operation_id, command.age_ms, turn.now, Delivery
     )
     # Locks that ended since then gave the messages back: they are received again.
     delivery = None if known is None else locks.still_locked(partition, known, turn.now)

@@ -30,6 +30,7 @@ def end_stream(turn: Turn, command: StreamEnded) -> None:
     if stream in partition.watchers:
         partition.watchers.remove(stream)
     asks, slots = partition.streams.ended(stream)
+    stage.ended.append(stream)
     for ask_id, slot in asks.items():
         queue = partition.queues.at(slot)
         if queue is not None:

@@ -23,7 +23,7 @@ def cancel(turn: Turn, command: CancelScheduled) -> Done:
     Raises MessageNotFound for one that is not scheduled.
     """
     operations = turn.partition.operations
-    done: Done | None = operations.outcome_of(command.operation_id, command.age_ms, turn.now)
+    done = operations.outcome_of(command.operation_id, command.age_ms, turn.now, Done)
     if done is None:
         done = _cancel(turn, command)
         turn.stage.remember_operation(command.operation_id, done)

@@ -37,5 +37,12 @@ class OpenStreams:
         self._reserved.setdefault(stream, set()).add(slot)
 
     def ended(self, stream: Any) -> tuple[dict[int, int], set[int]]:
-        """Forget a stream; return its asks (id → slot) and the slots that gave it messages."""
-        return self._asks.pop(stream, {}), self._reserved.pop(stream, set())
+        """Close a stream's asks; return them (id → slot) and the slots that gave it messages.
+
+        The slots are known until `forget`: a stage that is taken back is decided again.
+        """
+        return self._asks.pop(stream, {}), set(self._reserved.get(stream, ()))
+
+    def forget(self, stream: Any) -> None:
+        """Forget what a stream reserved: its end is committed, or failed for good."""
+        self._reserved.pop(stream, None)

@@ -7,12 +7,13 @@ is told that its outcome is unknown.
 
 import itertools
 from collections import OrderedDict
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from bendybus.domain import errors, limits
 from bendybus.partition_server.state.answers import Delivery
 from bendybus.partition_server.state.commands import Now
 
+Outcome = TypeVar("Outcome")
 AGE_MS_MAX: Final = 5 * limits.MINUTE_MS
 OPERATIONS_MAX: Final = 10_000
 BYTES_MAX: Final = 8 * limits.MB
@@ -34,10 +35,13 @@ class Operations:
         self._outcomes: OrderedDict[bytes, _Outcome] = OrderedDict()
         self._bytes = 0
 
-    def outcome_of(self, operation_id: bytes, age_ms: int, now: Now) -> Any | None:
+    def outcome_of(
+        self, operation_id: bytes, age_ms: int, now: Now, kind: type[Outcome]
+    ) -> Outcome | None:
         """Return the outcome of an operation that was done, None for a new one.
 
-        Raises OutcomeUnknown when it may have been done and is not remembered any more.
+        Raises OutcomeUnknown when it may have been done and is not remembered any more;
+        InvalidArgument when the name is that of an operation whose outcome is no `kind`.
         """
         if not operation_id:
             return None
@@ -47,6 +51,11 @@ class Operations:
             )
         found = self._outcomes.get(operation_id)
         if found is not None:
+            if not isinstance(found.value, kind):
+                raise errors.InvalidArgument(
+                    "operation_id",
+                    "names an operation of another kind. Give each operation a name of its own.",
+                )
             return found.value
         if age_ms > 0 and now.mono_ms - age_ms <= self._forgot_until_mono_ms:
             raise errors.OutcomeUnknown(
@@ -57,6 +66,9 @@ class Operations:
 
     def remember(self, operation_id: bytes, value: Any, now: Now) -> None:
         """Note an outcome, STRICTLY AFTER its commit."""
+        if operation_id in self._outcomes:
+            # Received by number once more, after the locks of the first time ended.
+            self._bytes -= self._outcomes.pop(operation_id).size_bytes
         size_bytes = _size_bytes(value)
         if size_bytes > BYTES_MAX:
             # Rather a repeat that is told "unknown" than all other outcomes forgotten.

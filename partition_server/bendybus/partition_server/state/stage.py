@@ -62,6 +62,8 @@ class Stage:
     # Settlements that this stage is a step of, each as it was before and as it goes on; see
     # `unfinished`. Those that it ends are answered by it.
     unsettled: list[tuple[Any, Any]] = field(default_factory=list)
+    # Streams that end; forgotten when this is committed, or fails and is not decided again.
+    ended: list[Any] = field(default_factory=list)
     # What receivers settled: (receiver, how, tokens), to be remembered; and outcomes of operations.
     settled: list[tuple[bytes, Disposition, bytes]] = field(default_factory=list)
     operations: list[tuple[bytes, Any]] = field(default_factory=list)
