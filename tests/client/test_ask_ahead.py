@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bendybus.client import ServiceBusMessage, aio, exceptions
+from bendybus.client.core.ask_ahead import AskAhead
 from bendybus.v1 import receiver_pb2
 from tests.client.conftest import Either
 from tests.client.fake_front_end import FakeFrontEnd
@@ -220,3 +221,20 @@ async def test_what_was_asked_for_before_a_fork_stays_with_the_parent(
     assert not receiver._in_step
     monkeypatch.undo()
     await Either(receiver).close()
+
+
+def test_a_message_is_kept_a_while_from_when_it_came() -> None:
+    ahead = AskAhead()
+    released: list[Any] = []
+    cancelled: list[int] = []
+    ahead.plan(5.0)
+    ahead.opened(1, 0.0)
+    assert ahead.look(cancelled.append, released.extend)
+    piece: Any = ("delivered", 0, 1)
+    ahead.arrived([piece])
+
+    assert ahead.look(cancelled.append, released.extend)
+    assert not released
+    assert not ahead.look(cancelled.append, released.extend)
+    assert released == [piece]
+    assert not cancelled

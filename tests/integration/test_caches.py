@@ -161,3 +161,25 @@ def test_a_receive_without_a_wait_finds_what_is_there(bus: Bus, new_queue: NewQu
         response = stub.Receive(request, timeout=10)
 
     assert sum(len(batch.messages) for batch in response.batches) == 1
+
+
+def test_a_loop_that_pauses_gets_the_messages_of_a_key_in_their_order(
+    client: ServiceBusClient, new_queue: NewQueue
+) -> None:
+    name = new_queue()
+    with client.get_queue_sender(name) as sender:
+        sender.send_messages(
+            [ServiceBusMessage(str(index), partition_key="k") for index in range(200)]
+        )
+    receiver = client.get_queue_receiver(name, max_wait_time=5)
+    bodies = []
+    for message in receiver:
+        receiver.complete_message(message)
+        bodies.append(str(message))
+        if len(bodies) == 200:
+            break
+        if len(bodies) % 10 == 0:
+            # Longer than the client keeps what the loop did not take.
+            time.sleep(0.21)
+
+    assert bodies == [str(index) for index in range(200)]

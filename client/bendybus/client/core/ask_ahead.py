@@ -17,7 +17,8 @@ from typing import Final
 
 from bendybus.client.core.message_buffer import Piece
 
-# What is not taken when this was over twice is given back.
+# What is not taken when this was over twice is given back. By then the front end has given back
+# what it had ready behind it, so that the order of a partition stays.
 LOOK_S: Final = 0.1
 
 
@@ -55,7 +56,7 @@ class AskAhead:
 
     def arrived(self, pieces: Sequence[Piece]) -> None:
         """Lay the answer of the ask ready."""
-        self.ask_id = 0
+        self.ask_id, self._looked = 0, False
         self._ready.extend(pieces)
 
     def take(self, lock_left_s: float) -> list[Piece]:

@@ -35,8 +35,10 @@ from bendybus.frontend.core.partition_asks import OpenAsk, PartitionAsks
 from bendybus.frontend.core.receive_actions import Action, ClientAsk, GiveBack, HandOver
 
 IDLE_MS: Final = 5_000
-# The same for what was asked for ahead, because messages were taken quickly.
-LEAD_IDLE_MS: Final = 250
+# The same for what was asked for ahead, because messages were taken quickly. Shorter than a client
+# keeps a message that its iterator did not take (0.1 s): by the time that one is back, those behind
+# it must be, too, or they would be delivered before it.
+LEAD_IDLE_MS: Final = 60
 # How long an ask whose wait is over waits for partitions to say that they have nothing.
 CLOSING_MS: Final = 500
 MESSAGES_MAX: Final = 5_000
