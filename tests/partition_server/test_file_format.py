@@ -238,5 +238,8 @@ def test_what_a_newer_version_wrote_is_refused_and_left_as_it_is(
 
     with pytest.raises(FileRefused, match=sentence):
         store.open()
+    # Nor is it shown, checked or exported as something else.
+    with pytest.raises(FileRefused, match=sentence), backup_copy.opened(path):
+        pass
 
     assert path.read_bytes() == before

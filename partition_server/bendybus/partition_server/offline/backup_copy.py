@@ -119,6 +119,9 @@ def _check_kind(file: Path, database: "Database") -> None:
         raise FileRefused(f"{file} is an SQLite file of another program.")
     [(version,)] = database.execute("PRAGMA user_version").fetchall()
     file_format.check_version(file, version)
+    if version >= file_format.VERSIONED_SINCE:
+        [versions] = database.execute(statements.load()["read_versions"]).fetchall()
+        file_format.check_contents(file, *versions)
     # It is a copy: the tools know the tables of this version only.
     for script in statements.migrations()[version:]:
         database.conn.executescript(script)
