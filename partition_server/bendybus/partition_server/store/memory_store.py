@@ -5,6 +5,7 @@ Survives `open()` like a file survives a crash: everything that was committed is
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from operator import attrgetter
 
 from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.partition_server.store.errors import FileRefused, StoreError
@@ -51,8 +52,8 @@ class MemoryStore:
         return Opened(
             self.fingerprint,
             self._boot,
-            list(self._entities.values()),
-            [replace(slot) for slot in self._slots.values()],
+            sorted(self._entities.values(), key=attrgetter("generation")),
+            [replace(self._slots[number]) for number in sorted(self._slots)],
             list(self._producers),
             self._seen,
             self._producers_forgotten_until_ms,
