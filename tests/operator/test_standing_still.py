@@ -10,8 +10,9 @@ from bendybus.operator.certificates.certificate_authority import names_of
 from bendybus.operator.certificates.operator_issuer import files_of, now_utc
 from bendybus.operator.kubernetes.api import ApiError
 from tests.operator.cluster import Cluster, eventually
-from tests.operator.manifests import BUS, changed
+from tests.operator.manifests import BUS, bus_body, changed
 from tests.operator.test_controller_manager import standing
+from tests.operator.test_controller_manager_failures import peering
 
 pytestmark = pytest.mark.integration
 
@@ -97,13 +98,16 @@ async def test_metrics_say_when_the_certificates_of_a_bus_end(cluster: Cluster) 
 async def test_metrics_say_nothing_of_a_bus_that_is_not_looked_after(
     cluster: Cluster, why: str
 ) -> None:
-    """A figure that nobody renews would ring for ever."""
-    await standing(cluster)
+    """A figure that is not renewed would raise an alert for ever."""
+    peering(cluster, ours=1)
+    cluster.operator(1, peering="peers", identity="ours")
+    cluster.apply(bus_body())
+    await cluster.says("BusNamespace", "orders", "Available")
     assert ends(cluster, "partition")
 
     if why == "gone":
         cluster.api.remove("BusNamespace", "shop", "orders")
     else:
-        await cluster.operators[0].manager._stop()
+        peering(cluster, other=2, ours=1)
 
     await eventually(lambda: ends(cluster, "partition") is None)
