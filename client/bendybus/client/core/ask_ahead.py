@@ -50,7 +50,7 @@ class AskAhead:
         self.planned, self.ask_id, self.until_s = False, ask_id, now_s + self.wait_s
 
     def withdraw(self) -> int:
-        """Forget the ask; return its id: whoever takes it cancels it, or waits for its answer."""
+        """Forget the ask; return its id, which the caller cancels or waits for."""
         ask_id, self.ask_id, self.planned = self.ask_id, 0, False
         return ask_id
 

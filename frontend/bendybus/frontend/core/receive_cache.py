@@ -178,7 +178,7 @@ class Cache:
         return self._closed()
 
     def partition_back(self, partition: int, now_ms: int) -> list[Action]:
-        """Ask a partition that returned, if somebody waits."""
+        """Ask a partition that returned, if a receive waits."""
         return self._move(now_ms) if self._wanted and partition in self._partitions else []
 
     # Time

@@ -130,7 +130,7 @@ class SharedCache:
         # What is due already does not put off the alarm that is about to ring.
         ring_ms = max(due, now) + ALARM_LATE_MS
         if self._timer is not None:
-            # One that rings too early costs less than to set it anew for every receive.
+            # One that rings too early costs less than setting it again for every receive.
             if self._timer.when() * 1_000 < ring_ms + 1:
                 return
             self._timer.cancel()

@@ -1,4 +1,4 @@
-"""Expiry: a message whose time to live is over is dropped, or dead-lettered if its queue says so.
+"""Expiry: a message whose time to live is over is dropped, or dead-lettered if its queue is set so.
 
 A locked message waits for the end of its lock.
 """
