@@ -128,7 +128,7 @@ async def test_the_operator_outlives_an_api_server_that_is_away(cluster: Cluster
 
 
 async def test_what_happens_while_lists_are_read_is_not_forgotten(cluster: Cluster) -> None:
-    """The list is older than the events; a queue that is missing in it is no orphan."""
+    """The list is older than the events; a queue that is missing from it is not an orphan."""
     await standing(cluster)
     manager = cluster.operators[0].manager
     real_list = cluster.api.list

@@ -79,7 +79,7 @@ def old_file(folder: Path, version: int, queues: int = 3) -> Path:
                 db.execute("INSERT INTO slots VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", figures)
                 for n in range(1, counter + 1):
                     add(db, row_id(slot, n))
-        # Poison: texts with NUL, a time to live beyond all times, a body that is no message.
+        # Poison: texts with NUL, a time to live beyond all times, a body that cannot be parsed.
         add(db, row_id(0, 3), message_id="m\0", time_to_live_ms=2**63 - 1, payload=b"\xff\xff")
         db.execute("UPDATE slots SET counter = 3, active = 3, size_bytes = 202 WHERE slot = 0")
     db.close()

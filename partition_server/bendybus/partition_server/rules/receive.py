@@ -1,7 +1,7 @@
 """The rules of receiving: asks are served in turn, and what they get is locked for them.
 
 What is given for an ask is *reserved*: the front end has it, the client has not. It becomes
-*delivered* when the front end says so. A stream that ends gives back what was only reserved.
+*delivered* when the front end reports it. A stream that ends gives back what was only reserved.
 """
 
 from typing import Final
