@@ -74,63 +74,63 @@ def bus(*messages: int) -> Any:
     )
 
 
-async def delete(gateway: Any, count: int = 5, *, age_ms: int = 0) -> int:
+async def delete(front_end: Any, count: int = 5, *, age_ms: int = 0) -> int:
     """Delete up to `count` messages under one name."""
     request = BatchDelete(entity_path="orders", max_messages=count, operation_id=ME, age_ms=age_ms)
-    return await batch_delete.delete_messages(gateway, request)
+    return await batch_delete.delete_messages(front_end, request)
 
 
-def left(gateway: Any) -> int:
+def left(front_end: Any) -> int:
     """Return how many messages there are."""
-    return sum(each.messages for each in gateway.upstreams.values())
+    return sum(each.messages for each in front_end.upstreams.values())
 
 
 async def test_a_repeat_deletes_no_more_though_a_partition_is_away_that_deleted_before() -> None:
-    gateway = bus(10, 10, 10)
-    assert await delete(gateway) == 5
-    gateway.upstreams[0].available = False
+    front_end = bus(10, 10, 10)
+    assert await delete(front_end) == 5
+    front_end.upstreams[0].available = False
 
     with pytest.raises(errors.OutcomeUnknown):
-        await delete(gateway, age_ms=1_000)
+        await delete(front_end, age_ms=1_000)
 
-    assert left(gateway) == 25
+    assert left(front_end) == 25
 
 
 async def test_a_repeat_deletes_no_more_though_a_partition_is_back_that_was_passed_over() -> None:
-    gateway = bus(10, 10, 10)
-    gateway.upstreams[0].available = False
-    assert await delete(gateway) == 5
-    gateway.upstreams[0].available = True
+    front_end = bus(10, 10, 10)
+    front_end.upstreams[0].available = False
+    assert await delete(front_end) == 5
+    front_end.upstreams[0].available = True
 
-    assert await delete(gateway, age_ms=1_000) == 5
+    assert await delete(front_end, age_ms=1_000) == 5
 
-    assert left(gateway) == 25
+    assert left(front_end) == 25
 
 
 async def test_a_repeat_deletes_the_rest_where_the_first_try_did_not_come() -> None:
-    gateway = bus(3, 10, 10)
-    gateway.upstreams[0].errors = [lost()]
+    front_end = bus(3, 10, 10)
+    front_end.upstreams[0].errors = [lost()]
     with pytest.raises(errors.OutcomeUnknown):
-        await delete(gateway)
-    assert left(gateway) == 20
+        await delete(front_end)
+    assert left(front_end) == 20
 
-    assert await delete(gateway, age_ms=1_000) == 5
+    assert await delete(front_end, age_ms=1_000) == 5
 
-    assert left(gateway) == 18
+    assert left(front_end) == 18
 
 
 async def test_what_some_partitions_deleted_is_told_though_another_refuses() -> None:
-    gateway = bus(3, 10, 1)
-    gateway.upstreams[1].available = False
+    front_end = bus(3, 10, 1)
+    front_end.upstreams[1].available = False
 
-    assert await delete(gateway) == 4
+    assert await delete(front_end) == 4
 
 
 async def test_a_lost_answer_to_a_receive_of_deferred_messages_is_of_unknown_outcome() -> None:
-    gateway = bus(1, 1, 1)
-    gateway.upstreams[0].errors = [lost()]
+    front_end = bus(1, 1, 1)
+    front_end.upstreams[0].errors = [lost()]
 
     with pytest.raises(errors.OutcomeUnknown):
         await by_number.receive_deferred(
-            gateway, by_number.Operation("orders", [1]), receiver_pb2.RECEIVE_MODE_PEEK_LOCK
+            front_end, by_number.Operation("orders", [1]), receiver_pb2.RECEIVE_MODE_PEEK_LOCK
         )

@@ -50,7 +50,7 @@ class Partition:
         return partition_pb2.PeekResponse(batch=batch(self.partition, found, self._size))
 
 
-def gateway(*partitions: Partition) -> Any:
+def front_end(*partitions: Partition) -> Any:
     """Return what browsing needs of a front end."""
     return SimpleNamespace(
         upstreams={each.partition: each for each in partitions},
@@ -82,7 +82,7 @@ async def test_a_peek_does_not_wait_for_partitions_that_answer_later() -> None:
     for late in (0, 1, 3):
         partitions[late].answers.clear()
 
-    shown, _ = await peek(gateway(*partitions))
+    shown, _ = await peek(front_end(*partitions))
 
     assert shown == [sequence_number.compose(2, 1)]
 
@@ -91,7 +91,7 @@ async def test_a_peek_does_not_wait_for_partitions_that_answer_later() -> None:
 async def test_an_empty_answer_does_not_end_a_peek_while_others_may_have_messages() -> None:
     partitions = four(lambda index: Partition(index, [1] if index == 3 else []))
     partitions[3].answers.clear()
-    peeking = asyncio.create_task(peek(gateway(*partitions)))
+    peeking = asyncio.create_task(peek(front_end(*partitions)))
     # The empty answers are there before the one that counts.
     for _ in range(100):
         await asyncio.sleep(0)
@@ -104,7 +104,7 @@ async def test_an_empty_answer_does_not_end_a_peek_while_others_may_have_message
 
 @pytest.mark.requirement("R17", "R39")
 async def test_repeated_peeks_show_every_message_once() -> None:
-    bus = gateway(*four(lambda index: Partition(index, range(1, 8))))
+    bus = front_end(*four(lambda index: Partition(index, range(1, 8))))
 
     seen: list[int] = []
     cursor = b""
@@ -120,7 +120,7 @@ async def test_repeated_peeks_show_every_message_once() -> None:
 @pytest.mark.requirement("R46")
 @pytest.mark.requirement("R17", "R39")
 async def test_a_peek_by_number_goes_on_through_the_partitions_after_it() -> None:
-    bus = gateway(*four(lambda index: Partition(index, [1, 2, 3])))
+    bus = front_end(*four(lambda index: Partition(index, [1, 2, 3])))
 
     shown, cursor = await peek(bus, 4, number=sequence_number.compose(1, 2))
     rest, _ = await peek(bus, 100, cursor)
@@ -136,7 +136,7 @@ async def test_a_peek_by_number_goes_on_through_the_partitions_after_it() -> Non
 async def test_a_peek_asks_for_256_kb_and_shows_no_more_however_much_it_gets() -> None:
     partitions = four(lambda index: Partition(index, [1, 2, 3], size=100_000))
 
-    shown, _ = await peek(gateway(*partitions), 100)
+    shown, _ = await peek(front_end(*partitions), 100)
 
     assert [each.asked[0].max_bytes for each in partitions] == [limits.PEEK_BYTES_MAX] * 4
     assert len(shown) == limits.PEEK_BYTES_MAX // 100_000
@@ -146,7 +146,7 @@ async def test_a_peek_asks_for_256_kb_and_shows_no_more_however_much_it_gets() -
 async def test_a_message_that_is_larger_than_a_peek_is_shown_alone() -> None:
     partitions = four(lambda index: Partition(index, [1], size=limits.PEEK_BYTES_MAX + 1))
 
-    shown, _ = await peek(gateway(*partitions), 100)
+    shown, _ = await peek(front_end(*partitions), 100)
 
     assert len(shown) == 1
 
@@ -157,4 +157,4 @@ async def test_a_peek_that_no_partition_can_answer_is_an_error() -> None:
         each.available = False
 
     with pytest.raises(PartitionUnavailable):
-        await browse.peek(gateway(*partitions), browse.Peek("orders"))
+        await browse.peek(front_end(*partitions), browse.Peek("orders"))

@@ -11,7 +11,7 @@ from bendybus.domain import errors
 from bendybus.domain.entity import Entity
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.frontend.core import manage
-from bendybus.frontend.core.gateway import Gateway
+from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.listeners.management_service import ManagementService, runtime_to_proto
 from bendybus.frontend.settings import Settings
 from bendybus.frontend.upstreams.unary_calls import Commit, Counts
@@ -58,12 +58,12 @@ class Partition:
         return entity_pb2.ApplyEntityResponse()
 
 
-def gateway_of(entity: Entity) -> Gateway:
+def front_end_of(entity: Entity) -> FrontEnd:
     """Return a front end of four partitions in memory."""
-    gateway = Gateway(Settings(partitions={}))
+    front_end = FrontEnd(Settings(partitions={}))
     for index in range(4):
-        gateway.upstreams[index] = Partition(index, entity)  # type: ignore[assignment]
-    return gateway
+        front_end.upstreams[index] = Partition(index, entity)  # type: ignore[assignment]
+    return front_end
 
 
 @pytest.mark.requirement("R34")
@@ -72,9 +72,9 @@ def gateway_of(entity: Entity) -> Gateway:
 async def test_a_change_that_a_partition_missed_is_reported_as_a_failure(
     action: str, away: int
 ) -> None:
-    gateway = gateway_of(replace(queue(), deleted=action == "DeleteQueue"))
-    gateway.upstreams[away].available = False  # type: ignore[misc]
-    service, request = ManagementService(gateway), getattr(management_pb2, f"{action}Request")
+    front_end = front_end_of(replace(queue(), deleted=action == "DeleteQueue"))
+    front_end.upstreams[away].available = False  # type: ignore[misc]
+    service, request = ManagementService(front_end), getattr(management_pb2, f"{action}Request")
 
     with pytest.raises((Refused, errors.PartitionUnavailable, grpc.RpcError)):
         await getattr(service, action)(request(name="orders"), Context())
@@ -83,8 +83,8 @@ async def test_a_change_that_a_partition_missed_is_reported_as_a_failure(
 @pytest.mark.requirement("R34")
 @pytest.mark.parametrize("action", ACTIONS)
 async def test_a_change_that_all_partitions_took_names_them_all(action: str) -> None:
-    gateway = gateway_of(replace(queue(), deleted=action == "DeleteQueue"))
-    service, request = ManagementService(gateway), getattr(management_pb2, f"{action}Request")
+    front_end = front_end_of(replace(queue(), deleted=action == "DeleteQueue"))
+    service, request = ManagementService(front_end), getattr(management_pb2, f"{action}Request")
 
     answer = await getattr(service, action)(request(name="orders"), SimpleNamespace())
 
@@ -94,7 +94,7 @@ async def test_a_change_that_all_partitions_took_names_them_all(action: str) -> 
 
 
 async def test_a_change_whose_answer_was_lost_may_be_done() -> None:
-    gateway = gateway_of(queue())
+    front_end = front_end_of(queue())
     told = errors.OutcomeUnknown
 
     async def lose(request: Any, timeout: float) -> Any:
@@ -102,10 +102,10 @@ async def test_a_change_whose_answer_was_lost_may_be_done() -> None:
             grpc.StatusCode.UNAVAILABLE, grpc.aio.Metadata(), grpc.aio.Metadata(), "Socket closed"
         )
 
-    gateway.upstreams[0].CommitEntity = lose  # type: ignore[attr-defined]
+    front_end.upstreams[0].CommitEntity = lose  # type: ignore[attr-defined]
 
     with pytest.raises(told):
-        await gateway.manager.change(Commit(EntityAction.UPDATE, "orders"))
+        await front_end.manager.change(Commit(EntityAction.UPDATE, "orders"))
 
 
 @pytest.mark.requirement("R35")

@@ -7,7 +7,7 @@ from typing import Any
 
 from bendybus.domain.entity import Entity, Fingerprint, Origin, QueueDescription
 from bendybus.domain.limits import Tier
-from bendybus.frontend.core.gateway import Gateway
+from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.listeners.management_service import ManagementService
 from bendybus.frontend.settings import Settings
 from bendybus.internal.v1 import entity_pb2
@@ -24,17 +24,17 @@ class Partition:
 
     available = True
 
-    def __init__(self, gateway: Gateway, partition: int) -> None:
+    def __init__(self, front_end: FrontEnd, partition: int) -> None:
         self.partition = partition
         self.catalogue_calls = self
         self.applied: list[str] = []
-        self._gateway = gateway
+        self._front_end = front_end
 
     async def CommitEntity(self, request: Any, timeout: float) -> Any:
         """Make the entity that is asked for."""
         generation = 1_000_000 + len(self.applied)
         entity = replace(PATTERN, name=request.name, uid=request.uid, generation=generation)
-        self._gateway.catalogue(self.partition, FINGERPRINT, [entity], snapshot=False)
+        self._front_end.catalogue(self.partition, FINGERPRINT, [entity], snapshot=False)
         # The repair task gets its chance before the caller has the answer.
         await asyncio.sleep(0)
         return entity_pb2.CommitEntityResponse(entity=entities.entity_to_proto(entity))
@@ -44,39 +44,39 @@ class Partition:
         await asyncio.sleep(0)
         self.applied.append(request.entity.name)
         entity = entities.entity_from_proto(request.entity)
-        self._gateway.catalogue(self.partition, FINGERPRINT, [entity], snapshot=False)
+        self._front_end.catalogue(self.partition, FINGERPRINT, [entity], snapshot=False)
         return entity_pb2.ApplyEntityResponse()
 
 
-def gateway_of(count: int) -> Gateway:
+def front_end_of(count: int) -> FrontEnd:
     """Return a front end of partitions in memory."""
-    gateway = Gateway(Settings(partitions={}))
+    front_end = FrontEnd(Settings(partitions={}))
     for index in range(count):
-        gateway.upstreams[index] = Partition(gateway, index)  # type: ignore[assignment]
-        gateway.catalogue(index, FINGERPRINT, [], snapshot=True)
-    return gateway
+        front_end.upstreams[index] = Partition(front_end, index)  # type: ignore[assignment]
+        front_end.catalogue(index, FINGERPRINT, [], snapshot=True)
+    return front_end
 
 
-async def create(gateway: Gateway, name: str) -> None:
+async def create(front_end: FrontEnd, name: str) -> None:
     """Create a queue as a client does."""
     context: Any = SimpleNamespace()
     request = management_pb2.CreateQueueRequest(name=name)
-    await ManagementService(gateway).CreateQueue(request, context)
+    await ManagementService(front_end).CreateQueue(request, context)
 
 
 def test_a_creation_costs_the_same_however_many_queues_there_are() -> None:
-    gateway = gateway_of(4)
+    front_end = front_end_of(4)
 
     def fill(numbers: range) -> None:
         for number in numbers:
             entry = replace(PATTERN, name=f"q{number}", uid=f"u{number}", generation=number + 1)
             for partition in range(4):
-                gateway.catalogue(partition, FINGERPRINT, [entry], snapshot=False)
+                front_end.catalogue(partition, FINGERPRINT, [entry], snapshot=False)
 
     def work(name: str) -> int:
         with asyncio.Runner() as runner:
             runner.run(asyncio.sleep(0))
-            return steps(lambda: runner.run(create(gateway, name)))
+            return steps(lambda: runner.run(create(front_end, name)))
 
     fill(range(20))
     work("first")
@@ -89,19 +89,19 @@ def test_a_creation_costs_the_same_however_many_queues_there_are() -> None:
 
 
 async def test_an_entry_is_copied_once_and_what_failed_later_by_the_repair_task() -> None:
-    gateway = gateway_of(3)
-    partitions: dict[int, Any] = dict(gateway.upstreams)
-    repairing = asyncio.get_running_loop().create_task(gateway.copies.run())
+    front_end = front_end_of(3)
+    partitions: dict[int, Any] = dict(front_end.upstreams)
+    repairing = asyncio.get_running_loop().create_task(front_end.copies.run())
     try:
-        await create(gateway, "a")
+        await create(front_end, "a")
         await asyncio.sleep(0)
         assert [partition.applied for partition in partitions.values()] == [["a"]] * 3
 
-        entity, _ = gateway.directory.lookup("a")
+        entity, _ = front_end.directory.lookup("a")
         newer = replace(entity, generation=entity.generation + 1)
-        gateway.catalogue(0, FINGERPRINT, [newer], snapshot=False)
+        front_end.catalogue(0, FINGERPRINT, [newer], snapshot=False)
         async with asyncio.timeout(5):
-            while gateway.directory.holders("a") != [0, 1, 2]:  # noqa: ASYNC110
+            while front_end.directory.holders("a") != [0, 1, 2]:  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
     finally:
         repairing.cancel()
@@ -111,19 +111,19 @@ async def test_an_entry_is_copied_once_and_what_failed_later_by_the_repair_task(
 
 
 async def test_orphans_are_listed_only_if_asked_for() -> None:
-    gateway = gateway_of(1)
+    front_end = front_end_of(1)
     entries = [
         replace(PATTERN, name="live", uid="1", generation=1),
         replace(PATTERN, name="lost", uid="2", generation=2, orphaned=True),
         replace(PATTERN, name="gone", uid="3", generation=3, deleted=True),
     ]
-    gateway.catalogue(0, FINGERPRINT, entries, snapshot=True)
+    front_end.catalogue(0, FINGERPRINT, entries, snapshot=True)
     context: Any = SimpleNamespace()
 
     shown = {}
     for flag in (False, True):
         request = management_pb2.ListQueuesRequest(include_orphaned=flag)
-        answer = await ManagementService(gateway).ListQueues(request, context)
+        answer = await ManagementService(front_end).ListQueues(request, context)
         shown[flag] = [(queue.name, queue.orphaned) for queue in answer.queues]
 
     assert shown == {

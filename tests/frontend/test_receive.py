@@ -154,7 +154,7 @@ async def test_a_receive_that_is_cancelled_while_its_messages_are_deleted_ends_w
     assert bus.handed == [(1, [], None)]
 
 
-class Gateway:
+class FrontEnd:
     """What a stream needs."""
 
     def __init__(self, bus: Bus) -> None:
@@ -170,10 +170,10 @@ class Caller:
 
 def stream_of(bus: Bus) -> tuple[ReceiverStream, ConnectionFlow]:
     """Return a stream of a connection, and the counts of the connection."""
-    gateway: Any = Gateway(bus)
+    front_end: Any = FrontEnd(bus)
     caller: Any = Caller()
     account = ConnectionFlow(FlowControl(bus.desk), "me")
-    return ReceiverStream(gateway, caller, StreamFlow(account)), account
+    return ReceiverStream(front_end, caller, StreamFlow(account)), account
 
 
 def opening(mode: Any = LOCK) -> receiver_pb2.ReceiveStreamRequest:

@@ -35,7 +35,7 @@ class Settles:
         return True
 
 
-class Gateway:
+class FrontEnd:
     """What a stream needs."""
 
     def __init__(self, bus: Bus) -> None:
@@ -57,12 +57,12 @@ class Client:
 
     def __init__(self, *, merges: bool = True) -> None:
         self.bus = Bus()
-        self.gateway = Gateway(self.bus)
-        gateway: Any = self.gateway
+        self.front_end = FrontEnd(self.bus)
+        front_end: Any = self.front_end
         caller: Any = Caller()
         self.connection = ConnectionFlow(FlowControl(self.bus.desk), "me")
         self.flow = StreamFlow(self.connection)
-        self.stream = ReceiverStream(gateway, caller, self.flow, merges=merges)
+        self.stream = ReceiverStream(front_end, caller, self.flow, merges=merges)
         self.frames: list[list[str]] = []
 
     async def say(self, *requests: receiver_pb2.ReceiveStreamRequest) -> None:
@@ -122,14 +122,14 @@ async def test_a_message_comes_with_the_outcome_that_it_was_asked_for_with(clien
     assert client.bus.upstream.of("deliver")
     assert client.frames == [["opened"]]
 
-    client.gateway.answer()
+    client.front_end.answer()
     await settle_down()
 
     assert client.frames == [["opened"], ["settle_result", "delivery"]]
 
 
 async def test_an_outcome_does_not_wait_for_a_message(client: Client) -> None:
-    client.gateway.answer()
+    client.front_end.answer()
     await settle_down()
     assert client.frames == [["opened"], ["settle_result"]]
 
@@ -142,7 +142,7 @@ async def test_an_outcome_does_not_wait_for_a_message(client: Client) -> None:
 async def test_a_message_comes_also_where_the_settlement_failed(client: Client) -> None:
     client.bus.reserve(b"next")
 
-    client.gateway.answer(error=errors.MessageLockLost("The lock is lost."))
+    client.front_end.answer(error=errors.MessageLockLost("The lock is lost."))
     await settle_down()
 
     assert client.frames[-1] == ["settle_result", "delivery"]
@@ -171,7 +171,7 @@ async def test_a_stream_that_ends_leaves_nothing_of_what_it_held_in_the_counts()
     assert client.connection._unread_bytes == 0
     assert client.connection._tokens == 0
     # Nobody waits for the outcome any more.
-    assert not client.gateway.settles._waiting
+    assert not client.front_end.settles._waiting
 
 
 async def test_a_client_of_an_older_version_gets_single_frames() -> None:
@@ -179,7 +179,7 @@ async def test_a_client_of_an_older_version_gets_single_frames() -> None:
     async with client.stream:
         await client.say(opening(), settle_and_ask())
         client.bus.reserve(b"next")
-        client.gateway.answer()
+        client.front_end.answer()
         reading = asyncio.ensure_future(client.read())
         await settle_down()
         reading.cancel()

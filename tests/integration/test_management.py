@@ -20,7 +20,7 @@ from bendybus.client.exceptions import (
 )
 from bendybus.domain.limits import Tier
 from bendybus.frontend import server as frontend_server
-from bendybus.frontend.core.gateway import Gateway
+from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.settings import Settings
 from bendybus.partition_server import server as partition_server
 from bendybus.partition_server import settings as partition_settings
@@ -187,19 +187,19 @@ async def test_an_idle_queue_is_deleted_everywhere_and_a_used_one_is_not(
 
     name = new_queue()
     addresses = {i: process.address for i, process in bus.partitions.items()}
-    gateway = Gateway(Settings(partitions=addresses))
-    running = asyncio.create_task(gateway.run())
+    front_end = FrontEnd(Settings(partitions=addresses))
+    running = asyncio.create_task(front_end.run())
     try:
         async with asyncio.timeout(20):
-            # Nothing tells when all partitions have answered; the gateway's own server looks too.
-            while not all(u.available for u in gateway.upstreams.values()):  # noqa: ASYNC110
+            # Nothing tells when all partitions have answered; the front end's own server looks too.
+            while not all(u.available for u in front_end.upstreams.values()):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
-            entity, _ = gateway.directory.lookup(name)
+            entity, _ = front_end.directory.lookup(name)
             patient = replace(entity, queue=replace(entity.queue, auto_delete_on_idle_ms=3_600_000))
-            assert not await gateway.manager.delete_if_idle(patient)
+            assert not await front_end.manager.delete_if_idle(patient)
             await asyncio.sleep(0.05)
             hasty = replace(entity, queue=replace(entity.queue, auto_delete_on_idle_ms=10))
-            assert await gateway.manager.delete_if_idle(hasty)
+            assert await front_end.manager.delete_if_idle(hasty)
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)

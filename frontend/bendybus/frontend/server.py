@@ -1,4 +1,4 @@
-"""Wires a front-end process: gateway, gRPC server, health, metrics; and takes it down."""
+"""Wires a front-end process: core, gRPC server, health, metrics; and takes it down."""
 
 import asyncio
 import logging
@@ -8,7 +8,7 @@ import grpc
 from prometheus_client import start_http_server
 
 from bendybus.frontend.core import idle_entities
-from bendybus.frontend.core.gateway import Gateway
+from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.listeners.call_gate import CallGate
 from bendybus.frontend.listeners.client_streams import ClientStreams
 from bendybus.frontend.listeners.management_service import ManagementService
@@ -48,10 +48,10 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
     directory = serving.tls_directory(settings.tls_directory)
     file = settings.access_policies
     authenticator = Authenticator(None if file is None else PolicyFile(file))
-    gateway = Gateway(
+    front_end = FrontEnd(
         settings, tls.channel_credentials(directory.material()) if directory else None
     )
-    gateway.metrics.count_refusals(authenticator.refusals)
+    front_end.metrics.count_refusals(authenticator.refusals)
     streams = ClientStreams(authenticator, settings.max_connection_age_s)
     health = Health()
     server = grpc.aio.server(
@@ -66,38 +66,40 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
         maximum_concurrent_rpcs=CALLS_MAX,
         interceptors=[CallGate(authenticator, health)] if authenticator.required else [],
     )
-    sender_pb2_grpc.add_SenderServiceServicer_to_server(SenderService(gateway, streams), server)
+    sender_pb2_grpc.add_SenderServiceServicer_to_server(SenderService(front_end, streams), server)
     receiver_pb2_grpc.add_ReceiverServiceServicer_to_server(
-        ReceiverService(gateway, streams), server
+        ReceiverService(front_end, streams), server
     )
-    management_pb2_grpc.add_ManagementServiceServicer_to_server(ManagementService(gateway), server)
+    management_pb2_grpc.add_ManagementServiceServicer_to_server(
+        ManagementService(front_end), server
+    )
     await serving.add_health_and_reflection(server, SERVICES, health)
     host = settings.listen.rsplit(":", 1)[0]
     port = serving.open_port(server, settings.listen, directory, demand_client_certificate=False)
     async with asyncio.TaskGroup() as group:
         tasks = [
-            group.create_task(gateway.run(), name="gateway"),
-            group.create_task(gateway.receives.run(), name="caches"),
+            group.create_task(front_end.run(), name="front-end"),
+            group.create_task(front_end.receives.run(), name="caches"),
             group.create_task(
-                idle_entities.run(gateway.manager, gateway.directory, settings.idle_check_s),
+                idle_entities.run(front_end.manager, front_end.directory, settings.idle_check_s),
                 name="idle-entities",
             ),
             group.create_task(authenticator.run(streams.recheck), name="access-policies"),
         ]
         if directory is not None:
-            tasks.append(group.create_task(_watch_tls(directory, gateway), name="tls"))
+            tasks.append(group.create_task(_watch_tls(directory, front_end), name="tls"))
         health_server = await serving.start_health(settings.health_listen, health)
-        await _first_contact(gateway)
+        await _first_contact(front_end)
         await server.start()
-        metrics = _start_metrics(settings, gateway, host)
-        watching = group.create_task(_watch_health(health, gateway), name="health")
+        metrics = _start_metrics(settings, front_end, host)
+        watching = group.create_task(_watch_health(health, front_end), name="health")
         serving.print_ready(address=f"{host}:{port}", partitions=sorted(settings.partitions))
         await stop.wait()
         logger.info("front end: stopping", extra={"action": "stop"})
         watching.cancel()
         await serving.set_serving(health, SERVICES, False)
         await _drain(streams, server, settings.drain_s)
-        await gateway.flush(FLUSH_S)
+        await front_end.flush(FLUSH_S)
         for task in tasks:
             task.cancel()
         await health_server.stop(serving.HEALTH_STOP_S)
@@ -131,31 +133,34 @@ def _age_options(settings: Settings) -> list[tuple[str, int]]:
     ]
 
 
-async def _watch_tls(directory: tls.Directory, gateway: Gateway) -> None:
-    await tls.watch(directory, lambda material: gateway.renew(tls.channel_credentials(material)))
+async def _watch_tls(directory: tls.Directory, front_end: FrontEnd) -> None:
+    await tls.watch(directory, lambda material: front_end.renew(tls.channel_credentials(material)))
 
 
-async def _first_contact(gateway: Gateway) -> None:
+async def _first_contact(front_end: FrontEnd) -> None:
     """Wait until every partition was tried once and one of them answers, for a bounded time.
 
     A dead one is not waited for: it must not delay what the others can serve.
     """
     for _ in range(round(FIRST_CONTACT_S / READY_CHECK_S)):
-        if all(upstream.looked_at for upstream in gateway.upstreams.values()) and gateway.ready():
+        if (
+            all(upstream.looked_at for upstream in front_end.upstreams.values())
+            and front_end.ready()
+        ):
             return
         await asyncio.sleep(READY_CHECK_S)
 
 
-def _start_metrics(settings: Settings, gateway: Gateway, host: str):  # type: ignore[no-untyped-def]
+def _start_metrics(settings: Settings, front_end: FrontEnd, host: str):  # type: ignore[no-untyped-def]
     if not settings.metrics_port:
         return None
     server, _ = start_http_server(
-        settings.metrics_port, addr=host, registry=gateway.metrics.registry
+        settings.metrics_port, addr=host, registry=front_end.metrics.registry
     )
     return server
 
 
-async def _watch_health(health: Health, gateway: Gateway) -> None:
+async def _watch_health(health: Health, front_end: FrontEnd) -> None:
     """Ready at once when some partition answers; not ready only when none has for a while.
 
     A pause of all partitions, of a second on a busy node, would take every front end out of its
@@ -165,7 +170,7 @@ async def _watch_health(health: Health, gateway: Gateway) -> None:
     shown: bool | None = None
     last_ready = loop.time() - UNREADY_AFTER_S
     while True:
-        if gateway.ready():
+        if front_end.ready():
             last_ready = loop.time()
         ready = loop.time() - last_ready < UNREADY_AFTER_S
         if ready != shown:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from bendybus.domain import bounds, errors, limits
 from bendybus.domain.errors import BusError, RetryableError
-from bendybus.frontend.core.gateway import Gateway
+from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.upstreams.unary_calls import call
 from bendybus.internal.v1 import partition_pb2
 from bendybus.wire import entity_refs
@@ -26,21 +26,21 @@ class BatchDelete:
     age_ms: int = 0
 
 
-async def delete_messages(gateway: Gateway, request: BatchDelete) -> int:
+async def delete_messages(front_end: FrontEnd, request: BatchDelete) -> int:
     """Delete the oldest messages, partition by partition; return how many were deleted.
 
     Raises OutcomeUnknown when a partition may have deleted some and does not say how many: others
     must not delete as many again. A repeat of the operation under its name learns it.
     """
-    entity, sub_queue = gateway.directory.lookup(request.entity_path)
-    fingerprint = gateway.directory.fingerprint
+    entity, sub_queue = front_end.directory.lookup(request.entity_path)
+    fingerprint = front_end.directory.fingerprint
     assert fingerprint is not None
     most = limits.delete_messages_max(fingerprint.tier)
     if not 0 < request.max_messages <= most:
         raise errors.InvalidArgument("max_messages", f"must be 1 to {most} a call.")
     bounds.check_number("enqueued_before", request.enqueued_before_ms, bounds.TIME_MS_MAX)
     ref = entity_refs.to_proto(entity, sub_queue)
-    timeout_s = gateway.settings.unary_timeout_s
+    timeout_s = front_end.settings.unary_timeout_s
 
     async def delete(partition: int, most: int, *, only_known: bool = False) -> int:
         asked = partition_pb2.DeleteMessagesRequest(
@@ -54,7 +54,7 @@ async def delete_messages(gateway: Gateway, request: BatchDelete) -> int:
             only_known=only_known,
         )
         answer = await call(
-            gateway.upstreams[partition],
+            front_end.upstreams[partition],
             lambda calls, _: calls.DeleteMessages(asked, timeout=timeout_s),
             changes=True,
         )

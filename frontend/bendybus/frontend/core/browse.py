@@ -9,7 +9,7 @@ from typing import Any
 from bendybus.domain import limits
 from bendybus.domain.errors import BusError
 from bendybus.frontend.core import columns, peek_cursor
-from bendybus.frontend.core.gateway import Gateway
+from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.upstreams.unary_calls import Make, call
 from bendybus.internal.v1 import partition_pb2
 from bendybus.v1 import message_pb2
@@ -34,20 +34,20 @@ class Peeked:
     cursor: bytes
 
 
-async def peek(gateway: Gateway, request: Peek) -> Peeked:
+async def peek(front_end: FrontEnd, request: Peek) -> Peeked:
     """Return messages of whichever partitions answer first, and a cursor to go on from."""
-    entity, sub_queue = gateway.directory.lookup(request.entity_path)
+    entity, sub_queue = front_end.directory.lookup(request.entity_path)
     count = max(1, min(request.max_messages, limits.FRAME_MESSAGES_MAX))
     positions = peek_cursor.start(
-        request.cursor, len(gateway.upstreams), request.from_sequence_number
+        request.cursor, len(front_end.upstreams), request.from_sequence_number
     )
     asked = [p for p in entity.partitions() if positions[p] != peek_cursor.SKIP]
     ref = entity_refs.to_proto(entity, sub_queue)
     if request.from_sequence_number:
-        found = await _in_order(gateway, asked, ref, positions, count)
+        found = await _in_order(front_end, asked, ref, positions, count)
     else:
-        make = _peek_call(gateway, ref, positions, count, limits.PEEK_BYTES_MAX)
-        found = await _first_answers(gateway, asked, make)
+        make = _peek_call(front_end, ref, positions, count, limits.PEEK_BYTES_MAX)
+        found = await _first_answers(front_end, asked, make)
     shown = _bounded(found, count)
     for partition, batch in shown:
         positions[partition] = batch.sequence_numbers[-1] + 1
@@ -55,7 +55,7 @@ async def peek(gateway: Gateway, request: Peek) -> Peeked:
 
 
 def _peek_call(
-    gateway: Gateway,
+    front_end: FrontEnd,
     ref: partition_pb2.EntityRef,
     positions: Sequence[int],
     count: int,
@@ -69,7 +69,7 @@ def _peek_call(
             max_messages=count,
             max_bytes=size_bytes,
         ),
-        timeout=gateway.settings.unary_timeout_s,
+        timeout=front_end.settings.unary_timeout_s,
     )
 
 
@@ -77,7 +77,7 @@ Found = list[tuple[int, message_pb2.DeliveredBatch]]
 
 
 async def _in_order(
-    gateway: Gateway,
+    front_end: FrontEnd,
     partitions: Iterable[int],
     ref: partition_pb2.EntityRef,
     positions: Sequence[int],
@@ -93,9 +93,9 @@ async def _in_order(
     size_bytes, at = limits.PEEK_BYTES_MAX, list(positions)
     for partition in partitions:
         while count > 0:
-            make = _peek_call(gateway, ref, at, count, size_bytes)
+            make = _peek_call(front_end, ref, at, count, size_bytes)
             try:
-                batch = (await call(gateway.upstreams[partition], make)).batch
+                batch = (await call(front_end.upstreams[partition], make)).batch
             except BusError:
                 if not found:
                     raise
@@ -114,11 +114,11 @@ async def _in_order(
     return found
 
 
-async def _first_answers(gateway: Gateway, partitions: list[int], make: Make) -> Found:
+async def _first_answers(front_end: FrontEnd, partitions: list[int], make: Make) -> Found:
     """Ask all at once; return the first answer with messages, and what else is there by then."""
     tasks: dict[asyncio.Task[Any], int] = {
         asyncio.get_running_loop().create_task(
-            call(gateway.upstreams[partition], make), name="peek"
+            call(front_end.upstreams[partition], make), name="peek"
         ): partition
         for partition in partitions
     }

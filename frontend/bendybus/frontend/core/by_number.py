@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from bendybus.domain import bounds, errors, sequence_number
 from bendybus.frontend.core import fan_out
-from bendybus.frontend.core.gateway import Gateway
+from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.internal.v1 import partition_pb2
 from bendybus.v1 import message_pb2, receiver_pb2
 from bendybus.wire import entity_refs
@@ -22,11 +22,11 @@ class Operation:
     age_ms: int = 0
 
 
-async def cancel_scheduled(gateway: Gateway, asked: Operation) -> None:
+async def cancel_scheduled(front_end: FrontEnd, asked: Operation) -> None:
     """Delete scheduled messages. Raises the domain error."""
-    ref, by_partition = _located(gateway, asked)
+    ref, by_partition = _located(front_end, asked)
     await fan_out.gather(
-        gateway.upstreams,
+        front_end.upstreams,
         by_partition,
         lambda calls, partition: calls.CancelScheduledMessages(
             partition_pb2.CancelScheduledMessagesRequest(
@@ -36,7 +36,7 @@ async def cancel_scheduled(gateway: Gateway, asked: Operation) -> None:
                 operation_id=asked.operation_id,
                 age_ms=asked.age_ms,
             ),
-            timeout=gateway.settings.unary_timeout_s,
+            timeout=front_end.settings.unary_timeout_s,
         ),
         what="sequence_numbers",
         changes=True,
@@ -44,15 +44,15 @@ async def cancel_scheduled(gateway: Gateway, asked: Operation) -> None:
 
 
 async def receive_deferred(
-    gateway: Gateway, asked: Operation, mode: receiver_pb2.ReceiveMode
+    front_end: FrontEnd, asked: Operation, mode: receiver_pb2.ReceiveMode
 ) -> list[message_pb2.DeliveredBatch]:
     """Lock deferred messages of one partition, or delete and return them. Raises the domain error.
 
     Not of several: locking in one and failing in another would leave locks behind.
     """
-    ref, by_partition = _located(gateway, asked)
+    ref, by_partition = _located(front_end, asked)
     if len(by_partition) > 1:
-        name = gateway.directory.lookup(asked.entity_path)[0].name
+        name = front_end.directory.lookup(asked.entity_path)[0].name
         raise errors.InvalidOperation(
             f"queue {name!r}: the numbers are of partitions "
             f"{sorted(by_partition)}; one call receives deferred messages of one partition. "
@@ -60,7 +60,7 @@ async def receive_deferred(
             metadata={"entity": name, "field": "sequence_numbers"},
         )
     answers = await fan_out.gather(
-        gateway.upstreams,
+        front_end.upstreams,
         by_partition,
         lambda calls, partition: calls.ReceiveDeferred(
             partition_pb2.ReceiveDeferredRequest(
@@ -71,7 +71,7 @@ async def receive_deferred(
                 operation_id=asked.operation_id,
                 age_ms=asked.age_ms,
             ),
-            timeout=gateway.settings.unary_timeout_s,
+            timeout=front_end.settings.unary_timeout_s,
         ),
         what="sequence_numbers",
         changes=True,
@@ -80,10 +80,10 @@ async def receive_deferred(
 
 
 def _located(
-    gateway: Gateway, asked: Operation
+    front_end: FrontEnd, asked: Operation
 ) -> tuple[partition_pb2.EntityRef, dict[int, list[int]]]:
     """Return the sub-queue and the numbers by partition."""
-    entity, sub_queue = gateway.directory.lookup(asked.entity_path)
+    entity, sub_queue = front_end.directory.lookup(asked.entity_path)
     bounds.check_numbers("sequence_numbers", asked.sequence_numbers)
     by_partition: dict[int, list[int]] = {}
     for number in asked.sequence_numbers:

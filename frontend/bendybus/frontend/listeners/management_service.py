@@ -8,7 +8,7 @@ import grpc
 
 from bendybus.domain.entity import Entity
 from bendybus.domain.lifecycle import EntityAction
-from bendybus.frontend.core.gateway import Gateway
+from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.core.manage import Changed, Runtime
 from bendybus.frontend.upstreams.unary_calls import Commit, Counts
 from bendybus.v1 import management_pb2, management_pb2_grpc
@@ -20,20 +20,20 @@ Context = grpc.aio.ServicerContext[Any, Any]
 class ManagementService(management_pb2_grpc.ManagementServiceServicer):
     """Creates, changes, shows entities."""
 
-    def __init__(self, gateway: Gateway) -> None:
-        self._gateway = gateway
+    def __init__(self, front_end: FrontEnd) -> None:
+        self._front_end = front_end
 
     async def GetNamespace(
         self, request: management_pb2.GetNamespaceRequest, context: Context
     ) -> management_pb2.GetNamespaceResponse:
         """Show the namespace and its partitions as this front end sees them."""
-        fingerprint = self._gateway.directory.fingerprint
-        upstreams = self._gateway.upstreams.values()
+        fingerprint = self._front_end.directory.fingerprint
+        upstreams = self._front_end.upstreams.values()
         return management_pb2.GetNamespaceResponse(
             name=fingerprint.namespace_name if fingerprint else "",
             uid=fingerprint.namespace_uid if fingerprint else "",
             tier=fingerprint.tier.value if fingerprint else "",
-            partition_count=len(self._gateway.upstreams),
+            partition_count=len(self._front_end.upstreams),
             version=metadata.version("bendybus"),
             partitions=[
                 management_pb2.NamespacePartition(
@@ -81,7 +81,7 @@ class ManagementService(management_pb2_grpc.ManagementServiceServicer):
         self, request: management_pb2.GetQueueRequest, context: Context
     ) -> management_pb2.GetQueueResponse:
         """Show a queue."""
-        entity, _ = self._gateway.directory.lookup(request.name)
+        entity, _ = self._front_end.directory.lookup(request.name)
         [queue] = await self._shown([entity], include_runtime=request.include_runtime)
         return management_pb2.GetQueueResponse(queue=queue)
 
@@ -89,7 +89,7 @@ class ManagementService(management_pb2_grpc.ManagementServiceServicer):
         self, request: management_pb2.ListQueuesRequest, context: Context
     ) -> management_pb2.ListQueuesResponse:
         """Show queues by name, a page at a time; orphaned ones only if asked for."""
-        page, more = self._gateway.manager.page(
+        page, more = self._front_end.manager.page(
             request.page_token, request.page_size, with_orphaned=request.include_orphaned
         )
         return management_pb2.ListQueuesResponse(
@@ -103,14 +103,14 @@ class ManagementService(management_pb2_grpc.ManagementServiceServicer):
             changes = entities.description_changes(request.description)
         origin = entities.origin_from_proto(request.origin)
         wanted = Commit(action, request.name, changes, origin, **facts)
-        return await self._gateway.manager.change(wanted)
+        return await self._front_end.manager.change(wanted)
 
     async def _shown(
         self, shown: Sequence[Entity], *, include_runtime: bool
     ) -> list[management_pb2.Queue]:
         queues = [entities.queue_to_proto(entity) for entity in shown]
         if include_runtime:
-            runtimes = await self._gateway.manager.runtime(shown)
+            runtimes = await self._front_end.manager.runtime(shown)
             for entity, queue, runtime in zip(shown, queues, runtimes, strict=True):
                 queue.runtime.CopyFrom(runtime_to_proto(entity, runtime))
         return queues

@@ -10,7 +10,7 @@ import grpc
 from bendybus.domain import bounds, errors, limits
 from bendybus.frontend.core import batch_delete, browse, by_number, receive_cache
 from bendybus.frontend.core.flow_control import FlowControl
-from bendybus.frontend.core.gateway import Gateway
+from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.listeners import deadlines
 from bendybus.frontend.listeners.client_streams import ClientStreams
 from bendybus.frontend.listeners.receiver_stream import ReceiverStream
@@ -26,10 +26,10 @@ ANSWER_MS: Final = 200 + receive_cache.CLOSING_MS
 class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
     """Gives messages to clients."""
 
-    def __init__(self, gateway: Gateway, streams: ClientStreams) -> None:
-        self._gateway = gateway
+    def __init__(self, front_end: FrontEnd, streams: ClientStreams) -> None:
+        self._front_end = front_end
         self._streams = streams
-        self._flow = FlowControl(gateway.receives)
+        self._flow = FlowControl(front_end.receives)
 
     @statuses.unary
     async def Receive(
@@ -37,11 +37,11 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
     ) -> receiver_pb2.ReceiveResponse:
         """Wait for messages on the server; calls of one client share a cache."""
         wait_ms = min(request.max_wait_ms, max(0, deadlines.remaining_ms(context) - ANSWER_MS))
-        with self._gateway.metrics.refusals(request.entity_path):
+        with self._front_end.metrics.refusals(request.entity_path):
             bounds.check_text("client_id", request.client_id, limits.KEY_CHARS_MAX)
             # Never equal to another caller's connection.
             owner = ("client", request.client_id) if request.client_id else context.peer()
-            batches = await self._gateway.receives.receive(request, wait_ms, owner)
+            batches = await self._front_end.receives.receive(request, wait_ms, owner)
         return receiver_pb2.ReceiveResponse(batches=batches)
 
     async def ReceiveStream(
@@ -53,11 +53,11 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
         await context.send_initial_metadata((ADMITTED, merged_frames.READS))
         merges = merged_frames.read_by(context.invocation_metadata())
         with (
-            self._gateway.metrics.connections.track_inprogress(),
+            self._front_end.metrics.connections.track_inprogress(),
             self._flow.of(context.peer()) as connection,
             connection.stream() as flow,
         ):
-            async with ReceiverStream(self._gateway, caller, flow, merges=merges) as stream:
+            async with ReceiverStream(self._front_end, caller, flow, merges=merges) as stream:
                 reader = asyncio.get_running_loop().create_task(
                     stream.read(request_iterator), name="receive-stream-reader"
                 )
@@ -74,7 +74,7 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
     ) -> receiver_pb2.SettleResponse:
         """Settle by tokens as text."""
         tokens = b"".join(_token(text) for text in request.lock_tokens)
-        result = await self._gateway.settles.settle(
+        result = await self._front_end.settles.settle(
             receiver_pb2.SettleFrame(
                 disposition=request.disposition,
                 lock_tokens=tokens,
@@ -92,9 +92,9 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
         self, request: receiver_pb2.ReceiveDeferredRequest, context: Context
     ) -> receiver_pb2.ReceiveDeferredResponse:
         """Lock deferred messages, each in the partition of its number."""
-        with self._gateway.metrics.refusals(request.entity_path):
+        with self._front_end.metrics.refusals(request.entity_path):
             batches = await by_number.receive_deferred(
-                self._gateway,
+                self._front_end,
                 by_number.Operation(
                     request.entity_path,
                     request.sequence_numbers,
@@ -110,9 +110,9 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
         self, request: receiver_pb2.PeekRequest, context: Context
     ) -> receiver_pb2.PeekResponse:
         """Show messages."""
-        with self._gateway.metrics.refusals(request.entity_path):
+        with self._front_end.metrics.refusals(request.entity_path):
             shown = await browse.peek(
-                self._gateway,
+                self._front_end,
                 browse.Peek(
                     request.entity_path,
                     request.max_messages,
@@ -127,9 +127,9 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
         self, request: receiver_pb2.DeleteMessagesRequest, context: Context
     ) -> receiver_pb2.DeleteMessagesResponse:
         """Delete the oldest messages."""
-        with self._gateway.metrics.refusals(request.entity_path):
+        with self._front_end.metrics.refusals(request.entity_path):
             deleted = await batch_delete.delete_messages(
-                self._gateway,
+                self._front_end,
                 batch_delete.BatchDelete(
                     request.entity_path,
                     request.max_messages,

@@ -10,7 +10,7 @@ from bendybus.domain import bounds, errors, limits
 from bendybus.domain.errors import BusError
 from bendybus.frontend.core import settle
 from bendybus.frontend.core.flow_control import StreamFlow
-from bendybus.frontend.core.gateway import Gateway
+from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.core.receiver import Receiver
 from bendybus.frontend.listeners.answers import ANSWERS_MAX, Answer, Answers
 from bendybus.frontend.security.authenticator import Caller
@@ -29,10 +29,10 @@ class ReceiverStream:
     """See the module. With `merges`, the client reads frames of several events."""
 
     def __init__(
-        self, gateway: Gateway, caller: Caller, flow: StreamFlow, *, merges: bool = False
+        self, front_end: FrontEnd, caller: Caller, flow: StreamFlow, *, merges: bool = False
     ) -> None:
         self._answers = Answers(self._owes, flow, merges=merges)
-        self._gateway = gateway
+        self._front_end = front_end
         self._caller = caller
         self._flow = flow
         self._closed = False
@@ -53,9 +53,9 @@ class ReceiverStream:
     async def __aexit__(self, *_: object) -> None:
         self._closed = True
         if self._receiver is not None:
-            self._gateway.receives.close(self._receiver)
+            self._front_end.receives.close(self._receiver)
         for settling in self._settles:
-            self._gateway.settles.forget(settling)
+            self._front_end.settles.forget(settling)
         self._held.clear()
 
     async def frames(self) -> AsyncIterator[receiver_pb2.ReceiveStreamResponse]:
@@ -123,7 +123,7 @@ class ReceiverStream:
             )
         self._caller.check(Operation.RECEIVE, request.entity_path)
         self._settler_id = request.settler_id
-        self._receiver = self._gateway.receives.open(
+        self._receiver = self._front_end.receives.open(
             request.entity_path,
             request.receive_mode,
             self._hand,
@@ -181,7 +181,7 @@ class ReceiverStream:
         count = settle.check(frame)
         await self._room.acquire()
         taken = await self._flow.take_tokens(count)
-        settling = self._gateway.settles.start(
+        settling = self._front_end.settles.start(
             frame,
             lambda settling: self._settled(settling, frame.frame_id, taken),
             # A token can be guessed; what the receiver was opened for was checked.

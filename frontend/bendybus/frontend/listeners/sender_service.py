@@ -11,7 +11,7 @@ from bendybus.domain import errors, sequence_number
 from bendybus.domain.errors import BusError
 from bendybus.frontend.core import by_number, flow_control
 from bendybus.frontend.core.flow_control import FlowControl, StreamFlow
-from bendybus.frontend.core.gateway import Gateway
+from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.core.send import Respond, SendOutcome, SendRequest
 from bendybus.frontend.listeners import deadlines
 from bendybus.frontend.listeners.client_streams import ClientStreams
@@ -34,8 +34,8 @@ FAILURE_BYTES: Final = 1_024
 class SenderService(sender_pb2_grpc.SenderServiceServicer):
     """Takes messages from clients."""
 
-    def __init__(self, gateway: Gateway, streams: ClientStreams) -> None:
-        self._gateway = gateway
+    def __init__(self, front_end: FrontEnd, streams: ClientStreams) -> None:
+        self._front_end = front_end
         self._streams = streams
         self._flow = FlowControl()
 
@@ -44,7 +44,7 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
         self, request: sender_pb2.SendRequest, context: Context
     ) -> sender_pb2.SendResponse:
         """Send messages as one unit."""
-        outcome = await self._gateway.sends.send(
+        outcome = await self._front_end.sends.send(
             SendRequest(
                 request.entity_path,
                 _columns(request.messages),
@@ -121,7 +121,7 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
         await context.send_initial_metadata((ADMITTED,))
         reader = asyncio.get_running_loop().create_task(read(), name="send-stream-reader")
         reader.add_done_callback(lambda _: answers.finish())
-        open_ = self._gateway.metrics.connections.track_inprogress()
+        open_ = self._front_end.metrics.connections.track_inprogress()
         with open_, self._streams.stream(caller, move):
             try:
                 while (answer := await answers.next()) is not None:
@@ -138,19 +138,19 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
         try:
             caller.check(Operation.SEND, request.entity_path)
         except BusError as error:
-            self._gateway.metrics.refused(request.entity_path, error)
+            self._front_end.metrics.refused(request.entity_path, error)
             respond(error)
         else:
-            self._gateway.sends.submit(to_request(request), respond, client=client)
+            self._front_end.sends.submit(to_request(request), respond, client=client)
 
     @statuses.unary
     async def CancelScheduledMessages(
         self, request: sender_pb2.CancelScheduledMessagesRequest, context: Context
     ) -> sender_pb2.CancelScheduledMessagesResponse:
         """Delete scheduled messages, each in the partition of its number."""
-        with self._gateway.metrics.refusals(request.entity_path):
+        with self._front_end.metrics.refusals(request.entity_path):
             await by_number.cancel_scheduled(
-                self._gateway,
+                self._front_end,
                 by_number.Operation(
                     request.entity_path,
                     request.sequence_numbers,

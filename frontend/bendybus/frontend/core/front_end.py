@@ -1,7 +1,7 @@
 """The front end's core, wired together: which part hears what from a partition.
 
-Upstream (one per partition) ──► Gateway ──► dispatchers of sends, receives and settlements,
-                                             directory of entities
+Upstream (one per partition) ──► FrontEnd ──► dispatchers of sends, receives and settlements,
+                                              directory of entities
 """
 
 import asyncio
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 LAG_CHECK_S: Final = 1.0
 
 
-class Gateway:
+class FrontEnd:
     """One front end."""
 
     def __init__(
