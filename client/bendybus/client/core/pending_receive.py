@@ -2,8 +2,9 @@
 
 import asyncio
 
+from bendybus.client import exceptions
 from bendybus.client.core.io_thread import Waiter
-from bendybus.domain.errors import BusError
+from bendybus.domain.errors import BusError, ServiceTimeout
 
 
 class PendingReceive:
@@ -39,3 +40,19 @@ class PendingReceive:
         # 0: not asked for.
         self.ask_id = 0
         self.timer: asyncio.TimerHandle | None = None
+
+    def fail(self, error: BusError) -> None:
+        """Answer with an error of the client."""
+        self.waiter.fail(exceptions.from_bus_error(error))
+
+    def end(self) -> None:
+        """Answer at the end of the wait: without messages, or with why the bus did not answer."""
+        if self.empty:
+            self.waiter.resolve([])
+        else:
+            self.fail(
+                self.error
+                or ServiceTimeout(
+                    "The bus did not answer in time; whether there are messages is not known."
+                )
+            )

@@ -1,0 +1,88 @@
+"""A receive cache with a clock: open receives, let partitions answer, look at what it did."""
+
+import itertools
+from typing import Any
+
+from bendybus.frontend.core.receive_actions import (
+    AskPartition,
+    ClientAsk,
+    GiveBack,
+    HandOver,
+    WithdrawAsk,
+)
+from bendybus.frontend.core.receive_cache import Cache
+
+
+class Receiver:
+    """A cache with a clock, and what it did."""
+
+    def __init__(self, partitions: int = 4, down: tuple[int, ...] = ()) -> None:
+        self.now = 10_000
+        self.down = set(down)
+        ids = itertools.count(1)
+        self.cache = Cache(
+            range(partitions), lambda p: p not in self.down, lambda: next(ids), self.now
+        )
+        self.tags = itertools.count(1)
+        self.asked: dict[int, AskPartition] = {}
+        self.handed: list[tuple[Any, list[str]]] = []
+        self.unanswered: list[Any] = []
+        self.given_back: list[str] = []
+        self.withdrawn: dict[int, WithdrawAsk] = {}
+
+    def take(self, actions: list[Any]) -> None:
+        """Note what is to be done."""
+        for action in actions:
+            if isinstance(action, AskPartition):
+                self.asked[action.partition] = action
+            elif isinstance(action, WithdrawAsk):
+                self.withdrawn[action.partition] = action
+                self.asked.pop(action.partition, None)
+            elif isinstance(action, HandOver):
+                names = [n for data, start, end, _, _ in action.slices for n in data[start:end]]
+                self.handed.append((action.tag, names))
+                if action.unanswered:
+                    self.unanswered.append(action.tag)
+            else:
+                assert isinstance(action, GiveBack)
+                self.given_back += action.data[action.start : action.end]
+
+    def ask(
+        self, messages: int = 1, wait_ms: int = 1_000, size_bytes: int = 1 << 20, owner: str = "me"
+    ) -> int:
+        """Open a receive; return its tag."""
+        tag = next(self.tags)
+        ask = ClientAsk(tag, messages, size_bytes, self.now + wait_ms, owner)
+        self.take(self.cache.ask(ask, self.now))
+        return tag
+
+    def reserve(
+        self, partition: int, *names: str, more: bool = False, size: int = 10, lock_ms: int = 60_000
+    ) -> None:
+        """Let a partition answer its open ask."""
+        ask = self.asked.pop(partition)
+        self.take(
+            self.cache.reserved(
+                ask.ask_id,
+                partition,
+                list(names),
+                [size] * len(names),
+                locked_until_ms=self.now + lock_ms,
+                lock_ms=lock_ms,
+                more=more,
+                now_ms=self.now,
+            )
+        )
+
+    def confirm(self, *partitions: int) -> None:
+        """Let partitions answer the withdrawal of their asks."""
+        for partition in partitions or list(self.withdrawn):
+            withdrawn = self.withdrawn.pop(partition)
+            self.take(self.cache.ask_ended(withdrawn.ask_id, partition, self.now))
+
+    def pass_time(self, milliseconds: int) -> None:
+        """Move the clock; what was due is done, so that no alarm rings again at once."""
+        self.now += milliseconds
+        self.take(self.cache.due(self.now))
+        following = self.cache.next_due()
+        assert following is None or following > self.now
