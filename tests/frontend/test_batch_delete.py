@@ -8,11 +8,11 @@ import pytest
 
 from bendybus.domain import errors
 from bendybus.domain.limits import Tier
+from bendybus.domain.receive_mode import ReceiveMode
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core import batch_delete, by_number
 from bendybus.frontend.core.batch_delete import BatchDelete
 from bendybus.internal.v1 import partition_pb2
-from bendybus.v1 import receiver_pb2
 from tests.frontend.entities import queue
 
 PARTITIONS = 3
@@ -66,7 +66,7 @@ def bus(*messages: int) -> Any:
     return SimpleNamespace(
         upstreams={index: Partition(index, count) for index, count in enumerate(messages)},
         directory=SimpleNamespace(
-            lookup=lambda path: (entity, SubQueue.MAIN),
+            find=lambda name: entity,
             fingerprint=SimpleNamespace(tier=Tier.PREMIUM),
         ),
         settings=SimpleNamespace(unary_timeout_s=5.0),
@@ -76,7 +76,7 @@ def bus(*messages: int) -> Any:
 
 async def delete(front_end: Any, count: int = 5, *, age_ms: int = 0) -> int:
     """Delete up to `count` messages under one name."""
-    request = BatchDelete(entity_path="orders", max_messages=count, operation_id=ME, age_ms=age_ms)
+    request = BatchDelete("orders", SubQueue.MAIN, count, operation_id=ME, age_ms=age_ms)
     return await batch_delete.delete_messages(front_end, request)
 
 
@@ -132,5 +132,5 @@ async def test_a_lost_answer_to_a_receive_of_deferred_messages_is_of_unknown_out
 
     with pytest.raises(errors.OutcomeUnknown):
         await by_number.receive_deferred(
-            front_end, by_number.Operation("orders", [1]), receiver_pb2.RECEIVE_MODE_PEEK_LOCK
+            front_end, by_number.Operation("orders", SubQueue.MAIN, [1]), ReceiveMode.PEEK_LOCK
         )

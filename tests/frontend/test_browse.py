@@ -54,9 +54,7 @@ def front_end(*partitions: Partition) -> Any:
     """Return what browsing needs of a front end."""
     return SimpleNamespace(
         upstreams={each.partition: each for each in partitions},
-        directory=SimpleNamespace(
-            lookup=lambda path: (queue(partitions=PARTITIONS), SubQueue.MAIN)
-        ),
+        directory=SimpleNamespace(find=lambda name: queue(partitions=PARTITIONS)),
         settings=SimpleNamespace(unary_timeout_s=5.0),
     )
 
@@ -70,7 +68,7 @@ async def peek(
     bus: Any, count: int = 10, cursor: bytes = b"", number: int = 0
 ) -> tuple[list[int], bytes]:
     """Return the numbers that a peek shows, and its cursor."""
-    request = browse.Peek("orders", count, number, cursor)
+    request = browse.Peek("orders", SubQueue.MAIN, count, number, cursor)
     async with asyncio.timeout(10):
         shown = await browse.peek(bus, request)
     return [n for each in shown.batches for n in each.sequence_numbers], shown.cursor

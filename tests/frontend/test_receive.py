@@ -11,7 +11,8 @@ from bendybus.domain.directory import Directory
 from bendybus.domain.entity import Fingerprint
 from bendybus.domain.errors import BusError
 from bendybus.domain.limits import MB, Tier
-from bendybus.frontend.core import receive, receiver, settle
+from bendybus.domain.receive_mode import ReceiveMode
+from bendybus.frontend.core import receive, receiver
 from bendybus.frontend.core.flow_control import (
     UNREAD_BYTES_MAX,
     ConnectionFlow,
@@ -19,15 +20,16 @@ from bendybus.frontend.core.flow_control import (
     StreamFlow,
 )
 from bendybus.frontend.core.metrics import Metrics
-from bendybus.frontend.core.receive import ReceiveDispatcher
-from bendybus.frontend.listeners import answers
+from bendybus.frontend.core.receive import ReceiveDispatcher, Source
+from bendybus.frontend.listeners import answers, receiver_stream
 from bendybus.frontend.listeners.receiver_stream import ReceiverStream
+from bendybus.frontend.upstreams import deliver_frames
 from bendybus.internal.v1 import partition_pb2
 from bendybus.v1 import message_pb2, receiver_pb2
 from tests.frontend.entities import queue
 
-LOCK = receiver_pb2.RECEIVE_MODE_PEEK_LOCK
-DELETE = receiver_pb2.RECEIVE_MODE_RECEIVE_AND_DELETE
+LOCK = ReceiveMode.PEEK_LOCK
+DELETE = ReceiveMode.RECEIVE_AND_DELETE
 
 
 class Upstream:
@@ -69,13 +71,14 @@ class Bus:
         self.handed: list[tuple[Any, Sequence[Any], BusError | None]] = []
         self.failed: list[BusError] = []
 
-    def open(self, path: str = "q0", mode: Any = LOCK, owner: str = "me") -> Any:
+    def open(self, path: str = "q0", mode: ReceiveMode = LOCK, owner: str = "me") -> Any:
         """Open a receiver."""
 
         def hand(tag: Any, batches: Sequence[Any], error: BusError | None) -> None:
             self.handed.append((tag, batches, error))
 
-        return self.desk.open(path, mode, hand, self.failed.append, owner=owner)
+        source = Source(path, mode=mode)
+        return self.desk.open(source, hand, self.failed.append, owner=owner)
 
     def reserve(self, *messages: bytes) -> None:
         """Answer the last ask."""
@@ -85,7 +88,12 @@ class Bus:
         reserved = partition_pb2.Reserved(
             ask_id=self.upstream.of("ask")[-1].ask_id, batch=batch, lock_remaining_ms=60_000
         )
-        self.desk.delivered(0, partition_pb2.DeliverFramesResponse(reserved=reserved))
+        self.answer(partition_pb2.DeliverFramesResponse(reserved=reserved))
+
+    def answer(self, response: partition_pb2.DeliverFramesResponse) -> None:
+        """Let the partition answer."""
+        answer: Any = deliver_frames.answer(response)
+        self.desk.delivered(0, answer)
 
 
 async def test_a_connection_that_is_paused_gets_nothing_of_a_queue_that_it_opens_then() -> None:
@@ -176,10 +184,10 @@ def stream_of(bus: Bus) -> tuple[ReceiverStream, ConnectionFlow]:
     return ReceiverStream(front_end, caller, StreamFlow(account)), account
 
 
-def opening(mode: Any = LOCK) -> receiver_pb2.ReceiveStreamRequest:
+def opening(mode: ReceiveMode = LOCK) -> receiver_pb2.ReceiveStreamRequest:
     """Return the first frame."""
     return receiver_pb2.ReceiveStreamRequest(
-        open=receiver_pb2.OpenReceiver(entity_path="q0", receive_mode=mode)
+        open=receiver_pb2.OpenReceiver(entity_path="q0", receive_mode=deliver_frames.MODES[mode])
     )
 
 
@@ -238,7 +246,7 @@ async def test_a_stream_ends_though_what_was_being_deleted_for_it_is_lost(
     if not half_closed:
         deliver_id = bus.upstream.of("deliver")[0].deliver_id
         delivered = partition_pb2.Delivered(deliver_id=deliver_id)
-        bus.desk.delivered(0, partition_pb2.DeliverFramesResponse(delivered=delivered))
+        bus.answer(partition_pb2.DeliverFramesResponse(delivered=delivered))
     # Nothing of a stream that ended is left in its connection's account.
     assert account._unread_bytes == 0
     account.handed(UNREAD_BYTES_MAX - 1)
@@ -250,7 +258,7 @@ def test_a_disposition_that_the_contract_does_not_name_is_refused() -> None:
     for number in (0, 99, -1):
         frame.disposition = number  # type: ignore[assignment]
         with pytest.raises(errors.InvalidArgument, match="disposition"):
-            settle.check(frame)
+            receiver_stream.to_request(frame)
 
 
 async def test_a_receive_that_is_answered_at_once_sets_no_alarm_anew(

@@ -12,6 +12,7 @@ from bendybus.frontend.core.metrics import Metrics
 from bendybus.frontend.core.settle import SettleDispatcher
 from bendybus.frontend.listeners import receiver_stream
 from bendybus.frontend.listeners.receiver_stream import ReceiverStream
+from bendybus.frontend.upstreams import deliver_frames
 from bendybus.internal.v1 import partition_pb2
 from bendybus.v1 import receiver_pb2
 from bendybus.wire import merged_frames, statuses
@@ -49,7 +50,9 @@ class FrontEnd:
         result = partition_pb2.SettleResult(settle_id=self.partition.told[-1].settle.settle_id)
         if error is not None:
             result.failures.add(indexes=[0], error=statuses.to_error(error))
-        self.settles.settled(result)
+        answer = deliver_frames.answer(partition_pb2.DeliverFramesResponse(settled=result))
+        assert isinstance(answer, deliver_frames.Settled)
+        self.settles.settled(answer)
 
 
 class Client:

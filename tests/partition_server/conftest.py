@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from bendybus.domain.disposition import Disposition
 from bendybus.domain.entity import Fingerprint
-from bendybus.partition_server.state.commands import Disposition
 from bendybus.partition_server.store.memory_store import MemoryStore
 from bendybus.partition_server.store.sqlite_store import SqliteStore
 from bendybus.v1 import message_pb2

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bendybus.domain import lock_token
+from bendybus.domain.disposition import Disposition
 from bendybus.domain.entity import Entity, Fingerprint, Origin, QueueDescription
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.domain.limits import Tier
@@ -25,7 +26,6 @@ from bendybus.partition_server.state.commands import (
     CommitEntity,
     Counts,
     Deliver,
-    Disposition,
     EntityRef,
     Now,
     Peek,

@@ -3,15 +3,10 @@
 import pytest
 
 from bendybus.domain import errors
+from bendybus.domain.disposition import Disposition
 from bendybus.domain.limits import KB, PEEK_BYTES_MAX
 from bendybus.partition_server.state.answers import Done
-from bendybus.partition_server.state.commands import (
-    DeleteMessages,
-    Disposition,
-    Peek,
-    ReceiveDeferred,
-    Settle,
-)
+from bendybus.partition_server.state.commands import DeleteMessages, Peek, ReceiveDeferred, Settle
 from tests.partition_server.driver import Driver
 
 

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bendybus.domain.disposition import Disposition
 from bendybus.domain.errors import BusError
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.internal.v1 import entity_pb2, partition_pb2
 from bendybus.partition_server.broker.partition import Partition
 from bendybus.partition_server.service import conversions, deliver_frames, send_frames
 from bendybus.partition_server.state import answers, commands
-from bendybus.partition_server.state.commands import Disposition
 from bendybus.partition_server.store.records import Changes, Row, SlotState, row_id
 from bendybus.partition_server.store.sqlite_store import SqliteStore
 from bendybus.v1 import message_pb2

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
+from bendybus.domain.disposition import Disposition
 from bendybus.domain.limits import MB
 from bendybus.partition_server.state import budget
 from bendybus.partition_server.state.answers import Reserved
-from bendybus.partition_server.state.commands import Disposition
 from bendybus.partition_server.state.stage import Stage
 from bendybus.partition_server.store.memory_store import MemoryStore
 from bendybus.partition_server.store.records import ClockMark

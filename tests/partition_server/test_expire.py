@@ -2,8 +2,8 @@
 
 import pytest
 
+from bendybus.domain.disposition import Disposition
 from bendybus.partition_server.state import budget
-from bendybus.partition_server.state.commands import Disposition
 from tests.partition_server.driver import Driver
 
 

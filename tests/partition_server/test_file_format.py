@@ -15,10 +15,10 @@ from typing import Any
 import apsw
 import pytest
 
+from bendybus.domain.disposition import Disposition
 from bendybus.domain.entity import Entity, Origin, QueueDescription
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.offline import backup_copy
-from bendybus.partition_server.state.commands import Disposition
 from bendybus.partition_server.store import file_format, file_header, statements
 from bendybus.partition_server.store.errors import FileRefused
 from bendybus.partition_server.store.records import row_id

@@ -9,6 +9,7 @@ import apsw
 import pytest
 
 from bendybus.domain import errors
+from bendybus.domain.disposition import Disposition
 from bendybus.domain.entity import Entity, EntityStatus, Origin, QueueDescription
 from bendybus.domain.lifecycle import EntityAction, EntityState
 from bendybus.domain.limits import Tier
@@ -19,7 +20,6 @@ from bendybus.partition_server.state.commands import (
     Ask,
     Batch,
     CommitEntity,
-    Disposition,
     EntityRef,
     FenceIdle,
     ReceiveDeferred,

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bendybus.domain import errors
+from bendybus.domain.disposition import Disposition
 from bendybus.domain.entity import Entity, Origin
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.domain.sub_queue import SubQueue
@@ -24,7 +25,6 @@ from bendybus.partition_server.state.commands import (
     CancelScheduled,
     CommitEntity,
     Deliver,
-    Disposition,
     EntityRef,
     Settle,
 )

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from bendybus.domain import errors, sequence_number
+from bendybus.domain.disposition import Disposition
 from bendybus.domain.entity import Origin
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.partition_server.state.answers import Reserved
-from bendybus.partition_server.state.commands import CommitEntity, Disposition, StreamEnded
+from bendybus.partition_server.state.commands import CommitEntity, StreamEnded
 from bendybus.partition_server.store.memory_store import MemoryStore
 from bendybus.partition_server.store.sqlite_store import SqliteStore
 from tests.partition_server.driver import Driver, fingerprint

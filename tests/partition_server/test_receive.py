@@ -3,6 +3,7 @@
 import pytest
 
 from bendybus.domain import errors
+from bendybus.domain.disposition import Disposition
 from bendybus.domain.entity import EntityStatus, Origin
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.partition_server.state import message_queue
@@ -13,7 +14,6 @@ from bendybus.partition_server.state.commands import (
     Batch,
     CommitEntity,
     Deliver,
-    Disposition,
     Release,
     StreamEnded,
     Withdraw,

@@ -2,13 +2,13 @@
 
 import pytest
 
+from bendybus.domain.disposition import Disposition
 from bendybus.domain.errors import InvalidArgument, OutcomeUnknown
 from bendybus.partition_server.state import operation_memory, settler_memory
 from bendybus.partition_server.state.answers import Delivery, Done, Failed
 from bendybus.partition_server.state.commands import (
     CancelScheduled,
     DeleteMessages,
-    Disposition,
     Now,
     ReceiveDeferred,
 )

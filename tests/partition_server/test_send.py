@@ -130,7 +130,7 @@ def test_a_full_queue_says_so_and_stores_nothing(driver: Driver) -> None:
 
 
 def test_dead_letters_count_to_the_quota(driver: Driver) -> None:
-    from bendybus.partition_server.state.commands import Disposition
+    from bendybus.domain.disposition import Disposition
 
     driver.put(QueueDescription(max_size_in_megabytes=1))
     driver.send(b"x" * 600_000)

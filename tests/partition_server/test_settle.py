@@ -5,13 +5,9 @@ from typing import Any
 import pytest
 
 from bendybus.domain import errors, sequence_number
+from bendybus.domain.disposition import Disposition
 from bendybus.partition_server.state.answers import Delivery, Failed
-from bendybus.partition_server.state.commands import (
-    CancelScheduled,
-    Disposition,
-    ReceiveDeferred,
-    Settle,
-)
+from bendybus.partition_server.state.commands import CancelScheduled, ReceiveDeferred, Settle
 from bendybus.v1 import message_pb2
 from tests.partition_server.driver import Driver
 

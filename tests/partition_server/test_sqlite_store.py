@@ -14,10 +14,11 @@ import apsw
 import pytest
 
 from bendybus.domain import lock_token
+from bendybus.domain.disposition import Disposition
 from bendybus.domain.limits import Tier
 from bendybus.partition_server.broker.partition import Partition
 from bendybus.partition_server.offline import backup_copy
-from bendybus.partition_server.state.commands import Append, Batch, Disposition
+from bendybus.partition_server.state.commands import Append, Batch
 from bendybus.partition_server.store import statements
 from bendybus.partition_server.store.errors import FileRefused, StoreFailed, StoreFull
 from bendybus.partition_server.store.records import Changes, Row, row_id
@@ -262,7 +263,7 @@ def test_a_killed_process_loses_nothing_that_was_committed(tmp_path: Path) -> No
         for n in range(50):
             driver.send(b"%d" % n)
         [(_, token)] = driver.receive()
-        from bendybus.partition_server.state.commands import (Disposition)
+        from bendybus.domain.disposition import Disposition
         driver.settle(Disposition.COMPLETE, token)
         os.kill(os.getpid(), 9)
         """

@@ -5,13 +5,13 @@ These tests count entries and rows, never time: a benchmark of ten seconds sees 
 
 import pytest
 
+from bendybus.domain.disposition import Disposition
 from bendybus.partition_server.state import message_queue
 from bendybus.partition_server.state.commands import (
     Append,
     Ask,
     Batch,
     CancelScheduled,
-    Disposition,
     Now,
     StreamEnded,
     Withdraw,

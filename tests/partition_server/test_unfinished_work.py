@@ -5,15 +5,10 @@ from typing import Any
 import pytest
 
 from bendybus.domain import errors
+from bendybus.domain.disposition import Disposition
 from bendybus.partition_server.state import budget, unfinished_work
 from bendybus.partition_server.state.answers import Settled
-from bendybus.partition_server.state.commands import (
-    Disposition,
-    Release,
-    Settle,
-    StreamEnded,
-    Withdraw,
-)
+from bendybus.partition_server.state.commands import Release, Settle, StreamEnded, Withdraw
 from bendybus.partition_server.state.stage import Stage
 from tests.partition_server.driver import Driver
 from tests.partition_server.test_due_times import Reads

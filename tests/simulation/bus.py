@@ -15,6 +15,7 @@ from random import Random
 from typing import Any
 
 from bendybus.domain import errors, lock_token, sequence_number
+from bendybus.domain.disposition import Disposition
 from bendybus.domain.entity import Entity, Fingerprint, Origin, QueueDescription
 from bendybus.domain.limits import Tier
 from bendybus.frontend.core import routing
@@ -50,7 +51,6 @@ from bendybus.partition_server.state.commands import (
     Batch,
     Command,
     Deliver,
-    Disposition,
     EntityRef,
     Now,
     Release,

@@ -98,9 +98,13 @@ class Directory:
         """
         bounds.check_path(entity_path)
         name, sub_queue = entities.split_path(entity_path)
+        return self.find(name), sub_queue
+
+    def find(self, name: str) -> Entity:
+        """Return the entity of a name; raises as `lookup`."""
         entity = self._best.get(name.lower())
         if entity is not None and not entity.deleted:
-            return entity, sub_queue
+            return entity
         if entity is None and not self._known:
             raise errors.PartitionUnavailable(
                 "the front end has not reached any partition yet. Try again in a moment."

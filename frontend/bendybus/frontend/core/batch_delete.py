@@ -6,17 +6,18 @@ from dataclasses import dataclass
 
 from bendybus.domain import bounds, errors, limits
 from bendybus.domain.errors import BusError, RetryableError
+from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core.front_end import FrontEnd
-from bendybus.frontend.upstreams.unary_calls import call
-from bendybus.internal.v1 import partition_pb2
-from bendybus.wire import entity_refs
+from bendybus.frontend.upstreams import message_calls
+from bendybus.frontend.upstreams.message_calls import Repeatable, Target
 
 
 @dataclass(frozen=True, slots=True)
 class BatchDelete:
     """What to delete, and the name under which the operation may be repeated; empty: it may not."""
 
-    entity_path: str
+    entity: str
+    sub_queue: SubQueue
     max_messages: int
     # Only messages that were enqueued before; 0: all.
     enqueued_before_ms: int = 0
@@ -32,33 +33,26 @@ async def delete_messages(front_end: FrontEnd, request: BatchDelete) -> int:
     Raises OutcomeUnknown when a partition may have deleted some and does not say how many: others
     must not delete as many again. A repeat of the operation under its name learns it.
     """
-    entity, sub_queue = front_end.directory.lookup(request.entity_path)
+    entity = front_end.directory.find(request.entity)
     fingerprint = front_end.directory.fingerprint
     assert fingerprint is not None
     most = limits.delete_messages_max(fingerprint.tier)
     if not 0 < request.max_messages <= most:
         raise errors.InvalidArgument("max_messages", f"must be 1 to {most} a call.")
     bounds.check_number("enqueued_before", request.enqueued_before_ms, bounds.TIME_MS_MAX)
-    ref = entity_refs.to_proto(entity, sub_queue)
-    timeout_s = front_end.settings.unary_timeout_s
+    target = Target(entity, request.sub_queue, front_end.settings.unary_timeout_s)
+    name = Repeatable(request.operation_id, request.age_ms)
 
     async def delete(partition: int, most: int, *, only_known: bool = False) -> int:
-        asked = partition_pb2.DeleteMessagesRequest(
-            partition=partition,
-            entity=ref,
-            max_messages=most,
+        return await message_calls.delete_messages(
+            front_end.upstreams[partition],
+            target,
+            name,
+            messages=most,
             enqueued_before_ms=request.enqueued_before_ms,
             include_deferred_and_scheduled=request.include_deferred_and_scheduled,
-            operation_id=request.operation_id,
-            age_ms=request.age_ms,
             only_known=only_known,
         )
-        answer = await call(
-            front_end.upstreams[partition],
-            lambda calls, _: calls.DeleteMessages(asked, timeout=timeout_s),
-            changes=True,
-        )
-        return int(answer.deleted)
 
     partitions = list(entity.partitions())
     left = request.max_messages

@@ -2,25 +2,25 @@
 
 import asyncio
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from bendybus.domain import limits
 from bendybus.domain.errors import BusError
+from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core import columns, peek_cursor
 from bendybus.frontend.core.front_end import FrontEnd
-from bendybus.frontend.upstreams.unary_calls import Make, call
-from bendybus.internal.v1 import partition_pb2
-from bendybus.v1 import message_pb2
-from bendybus.wire import entity_refs
+from bendybus.frontend.upstreams import message_calls
+from bendybus.frontend.upstreams.message_calls import Target
+from bendybus.frontend.upstreams.upstream import Upstream
 
 
 @dataclass(frozen=True, slots=True)
 class Peek:
     """What to show. `cursor`: of the answer before; it takes precedence over the number."""
 
-    entity_path: str
+    entity: str
+    sub_queue: SubQueue = SubQueue.MAIN
     max_messages: int = 1
     from_sequence_number: int = 0
     cursor: bytes = b""
@@ -30,58 +30,49 @@ class Peek:
 class Peeked:
     """Messages, and the cursor of the next peek."""
 
-    batches: Sequence[message_pb2.DeliveredBatch]
+    batches: Sequence[columns.DeliveredBatch]
     cursor: bytes
 
 
 async def peek(front_end: FrontEnd, request: Peek) -> Peeked:
     """Return messages of whichever partitions answer first, and a cursor to go on from."""
-    entity, sub_queue = front_end.directory.lookup(request.entity_path)
+    entity = front_end.directory.find(request.entity)
     count = max(1, min(request.max_messages, limits.FRAME_MESSAGES_MAX))
     positions = peek_cursor.start(
         request.cursor, len(front_end.upstreams), request.from_sequence_number
     )
     asked = [p for p in entity.partitions() if positions[p] != peek_cursor.SKIP]
-    ref = entity_refs.to_proto(entity, sub_queue)
+    target = Target(entity, request.sub_queue, front_end.settings.unary_timeout_s)
+    upstreams = [front_end.upstreams[partition] for partition in asked]
     if request.from_sequence_number:
-        found = await _in_order(front_end, asked, ref, positions, count)
+        found = await _in_order(upstreams, target, positions, count)
     else:
-        make = _peek_call(front_end, ref, positions, count, limits.PEEK_BYTES_MAX)
-        found = await _first_answers(front_end, asked, make)
+        ask = _asking(target, positions, count, limits.PEEK_BYTES_MAX)
+        found = await _first_answers(upstreams, ask)
     shown = _bounded(found, count)
     for partition, batch in shown:
         positions[partition] = batch.sequence_numbers[-1] + 1
     return Peeked([batch for _, batch in shown], peek_cursor.encode(positions))
 
 
-def _peek_call(
-    front_end: FrontEnd,
-    ref: partition_pb2.EntityRef,
-    positions: Sequence[int],
-    count: int,
-    size_bytes: int,
-) -> Make:
-    return lambda calls, partition: calls.Peek(
-        partition_pb2.PeekRequest(
-            partition=partition,
-            entity=ref,
-            from_sequence_number=positions[partition],
-            max_messages=count,
-            max_bytes=size_bytes,
-        ),
-        timeout=front_end.settings.unary_timeout_s,
+Ask = Callable[[Upstream], Coroutine[None, None, columns.DeliveredBatch]]
+
+
+def _asking(target: Target, positions: Sequence[int], count: int, size_bytes: int) -> Ask:
+    return lambda upstream: message_calls.peek(
+        upstream,
+        target,
+        from_number=positions[upstream.partition],
+        messages=count,
+        size_bytes=size_bytes,
     )
 
 
-Found = list[tuple[int, message_pb2.DeliveredBatch]]
+Found = list[tuple[int, columns.DeliveredBatch]]
 
 
 async def _in_order(
-    front_end: FrontEnd,
-    partitions: Iterable[int],
-    ref: partition_pb2.EntityRef,
-    positions: Sequence[int],
-    count: int,
+    upstreams: Iterable[Upstream], target: Target, positions: Sequence[int], count: int
 ) -> Found:
     """Go through the partitions in the order of numbers, leaving nothing out.
 
@@ -91,11 +82,10 @@ async def _in_order(
     """
     found: Found = []
     size_bytes, at = limits.PEEK_BYTES_MAX, list(positions)
-    for partition in partitions:
+    for upstream in upstreams:
         while count > 0:
-            make = _peek_call(front_end, ref, at, count, size_bytes)
             try:
-                batch = (await call(front_end.upstreams[partition], make)).batch
+                batch = await _asking(target, at, count, size_bytes)(upstream)
             except BusError:
                 if not found:
                     raise
@@ -105,32 +95,30 @@ async def _in_order(
             taken = sum(map(len, batch.messages))
             if found and taken > size_bytes:
                 return found
-            found.append((partition, batch))
+            found.append((upstream.partition, batch))
             count -= len(batch.messages)
             size_bytes -= taken
-            at[partition] = batch.sequence_numbers[-1] + 1
+            at[upstream.partition] = batch.sequence_numbers[-1] + 1
             if size_bytes <= 0:
                 return found
     return found
 
 
-async def _first_answers(front_end: FrontEnd, partitions: list[int], make: Make) -> Found:
+async def _first_answers(upstreams: Iterable[Upstream], ask: Ask) -> Found:
     """Ask all at once; return the first answer with messages, and what else is there by then."""
-    tasks: dict[asyncio.Task[Any], int] = {
-        asyncio.get_running_loop().create_task(
-            call(front_end.upstreams[partition], make), name="peek"
-        ): partition
-        for partition in partitions
+    tasks: dict[asyncio.Task[columns.DeliveredBatch], int] = {
+        asyncio.get_running_loop().create_task(ask(upstream), name="peek"): upstream.partition
+        for upstream in upstreams
     }
     pending = set(tasks)
-    done: list[asyncio.Task[Any]] = []
+    done: list[asyncio.Task[columns.DeliveredBatch]] = []
     try:
         while pending:
             ended, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
             done += ended
             answered = [task for task in done if task.exception() is None]
-            if any(task.result().batch.messages for task in answered):
-                return [(tasks[task], task.result().batch) for task in answered]
+            if any(task.result().messages for task in answered):
+                return [(tasks[task], task.result()) for task in answered]
     finally:
         for task in pending:
             task.cancel()

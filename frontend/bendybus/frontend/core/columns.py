@@ -1,12 +1,20 @@
-"""Slices of column batches; the only place where the front end touches messages one by one."""
+"""Slices of column batches; the only place where the core touches messages one by one.
+
+What carries messages and properties through the core, opaque to all other modules, is named here.
+"""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from bendybus.domain import bounds, errors, lock_token
 from bendybus.domain.errors import BusError
 from bendybus.frontend.core.routing import Keys
 from bendybus.v1 import message_pb2
+
+# Messages on their way in and out, in columns; application properties.
+MessageBatch: TypeAlias = message_pb2.MessageBatch
+DeliveredBatch: TypeAlias = message_pb2.DeliveredBatch
+Properties: TypeAlias = message_pb2.ValueMap
 
 _SENT_COLUMNS: Final = tuple(message_pb2.MessageBatch.DESCRIPTOR.fields_by_name)
 _DELIVERED_COLUMNS: Final = tuple(

@@ -2,11 +2,10 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from bendybus.domain import errors
 from bendybus.domain.errors import BusError
-from bendybus.frontend.upstreams.unary_calls import Make, call
 from bendybus.frontend.upstreams.upstream import Upstream
 
 Answer = TypeVar("Answer")
@@ -15,11 +14,10 @@ Answer = TypeVar("Answer")
 async def gather(
     upstreams: Mapping[int, Upstream],
     partitions: Iterable[int],
-    make: Make,
+    ask: Callable[[Upstream], Awaitable[Answer]],
     *,
     what: str,
-    changes: bool = False,
-) -> dict[int, Any]:
+) -> dict[int, Answer]:
     """Return the answers of all `partitions`; raise the first failure.
 
     `what` names the field that a partition number came from, for one that does not exist.
@@ -32,13 +30,14 @@ async def gather(
                 metadata={"field": what},
             )
     results = await asyncio.gather(
-        *(call(upstreams[partition], make, changes=changes) for partition in wanted),
-        return_exceptions=True,
+        *(ask(upstreams[partition]) for partition in wanted), return_exceptions=True
     )
-    for result in results:
+    answers: dict[int, Answer] = {}
+    for partition, result in zip(wanted, results, strict=True):
         if isinstance(result, BaseException):
             raise result
-    return dict(zip(wanted, results, strict=True))
+        answers[partition] = result
+    return answers
 
 
 async def each(

@@ -18,9 +18,8 @@ from bendybus.frontend.core.receive import ReceiveDispatcher
 from bendybus.frontend.core.send import SendDispatcher
 from bendybus.frontend.core.settle import SettleDispatcher
 from bendybus.frontend.settings import Settings
-from bendybus.frontend.upstreams import send_frames
+from bendybus.frontend.upstreams import deliver_frames, send_frames
 from bendybus.frontend.upstreams.upstream import Upstream
-from bendybus.internal.v1 import partition_pb2
 
 if TYPE_CHECKING:
     import grpc
@@ -82,16 +81,16 @@ class FrontEnd:
 
     # upstreams.Listener
 
-    def sent(self, partition: int, response: partition_pb2.SendFramesResponse) -> None:
+    def sent(self, partition: int, answer: send_frames.Answer) -> None:
         """Pass an outcome on."""
-        self.sends.answered(send_frames.answer(response))
+        self.sends.answered(answer)
 
-    def delivered(self, partition: int, response: partition_pb2.DeliverFramesResponse) -> None:
+    def delivered(self, partition: int, answer: deliver_frames.Answer) -> None:
         """Pass messages or outcomes on."""
-        if response.WhichOneof("kind") == "settled":
-            self.settles.settled(response.settled)
+        if isinstance(answer, deliver_frames.Settled):
+            self.settles.settled(answer)
         else:
-            self.receives.delivered(partition, response)
+            self.receives.delivered(partition, answer)
 
     def send_stream_lost(self, partition: int, why: str) -> None:
         """Let frames go elsewhere."""

@@ -1,13 +1,15 @@
-"""Receives, between clients' asks and partitions' streams: performs what `receiving` decides."""
+"""Receives, between receivers and partitions' streams: executes the actions of `receive_cache`."""
 
 import asyncio
 import itertools
+from dataclasses import dataclass
 from typing import Any, Final
 
 from bendybus.domain import errors, limits
 from bendybus.domain.directory import Directory
 from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
+from bendybus.domain.receive_mode import ReceiveMode
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core import columns
 from bendybus.frontend.core.cached_messages import HeldBytes
@@ -21,17 +23,24 @@ from bendybus.frontend.core.receive_actions import (
 )
 from bendybus.frontend.core.receiver import Batches, Fail, Hand, Receiver
 from bendybus.frontend.core.shared_cache import REASK_S, SharedCache
+from bendybus.frontend.upstreams import deliver_frames
 from bendybus.frontend.upstreams.upstream import Upstream, now_ms
-from bendybus.internal.v1 import partition_pb2
-from bendybus.v1 import message_pb2, receiver_pb2
-from bendybus.wire import entity_refs, statuses
 
 CHECK_S: Final = 1.0
 # What all caches of this front end may hold, and those filled for one connection.
 HELD_BYTES_MAX: Final = 64 * limits.MB
 OWNER_BYTES_MAX: Final = 16 * limits.MB
 
-Key = tuple[str, SubQueue, bool]
+Key = tuple[str, SubQueue, ReceiveMode]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What a receiver receives from, and how."""
+
+    entity: str
+    sub_queue: SubQueue = SubQueue.MAIN
+    mode: ReceiveMode = ReceiveMode.PEEK_LOCK
 
 
 class _Pending:
@@ -42,8 +51,8 @@ class _Pending:
     def __init__(self, shared: SharedCache, ask: ClientAsk) -> None:
         self.shared = shared
         self.ask = ask
-        self.waiting: dict[int, tuple[int, message_pb2.DeliveredBatch]] = {}
-        self.ready: list[message_pb2.DeliveredBatch] = []
+        self.waiting: dict[int, tuple[int, columns.DeliveredBatch]] = {}
+        self.ready: list[columns.DeliveredBatch] = []
 
 
 class ReceiveDispatcher:
@@ -63,31 +72,22 @@ class ReceiveDispatcher:
         self._deliveries: dict[int, _Pending] = {}
         self._ids = itertools.count(1)
 
-    def open(
-        self,
-        entity_path: str,
-        mode: receiver_pb2.ReceiveMode,
-        hand: Hand,
-        fail: Fail,
-        *,
-        owner: Any = None,
-    ) -> Receiver:
+    def open(self, source: Source, hand: Hand, fail: Fail, *, owner: Any = None) -> Receiver:
         """Return a receiver of the connection `owner`.
 
         Raises EntityNotFound, EntityDisabled, InvalidArgument.
         """
-        entity, sub_queue = self.directory.lookup(entity_path)
+        entity = self.directory.find(source.entity)
         if not entity.queue.status.receives:
             raise errors.EntityDisabled(
                 f"queue {entity.name!r} is {entity.queue.status}: receiving is disabled. Set its "
                 "status to Active.",
                 metadata={"entity": entity.name},
             )
-        delete = mode == receiver_pb2.RECEIVE_MODE_RECEIVE_AND_DELETE
-        key = (entity.uid, sub_queue, delete)
+        key = (entity.uid, source.sub_queue, source.mode)
         shared = self._caches.get(key)
         if shared is None:
-            shared = SharedCache(self, entity, sub_queue, delete=delete)
+            shared = SharedCache(self, entity, source.sub_queue, source.mode)
             self._caches[key] = shared
         if owner in self._paused:
             shared.cache.pause(owner)
@@ -105,9 +105,7 @@ class ReceiveDispatcher:
         if not any(other.owner == receiver.owner for other in shared.receivers):
             shared.perform(shared.cache.owner_gone(receiver.owner))
 
-    async def receive(
-        self, request: receiver_pb2.ReceiveRequest, wait_ms: int, owner: Any
-    ) -> Batches:
+    async def receive(self, source: Source, messages: int, wait_ms: int, owner: Any) -> Batches:
         """Receive once. Raises the domain error that says why there is nothing."""
         future: asyncio.Future[Batches] = asyncio.get_running_loop().create_future()
 
@@ -119,15 +117,9 @@ class ReceiveDispatcher:
             else:
                 future.set_exception(error)
 
-        receiver = self.open(
-            request.entity_path,
-            request.receive_mode,
-            hand,
-            lambda error: hand(0, (), error),
-            owner=owner,
-        )
+        receiver = self.open(source, hand, lambda error: hand(0, (), error), owner=owner)
         try:
-            receiver.ask(0, request.max_messages, 0, max(0, wait_ms))
+            receiver.ask(0, messages, 0, max(0, wait_ms))
             return await future
         finally:
             # Not `close`: what waits for this caller stays until it was idle for a while.
@@ -199,20 +191,16 @@ class ReceiveDispatcher:
     def open_ask(self, shared: SharedCache, action: AskPartition) -> None:
         """Ask a partition."""
         self._asks[action.ask_id] = (shared, action.partition)
-        mode = (
-            receiver_pb2.RECEIVE_MODE_RECEIVE_AND_DELETE
-            if shared.delete
-            else receiver_pb2.RECEIVE_MODE_PEEK_LOCK
-        )
-        ask = partition_pb2.Ask(
+        frame = deliver_frames.ask(
+            partition=action.partition,
             ask_id=action.ask_id,
-            entity=entity_refs.to_proto(shared.entity, shared.sub_queue),
-            receive_mode=mode,
-            max_messages=action.messages,
-            max_bytes=action.size_bytes,
+            entity=shared.entity,
+            sub_queue=shared.sub_queue,
+            mode=shared.mode,
+            messages=action.messages,
+            size_bytes=action.size_bytes,
         )
-        request = partition_pb2.DeliverFramesRequest(partition=action.partition, ask=ask)
-        if not self._upstreams[action.partition].ask(request):
+        if not self._upstreams[action.partition].ask(frame):
             del self._asks[action.ask_id]
             busy = errors.ServerBusy(f"partition {action.partition}: too many frames wait.")
             loop = asyncio.get_running_loop()
@@ -220,18 +208,14 @@ class ReceiveDispatcher:
 
     def withdraw(self, action: WithdrawAsk) -> None:
         """Take an ask back; what still comes for it is cached or given back."""
-        request = partition_pb2.DeliverFramesRequest(
-            partition=action.partition, withdraw=partition_pb2.Withdraw(ask_id=action.ask_id)
-        )
-        self._upstreams[action.partition].follow(request)
+        frame = deliver_frames.withdraw(action.partition, action.ask_id)
+        self._upstreams[action.partition].follow(frame)
 
     def give_back(self, action: GiveBack) -> None:
         """Release messages that no client will see."""
         tokens = columns.tokens(action.data, action.start, action.end)
-        request = partition_pb2.DeliverFramesRequest(
-            partition=action.partition, release=partition_pb2.Release(lock_tokens=tokens)
-        )
-        self._upstreams[action.partition].follow(request)
+        frame = deliver_frames.release(action.partition, tokens)
+        self._upstreams[action.partition].follow(frame)
 
     def hand_over(self, shared: SharedCache, action: HandOver) -> None:
         """Tell the partitions, then hand over: at once, or when they have deleted."""
@@ -240,15 +224,12 @@ class ReceiveDispatcher:
         now = now_ms()
         for data, start, end, partition, until_ms in action.slices:
             batch = columns.cut(data, start, end)
-            deliver_id = next(self._ids) if shared.delete else 0
-            request = partition_pb2.DeliverFramesRequest(
-                partition=partition,
-                deliver=partition_pb2.Deliver(deliver_id=deliver_id, lock_tokens=batch.lock_tokens),
-            )
-            if not self._upstreams[partition].follow(request):
-                # Its stream has ended: the partition gives the messages to somebody else.
+            deliver_id = next(self._ids) if shared.deletes else 0
+            frame = deliver_frames.deliver(partition, deliver_id, batch.lock_tokens)
+            if not self._upstreams[partition].follow(frame):
+                # Its stream has ended: the partition gives the messages to another receiver.
                 continue
-            if shared.delete:
+            if shared.deletes:
                 pending.waiting[deliver_id] = (partition, batch)
                 self._deliveries[deliver_id] = pending
             else:
@@ -258,26 +239,18 @@ class ReceiveDispatcher:
 
     # From partitions
 
-    def delivered(self, partition: int, response: partition_pb2.DeliverFramesResponse) -> None:
-        """Take a frame of the deliver stream (but not outcomes of settling)."""
-        kind = response.WhichOneof("kind")
-        if kind == "reserved":
-            self._reserved(partition, response.reserved)
-        elif kind == "withdrawn":
-            ask_id = response.withdrawn.ask_id
-            known = self._asks.pop(ask_id, None)
-            if known is not None:
-                shared = known[0]
-                shared.perform(shared.cache.ask_ended(ask_id, partition, now_ms()))
-        elif kind == "ask_refused":
-            refused = response.ask_refused
-            known = self._asks.pop(refused.ask_id, None)
-            if known is not None:
-                error = statuses.from_error(refused.error)
-                known[0].refused(refused.ask_id, partition, error)
+    def delivered(
+        self,
+        partition: int,
+        answer: deliver_frames.Reserved | deliver_frames.AskEnded | deliver_frames.Deleted,
+    ) -> None:
+        """Take an answer of the deliver stream (but not outcomes of settling)."""
+        if isinstance(answer, deliver_frames.Reserved):
+            self._reserved(partition, answer)
+        elif isinstance(answer, deliver_frames.AskEnded):
+            self._ask_ended(partition, answer)
         else:
-            assert kind == "delivered", kind
-            self._deleted(response.delivered)
+            self._deleted(answer)
 
     def lost(self, partition: int) -> None:
         """Take the end of a partition's stream: locks of this boot may be void."""
@@ -289,7 +262,7 @@ class ReceiveDispatcher:
                 self._finish(pending)
 
     def moving(self, partition: int) -> None:
-        """Take note that a partition's stream ends in good order; another one is opened.
+        """Take note that a partition's stream closes cleanly; another one is opened.
 
         What it reserved goes back; what it is deleting is still answered on the old stream.
         """
@@ -297,7 +270,7 @@ class ReceiveDispatcher:
         self.back(partition)
 
     def back(self, partition: int) -> None:
-        """Ask a partition that returned on behalf of whoever waits."""
+        """Ask a partition that returned on behalf of the receives that wait."""
         for shared in list(self._caches.values()):
             if shared.cache.waiting():
                 shared.again(partition)
@@ -309,7 +282,17 @@ class ReceiveDispatcher:
         for shared in list(self._caches.values()):
             shared.perform(shared.cache.partition_lost(partition))
 
-    def _reserved(self, partition: int, reserved: partition_pb2.Reserved) -> None:
+    def _ask_ended(self, partition: int, ended: deliver_frames.AskEnded) -> None:
+        known = self._asks.pop(ended.ask_id, None)
+        if known is None:
+            return
+        shared = known[0]
+        if ended.error is not None:
+            shared.refused(ended.ask_id, partition, ended.error)
+        else:
+            shared.perform(shared.cache.ask_ended(ended.ask_id, partition, now_ms()))
+
+    def _reserved(self, partition: int, reserved: deliver_frames.Reserved) -> None:
         known = self._asks.pop(reserved.ask_id, None)
         batch = reserved.batch
         if known is None or self._caches.get(_key(known[0])) is not known[0]:
@@ -349,13 +332,13 @@ class ReceiveDispatcher:
             for shared in list(self._caches.values()):
                 shared.perform(shared.cache.give_back_of(owner))
 
-    def _deleted(self, delivered: partition_pb2.Delivered) -> None:
-        pending = self._deliveries.pop(delivered.deliver_id, None)
+    def _deleted(self, deleted: deliver_frames.Deleted) -> None:
+        pending = self._deliveries.pop(deleted.deliver_id, None)
         if pending is None:
             return
-        _, batch = pending.waiting.pop(delivered.deliver_id)
-        if not delivered.HasField("error"):
-            pending.ready += columns.without(batch, delivered.lost) if delivered.lost else [batch]
+        _, batch = pending.waiting.pop(deleted.deliver_id)
+        if not deleted.failed:
+            pending.ready += columns.without(batch, deleted.lost) if deleted.lost else [batch]
         self._finish(pending)
 
     def _finish(self, pending: _Pending) -> None:
@@ -384,4 +367,4 @@ class ReceiveDispatcher:
 
 
 def _key(shared: SharedCache) -> Key:
-    return shared.entity.uid, shared.sub_queue, shared.delete
+    return shared.entity.uid, shared.sub_queue, shared.mode

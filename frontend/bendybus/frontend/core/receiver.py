@@ -6,16 +6,15 @@ from typing import Any, Final
 from bendybus.domain import errors, limits
 from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
-from bendybus.frontend.core import partition_asks, receive_cache
+from bendybus.frontend.core import columns, partition_asks, receive_cache
 from bendybus.frontend.core.receive_actions import ClientAsk
 from bendybus.frontend.core.shared_cache import SharedCache
 from bendybus.frontend.upstreams.upstream import now_ms
-from bendybus.v1 import message_pb2
 
 # Receives of one receiver that wait at the same time.
 RECEIVES_MAX: Final = 1_000
 
-Batches = Sequence[message_pb2.DeliveredBatch]
+Batches = Sequence[columns.DeliveredBatch]
 # (tag, messages, why there are none)
 Hand = Callable[[Any, Batches, BusError | None], None]
 Fail = Callable[[BusError], None]

@@ -32,7 +32,6 @@ from bendybus.frontend.core.send_attempts import (
 from bendybus.frontend.core.send_outcome import Frame
 from bendybus.frontend.upstreams import send_frames
 from bendybus.frontend.upstreams.upstream import Upstream, now_ms
-from bendybus.v1 import message_pb2
 
 TICK_S: Final = 0.05
 # A tick that comes later than this: the process was suspended, or too busy to read answers.
@@ -52,7 +51,7 @@ class SendRequest:
 
     entity_path: str
     # Columns of messages; opaque.
-    messages: message_pb2.MessageBatch
+    messages: columns.MessageBatch
     # How many messages each unit has; empty: all are one unit.
     group_sizes: Sequence[int] = ()
     # Units with several keys may be split.

@@ -1,48 +1,79 @@
-"""Settling: tokens lead straight to their partitions; outcomes come back per token."""
+"""Settling: tokens lead straight to their partitions; outcomes come back per token.
+
+A request names lock tokens and what becomes of their messages; properties that change are opaque.
+Outcomes and errors are values; what they become on the wire is the listener's.
+"""
 
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from bendybus.domain import bounds, errors, lock_token
+from bendybus.domain.disposition import Disposition
 from bendybus.domain.errors import BusError
+from bendybus.frontend.core import columns
 from bendybus.frontend.core.metrics import Metrics
+from bendybus.frontend.upstreams import deliver_frames
 from bendybus.frontend.upstreams.upstream import Upstream
-from bendybus.internal.v1 import partition_pb2
-from bendybus.v1 import receiver_pb2
-from bendybus.wire import statuses
 
 TIMEOUT_S: Final = 30.0
 # How late a settlement may be found to have timed out.
 SWEEP_S: Final = 1.0
-# A number that the contract does not name gets here, too.
-_DISPOSITIONS: Final = frozenset(receiver_pb2.Disposition.values()) - {0}
+
+
+# One for each settlement of a client: not frozen, which costs more.
+@dataclass(slots=True)
+class SettleRequest:
+    """Lock tokens, 16 bytes each, and what becomes of their messages."""
+
+    disposition: Disposition
+    lock_tokens: bytes
+    # Application properties to change; opaque.
+    changed_properties: columns.Properties | None = None
+    dead_letter_reason: str = ""
+    dead_letter_error_description: str = ""
+    # Only messages of this entity are settled, tokens of others are lost; empty: of all.
+    entity_uid: str = ""
+    # The receiver that settles, for safe repeats; empty: none.
+    settler_id: bytes = b""
+    # The tokens were in a settlement of this settler before, whose outcome is not known.
+    repeat: bool = False
+
+
+@dataclass(slots=True)
+class SettleOutcome:
+    """What became of a settlement's tokens."""
+
+    # Indexes of tokens that are not settled, and why.
+    failures: list[tuple[Sequence[int], BusError]] = field(default_factory=list)
+    # Of renewed locks: when they end, and how long they last from the renewal on.
+    locked_until_ms: int = 0
+    lock_remaining_ms: int = 0
 
 
 @dataclass(slots=True, eq=False)
 class Settling:
-    """One frame of a client: what its partitions still owe."""
+    """A settlement under way: what its partitions still owe."""
 
-    result: receiver_pb2.SettleResult
+    request: SettleRequest
     answer: Callable[["Settling"], None]
-    entity_uid: str
-    settler_id: bytes
     until_s: float
+    outcome: SettleOutcome = field(default_factory=SettleOutcome)
     # Every partition was told, or is known not to be reached.
     started: bool = False
     # Answered, or nobody waits any more.
     done: bool = False
-    # settle id → (partition, indexes of its tokens in the frame)
+    # settle id → (partition, indexes of its tokens in the request)
     waiting: dict[int, tuple[int, list[int]]] = field(default_factory=dict)
     # Set while parts of it wait for room in the outboxes of their partitions.
     task: asyncio.Task[None] | None = None
 
 
-# A part of a frame: its partition, what that is told, its tokens' indexes in the frame.
-_Part = tuple[Upstream, partition_pb2.DeliverFramesRequest, list[int]]
+# A part: its partition, what that is told under which id, its tokens' indexes in the request.
+_Part = tuple[Upstream, deliver_frames.Frame, int, list[int]]
 
 
 class SettleDispatcher:
@@ -55,49 +86,36 @@ class SettleDispatcher:
         self._waiting: dict[int, Settling] = {}
         self._sweeper: asyncio.TimerHandle | None = None
 
-    async def settle(
-        self, frame: receiver_pb2.SettleFrame, *, entity_uid: str = "", settler_id: bytes = b""
-    ) -> receiver_pb2.SettleResult:
-        """Return the outcome of a frame. Raises InvalidArgument for what is no settlement.
-
-        With `entity_uid` only messages of that entity are settled; tokens of others are lost.
-        """
+    async def settle(self, request: SettleRequest) -> SettleOutcome:
+        """Return the outcome of a settlement. Raises InvalidArgument."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def answer(_: Settling) -> None:
             if not future.done():
                 future.set_result(None)
 
-        settling = self.start(frame, answer, entity_uid=entity_uid, settler_id=settler_id)
+        settling = self.start(request, answer)
         try:
             await future
         finally:
             self.forget(settling)
-        return settling.result
+        return settling.outcome
 
-    def start(
-        self,
-        frame: receiver_pb2.SettleFrame,
-        answer: Callable[[Settling], None],
-        *,
-        entity_uid: str = "",
-        settler_id: bytes = b"",
-    ) -> Settling:
+    def start(self, request: SettleRequest, answer: Callable[[Settling], None]) -> Settling:
         """Begin what `settle` does; `answer` is called once with the outcome, perhaps at once."""
-        count = check(frame)
-        result = receiver_pb2.SettleResult(frame_id=frame.frame_id)
+        count = check(request)
         until_s = asyncio.get_running_loop().time() + TIMEOUT_S
-        settling = Settling(result, answer, entity_uid, settler_id, until_s)
-        self._metrics.settled.labels(
-            receiver_pb2.Disposition.Name(frame.disposition).removeprefix("DISPOSITION_").lower()
-        ).inc(count)
+        settling = Settling(request, answer, until_s)
+        self._metrics.settled.labels(request.disposition.name.lower()).inc(count)
         late: list[_Part] = []
-        for partition, indexes in _by_partition(frame.lock_tokens, count).items():
+        for partition, indexes in _by_partition(request.lock_tokens, count).items():
             upstream = self._upstreams.get(partition)
             if upstream is None:
                 _fail(settling, indexes, _no_such(partition))
                 continue
-            part = (upstream, self._request(settling, frame, partition, indexes, count), indexes)
+            settle_id = next(self._ids)
+            frame = _frame(request, partition, settle_id, indexes, count)
+            part = (upstream, frame, settle_id, indexes)
             if not self._tell(settling, part):
                 late.append(part)
         if late:
@@ -119,19 +137,18 @@ class SettleDispatcher:
             self._waiting.pop(settle_id, None)
         settling.waiting.clear()
 
-    def settled(self, result: partition_pb2.SettleResult) -> None:
+    def settled(self, answer: deliver_frames.Settled) -> None:
         """Take a partition's outcome."""
-        settling = self._waiting.pop(result.settle_id, None)
+        settling = self._waiting.pop(answer.settle_id, None)
         if settling is None:
             return
-        _, indexes = settling.waiting.pop(result.settle_id)
-        for failure in result.failures:
-            settling.result.failures.add(
-                indexes=[indexes[index] for index in failure.indexes], error=failure.error
-            )
-        if result.locked_until_ms:
-            settling.result.locked_until_ms = result.locked_until_ms
-            settling.result.lock_remaining_ms = result.lock_remaining_ms
+        _, indexes = settling.waiting.pop(answer.settle_id)
+        outcome = settling.outcome
+        for failed, error in answer.failures:
+            outcome.failures.append(([indexes[index] for index in failed], error))
+        if answer.locked_until_ms:
+            outcome.locked_until_ms = answer.locked_until_ms
+            outcome.lock_remaining_ms = answer.lock_remaining_ms
         self._finish(settling)
 
     def lost(self, partition: int, why: str) -> None:
@@ -143,39 +160,12 @@ class SettleDispatcher:
                 _fail(settling, indexes, _unknown(partition, why))
                 self._finish(settling)
 
-    def _request(
-        self,
-        settling: Settling,
-        frame: receiver_pb2.SettleFrame,
-        partition: int,
-        indexes: list[int],
-        count: int,
-    ) -> partition_pb2.DeliverFramesRequest:
-        tokens = frame.lock_tokens
-        if len(indexes) != count:
-            size = lock_token.TOKEN_BYTES
-            tokens = b"".join([tokens[i * size : i * size + size] for i in indexes])
-        return partition_pb2.DeliverFramesRequest(
-            partition=partition,
-            settle=partition_pb2.Settle(
-                settle_id=next(self._ids),
-                disposition=frame.disposition,
-                lock_tokens=tokens,
-                changed_properties=frame.changed_properties,
-                dead_letter_reason=frame.dead_letter_reason,
-                dead_letter_error_description=frame.dead_letter_error_description,
-                entity_uid=settling.entity_uid,
-                settler_id=settling.settler_id,
-                repeat=frame.repeat,
-            ),
-        )
-
     def _tell(self, settling: Settling, part: _Part) -> bool:
         """Hand a part to its partition; return False if it is to wait for room there."""
-        upstream, request, indexes = part
-        renewal = request.settle.disposition == receiver_pb2.DISPOSITION_RENEW_LOCK
-        partition, settle_id = upstream.partition, request.settle.settle_id
-        if upstream.settle(request, renewal=renewal):
+        upstream, frame, settle_id, indexes = part
+        renewal = settling.request.disposition is Disposition.RENEW_LOCK
+        partition = upstream.partition
+        if upstream.settle(frame, renewal=renewal):
             settling.waiting[settle_id] = (partition, indexes)
             self._waiting[settle_id] = settling
         elif not upstream.delivers:
@@ -225,23 +215,41 @@ class SettleDispatcher:
         self._finish(settling)
 
 
-def check(frame: receiver_pb2.SettleFrame) -> int:
-    """Return how many tokens a settlement has. Raises InvalidArgument for what is none."""
-    if frame.disposition not in _DISPOSITIONS:
-        raise errors.InvalidArgument(
-            "disposition", f"must be one of 1 to {max(_DISPOSITIONS)} (got {frame.disposition})."
-        )
+def check(request: SettleRequest) -> int:
+    """Return how many tokens a settlement has. Raises InvalidArgument."""
+    changed = request.changed_properties
     bounds.check_settlement(
-        frame.lock_tokens,
-        frame.changed_properties.ByteSize(),
-        frame.dead_letter_reason,
-        frame.dead_letter_error_description,
+        request.lock_tokens,
+        0 if changed is None else changed.ByteSize(),
+        request.dead_letter_reason,
+        request.dead_letter_error_description,
     )
-    return len(frame.lock_tokens) // lock_token.TOKEN_BYTES
+    return len(request.lock_tokens) // lock_token.TOKEN_BYTES
 
 
 def _fail(settling: Settling, indexes: list[int], error: BusError) -> None:
-    settling.result.failures.add(indexes=indexes, error=statuses.to_error(error))
+    settling.outcome.failures.append((indexes, error))
+
+
+def _frame(
+    request: SettleRequest, partition: int, settle_id: int, indexes: list[int], count: int
+) -> deliver_frames.Frame:
+    tokens = request.lock_tokens
+    if len(indexes) != count:
+        size = lock_token.TOKEN_BYTES
+        tokens = b"".join([tokens[i * size : i * size + size] for i in indexes])
+    return deliver_frames.settle(
+        partition=partition,
+        settle_id=settle_id,
+        disposition=request.disposition,
+        lock_tokens=tokens,
+        changed_properties=request.changed_properties,
+        dead_letter_reason=request.dead_letter_reason,
+        dead_letter_error_description=request.dead_letter_error_description,
+        entity_uid=request.entity_uid,
+        settler_id=request.settler_id,
+        repeat=request.repeat,
+    )
 
 
 def _by_partition(tokens: bytes, count: int) -> dict[int, list[int]]:

@@ -1,4 +1,4 @@
-"""A cache that the receivers of one queue share, with its clock and its way to the partitions."""
+"""A cache that the receivers of one queue share, with its timer and its way to the partitions."""
 
 import asyncio
 from collections.abc import Sequence
@@ -8,6 +8,7 @@ from bendybus.domain import errors
 from bendybus.domain.directory import Directory
 from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
+from bendybus.domain.receive_mode import ReceiveMode
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core.cached_messages import HeldBytes
 from bendybus.frontend.core.receive_actions import (
@@ -57,21 +58,26 @@ class CacheHost(Protocol):
 
 
 class SharedCache:
-    """The cache of one (entity, sub-queue, mode), and what it needs of the world."""
+    """The cache of one (entity, sub-queue, mode): executes its actions, keeps its timer."""
 
     def __init__(
-        self, host: CacheHost, entity: Entity, sub_queue: SubQueue, *, delete: bool
+        self, host: CacheHost, entity: Entity, sub_queue: SubQueue, mode: ReceiveMode
     ) -> None:
         self._host = host
         self.entity = entity
         self.sub_queue = sub_queue
-        self.delete = delete
+        self.mode = mode
         # Those of clients that are open.
         self.receivers: set[Any] = set()
         self.cache = Cache(
             entity.partitions(), host.available, host.next_ask_id, now_ms(), host.held
         )
         self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def deletes(self) -> bool:
+        """Whether messages are deleted as they are handed over."""
+        return self.mode is ReceiveMode.RECEIVE_AND_DELETE
 
     def refused(self, ask_id: int, partition: int, error: BusError) -> None:
         """Take a partition's refusal of an ask."""

@@ -11,7 +11,9 @@ from bendybus.domain import bounds, errors, limits
 from bendybus.frontend.core import batch_delete, browse, by_number, receive_cache
 from bendybus.frontend.core.flow_control import FlowControl
 from bendybus.frontend.core.front_end import FrontEnd
-from bendybus.frontend.listeners import deadlines
+from bendybus.frontend.core.receive import Source
+from bendybus.frontend.core.settle import SettleRequest
+from bendybus.frontend.listeners import deadlines, receiver_stream, request_values
 from bendybus.frontend.listeners.client_streams import ClientStreams
 from bendybus.frontend.listeners.receiver_stream import ReceiverStream
 from bendybus.v1 import receiver_pb2, receiver_pb2_grpc
@@ -41,7 +43,11 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
             bounds.check_text("client_id", request.client_id, limits.KEY_CHARS_MAX)
             # Never equal to another caller's connection.
             owner = ("client", request.client_id) if request.client_id else context.peer()
-            batches = await self._front_end.receives.receive(request, wait_ms, owner)
+            name, sub_queue = request_values.entity_and_sub_queue(request.entity_path)
+            source = Source(name, sub_queue, request_values.receive_mode(request.receive_mode))
+            batches = await self._front_end.receives.receive(
+                source, request.max_messages, wait_ms, owner
+            )
         return receiver_pb2.ReceiveResponse(batches=batches)
 
     async def ReceiveStream(
@@ -74,17 +80,17 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
     ) -> receiver_pb2.SettleResponse:
         """Settle by tokens as text."""
         tokens = b"".join(_token(text) for text in request.lock_tokens)
-        result = await self._front_end.settles.settle(
-            receiver_pb2.SettleFrame(
-                disposition=request.disposition,
-                lock_tokens=tokens,
-                changed_properties=request.changed_properties,
-                dead_letter_reason=request.dead_letter_reason,
-                dead_letter_error_description=request.dead_letter_error_description,
+        outcome = await self._front_end.settles.settle(
+            SettleRequest(
+                request_values.disposition(request.disposition),
+                tokens,
+                request.changed_properties,
+                request.dead_letter_reason,
+                request.dead_letter_error_description,
             )
         )
         return receiver_pb2.SettleResponse(
-            failures=result.failures, locked_until_ms=result.locked_until_ms
+            failures=receiver_stream.to_failures(outcome), locked_until_ms=outcome.locked_until_ms
         )
 
     @statuses.unary
@@ -96,12 +102,12 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
             batches = await by_number.receive_deferred(
                 self._front_end,
                 by_number.Operation(
-                    request.entity_path,
+                    *request_values.entity_and_sub_queue(request.entity_path),
                     request.sequence_numbers,
                     request.operation_id,
                     request.age_ms,
                 ),
-                request.receive_mode,
+                request_values.receive_mode(request.receive_mode),
             )
         return receiver_pb2.ReceiveDeferredResponse(batches=batches)
 
@@ -114,7 +120,7 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
             shown = await browse.peek(
                 self._front_end,
                 browse.Peek(
-                    request.entity_path,
+                    *request_values.entity_and_sub_queue(request.entity_path),
                     request.max_messages,
                     request.from_sequence_number,
                     request.cursor,
@@ -131,7 +137,7 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
             deleted = await batch_delete.delete_messages(
                 self._front_end,
                 batch_delete.BatchDelete(
-                    request.entity_path,
+                    *request_values.entity_and_sub_queue(request.entity_path),
                     request.max_messages,
                     request.enqueued_before_ms,
                     request.include_deferred_and_scheduled,

@@ -1,7 +1,8 @@
 """One ReceiveStream of a client: its receiver, its settlements, its answers. No rules here."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
+from functools import partial
 from typing import Final
 
 from google.protobuf.message import DecodeError
@@ -11,12 +12,15 @@ from bendybus.domain.errors import BusError
 from bendybus.frontend.core import settle
 from bendybus.frontend.core.flow_control import StreamFlow
 from bendybus.frontend.core.front_end import FrontEnd
-from bendybus.frontend.core.receiver import Receiver
+from bendybus.frontend.core.receive import Source
+from bendybus.frontend.core.receiver import Batches, Receiver
+from bendybus.frontend.core.settle import SettleOutcome, SettleRequest
+from bendybus.frontend.listeners import request_values
 from bendybus.frontend.listeners.answers import ANSWERS_MAX, Answer, Answers
 from bendybus.frontend.security.authenticator import Caller
 from bendybus.frontend.security.operations import Operation
 from bendybus.frontend.upstreams.upstream import now_ms
-from bendybus.v1 import message_pb2, receiver_pb2
+from bendybus.v1 import receiver_pb2
 from bendybus.wire import merged_frames, statuses
 
 # Settlements of one stream under way; the reader waits beyond that.
@@ -123,9 +127,9 @@ class ReceiverStream:
             )
         self._caller.check(Operation.RECEIVE, request.entity_path)
         self._settler_id = request.settler_id
+        name, sub_queue = request_values.entity_and_sub_queue(request.entity_path)
         self._receiver = self._front_end.receives.open(
-            request.entity_path,
-            request.receive_mode,
+            Source(name, sub_queue, request_values.receive_mode(request.receive_mode)),
             self._hand,
             self._answers.put,
             owner=self._flow.connection.owner,
@@ -142,9 +146,7 @@ class ReceiverStream:
             self._follows[ask.ask_id] = ask.with_settle_frame_id
         receiver.ask(ask.ask_id, ask.max_messages, ask.max_bytes, ask.max_wait_ms)
 
-    def _hand(
-        self, tag: int, batches: Sequence[message_pb2.DeliveredBatch], error: BusError | None
-    ) -> None:
+    def _hand(self, tag: int, batches: Batches, error: BusError | None) -> None:
         if self._closed:
             # Nobody reads it, so nobody would uncount it.
             return
@@ -178,26 +180,57 @@ class ReceiverStream:
         if self._receiver is None:
             # Which entity the messages are of is not known.
             self._caller.check(Operation.SETTLE)
-        count = settle.check(frame)
+        request = to_request(frame)
+        # A token can be guessed; what the receiver was opened for was checked.
+        request.entity_uid = "" if self._receiver is None else self._receiver.entity.uid
+        request.settler_id = self._settler_id
+        count = settle.check(request)
         await self._room.acquire()
         taken = await self._flow.take_tokens(count)
         settling = self._front_end.settles.start(
-            frame,
-            lambda settling: self._settled(settling, frame.frame_id, taken),
-            # A token can be guessed; what the receiver was opened for was checked.
-            entity_uid="" if self._receiver is None else self._receiver.entity.uid,
-            settler_id=self._settler_id,
+            request, partial(self._settled, frame.frame_id, taken)
         )
         if not settling.done:
             self._settles.add(settling)
             self._frames[frame.frame_id] = settling
 
-    def _settled(self, settling: settle.Settling, frame_id: int, taken: int) -> None:
+    def _settled(self, frame_id: int, taken: int, settling: settle.Settling) -> None:
         self._settles.discard(settling)
         if self._frames.get(frame_id) is settling:
             del self._frames[frame_id]
-        response = receiver_pb2.ReceiveStreamResponse(settle_result=settling.result)
-        self._answers.put(Answer(response, tokens=taken))
+        self._answers.put(Answer(to_response(frame_id, settling.outcome), tokens=taken))
         if self._held:
             self._let_go(frame_id)
         self._answers.end_if_paid()
+
+
+def to_request(frame: receiver_pb2.SettleFrame) -> SettleRequest:
+    """Return what a frame of a client settles. Raises InvalidArgument."""
+    return SettleRequest(
+        request_values.disposition(frame.disposition),
+        frame.lock_tokens,
+        frame.changed_properties if frame.HasField("changed_properties") else None,
+        frame.dead_letter_reason,
+        frame.dead_letter_error_description,
+        repeat=frame.repeat,
+    )
+
+
+def to_response(frame_id: int, outcome: SettleOutcome) -> receiver_pb2.ReceiveStreamResponse:
+    """Return what the client is told of a settlement."""
+    return receiver_pb2.ReceiveStreamResponse(
+        settle_result=receiver_pb2.SettleResult(
+            frame_id=frame_id,
+            failures=to_failures(outcome),
+            locked_until_ms=outcome.locked_until_ms,
+            lock_remaining_ms=outcome.lock_remaining_ms,
+        )
+    )
+
+
+def to_failures(outcome: SettleOutcome) -> list[receiver_pb2.SettleFailure]:
+    """Return which tokens were not settled, and why."""
+    return [
+        receiver_pb2.SettleFailure(indexes=indexes, error=statuses.to_error(error))
+        for indexes, error in outcome.failures
+    ]

@@ -13,7 +13,7 @@ from bendybus.frontend.core import by_number, flow_control
 from bendybus.frontend.core.flow_control import FlowControl, StreamFlow
 from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.core.send import Respond, SendOutcome, SendRequest
-from bendybus.frontend.listeners import deadlines
+from bendybus.frontend.listeners import deadlines, request_values
 from bendybus.frontend.listeners.client_streams import ClientStreams
 from bendybus.frontend.security.authenticator import Caller
 from bendybus.frontend.security.operations import Operation
@@ -152,7 +152,7 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
             await by_number.cancel_scheduled(
                 self._front_end,
                 by_number.Operation(
-                    request.entity_path,
+                    *request_values.entity_and_sub_queue(request.entity_path),
                     request.sequence_numbers,
                     request.operation_id,
                     request.age_ms,

@@ -22,6 +22,7 @@ import grpc
 from bendybus.domain.backoff import Backoff
 from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.frontend.settings import Settings
+from bendybus.frontend.upstreams import deliver_frames, send_frames
 from bendybus.frontend.upstreams.breaker import Breaker
 from bendybus.frontend.upstreams.echo_probe import EchoLate, EchoProbe
 from bendybus.frontend.upstreams.stream import Ending, Lane, PartitionStream
@@ -52,10 +53,10 @@ def now_ms() -> int:
 class Listener(Protocol):
     """Who is told what a partition says."""
 
-    def sent(self, partition: int, response: partition_pb2.SendFramesResponse) -> None:
+    def sent(self, partition: int, answer: send_frames.Answer) -> None:
         """Take the outcome of a frame."""
 
-    def delivered(self, partition: int, response: partition_pb2.DeliverFramesResponse) -> None:
+    def delivered(self, partition: int, answer: deliver_frames.Answer) -> None:
         """Take messages or outcomes."""
 
     def send_stream_lost(self, partition: int, why: str) -> None:
@@ -218,11 +219,11 @@ class Upstream:
             self._listener.deliver_stream_lost(self.partition, ending.why)
 
     def _on_sent(self, response: partition_pb2.SendFramesResponse) -> None:
-        self._listener.sent(self.partition, response)
+        self._listener.sent(self.partition, send_frames.answer(response))
 
     def _on_delivered(self, response: partition_pb2.DeliverFramesResponse) -> None:
         for part in merged_frames.parts(response):
-            self._listener.delivered(self.partition, part)
+            self._listener.delivered(self.partition, deliver_frames.answer(part))
 
     async def _renewing(self) -> None:
         """Move to new channels whenever there are new credentials."""

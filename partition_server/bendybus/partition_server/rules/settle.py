@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Final
 
 from bendybus.domain import bounds, lock_token
+from bendybus.domain.disposition import Disposition
 from bendybus.domain.errors import BusError
 from bendybus.partition_server.rules import (
     changed_properties,
@@ -25,7 +26,7 @@ from bendybus.partition_server.rules import (
     redeliver,
 )
 from bendybus.partition_server.state.answers import Delivered, Settled
-from bendybus.partition_server.state.commands import Deliver, Disposition, Settle
+from bendybus.partition_server.state.commands import Deliver, Settle
 from bendybus.partition_server.state.message_queue import Lock, MessageQueue
 from bendybus.partition_server.state.turn import Turn
 from bendybus.partition_server.state.unfinished_work import Unsettled

@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from bendybus.domain import errors
+from bendybus.domain.disposition import Disposition
 from bendybus.internal.v1 import partition_pb2
 from bendybus.partition_server.broker.partition_thread import PartitionThread
 from bendybus.partition_server.broker.replies import Outbox
@@ -12,7 +13,7 @@ from bendybus.partition_server.state.commands import Command
 from bendybus.v1 import receiver_pb2
 from bendybus.wire import merged_frames, statuses
 
-_DISPOSITIONS: Final[frozenset[int]] = frozenset(commands.Disposition)
+_DISPOSITIONS: Final[frozenset[int]] = frozenset(Disposition)
 
 
 def commands_of(request: partition_pb2.DeliverFramesRequest, stream: Outbox[Any]) -> list[Command]:
@@ -55,7 +56,7 @@ def _command(request: partition_pb2.DeliverFramesRequest, stream: Outbox[Any]) -
         return commands.Settle(
             stream,
             settle.settle_id,
-            commands.Disposition(settle.disposition),
+            Disposition(settle.disposition),
             settle.lock_tokens,
             changed.SerializeToString() if changed.entries else None,
             settle.dead_letter_reason,

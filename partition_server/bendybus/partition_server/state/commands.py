@@ -6,9 +6,9 @@ needs to find the asker again.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import Any, NamedTuple
 
+from bendybus.domain.disposition import Disposition
 from bendybus.domain.entity import Entity, Origin
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.domain.sub_queue import SubQueue
@@ -39,17 +39,6 @@ class OfStream:
     def reply_to(self) -> Any:
         """Where the answer goes."""
         return self.stream
-
-
-class Disposition(IntEnum):
-    """What becomes of a locked message; numbers as in the contract."""
-
-    COMPLETE = 1
-    ABANDON = 2
-    DEFER = 3
-    DEAD_LETTER = 4
-    RENEW_LOCK = 5
-    RELEASE = 6
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from collections import OrderedDict, deque
 from typing import Final
 
 from bendybus.domain import limits, lock_token
-from bendybus.partition_server.state.commands import Disposition
+from bendybus.domain.disposition import Disposition
 
 AGE_MS_MAX: Final = 5 * limits.MINUTE_MS
 FRAMES_PER_SETTLER_MAX: Final = 256

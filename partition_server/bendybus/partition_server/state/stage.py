@@ -9,9 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from bendybus.domain.disposition import Disposition
 from bendybus.domain.errors import BusError
 from bendybus.partition_server.state.answers import Delivered, Failed, Settled
-from bendybus.partition_server.state.commands import Command, Disposition, Now
+from bendybus.partition_server.state.commands import Command, Now
 from bendybus.partition_server.state.message_queue import Lock, MessageQueue
 from bendybus.partition_server.state.operation_memory import Operations
 from bendybus.partition_server.state.settler_memory import Settlers

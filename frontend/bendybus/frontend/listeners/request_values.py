@@ -1,0 +1,33 @@
+"""What requests of the contract name, as the core's values."""
+
+from typing import Final
+
+from bendybus.domain import bounds, errors
+from bendybus.domain import entity as entities
+from bendybus.domain.disposition import Disposition
+from bendybus.domain.receive_mode import ReceiveMode
+from bendybus.domain.sub_queue import SubQueue
+
+_DISPOSITIONS: Final = {int(each): each for each in Disposition}
+
+
+def entity_and_sub_queue(entity_path: str) -> tuple[str, SubQueue]:
+    """Return the name of an entity, and the sub-queue. Raises InvalidArgument, InvalidOperation."""
+    bounds.check_path(entity_path)
+    return entities.split_path(entity_path)
+
+
+def receive_mode(number: int) -> ReceiveMode:
+    """Return the mode of a receive; one that the contract does not name is PEEK_LOCK."""
+    delete = number == ReceiveMode.RECEIVE_AND_DELETE
+    return ReceiveMode.RECEIVE_AND_DELETE if delete else ReceiveMode.PEEK_LOCK
+
+
+def disposition(number: int) -> Disposition:
+    """Return what becomes of messages. Raises InvalidArgument."""
+    found = _DISPOSITIONS.get(number)
+    if found is None:
+        raise errors.InvalidArgument(
+            "disposition", f"must be one of 1 to {max(_DISPOSITIONS)} (got {number})."
+        )
+    return found

@@ -1,0 +1,167 @@
+"""Frames of the deliver stream to a partition: values ↔ the internal contract."""
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from bendybus.domain.disposition import Disposition
+from bendybus.domain.entity import Entity
+from bendybus.domain.errors import BusError
+from bendybus.domain.receive_mode import ReceiveMode
+from bendybus.domain.sub_queue import SubQueue
+from bendybus.internal.v1 import partition_pb2
+from bendybus.v1 import message_pb2, receiver_pb2
+from bendybus.wire import entity_refs, statuses
+
+Frame = partition_pb2.DeliverFramesRequest
+
+MODES: Final = {
+    ReceiveMode.PEEK_LOCK: receiver_pb2.RECEIVE_MODE_PEEK_LOCK,
+    ReceiveMode.RECEIVE_AND_DELETE: receiver_pb2.RECEIVE_MODE_RECEIVE_AND_DELETE,
+}
+_DISPOSITIONS: Final[dict[Disposition, Any]] = {
+    each: receiver_pb2.Disposition.Value(f"DISPOSITION_{each.name}") for each in Disposition
+}
+
+
+class Reserved(NamedTuple):
+    """Messages that a partition locked for an ask."""
+
+    ask_id: int
+    batch: message_pb2.DeliveredBatch
+    lock_remaining_ms: int
+    # On the partition's clock; 0: not known.
+    locked_until_monotonic_ms: int
+    # The queue has more messages there.
+    more: bool
+
+
+class AskEnded(NamedTuple):
+    """An ask that gets no messages: it was withdrawn, or `error`: it was refused."""
+
+    ask_id: int
+    error: BusError | None
+
+
+class Deleted(NamedTuple):
+    """What became of messages in receive-and-delete mode."""
+
+    deliver_id: int
+    # Indexes of messages that were not there any more.
+    lost: Sequence[int]
+    # None of them was deleted.
+    failed: bool
+
+
+class Settled(NamedTuple):
+    """The outcome of a settlement."""
+
+    settle_id: int
+    # Indexes of lock tokens, and why their messages were not settled.
+    failures: Sequence[tuple[Sequence[int], BusError]]
+    # Of renewed locks.
+    locked_until_ms: int
+    lock_remaining_ms: int
+
+
+Answer = Reserved | AskEnded | Deleted | Settled
+
+
+def ask(
+    *,
+    partition: int,
+    ask_id: int,
+    entity: Entity,
+    sub_queue: SubQueue,
+    mode: ReceiveMode,
+    messages: int,
+    size_bytes: int,
+) -> Frame:
+    """Return the frame that asks a partition for messages."""
+    return Frame(
+        partition=partition,
+        ask=partition_pb2.Ask(
+            ask_id=ask_id,
+            entity=entity_refs.to_proto(entity, sub_queue),
+            receive_mode=MODES[mode],
+            max_messages=messages,
+            max_bytes=size_bytes,
+        ),
+    )
+
+
+def withdraw(partition: int, ask_id: int) -> Frame:
+    """Return the frame that takes an ask back."""
+    return Frame(partition=partition, withdraw=partition_pb2.Withdraw(ask_id=ask_id))
+
+
+def deliver(partition: int, deliver_id: int, lock_tokens: bytes) -> Frame:
+    """Return the frame that begins locks; in receive-and-delete mode, that deletes."""
+    return Frame(
+        partition=partition,
+        deliver=partition_pb2.Deliver(deliver_id=deliver_id, lock_tokens=lock_tokens),
+    )
+
+
+def release(partition: int, lock_tokens: bytes) -> Frame:
+    """Return the frame that gives messages back which no client saw."""
+    return Frame(partition=partition, release=partition_pb2.Release(lock_tokens=lock_tokens))
+
+
+def settle(
+    *,
+    partition: int,
+    settle_id: int,
+    disposition: Disposition,
+    lock_tokens: bytes,
+    changed_properties: message_pb2.ValueMap | None,
+    dead_letter_reason: str,
+    dead_letter_error_description: str,
+    entity_uid: str,
+    settler_id: bytes,
+    repeat: bool,
+) -> Frame:
+    """Return the frame that settles messages, or renews their locks."""
+    return Frame(
+        partition=partition,
+        settle=partition_pb2.Settle(
+            settle_id=settle_id,
+            disposition=_DISPOSITIONS[disposition],
+            lock_tokens=lock_tokens,
+            changed_properties=changed_properties,
+            dead_letter_reason=dead_letter_reason,
+            dead_letter_error_description=dead_letter_error_description,
+            entity_uid=entity_uid,
+            settler_id=settler_id,
+            repeat=repeat,
+        ),
+    )
+
+
+def answer(response: partition_pb2.DeliverFramesResponse) -> Answer:
+    """Return what a partition answered."""
+    kind = response.WhichOneof("kind")
+    if kind == "reserved":
+        reserved = response.reserved
+        return Reserved(
+            reserved.ask_id,
+            reserved.batch,
+            reserved.lock_remaining_ms,
+            reserved.locked_until_monotonic_ms,
+            reserved.more,
+        )
+    if kind == "settled":
+        settled = response.settled
+        return Settled(
+            settled.settle_id,
+            [(each.indexes, statuses.from_error(each.error)) for each in settled.failures],
+            settled.locked_until_ms,
+            settled.lock_remaining_ms,
+        )
+    if kind == "delivered":
+        delivered = response.delivered
+        return Deleted(delivered.deliver_id, delivered.lost, delivered.HasField("error"))
+    if kind == "withdrawn":
+        return AskEnded(response.withdrawn.ask_id, None)
+    assert kind == "ask_refused", kind
+    refused = response.ask_refused
+    return AskEnded(refused.ask_id, statuses.from_error(refused.error))

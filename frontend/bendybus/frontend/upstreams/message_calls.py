@@ -1,0 +1,129 @@
+"""Unary calls about messages of one partition: values in, values out, failures as domain errors."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bendybus.domain.entity import Entity
+from bendybus.domain.receive_mode import ReceiveMode
+from bendybus.domain.sub_queue import SubQueue
+from bendybus.frontend.upstreams.deliver_frames import MODES
+from bendybus.frontend.upstreams.unary_calls import call
+from bendybus.frontend.upstreams.upstream import Upstream
+from bendybus.internal.v1 import partition_pb2
+from bendybus.v1 import message_pb2
+from bendybus.wire import entity_refs
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The queue that a call is about, and how long the call may take."""
+
+    entity: Entity
+    sub_queue: SubQueue
+    timeout_s: float
+
+    @property
+    def ref(self) -> partition_pb2.EntityRef:
+        """The queue in the internal contract."""
+        return entity_refs.to_proto(self.entity, self.sub_queue)
+
+
+@dataclass(frozen=True, slots=True)
+class Repeatable:
+    """The name under which an operation may be repeated; empty: it may not."""
+
+    operation_id: bytes = b""
+    # Since the first try; 0: this is it.
+    age_ms: int = 0
+
+
+async def peek(
+    upstream: Upstream, target: Target, *, from_number: int, messages: int, size_bytes: int
+) -> message_pb2.DeliveredBatch:
+    """Return messages from a number on, without locks. Raises the domain error."""
+    request = partition_pb2.PeekRequest(
+        partition=upstream.partition,
+        entity=target.ref,
+        from_sequence_number=from_number,
+        max_messages=messages,
+        max_bytes=size_bytes,
+    )
+    answer = await call(upstream, lambda calls, _: calls.Peek(request, timeout=target.timeout_s))
+    batch: message_pb2.DeliveredBatch = answer.batch
+    return batch
+
+
+async def receive_deferred(
+    upstream: Upstream,
+    target: Target,
+    name: Repeatable,
+    *,
+    mode: ReceiveMode,
+    numbers: Sequence[int],
+) -> message_pb2.DeliveredBatch:
+    """Lock deferred messages, or delete them; return them. Raises the domain error."""
+    request = partition_pb2.ReceiveDeferredRequest(
+        partition=upstream.partition,
+        entity=target.ref,
+        receive_mode=MODES[mode],
+        sequence_numbers=numbers,
+        operation_id=name.operation_id,
+        age_ms=name.age_ms,
+    )
+    answer = await call(
+        upstream,
+        lambda calls, _: calls.ReceiveDeferred(request, timeout=target.timeout_s),
+        changes=True,
+    )
+    batch: message_pb2.DeliveredBatch = answer.batch
+    return batch
+
+
+async def cancel_scheduled(
+    upstream: Upstream, target: Target, name: Repeatable, *, numbers: Sequence[int]
+) -> None:
+    """Delete scheduled messages. Raises the domain error."""
+    request = partition_pb2.CancelScheduledMessagesRequest(
+        partition=upstream.partition,
+        entity=target.ref,
+        sequence_numbers=numbers,
+        operation_id=name.operation_id,
+        age_ms=name.age_ms,
+    )
+    await call(
+        upstream,
+        lambda calls, _: calls.CancelScheduledMessages(request, timeout=target.timeout_s),
+        changes=True,
+    )
+
+
+async def delete_messages(
+    upstream: Upstream,
+    target: Target,
+    name: Repeatable,
+    *,
+    messages: int,
+    enqueued_before_ms: int,
+    include_deferred_and_scheduled: bool,
+    only_known: bool = False,
+) -> int:
+    """Delete the oldest messages; return how many. Raises the domain error.
+
+    `only_known`: delete nothing, return how many the operation deleted before.
+    """
+    request = partition_pb2.DeleteMessagesRequest(
+        partition=upstream.partition,
+        entity=target.ref,
+        max_messages=messages,
+        enqueued_before_ms=enqueued_before_ms,
+        include_deferred_and_scheduled=include_deferred_and_scheduled,
+        operation_id=name.operation_id,
+        age_ms=name.age_ms,
+        only_known=only_known,
+    )
+    answer = await call(
+        upstream,
+        lambda calls, _: calls.DeleteMessages(request, timeout=target.timeout_s),
+        changes=True,
+    )
+    return int(answer.deleted)
