@@ -13,7 +13,7 @@ from bendybus.client import exceptions
 
 
 class Outcome(StrEnum):
-    """What the client was told. UNKNOWN: that nobody knows."""
+    """What the client was told. UNKNOWN: it may have been done."""
 
     OK = "ok"
     FAILED = "failed"
@@ -131,12 +131,11 @@ def outcome_of(error: BaseException | None) -> Outcome:
     """Return what an error says about whether the operation was done."""
     if error is None:
         return Outcome.OK
+    if isinstance(error, exceptions.OutcomeUnknownError):
+        return Outcome.UNKNOWN
     if isinstance(error, exceptions.ServiceBusError | ValueError):
-        open_ = isinstance(error, exceptions.OutcomeUnknownError)
-        # azure-servicebus has no type for it: its time-outs say it in their sentence.
-        definite = not open_ and "unknown" not in str(error).lower()
-        return Outcome.FAILED if definite else Outcome.UNKNOWN
-    # Cancelled, or a defect of the client: nobody knows.
+        return Outcome.FAILED
+    # Cancelled, or a defect of the client: its outcome is not known.
     return Outcome.UNKNOWN
 
 

@@ -151,11 +151,9 @@ def test_only_so_many_messages_may_get_lost_on_their_way_to_a_receiver() -> None
         (None, Outcome.OK),
         (exceptions.PartitionUnavailableError(message="partition 1 is away"), Outcome.FAILED),
         (exceptions.OperationTimeoutError(message="Nothing was sent."), Outcome.FAILED),
-        (exceptions.OperationTimeoutError(), Outcome.UNKNOWN),
-        (
-            exceptions.OutcomeUnknownError(message="?"),
-            Outcome.UNKNOWN,
-        ),
+        (exceptions.OperationTimeoutError(), Outcome.FAILED),
+        (exceptions.MessageNotFoundError(message="unknown number"), Outcome.FAILED),
+        (exceptions.OutcomeUnknownError(message="?"), Outcome.UNKNOWN),
         (RuntimeError("a defect"), Outcome.UNKNOWN),
     ],
 )

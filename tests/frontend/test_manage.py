@@ -16,7 +16,7 @@ from bendybus.frontend.listeners.management_service import ManagementService, ru
 from bendybus.frontend.settings import Settings
 from bendybus.frontend.upstreams.unary_calls import Commit, Counts
 from bendybus.internal.v1 import entity_pb2
-from bendybus.v1 import management_pb2
+from bendybus.v1 import management_pb2, message_pb2
 from bendybus.wire import entities
 from tests.frontend.entities import queue
 
@@ -58,6 +58,13 @@ class Partition:
         return entity_pb2.ApplyEntityResponse()
 
 
+async def lose(request: Any, timeout: float) -> Any:
+    """Lose the answer to a call."""
+    raise grpc.aio.AioRpcError(
+        grpc.StatusCode.UNAVAILABLE, grpc.aio.Metadata(), grpc.aio.Metadata(), "Socket closed"
+    )
+
+
 def front_end_of(entity: Entity) -> FrontEnd:
     """Return a front end of four partitions in memory."""
     front_end = FrontEnd(Settings(partitions={}))
@@ -96,16 +103,23 @@ async def test_a_change_that_all_partitions_took_names_them_all(action: str) -> 
 async def test_a_change_whose_answer_was_lost_may_be_done() -> None:
     front_end = front_end_of(queue())
     told = errors.OutcomeUnknown
-
-    async def lose(request: Any, timeout: float) -> Any:
-        raise grpc.aio.AioRpcError(
-            grpc.StatusCode.UNAVAILABLE, grpc.aio.Metadata(), grpc.aio.Metadata(), "Socket closed"
-        )
-
     front_end.upstreams[0].CommitEntity = lose  # type: ignore[attr-defined]
 
     with pytest.raises(told):
         await front_end.manager.change(Commit(EntityAction.UPDATE, "orders"))
+
+
+async def test_a_copy_whose_answer_was_lost_may_be_done() -> None:
+    entity = replace(queue(), partition_count=3)
+    front_end = front_end_of(entity)
+    front_end.upstreams[3].ApplyEntity = lose  # type: ignore[attr-defined]
+    request = management_pb2.UpdateQueueRequest(name="orders")
+
+    answer = await ManagementService(front_end).UpdateQueue(request, SimpleNamespace())
+
+    [lost] = [each for each in answer.outcomes if not each.done]
+    assert lost.partition == 3
+    assert lost.error.outcome == message_pb2.OUTCOME_UNKNOWN
 
 
 @pytest.mark.requirement("R35")

@@ -6,7 +6,7 @@
     │   └── PartitionUnavailableError      the partition that has to answer does not
     ├── ServiceBusAuthenticationError
     ├── ServiceBusAuthorizationError
-    ├── OperationTimeoutError              the operation timed out
+    ├── OperationTimeoutError              the operation timed out before it was performed
     │   └── OutcomeUnknownError            it may have been done; a repeat may do it twice
     ├── MessageSizeExceededError           (also a ValueError)
     ├── MessageLockLostError
@@ -87,9 +87,9 @@ class ServiceBusAuthorizationError(_KeywordError):
 
 
 class OperationTimeoutError(_KeywordError):
-    """Raised when an operation timed out; its outcome is unknown if the message does not say it."""
+    """Raised when an operation timed out; unless it is OutcomeUnknownError, it was not performed."""
 
-    _default = "The operation timed out; the outcome is unknown."
+    _default = "The operation timed out."
     _retryable = True
 
 

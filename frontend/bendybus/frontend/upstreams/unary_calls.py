@@ -98,7 +98,9 @@ async def apply(upstream: Upstream, entity: Entity, timeout_s: float) -> None:
         partition=upstream.partition, entity=entities.entity_to_proto(entity)
     )
     await _answer(
-        upstream, lambda: upstream.catalogue_calls.ApplyEntity(request, timeout=timeout_s)
+        upstream,
+        lambda: upstream.catalogue_calls.ApplyEntity(request, timeout=timeout_s),
+        changes=True,
     )
 
 
