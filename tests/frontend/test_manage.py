@@ -114,8 +114,9 @@ async def test_a_copy_whose_answer_was_lost_may_be_done() -> None:
     front_end = front_end_of(entity)
     front_end.upstreams[3].ApplyEntity = lose  # type: ignore[attr-defined]
     request = management_pb2.UpdateQueueRequest(name="orders")
+    context: Any = SimpleNamespace()
 
-    answer = await ManagementService(front_end).UpdateQueue(request, SimpleNamespace())
+    answer = await ManagementService(front_end).UpdateQueue(request, context)
 
     [lost] = [each for each in answer.outcomes if not each.done]
     assert lost.partition == 3

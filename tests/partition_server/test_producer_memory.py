@@ -7,6 +7,7 @@ import pytest
 from bendybus.domain import errors, limits
 from bendybus.partition_server.state import producer_memory
 from bendybus.partition_server.state.commands import Append, Batch
+from bendybus.partition_server.store.records import Changes, ProducerEntry
 from tests.partition_server.driver import Driver
 
 PRODUCER: dict[str, Any] = {"producer_id": b"p" * 16, "producer_sequence": 5}
@@ -38,6 +39,42 @@ def test_another_part_of_the_same_frame_is_not_a_repeat(queue: Driver) -> None:
     queue.send(b"b", spans=[1, 1], **PRODUCER)
 
     assert queue.counts().active == 2
+
+
+def test_the_same_name_at_another_queue_is_not_a_repeat(queue: Driver) -> None:
+    queue.create("other")
+    frames = [
+        Append("t", queue.ref(name), Batch([b"a", b"b"]), groups, **PRODUCER)
+        for groups in ((), (1, 1))
+        for name in ("orders", "other")
+    ]
+    frames += [
+        Append(
+            "t", frame.entity, Batch([b"a"], partition_keys=["k" * 200]), **PRODUCER, spans=[9, 1]
+        )
+        for frame in frames[:2]
+    ]
+
+    answers = [queue.run(frame)[0] for frame in frames]
+    queue.restart()
+    answers += [queue.run(frame)[0] for frame in frames]
+
+    assert [list(answer.numbers) for answer in answers[:4]] == [[1, 2]] * 4
+    assert [len(answer.failures) for answer in answers] == [0, 0, 0, 0, 1, 1] * 2
+    assert queue.counts_of("orders").active == queue.counts_of("other").active == 2
+
+
+@pytest.mark.parametrize("outcome", ["1+2", '{"first": 1, "count": 2, "numbers": [1, 2]}'])
+def test_an_entry_without_an_entity_is_one_of_any(queue: Driver, outcome: str) -> None:
+    # As 0.3 wrote it.
+    entry = ProducerEntry(PRODUCER["producer_id"], PRODUCER["producer_sequence"], 0, outcome, 1)
+    queue.store.commit(Changes(producers=[entry]))
+    queue.restart()
+
+    again = queue.send(b"a", b"b", **PRODUCER)
+
+    assert list(again.numbers) == [1, 2]
+    assert queue.counts().active == 0
 
 
 def test_an_earlier_frame_that_comes_late_is_not_taken_for_a_repeat(queue: Driver) -> None:

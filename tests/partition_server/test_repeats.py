@@ -179,6 +179,24 @@ def test_the_name_of_an_operation_of_another_kind_is_refused(queue: Driver) -> N
         assert "another kind" in answer.error.message
 
 
+def test_the_same_name_at_another_queue_is_another_operation(queue: Driver) -> None:
+    queue.send(b"a", b"b")
+    first, other = queue.ref(), queue.ref(dead_letter=True)
+    [(_, token), _] = queue.receive(2)
+    queue.settle(Disposition.DEAD_LETTER, token)
+    queue.create("other")
+    none = queue.ref("other")
+
+    done = [
+        queue.run(DeleteMessages("t", ref, 5, 0, True, operation_id=ME))[0].count
+        for ref in (other, none, first, other)
+    ]
+
+    assert done == [1, 0, 0, 1]
+    queue.advance(600_000)
+    assert queue.run(DeleteMessages("t", first, 5, 0, True, operation_id=OTHER))[0].count == 1
+
+
 def test_an_operation_that_is_done_once_more_is_counted_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -87,7 +87,7 @@ class ServiceBusAuthorizationError(_KeywordError):
 
 
 class OperationTimeoutError(_KeywordError):
-    """Raised when an operation timed out; unless it is OutcomeUnknownError, it was not performed."""
+    """Raised when an operation timed out; unless it is OutcomeUnknownError, it was not done."""
 
     _default = "The operation timed out."
     _retryable = True

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from bendybus.domain import bounds, errors, limits
+from bendybus.partition_server.state import operation_memory
 from bendybus.partition_server.state.answers import Done
 from bendybus.partition_server.state.budget import Budget
 from bendybus.partition_server.state.commands import DeleteMessages
@@ -17,10 +18,11 @@ def delete(turn: Turn, command: DeleteMessages) -> Done | None:
     Raises what refuses it.
     """
     partition = turn.partition
-    done = partition.operations.outcome_of(command.operation_id, command.age_ms, turn.now, Done)
+    name = operation_memory.name_of(command)
+    done = partition.operations.outcome_of(name, command.age_ms, turn.now, Done)
     if done is not None:
         return done
-    if partition.deletions.take_over(command.operation_id, command.reply_to):
+    if partition.deletions.take_over(name, command.reply_to):
         return None
     if command.only_known:
         return Done(0)
@@ -52,7 +54,7 @@ def _deletion(turn: Turn, command: DeleteMessages) -> Deletion:
         command.max_messages,
         command.enqueued_before_ms or max(turn.now.wall_ms, queue.state.last_enqueued_ms) + 1,
         command.include_deferred_and_scheduled,
-        operation_id=command.operation_id,
+        name=operation_memory.name_of(command),
     )
 
 

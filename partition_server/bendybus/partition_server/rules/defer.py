@@ -11,6 +11,7 @@ from bendybus.partition_server.rules import (
     message_numbers,
 )
 from bendybus.partition_server.rules.redeliver import give_back, update
+from bendybus.partition_server.state import operation_memory
 from bendybus.partition_server.state.answers import Delivery
 from bendybus.partition_server.state.commands import ReceiveDeferred
 from bendybus.partition_server.state.message_queue import Lock, MessageQueue
@@ -45,14 +46,13 @@ def defer(turn: Turn, queue: MessageQueue, counter: int, lock: Lock, changes: by
 def receive(turn: Turn, command: ReceiveDeferred) -> Delivery:
     """Receive deferred messages; a repeat gets the first delivery while its locks last."""
     partition = turn.partition
-    known = partition.operations.outcome_of(
-        command.operation_id, command.age_ms, turn.now, Delivery
-    )
+    name = operation_memory.name_of(command)
+    known = partition.operations.outcome_of(name, command.age_ms, turn.now, Delivery)
     # Locks that ended since then gave the messages back: they are received again.
     delivery = None if known is None else locks.still_locked(partition, known, turn.now)
     if delivery is None:
         delivery = _receive(turn, command)
-        turn.stage.remember_operation(command.operation_id, delivery)
+        turn.stage.remember_operation(name, delivery)
     return delivery
 
 

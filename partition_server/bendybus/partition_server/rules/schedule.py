@@ -9,6 +9,7 @@ from functools import partial
 
 from bendybus.domain import bounds
 from bendybus.partition_server.rules import message_numbers, scan
+from bendybus.partition_server.state import operation_memory
 from bendybus.partition_server.state.answers import Done
 from bendybus.partition_server.state.commands import CancelScheduled
 from bendybus.partition_server.state.due_times import LAST_ID
@@ -23,10 +24,11 @@ def cancel(turn: Turn, command: CancelScheduled) -> Done:
     Raises MessageNotFound for one that is not scheduled.
     """
     operations = turn.partition.operations
-    done = operations.outcome_of(command.operation_id, command.age_ms, turn.now, Done)
+    name = operation_memory.name_of(command)
+    done = operations.outcome_of(name, command.age_ms, turn.now, Done)
     if done is None:
         done = _cancel(turn, command)
-        turn.stage.remember_operation(command.operation_id, done)
+        turn.stage.remember_operation(name, done)
     return done
 
 

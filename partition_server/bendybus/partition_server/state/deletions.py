@@ -30,17 +30,18 @@ class Deletion:
     everything: bool
     start: int = 0
     deleted: int = 0
-    operation_id: bytes = b""
+    # See `operation_memory.name_of`.
+    name: bytes = b""
 
     def end(self, stage: Stage, deleted: int) -> None:
         """Answer, and let a repeat get the same answer."""
         stage.answer(self.reply_to, Done(deleted))
-        stage.remember_operation(self.operation_id, Done(deleted))
+        stage.remember_operation(self.name, Done(deleted))
 
     def stopped(self, operations: Operations, now: Now) -> None:
         """Let a repeat get what was deleted until a step failed: it must not delete more."""
-        if self.operation_id and self.deleted:
-            operations.remember(self.operation_id, Done(self.deleted), now)
+        if self.name and self.deleted:
+            operations.remember(self.name, Done(self.deleted), now)
 
 
 class Deletions:
@@ -60,10 +61,10 @@ class Deletions:
         """Return who waits for the end of a batch delete."""
         return [deletion.reply_to for deletion in self._waiting]
 
-    def take_over(self, operation_id: bytes, reply_to: Any) -> bool:
+    def take_over(self, name: bytes, reply_to: Any) -> bool:
         """Answer a repeat at the end of what is under way; return False if nothing is."""
         for index, deletion in enumerate(self._waiting):
-            if operation_id and deletion.operation_id == operation_id:
+            if name and deletion.name == name:
                 # The caller that repeats it does not wait for the first answer any more.
                 self._waiting[index] = replace(deletion, reply_to=reply_to)
                 return True

@@ -1,15 +1,17 @@
 """Safe repeats: which units of producers' frames are stored, and with what outcome.
 
-A unit is named by (producer id, sequence, position): where it began in the frame of the first try.
-So no two units share a name, whatever decided their partition, and a repeat of some of them, or
-of what is left of a part, finds each. Membership is exact, not a high-water mark: a mark would
-take a late first try behind a failed-over later one for a repeat, and lose it.
+A unit is named by (entity, producer id, sequence, position): where it began in the frame of the
+first try. So no two units share a name, whatever decided their partition, and a repeat of some of
+them, or of what is left of a part, finds each. Membership is exact, not a high-water mark: a mark
+would take a late first try behind a failed-over later one for a repeat, and lose it.
 
     entry of one part:   (producer id, sequence, position of its first message) → outcome
-    outcome, as text:    7+3                         three messages in a row, numbers from 7 on
-    or else as JSON:     {"first": 7, "count": 3,
+    outcome, as text:    7+3@UID                     three messages in a row, numbers from 7 on
+    or else as JSON:     {"first": 7, "count": 3, "entity": UID,
                          "spans": [0, 2, 9, 1]       … at positions 0, 1 and 9 of their frame
                          "numbers", "duplicates", "failures": [position, size, text], "texts"}
+
+Entries of 0.3 do not name the entity: they are taken for entries of any.
 
 Entries are written in the transaction that stores the part; bounded in number, bytes and age. What
 is no longer known is remembered as a time, durably: a repeat whose first try was before it gets
@@ -251,7 +253,7 @@ def _look_up(command: Append, entries: Sequence[ProducerEntry]) -> Known | None:
     numbers_at: dict[int, tuple[int, bool]] = {}
     failed_at: dict[int, tuple[int, BusError]] = {}
     for entry in entries:
-        _read_outcome(entry, numbers_at, failed_at)
+        _read_outcome(entry, command.entity.uid, numbers_at, failed_at)
     positions = list(_positions(command.spans, len(command.batch.payloads)))
     numbers = [0] * len(positions)
     flags = [False] * len(positions)
@@ -326,7 +328,8 @@ def _not_exact(command: Append) -> BusError:
 def _outcome_to_text(command: Append, outcome: Appended) -> str:
     numbers = outcome.numbers
     first = numbers[0] if numbers else 0
-    facts: dict[str, object] = {"first": first, "count": len(numbers)}
+    uid = command.entity.uid
+    facts: dict[str, object] = {"first": first, "count": len(numbers), "entity": uid}
     if len(command.spans) > 2:
         facts["spans"] = list(command.spans)
     if not _consecutive(numbers):
@@ -346,18 +349,24 @@ def _outcome_to_text(command: Append, outcome: Appended) -> str:
             for group, error in outcome.failures
         ]
         facts["texts"] = list(texts)
-    return json.dumps(facts) if len(facts) > 2 else f"{first}+{len(numbers)}"
+    return json.dumps(facts) if len(facts) > 3 else f"{first}+{len(numbers)}@{uid}"
 
 
 def _read_outcome(
     entry: ProducerEntry,
+    uid: str,
     numbers_at: dict[int, tuple[int, bool]],
     failed_at: dict[int, tuple[int, BusError]],
 ) -> None:
+    """Note the numbers and failures of an entry, unless it is of another entity than `uid`."""
     if entry.outcome.startswith("{"):
         facts = json.loads(entry.outcome)
     else:
-        facts = dict(zip(("first", "count"), map(int, entry.outcome.split("+")), strict=True))
+        span, _, entity_uid = entry.outcome.partition("@")
+        facts = dict(zip(("first", "count"), map(int, span.split("+")), strict=True))
+        facts["entity"] = entity_uid
+    if (facts.get("entity") or uid) != uid:
+        return
     first, count = facts["first"], facts["count"]
     numbers: Sequence[int] = facts.get("numbers") or range(first, first + count)
     duplicates = set(facts.get("duplicates", ()))

@@ -149,17 +149,17 @@ class Stage:
         self.unlocked.append((queue, counter, lock))
         return lock
 
-    def remember_operation(self, operation_id: bytes, outcome: Any) -> None:
+    def remember_operation(self, name: bytes, outcome: Any) -> None:
         """Note the outcome of an operation, for repeats of it, if it has a name."""
-        if operation_id:
-            self.operations.append((operation_id, outcome))
+        if name:
+            self.operations.append((name, outcome))
 
     def be_remembered(self, settlers: Settlers, operations: Operations, now: Now) -> None:
         """Let repeats find what is done. STRICTLY AFTER the commit."""
         for settler_id, disposition, tokens in self.settled:
             settlers.remember(settler_id, disposition, tokens, now.mono_ms)
-        for operation_id, outcome in self.operations:
-            operations.remember(operation_id, outcome, now)
+        for name, outcome in self.operations:
+            operations.remember(name, outcome, now)
 
     def remember_key(self, entry: HistoryEntry) -> None:
         """Note a key of duplicate detection; it counts to the quota."""
