@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-FILE_LINES_MAX = 650
+FILE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 70
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["bendybus"]
 # Put together from pieces, so that this file does not find itself.

@@ -14,7 +14,6 @@ from bendybus.domain import entity, errors
 from bendybus.domain.entity import Entity, Origin
 from bendybus.domain.errors import BusError
 from bendybus.v1 import (
-    management_pb2,
     management_pb2_grpc,
     message_pb2,
     receiver_pb2,
@@ -22,9 +21,10 @@ from bendybus.v1 import (
     sender_pb2,
     sender_pb2_grpc,
 )
-from bendybus.wire import entities, merged_frames, statuses
+from bendybus.wire import statuses
 from bendybus.wire.admission import ADMITTED
-from tests.client import memory_queue
+from tests.client.fake_management_service import ManagementService
+from tests.client.fake_receiver_service import ReceiverService
 from tests.client.memory_queue import PARTITION, MemoryQueue
 
 _OPTIONS = (
@@ -190,10 +190,10 @@ class FakeFrontEnd:
         server = grpc.aio.server(options=_OPTIONS)
         # Calls that no client makes stay unimplemented.
         sender: Any = _Sender(self)  # type: ignore[abstract]  # not every method is served
-        receiver: Any = _Receiver(self)  # type: ignore[abstract]  # not every method is served
+        receiver: Any = ReceiverService(self)  # type: ignore[abstract]  # not every method is served
         sender_pb2_grpc.add_SenderServiceServicer_to_server(sender, server)
         receiver_pb2_grpc.add_ReceiverServiceServicer_to_server(receiver, server)
-        management_pb2_grpc.add_ManagementServiceServicer_to_server(_Management(self), server)
+        management_pb2_grpc.add_ManagementServiceServicer_to_server(ManagementService(self), server)
         self.port = server.add_insecure_port("127.0.0.1:0")
         await server.start()
         self._started.set()
@@ -248,229 +248,3 @@ class _Sender(sender_pb2_grpc.SenderServiceServicer):
         except BusError as exc:
             await statuses.abort(context, exc)
         return sender_pb2.CancelScheduledMessagesResponse()
-
-
-class _Stream:
-    """One receiver stream: a reader that settles and queues asks, a writer that answers."""
-
-    def __init__(self, fake: FakeFrontEnd, context: Any) -> None:
-        self._fake = fake
-        self._context = context
-        self._write = asyncio.Lock()
-        self._cancelled: set[int] = set()
-        self._asks: asyncio.Queue[receiver_pb2.Ask] = asyncio.Queue()
-
-    async def run(self, requests: Any) -> None:
-        first = await anext(aiter(requests), None)
-        if first is None:
-            return
-        opening = first.open
-        try:
-            queue = self._fake.queue(opening.entity_path)
-            if self._fake.open_errors:
-                raise self._fake.open_errors.pop(0)
-        except BusError as exc:
-            await statuses.abort(self._context, exc)
-            raise
-        delete = opening.receive_mode == receiver_pb2.RECEIVE_MODE_RECEIVE_AND_DELETE
-        opened = receiver_pb2.ReceiverOpened(lock_duration_ms=queue.lock_ms)
-        await self._say(receiver_pb2.ReceiveStreamResponse(opened=opened))
-        writer = asyncio.create_task(self._answer(queue, delete))
-        try:
-            async for request in requests:
-                parts = [request, *request.further]
-                self._fake.receiver_frames.append([str(p.WhichOneof("kind")) for p in parts])
-                for part in parts:
-                    await self._take(queue, part)
-        finally:
-            writer.cancel()
-
-    async def _take(self, queue: MemoryQueue, request: Any) -> None:
-        fake = self._fake
-        if fake.break_receive_streams:
-            fake.break_receive_streams -= 1
-            await self._context.abort(grpc.StatusCode.UNAVAILABLE, "broken on purpose")
-        kind = request.WhichOneof("kind")
-        if fake.hang_receives:
-            return
-        if kind == "ask" and fake.ask_errors:
-            error = statuses.to_error(fake.ask_errors.pop(0))
-            delivery = receiver_pb2.Delivery(ask_id=request.ask.ask_id, error=error)
-            await self._say(receiver_pb2.ReceiveStreamResponse(delivery=delivery))
-        elif kind == "ask":
-            fake.asks.append(request.ask)
-            self._asks.put_nowait(request.ask)
-        elif kind == "cancel_ask":
-            self._cancelled.add(request.cancel_ask.ask_id)
-            fake.arrived()
-        elif kind == "settle":
-            fake.settle_frames.append(request.settle)
-            if fake.hold_settlements is not None:
-                await fake.hold_settlements.wait()
-            result = receiver_pb2.SettleResult(frame_id=request.settle.frame_id)
-            tokens = request.settle.lock_tokens
-            for index in range(len(tokens) // 16):
-                try:
-                    queue.settle(request.settle, tokens[index * 16 : index * 16 + 16])
-                except BusError as exc:
-                    result.failures.add(indexes=[index], error=statuses.to_error(exc))
-            if request.settle.disposition == receiver_pb2.DISPOSITION_RENEW_LOCK:
-                result.locked_until_ms = memory_queue.now_ms() + queue.lock_ms
-                result.lock_remaining_ms = queue.lock_ms
-            await self._say(receiver_pb2.ReceiveStreamResponse(settle_result=result))
-            fake.arrived()
-
-    async def _answer(self, queue: MemoryQueue, delete: bool) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            ask = await self._asks.get()
-            end = loop.time() + ask.max_wait_ms / 1_000 if ask.max_wait_ms >= 0 else 1e12
-            found = queue.lock(ask.max_messages, delete=delete)
-            while not found and ask.ask_id not in self._cancelled and loop.time() < end:
-                await self._fake.wait(min(end - loop.time(), 0.1))
-                if ask.ask_id not in self._cancelled:
-                    found = queue.lock(ask.max_messages, delete=delete)
-            delivery = receiver_pb2.Delivery(ask_id=ask.ask_id)
-            if found:
-                delivery.batches.append(queue.delivered(found))
-            await self._say(receiver_pb2.ReceiveStreamResponse(delivery=delivery))
-
-    async def _say(self, response: receiver_pb2.ReceiveStreamResponse) -> None:
-        async with self._write:
-            await self._context.write(response)
-
-
-class _Receiver(receiver_pb2_grpc.ReceiverServiceServicer):
-    def __init__(self, fake: FakeFrontEnd) -> None:
-        self._fake = fake
-
-    async def ReceiveStream(  # type: ignore[override]  # writes through the context
-        self, request_iterator: Any, context: Any
-    ) -> None:
-        if self._fake.hold_receivers is not None:
-            await self._fake.hold_receivers.wait()
-        said = (ADMITTED, merged_frames.READS) if self._fake.merges else (ADMITTED,)
-        await context.send_initial_metadata(said)
-        await _Stream(self._fake, context).run(request_iterator)
-
-    async def ReceiveDeferred(self, request: Any, context: Any) -> Any:
-        try:
-            queue = self._fake.queue(request.entity_path)
-            found = [queue.messages.get(number) for number in request.sequence_numbers]
-            if any(one is None or not one.deferred or one.token for one in found):
-                raise errors.MessageNotFound("There is no deferred message of that number.")
-        except BusError as exc:
-            await statuses.abort(context, exc)
-        delete = request.receive_mode == receiver_pb2.RECEIVE_MODE_RECEIVE_AND_DELETE
-        given = [queue.give(one, delete=delete) for one in found if one is not None]
-        return receiver_pb2.ReceiveDeferredResponse(batches=[queue.delivered(given)])
-
-    async def Peek(self, request: Any, context: Any) -> Any:
-        try:
-            if self._fake.call_errors:
-                raise self._fake.call_errors.pop(0)
-            queue = self._fake.queue(request.entity_path)
-        except BusError as exc:
-            await statuses.abort(context, exc)
-        start = request.from_sequence_number or int(request.cursor or b"0")
-        found = [one for number, one in sorted(queue.messages.items()) if number >= start]
-        found = found[: request.max_messages or 1]
-        batch = queue.delivered(found)
-        batch.ClearField("lock_tokens")
-        batch.ClearField("locked_until_ms")
-        end = found[-1].number + 1 if found else start
-        return receiver_pb2.PeekResponse(batches=[batch] if found else [], cursor=b"%d" % end)
-
-    async def DeleteMessages(self, request: Any, context: Any) -> Any:
-        queue = self._fake.queue(request.entity_path)
-        before = request.enqueued_before_ms or 1 << 62
-        doomed = [
-            one.number
-            for one in queue.messages.values()
-            if not one.token
-            and one.enqueued_ms <= before
-            and (request.include_deferred_and_scheduled or not (one.deferred or one.scheduled_ms))
-        ][: request.max_messages]
-        for number in doomed:
-            del queue.messages[number]
-        return receiver_pb2.DeleteMessagesResponse(deleted=len(doomed))
-
-
-class _Management(management_pb2_grpc.ManagementServiceServicer):
-    def __init__(self, fake: FakeFrontEnd) -> None:
-        self._fake = fake
-
-    def _shown(self, name: str, runtime: bool) -> Any:
-        shown = entities.queue_to_proto(self._fake.entities[name])
-        if runtime:
-            queue = self._fake.queues[name]
-            counts = shown.runtime.count_details
-            counts.active_message_count = sum(
-                1 for one in queue.messages.values() if not one.deferred and not one.scheduled_ms
-            )
-            counts.dead_letter_message_count = len(queue.dead.messages) if queue.dead else 0
-            counts.scheduled_message_count = sum(
-                1 for one in queue.messages.values() if one.scheduled_ms
-            )
-            shown.runtime.size_in_bytes = sum(len(one.payload) for one in queue.messages.values())
-            shown.runtime.created_at_ms = 1_700_000_000_000
-            shown.runtime.updated_at_ms = 1_700_000_000_000
-            shown.runtime.availability_status = management_pb2.ENTITY_AVAILABILITY_STATUS_AVAILABLE
-        return shown
-
-    async def _known(self, name: str, context: Any) -> None:
-        if name not in self._fake.entities:
-            await statuses.abort(context, errors.EntityNotFound(f"There is no queue {name!r}."))
-
-    async def GetNamespace(self, request: Any, context: Any) -> Any:
-        return management_pb2.GetNamespaceResponse(
-            name="test", uid="u", tier="Standard", partition_count=16, version="0"
-        )
-
-    async def CreateQueue(self, request: Any, context: Any) -> Any:
-        known = self._fake.entities.get(request.name)
-        if known is not None and known.uid == request.uid:
-            return management_pb2.CreateQueueResponse(queue=self._shown(request.name, False))
-        if known is not None:
-            taken = errors.EntityAlreadyExists(f"The name {request.name!r} is taken.")
-            await statuses.abort(context, taken)
-        try:
-            wanted = entities.description_from_proto(request.description)
-            for field in entity.NOT_YET:
-                if getattr(wanted, field):
-                    raise errors.InvalidArgument(entity.MANIFEST_NAMES[field], "is refused.")
-        except BusError as exc:
-            await statuses.abort(context, exc)
-        self._fake.add_queue(request.name, lock_ms=wanted.lock_duration_ms)
-        uid = request.uid or "uid"
-        made = Entity(request.name, uid, 1, Origin.CLIENT, wanted, 1, PARTITION, 1, 1)
-        self._fake.entities[request.name] = made
-        return management_pb2.CreateQueueResponse(queue=self._shown(request.name, False))
-
-    async def UpdateQueue(self, request: Any, context: Any) -> Any:
-        await self._known(request.name, context)
-        old = self._fake.entities[request.name]
-        changes = entities.description_changes(request.description)
-        wanted = entity.merged(old.queue, changes)
-        self._fake.entities[request.name] = Entity(
-            old.name, old.uid, old.generation + 1, old.origin, wanted, 1, PARTITION, 1, 1
-        )
-        return management_pb2.UpdateQueueResponse(queue=self._shown(request.name, False))
-
-    async def DeleteQueue(self, request: Any, context: Any) -> Any:
-        await self._known(request.name, context)
-        del self._fake.entities[request.name], self._fake.queues[request.name]
-        return management_pb2.DeleteQueueResponse()
-
-    async def GetQueue(self, request: Any, context: Any) -> Any:
-        await self._known(request.name, context)
-        shown = self._shown(request.name, request.include_runtime)
-        return management_pb2.GetQueueResponse(queue=shown)
-
-    async def ListQueues(self, request: Any, context: Any) -> Any:
-        names = sorted(self._fake.entities)
-        start = int(request.page_token or "0")
-        size = request.page_size or 100
-        page = [self._shown(name, request.include_runtime) for name in names[start : start + size]]
-        more = str(start + size) if start + size < len(names) else ""
-        return management_pb2.ListQueuesResponse(queues=page, next_page_token=more)

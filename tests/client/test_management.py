@@ -23,8 +23,8 @@ from bendybus.client.management import (
     QueueProperties,
 )
 from bendybus.domain import limits
-from tests.client import fake_front_end
 from tests.client.fake_front_end import FakeFrontEnd
+from tests.client.fake_management_service import ManagementService
 
 
 async def every(found: Any) -> list[Any]:
@@ -38,7 +38,7 @@ async def every(found: Any) -> list[Any]:
 def lossy(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before the front end starts: it does each change, and its first answers are lost."""
     for name in ("CreateQueue", "DeleteQueue", "UpdateQueue"):
-        work, left = getattr(fake_front_end._Management, name), [request.param]
+        work, left = getattr(ManagementService, name), [request.param]
 
         async def lose(
             self: Any, request: Any, context: Any, work: Any = work, left: Any = left
@@ -49,7 +49,7 @@ def lossy(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
                 await context.abort(grpc.StatusCode.UNAVAILABLE, "Socket closed")
             return answer
 
-        monkeypatch.setattr(fake_front_end._Management, name, lose)
+        monkeypatch.setattr(ManagementService, name, lose)
 
 
 @pytest.mark.usefixtures("lossy")

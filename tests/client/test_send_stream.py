@@ -1,116 +1,21 @@
-"""Sending, through both surfaces, with faults."""
+"""The send stream: frames, repeats, outcomes and deadlines, with faults."""
 
 import asyncio
-import threading
-from collections import Counter
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from bendybus import client as sync_client
-from bendybus.client import ServiceBusClient, ServiceBusMessage, aio, exceptions
+from bendybus.client import ServiceBusMessage, aio, exceptions
 from bendybus.client.aio import ServiceBusClient as AsyncClient
-from bendybus.client.amqp import AmqpAnnotatedMessage
-from bendybus.client.core import round_robin, send_frame, send_stream
+from bendybus.client.core import send_frame, send_stream
 from bendybus.client.core.retry_policy import RetryPolicy
 from bendybus.client.core.send_limit import SendLimit
 from bendybus.client.messages.encode import Columns
 from bendybus.domain import errors
 from bendybus.v1 import sender_pb2
-from bendybus.wire import statuses
-from tests.client import memory_queue
 from tests.client.conftest import RETRY, Either
 from tests.client.fake_front_end import FakeFrontEnd
-
-
-async def test_a_sent_message_is_received_as_it_was_written(sender: Any, receiver: Any) -> None:
-    sent = ServiceBusMessage(
-        "hello",
-        message_id="m-1",
-        partition_key="key",
-        subject="greeting",
-        content_type="text/plain",
-        correlation_id="c",
-        to="t",
-        reply_to="r",
-        reply_to_session_id="rs",
-        time_to_live=timedelta(hours=1),
-        application_properties={"number": 5, "text": "five", b"raw": b"\x00"},
-    )
-
-    await sender.send_messages(sent)
-    [received] = await receiver.receive_messages()
-
-    assert str(received) == "hello"
-    assert b"".join(received.body) == b"hello"
-    assert (received.message_id, received.partition_key) == ("m-1", "key")
-    assert (received.subject, received.content_type) == ("greeting", "text/plain")
-    assert (received.correlation_id, received.to, received.reply_to) == ("c", "t", "r")
-    assert received.reply_to_session_id == "rs"
-    assert received.time_to_live == timedelta(hours=1)
-    assert received.application_properties == {b"number": 5, b"text": b"five", b"raw": b"\x00"}
-    assert received.decoded_properties == {"number": 5, "text": "five", "raw": b"\x00"}
-    assert received.partition == memory_queue.PARTITION
-    assert received.sequence_number == memory_queue.FIRST_NUMBER
-    assert received.delivery_count == 0
-    assert received.expires_at_utc == received.enqueued_time_utc + timedelta(hours=1)
-    assert received.locked_until_utc > datetime.now(UTC)
-
-
-async def test_a_list_is_one_atomic_unit(sender: Any, fake: FakeFrontEnd) -> None:
-    await sender.send_messages([ServiceBusMessage(str(index)) for index in range(5)])
-
-    [frame] = fake.frames
-    assert len(frame[4]) == 5
-    assert frame[3] in ([], [5])
-
-
-async def test_messages_mappings_amqp_messages_and_batches_can_be_sent(
-    client: Any, sender: Any, fake: FakeFrontEnd
-) -> None:
-    batch = await sender.create_message_batch()
-    batch.add_message(ServiceBusMessage("in a batch"))
-
-    await sender.send_messages({"body": "mapping", "message_id": "map"})
-    await sender.send_messages(AmqpAnnotatedMessage(value_body={"a": [1, "x"]}))
-    await sender.send_messages(AmqpAnnotatedMessage(sequence_body=[[1, 2], ["x"]]))
-    await sender.send_messages(AmqpAnnotatedMessage(data_body=[b"a", b"b"]))
-    await sender.send_messages(batch)
-    await sender.send_messages([])
-
-    assert len(fake.queues["q"].messages) == 5
-    assert fake.frames[0][4] == ["map"]
-
-
-async def test_amqp_bodies_arrive_in_their_form(sender: Any, receiver: Any) -> None:
-    await sender.send_messages(AmqpAnnotatedMessage(value_body={"a": [1, "x"]}))
-    await sender.send_messages(AmqpAnnotatedMessage(sequence_body=[[1, 2], [b"x"]]))
-    await sender.send_messages(AmqpAnnotatedMessage(data_body=[b"a", b"b"]))
-
-    received: list[Any] = []
-    while len(received) < 3:
-        received += await receiver.receive_messages(3)
-
-    value, sequence, data = received
-    assert value.body == {b"a": [1, b"x"]}
-    assert list(sequence.body) == [[1, 2], [b"x"]]
-    assert list(data.body) == [b"a", b"b"]
-    assert [one.body_type.value for one in received] == ["value", "sequence", "data"]
-
-
-async def test_the_client_gives_ids_to_messages_without_one(
-    sender: Any, fake: FakeFrontEnd
-) -> None:
-    message = ServiceBusMessage("x")
-
-    await sender.send_messages(message)
-    await sender.send_messages(message)
-
-    assert message.message_id is None
-    ids = [frame[4][0] for frame in fake.frames]
-    assert all(ids)
-    assert len(set(ids)) == 2
+from tests.client.outcome import Outcome
 
 
 async def test_sends_that_wait_share_frames_and_keep_their_own_outcomes(
@@ -235,91 +140,6 @@ async def test_each_unit_of_a_frame_has_its_own_deadline() -> None:
     await rules.close()
 
 
-def units_of(size: int) -> list[send_frame.Unit]:
-    """Return units of one message without a key, in their places in a frame."""
-    columns = Columns()
-    columns.add(ServiceBusMessage("x"))
-    units = [send_frame.Unit("q", columns, Outcome(), 60.0) for _ in range(size)]
-    for position, unit in enumerate(units):
-        unit.position = position
-    return units
-
-
-@pytest.mark.requirement("R29")
-@pytest.mark.parametrize("pause_s", [0.0, 0.01, 0.3, 10.0])
-@pytest.mark.parametrize("sizes", [[1, 63], [1], [320], [64, 1, 1_000, 7], [200, 30]])
-@pytest.mark.parametrize("partitions", [2, 4, 16])
-def test_no_partition_ever_has_more_than_twice_its_share_whatever_the_sizes_of_frames(
-    sizes: list[int], partitions: int, pause_s: float
-) -> None:
-    round_robin_, got, sent = round_robin.RoundRobin(), Counter[int](), 0
-    for turn in range(200):
-        size = sizes[turn % len(sizes)]
-        lane, run = round_robin_.assign("q", units_of(size), turn * pause_s)
-        for position in range(size):
-            got[(lane + position // run) % partitions] += 1
-        sent += size
-        # And one, because messages cannot be divided.
-        assert max(got.values()) <= 2 * sent / partitions + 1
-
-
-@pytest.mark.requirement("R29")
-@pytest.mark.parametrize("partitions", [2, 4, 8, 16])
-@pytest.mark.parametrize("before", [0, 100_000])
-def test_sends_at_once_are_spread_over_all_partitions(partitions: int, before: int) -> None:
-    round_robin_ = round_robin.RoundRobin()
-    for _ in range(before // 1_000):
-        round_robin_.assign("q", units_of(1_000), 0.0)
-
-    # A moment after whatever was sent before.
-    lane, run = round_robin_.assign("q", units_of(320), 2.0)
-
-    got = Counter((lane + position // run) % partitions for position in range(320))
-    assert got == dict.fromkeys(range(partitions), 320 // partitions)
-
-
-def test_a_connection_that_sends_much_is_not_slowed_down_by_short_runs() -> None:
-    round_robin_, runs, frames = round_robin.RoundRobin(), 0, 500
-    for turn in range(frames):
-        # 25,000 a second.
-        _, run = round_robin_.assign("q", units_of(250), turn * 0.01)
-        runs += -(-250 // run)
-
-    assert runs <= frames + 2 * round_robin.LANES * (frames * 0.01 / round_robin.MEMORY_S)
-
-
-def test_messages_with_a_key_do_not_count_where_others_are_dealt() -> None:
-    round_robin_ = round_robin.RoundRobin()
-    keyed = Columns()
-    keyed.add(ServiceBusMessage("x", partition_key="k"))
-    for _ in range(100):
-        round_robin_.assign("q", [send_frame.Unit("q", keyed, Outcome(), 60.0)] * 100, 0.0)
-
-    _, run = round_robin_.assign("q", units_of(320), 0.0)
-
-    assert run == 20
-
-
-@pytest.mark.requirement("R29")
-async def test_a_repeat_of_some_units_is_dealt_like_the_first_try() -> None:
-    loop = asyncio.get_running_loop()
-    rules = send_stream.SendStream(lambda: None, loop, RetryPolicy(), SendLimit())
-    for unit in units_of(40):
-        rules.send(unit)
-    first = rules.next_request()
-    assert first is not None
-    unknown = statuses.to_error(errors.OutcomeUnknown("it may be stored"))
-    failures = [sender_pb2.GroupFailure(group=group, error=unknown) for group in (3, 17)]
-
-    rules.handle(sender_pb2.SendStreamResponse(frame_id=first.frame_id, failures=failures))
-    [again] = rules._resting
-
-    assert again.request.positions == [3, 17]
-    assert (again.request.lane, again.request.run) == (first.lane, first.run)
-    assert first.run == 2
-    await rules.close()
-
-
 async def test_a_possible_duplicate_is_shown_by_its_message_id(
     fake: FakeFrontEnd, sender: Any
 ) -> None:
@@ -328,24 +148,6 @@ async def test_a_possible_duplicate_is_shown_by_its_message_id(
     await sender.send_messages(ServiceBusMessage("a", message_id="twice"))
 
     assert sender.target.possible_duplicates == ("twice",)
-
-
-class Outcome:
-    """A waiter that notes what it gets."""
-
-    abandoned = False
-
-    def __init__(self) -> None:
-        self.resolved = False
-        self.error: BaseException | None = None
-
-    def resolve(self, value: Any) -> None:
-        """Note it."""
-        self.resolved = True
-
-    def fail(self, error: BaseException) -> None:
-        """Note it."""
-        self.error = error
 
 
 async def test_a_unit_that_is_known_not_to_be_stored_goes_into_a_new_frame(
@@ -433,70 +235,6 @@ async def test_a_front_end_that_is_not_there_is_a_connection_error() -> None:
 
         with pytest.raises(exceptions.ServiceBusConnectionError):
             await sender.send_messages(ServiceBusMessage("a"), timeout=20)
-
-
-async def test_messages_are_scheduled_and_cancelled_by_their_numbers(
-    sender: Any, receiver: Any, fake: FakeFrontEnd
-) -> None:
-    later = datetime.now(UTC) + timedelta(hours=1)
-
-    numbers = await sender.schedule_messages(
-        [ServiceBusMessage("a"), ServiceBusMessage("b")], later
-    )
-    [shown] = await receiver.peek_messages()
-    await sender.cancel_scheduled_messages(numbers[0])
-
-    assert numbers == [memory_queue.FIRST_NUMBER, memory_queue.FIRST_NUMBER + 1]
-    assert abs(shown.scheduled_enqueue_time_utc - later) < timedelta(milliseconds=1)
-    assert shown.state is sync_client.ServiceBusMessageState.SCHEDULED
-    assert list(fake.queues["q"].messages) == [numbers[1]]
-    with pytest.raises(exceptions.MessageNotFoundError):
-        await sender.cancel_scheduled_messages(numbers)
-
-
-async def test_a_cancellation_whose_answers_are_lost_is_of_unknown_outcome(
-    sender: Any, fake: FakeFrontEnd
-) -> None:
-    fake.lose_cancels = 99
-
-    with pytest.raises(exceptions.OutcomeUnknownError):
-        await sender.cancel_scheduled_messages(5)
-
-
-async def test_a_closed_sender_refuses(sender: Any) -> None:
-    await sender.close()
-
-    with pytest.raises(ValueError, match="closed"):
-        await sender.send_messages(ServiceBusMessage("a"))
-
-
-async def test_bad_timeouts_are_refused(sender: Any) -> None:
-    with pytest.raises(ValueError, match="timeout"):
-        await sender.send_messages(ServiceBusMessage("a"), timeout=0)
-
-
-async def test_what_is_no_message_is_refused(sender: Any) -> None:
-    with pytest.raises(TypeError, match="int"):
-        await sender.send_messages(5)
-    with pytest.raises(TypeError, match="str"):
-        await sender.send_messages(["text"])
-
-
-def test_threads_share_a_sender(sync: ServiceBusClient, fake: FakeFrontEnd) -> None:
-    sender = sync.get_queue_sender("q")
-
-    def send() -> None:
-        for _ in range(50):
-            sender.send_messages(ServiceBusMessage(b"x"))
-
-    threads = [threading.Thread(target=send) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-    assert len(fake.queues["q"].messages) == 400
-    assert len(fake.frames) < 400
 
 
 async def test_closing_the_client_fails_what_is_under_way(fake: FakeFrontEnd) -> None:

@@ -1,13 +1,16 @@
-"""One bus of four partitions for the tests that only use it; breaking ones make their own."""
+"""A bus of each kind for the tests that only use it; breaking ones make their own."""
 
 import itertools
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bendybus.client import ServiceBusClient
 from tests.integration.processes import Bus
+from tests.integration.secured import POLICIES, SecuredBus
+from tests.ports import free_port
 
 _names = itertools.count(1)
 
@@ -55,3 +58,35 @@ def new_queue(bus: Bus) -> Callable[..., str]:
         return name
 
     return create
+
+
+@pytest.fixture(scope="session")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBus]:
+    """A bus with policies of every kind and two queues, that no test breaks."""
+    port = free_port()
+    made = SecuredBus(
+        tmp_path_factory.mktemp("secured"), POLICIES, front_end_options=(f"--metrics-port={port}",)
+    )
+    made.bus.metrics_port = port  # type: ignore[attr-defined]
+    with made.administration() as administration:
+        administration.create_queue("orders")
+        administration.create_queue("bills")
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def make_secured(tmp_path: Path) -> Iterator[Callable[..., SecuredBus]]:
+    """Return a function that starts a bus with the queue `orders`; it is ended with the test."""
+    made: list[SecuredBus] = []
+
+    def make(**options: Any) -> SecuredBus:
+        bus = SecuredBus(tmp_path / f"bus-{len(made)}", **options)
+        made.append(bus)
+        with bus.administration() as administration:
+            administration.create_queue("orders")
+        return bus
+
+    yield make
+    for bus in made:
+        bus.end()

@@ -26,6 +26,15 @@ def policy(name: str, rights: Sequence[str], keys: Sequence[str], entity: str = 
 
 ROOT = policy(ROOT_POLICY, ["Manage", "Send", "Listen"], [ROOT_KEY, ROOT_KEY_2])
 
+SEND_KEY, LISTEN_KEY, MANAGE_KEY, OTHER_KEY = "send-key", "listen-key", "manage-key", "orders-key"
+POLICIES = (
+    ROOT,
+    policy("sender", ["Send"], [SEND_KEY]),
+    policy("listener", ["Listen"], [LISTEN_KEY]),
+    policy("manager", ["Manage"], [MANAGE_KEY]),
+    policy("orders-only", ["Send", "Listen"], [OTHER_KEY], "orders"),
+)
+
 
 class SecuredBus:
     """A bus with its authority, its mounted certificates and its mounted policies."""

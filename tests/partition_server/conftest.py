@@ -8,10 +8,14 @@ import pytest
 
 from bendybus.domain.disposition import Disposition
 from bendybus.domain.entity import Fingerprint
+from bendybus.domain.lifecycle import EntityAction
+from bendybus.partition_server.broker import partition_thread
 from bendybus.partition_server.store.memory_store import MemoryStore
 from bendybus.partition_server.store.sqlite_store import SqliteStore
 from bendybus.v1 import message_pb2
+from tests.partition_server import manifest_changes
 from tests.partition_server.driver import Driver, fingerprint
+from tests.partition_server.running_partition import Runner
 
 MakeStore = Callable[..., Any]
 
@@ -74,4 +78,22 @@ def busy(store: SqliteStore) -> Driver:
     (_, deferred), (_, doomed) = driver.receive(2)[:2]
     driver.settle(Disposition.DEFER, deferred)
     driver.settle(Disposition.DEAD_LETTER, doomed, dead_letter_reason="Bad")
+    return driver
+
+
+@pytest.fixture
+def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runner]:
+    """A running partition."""
+    monkeypatch.setattr(partition_thread, "REOPEN_S", 0.01)
+    made = Runner(tmp_path)
+    yield made
+    made.thread.stop()
+
+
+@pytest.fixture
+def orphan(driver: Driver) -> Driver:
+    """Return a partition whose queue `orders` holds `a`, `b`, `c` and is orphaned."""
+    manifest_changes.create(driver)
+    driver.send(b"a", b"b", b"c")
+    manifest_changes.commit(driver, EntityAction.ORPHAN)
     return driver

@@ -1,7 +1,5 @@
 """The thread of a partition: what it does when its store fails, fills up or stands still."""
 
-import queue
-from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,81 +7,22 @@ import pytest
 
 from bendybus.domain import errors
 from bendybus.domain.disposition import Disposition
-from bendybus.domain.entity import Entity, Origin
-from bendybus.domain.lifecycle import EntityAction
 from bendybus.domain.sub_queue import SubQueue
-from bendybus.partition_server.broker import disk_space, partition_thread
 from bendybus.partition_server.broker.partition import Partition
-from bendybus.partition_server.broker.partition_thread import PartitionThread
-from bendybus.partition_server.settings import Settings
 from bendybus.partition_server.state import budget
-from bendybus.partition_server.state.answers import Appended, Failed, Reserved, Settled
+from bendybus.partition_server.state.answers import Appended, Failed, Reserved
 from bendybus.partition_server.state.commands import (
     Append,
     Ask,
     Batch,
     CancelScheduled,
-    CommitEntity,
-    Deliver,
     EntityRef,
     Settle,
 )
-from bendybus.partition_server.state.stage import Answer
-from bendybus.partition_server.store.errors import NotCommitted, StoreFailed, StoreFull
+from bendybus.partition_server.store.errors import NotCommitted, StoreFailed
 from bendybus.partition_server.store.sqlite_store import SqliteStore
 from tests.partition_server.driver import fingerprint, tokens_of
-
-WAIT_S = 10.0
-
-
-class Runner:
-    """A running partition, and its answers in order."""
-
-    def __init__(self, folder: Path, *, free_space_min_bytes: int = 0) -> None:
-        self.answers: queue.Queue[Answer] = queue.Queue()
-        self.store = SqliteStore(folder, fingerprint(), reserve_bytes=1 << 20)
-        settings = Settings(
-            data=folder, namespace_uid="u", free_space_min_bytes=free_space_min_bytes
-        )
-        self.thread = PartitionThread(settings, self.store, self._take)
-        self.thread.start()
-
-    def _take(self, answers: Sequence[Answer]) -> None:
-        for answer in answers:
-            self.answers.put(answer)
-
-    def ask(self, command: Any) -> Any:
-        """Submit a command and return the value of the next answer."""
-        assert self.thread.submit(command)
-        return self.answers.get(timeout=WAIT_S).value
-
-    def create(self) -> EntityRef:
-        """Create the queue."""
-        action = EntityAction.CREATE
-        entity = self.ask(CommitEntity("t", action, "orders", Origin.CLIENT, uid="uid"))
-        assert isinstance(entity, Entity)
-        return EntityRef(entity.uid, entity.generation)
-
-
-@pytest.fixture
-def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runner]:
-    """A running partition."""
-    monkeypatch.setattr(partition_thread, "REOPEN_S", 0.01)
-    made = Runner(tmp_path)
-    yield made
-    made.thread.stop()
-
-
-def failing_once(store: SqliteStore, error: Exception) -> Callable[[Any], None]:
-    """Return a commit that fails the first time."""
-    commit, errors_left = store.commit, [error]
-
-    def fail(changes: Any) -> None:
-        if errors_left:
-            raise errors_left.pop()
-        commit(changes)
-
-    return fail
+from tests.partition_server.running_partition import WAIT_S, Runner, failing_once
 
 
 def test_what_was_answered_is_there_after_a_stop(runner: Runner, tmp_path: Path) -> None:
@@ -109,7 +48,7 @@ def test_a_store_that_fails_is_opened_anew_and_everybody_is_told(
     monkeypatch.setattr(runner.store, "commit", failing_once(runner.store, error))
 
     runner.thread.submit(Append("sender", ref, Batch([b"lost"])))
-    told = {answer.to: answer.value for answer in (_next(runner), _next(runner))}
+    told = {answer.to: answer.value for answer in (runner.next_answer(), runner.next_answer())}
 
     # The stream ends, because its locks are void. The commit may have been written before it
     # failed (a sync that fails says nothing about the data), so the sender is not told no.
@@ -185,55 +124,12 @@ def test_what_was_answered_before_the_store_failed_is_not_answered_again(
     monkeypatch.setattr(runner.thread._inbox, "take", lambda s: given.pop() if given else take(s))
     runner.thread._inbox.wake()
 
-    told = [_next(runner) for _ in range(3)]
+    told = [runner.next_answer() for _ in range(3)]
 
     assert [answer.to for answer in told] == ["first", "alone", "second"]
     assert isinstance(told[0].value, Appended)
     assert isinstance(told[2].value.error, errors.OutcomeUnknown)
     assert runner.answers.empty()
-
-
-def _next(runner: Runner) -> Answer:
-    return runner.answers.get(timeout=WAIT_S)
-
-
-def test_without_room_sends_are_refused_and_settling_goes_on_with_the_reserve(
-    runner: Runner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ref = runner.create()
-    runner.ask(Append("t", ref, Batch([b"a"])))
-    reserved = runner.ask(Ask("s", 1, ref, False, 1, 1 << 20))
-    runner.thread.submit(Deliver("s", 1, tokens_of(reserved)))
-    assert runner.store.guard.reserve_path.stat().st_size == 1 << 20
-    monkeypatch.setattr(runner.store, "commit", failing_once(runner.store, StoreFull("no room")))
-
-    settled = runner.ask(Settle("s", 1, Disposition.COMPLETE, tokens_of(reserved)))
-
-    assert isinstance(settled, Settled)
-    assert not settled.failures
-    assert runner.thread.serving
-
-
-def test_a_send_without_room_says_so(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    ref = runner.create()
-    monkeypatch.setattr(runner.store, "commit", failing_once(runner.store, StoreFull("no room")))
-
-    refused = runner.ask(Append("t", ref, Batch([b"a"])))
-
-    assert isinstance(refused, Failed)
-    assert isinstance(refused.error, errors.PartitionUnavailable)
-    assert "no room" in refused.error.message
-
-
-def test_a_volume_below_its_mark_refuses_sends_and_shows_it(tmp_path: Path) -> None:
-    runner = Runner(tmp_path, free_space_min_bytes=1 << 60)
-    ref = runner.create()
-
-    refused = runner.ask(Append("t", ref, Batch([b"a"])))
-    runner.thread.stop()
-
-    assert "keeps free" in refused.error.message
-    assert runner.thread.conditions == ("DiskLow",)
 
 
 def test_an_error_outside_the_turn_opens_the_file_anew_too(
@@ -295,52 +191,6 @@ async def test_a_process_whose_partition_has_no_thread_ends(runner: Runner) -> N
     watching.cancel()
 
 
-def test_the_disk_is_looked_at_without_opening_a_file(
-    runner: Runner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import os
-
-    ref = runner.create()
-    opened: list[Any] = []
-    open_file = os.open
-
-    def counted(path: Any, *arguments: Any, **options: Any) -> int:
-        opened.append(path)
-        return open_file(path, *arguments, **options)
-
-    monkeypatch.setattr(os, "open", counted)
-
-    for _ in range(5):
-        assert isinstance(runner.ask(Append("t", ref, Batch([b"a"]))), Appended)
-
-    assert opened == []
-
-
-@pytest.mark.parametrize("reading", [False, True])
-def test_space_of_deleted_messages_returns_to_the_volume(
-    runner: Runner, monkeypatch: pytest.MonkeyPatch, reading: bool
-) -> None:
-    import time
-
-    from bendybus.partition_server.state.commands import Counts, DeleteMessages
-
-    monkeypatch.setattr(disk_space, "SHRINK_BYTES_MIN", 1 << 20)
-    ref = runner.create()
-    for _ in range(16):
-        runner.ask(Append("t", ref, Batch([b"x" * 1_000_000])))
-    assert runner.store.path.stat().st_size > 10_000_000
-    runner.ask(DeleteMessages("t", ref, 100, 0, True))
-
-    # Until it is so: how long that takes is the machine's.
-    deadline = time.monotonic() + 60
-    while runner.store.path.stat().st_size > 4_000_000 and time.monotonic() < deadline:
-        if reading:
-            runner.ask(Counts("t"))
-        time.sleep(0.01)
-
-    assert runner.store.path.stat().st_size <= 4_000_000
-
-
 def test_turns_are_counted_by_their_time(runner: Runner) -> None:
     ref = runner.create()
     runner.ask(Append("t", ref, Batch([b"a"])))
@@ -391,7 +241,7 @@ def test_who_waits_for_a_settlement_is_told_when_the_store_fails(
 
     monkeypatch.setattr(runner.store, "commit", fail_the_second)
     runner.thread.submit(Settle("settler", 1, Disposition.DEAD_LETTER, tokens))
-    told = {answer.to: answer.value for answer in (_next(runner), _next(runner))}
+    told = {answer.to: answer.value for answer in (runner.next_answer(), runner.next_answer())}
 
     assert isinstance(told["settler"].error, errors.OutcomeUnknown)
     assert isinstance(told["reader"].error, errors.PartitionUnavailable)
@@ -405,61 +255,3 @@ def test_who_waits_for_a_settlement_is_told_when_the_store_fails(
     counters = [row.counter for row in again.delivery.rows]
     assert counters == list(range(11, 26))
     assert [row.enqueued_sequence_number for row in dead.delivery.rows] == list(range(1, 11))
-
-
-def test_sends_that_were_refused_without_room_are_not_answered_again(
-    runner: Runner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ref = runner.create()
-    runner.ask(Append("t", ref, Batch([b"a"])))
-    reserved = runner.ask(Ask("s", 1, ref, False, 1, 1 << 20))
-    failures = [StoreFailed("disk I/O error"), StoreFull("no room")]
-    commit = runner.store.commit
-
-    def fail_twice(changes: Any) -> None:
-        if failures:
-            raise failures.pop()
-        commit(changes)
-
-    monkeypatch.setattr(runner.store, "commit", fail_twice)
-    at_once(
-        runner,
-        monkeypatch,
-        Append("sender", ref, Batch([b"b"])),
-        Settle("s", 1, Disposition.COMPLETE, tokens_of(reserved)),
-    )
-
-    told = [_next(runner)]
-    while told[-1].to != "end":
-        runner.thread.submit(Append("end", ref, Batch([b"c"])))
-        told.append(_next(runner))
-
-    [refused] = [answer.value for answer in told if answer.to == "sender"]
-    assert isinstance(refused.error, errors.PartitionUnavailable)
-
-
-def test_a_repeat_of_what_is_stored_is_answered_so_without_room_too(
-    runner: Runner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ref = runner.create()
-    named: dict[str, Any] = {"producer_id": b"p" * 16, "producer_sequence": 1}
-    first = runner.ask(Append("t", ref, Batch([b"a"]), **named))
-    monkeypatch.setattr(runner.store, "commit", failing_once(runner.store, StoreFull("no room")))
-    at_once(
-        runner,
-        monkeypatch,
-        Append("repeat", ref, Batch([b"a"]), age_ms=5, **named),
-        Append("new", ref, Batch([b"b"])),
-    )
-
-    told = {answer.to: answer.value for answer in (_next(runner), _next(runner))}
-
-    assert list(told["repeat"].numbers) == list(first.numbers)
-    assert isinstance(told["new"].error, errors.PartitionUnavailable)
-
-
-def at_once(runner: Runner, monkeypatch: pytest.MonkeyPatch, *commands: Any) -> None:
-    """Give the partition these commands in one turn."""
-    take, given = runner.thread._inbox.take, [list(commands)]
-    monkeypatch.setattr(runner.thread._inbox, "take", lambda s: given.pop() if given else take(s))
-    runner.thread._inbox.wake()

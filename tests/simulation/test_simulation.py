@@ -11,7 +11,8 @@ import pytest
 
 from bendybus.domain import partitioning, sequence_number
 from bendybus.partition_server.store.records import COUNTER_MASK, State
-from tests.simulation.bus import PARTITIONS, Bus
+from tests.simulation.bus import Bus
+from tests.simulation.partitions import PARTITIONS
 
 SEEDS = range(40)
 

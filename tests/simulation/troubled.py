@@ -15,7 +15,8 @@ from bendybus.domain import partitioning, sequence_number
 from bendybus.partition_server.state.answers import Appended, Done, Failed
 from bendybus.partition_server.state.commands import Append, ApplyEntity, Batch, EntityRef
 from bendybus.partition_server.store.records import State
-from tests.simulation.bus import PARTITIONS, START_MS, Bus, Node
+from tests.simulation.bus import Bus
+from tests.simulation.partitions import PARTITIONS, START_MS, Node
 
 # For longer than a partition holds expiry back after its clock jumped.
 PEACE_MS: Final = 1_500_000
