@@ -78,6 +78,8 @@ def received(number: int, message: Any = "text", reason: str = "") -> ServiceBus
     until_ms = round(datetime.now(UTC).timestamp() * 1_000) + 60_000
     proto = message_pb2.DeliveredBatch(
         messages=batch.messages,
+        heads=batch.heads,
+        formats=batch.formats,
         message_ids=batch.message_ids,
         partition_keys=batch.partition_keys,
         session_ids=batch.session_ids,
@@ -93,7 +95,7 @@ def received(number: int, message: Any = "text", reason: str = "") -> ServiceBus
 
 def wire(message: ServiceBusReceivedMessage) -> message_pb2.Message:
     """Return what travels; maps have no order."""
-    return message_pb2.Message.FromString(message._delivered.proto.messages[0])
+    return message_pb2.Message.FromString(message._whole())
 
 
 class Shown:

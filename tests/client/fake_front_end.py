@@ -21,7 +21,7 @@ from bendybus.v1 import (
     sender_pb2,
     sender_pb2_grpc,
 )
-from bendybus.wire import statuses
+from bendybus.wire import message_heads, statuses
 from bendybus.wire.admission import ADMITTED
 from tests.client.fake_management_service import ManagementService
 from tests.client.fake_receiver_service import ReceiverService
@@ -49,6 +49,8 @@ class FakeFrontEnd:
         self.receiver_frames: list[list[str]] = []
         # Whether it reads merged frames, as front ends since 0.4 do.
         self.merges = False
+        # Whether it reads heads of messages, as 0.3 does not.
+        self.reads_heads = True
         # Faults: how many answers to swallow or streams to break; errors to give, one each.
         self.break_send_streams = 0
         self.break_receive_streams = 0
@@ -212,7 +214,8 @@ class _Sender(sender_pb2_grpc.SenderServiceServicer):
             for name, value in context.invocation_metadata() or ()
             if name == "authorization"
         }
-        await context.send_initial_metadata((ADMITTED,))
+        heads = (message_heads.READS,) if self._fake.reads_heads else ()
+        await context.send_initial_metadata((ADMITTED, *heads))
         async for frame in request_iterator:
             ids = list(frame.batch.message_ids)
             fake.frames.append(

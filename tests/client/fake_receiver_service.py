@@ -8,7 +8,7 @@ import grpc
 from bendybus.domain import errors
 from bendybus.domain.errors import BusError
 from bendybus.v1 import receiver_pb2, receiver_pb2_grpc
-from bendybus.wire import merged_frames, statuses
+from bendybus.wire import merged_frames, message_heads, statuses
 from bendybus.wire.admission import ADMITTED
 from tests.client import memory_queue
 from tests.client.memory_queue import MemoryQueue
@@ -118,7 +118,8 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
     ) -> None:
         if self._fake.hold_receivers is not None:
             await self._fake.hold_receivers.wait()
-        said = (ADMITTED, merged_frames.READS) if self._fake.merges else (ADMITTED,)
+        today = (ADMITTED, merged_frames.READS, message_heads.READS)
+        said = today if self._fake.merges else (ADMITTED,)
         await context.send_initial_metadata(said)
         await _Stream(self._fake, context).run(request_iterator)
 

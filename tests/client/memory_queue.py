@@ -30,6 +30,8 @@ class Stored:
     changed: message_pb2.ValueMap = field(default_factory=message_pb2.ValueMap)
     reason: str = ""
     description: str = ""
+    head: bytes = b""
+    format: int = 0
 
 
 def now_ms() -> int:
@@ -58,6 +60,8 @@ class MemoryQueue:
             stored.ttl_ms = batch.time_to_live_ms[index] if batch.time_to_live_ms else 0
             if batch.scheduled_enqueue_time_ms:
                 stored.scheduled_ms = batch.scheduled_enqueue_time_ms[index]
+            stored.head = batch.heads[index] if batch.heads else b""
+            stored.format = batch.formats[index] if batch.formats else 0
             self.put(stored)
             numbers.append(stored.number)
         return numbers
@@ -119,6 +123,8 @@ class MemoryQueue:
         batch = message_pb2.DeliveredBatch(partition=PARTITION)
         for stored in found:
             batch.messages.append(stored.payload)
+            batch.heads.append(stored.head)
+            batch.formats.append(stored.format)
             batch.sequence_numbers.append(stored.number)
             batch.enqueued_time_ms.append(stored.enqueued_ms)
             batch.message_ids.append(stored.message_id)

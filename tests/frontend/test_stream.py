@@ -9,7 +9,8 @@ import pytest
 from bendybus.frontend.upstreams import stream
 from bendybus.frontend.upstreams.stream import Lane, PartitionStream
 from bendybus.internal.v1 import partition_pb2
-from bendybus.wire import merged_frames
+from bendybus.v1 import message_pb2
+from bendybus.wire import merged_frames, message_heads
 
 
 class FakeCall:
@@ -341,3 +342,21 @@ async def test_a_frame_has_a_bound_in_parts_and_in_bytes(call: FakeCall) -> None
         assert sum(part.ByteSize() for part in frame.further) <= merged_frames.BYTES_MAX
     parts = [part for frame in frames for part in merged_frames.parts(frame)]
     assert len(parts) == len(many) + len(large)
+
+
+@pytest.mark.parametrize("reads", [False, True])
+async def test_a_partition_gets_heads_if_it_reads_them(call: FakeCall, reads: bool) -> None:
+    call.metadata = (message_heads.READS,) if reads else ()
+    batch = message_pb2.MessageBatch(messages=[b"body"], heads=[b"head-"], formats=[1])
+    pump = PartitionStream(lambda: None, sends=True)
+    running = asyncio.ensure_future(pump.run(call, lambda response: None))
+    await settle_down()
+
+    assert pump.put(partition_pb2.SendFramesRequest(batch=batch))
+    await settle_down()
+
+    call.cancel()
+    await running
+    [frame] = call.written
+    whole = message_pb2.MessageBatch(messages=[b"head-body"])
+    assert frame.batch == (batch if reads else whole)

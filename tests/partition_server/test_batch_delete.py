@@ -18,8 +18,8 @@ class Reads:
     """Counts what is read from a store: rows, and bytes of payloads."""
 
     def __init__(self, store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.heads = self.rows = self.payload_bytes = 0
-        for name in ("heads", "expiring", "activating", "active", "rows", "browse"):
+        self.summaries = self.rows = self.payload_bytes = 0
+        for name in ("summaries", "expiring", "activating", "active", "rows", "browse"):
             monkeypatch.setattr(store, name, self._counted(getattr(store, name)))
 
     def _counted(self, read: Any) -> Any:
@@ -29,7 +29,7 @@ class Reads:
                 self.rows += len(found)
                 self.payload_bytes += sum(len(row.payload) for row in found)
             else:
-                self.heads += len(found)
+                self.summaries += len(found)
             return found
 
         return counted

@@ -18,8 +18,8 @@ class Reads:
     """Counts what is read from a store: rows, and bytes of payloads."""
 
     def __init__(self, store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.heads = self.rows = self.payload_bytes = 0
-        for name in ("heads", "expiring", "activating", "active", "rows", "browse"):
+        self.summaries = self.rows = self.payload_bytes = 0
+        for name in ("summaries", "expiring", "activating", "active", "rows", "browse"):
             monkeypatch.setattr(store, name, self._counted(getattr(store, name)))
 
     def _counted(self, read: Any) -> Any:
@@ -29,7 +29,7 @@ class Reads:
                 self.rows += len(found)
                 self.payload_bytes += sum(len(row.payload) for row in found)
             else:
-                self.heads += len(found)
+                self.summaries += len(found)
             return found
 
         return counted
@@ -201,7 +201,7 @@ def test_locked_and_expired_messages_are_passed_over_once(
     queue.wall_ms += 1_001
     reads = Reads(queue.store, monkeypatch)
     turns(queue)
-    assert reads.heads == count
+    assert reads.summaries == count
 
     # Each that comes back expires by itself: the others are not looked at for it.
     for token in tokens[:20]:
@@ -209,7 +209,7 @@ def test_locked_and_expired_messages_are_passed_over_once(
         turns(queue)
 
     assert queue.counts().active == count - 20
-    assert reads.heads == count
+    assert reads.summaries == count
 
 
 def test_the_rows_of_a_deleted_queue_do_not_keep_expiry_from_others(
@@ -233,9 +233,9 @@ def test_the_rows_of_a_deleted_queue_do_not_keep_expiry_from_others(
 
     assert max(len(stage.changes.deletes) for stage in stages) <= 100
     # Looked at by expiry, by activation, and by the removal: never again and again.
-    assert reads.heads <= 3 * 4_000
+    assert reads.summaries <= 3 * 4_000
     assert reads.payload_bytes == 0
-    assert driver.store.heads(0, 0, 2**44 - 1, 10) == []
+    assert driver.store.summaries(0, 0, 2**44 - 1, 10) == []
 
 
 def test_a_receive_gets_what_is_behind_expired_messages_before_they_are_swept(

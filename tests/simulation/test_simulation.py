@@ -90,9 +90,9 @@ def wrong_figures(bus: Bus) -> list[str]:
         assert node.rules is not None
         kept = {queue.slot: queue.state for queue in node.rules.state.queues}
         for slot in node.store.open().slots:
-            heads = node.store.heads(slot.slot, 0, COUNTER_MASK, 1 << 30)
-            states = Counter(head.state for head in heads)
-            size_bytes = sum(head.size_bytes for head in heads)
+            rows = node.store.summaries(slot.slot, 0, COUNTER_MASK, 1 << 30)
+            states = Counter(row.state for row in rows)
+            size_bytes = sum(row.size_bytes for row in rows)
             found = (*(states[state] for state in State), size_bytes)
             for figures in (slot, kept[slot.slot]):
                 known = (figures.active, figures.deferred, figures.scheduled, figures.size_bytes)

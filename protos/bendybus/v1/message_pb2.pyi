@@ -91,8 +91,22 @@ class ValueMap(_message.Message):
     def __init__(self, entries: _Optional[_Mapping[str, Value]] = ...) -> None: ...
 
 class Message(_message.Message):
-    __slots__ = ("data", "value", "sequences", "content_type", "correlation_id", "subject", "to", "reply_to", "reply_to_session_id", "application_properties")
+    __slots__ = ("data", "value", "sequences", "content_type", "correlation_id", "subject", "to", "reply_to", "reply_to_session_id", "application_properties", "content_encoding", "user_id", "priority", "annotations", "footer", "group_sequence", "creation_time_ms", "absolute_expiry_time_ms")
     class ApplicationPropertiesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: Value
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[Value, _Mapping]] = ...) -> None: ...
+    class AnnotationsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: Value
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[Value, _Mapping]] = ...) -> None: ...
+    class FooterEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
         VALUE_FIELD_NUMBER: _ClassVar[int]
@@ -109,6 +123,14 @@ class Message(_message.Message):
     REPLY_TO_FIELD_NUMBER: _ClassVar[int]
     REPLY_TO_SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     APPLICATION_PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_ENCODING_FIELD_NUMBER: _ClassVar[int]
+    USER_ID_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    ANNOTATIONS_FIELD_NUMBER: _ClassVar[int]
+    FOOTER_FIELD_NUMBER: _ClassVar[int]
+    GROUP_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    CREATION_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    ABSOLUTE_EXPIRY_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     data: _containers.RepeatedScalarFieldContainer[bytes]
     value: Value
     sequences: _containers.RepeatedCompositeFieldContainer[ValueList]
@@ -119,10 +141,18 @@ class Message(_message.Message):
     reply_to: str
     reply_to_session_id: str
     application_properties: _containers.MessageMap[str, Value]
-    def __init__(self, data: _Optional[_Iterable[bytes]] = ..., value: _Optional[_Union[Value, _Mapping]] = ..., sequences: _Optional[_Iterable[_Union[ValueList, _Mapping]]] = ..., content_type: _Optional[str] = ..., correlation_id: _Optional[str] = ..., subject: _Optional[str] = ..., to: _Optional[str] = ..., reply_to: _Optional[str] = ..., reply_to_session_id: _Optional[str] = ..., application_properties: _Optional[_Mapping[str, Value]] = ...) -> None: ...
+    content_encoding: str
+    user_id: bytes
+    priority: int
+    annotations: _containers.MessageMap[str, Value]
+    footer: _containers.MessageMap[str, Value]
+    group_sequence: int
+    creation_time_ms: int
+    absolute_expiry_time_ms: int
+    def __init__(self, data: _Optional[_Iterable[bytes]] = ..., value: _Optional[_Union[Value, _Mapping]] = ..., sequences: _Optional[_Iterable[_Union[ValueList, _Mapping]]] = ..., content_type: _Optional[str] = ..., correlation_id: _Optional[str] = ..., subject: _Optional[str] = ..., to: _Optional[str] = ..., reply_to: _Optional[str] = ..., reply_to_session_id: _Optional[str] = ..., application_properties: _Optional[_Mapping[str, Value]] = ..., content_encoding: _Optional[str] = ..., user_id: _Optional[bytes] = ..., priority: _Optional[int] = ..., annotations: _Optional[_Mapping[str, Value]] = ..., footer: _Optional[_Mapping[str, Value]] = ..., group_sequence: _Optional[int] = ..., creation_time_ms: _Optional[int] = ..., absolute_expiry_time_ms: _Optional[int] = ...) -> None: ...
 
 class MessageBatch(_message.Message):
-    __slots__ = ("messages", "message_ids", "partition_keys", "session_ids", "session_present", "time_to_live_ms", "scheduled_enqueue_time_ms")
+    __slots__ = ("messages", "message_ids", "partition_keys", "session_ids", "session_present", "time_to_live_ms", "scheduled_enqueue_time_ms", "heads", "formats")
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_IDS_FIELD_NUMBER: _ClassVar[int]
     PARTITION_KEYS_FIELD_NUMBER: _ClassVar[int]
@@ -130,6 +160,8 @@ class MessageBatch(_message.Message):
     SESSION_PRESENT_FIELD_NUMBER: _ClassVar[int]
     TIME_TO_LIVE_MS_FIELD_NUMBER: _ClassVar[int]
     SCHEDULED_ENQUEUE_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    HEADS_FIELD_NUMBER: _ClassVar[int]
+    FORMATS_FIELD_NUMBER: _ClassVar[int]
     messages: _containers.RepeatedScalarFieldContainer[bytes]
     message_ids: _containers.RepeatedScalarFieldContainer[str]
     partition_keys: _containers.RepeatedScalarFieldContainer[str]
@@ -137,10 +169,12 @@ class MessageBatch(_message.Message):
     session_present: _containers.RepeatedScalarFieldContainer[bool]
     time_to_live_ms: _containers.RepeatedScalarFieldContainer[int]
     scheduled_enqueue_time_ms: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, messages: _Optional[_Iterable[bytes]] = ..., message_ids: _Optional[_Iterable[str]] = ..., partition_keys: _Optional[_Iterable[str]] = ..., session_ids: _Optional[_Iterable[str]] = ..., session_present: _Optional[_Iterable[bool]] = ..., time_to_live_ms: _Optional[_Iterable[int]] = ..., scheduled_enqueue_time_ms: _Optional[_Iterable[int]] = ...) -> None: ...
+    heads: _containers.RepeatedScalarFieldContainer[bytes]
+    formats: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, messages: _Optional[_Iterable[bytes]] = ..., message_ids: _Optional[_Iterable[str]] = ..., partition_keys: _Optional[_Iterable[str]] = ..., session_ids: _Optional[_Iterable[str]] = ..., session_present: _Optional[_Iterable[bool]] = ..., time_to_live_ms: _Optional[_Iterable[int]] = ..., scheduled_enqueue_time_ms: _Optional[_Iterable[int]] = ..., heads: _Optional[_Iterable[bytes]] = ..., formats: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class DeliveredBatch(_message.Message):
-    __slots__ = ("partition", "messages", "sequence_numbers", "enqueued_time_ms", "lock_tokens", "locked_until_ms", "message_ids", "partition_keys", "session_ids", "session_present", "time_to_live_ms", "scheduled_enqueue_time_ms", "delivery_counts", "states", "changed_properties", "dead_letter_reasons", "dead_letter_error_descriptions", "dead_letter_sources", "enqueued_sequence_numbers", "lock_remaining_ms")
+    __slots__ = ("partition", "messages", "sequence_numbers", "enqueued_time_ms", "lock_tokens", "locked_until_ms", "message_ids", "partition_keys", "session_ids", "session_present", "time_to_live_ms", "scheduled_enqueue_time_ms", "delivery_counts", "states", "changed_properties", "dead_letter_reasons", "dead_letter_error_descriptions", "dead_letter_sources", "enqueued_sequence_numbers", "lock_remaining_ms", "heads", "formats")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_NUMBERS_FIELD_NUMBER: _ClassVar[int]
@@ -161,6 +195,8 @@ class DeliveredBatch(_message.Message):
     DEAD_LETTER_SOURCES_FIELD_NUMBER: _ClassVar[int]
     ENQUEUED_SEQUENCE_NUMBERS_FIELD_NUMBER: _ClassVar[int]
     LOCK_REMAINING_MS_FIELD_NUMBER: _ClassVar[int]
+    HEADS_FIELD_NUMBER: _ClassVar[int]
+    FORMATS_FIELD_NUMBER: _ClassVar[int]
     partition: int
     messages: _containers.RepeatedScalarFieldContainer[bytes]
     sequence_numbers: _containers.RepeatedScalarFieldContainer[int]
@@ -181,7 +217,9 @@ class DeliveredBatch(_message.Message):
     dead_letter_sources: _containers.RepeatedScalarFieldContainer[str]
     enqueued_sequence_numbers: _containers.RepeatedScalarFieldContainer[int]
     lock_remaining_ms: int
-    def __init__(self, partition: _Optional[int] = ..., messages: _Optional[_Iterable[bytes]] = ..., sequence_numbers: _Optional[_Iterable[int]] = ..., enqueued_time_ms: _Optional[_Iterable[int]] = ..., lock_tokens: _Optional[bytes] = ..., locked_until_ms: _Optional[int] = ..., message_ids: _Optional[_Iterable[str]] = ..., partition_keys: _Optional[_Iterable[str]] = ..., session_ids: _Optional[_Iterable[str]] = ..., session_present: _Optional[_Iterable[bool]] = ..., time_to_live_ms: _Optional[_Iterable[int]] = ..., scheduled_enqueue_time_ms: _Optional[_Iterable[int]] = ..., delivery_counts: _Optional[_Iterable[int]] = ..., states: _Optional[_Iterable[_Union[MessageState, str]]] = ..., changed_properties: _Optional[_Iterable[bytes]] = ..., dead_letter_reasons: _Optional[_Iterable[str]] = ..., dead_letter_error_descriptions: _Optional[_Iterable[str]] = ..., dead_letter_sources: _Optional[_Iterable[str]] = ..., enqueued_sequence_numbers: _Optional[_Iterable[int]] = ..., lock_remaining_ms: _Optional[int] = ...) -> None: ...
+    heads: _containers.RepeatedScalarFieldContainer[bytes]
+    formats: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, partition: _Optional[int] = ..., messages: _Optional[_Iterable[bytes]] = ..., sequence_numbers: _Optional[_Iterable[int]] = ..., enqueued_time_ms: _Optional[_Iterable[int]] = ..., lock_tokens: _Optional[bytes] = ..., locked_until_ms: _Optional[int] = ..., message_ids: _Optional[_Iterable[str]] = ..., partition_keys: _Optional[_Iterable[str]] = ..., session_ids: _Optional[_Iterable[str]] = ..., session_present: _Optional[_Iterable[bool]] = ..., time_to_live_ms: _Optional[_Iterable[int]] = ..., scheduled_enqueue_time_ms: _Optional[_Iterable[int]] = ..., delivery_counts: _Optional[_Iterable[int]] = ..., states: _Optional[_Iterable[_Union[MessageState, str]]] = ..., changed_properties: _Optional[_Iterable[bytes]] = ..., dead_letter_reasons: _Optional[_Iterable[str]] = ..., dead_letter_error_descriptions: _Optional[_Iterable[str]] = ..., dead_letter_sources: _Optional[_Iterable[str]] = ..., enqueued_sequence_numbers: _Optional[_Iterable[int]] = ..., lock_remaining_ms: _Optional[int] = ..., heads: _Optional[_Iterable[bytes]] = ..., formats: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Error(_message.Message):
     __slots__ = ("reason", "message", "metadata", "retry_after_ms", "outcome")

@@ -41,7 +41,7 @@ from bendybus.v1.management_pb2 import (
 )
 from bendybus.v1.receiver_pb2 import DeleteMessagesRequest, ReceiveDeferredRequest
 from bendybus.v1.sender_pb2 import CancelScheduledMessagesRequest
-from bendybus.wire import merged_frames, statuses
+from bendybus.wire import merged_frames, message_heads, statuses
 
 # Changes with an operation id: the bus does a repeat only once.
 _NAMED: Final = (CancelScheduledMessagesRequest, DeleteMessagesRequest, ReceiveDeferredRequest)
@@ -200,6 +200,7 @@ class Connection:
             raise ServiceTimeout("The operation timed out before the bus answered.")
         stubs = await self._stubs()
         metadata = await self._credentials.metadata()
+        metadata = (*(metadata or ()), message_heads.READS)
         call = method(stubs)(request, timeout=left, metadata=metadata)
         self._calls.add(call)
         try:
@@ -222,7 +223,7 @@ class Connection:
     async def open_receive_stream(self) -> Any:
         """Open a stream of a receiver. On the I/O thread."""
         metadata = await self._credentials.metadata()
-        metadata = (*(metadata or ()), merged_frames.READS)
+        metadata = (*(metadata or ()), merged_frames.READS, message_heads.READS)
         return (await self._stubs()).receiver.ReceiveStream(metadata=metadata)
 
     def explained(self, error: BusError) -> BusError:

@@ -30,7 +30,7 @@ from bendybus.client.core.stream import Stream
 from bendybus.domain import errors
 from bendybus.domain.errors import BusError
 from bendybus.v1 import sender_pb2
-from bendybus.wire import statuses
+from bendybus.wire import message_heads, statuses
 
 FRAMES_IN_FLIGHT_MAX: Final = 8
 FRAME_MESSAGES_MAX: Final = 1_000
@@ -131,7 +131,8 @@ class SendStream:
         frame.request.timeout_ms = max(1, round((max(deadlines) - now) * 1_000))
         if frame.timer is None:
             self._arm(frame, min(deadlines))
-        return frame.request
+        request = frame.request
+        return request if self.stream.reads_heads else message_heads.whole(request)
 
     def _next_frame(self, now: float) -> Frame | None:
         while self._repeats:

@@ -16,7 +16,7 @@ import grpc
 from bendybus.client.core.outage import Outage
 from bendybus.client.core.retry_policy import Moved, RetryPolicy, counted
 from bendybus.domain.errors import BusError, RetryableError
-from bendybus.wire import admission, merged_frames, statuses
+from bendybus.wire import admission, merged_frames, message_heads, statuses
 
 _log = logging.getLogger("bendybus.client")
 _END_TIMEOUT_S: Final = 2.0
@@ -66,6 +66,8 @@ class Stream:
         self.outage = Outage()
         # Whether the bus reads frames of several commands on the current one.
         self.merges = False
+        # Whether it reads heads of messages on it.
+        self.reads_heads = False
         # Whether the bus ever answered on it.
         self.answered = False
         self._wake = asyncio.Event()
@@ -197,7 +199,9 @@ class Stream:
             # Nothing is written to a stream that is not accepted yet: it would count as sent.
             if not await admission.admitted(call):
                 return
-            self.merges = merged_frames.read_by(await call.initial_metadata())
+            metadata = await call.initial_metadata()
+            self.merges = merged_frames.read_by(metadata)
+            self.reads_heads = message_heads.read_by(metadata)
             waiting: deque[Any] = deque()
             while not self._moving:
                 request = waiting.popleft() if waiting else self._owner.next_request()

@@ -1,7 +1,8 @@
 """AMQP's view of a message, for applications that need more than `ServiceBusMessage` shows.
 
-Bendybus carries the body in all three AMQP forms and the properties that Service Bus knows.
-Annotations, delivery annotations, footer, user id and content encoding are not transmitted.
+Bendybus carries the body in all three AMQP forms, properties, message annotations, priority and
+footer. Delivery annotations, `durable` and `first_acquirer` are between neighbours on the way of a
+message: they are not transmitted.
 """
 
 from collections.abc import Mapping

@@ -1,13 +1,14 @@
 """Outgoing messages: encoded once, on the application's thread, as columns of the contract.
 
-ServiceBusMessage ─┐                       ┌─ messages[i]   serialised Message
-mapping           ─┼─► Columns.add(…) ────►│  message_ids[i]
-AmqpAnnotated…    ─┘                       └─ extras[i]     keys, session, times; or None
+ServiceBusMessage ─┐                       ┌─ messages[i]   body
+mapping           ─┼─► Columns.add(…) ────►│  heads[i]       properties; empty: the body is all
+AmqpAnnotated…    ─┘                       │  message_ids[i]
+                                           └─ extras[i]     keys, session, times; or None
 """
 
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -15,8 +16,9 @@ from bendybus.client.exceptions import MessageSizeExceededError
 from bendybus.client.messages import message as message_module
 from bendybus.client.messages import values
 from bendybus.client.messages.amqp import AmqpAnnotatedMessage, AmqpMessageBodyType
+from bendybus.client.messages.amqp_fields import AmqpFields
 from bendybus.client.messages.message import ServiceBusMessage
-from bendybus.domain import limits
+from bendybus.domain import limits, message_format
 from bendybus.v1 import message_pb2
 
 # What surrounds a message in a frame: tags, lengths, numbers.
@@ -49,24 +51,28 @@ class MessageSpans(Protocol):
 
 
 class Columns:
-    """Messages in columns. `extras` is None while no message has any, `spans` without tracing."""
+    """Messages in columns. `heads` and `extras` are None while no message has any.
 
-    __slots__ = ("extras", "message_ids", "messages", "size_bytes", "spans")
+    `spans` is None without tracing.
+    """
+
+    __slots__ = ("extras", "heads", "message_ids", "messages", "size_bytes", "spans")
 
     def __init__(self, spans: "MessageSpans | None" = None) -> None:
         self.messages: list[bytes] = []
         self.message_ids: list[str] = []
+        self.heads: list[bytes] | None = None
         self.extras: list[Extras] | None = None
         self.size_bytes = 0
         self.spans = spans
 
     def add(self, message: ServiceBusMessage, bytes_max: int | None = None) -> None:
         """Encode a message. Raises MessageSizeExceededError if it would exceed `bytes_max`."""
-        payload = encode(message)
+        head, body = encode(message)
         message_id = message._message_id or _next_id()
         if self.spans is not None:
-            payload += self.spans.add(message, message_id)
-        size = len(payload) + len(message_id) + MESSAGE_OVERHEAD_BYTES
+            head += self.spans.add(message, message_id)
+        size = len(head) + len(body) + len(message_id) + MESSAGE_OVERHEAD_BYTES
         if bytes_max is not None and self.size_bytes + size > bytes_max:
             if self.spans is not None:
                 self.spans.drop_last()
@@ -78,7 +84,11 @@ class Columns:
             if self.extras is None:
                 self.extras = [_NO_EXTRAS] * len(self.messages)
             self.extras.append(extras or _NO_EXTRAS)
-        self.messages.append(payload)
+        if head or self.heads is not None:
+            if self.heads is None:
+                self.heads = [b""] * len(self.messages)
+            self.heads.append(head)
+        self.messages.append(body)
         self.message_ids.append(message_id)
         self.size_bytes += size
 
@@ -87,6 +97,7 @@ class Columns:
         made = Columns(self.spans)
         made.messages = list(self.messages)
         made.message_ids = list(self.message_ids)
+        made.heads = None if self.heads is None else list(self.heads)
         made.extras = None if self.extras is None else list(self.extras)
         made.size_bytes = self.size_bytes
         return made
@@ -132,8 +143,8 @@ class ServiceBusMessageBatch:
         return f"ServiceBusMessageBatch({len(self)} messages, {self.size_in_bytes} bytes)"
 
 
-def encode(message: ServiceBusMessage) -> bytes:
-    """Return the serialised Message: what the bus stores without reading it."""
+def encode(message: ServiceBusMessage) -> tuple[bytes, bytes]:
+    """Return head and body, each a serialised Message; the head is empty without properties."""
     body = message._body
     if (
         type(body) is bytes
@@ -144,9 +155,10 @@ def encode(message: ServiceBusMessage) -> bytes:
         and message._to is None
         and message._reply_to is None
         and message._reply_to_session_id is None
+        and message._amqp is None
     ):
         # By far the most frequent shape, written by hand: field 1, its length, the bytes.
-        return _prefix(len(body)) + body
+        return b"", _prefix(len(body)) + body
     return _encode_slowly(message)
 
 
@@ -199,14 +211,27 @@ def batch_proto(units: Iterable[Columns]) -> message_pb2.MessageBatch:
     found = list(units)
     messages = list(itertools.chain.from_iterable(unit.messages for unit in found))
     ids = itertools.chain.from_iterable(unit.message_ids for unit in found)
-    if all(unit.extras is None for unit in found):
+    if all(unit.extras is None and unit.heads is None for unit in found):
         return message_pb2.MessageBatch(messages=messages, message_ids=ids)
+    batch = message_pb2.MessageBatch(messages=messages, message_ids=ids)
+    if any(unit.heads for unit in found):
+        for unit in found:
+            batch.heads.extend(unit.heads or itertools.repeat(b"", len(unit.messages)))
+        batch.formats.extend(
+            message_format.SPLIT if head else message_format.WHOLE for head in batch.heads
+        )
+    _add_extras(batch, found)
+    return batch
+
+
+def _add_extras(batch: message_pb2.MessageBatch, found: Sequence[Columns]) -> None:
+    if all(unit.extras is None for unit in found):
+        return
     extras = [
         entry
         for unit in found
         for entry in (unit.extras or itertools.repeat(_NO_EXTRAS, len(unit.messages)))
     ]
-    batch = message_pb2.MessageBatch(messages=messages, message_ids=ids)
     if any(entry.partition_key for entry in extras):
         batch.partition_keys.extend(entry.partition_key for entry in extras)
     present = [entry.session_id is not None for entry in extras]
@@ -218,7 +243,6 @@ def batch_proto(units: Iterable[Columns]) -> message_pb2.MessageBatch:
         batch.time_to_live_ms.extend(entry.time_to_live_ms for entry in extras)
     if any(entry.scheduled_enqueue_time_ms for entry in extras):
         batch.scheduled_enqueue_time_ms.extend(entry.scheduled_enqueue_time_ms for entry in extras)
-    return batch
 
 
 def _extras_of(message: ServiceBusMessage) -> Extras | None:
@@ -239,37 +263,73 @@ def _extras_of(message: ServiceBusMessage) -> Extras | None:
     )
 
 
-def _encode_slowly(message: ServiceBusMessage) -> bytes:
-    proto = message_pb2.Message()
+def _encode_slowly(message: ServiceBusMessage) -> tuple[bytes, bytes]:
+    head, body = message_pb2.Message(), message_pb2.Message()
     if message._body_type is _DATA:
-        proto.data.extend(message._sections())
+        body.data.extend(message._sections())
     elif message._body_type is AmqpMessageBodyType.VALUE:
-        proto.value.CopyFrom(values.to_value(message._body))
+        body.value.CopyFrom(values.to_value(message._body))
     else:
-        proto.sequences.extend(values.to_sequences(message._body))
+        body.sequences.extend(values.to_sequences(message._body))
     for name in _TEXTS:
         text = getattr(message, name)
         if text is not None:
-            setattr(proto, name, text)
+            setattr(head, name, text)
     if message._reply_to_session_id is not None:
-        proto.reply_to_session_id = message._reply_to_session_id
+        head.reply_to_session_id = message._reply_to_session_id
     if message._application_properties:
-        values.fill_map(proto.application_properties, message._application_properties)
-        for name, value in proto.application_properties.items():
-            if value.ByteSize() > limits.PROPERTY_BYTES_MAX:
-                raise _header_too_large(
-                    f"application_properties[{name!r}]", value.ByteSize(), limits.PROPERTY_BYTES_MAX
-                )
-    payload = proto.SerializeToString()
-    if len(payload) > limits.HEADER_BYTES_MAX:
-        proto.ClearField("data")
-        proto.ClearField("value")
-        proto.ClearField("sequences")
-        if proto.ByteSize() > limits.HEADER_BYTES_MAX:
+        values.fill_map(head.application_properties, message._application_properties)
+        _check_sizes(values.APPLICATION_PROPERTIES, head.application_properties)
+    footer = None
+    if message._amqp is not None:
+        _add_amqp_fields(head, message._amqp)
+        footer = message._amqp.footer
+    head_bytes, properties_bytes = head.SerializeToString(), head.ByteSize()
+    if footer:
+        properties_bytes -= body.ByteSize()
+        _fill_section(body.footer, footer, "footer")
+        properties_bytes += body.ByteSize()
+    if properties_bytes > limits.HEADER_BYTES_MAX:
+        raise _header_too_large(
+            "all properties together", properties_bytes, limits.HEADER_BYTES_MAX
+        )
+    return head_bytes, body.SerializeToString()
+
+
+def _add_amqp_fields(head: message_pb2.Message, given: AmqpFields) -> None:
+    if given.content_encoding is not None:
+        head.content_encoding = given.content_encoding
+    if given.user_id is not None:
+        head.user_id = given.user_id
+    if given.priority is not None:
+        head.priority = given.priority
+    if given.group_sequence is not None:
+        head.group_sequence = given.group_sequence
+    if given.creation_time is not None:
+        head.creation_time_ms = given.creation_time
+    if given.absolute_expiry_time is not None:
+        head.absolute_expiry_time_ms = given.absolute_expiry_time
+    if given.annotations:
+        _fill_section(head.annotations, given.annotations, "annotations")
+        _check_sizes("annotations", head.annotations)
+
+
+def _fill_section(entries: Any, given: Mapping[Any, Any], what: str) -> None:
+    if not isinstance(given, Mapping):
+        raise TypeError(f"{what}: must be a dict (got {type(given).__name__})")
+    try:
+        values.fill_map(entries, given, what, nested=1)
+    except TypeError as exc:
+        # Always of this very type, as for other values.
+        raise TypeError(str(exc)) from None
+
+
+def _check_sizes(what: str, entries: Mapping[str, message_pb2.Value]) -> None:
+    for name, value in entries.items():
+        if value.ByteSize() > limits.PROPERTY_BYTES_MAX:
             raise _header_too_large(
-                "all properties together", proto.ByteSize(), limits.HEADER_BYTES_MAX
+                f"{what}[{name!r}]", value.ByteSize(), limits.PROPERTY_BYTES_MAX
             )
-    return payload
 
 
 def _header_too_large(what: str, size: int, most: int) -> MessageSizeExceededError:

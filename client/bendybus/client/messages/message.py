@@ -2,31 +2,17 @@
 
 import warnings
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from bendybus.client import arguments
-from bendybus.client.messages import values
-from bendybus.client.messages.amqp import (
-    AmqpAnnotatedMessage,
-    AmqpMessageBodyType,
-    AmqpMessageHeader,
-    AmqpMessageProperties,
-)
+from bendybus.client.messages.amqp import AmqpAnnotatedMessage, AmqpMessageBodyType
+from bendybus.client.messages.amqp_fields import AmqpFields
+from bendybus.client.messages.raw_amqp_message import LiveMessage
 from bendybus.domain import limits
 
 _DATA: Final = AmqpMessageBodyType.DATA
 _CHARS_MAX: Final = limits.KEY_CHARS_MAX
-_TEXTS: Final = (
-    ("message_id", "message_id"),
-    ("to", "to"),
-    ("subject", "subject"),
-    ("reply_to", "reply_to"),
-    ("correlation_id", "correlation_id"),
-    ("content_type", "content_type"),
-    ("session_id", "group_id"),
-    ("reply_to_session_id", "reply_to_group_id"),
-)
 
 
 class ServiceBusMessage:
@@ -42,10 +28,12 @@ class ServiceBusMessage:
     `reply_to`: for the application. Raises TypeError for a value of another type,
     InvalidArgumentError (a ValueError) for a bad one; both name it.
 
-    `_body` is bytes, or a list of sections, sequences, or a value, as `_body_type` says.
+    `_body` is bytes, or a list of sections, sequences, or a value, as `_body_type` says. `_amqp` is
+    what only AMQP's sections have, None while there is nothing of it.
     """
 
     __slots__ = (
+        "_amqp",
         "_application_properties",
         "_body",
         "_body_type",
@@ -88,6 +76,7 @@ class ServiceBusMessage:
         else:
             self._set_body(body)
         self._application_properties: dict[str | bytes, Any] | None = application_properties
+        self._amqp: AmqpFields | None = None
         self._session_id: str | None = None
         self._partition_key: str | None = None
         self._message_id: str | None = message_id
@@ -287,27 +276,8 @@ class ServiceBusMessage:
 
     @property
     def raw_amqp_message(self) -> AmqpAnnotatedMessage:
-        """The AMQP view of the message: a copy, made on each access."""
-        properties = {amqp: getattr(self, name) for name, amqp in _TEXTS}
-        ttl = self.time_to_live
-        annotations: dict[str | bytes, Any] = {}
-        if self.partition_key is not None:
-            annotations[b"x-opt-partition-key"] = self.partition_key
-        if self.scheduled_enqueue_time_utc is not None:
-            annotations[b"x-opt-scheduled-enqueue-time"] = values.to_milliseconds(
-                self.scheduled_enqueue_time_utc
-            )
-        body_type = self.body_type
-        return AmqpAnnotatedMessage(
-            header=AmqpMessageHeader(
-                time_to_live=None if ttl is None else ttl // timedelta(milliseconds=1)
-            ),
-            properties=AmqpMessageProperties(**properties),
-            application_properties=self.application_properties,
-            annotations=annotations,
-            encoding=self._encoding,
-            **{f"{body_type.value}_body": self._body},
-        )
+        """The AMQP view of the message: what is read and written there is the message's own."""
+        return LiveMessage(self)
 
     @property
     def message(self) -> AmqpAnnotatedMessage:
@@ -340,6 +310,10 @@ class ServiceBusMessage:
         )
         return f"{type(self).__name__}(body={self._body!r:.200}, {shown})"
 
+    def _annotations_of_the_bus(self) -> dict[bytes, Any]:
+        """Return the message annotations that the bus sets."""
+        return {}
+
     def _sections(self) -> Iterator[bytes]:
         return iter((self._body,) if isinstance(self._body, bytes) else self._body)
 
@@ -348,29 +322,9 @@ def from_amqp(raw: AmqpAnnotatedMessage) -> ServiceBusMessage:
     """Return the message with what is transmitted of an AMQP message."""
     message = ServiceBusMessage(b"")
     message._body, message._body_type = raw._body, raw.body_type
-    message.application_properties = raw.application_properties
-    for name, amqp in _TEXTS:
-        value = getattr(raw.properties, amqp, None)
-        setattr(message, name, _text_of(name, value))
-    if raw.header is not None and raw.header.time_to_live is not None:
-        message.time_to_live = timedelta(milliseconds=raw.header.time_to_live)
-    annotations = {
-        key.decode() if isinstance(key, bytes) else key: value
-        for key, value in (raw.annotations or {}).items()
-    }
-    key = annotations.get("x-opt-partition-key")
-    message.partition_key = _text_of("x-opt-partition-key", key)
-    scheduled = annotations.get("x-opt-scheduled-enqueue-time")
-    if isinstance(scheduled, int):
-        scheduled = datetime.fromtimestamp(scheduled / 1_000, UTC)
-    message.scheduled_enqueue_time_utc = scheduled
+    view = message.raw_amqp_message
+    view.application_properties = raw.application_properties
+    view.properties, view.header = raw.properties, raw.header
+    view.annotations = raw.annotations
+    view.footer = raw.footer
     return message
-
-
-def _text_of(name: str, value: Any) -> Any:
-    if not isinstance(value, bytes):
-        return value
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        raise arguments.invalid(name, f"must be UTF-8 text (got {value!r:.100})") from None

@@ -8,15 +8,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from bendybus.client.exceptions import ServiceBusError
-from bendybus.client.messages import values
-from bendybus.client.messages.amqp import (
-    AmqpAnnotatedMessage,
-    AmqpMessageBodyType,
-    AmqpMessageHeader,
-)
+from bendybus.client.messages import amqp_fields, values
+from bendybus.client.messages.amqp import AmqpAnnotatedMessage, AmqpMessageBodyType
+from bendybus.client.messages.amqp_fields import AmqpFields
 from bendybus.client.messages.enums import ServiceBusMessageState, ServiceBusReceiveMode
 from bendybus.client.messages.message import ServiceBusMessage
-from bendybus.domain import lock_token
+from bendybus.domain import lock_token, message_format
 from bendybus.v1 import message_pb2
 
 _TOKEN_BYTES: Final = lock_token.TOKEN_BYTES
@@ -141,7 +138,7 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
         made: ServiceBusReceivedMessage = object.__new__(type(self))
         made._delivered, made._index = self._delivered, self._index
         for name, value in self._state().items():
-            setattr(made, name, value)
+            setattr(made, name, value.copy() if isinstance(value, AmqpFields) else value)
         return made
 
     def _state(self) -> dict[str, Any]:
@@ -154,7 +151,7 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
         return found | {name: getattr(self, name) for name in _LOADED}
 
     def _load(self) -> None:
-        proto = message_pb2.Message.FromString(self._delivered.proto.messages[self._index])
+        proto = message_pb2.Message.FromString(self._whole())
         self._encoding = "UTF-8"
         if proto.HasField("value"):
             self._body = values.from_value(proto.value)
@@ -181,6 +178,18 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
         self._time_to_live = timedelta(milliseconds=ttl_ms) if ttl_ms else None
         self._scheduled_enqueue_time_utc = _moment(self._cell("scheduled_enqueue_time_ms"))
         self._application_properties = self._read_properties(proto)
+        self._amqp = amqp_fields.read(proto)
+
+    def _whole(self) -> bytes:
+        """Return the serialised Message: head and body."""
+        format_ = self._cell("formats") or message_format.WHOLE
+        if format_ > message_format.NEWEST:
+            raise ServiceBusError(
+                f"Message {self.sequence_number}: format {format_} is not supported by this "
+                "client. Upgrade it."
+            )
+        head: bytes = self._cell("heads") or b""
+        return head + self._delivered.proto.messages[self._index]
 
     def _cell(self, name: str) -> Any:
         column = self._delivered.column(name)
@@ -213,22 +222,13 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
         made: dict[str, Any] = values.plain(self.application_properties or {})
         return {key.decode() if isinstance(key, bytes) else key: made[key] for key in made}
 
-    @property
-    def raw_amqp_message(self) -> AmqpAnnotatedMessage:
-        """The AMQP view of the message: a copy, made on each access."""
-        raw = super().raw_amqp_message
-        raw.header = AmqpMessageHeader(
-            delivery_count=self.delivery_count,
-            time_to_live=None if raw.header is None else raw.header.time_to_live,
-        )
-        annotations: dict[str | bytes, Any] = {
+    def _annotations_of_the_bus(self) -> dict[bytes, Any]:
+        return {
             b"x-opt-sequence-number": self.sequence_number,
             b"x-opt-enqueued-time": self._cell("enqueued_time_ms"),
             b"x-opt-locked-until": self._locked_until_ms or None,
             b"x-opt-message-state": int(self.state),
         }
-        raw.annotations = {**(raw.annotations or {}), **annotations}
-        return raw
 
     @property  # type: ignore[misc]  # without a setter, as in the original
     def message(self) -> AmqpAnnotatedMessage:

@@ -4,9 +4,10 @@ What carries messages and properties through the core, opaque to all other modul
 """
 
 from collections.abc import Sequence
+from operator import add
 from typing import Final, TypeAlias
 
-from bendybus.domain import bounds, errors, lock_token
+from bendybus.domain import bounds, errors, lock_token, message_format
 from bendybus.domain.errors import BusError
 from bendybus.frontend.core.routing import Keys
 from bendybus.v1 import message_pb2
@@ -47,6 +48,8 @@ def faults(batch: message_pb2.MessageBatch) -> dict[int, BusError]:
         size = len(getattr(batch, name))
         if size not in (0, expected):
             raise errors.InvalidArgument(name, f"has {size} entries for {expected} messages.")
+    if batch.formats or batch.heads:
+        message_format.check(batch.heads, batch.formats)
     columns = (
         batch.message_ids,
         batch.partition_keys,
@@ -59,11 +62,17 @@ def faults(batch: message_pb2.MessageBatch) -> dict[int, BusError]:
 
 def sizes(batch: message_pb2.MessageBatch) -> list[int]:
     """Return the bytes of each message that count to the limit of a batch."""
-    found = [len(payload) for payload in batch.messages]
+    found = content_sizes(batch)
     for column in (batch.message_ids, batch.partition_keys, batch.session_ids):
         for i, text in enumerate(column):
             found[i] += len(text)
     return found
+
+
+def content_sizes(batch: message_pb2.MessageBatch | message_pb2.DeliveredBatch) -> list[int]:
+    """Return the bytes of each message: its head and its body."""
+    bodies = map(len, batch.messages)
+    return list(map(add, bodies, map(len, batch.heads)) if batch.heads else bodies)
 
 
 def pick(

@@ -309,7 +309,7 @@ class ReceiveDispatcher:
                 reserved.ask_id,
                 partition,
                 batch,
-                list(map(len, batch.messages)),
+                columns.content_sizes(batch),
                 locked_until_ms=until_ms,
                 lock_ms=reserved.lock_remaining_ms,
                 more=reserved.more,

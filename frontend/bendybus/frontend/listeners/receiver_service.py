@@ -2,7 +2,7 @@
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import Any, Final
 
 import grpc
@@ -16,8 +16,8 @@ from bendybus.frontend.core.settle import SettleRequest
 from bendybus.frontend.listeners import deadlines, receiver_stream, request_values
 from bendybus.frontend.listeners.client_streams import ClientStreams
 from bendybus.frontend.listeners.receiver_stream import ReceiverStream
-from bendybus.v1 import receiver_pb2, receiver_pb2_grpc
-from bendybus.wire import merged_frames, statuses
+from bendybus.v1 import message_pb2, receiver_pb2, receiver_pb2_grpc
+from bendybus.wire import merged_frames, message_heads, statuses
 from bendybus.wire.admission import ADMITTED
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -48,7 +48,7 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
             batches = await self._front_end.receives.receive(
                 source, request.max_messages, wait_ms, owner
             )
-        return receiver_pb2.ReceiveResponse(batches=batches)
+        return receiver_pb2.ReceiveResponse(batches=_as_read(context, batches))
 
     async def ReceiveStream(
         self, request_iterator: AsyncIterator[receiver_pb2.ReceiveStreamRequest], context: Context
@@ -57,13 +57,16 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
         async with statuses.errors_as_status(context):
             caller = self._streams.caller(context)
         await context.send_initial_metadata((ADMITTED, merged_frames.READS))
-        merges = merged_frames.read_by(context.invocation_metadata())
+        metadata = context.invocation_metadata()
+        merges, heads = merged_frames.read_by(metadata), message_heads.read_by(metadata)
         with (
             self._front_end.metrics.connections.track_inprogress(),
             self._flow.of(context.peer()) as connection,
             connection.stream() as flow,
         ):
-            async with ReceiverStream(self._front_end, caller, flow, merges=merges) as stream:
+            async with ReceiverStream(
+                self._front_end, caller, flow, merges=merges, heads=heads
+            ) as stream:
                 reader = asyncio.get_running_loop().create_task(
                     stream.read(request_iterator), name="receive-stream-reader"
                 )
@@ -109,7 +112,7 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
                 ),
                 request_values.receive_mode(request.receive_mode),
             )
-        return receiver_pb2.ReceiveDeferredResponse(batches=batches)
+        return receiver_pb2.ReceiveDeferredResponse(batches=_as_read(context, batches))
 
     @statuses.unary
     async def Peek(
@@ -126,7 +129,9 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
                     request.cursor,
                 ),
             )
-        return receiver_pb2.PeekResponse(batches=shown.batches, cursor=shown.cursor)
+        return receiver_pb2.PeekResponse(
+            batches=_as_read(context, shown.batches), cursor=shown.cursor
+        )
 
     @statuses.unary
     async def DeleteMessages(
@@ -146,6 +151,15 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
                 ),
             )
         return receiver_pb2.DeleteMessagesResponse(deleted=deleted)
+
+
+def _as_read(
+    context: Context, batches: Iterable[message_pb2.DeliveredBatch]
+) -> Iterable[message_pb2.DeliveredBatch]:
+    """Return batches as the caller reads them: with heads, or with whole messages."""
+    if message_heads.read_by(context.invocation_metadata()):
+        return batches
+    return map(message_heads.joined, batches)
 
 
 def _token(text: str) -> bytes:

@@ -21,7 +21,7 @@ from bendybus.frontend.security.authenticator import Caller
 from bendybus.frontend.security.operations import Operation
 from bendybus.frontend.upstreams.upstream import now_ms
 from bendybus.v1 import receiver_pb2
-from bendybus.wire import merged_frames, statuses
+from bendybus.wire import merged_frames, message_heads, statuses
 
 # Settlements of one stream under way; the reader waits beyond that.
 SETTLES_MAX: Final = 256
@@ -30,15 +30,22 @@ HOLD_S: Final = 0.05
 
 
 class ReceiverStream:
-    """See the module. With `merges`, the client reads frames of several events."""
+    """See the module. `merges`: the client reads frames of several events; `heads`: of messages."""
 
     def __init__(
-        self, front_end: FrontEnd, caller: Caller, flow: StreamFlow, *, merges: bool = False
+        self,
+        front_end: FrontEnd,
+        caller: Caller,
+        flow: StreamFlow,
+        *,
+        merges: bool = False,
+        heads: bool = False,
     ) -> None:
         self._answers = Answers(self._owes, flow, merges=merges)
         self._front_end = front_end
         self._caller = caller
         self._flow = flow
+        self._heads = heads
         self._closed = False
         self._receiver: Receiver | None = None
         self._settler_id = b""
@@ -155,7 +162,10 @@ class ReceiverStream:
         delivery.ask_id = tag
         for batch in batches:
             # Given to a constructor it would be serialised and parsed.
-            delivery.batches.add().CopyFrom(batch)
+            made = delivery.batches.add()
+            made.CopyFrom(batch)
+            if made.formats and not self._heads:
+                message_heads.join(made)
         if error is not None:
             delivery.error.CopyFrom(statuses.to_error(error))
         size_bytes = delivery.ByteSize()

@@ -18,7 +18,7 @@ from bendybus.frontend.listeners.client_streams import ClientStreams
 from bendybus.frontend.security.authenticator import Caller
 from bendybus.frontend.security.operations import Operation
 from bendybus.v1 import message_pb2, sender_pb2, sender_pb2_grpc
-from bendybus.wire import statuses
+from bendybus.wire import message_heads, statuses
 from bendybus.wire.admission import ADMITTED
 from bendybus.wire.answer_queue import AnswerQueue
 
@@ -118,7 +118,7 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
                 else:
                     respond(request.frame_id, _busy())
 
-        await context.send_initial_metadata((ADMITTED,))
+        await context.send_initial_metadata((ADMITTED, message_heads.READS))
         reader = asyncio.get_running_loop().create_task(read(), name="send-stream-reader")
         reader.add_done_callback(lambda _: answers.finish())
         open_ = self._front_end.metrics.connections.track_inprogress()

@@ -11,7 +11,9 @@ from bendybus.frontend.upstreams.unary_calls import call
 from bendybus.frontend.upstreams.upstream import Upstream
 from bendybus.internal.v1 import partition_pb2
 from bendybus.v1 import message_pb2
-from bendybus.wire import entity_refs
+from bendybus.wire import entity_refs, message_heads
+
+_READS = (message_heads.READS,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,9 @@ async def peek(
         max_messages=messages,
         max_bytes=size_bytes,
     )
-    answer = await call(upstream, lambda calls, _: calls.Peek(request, timeout=target.timeout_s))
+    answer = await call(
+        upstream, lambda calls, _: calls.Peek(request, timeout=target.timeout_s, metadata=_READS)
+    )
     batch: message_pb2.DeliveredBatch = answer.batch
     return batch
 
@@ -72,7 +76,7 @@ async def receive_deferred(
     )
     answer = await call(
         upstream,
-        lambda calls, _: calls.ReceiveDeferred(request, timeout=target.timeout_s),
+        lambda calls, _: calls.ReceiveDeferred(request, timeout=target.timeout_s, metadata=_READS),
         changes=True,
     )
     batch: message_pb2.DeliveredBatch = answer.batch

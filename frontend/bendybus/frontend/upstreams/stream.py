@@ -23,7 +23,7 @@ from typing import Any, Final
 
 import grpc
 
-from bendybus.wire import merged_frames
+from bendybus.wire import merged_frames, message_heads
 
 logger = logging.getLogger(__name__)
 
@@ -108,10 +108,15 @@ class PartitionStream:
     """The stream. `changed` is told when `open` may have changed, `moving` when it moves.
 
     From `moving` on, what is put in goes to the next stream, which knows nothing of this one.
+    `sends`: its frames carry messages.
     """
 
     def __init__(
-        self, changed: Callable[[], None], moving: Callable[[], None] = lambda: None
+        self,
+        changed: Callable[[], None],
+        moving: Callable[[], None] = lambda: None,
+        *,
+        sends: bool = False,
     ) -> None:
         self.open = False
         # Set while the current stream was opened after the last `mark`.
@@ -119,6 +124,7 @@ class PartitionStream:
         self.fresh.set()
         self._changed = changed
         self._moving = moving
+        self._sends = sends
         self._outbox = Outbox()
         # Those who wait for room, in their order: a write wakes as many as there is room for, the
         # end of a stream all.
@@ -175,7 +181,7 @@ class PartitionStream:
         moved = False
         writer: asyncio.Task[None] | None = None
         outbox = self._outbox
-        merges = False
+        merges = joins = False
 
         async def write() -> None:
             nonlocal moved
@@ -183,7 +189,7 @@ class PartitionStream:
             while True:
                 request = take_next()
                 if request is not None:
-                    await call.write(request)
+                    await call.write(message_heads.whole(request) if joins else request)
                     if self._waiting:
                         self._wake(self._outbox.room(Lane.WORK))
                 elif outbox.marked:
@@ -197,7 +203,9 @@ class PartitionStream:
 
         try:
             await call.wait_for_connection()
-            merges = merged_frames.read_by(await call.initial_metadata())
+            metadata = await call.initial_metadata()
+            merges = merged_frames.read_by(metadata)
+            joins = self._sends and not message_heads.read_by(metadata)
             self._show(True)
             self.fresh.set()
             writer = asyncio.get_running_loop().create_task(write(), name="upstream-writer")

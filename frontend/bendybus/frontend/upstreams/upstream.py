@@ -33,7 +33,7 @@ from bendybus.internal.v1 import (
     partition_pb2,
     partition_pb2_grpc,
 )
-from bendybus.wire import draining, entities, merged_frames, serving
+from bendybus.wire import draining, entities, merged_frames, message_heads, serving
 
 logger = logging.getLogger(__name__)
 SLOW_ECHO_MS: Final = 100
@@ -43,6 +43,7 @@ PROBE_AGAIN_S: Final = 0.25
 # How long new channels may take to connect, and streams to move to them.
 RENEW_S: Final = 10.0
 _MOVES: Final = ((draining.MOVES, "1"),)
+_DELIVERS: Final = (*_MOVES, merged_frames.READS, message_heads.READS)
 
 
 def now_ms() -> int:
@@ -104,7 +105,7 @@ class Upstream:
         self._settings = settings
         self._listener = listener
         self._shown_available = False
-        self._sends = PartitionStream(self._show)
+        self._sends = PartitionStream(self._show, sends=True)
         self._delivers = PartitionStream(
             self._show, lambda: listener.deliver_stream_moving(partition)
         )
@@ -214,7 +215,7 @@ class Upstream:
         async for _ in self._attempts():
             ending = Ending(True, "")
             while ending.moved:
-                call = self._deliver_stub.DeliverFrames(metadata=(*_MOVES, merged_frames.READS))
+                call = self._deliver_stub.DeliverFrames(metadata=_DELIVERS)
                 ending = await self._delivers.run(call, self._on_delivered)
             self._listener.deliver_stream_lost(self.partition, ending.why)
 

@@ -50,7 +50,7 @@ class Inbox:
         return True
 
     def _put_send(self, command: Append) -> bool:
-        size_bytes = sum(map(len, command.batch.payloads))
+        size_bytes = command.batch.content_bytes()
         full = self._frames >= SEND_FRAMES_MAX or (
             self._frames and self._bytes + size_bytes > SEND_BYTES_MAX
         )

@@ -85,10 +85,10 @@ def _record(row: Row, name: str, sub_queue: int, partition: int) -> Record:
 
 def _content(row: Row) -> Record:
     try:
-        message = message_pb2.Message.FromString(row.payload)
+        message = message_pb2.Message.FromString(row.head + row.payload)
         changed = message_pb2.ValueMap.FromString(row.changed_properties or b"")
     except DecodeError:
-        return {"payload_base64": _base64(row.payload)}
+        return {"payload_base64": _base64(row.head + row.payload)}
     properties = {**message.application_properties, **changed.entries}
     return {
         **{name: getattr(message, name) for name in _TEXTS},

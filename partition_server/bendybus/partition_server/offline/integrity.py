@@ -110,7 +110,7 @@ def _counted(database: Any) -> tuple[dict[int, Counter[str]], dict[int, int], di
         figures = counted[slot]
         figures[_STATES.get(row["state"], "unknown")] += 1
         texts = len(row["message_id"]) + len(row["partition_key"]) + len(row["session_id"] or "")
-        figures["size_bytes"] += row["payload_bytes"] + texts + ROW_BYTES + row["extra_bytes"]
+        figures["size_bytes"] += row["content_bytes"] + texts + ROW_BYTES + row["extra_bytes"]
         highest[slot] = row["counter"]
         newest[slot] = max(newest.get(slot, 0), row["enqueued_ms"])
     for row in database.query(sql["remembered"]):

@@ -72,23 +72,25 @@ def _go_on(turn: Turn, deletion: Deletion, budget: Budget) -> Deletion | None:
         deletion.end(stage, deletion.deleted)
         return None
     left, at = deletion.left, deletion.start
-    heads = turn.partition.store.heads(queue.slot, at, COUNTER_MASK, budget.rows_left)
-    complete = len(heads) < budget.rows_left
-    for index, head in enumerate(heads):
+    summaries = turn.partition.store.summaries(queue.slot, at, COUNTER_MASK, budget.rows_left)
+    complete = len(summaries) < budget.rows_left
+    for index, summary in enumerate(summaries):
         if not left or (index and budget.spent()):
             complete = not left
             break
-        at = head.counter + 1
-        wanted = head.state == State.ACTIVE or deletion.everything
+        at = summary.counter + 1
+        wanted = summary.state == State.ACTIVE or deletion.everything
         doomed = (
-            wanted and head.enqueued_ms < deletion.before_ms and head.counter not in queue.locks
+            wanted
+            and summary.enqueued_ms < deletion.before_ms
+            and summary.counter not in queue.locks
         )
         if doomed:
-            stage.remove(queue, head.id, head.state, head.size_bytes)
-            if head.state == State.ACTIVE:
-                stage.vanished.append((queue, head.counter))
+            stage.remove(queue, summary.id, summary.state, summary.size_bytes)
+            if summary.state == State.ACTIVE:
+                stage.vanished.append((queue, summary.counter))
             left -= 1
-        budget.spend(head.size_bytes if doomed else 0)
+        budget.spend(summary.size_bytes if doomed else 0)
     deleted = deletion.deleted + deletion.left - left
     if complete or not left:
         deletion.end(stage, deleted)

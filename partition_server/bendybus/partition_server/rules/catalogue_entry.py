@@ -111,9 +111,9 @@ def remove_dropped(turn: Turn) -> None:
     """Remove some rows of a deleted entity's slot; when none is left, the slot."""
     partition, changes, budget = turn.partition, turn.stage.changes, turn.budget
     slot = next(iter(partition.queues.dropped))
-    for head in partition.store.heads(slot, 0, COUNTER_MASK, budget.rows_left):
-        changes.deletes.append(head.id)
-        budget.spend(head.size_bytes)
+    for summary in partition.store.summaries(slot, 0, COUNTER_MASK, budget.rows_left):
+        changes.deletes.append(summary.id)
+        budget.spend(summary.size_bytes)
         if budget.spent():
             return
     keys = partition.store.history(slot, LAST_ID, budget.rows_left)

@@ -74,7 +74,7 @@ def move(
         enqueued_sequence_number=original,
         extra_bytes=len(properties or b"") + sum(map(len, texts)),
     )
-    stage.move(dead_letters, row.id, moved, envelope.payload_bytes)
+    stage.move(dead_letters, row.id, moved, envelope.content_bytes)
 
 
 def envelope_of(turn: Turn, queue: MessageQueue, counter: int) -> Envelope | None:

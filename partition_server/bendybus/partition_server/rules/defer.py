@@ -89,7 +89,7 @@ def _rows(turn: Turn, slot: int, counters: Sequence[int]) -> list[Row]:
     for counter in sorted(set(counters)):
         found = turn.partition.store.rows([row_id(slot, counter)])
         rows += found
-        left_bytes -= sum(len(row.payload) for row in found)
+        left_bytes -= sum(row.content_bytes() for row in found)
         if left_bytes < 0 and len(rows) > 1:
             raise errors.InvalidArgument(
                 "sequence_numbers",

@@ -9,7 +9,7 @@ from bendybus.partition_server.rules import dead_letter, scan
 from bendybus.partition_server.state.due_times import LAST_ID
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.turn import Turn
-from bendybus.partition_server.store.records import COUNTER_MASK, SLOT_SHIFT, Head, State
+from bendybus.partition_server.store.records import COUNTER_MASK, SLOT_SHIFT, State, Summary
 
 
 def expire(turn: Turn, queue: MessageQueue, id_: int, state: int, size_bytes: int) -> None:
@@ -30,19 +30,19 @@ def sweep(turn: Turn) -> None:
     """Expire what is due, in the order of time."""
     partition, stage, now_ms = turn.partition, turn.stage, turn.now.wall_ms
 
-    def take(head: Head) -> int:
-        queue = partition.queues.at(head.slot)
-        if queue is not None and head.counter not in queue.locks:
-            expire(turn, queue, head.id, head.state, head.size_bytes)
-            if not head.state:
-                stage.vanished.append((queue, head.counter))
+    def take(summary: Summary) -> int:
+        queue = partition.queues.at(summary.slot)
+        if queue is not None and summary.counter not in queue.locks:
+            expire(turn, queue, summary.id, summary.state, summary.size_bytes)
+            if not summary.state:
+                stage.vanished.append((queue, summary.counter))
         return 0
 
     rows, due = turn.budget.rows_left, partition.due
-    heads = partition.store.expiring(now_ms, due.expired_to, rows)
-    done, cursor = scan.through(heads, due.expired_to, turn.budget, take)
+    summaries = partition.store.expiring(now_ms, due.expired_to, rows)
+    done, cursor = scan.through(summaries, due.expired_to, turn.budget, take)
     following: int | None = now_ms
-    if done and len(heads) < rows:
+    if done and len(summaries) < rows:
         cursor, following = (now_ms, LAST_ID), partition.store.next_expiry(now_ms)
     stage.on_commit.append(partial(due.expired, cursor, following))
 

@@ -3,19 +3,22 @@
 from collections.abc import Callable, Sequence
 
 from bendybus.partition_server.state.budget import Budget
-from bendybus.partition_server.store.records import Head
+from bendybus.partition_server.store.records import Summary
 
 
 def through(
-    heads: Sequence[Head], cursor: tuple[int, int], budget: Budget, take: Callable[[Head], int]
+    summaries: Sequence[Summary],
+    cursor: tuple[int, int],
+    budget: Budget,
+    take: Callable[[Summary], int],
 ) -> tuple[bool, tuple[int, int]]:
-    """Take heads until the budget is spent, one at least; return whether all, and how far.
+    """Take summaries until the budget is spent, one at least; return whether all, and how far.
 
     `take` returns the bytes that it read.
     """
-    for index, head in enumerate(heads):
+    for index, summary in enumerate(summaries):
         if index and budget.spent():
             return False, cursor
-        budget.spend(take(head))
-        cursor = (head.at_ms, head.id)
+        budget.spend(take(summary))
+        cursor = (summary.at_ms, summary.id)
     return True, cursor

@@ -15,7 +15,7 @@ from bendybus.partition_server.state.commands import CancelScheduled
 from bendybus.partition_server.state.due_times import LAST_ID
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.turn import Turn
-from bendybus.partition_server.store.records import Head, State, row_id
+from bendybus.partition_server.store.records import State, Summary, row_id
 
 
 def cancel(turn: Turn, command: CancelScheduled) -> Done:
@@ -37,40 +37,42 @@ def _cancel(turn: Turn, command: CancelScheduled) -> Done:
     queue = partition.find(command.entity, turn.now)
     message_numbers.check(partition, command.counters, bounds.NUMBERS_A_CALL_MAX)
     wanted = sorted(set(command.counters))
-    heads = [head for n in wanted for head in partition.store.heads(queue.slot, n, n, 1)]
-    found = {head.counter for head in heads if head.state == State.SCHEDULED}
+    summaries = [
+        summary for n in wanted for summary in partition.store.summaries(queue.slot, n, n, 1)
+    ]
+    found = {summary.counter for summary in summaries if summary.state == State.SCHEDULED}
     missing = [counter for counter in command.counters if counter not in found]
     if missing:
         raise message_numbers.not_found(
             partition, queue, missing[0], "scheduled", "it may be active already"
         )
-    for head in heads:
-        turn.stage.remove(queue, head.id, head.state, head.size_bytes)
-    return Done(len(heads))
+    for summary in summaries:
+        turn.stage.remove(queue, summary.id, summary.state, summary.size_bytes)
+    return Done(len(summaries))
 
 
 def sweep(turn: Turn) -> None:
     """Enqueue messages that are due, each with a new number at the end."""
     partition, now_ms = turn.partition, turn.now.wall_ms
 
-    def take(head: Head) -> int:
-        queue = partition.queues.at(head.slot)
+    def take(summary: Summary) -> int:
+        queue = partition.queues.at(summary.slot)
         if queue is None:
             return 0
-        _activate(turn, queue, head)
-        return head.size_bytes
+        _activate(turn, queue, summary)
+        return summary.size_bytes
 
     rows, due = turn.budget.rows_left, partition.due
-    heads = partition.store.activating(now_ms, due.activated_to, rows)
-    done, cursor = scan.through(heads, due.activated_to, turn.budget, take)
+    summaries = partition.store.activating(now_ms, due.activated_to, rows)
+    done, cursor = scan.through(summaries, due.activated_to, turn.budget, take)
     following: int | None = now_ms
-    if done and len(heads) < rows:
+    if done and len(summaries) < rows:
         cursor, following = (now_ms, LAST_ID), partition.store.next_activation(now_ms)
     turn.stage.on_commit.append(partial(due.activated, cursor, following))
 
 
-def _activate(turn: Turn, queue: MessageQueue, head: Head) -> None:
-    found = turn.partition.store.rows([head.id])
+def _activate(turn: Turn, queue: MessageQueue, summary: Summary) -> None:
+    found = turn.partition.store.rows([summary.id])
     if not found:
         return
     row, state, now_ms = found[0], queue.state, turn.now.wall_ms

@@ -8,7 +8,7 @@ and one bad group does not harm the others of its frame.
 from collections.abc import Iterator, Sequence
 from itertools import repeat
 
-from bendybus.domain import bounds, errors, limits, sequence_number
+from bendybus.domain import bounds, errors, limits, message_format, sequence_number
 from bendybus.domain.errors import BusError
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.rules import duplicates, entity_status
@@ -112,15 +112,16 @@ class Appender:
     # Whole frames: a few comparisons instead of some per message.
 
     def _all_fit(self, batch: Batch, sizes: Sequence[int]) -> bool:
-        total = sum(map(len, batch.payloads))
+        contents = batch.sizes()
+        total = sum(contents)
         if not bounds.messages_fit(*_columns_of(batch)):
             return False
-        if max(map(len, batch.payloads)) > self._entity.message_bytes_max(self._tier):
+        if max(contents) > self._entity.message_bytes_max(self._tier):
             return False
-        overhead = (ROW_BYTES + 3 * limits.KEY_CHARS_MAX * 4) * len(batch.payloads)
+        overhead = (ROW_BYTES + 3 * limits.KEY_CHARS_MAX * 4) * len(contents)
         if total + overhead > self._room:
             return False
-        return len(sizes) == len(batch.payloads) or total <= limits.batch_bytes_max(self._tier)
+        return len(sizes) == len(contents) or total <= limits.batch_bytes_max(self._tier)
 
     # Group by group.
 
@@ -154,10 +155,10 @@ class Appender:
         if not bounds.messages_fit(*texts):
             raise next(error for _, error in bounds.message_faults(*texts))
         content = sum(sum(map(len, column)) for column in texts[:3])
-        for payload in batch.payloads[start:end]:
-            if len(payload) > largest:
-                raise self._too_large("message", len(payload), largest)
-            content += len(payload)
+        for size in batch.sizes()[start:end]:
+            if size > largest:
+                raise self._too_large("message", size, largest)
+            content += size
         most = limits.batch_bytes_max(self._tier)
         if end - start > 1 and content > most:
             raise self._too_large("batch", content, most)
@@ -261,6 +262,8 @@ class Appender:
             repeat(None),
             repeat(0),
             repeat(0),
+            batch.formats[span] if batch.formats else repeat(message_format.WHOLE),
+            batch.heads[span] if batch.heads else repeat(b""),
             strict=False,
         )
 
@@ -291,7 +294,7 @@ def _lifetime(asked_ms: int, ceiling: int | None) -> int:
 
 
 def _text_bytes(batch: Batch, start: int, end: int) -> int:
-    columns = (batch.payloads, batch.message_ids, batch.partition_keys)
+    columns = (batch.payloads, batch.heads, batch.message_ids, batch.partition_keys)
     total = sum(sum(map(len, column[start:end])) for column in columns if column)
     if batch.session_ids:
         total += sum(len(duplicates.session_of(batch, i) or "") for i in range(start, end))
@@ -312,3 +315,4 @@ def _check_shape(batch: Batch, sizes: Sequence[int]) -> None:
         column = getattr(batch, name)
         if column and len(column) != count:
             raise errors.InvalidArgument(name, f"has {len(column)} entries for {count} messages.")
+    message_format.check(batch.heads, batch.formats)

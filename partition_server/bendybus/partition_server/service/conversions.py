@@ -8,7 +8,7 @@ from bendybus.partition_server.state.answers import Delivery
 from bendybus.partition_server.state.commands import Batch, EntityRef
 from bendybus.partition_server.store.records import COUNTER_MASK, Row, State
 from bendybus.v1 import message_pb2
-from bendybus.wire import entity_refs
+from bendybus.wire import entity_refs, message_heads
 
 
 def entity_ref(proto: partition_pb2.EntityRef) -> EntityRef:
@@ -17,7 +17,7 @@ def entity_ref(proto: partition_pb2.EntityRef) -> EntityRef:
 
 
 def batch_from_proto(proto: message_pb2.MessageBatch) -> Batch:
-    """Return the columns as lists; payloads stay as they are."""
+    """Return the columns as lists; heads and payloads stay as they are."""
     return Batch(
         list(proto.messages),
         list(proto.message_ids),
@@ -26,11 +26,18 @@ def batch_from_proto(proto: message_pb2.MessageBatch) -> Batch:
         list(proto.session_present),
         list(proto.time_to_live_ms),
         list(proto.scheduled_enqueue_time_ms),
+        list(proto.heads),
+        list(proto.formats),
     )
 
 
-def delivery_to_proto(delivery: Delivery, *, partition: int) -> message_pb2.DeliveredBatch:
-    """Return delivered or shown messages; columns that say nothing stay empty."""
+def delivery_to_proto(
+    delivery: Delivery, *, partition: int, heads: bool
+) -> message_pb2.DeliveredBatch:
+    """Return delivered or shown messages; columns that say nothing stay empty.
+
+    `heads`: the caller reads heads; otherwise messages are whole.
+    """
     rows = delivery.rows
     base = sequence_number.compose(partition, 0)
     proto = message_pb2.DeliveredBatch(
@@ -47,6 +54,11 @@ def delivery_to_proto(delivery: Delivery, *, partition: int) -> message_pb2.Deli
         proto.lock_tokens = lock_token.pack(
             partition, delivery.slot, delivery.boot & lock_token.BOOT_MASK, pairs
         )
+    if any(row.format for row in rows):
+        proto.formats.extend([row.format for row in rows])
+        proto.heads.extend([row.head for row in rows])
+        if not heads:
+            message_heads.join(proto)
     _add_texts(proto, rows)
     if any(row.time_to_live_ms for row in rows):
         proto.time_to_live_ms.extend([row.time_to_live_ms for row in rows])
@@ -56,7 +68,7 @@ def delivery_to_proto(delivery: Delivery, *, partition: int) -> message_pb2.Deli
         proto.delivery_counts.extend([row.delivery_count for row in rows])
     if any(row.state for row in rows):
         proto.states.extend([_STATES[row.state] for row in rows])
-    if any(row[_FIRST_RARE:] != _NOTHING_RARE for row in rows):
+    if any(row[_FIRST_RARE:_AFTER_RARE] != _NOTHING_RARE for row in rows):
         _add_rare(proto, rows)
     return proto
 
@@ -90,4 +102,5 @@ _STATES: dict[int, message_pb2.MessageState] = {
     State.SCHEDULED: message_pb2.MESSAGE_STATE_SCHEDULED,
 }
 _FIRST_RARE = Row._fields.index("changed_properties")
+_AFTER_RARE = Row._fields.index("extra_bytes")
 _NOTHING_RARE = (None, None, None, None, 0)

@@ -75,11 +75,13 @@ def is_outcome(value: Any) -> bool:
     )
 
 
-def response(value: Any, thread: PartitionThread) -> partition_pb2.DeliverFramesResponse:
-    """Return the frame of an answer."""
+def response(
+    value: Any, thread: PartitionThread, *, heads: bool
+) -> partition_pb2.DeliverFramesResponse:
+    """Return the frame of an answer; `heads`: its reader reads heads of messages."""
     made = partition_pb2.DeliverFramesResponse
     if isinstance(value, answers.Reserved):
-        batch = conversions.delivery_to_proto(value.delivery, partition=thread.index)
+        batch = conversions.delivery_to_proto(value.delivery, partition=thread.index, heads=heads)
         return made(
             reserved=partition_pb2.Reserved(
                 ask_id=value.ask_id,

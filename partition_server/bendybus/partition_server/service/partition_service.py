@@ -20,7 +20,7 @@ from bendybus.partition_server.service.hosts import Hosts, submit
 from bendybus.partition_server.state import answers, commands
 from bendybus.partition_server.state.commands import Command
 from bendybus.v1 import receiver_pb2
-from bendybus.wire import merged_frames, statuses
+from bendybus.wire import merged_frames, message_heads, statuses
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -51,7 +51,7 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
                     reply.answer(answers.Failed(error))
 
         # At once, so that the front end knows that the stream is open.
-        await context.send_initial_metadata(())
+        await context.send_initial_metadata((message_heads.READS,))
         moving = partition_pb2.SendFramesResponse(moving=True)
         with self._hosts.traffic.stream(ending(context, outbox, moving)):
             async for frame in both_ways(read(), outbox):
@@ -63,8 +63,9 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
         """Reserve, deliver, settle; see the contract."""
         await self._refuse_at_the_end(context)
         opened: list[PartitionThread] = []
+        heads = message_heads.read_by(context.invocation_metadata())
         outbox: Outbox[partition_pb2.DeliverFramesResponse] = Outbox(
-            lambda value: deliver_frames.response(value, opened[0]),
+            lambda value: deliver_frames.response(value, opened[0], heads=heads),
             pays=deliver_frames.is_outcome,
             merges=merged_frames.read_by(context.invocation_metadata()),
         )
@@ -130,7 +131,7 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
         )
         following = peeked.next_counter
         return partition_pb2.PeekResponse(
-            batch=self._to_proto(request.partition, peeked.delivery),
+            batch=_batch(context, request.partition, peeked.delivery),
             next_sequence_number=following
             and sequence_number.compose(request.partition, following),
         )
@@ -151,7 +152,7 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
                 request.age_ms,
             ),
         )
-        batch = self._to_proto(request.partition, delivery)
+        batch = _batch(context, request.partition, delivery)
         return partition_pb2.ReceiveDeferredResponse(batch=batch)
 
     async def CancelScheduledMessages(
@@ -228,5 +229,7 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
         async with statuses.errors_as_status(context):
             return await self._hosts.ask(partition, make)
 
-    def _to_proto(self, partition: int, delivery: answers.Delivery) -> Any:
-        return conversions.delivery_to_proto(delivery, partition=partition)
+
+def _batch(context: Context, partition: int, delivery: answers.Delivery) -> Any:
+    heads = message_heads.read_by(context.invocation_metadata())
+    return conversions.delivery_to_proto(delivery, partition=partition, heads=heads)

@@ -6,6 +6,7 @@ needs to find the asker again.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import add
 from typing import Any, NamedTuple
 
 from bendybus.domain.disposition import Disposition
@@ -52,6 +53,17 @@ class Batch:
     session_present: Sequence[bool] = ()
     time_to_live_ms: Sequence[int] = ()
     scheduled_ms: Sequence[int] = ()
+    heads: Sequence[bytes] = ()
+    formats: Sequence[int] = ()
+
+    def content_bytes(self) -> int:
+        """Return the bytes of all heads and payloads."""
+        return sum(map(len, self.payloads)) + sum(map(len, self.heads))
+
+    def sizes(self) -> list[int]:
+        """Return the bytes of each message: its head and its payload."""
+        sizes = map(len, self.payloads)
+        return list(map(add, sizes, map(len, self.heads)) if self.heads else sizes)
 
 
 @dataclass(slots=True)

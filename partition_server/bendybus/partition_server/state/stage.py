@@ -97,13 +97,13 @@ class Stage:
         self.changes.inserts.append(row)
         touched.fresh.append(row)
 
-    def move(self, queue: MessageQueue, from_id: int, row: Row, payload_bytes: int) -> None:
+    def move(self, queue: MessageQueue, from_id: int, row: Row, content_bytes: int) -> None:
         """Make a message, removed from its place, the next one of a queue, with its payload."""
         touched = self.touch(queue)
         state = queue.state
         assert row.counter == state.counter + 1, (row.counter, state.counter)
         state.counter = row.counter
-        state.size_bytes += row.size() + payload_bytes
+        state.size_bytes += row.size() + content_bytes
         state.active += 1
         self.changes.moves.append(Move(from_id, row))
         touched.fresh.append(row)

@@ -14,12 +14,12 @@ from bendybus.partition_server.store.records import (
     Changes,
     ClockMark,
     Envelope,
-    Head,
     HistoryEntry,
     ProducerEntry,
     Row,
     SlotState,
     State,
+    Summary,
     row_id,
 )
 from bendybus.partition_server.store.store import Opened
@@ -79,18 +79,20 @@ class MemoryStore:
     def envelope(self, id_: int) -> Envelope | None:
         """See Store."""
         row = self._rows.get(id_)
-        return None if row is None else Envelope(row._replace(payload=b""), len(row.payload))
+        if row is None:
+            return None
+        return Envelope(row._replace(payload=b"", head=b""), row.content_bytes())
 
     def browse(self, slot: int, start: int, limit: int, size_limit: int) -> list[Row]:
         """See Store."""
         return _bounded(self._slot_rows(slot, start), limit, size_limit)
 
-    def heads(self, slot: int, start: int, through: int, limit: int) -> list[Head]:
+    def summaries(self, slot: int, start: int, through: int, limit: int) -> list[Summary]:
         """See Store."""
         rows = (row for row in self._slot_rows(slot, start) if row.counter <= through)
-        return [_head(row, 0) for row in rows][:limit]
+        return [_summary(row, 0) for row in rows][:limit]
 
-    def expiring(self, until_ms: int, after: tuple[int, int], limit: int) -> list[Head]:
+    def expiring(self, until_ms: int, after: tuple[int, int], limit: int) -> list[Summary]:
         """See Store."""
         due = [
             (row.expires_ms, row.id)
@@ -99,7 +101,7 @@ class MemoryStore:
         ]
         return self._due(due, after, limit)
 
-    def activating(self, until_ms: int, after: tuple[int, int], limit: int) -> list[Head]:
+    def activating(self, until_ms: int, after: tuple[int, int], limit: int) -> list[Summary]:
         """See Store."""
         due = [
             (row.scheduled_ms, row.id)
@@ -108,9 +110,9 @@ class MemoryStore:
         ]
         return self._due(due, after, limit)
 
-    def _due(self, due: list[tuple[int, int]], after: tuple[int, int], limit: int) -> list[Head]:
+    def _due(self, due: list[tuple[int, int]], after: tuple[int, int], limit: int) -> list[Summary]:
         found = sorted(key for key in due if key > after)[:limit]
-        return [_head(self._rows[id_], at_ms) for at_ms, id_ in found]
+        return [_summary(self._rows[id_], at_ms) for at_ms, id_ in found]
 
     def next_expiry(self, after_ms: int) -> int | None:
         """See Store."""
@@ -160,8 +162,10 @@ class MemoryStore:
             )
         for move in changes.moves:
             assert move.row.id not in self._rows, f"row {move.row.id} exists"
-            payload = self._rows.pop(move.id).payload
-            self._rows[move.row.id] = move.row._replace(payload=payload)
+            row = self._rows.pop(move.id)
+            self._rows[move.row.id] = move.row._replace(
+                payload=row.payload, format=row.format, head=row.head
+            )
         for id_ in changes.deletes:
             self._rows.pop(id_, None)
         self._remember(changes)
@@ -186,8 +190,8 @@ class MemoryStore:
         return sorted(row for id_, row in self._rows.items() if lowest <= id_ < end)
 
 
-def _head(row: Row, at_ms: int) -> Head:
-    return Head(row.id, row.state, row.enqueued_ms, at_ms, row.size())
+def _summary(row: Row, at_ms: int) -> Summary:
+    return Summary(row.id, row.state, row.enqueued_ms, at_ms, row.size())
 
 
 def _bounded(rows: Iterable[Row], limit: int, size_limit: int) -> list[Row]:
@@ -196,5 +200,5 @@ def _bounded(rows: Iterable[Row], limit: int, size_limit: int) -> list[Row]:
         if len(found) == limit or size_limit <= 0:
             break
         found.append(row)
-        size_limit -= len(row.payload)
+        size_limit -= row.content_bytes()
     return found

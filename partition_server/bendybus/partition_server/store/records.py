@@ -20,7 +20,7 @@ from bendybus.domain.sub_queue import SubQueue
 SLOT_SHIFT: Final = 44
 COUNTER_MASK: Final = 2**SLOT_SHIFT - 1
 SLOT_MAX: Final = 2**19 - 1
-# What a message costs beside its payload and texts, roughly, in the file.
+# What a message costs beside its head, payload and texts, roughly, in the file.
 ROW_BYTES: Final = 64
 
 
@@ -54,6 +54,9 @@ class Row(NamedTuple):
     enqueued_sequence_number: int = 0
     # What changed properties and the texts of a dead letter add to the size.
     extra_bytes: int = 0
+    # Whether the payload is the whole message; see domain.message_format.
+    format: int = 0
+    head: bytes = b""
 
     @property
     def counter(self) -> int:
@@ -68,22 +71,26 @@ class Row(NamedTuple):
     def size(self) -> int:
         """Return the bytes that count to the quota."""
         texts = len(self.message_id) + len(self.partition_key) + len(self.session_id or "")
-        return len(self.payload) + texts + ROW_BYTES + self.extra_bytes
+        return self.content_bytes() + texts + ROW_BYTES + self.extra_bytes
+
+    def content_bytes(self) -> int:
+        """Return the bytes of head and payload."""
+        return len(self.head) + len(self.payload)
 
 
 class Envelope(NamedTuple):
-    """A message without its payload, which stays in the file while the message is moved."""
+    """A message without head and payload, which stay in the file while the message is moved."""
 
-    # Its payload is b"".
+    # Its head and payload are b"".
     row: Row
-    payload_bytes: int
+    content_bytes: int
 
     def size(self) -> int:
         """Return the bytes that count to the quota."""
-        return self.row.size() + self.payload_bytes
+        return self.row.size() + self.content_bytes
 
 
-class Head(NamedTuple):
+class Summary(NamedTuple):
     """What sweeps need to know of a message; its payload stays in the file."""
 
     id: int
@@ -171,10 +178,10 @@ class RowUpdate(NamedTuple):
 
 
 class Move(NamedTuple):
-    """A row that becomes another one, in whatever queue; its payload goes with it."""
+    """A row that becomes another one, in whatever queue; head and payload go with it."""
 
     id: int
-    # What it is from now on; its payload is b"" and not written.
+    # What it is from now on; its head and payload are b"" and not written.
     row: Row
 
 

@@ -13,11 +13,11 @@ from bendybus.partition_server.store.records import (
     Changes,
     ClockMark,
     Envelope,
-    Head,
     HistoryEntry,
     ProducerEntry,
     Row,
     SlotState,
+    Summary,
 )
 
 
@@ -54,25 +54,25 @@ class Store(Protocol):
         """Return ACTIVE rows with a counter above `after`, up to `through`, in order.
 
         Leaves out what expires at or before `expired_ms`. Stops at `limit` rows, or as soon as
-        their payloads make up `size_limit` bytes.
+        their heads and payloads make up `size_limit` bytes.
         """
 
     def rows(self, ids: Sequence[int]) -> list[Row]:
         """Return the rows that exist among `ids`, in order of id."""
 
     def envelope(self, id_: int) -> Envelope | None:
-        """Return a row without its payload, which is not read; None if it does not exist."""
+        """Return a row without head and payload, which are not read; None if it does not exist."""
 
     def browse(self, slot: int, start: int, limit: int, size_limit: int) -> list[Row]:
         """Return rows of every state from counter `start` up, in order; stops like `active`."""
 
-    def heads(self, slot: int, start: int, through: int, limit: int) -> list[Head]:
-        """Return the heads of rows of every state from counter `start` up to `through`."""
+    def summaries(self, slot: int, start: int, through: int, limit: int) -> list[Summary]:
+        """Return the summaries of rows of every state from counter `start` up to `through`."""
 
-    def expiring(self, until_ms: int, after: tuple[int, int], limit: int) -> list[Head]:
+    def expiring(self, until_ms: int, after: tuple[int, int], limit: int) -> list[Summary]:
         """Return rows that expire at or before `until_ms`, in order of (expires_ms, id) > after."""
 
-    def activating(self, until_ms: int, after: tuple[int, int], limit: int) -> list[Head]:
+    def activating(self, until_ms: int, after: tuple[int, int], limit: int) -> list[Summary]:
         """Return SCHEDULED rows due at or before `until_ms`, in order of (due, id) > after."""
 
     def next_expiry(self, after_ms: int) -> int | None:

@@ -24,7 +24,7 @@ FROM slots ORDER BY slot
 -- measured --
 -- Every message's place, state and time, and the texts that count to its size.
 SELECT id >> 44 AS slot, id & 17592186044415 AS counter, state, enqueued_ms, expires_ms,
-    length(payload) AS payload_bytes, message_id, partition_key, session_id,
+    length(payload) + length(head) AS content_bytes, message_id, partition_key, session_id,
     extra_bytes
 FROM messages ORDER BY id
 

@@ -67,13 +67,18 @@ DELETE FROM slots WHERE slot = ?
 INSERT INTO messages (id, state, enqueued_ms, expires_ms, scheduled_ms, time_to_live_ms,
     delivery_count, message_id, partition_key, session_id, payload) VALUES
 
+-- append_messages_with_heads --
+-- As `append_messages`.
+INSERT INTO messages (id, state, enqueued_ms, expires_ms, scheduled_ms, time_to_live_ms,
+    delivery_count, message_id, partition_key, session_id, payload, format, head) VALUES
+
 -- append_message --
 -- One message with everything that it can have.
 INSERT INTO messages (id, state, enqueued_ms, expires_ms, scheduled_ms, time_to_live_ms,
     delivery_count, message_id, partition_key, session_id, payload, changed_properties,
     dead_letter_reason, dead_letter_error_description, dead_letter_source,
-    enqueued_sequence_number, extra_bytes)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    enqueued_sequence_number, extra_bytes, format, head)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- update_message --
 -- Abandoned, deferred or no longer locked.
@@ -81,7 +86,7 @@ UPDATE messages SET state = ?, delivery_count = ?, changed_properties = ?,
     extra_bytes = extra_bytes + ? WHERE id = ?
 
 -- move_message --
--- Everything of a message but its payload, also its id: it lies in another queue then.
+-- Everything of a message but its head and payload, also its id: it is in another queue then.
 UPDATE messages SET id = ?, state = ?, enqueued_ms = ?, expires_ms = ?, scheduled_ms = ?,
     time_to_live_ms = ?, delivery_count = ?, message_id = ?, partition_key = ?, session_id = ?,
     changed_properties = ?, dead_letter_reason = ?, dead_letter_error_description = ?,
@@ -101,32 +106,33 @@ AND (expires_ms IS NULL OR expires_ms > ?) ORDER BY id LIMIT ?
 SELECT * FROM messages WHERE id = ?
 
 -- read_envelope --
--- One message without its payload, and the length of that: SQLite knows it without reading it.
+-- One message without head and payload, and their length: SQLite knows it without reading them.
 SELECT id, state, enqueued_ms, expires_ms, scheduled_ms, time_to_live_ms, delivery_count,
     message_id, partition_key, session_id, x'', changed_properties, dead_letter_reason,
     dead_letter_error_description, dead_letter_source, enqueued_sequence_number, extra_bytes,
-    length(payload) FROM messages WHERE id = ?
+    format, x'', length(payload) + length(head) FROM messages WHERE id = ?
 
 -- browse --
 -- Messages of every state, in order.
 SELECT * FROM messages WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?
 
--- read_heads --
+-- read_summaries --
 -- What is to be deleted, without its payloads: SQLite knows their length without reading them.
-SELECT id, state, enqueued_ms, 0, length(payload), message_id, partition_key, session_id, extra_bytes
+SELECT id, state, enqueued_ms, 0, length(payload) + length(head), message_id, partition_key,
+    session_id, extra_bytes
 FROM messages WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?
 
 -- read_expiring --
 -- Messages whose time is over.
-SELECT id, state, enqueued_ms, expires_ms, length(payload), message_id, partition_key, session_id,
-    extra_bytes
+SELECT id, state, enqueued_ms, expires_ms, length(payload) + length(head), message_id,
+    partition_key, session_id, extra_bytes
 FROM messages WHERE expires_ms IS NOT NULL AND expires_ms <= ? AND (expires_ms, id) > (?, ?)
 ORDER BY expires_ms, id LIMIT ?
 
 -- read_activating --
 -- Scheduled messages that are due.
-SELECT id, state, enqueued_ms, scheduled_ms, length(payload), message_id, partition_key, session_id,
-    extra_bytes
+SELECT id, state, enqueued_ms, scheduled_ms, length(payload) + length(head), message_id,
+    partition_key, session_id, extra_bytes
 FROM messages WHERE state = 2 AND scheduled_ms <= ? AND (scheduled_ms, id) > (?, ?)
 ORDER BY scheduled_ms, id LIMIT ?
 

@@ -63,7 +63,11 @@ CREATE TABLE messages (
     dead_letter_source TEXT,
     enqueued_sequence_number INTEGER NOT NULL DEFAULT 0,
     -- What changed properties and texts of dead letters add to the size.
-    extra_bytes INTEGER NOT NULL DEFAULT 0
+    extra_bytes INTEGER NOT NULL DEFAULT 0,
+    -- 0: the payload is a whole message; 1: head and payload are its parts. See ARCHITECTURE.md.
+    format INTEGER NOT NULL DEFAULT 0,
+    -- What filters read; empty in format 0.
+    head BLOB NOT NULL DEFAULT x''
 ) STRICT;
 
 -- Partial: a message without an end or a schedule costs no index entry.
