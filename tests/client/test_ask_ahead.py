@@ -1,6 +1,8 @@
 """The plain loop: the next ask rides with a settlement; its message is used or given back."""
 
 import asyncio
+import subprocess
+import sys
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -238,3 +240,36 @@ def test_a_message_is_kept_a_while_from_when_it_came() -> None:
     assert not ahead.look(cancelled.append, released.extend)
     assert released == [piece]
     assert not cancelled
+
+
+NEVER_CLOSES = """
+import sys
+from bendybus.client import ServiceBusClient
+
+client = ServiceBusClient.from_connection_string(sys.argv[1])
+receiver = client.get_queue_receiver("q", max_wait_time=5)
+for message in receiver:
+    receiver.complete_message(message)
+    if str(message) == "9":
+        break
+"""
+
+
+async def test_a_program_that_exits_without_closing_gives_back_what_it_asked_for_ahead(
+    client: Any, merging: FakeFrontEnd, queue: MemoryQueue
+) -> None:
+    await fill(client, 20)
+
+    found = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-c", NEVER_CLOSES, merging.connection_string],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+    assert (found.returncode, found.stderr) == (0, "")
+    assert len(queue.messages) == 10
+    # Else it would wait for the end of a lock, and count a delivery that no application saw.
+    assert not any(stored.token or stored.delivery_count for stored in queue.messages.values())

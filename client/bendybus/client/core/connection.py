@@ -160,6 +160,12 @@ class Connection:
         """Connect again when needed."""
         self._ready.set()
 
+    async def leave(self) -> None:
+        """Close the receivers that hold messages or settlements: the process exits."""
+        await asyncio.gather(
+            *(stream.close() for stream in list(self._receive_streams) if stream.unfinished)
+        )
+
     async def close(self) -> None:
         """Close streams and channel; operations in progress fail."""
         self.closed = True

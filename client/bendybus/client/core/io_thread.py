@@ -9,6 +9,8 @@ ends; the parent goes on with the same loop in a new thread, the child starts wi
 """
 
 import asyncio
+import atexit
+import contextlib
 import gc
 import logging
 import os
@@ -25,6 +27,8 @@ _log = logging.getLogger("bendybus.client")
 _PAUSE_TIMEOUT_S: Final = 5.0
 # How long a thread whose time is over lets the I/O thread read what has arrived.
 _READ_S: Final = 1.0
+# How long a process that exits waits for the bus to take back what no caller saw.
+_EXIT_S: Final = 2.5
 # How much longer than the I/O thread an application's thread waits.
 MARGIN_S: Final = 5.0
 # Reentrant: what is made under it may ask for the I/O thread.
@@ -40,6 +44,9 @@ class Pausable(Protocol):
 
     def resume(self) -> None:
         """Continue with the operations in progress."""
+
+    async def leave(self) -> None:
+        """Release what no caller saw, and send what is not sent yet: the process exits."""
 
 
 class IoThread:
@@ -113,6 +120,14 @@ class IoThread:
             self.submit(owner.resume)
         self.start()
 
+    def leave(self) -> None:
+        """Wait a moment until every owner has left nothing behind. From another thread."""
+        if self._thread is None or not self._thread.is_alive():
+            return
+        future = asyncio.run_coroutine_threadsafe(self._let_owners_leave(), self.loop)
+        with contextlib.suppress(TimeoutError):
+            future.result(_EXIT_S)
+
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
         self.loop.run_forever()
@@ -136,6 +151,9 @@ class IoThread:
     async def _pause_owners(self) -> None:
         for owner in list(self.owners):
             await owner.pause()
+
+    async def _let_owners_leave(self) -> None:
+        await asyncio.gather(*(owner.leave() for owner in list(self.owners)))
 
 
 class Waiter(Protocol):
@@ -343,6 +361,11 @@ def making() -> threading.RLock:
     return _lock
 
 
+def _at_exit() -> None:
+    if _current is not None:
+        _current.leave()
+
+
 def _before_fork() -> None:
     if _current is not None:
         _current.pause()
@@ -359,6 +382,8 @@ def _after_fork_in_child() -> None:
     _lock = threading.RLock()
 
 
+# A program that ends without closing its client: the thread is a daemon and would just stop.
+atexit.register(_at_exit)
 if hasattr(os, "register_at_fork"):  # Windows does not fork
     os.register_at_fork(
         before=_before_fork,

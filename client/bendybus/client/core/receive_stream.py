@@ -65,6 +65,12 @@ class ReceiveStream:
         self._closed = False
         self._changed = asyncio.Event()
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether closing it would still tell the bus something."""
+        holds = self._asks.ahead or self._buffer or len(self._settlements) or self._closing
+        return self._opened and not self._closed and bool(holds)
+
     def receive(self, pending: PendingReceive) -> None:
         """Serve a receive from the buffer, or ask the bus for it."""
         if self._closing:
