@@ -3,13 +3,8 @@
 import itertools
 from typing import Any
 
-from bendybus.frontend.core.receive_actions import (
-    AskPartition,
-    ClientAsk,
-    GiveBack,
-    HandOver,
-    WithdrawAsk,
-)
+from bendybus.frontend.core.credit import Credit
+from bendybus.frontend.core.receive_actions import AskPartition, GiveBack, HandOver, WithdrawAsk
 from bendybus.frontend.core.receive_cache import Cache
 
 
@@ -24,6 +19,7 @@ class Receiver:
             range(partitions), lambda p: p not in self.down, lambda: next(ids), self.now
         )
         self.tags = itertools.count(1)
+        self.credits: dict[int, Credit] = {}
         self.asked: dict[int, AskPartition] = {}
         self.handed: list[tuple[Any, list[str]]] = []
         self.unanswered: list[Any] = []
@@ -40,9 +36,9 @@ class Receiver:
                 self.asked.pop(action.partition, None)
             elif isinstance(action, HandOver):
                 names = [n for data, start, end, _, _ in action.slices for n in data[start:end]]
-                self.handed.append((action.tag, names))
+                self.handed.append((action.credit.tag, names))
                 if action.unanswered:
-                    self.unanswered.append(action.tag)
+                    self.unanswered.append(action.credit.tag)
             else:
                 assert isinstance(action, GiveBack)
                 self.given_back += action.data[action.start : action.end]
@@ -50,11 +46,34 @@ class Receiver:
     def ask(
         self, messages: int = 1, wait_ms: int = 1_000, size_bytes: int = 1 << 20, owner: str = "me"
     ) -> int:
-        """Open a receive; return its tag."""
+        """Grant credit that lapses at its first delivery, with a deadline; return its tag."""
+        return self._grant(messages, size_bytes, self.now + wait_ms, owner, lapses=True)
+
+    def grant(self, messages: int, owner: str = "me", size_bytes: int = 1 << 20) -> int:
+        """Grant credit that stays until it is used up or drained; return its tag."""
+        return self._grant(messages, size_bytes, None, owner, lapses=False)
+
+    def _grant(
+        self, messages: int, size_bytes: int, until_ms: int | None, owner: str, *, lapses: bool
+    ) -> int:
         tag = next(self.tags)
-        ask = ClientAsk(tag, messages, size_bytes, self.now + wait_ms, owner)
-        self.take(self.cache.ask(ask, self.now))
+        credit = Credit(tag, messages, size_bytes, until_ms, owner, lapses)
+        self.credits[tag] = credit
+        self.take(self.cache.grant(credit, self.now))
         return tag
+
+    def grant_more(self, tag: int, messages: int) -> None:
+        """Add to credit."""
+        self.credits[tag].messages += messages
+        self.take(self.cache.grant(self.credits[tag], self.now))
+
+    def drain(self, tag: int) -> None:
+        """Drain credit."""
+        self.take(self.cache.drain(self.credits[tag], self.now))
+
+    def cancel(self, tag: int) -> None:
+        """Void credit now."""
+        self.take(self.cache.cancel(self.credits[tag], self.now))
 
     def reserve(
         self, partition: int, *names: str, more: bool = False, size: int = 10, lock_ms: int = 60_000

@@ -47,7 +47,7 @@ def test_a_cached_message_goes_first_to_the_connection_that_it_was_asked_for() -
     # The other one waits longer.
     other = receiver.ask(1, owner="other")
     mine = receiver.ask(1, owner="mine")
-    receiver.cache._paused.clear()
+    receiver.cache._credits._paused.clear()
 
     receiver.take(receiver.cache.due(receiver.now))
 
@@ -88,7 +88,7 @@ def test_what_caches_hold_is_counted_over_all_and_by_connection() -> None:
     assert (held.total, held.by_owner) == (300, {"mine": 300})
 
     receiver.ask(1, owner="other")
-    receiver.take(cache.partition_lost(2))
+    receiver.take(cache.partition_lost(2, receiver.now))
     receiver.take(cache.give_back_all())
 
     assert (held.total, held.by_owner) == (0, {})
@@ -116,7 +116,7 @@ def test_a_paused_connection_is_not_told_that_there_is_nothing() -> None:
 
     receiver.pass_time(500)
     receiver.confirm()
-    receiver.pass_time(receive_cache.CLOSING_MS)
+    receiver.pass_time(receive_cache.DRAIN_MS)
 
     assert receiver.handed == [(tag, [])]
     assert receiver.unanswered == [tag]

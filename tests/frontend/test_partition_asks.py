@@ -33,9 +33,9 @@ def test_a_plain_queue_is_asked_for_exactly_the_callers_credit() -> None:
     second = receiver.ask(2)
     assert receiver.asked[0].messages == 2
 
-    receiver.take(receiver.cache.cancel(second, receiver.now))
+    receiver.cancel(second)
     assert set(receiver.withdrawn) == {0}
-    receiver.take(receiver.cache.cancel(first, receiver.now))
+    receiver.cancel(first)
     receiver.confirm()
 
     assert receiver.cache.next_due() is None

@@ -1,7 +1,7 @@
 """Receives between clients and partitions: what is bounded, who is paused, how a receiver ends."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -21,6 +21,7 @@ from bendybus.frontend.core.flow_control import (
 )
 from bendybus.frontend.core.metrics import Metrics
 from bendybus.frontend.core.receive import ReceiveDispatcher, Source
+from bendybus.frontend.core.receiver import Delivery
 from bendybus.frontend.listeners import answers, receiver_stream
 from bendybus.frontend.listeners.receiver_stream import ReceiverStream
 from bendybus.frontend.upstreams import deliver_frames
@@ -68,17 +69,14 @@ class Bus:
         self.upstream = Upstream()
         upstreams: Any = {0: self.upstream}
         self.desk = ReceiveDispatcher(upstreams, directory, Metrics())
-        self.handed: list[tuple[Any, Sequence[Any], BusError | None]] = []
+        self.handed: list[Delivery] = []
         self.failed: list[BusError] = []
 
     def open(self, path: str = "q0", mode: ReceiveMode = LOCK, owner: str = "me") -> Any:
         """Open a receiver."""
 
-        def hand(tag: Any, batches: Sequence[Any], error: BusError | None) -> None:
-            self.handed.append((tag, batches, error))
-
         source = Source(path, mode=mode)
-        return self.desk.open(source, hand, self.failed.append, owner=owner)
+        return self.desk.open(source, self.handed.append, self.failed.append, owner=owner)
 
     def reserve(self, *messages: bytes) -> None:
         """Answer the last ask."""
@@ -159,7 +157,7 @@ async def test_a_receive_that_is_cancelled_while_its_messages_are_deleted_ends_w
 
     bus.desk.lost(0)
 
-    assert bus.handed == [(1, [], None)]
+    assert bus.handed == [Delivery(1, [])]
 
 
 class FrontEnd:
@@ -215,7 +213,7 @@ async def test_a_client_that_reads_no_answer_is_not_read_from_either() -> None:
         reader = asyncio.ensure_future(stream.read(requests()))
         for _ in range(10):
             await asyncio.sleep(0)
-        assert read <= answers.ANSWERS_MAX + receiver.RECEIVES_MAX + 1
+        assert read <= answers.ANSWERS_MAX + receiver.CREDITS_MAX + 1
 
         frames = stream.frames()
         async with asyncio.timeout(60):

@@ -41,7 +41,7 @@ def test_what_comes_after_a_withdrawal_is_kept_for_the_next_receive() -> None:
     receiver = Receiver(partitions=1)
     tag = receiver.ask(2)
     asked = dict(receiver.asked)
-    receiver.take(receiver.cache.cancel(tag, receiver.now))
+    receiver.cancel(tag)
     receiver.asked = asked
 
     receiver.reserve(0, "late")
@@ -131,7 +131,7 @@ def test_a_partition_that_is_lost_takes_its_cached_messages_with_it() -> None:
     for partition in range(4):
         receiver.reserve(partition, f"m{partition}")
 
-    receiver.take(receiver.cache.partition_lost(2))
+    receiver.take(receiver.cache.partition_lost(2, receiver.now))
     receiver.ask(9)
 
     assert receiver.handed[-1][1] == ["m1", "m3"]

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from bendybus.frontend.core import partition_asks, receive_cache
+from bendybus.frontend.core import credit, partition_asks, receive_cache
 from tests.frontend.receiver import Receiver
 
 
@@ -48,11 +48,11 @@ def test_partitions_that_say_nothing_are_waited_for_only_briefly() -> None:
     receiver.pass_time(500)
     receiver.confirm(2)
 
-    receiver.pass_time(receive_cache.CLOSING_MS)
+    receiver.pass_time(receive_cache.DRAIN_MS)
     receiver.asked.clear()
     receiver.withdrawn.clear()
     receiver.pass_time(2_000)
-    receiver.pass_time(receive_cache.CLOSING_MS)
+    receiver.pass_time(receive_cache.DRAIN_MS)
 
     assert receiver.handed == [(first, []), (second, [])]
     assert receiver.unanswered == [second]
@@ -63,7 +63,7 @@ def test_a_partition_that_is_lost_while_a_receive_ends_did_not_answer() -> None:
     tag = receiver.ask(1, wait_ms=500)
     receiver.pass_time(500)
 
-    receiver.take(receiver.cache.partition_lost(0))
+    receiver.take(receiver.cache.partition_lost(0, receiver.now))
 
     assert receiver.unanswered == [tag]
 
@@ -86,7 +86,7 @@ def test_a_cancelled_receive_is_answered_empty() -> None:
     receiver = Receiver()
     tag = receiver.ask(1)
 
-    receiver.take(receiver.cache.cancel(tag, receiver.now))
+    receiver.cancel(tag)
 
     assert receiver.handed == [(tag, [])]
 
@@ -109,9 +109,9 @@ def test_deadlines_of_receives_that_ended_early_are_forgotten() -> None:
     receiver.ask(1, wait_ms=1_000, owner="slow")
     receiver.cache.pause("slow")
     for _ in range(10_000):
-        receiver.take(receiver.cache.cancel(receiver.ask(1, wait_ms=10**9), receiver.now))
+        receiver.cancel(receiver.ask(1, wait_ms=10**9))
 
-    assert len(receiver.cache._deadlines) <= receive_cache.DEADLINES_SPARE + 10
+    assert len(receiver.cache._credits._deadlines) <= credit.DEADLINES_SPARE + 10
 
 
 def test_thousands_of_waits_that_end_together_cost_one_look_each() -> None:
@@ -121,12 +121,12 @@ def test_thousands_of_waits_that_end_together_cost_one_look_each() -> None:
     compared = 0
 
     class Counting(dict[Any, Any]):
-        def values(self) -> Any:
+        def __iter__(self) -> Any:
             nonlocal compared
             compared += len(self)
-            return super().values()
+            return super().__iter__()
 
-    receiver.cache._closing = Counting()
+    receiver.cache._credits._draining = Counting()
     receiver.pass_time(1_000)
     receiver.confirm()
 

@@ -13,9 +13,9 @@ from typing import Any
 from bendybus.domain import errors, lock_token, sequence_number
 from bendybus.domain.disposition import Disposition
 from bendybus.frontend.core import routing
+from bendybus.frontend.core.credit import Credit
 from bendybus.frontend.core.receive_actions import (
     AskPartition,
-    ClientAsk,
     GiveBack,
     HandOver,
     WithdrawAsk,
@@ -48,6 +48,7 @@ from bendybus.partition_server.state.commands import (
     StreamEnded,
     Withdraw,
 )
+from tests.simulation.credit_ledger import CreditLedger
 from tests.simulation.partitions import PARTITIONS, Partitions
 
 
@@ -91,6 +92,7 @@ class Bus(Partitions):
         self.completed_numbers: set[int] = set()
         self.leases: list[Lease] = []
         self.returned_after_complete: list[Lease] = []
+        self.credit = CreditLedger(self.random)
         self._frames = 0
 
     def tick(self) -> None:
@@ -116,7 +118,7 @@ class Bus(Partitions):
     def _lost(self, index: int) -> None:
         self._perform_sends(self.board.lost(index, "gone", self.now))
         for link in self.links:
-            self._perform_link(link, link.partition_lost(index))
+            self._perform_link(link, link.partition_lost(index, self.now))
 
     def _stalled(self, index: int, why: str) -> None:
         self._perform_sends(self.board.stalled(index, why, self.now))
@@ -237,6 +239,7 @@ class Bus(Partitions):
                 self._command(action.partition, Release(self._stream(action.partition), tokens))
             else:
                 assert isinstance(action, HandOver)
+                self.credit.use(action)
                 for data, start, end, partition, _ in action.slices:
                     leases = data[start:end]
                     tokens = b"".join(lease.token for lease in leases)
@@ -331,8 +334,19 @@ class Bus(Partitions):
 
     def receive(self, link: Cache, messages: int) -> None:
         """Ask for messages."""
-        ask = ClientAsk(next(self._ids), messages, 1 << 20, self.now + 2_000)
-        self._perform_link(link, link.ask(ask, self.now))
+        credit = Credit(next(self._ids), messages, 1 << 20, self.now + 2_000, lapses=True)
+        self._perform_link(link, link.grant(self.credit.grant(credit), self.now))
+
+    def grant(self, link: Cache, messages: int) -> None:
+        """Grant credit that stays until it is used up or drained."""
+        credit = Credit(link, messages, 1 << 20)
+        self._perform_link(link, link.grant(self.credit.grant(credit), self.now))
+
+    def drain(self) -> None:
+        """Drain some credit."""
+        credit = self.credit.any_that_stays()
+        if credit is not None:
+            self._perform_link(credit.tag, credit.tag.drain(credit, self.now))
 
     def _got(self, lease: Lease) -> None:
         self.delivered[lease.payload] = self.delivered.get(lease.payload, 0) + 1
@@ -365,4 +379,4 @@ class Bus(Partitions):
         self._command(index, StreamEnded(self._stream(index)))
         node.stream += 1
         for link in self.links:
-            self._perform_link(link, link.partition_lost(index))
+            self._perform_link(link, link.partition_lost(index, self.now))

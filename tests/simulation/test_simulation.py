@@ -23,7 +23,7 @@ def storm(bus: Bus, steps: int = 400) -> None:
     sent = 0
     for _ in range(steps):
         bus.run_until(bus.now + bus.random.randint(1, 60))
-        match bus.random.randrange(16):
+        match bus.random.randrange(19):
             case 0 | 1 | 2 | 3:
                 count = bus.random.randint(1, 4)
                 bus.send([f"keyless-{sent + i}" for i in range(count)])
@@ -42,6 +42,10 @@ def storm(bus: Bus, steps: int = 400) -> None:
                 break_something(bus)
             case 13:
                 bus.end_streams(bus.random.randrange(PARTITIONS))
+            case 14:
+                bus.grant(bus.random.choice(receivers), bus.random.choice([1, 3, 200]))
+            case 15:
+                bus.drain()
             case _:
                 bus.tick()
     calm(bus)
@@ -74,9 +78,9 @@ def break_something(bus: Bus) -> None:
             bus.jump_clock(index, bus.random.choice([-7_200_000, 7_200_000, 30_000]))
 
 
-def calm(bus: Bus) -> None:
+def calm(bus: Bus, steps: int = 900) -> None:
     """Mend everything and let all that is under way end."""
-    for _ in range(900):
+    for _ in range(steps):
         bus.run_until(bus.now + 50)
         bus.tick()
         for index in range(PARTITIONS):
@@ -140,6 +144,22 @@ def test_nothing_acknowledged_is_lost_and_nothing_completed_returns(seed: int) -
     assert doubled <= bus.possible_duplicates | bus.unknown
     # A definite no means no.
     assert not bus.failed & (payloads | bus.delivered.keys())
+
+
+@pytest.mark.parametrize("seed", SEEDS[:10])
+def test_credit_is_never_exceeded_and_always_ends_when_it_is_drained(seed: int) -> None:
+    bus = Bus(seed + 4_000)
+
+    storm(bus)
+    # Each lapsed, was used up, or was drained at its deadline.
+    assert not [credit for credit in bus.credit.open() if credit.lapses]
+    bus.grant(bus.links[0], 10_000)
+    while bus.credit.any_that_stays() is not None:
+        bus.drain()
+        calm(bus, steps=20)
+
+    assert bus.credit.drained
+    assert not any(link.waiting() for link in bus.links)
 
 
 @pytest.mark.requirement("R20")

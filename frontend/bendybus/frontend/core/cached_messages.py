@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bendybus.frontend.core.receive_actions import Action, ClientAsk, GiveBack, Slice
+from bendybus.frontend.core.credit import MESSAGES_MAX, Credit
+from bendybus.frontend.core.receive_actions import Action, GiveBack, Slice
 
 
 @dataclass(slots=True)
@@ -96,13 +97,13 @@ class CachedMessages:
             times += [used_ms + idle_ms(chunk) for chunk in self._chunks]
         return times
 
-    def take(self, ask: ClientAsk) -> list[Slice]:
-        """Remove and return what a receive gets: first what was reserved for its connection."""
+    def take(self, credit: Credit) -> list[Slice]:
+        """Remove and return what a receiver gets: first what was reserved for its connection."""
         slices: list[Slice] = []
-        messages, size_bytes = ask.messages, ask.size_bytes
+        messages, size_bytes = min(credit.messages, MESSAGES_MAX), credit.size_bytes
         chunks = list(self._chunks)
         if len(chunks) > 1:
-            chunks.sort(key=lambda chunk: chunk.owner != ask.owner)
+            chunks.sort(key=lambda chunk: chunk.owner != credit.owner)
         for chunk in chunks:
             start = end = chunk.start
             taken = 0

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bendybus.domain import limits
+from bendybus.domain import bounds, limits
 from bendybus.frontend.core.receive_actions import AskPartition, WithdrawAsk
 
 # From here on whole frames are asked for, from partitions in turn.
@@ -150,17 +150,24 @@ class PartitionAsks:
                         under_way += opened.messages
                     else:
                         late = True
-            left = messages - under_way
-            while left > 0 and (partition := self._next_full()) is not None:
-                count = min(left, FRAME_MESSAGES)
-                actions.append(self._open(OpenAsk(partition, count, now_ms, True, owner, led)))
-                left -= count
+            actions += self.ask_full(messages - under_way, owner, now_ms, led=led)
         share = min(max(1, messages // len(self._partitions)), FRAME_MESSAGES)
         for partition in self._in_turn():
             if partition in self._asked or not self._available(partition):
                 continue
             if small or late or partition not in self._full:
                 actions.append(self._open(OpenAsk(partition, share, now_ms, False, owner, led)))
+        return actions
+
+    def ask_full(
+        self, messages: int, owner: Any, now_ms: int, *, led: bool = False
+    ) -> list[AskPartition]:
+        """Ask partitions that had more the last time, in turn, until so many are asked for."""
+        actions: list[AskPartition] = []
+        while messages > 0 and (partition := self._next_full()) is not None:
+            count = min(messages, FRAME_MESSAGES)
+            actions.append(self._open(OpenAsk(partition, count, now_ms, True, owner, led)))
+            messages -= count
         return actions
 
     def _ahead(self, wanted: int, now_ms: int) -> int:
@@ -183,6 +190,7 @@ class PartitionAsks:
             left += live[ask_id].messages
             actions.append(self.withdraw(ask_id, live[ask_id]))
         if left > 0:
+            left = min(left, bounds.ASK_MESSAGES_MAX)
             actions.append(self._open(OpenAsk(partition, left, now_ms, False, owner)))
         return actions
 

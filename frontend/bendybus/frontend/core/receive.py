@@ -13,15 +13,15 @@ from bendybus.domain.receive_mode import ReceiveMode
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core import columns
 from bendybus.frontend.core.cached_messages import HeldBytes
+from bendybus.frontend.core.credit import Credit
 from bendybus.frontend.core.metrics import Metrics
 from bendybus.frontend.core.receive_actions import (
     AskPartition,
-    ClientAsk,
     GiveBack,
     HandOver,
     WithdrawAsk,
 )
-from bendybus.frontend.core.receiver import Batches, Fail, Hand, Receiver
+from bendybus.frontend.core.receiver import Batches, Delivery, Fail, Hand, Receiver
 from bendybus.frontend.core.shared_cache import REASK_S, SharedCache
 from bendybus.frontend.upstreams import deliver_frames
 from bendybus.frontend.upstreams.upstream import Upstream, now_ms
@@ -44,13 +44,14 @@ class Source:
 
 
 class _Pending:
-    """A hand-over in delete mode: waits until the partitions have deleted its messages."""
+    """A hand-over; in delete mode it waits until the partitions have deleted its messages."""
 
-    __slots__ = ("ask", "ready", "shared", "waiting")
+    __slots__ = ("credit", "messages", "ready", "shared", "waiting")
 
-    def __init__(self, shared: SharedCache, ask: ClientAsk) -> None:
+    def __init__(self, shared: SharedCache, action: HandOver) -> None:
         self.shared = shared
-        self.ask = ask
+        self.credit = action.credit
+        self.messages = action.messages
         self.waiting: dict[int, tuple[int, columns.DeliveredBatch]] = {}
         self.ready: list[columns.DeliveredBatch] = []
 
@@ -109,15 +110,18 @@ class ReceiveDispatcher:
         """Receive once. Raises the domain error that says why there is nothing."""
         future: asyncio.Future[Batches] = asyncio.get_running_loop().create_future()
 
-        def hand(tag: Any, batches: Batches, error: BusError | None) -> None:
+        def hand(delivery: Delivery) -> None:
             if future.done():
                 return
-            if error is None:
-                future.set_result(batches)
+            if delivery.error is None:
+                future.set_result(delivery.batches)
             else:
-                future.set_exception(error)
+                future.set_exception(delivery.error)
 
-        receiver = self.open(source, hand, lambda error: hand(0, (), error), owner=owner)
+        def fail(error: BusError) -> None:
+            hand(Delivery(0, (), error))
+
+        receiver = self.open(source, hand, fail, owner=owner)
         try:
             receiver.ask(0, messages, 0, max(0, wait_ms))
             return await future
@@ -219,8 +223,9 @@ class ReceiveDispatcher:
 
     def hand_over(self, shared: SharedCache, action: HandOver) -> None:
         """Tell the partitions, then hand over: at once, or when they have deleted."""
-        pending = _Pending(shared, action.ask)
-        action.tag[0].handing += 1
+        pending = _Pending(shared, action)
+        action.credit.tag[0].handing += 1
+        action.credit.handing += 1
         now = now_ms()
         for data, start, end, partition, until_ms in action.slices:
             batch = columns.cut(data, start, end)
@@ -280,7 +285,7 @@ class ReceiveDispatcher:
             if where == partition:
                 del self._asks[ask_id]
         for shared in list(self._caches.values()):
-            shared.perform(shared.cache.partition_lost(partition))
+            shared.perform(shared.cache.partition_lost(partition, now_ms()))
 
     def _ask_ended(self, partition: int, ended: deliver_frames.AskEnded) -> None:
         known = self._asks.pop(ended.ask_id, None)
@@ -344,26 +349,33 @@ class ReceiveDispatcher:
     def _finish(self, pending: _Pending) -> None:
         if pending.waiting:
             return
-        receiver, tag = pending.ask.tag
+        credit = pending.credit
+        receiver, _ = credit.tag
         receiver.handing -= 1
+        credit.handing -= 1
         count = sum(len(batch.messages) for batch in pending.ready)
         if count:
             self.metrics.outgoing.labels(pending.shared.entity.name).inc(count)
-        if count or tag not in receiver.waiting:
+        lost = pending.messages - count
+        again = lost and receiver.has(credit) and not (count and credit.lapses)
+        if again:
+            # They were lost on the way: the credit is for others.
+            credit.messages += 0 if credit.lapses else lost
+            loop = asyncio.get_running_loop()
+            loop.call_later(REASK_S, self._grant_again, pending.shared, credit)
+        if count or (credit.lapses and not again):
             # Nothing, for one that was cancelled or takes no more: who ends it waits for that.
-            receiver.hand(tag, pending.ready)
-        else:
-            # All of them were lost on the way: it goes on waiting for others.
-            asyncio.get_running_loop().call_later(REASK_S, self._ask_again, pending)
+            receiver.hand(credit, pending.ready)
+        if credit.void and not credit.handing:
+            receiver.end(credit)
 
-    def _ask_again(self, pending: _Pending) -> None:
-        receiver, tag = pending.ask.tag
-        if receiver in pending.shared.receivers and tag in receiver.waiting:
-            ask = pending.ask
-            again = ClientAsk(ask.tag, ask.messages, ask.size_bytes, ask.deadline_ms, ask.owner)
-            pending.shared.perform(pending.shared.cache.ask(again, now_ms()))
-        else:
-            receiver.hand(tag, ())
+    def _grant_again(self, shared: SharedCache, credit: Credit) -> None:
+        receiver, _ = credit.tag
+        if receiver not in shared.receivers or not receiver.has(credit):
+            if credit.lapses:
+                receiver.hand(credit, ())
+        elif credit.checks is None or credit not in shared.cache:
+            shared.perform(shared.cache.grant(credit, now_ms()))
 
 
 def _key(shared: SharedCache) -> Key:

@@ -1,26 +1,10 @@
-"""What a cache of received messages is asked for, and what it decides. Values only."""
+"""What a cache of received messages decides. Values only."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-
-@dataclass(slots=True)
-class ClientAsk:
-    """A receive that waits; `tag` finds the caller again. `deadline_ms` None: no end."""
-
-    tag: Any
-    messages: int
-    size_bytes: int
-    deadline_ms: int | None
-    # The connection.
-    owner: Any = None
-    # Whether its messages are asked for: not while it is closing, nor while its owner is paused.
-    counted: bool = False
-    # Asks of partitions whose answers it waits for at its end; None: its wait is not over.
-    checks: set[int] | None = None
-    # Whether a partition answered.
-    answered: bool = False
+from bendybus.frontend.core.credit import Credit
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +31,17 @@ Slice = tuple[Any, int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class HandOver:
-    """Give these slices to the caller of a receive; none: its wait is over."""
+    """Give these slices to a receiver; none: its credit is drained, or void for another reason."""
 
-    ask: ClientAsk
+    credit: Credit
     slices: Sequence[Slice] = ()
     # No partition answered, or its connection is paused: whether there are messages is not known.
     unanswered: bool = False
 
     @property
-    def tag(self) -> Any:
-        """The caller."""
-        return self.ask.tag
+    def messages(self) -> int:
+        """How many they are."""
+        return sum(end - start for _, start, end, _, _ in self.slices)
 
 
 @dataclass(frozen=True, slots=True)

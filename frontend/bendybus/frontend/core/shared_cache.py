@@ -120,13 +120,14 @@ class SharedCache:
             self._timer = None
 
     def _hand_over(self, action: HandOver) -> None:
-        receiver, tag = action.tag
         if action.slices:
             self._host.hand_over(self, action)
-        elif action.unanswered:
-            receiver.hand(tag, (), self._host.unreachable(self.entity, receiver.owner))
-        else:
-            receiver.hand(tag, ())
+            return
+        receiver, _ = action.credit.tag
+        error = None
+        if action.unanswered:
+            error = self._host.unreachable(self.entity, receiver.owner)
+        receiver.end(action.credit, error)
 
     def _set_alarm(self) -> None:
         due = self.cache.next_due()

@@ -22,7 +22,7 @@ from bendybus.wire.admission import ADMITTED
 
 Context = grpc.aio.ServicerContext[Any, Any]
 # What a unary receive leaves of its call's time for the answer.
-ANSWER_MS: Final = 200 + receive_cache.CLOSING_MS
+ANSWER_MS: Final = 200 + receive_cache.DRAIN_MS
 
 
 class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):

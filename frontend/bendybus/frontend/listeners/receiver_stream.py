@@ -13,7 +13,7 @@ from bendybus.frontend.core import settle
 from bendybus.frontend.core.flow_control import StreamFlow
 from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.core.receive import Source
-from bendybus.frontend.core.receiver import Batches, Receiver
+from bendybus.frontend.core.receiver import Delivery, Receiver
 from bendybus.frontend.core.settle import SettleOutcome, SettleRequest
 from bendybus.frontend.listeners import request_values
 from bendybus.frontend.listeners.answers import ANSWERS_MAX, Answer, Answers
@@ -153,21 +153,21 @@ class ReceiverStream:
             self._follows[ask.ask_id] = ask.with_settle_frame_id
         receiver.ask(ask.ask_id, ask.max_messages, ask.max_bytes, ask.max_wait_ms)
 
-    def _hand(self, tag: int, batches: Batches, error: BusError | None) -> None:
+    def _hand(self, handed: Delivery) -> None:
         if self._closed:
             # Nobody reads it, so nobody would uncount it.
             return
         response = receiver_pb2.ReceiveStreamResponse()
         delivery = response.delivery
-        delivery.ask_id = tag
-        for batch in batches:
+        delivery.ask_id = handed.tag
+        for batch in handed.batches:
             # Given to a constructor it would be serialised and parsed.
             made = delivery.batches.add()
             made.CopyFrom(batch)
             if made.formats and not self._heads:
                 message_heads.join(made)
-        if error is not None:
-            delivery.error.CopyFrom(statuses.to_error(error))
+        if handed.error is not None:
+            delivery.error.CopyFrom(statuses.to_error(handed.error))
         size_bytes = delivery.ByteSize()
         self._flow.handed(size_bytes)
         self._say_or_hold(Answer(response, size_bytes, put_ms=now_ms()))
