@@ -273,3 +273,27 @@ async def test_a_program_that_exits_without_closing_gives_back_what_it_asked_for
     assert len(queue.messages) == 10
     # Else it would wait for the end of a lock, and count a delivery that no application saw.
     assert not any(stored.token or stored.delivery_count for stored in queue.messages.values())
+
+
+@pytest.mark.parametrize("lock_left_s", [100.0, 0.0])
+def test_a_message_that_is_looked_at_while_it_is_taken_is_given_back_or_taken(
+    lock_left_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ahead = AskAhead()
+    released: list[Any] = []
+    now_s = time.monotonic()
+    piece: Any = (SimpleNamespace(lock_tokens=b"t" * 16, lock_end_s=now_s + 30), 0, 1)
+    ahead.arrived([piece])
+    ahead.look(lambda ask_id: None, released.extend)
+
+    def looked_at() -> float:
+        # The I/O thread looks for the second time while the application's takes the message.
+        monkeypatch.undo()
+        ahead.look(lambda ask_id: None, released.extend)
+        return now_s
+
+    monkeypatch.setattr(time, "monotonic", looked_at)
+    taken = ahead.take(lock_left_s)
+
+    assert [*taken, *released] == [piece]
+    assert not ahead

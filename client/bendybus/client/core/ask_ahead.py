@@ -62,14 +62,14 @@ class AskAhead:
     def take(self, lock_left_s: float) -> list[Piece]:
         """Return the message if it is there and so much of its lock is left. From any thread."""
         try:
-            piece = self._ready.popleft()
-        except IndexError:
+            delivered = self._ready[0][0]
+            if delivered.lock_tokens and delivered.lock_end_s < time.monotonic() + lock_left_s:
+                # Stays until the I/O thread gives it back. Not removed and put back: meanwhile that
+                # thread would find nothing, and look no more.
+                return []
+            return [self._ready.popleft()]
+        except IndexError:  # none, or the I/O thread was quicker
             return []
-        if piece[0].lock_tokens and piece[0].lock_end_s < time.monotonic() + lock_left_s:
-            # Given back when the I/O thread looks.
-            self._ready.appendleft(piece)
-            return []
-        return [piece]
 
     def reclaim(self) -> list[Piece]:
         """Return the message, for another receive or to give it back."""

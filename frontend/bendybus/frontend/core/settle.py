@@ -163,9 +163,14 @@ class SettleDispatcher:
     def _tell(self, settling: Settling, part: _Part) -> bool:
         """Hand a part to its partition; return False if it is to wait for room there."""
         upstream, frame, settle_id, indexes = part
-        renewal = settling.request.disposition is Disposition.RENEW_LOCK
-        partition = upstream.partition
-        if upstream.settle(frame, renewal=renewal):
+        partition, disposition = upstream.partition, settling.request.disposition
+        renewal = disposition is Disposition.RENEW_LOCK
+        if disposition is Disposition.RELEASE:
+            # An ask must not overtake it: it would get the messages that come after these.
+            told = upstream.follow(frame)
+        else:
+            told = upstream.settle(frame, renewal=renewal)
+        if told:
             settling.waiting[settle_id] = (partition, indexes)
             self._waiting[settle_id] = settling
         elif not upstream.delivers:

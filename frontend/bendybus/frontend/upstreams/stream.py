@@ -1,8 +1,9 @@
 """One stream to a partition: an outbox of three lanes, a writer, a reader; its change of channel.
 
-    FLOW   asks, withdrawals, deliveries, releases: in their order. Asks are refused when the lane
-           is long; what follows from an ask that was taken never is: there is one withdrawal per
-           ask, and no more deliveries and releases than messages that were reserved.
+    FLOW   asks, withdrawals, deliveries, releases of front end and clients: in their order. Asks
+           are refused when the lane is long; what follows from an ask that was taken never is:
+           there is one withdrawal per ask, no more deliveries and releases than messages that were
+           reserved, and no more releases of clients than their streams may have under way.
     RENEW  renewals of locks: bounded
     WORK   sends or settlements: bounded; whoever fills it waits for `room`, or goes elsewhere
 
