@@ -217,7 +217,7 @@ async def test_what_was_asked_for_before_a_fork_stays_with_the_parent(
     await complete_some(receiver, 5)
     # A child finds a stream of its own.
     child = SimpleNamespace(outcome_s=0.0, take_ahead=list)
-    monkeypatch.setattr(receiver, "_receiving", lambda: child)
+    monkeypatch.setattr(receiver, "_receive_stream", lambda: child)
 
     assert receiver._step() == []
     assert not receiver._in_step
@@ -232,13 +232,13 @@ def test_a_message_is_kept_a_while_from_when_it_came() -> None:
     ahead.plan(5.0)
     ahead.opened(1, 0.0)
     assert ahead.look(cancelled.append, released.extend)
-    piece: Any = ("delivered", 0, 1)
-    ahead.arrived([piece])
+    part: Any = ("delivered", 0, 1)
+    ahead.arrived([part])
 
     assert ahead.look(cancelled.append, released.extend)
     assert not released
     assert not ahead.look(cancelled.append, released.extend)
-    assert released == [piece]
+    assert released == [part]
     assert not cancelled
 
 
@@ -282,8 +282,8 @@ def test_a_message_that_is_looked_at_while_it_is_taken_is_given_back_or_taken(
     ahead = AskAhead()
     released: list[Any] = []
     now_s = time.monotonic()
-    piece: Any = (SimpleNamespace(lock_tokens=b"t" * 16, lock_end_s=now_s + 30), 0, 1)
-    ahead.arrived([piece])
+    part: Any = (SimpleNamespace(lock_tokens=b"t" * 16, lock_end_s=now_s + 30), 0, 1)
+    ahead.arrived([part])
     ahead.look(lambda ask_id: None, released.extend)
 
     def looked_at() -> float:
@@ -295,5 +295,5 @@ def test_a_message_that_is_looked_at_while_it_is_taken_is_given_back_or_taken(
     monkeypatch.setattr(time, "monotonic", looked_at)
     taken = ahead.take(lock_left_s)
 
-    assert [*taken, *released] == [piece]
+    assert [*taken, *released] == [part]
     assert not ahead

@@ -205,7 +205,7 @@ def test_a_hung_bus_delays_closing_many_receivers_once(fake: FakeFrontEnd) -> No
         assert receiver.receive_messages(max_wait_time=0.1) == []
     fake.hang_receives = True
     for receiver in receivers:
-        current = receiver._receiving()
+        current = receiver._receive_stream()
         current._loop.call_soon_threadsafe(current.receive, PendingReceive(1, 60.0, Noted()))
     time.sleep(0.3)
 

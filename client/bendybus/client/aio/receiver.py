@@ -279,27 +279,27 @@ class ServiceBusReceiver(BaseReceiver, AsyncIterator[ServiceBusReceivedMessage])
             await self._close()
 
     async def _close(self) -> None:
-        connection, receiving = self._connection, self._current
-        if connection is not None and receiving is not None and not connection.closed:
-            await calls.run(connection, receiving.close, calls.CLOSE_S)
+        connection, stream = self._connection, self._current
+        if connection is not None and stream is not None and not connection.closed:
+            await calls.run(connection, stream.close, calls.CLOSE_S)
         if self._owns_connection:
             await calls.close(self._shared)
 
     async def _receive(
         self, max_message_count: int | None, max_wait_time: float | None
     ) -> list[ServiceBusReceivedMessage]:
-        receiving = self._receiving()
+        stream = self._receive_stream()
         io = self._shared.get().io
-        waiter = io.loop_waiter(lost=lambda pieces: io.submit(receiving.put_back, pieces))
-        want = self._want(max_message_count, max_wait_time, waiter)
-        io.submit(receiving.receive, want)
+        waiter = io.loop_waiter(lost=lambda slices: io.submit(stream.put_back, slices))
+        pending = self._pending_receive(max_message_count, max_wait_time, waiter)
+        io.submit(stream.receive, pending)
         try:
-            pieces = await waiter.wait(want.wait_s)
+            slices = await waiter.wait(pending.wait_s)
         except BaseException:
             # Messages that arrive for it go to the next receive, or back to the queue.
-            io.submit(receiving.forget, want)
+            io.submit(stream.forget, pending)
             raise
-        return self._made(pieces)
+        return self._made(slices)
 
     async def _settle(self, messages: Settled, make: Callable[[Any], Settlement]) -> Outcome:
         background = self._in_background()
@@ -317,9 +317,9 @@ class ServiceBusReceiver(BaseReceiver, AsyncIterator[ServiceBusReceivedMessage])
         settlement = make(background_settlements.Pending(background, listed))
         if background.full:
             await self._settled_up_to(background, background_settlements.PENDING_MAX // 2)
-        receiving = self._receiving()
+        stream = self._receive_stream()
         background.add(listed)
-        self._shared.get().io.submit(receiving.settle, settlement)
+        self._shared.get().io.submit(stream.settle, settlement)
         return background_settlements.BEGUN
 
     async def _confirm(self) -> Failures:
@@ -352,8 +352,8 @@ class ServiceBusReceiver(BaseReceiver, AsyncIterator[ServiceBusReceivedMessage])
             return found.outcome(await self._settled(settlement, waiter))
 
     async def _settled(self, settlement: Settlement, waiter: LoopWaiter) -> Outcome:
-        receiving = self._receiving()
-        self._shared.get().io.submit(receiving.settle, settlement)
+        stream = self._receive_stream()
+        self._shared.get().io.submit(stream.settle, settlement)
         outcome: Outcome = await waiter.wait(settlement.timeout_s)
         return outcome
 

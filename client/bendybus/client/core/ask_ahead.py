@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from bendybus.client.core.message_buffer import Piece
+from bendybus.client.core.message_buffer import BatchSlice
 
 # What is not taken when this was over twice is given back. By then the front end has given back
 # what it had ready behind it, so that the order of a partition stays.
@@ -35,7 +35,7 @@ class AskAhead:
         self.planned = False
         # 0: none is open.
         self.ask_id = 0
-        self._ready: deque[Piece] = deque()
+        self._ready: deque[BatchSlice] = deque()
         self._looked = False
 
     def __bool__(self) -> bool:
@@ -54,12 +54,12 @@ class AskAhead:
         ask_id, self.ask_id, self.planned = self.ask_id, 0, False
         return ask_id
 
-    def arrived(self, pieces: Sequence[Piece]) -> None:
+    def arrived(self, slices: Sequence[BatchSlice]) -> None:
         """Lay the answer of the ask ready."""
         self.ask_id, self._looked = 0, False
-        self._ready.extend(pieces)
+        self._ready.extend(slices)
 
-    def take(self, lock_left_s: float) -> list[Piece]:
+    def take(self, lock_left_s: float) -> list[BatchSlice]:
         """Return the message if it is there and so much of its lock is left. From any thread."""
         try:
             delivered = self._ready[0][0]
@@ -71,22 +71,24 @@ class AskAhead:
         except IndexError:  # none, or the I/O thread was quicker
             return []
 
-    def reclaim(self) -> list[Piece]:
+    def reclaim(self) -> list[BatchSlice]:
         """Return the message, for another receive or to give it back."""
-        pieces: list[Piece] = []
+        slices: list[BatchSlice] = []
         while self._ready:
             try:
-                pieces.append(self._ready.popleft())
+                slices.append(self._ready.popleft())
             except IndexError:  # the application's thread was quicker
                 break
-        return pieces
+        return slices
 
-    def look(self, cancel: Callable[[int], None], release: Callable[[list[Piece]], None]) -> bool:
+    def look(
+        self, cancel: Callable[[int], None], release: Callable[[list[BatchSlice]], None]
+    ) -> bool:
         """Give back what was there at the last look already; return whether to look again."""
         if self._looked:
             if ask_id := self.withdraw():
                 cancel(ask_id)
-            if pieces := self.reclaim():
-                release(pieces)
+            if slices := self.reclaim():
+                release(slices)
         self._looked = True
         return bool(self)

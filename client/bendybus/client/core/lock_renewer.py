@@ -46,7 +46,7 @@ class BaseLockRenewer:
         if renewable.locked_until_utc is None or renewable._peeked:
             raise ValueError("renewable: the message has no lock.")
         entry = Renewal(
-            receiver._receiving(),
+            receiver._receive_stream(),
             renewable,
             self._duration_s if max_lock_renewal_duration is None else max_lock_renewal_duration,
             on_lock_renew_failure or self._on_failure,

@@ -8,7 +8,7 @@ from bendybus.domain.errors import BusError, ServiceTimeout
 
 
 class PendingReceive:
-    """A receive in progress. Its waiter gets a list of pieces, empty if none came in time."""
+    """A receive in progress. Its waiter gets a list of slices, empty if none came in time."""
 
     __slots__ = (
         "ask_id",

@@ -21,7 +21,7 @@ from typing import Final
 
 from bendybus.client.core import ask_ahead
 from bendybus.client.core.ask_ahead import AskAhead
-from bendybus.client.core.message_buffer import MessageBuffer, Piece
+from bendybus.client.core.message_buffer import BatchSlice, MessageBuffer
 from bendybus.client.core.pending_receive import PendingReceive
 from bendybus.client.core.retry_policy import RetryPolicy, counted
 from bendybus.client.core.stream import Stream
@@ -53,7 +53,7 @@ class ReceiveAsks:
         retry: RetryPolicy,
         prefetch_count: int,
         buffer: MessageBuffer,
-        release: Callable[[list[Piece]], None],
+        release: Callable[[list[BatchSlice]], None],
     ) -> None:
         self._stream = stream
         self._loop = loop
@@ -73,7 +73,7 @@ class ReceiveAsks:
         self.idle = True
         self._closed = False
 
-    def add(self, pending: PendingReceive) -> list[Piece]:
+    def add(self, pending: PendingReceive) -> list[BatchSlice]:
         """Take a receive; return what was asked for ahead and is there: it comes before all else.
 
         `watch` it when it could not be served.
@@ -163,20 +163,20 @@ class ReceiveAsks:
     def _cancel_all(self) -> None:
         self._cancels.extend(ask_id for ask_id in self.open if ask_id not in self._cancels)
 
-    def delivered(self, delivery: Delivery) -> list[Piece]:
+    def delivered(self, delivery: Delivery) -> list[BatchSlice]:
         """Take the answer to an ask; return messages that are for the buffer, if any."""
         asked = self.open.pop(delivery.ask_id, None)
         if isinstance(asked, int):
             self._asked_ahead -= asked
-        pieces: list[Piece] = []
+        slices: list[BatchSlice] = []
         for batch in delivery.batches:
             delivered = Delivered(batch)
-            pieces.append((delivered, 0, len(delivered)))
-        if not pieces:
+            slices.append((delivered, 0, len(delivered)))
+        if not slices:
             error = statuses.from_error(delivery.error) if delivery.HasField("error") else None
             self._nothing(asked, delivery.ask_id, error)
         elif asked is self.ahead and self.ahead.ask_id == delivery.ask_id and not self._closed:
-            self.ahead.arrived(pieces)
+            self.ahead.arrived(slices)
             return []
         elif (
             isinstance(asked, PendingReceive)
@@ -186,7 +186,7 @@ class ReceiveAsks:
             asked.ask_id = 0
             self.pending.remove(asked)
             self.pending.appendleft(asked)
-        return pieces
+        return slices
 
     def _nothing(
         self, asked: PendingReceive | AskAhead | int | None, ask_id: int, error: BusError | None
@@ -284,9 +284,9 @@ class ReceiveAsks:
             self.ahead.plan(wait_s)
             self._watch_ahead()
 
-    def _use_ahead(self, pending: PendingReceive) -> list[Piece]:
+    def _use_ahead(self, pending: PendingReceive) -> list[BatchSlice]:
         """Serve a receive with what was asked for ahead: a message, or its answer if in time."""
-        pieces, ask_id = self.ahead.reclaim(), self.ahead.withdraw()
+        slices, ask_id = self.ahead.reclaim(), self.ahead.withdraw()
         if ask_id:
             # An ask that waits longer would not be answered when this receive is over.
             in_time = self.ahead.until_s <= pending.deadline_s + _EARLY_S
@@ -296,7 +296,7 @@ class ReceiveAsks:
             else:
                 self.open[ask_id] = 0
                 self._cancels.append(ask_id)
-        return pieces
+        return slices
 
     def _watch_ahead(self) -> None:
         if self._ahead_timer is None:

@@ -17,11 +17,11 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from bendybus.client.core import message_buffer, receive_asks
-from bendybus.client.core.message_buffer import MessageBuffer, Piece
+from bendybus.client.core.message_buffer import BatchSlice, MessageBuffer
 from bendybus.client.core.pending_receive import PendingReceive
 from bendybus.client.core.receive_asks import ReceiveAsks
 from bendybus.client.core.retry_policy import RetryPolicy
-from bendybus.client.core.settlements import Outcome, Settlement, Settlements
+from bendybus.client.core.settlements import NoWaiter, Settlement, Settlements
 from bendybus.client.core.stream import Stream
 from bendybus.domain import limits
 from bendybus.domain.errors import BusError
@@ -89,9 +89,9 @@ class ReceiveStream:
             self._asks.drop(pending)
             self.stream.wake()
 
-    def put_back(self, pieces: list[Piece]) -> None:
+    def put_back(self, slices: list[BatchSlice]) -> None:
         """Take messages that a caller was given but never saw."""
-        self._buffer.put_back(pieces)
+        self._buffer.put_back(slices)
         if self._closing:
             self._release_all()
         self._serve()
@@ -107,7 +107,7 @@ class ReceiveStream:
         self._watch()
         self.stream.wake()
 
-    def take_ahead(self) -> list[Piece]:
+    def take_ahead(self) -> list[BatchSlice]:
         """Return the message that came with the settlement of the one before, if any.
 
         From any thread.
@@ -187,9 +187,9 @@ class ReceiveStream:
         self._changed.set()
 
     def _delivered(self, delivery: receiver_pb2.Delivery) -> None:
-        pieces = self._asks.delivered(delivery)
-        if pieces:
-            self._buffer.add(pieces)
+        slices = self._asks.delivered(delivery)
+        if slices:
+            self._buffer.add(slices)
             self._serve()
             if self._prefetch or self._asks.pending:
                 # There is room for another ask.
@@ -232,11 +232,11 @@ class ReceiveStream:
     def _release_all(self) -> None:
         self._release([*self._asks.ahead.reclaim(), *self._buffer.take_all()])
 
-    def _release(self, pieces: list[Piece]) -> None:
-        tokens = message_buffer.tokens(pieces)
+    def _release(self, slices: list[BatchSlice]) -> None:
+        tokens = message_buffer.tokens(slices)
         if tokens:
             self.settle(
-                Settlement(receiver_pb2.DISPOSITION_RELEASE, tokens, _NoWaiter(), _CLOSE_TIMEOUT_S)
+                Settlement(receiver_pb2.DISPOSITION_RELEASE, tokens, NoWaiter(), _CLOSE_TIMEOUT_S)
             )
 
     async def _until(self, done: Callable[[], bool], deadline_s: float) -> None:
@@ -246,13 +246,3 @@ class ReceiveStream:
                 await asyncio.wait_for(self._changed.wait(), left)
             except TimeoutError:
                 return
-
-
-class _NoWaiter:
-    """The waiter of a release: no caller waits for its outcome."""
-
-    def resolve(self, value: Outcome) -> None:
-        """Do nothing."""
-
-    def fail(self, error: BaseException) -> None:
-        """Do nothing: the locks end by themselves."""

@@ -13,10 +13,10 @@ from bendybus.client.core.background_settlements import BackgroundSettlements
 from bendybus.client.core.connection import Connection
 from bendybus.client.core.entity_client import EntityClient
 from bendybus.client.core.io_thread import Waiter
-from bendybus.client.core.message_buffer import Piece
+from bendybus.client.core.message_buffer import BatchSlice
 from bendybus.client.core.pending_receive import PendingReceive
 from bendybus.client.core.receive_stream import ReceiveStream
-from bendybus.client.core.settlements import Outcome, Settlement
+from bendybus.client.core.settlements import NoWaiter, Outcome, Settlement
 from bendybus.client.core.tracing import NoOperation, Operation
 from bendybus.client.exceptions import MessageAlreadySettled, MessageLockLostError, not_supported
 from bendybus.client.messages import enums, received_message, values
@@ -116,7 +116,7 @@ class BaseReceiver(EntityClient):
     def _locks(self) -> bool:
         return self._mode is ServiceBusReceiveMode.PEEK_LOCK
 
-    def _receiving(self) -> ReceiveStream:
+    def _receive_stream(self) -> ReceiveStream:
         """Return the stream of this process, created when it is first needed."""
         self._check_live()
         connection = self._shared.get()
@@ -129,7 +129,7 @@ class BaseReceiver(EntityClient):
                     self._connection = connection
         return current
 
-    def _want(
+    def _pending_receive(
         self, max_message_count: int | None, max_wait_time: float | None, waiter: Waiter
     ) -> PendingReceive:
         if max_wait_time is not None:
@@ -139,8 +139,8 @@ class BaseReceiver(EntityClient):
         wait_s = max_wait_time or self._max_wait_time or DEFAULT_WAIT_S
         return PendingReceive(max_message_count or self._prefetch_count or 1, wait_s, waiter)
 
-    def _made(self, pieces: Sequence[Piece]) -> list[ServiceBusReceivedMessage]:
-        messages = received_message.make_all(pieces, settled=not self._locks)
+    def _made(self, slices: Sequence[BatchSlice]) -> list[ServiceBusReceivedMessage]:
+        messages = received_message.make_all(slices, settled=not self._locks)
         if self._auto_lock_renewer is not None:
             for message in messages:
                 self._auto_lock_renewer.register(self, message)
@@ -156,11 +156,11 @@ class BaseReceiver(EntityClient):
             self._in_step = False
             return []
         # Of this process: what was asked for before a fork belongs to the parent.
-        stream = self._receiving()
+        stream = self._receive_stream()
         self._in_step = time.monotonic() - stream.outcome_s < _IN_STEP_S
         # Spans of receives are made where they wait.
-        pieces = stream.take_ahead() if self._tracing is None else []
-        return self._made(pieces) if pieces else []
+        slices = stream.take_ahead() if self._tracing is None else []
+        return self._made(slices) if slices else []
 
     def _in_background(self) -> BackgroundSettlements | None:
         """Return the settlements in the background of this process, if they do not wait."""
@@ -257,13 +257,13 @@ class BaseReceiver(EntityClient):
 
     def _peeked(self, response: receiver_pb2.PeekResponse) -> list[ServiceBusReceivedMessage]:
         self._cursor = response.cursor
-        return received_message.make_all(_pieces(response.batches), peeked=True)
+        return received_message.make_all(_slices(response.batches), peeked=True)
 
     def _deferred(
         self, response: receiver_pb2.ReceiveDeferredResponse
     ) -> list[ServiceBusReceivedMessage]:
-        self._receiving()
-        return self._made(_pieces(response.batches))
+        self._receive_stream()
+        return self._made(_slices(response.batches))
 
     def _reading(self, name: str) -> Operation | NoOperation:
         """Return the context manager that creates the span of a call that returns messages."""
@@ -354,18 +354,8 @@ def _new_receive_stream(handle: BaseReceiver, connection: Connection) -> Receive
 
 def _end(connection: Connection, stream: ReceiveStream) -> None:
     if not connection.closed and connection.io is io_thread.current():
-        connection.io.submit(connection.start, _Nobody(), stream.close)
+        connection.io.submit(connection.start, NoWaiter(), stream.close)
 
 
-class _Nobody:
-    """A waiter for an outcome that no caller waits for."""
-
-    def resolve(self, value: Any) -> None:
-        """Do nothing."""
-
-    def fail(self, error: BaseException) -> None:
-        """Do nothing: locks expire by themselves."""
-
-
-def _pieces(batches: Sequence[message_pb2.DeliveredBatch]) -> list[Piece]:
+def _slices(batches: Sequence[message_pb2.DeliveredBatch]) -> list[BatchSlice]:
     return [(Delivered(batch), 0, len(batch.messages)) for batch in batches]

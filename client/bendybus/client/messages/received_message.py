@@ -314,15 +314,15 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
 
 
 def make_all(
-    pieces: Sequence[tuple[Delivered, int, int]],
+    slices: Sequence[tuple[Delivered, int, int]],
     *,
     settled: bool = False,
     peeked: bool = False,
 ) -> list[ServiceBusReceivedMessage]:
-    """Return the messages of pieces (delivery, from, to) of deliveries."""
+    """Return the messages of slices (delivery, from, to) of deliveries."""
     made: list[ServiceBusReceivedMessage] = []
     new, kind, append = object.__new__, ServiceBusReceivedMessage, made.append
-    for delivered, start, stop in pieces:
+    for delivered, start, stop in slices:
         until = delivered.locked_until_ms
         for index in range(start, stop):
             # Not through __init__: this runs once per message.

@@ -278,27 +278,27 @@ class ServiceBusReceiver(BaseReceiver, Iterator[ServiceBusReceivedMessage]):
             self._close()
 
     def _close(self) -> None:
-        connection, receiving = self._connection, self._current
-        if connection is not None and receiving is not None and not connection.closed:
-            calls.run(connection, receiving.close, calls.CLOSE_S)
+        connection, stream = self._connection, self._current
+        if connection is not None and stream is not None and not connection.closed:
+            calls.run(connection, stream.close, calls.CLOSE_S)
         if self._owns_connection:
             calls.close(self._shared)
 
     def _receive(
         self, max_message_count: int | None, max_wait_time: float | None
     ) -> list[ServiceBusReceivedMessage]:
-        receiving = self._receiving()
+        stream = self._receive_stream()
         io = self._shared.get().io
-        waiter = io.thread_waiter(lost=lambda pieces: io.submit(receiving.put_back, pieces))
-        want = self._want(max_message_count, max_wait_time, waiter)
-        io.submit(receiving.receive, want)
+        waiter = io.thread_waiter(lost=lambda slices: io.submit(stream.put_back, slices))
+        pending = self._pending_receive(max_message_count, max_wait_time, waiter)
+        io.submit(stream.receive, pending)
         try:
-            pieces = waiter.wait(want.wait_s)
+            slices = waiter.wait(pending.wait_s)
         except BaseException:
             # Messages that arrive for it go to the next receive, or back to the queue.
-            io.submit(receiving.forget, want)
+            io.submit(stream.forget, pending)
             raise
-        return self._made(pieces)
+        return self._made(slices)
 
     def _settle(self, messages: Settled, make: Callable[[Any], Settlement]) -> Outcome:
         background = self._in_background()
@@ -316,9 +316,9 @@ class ServiceBusReceiver(BaseReceiver, Iterator[ServiceBusReceivedMessage]):
         settlement = make(background_settlements.Pending(background, listed))
         if background.full:
             self._settled_up_to(background, background_settlements.PENDING_MAX // 2)
-        receiving = self._receiving()
+        stream = self._receive_stream()
         background.add(listed)
-        self._shared.get().io.submit(receiving.settle, settlement)
+        self._shared.get().io.submit(stream.settle, settlement)
         return background_settlements.BEGUN
 
     def _confirm(self) -> Failures:
@@ -349,8 +349,8 @@ class ServiceBusReceiver(BaseReceiver, Iterator[ServiceBusReceivedMessage]):
             return found.outcome(self._settled(settlement, waiter))
 
     def _settled(self, settlement: Settlement, waiter: ThreadWaiter) -> Outcome:
-        receiving = self._receiving()
-        self._shared.get().io.submit(receiving.settle, settlement)
+        stream = self._receive_stream()
+        self._shared.get().io.submit(stream.settle, settlement)
         outcome: Outcome = waiter.wait(settlement.timeout_s)
         return outcome
 
