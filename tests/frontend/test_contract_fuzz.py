@@ -31,7 +31,12 @@ class Upstream:
     def __init__(self) -> None:
         self.sent: list[bytes] = []
 
-    def send(self, request: Any) -> bool:
+    @property
+    def sends(self) -> "Upstream":
+        """The stream of sends."""
+        return self
+
+    def put(self, request: Any) -> bool:
         """Take a frame."""
         self.sent.append(request.SerializeToString())
         return True

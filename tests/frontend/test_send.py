@@ -33,7 +33,12 @@ class Upstream:
         """Count."""
         self.misses += 1
 
-    def send(self, request: object) -> bool:
+    @property
+    def sends(self) -> "Upstream":
+        """The stream of sends."""
+        return self
+
+    def put(self, request: object) -> bool:
         """Take a frame."""
         return True
 
@@ -173,7 +178,7 @@ async def test_parts_of_a_frame_have_different_names_for_partitions_of_0_2_too()
     """Those read the lane only; a shared one made them lose the second part of a frame."""
 
     class Recorder(Upstream):
-        def send(self, request: object) -> bool:
+        def put(self, request: object) -> bool:
             """Note a frame."""
             requests.append(request)
             return True
@@ -201,7 +206,7 @@ async def test_a_frame_is_dealt_in_the_runs_that_its_client_names() -> None:
     got: dict[int, int] = {}
 
     class Counting(Upstream):
-        def send(self, request: partition_pb2.SendFramesRequest) -> bool:  # type: ignore[override]
+        def put(self, request: partition_pb2.SendFramesRequest) -> bool:  # type: ignore[override]
             """Count messages."""
             got[request.partition] = len(request.batch.messages)
             return True
@@ -236,7 +241,7 @@ async def test_sends_without_a_key_are_under_way_at_every_partition_at_once() ->
         def __init__(self, partition: int) -> None:
             self.partition = partition
 
-        def send(self, request: object) -> bool:
+        def put(self, request: object) -> bool:
             """Count a frame."""
             waiting[self.partition] += 1
             return True
@@ -286,7 +291,7 @@ async def test_a_send_that_names_no_time_has_60_seconds() -> None:
     requests: list[partition_pb2.SendFramesRequest] = []
 
     class Recorder(Upstream):
-        def send(self, request: partition_pb2.SendFramesRequest) -> bool:  # type: ignore[override]
+        def put(self, request: partition_pb2.SendFramesRequest) -> bool:  # type: ignore[override]
             """Note a frame."""
             requests.append(request)
             return True

@@ -270,7 +270,7 @@ class SendDispatcher:
 
     def _transmit(self, attempt: Attempt) -> Sequence[Action]:
         upstream = self._upstreams[attempt.partition]
-        if upstream.send(_frame_of(attempt, self._fresh(attempt.frame.entity), upstream)):
+        if upstream.sends.put(_frame_of(attempt, self._fresh(attempt.frame.entity), upstream)):
             return ()
         error = errors.ServerBusy(
             f"partition {attempt.partition}: request queue is full. Retry.",

@@ -105,7 +105,8 @@ class Upstream:
         self._settings = settings
         self._listener = listener
         self._shown_available = False
-        self._sends = PartitionStream(self._show, sends=True)
+        # Takes frames to store; their answers come to `listener.sent`.
+        self.sends = PartitionStream(self._show, sends=True)
         self._delivers = PartitionStream(
             self._show, lambda: listener.deliver_stream_moving(partition)
         )
@@ -138,16 +139,12 @@ class Upstream:
     @property
     def available(self) -> bool:
         """Whether the partition is tried."""
-        return self.breaker.closed and self._sends.open and self._delivers.open
+        return self.breaker.closed and self.sends.open and self._delivers.open
 
     def conditions(self) -> list[str]:
         """Return why the partition is not available, or what it warns of."""
         reason = [] if self.available else [self.breaker.reason or "its streams are not open"]
         return [*reason, *self.breaker.conditions]
-
-    def send(self, request: partition_pb2.SendFramesRequest) -> bool:
-        """Queue a frame; False when too many wait or the stream is not open."""
-        return self._sends.put(request)
 
     def ask(self, request: partition_pb2.DeliverFramesRequest) -> bool:
         """Queue an ask; False when too many frames wait or the stream is not open."""
@@ -206,7 +203,7 @@ class Upstream:
         async for _ in self._attempts():
             ending = Ending(True, "")
             while ending.moved:
-                ending = await self._sends.run(
+                ending = await self.sends.run(
                     self._send_stub.SendFrames(metadata=_MOVES), self._on_sent
                 )
             self._listener.send_stream_lost(self.partition, ending.why)
@@ -252,7 +249,7 @@ class Upstream:
             self._watching.cancel()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(RENEW_S):
-                for stream in (self._sends, self._delivers):
+                for stream in (self.sends, self._delivers):
                     stream.mark()
                     await stream.fresh.wait()
 
