@@ -1,7 +1,7 @@
 """Pictures of the documentation, drawn by code: the architecture, and plots of the figures.
 
 `docs.generate` writes them; the plots are of the tables in `reference/performance.md`, so that a
-new run of `make bench` draws them anew. SVG, readable on light and dark paper.
+new run of `make bench` redraws them. SVG, readable on light and dark paper.
 """
 
 import math

@@ -14,7 +14,7 @@ from bendybus.wire import statuses
 # What a reader of the page does about each; the facts beside it come from the code.
 ADVICE: Final[dict[str, str]] = {
     "INTERNAL": "A defect, or a status that no server of ours made. Look into the servers' logs.",
-    "UNAVAILABLE": "Wait and repeat; the client does so by itself. Check that the bus runs.",
+    "UNAVAILABLE": "Wait and repeat; the client does so automatically. Check that the bus runs.",
     "PARTITION_UNAVAILABLE": "Repeat later, or send without a partition key. "
     "`bendybus describe queue QUEUE` says which partition is away.",
     "SERVER_BUSY": "Wait `retry_after_ms` and repeat; the client does. Send less at a time.",

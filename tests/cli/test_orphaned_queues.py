@@ -64,5 +64,5 @@ def test_apply_does_not_take_an_orphan_over_by_its_name(
     told = capsys.readouterr().err
     assert code == 1
     assert bus.calls == []
-    assert "queue 'audit' holds the data of a manifest that is gone" in told
+    assert "queue 'audit' holds the data of a deleted manifest" in told
     assert "bendybus delete queue audit" in told

@@ -82,16 +82,16 @@ def test_a_name_may_be_taken_once_whatever_its_case() -> None:
 @pytest.mark.parametrize(
     ("spec", "sentence"),
     [
-        ({"requiresSession": True}, "spec.requiresSession: is refused until sessions do exist"),
-        ({"forwardTo": "audit"}, "spec.forwardTo: is refused until forwarding does exist"),
+        ({"requiresSession": True}, "spec.requiresSession: is not supported yet"),
+        ({"forwardTo": "audit"}, "spec.forwardTo: is not supported yet"),
         (
             {"forwardDeadLetteredMessagesTo": "audit"},
-            "spec.forwardDeadLetteredMessagesTo: is refused until forwarding does exist",
+            "spec.forwardDeadLetteredMessagesTo: is not supported yet",
         ),
-        ({"lockDuration": "PT1S"}, "spec.lockDuration: 1000 ms is outside"),
+        ({"lockDuration": "PT1S"}, "spec.lockDuration: must be 5000 ms to 300000 ms (got 1000 ms)"),
         ({"lockDuration": "P10675199DT2H48M5.4775807S"}, "spec.lockDuration: "),
-        ({"maxSizeInMegabytes": 1000}, "spec.maxSizeInMegabytes: 1000 is not one of"),
-        ({"autoDeleteOnIdle": "PT1M"}, "spec.autoDeleteOnIdle: must be PT5M or longer"),
+        ({"maxSizeInMegabytes": 1000}, "spec.maxSizeInMegabytes: must be one of"),
+        ({"autoDeleteOnIdle": "PT1M"}, "spec.autoDeleteOnIdle: must be at least PT5M"),
         ({"entityName": "-no"}, "spec.entityName: '-no' must start with a letter or digit"),
     ],
 )

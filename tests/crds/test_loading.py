@@ -52,8 +52,8 @@ def test_a_directory_stands_for_the_yaml_files_in_it(tmp_path: Path) -> None:
         ),
         (
             QUEUE + "spec: {lockDuration: 30}",
-            "bus.yaml, document 1, Queue 'orders': spec.lockDuration: 30 is not an ISO-8601 "
-            "duration such as PT30S, PT5M or P7D.",
+            "bus.yaml, document 1, Queue 'orders': spec.lockDuration: must be an ISO "
+            "8601 duration such as PT30S, PT5M or P7D (got 30).",
         ),
         (
             QUEUE + "spec: {enablePartitioning: 'yes'}",
@@ -66,8 +66,8 @@ def test_a_directory_stands_for_the_yaml_files_in_it(tmp_path: Path) -> None:
         ),
         (
             QUEUE.replace("kind: Queue", "kind: Topic"),
-            "bus.yaml, document 1, Topic 'orders': kind: 'Topic' is refused until topics do exist."
-            " Leave the document out.",
+            "bus.yaml, document 1, Topic 'orders': kind: 'Topic' is not supported yet."
+            " Remove the document.",
         ),
         (
             QUEUE.replace("v1alpha1", "v1"),

@@ -19,14 +19,14 @@ def refused(cluster: Cluster, *documents: Changes) -> str:
 
 
 BAD_QUEUES: list[tuple[Changes, str]] = [
-    ({"lockDuration": "PT10M"}, "lockDuration: 600000 ms is outside"),
+    ({"lockDuration": "PT10M"}, "lockDuration: must be 5000 ms to 300000 ms"),
     ({"lockDuration": "5 minutes"}, "spec.lockDuration"),
-    ({"maxSizeInMegabytes": 1500}, "maxSizeInMegabytes: 1500 is not one of 1024"),
+    ({"maxSizeInMegabytes": 1500}, "maxSizeInMegabytes: must be one of 1024"),
     ({"maxMessageSizeInKilobytes": 2048}, "maxMessageSizeInKilobytes: can be set only in Premium"),
     ({"maxDeliveryCount": 0}, "spec.maxDeliveryCount"),
-    ({"autoDeleteOnIdle": "PT1M"}, "autoDeleteOnIdle: must be PT5M or longer"),
-    ({"requiresSession": True}, "requiresSession is refused until sessions do exist"),
-    ({"forwardTo": "other"}, "forwardTo is refused until forwarding does exist"),
+    ({"autoDeleteOnIdle": "PT1M"}, "autoDeleteOnIdle: must be at least PT5M"),
+    ({"requiresSession": True}, "requiresSession is not supported yet"),
+    ({"forwardTo": "other"}, "forwardTo is not supported yet"),
     ({"status": "Sleeping"}, "spec.status"),
     ({"entityName": "-x"}, "spec.entityName"),
     ({"entityName": "a//b"}, "entityName must not contain // or /Subscriptions/"),

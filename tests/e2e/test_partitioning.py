@@ -94,7 +94,7 @@ def test_the_second_layer_is_the_webhook_with_the_rules_away(running: Space) -> 
 
         # The API server compiles a changed schema anew; until then its rules still answer.
         eventually(refused, within_s=20, what="the webhook refuses")
-        with pytest.raises(CommandFailed, match="is false since the queue was created"):
+        with pytest.raises(CommandFailed, match="cannot be changed after creation"):
             change(running, "queue", "orders", DETECT)
 
 

@@ -93,7 +93,10 @@ def test_half_written_certificates_are_not_taken(
     target = (secured.frontend_tls / "..data").resolve()
 
     (target / "tls.crt").write_bytes(certificate)
-    eventually(lambda: "no pair of a PEM certificate" in log.read_text(), what="the refusal")
+    eventually(
+        lambda: "must be a PEM certificate and its unencrypted private key" in log.read_text(),
+        what="the refusal",
+    )
     with secured.client() as client:
         send_one(client)
         (target / "tls.key").write_bytes(key)

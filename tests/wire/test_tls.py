@@ -15,7 +15,7 @@ from bendybus.wire import tls
             "BENDYBUS_CA_FILE",
         ),
         ("OPENSSL_internal:WRONG_VERSION_NUMBER", True, "UseDevelopmentEmulator=true"),
-        ("127.0.0.1 is not in peer certificate", True, "a name that it holds"),
+        ("127.0.0.1 is not in peer certificate", True, "a name that it contains"),
         ("Socket closed", False, "remove UseDevelopmentEmulator=true"),
     ],
 )

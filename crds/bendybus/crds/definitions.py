@@ -61,14 +61,14 @@ def _condition(field: str) -> str:
 def _not_yet() -> tuple[Rule, ...]:
     """Return the rules that refuse fields whose behaviour does not exist, as the domain does."""
     rules = []
-    for name, feature in entity.NOT_YET.items():
+    for name in entity.NOT_YET:
         field = entity.MANIFEST_NAMES[name]
         is_flag = isinstance(getattr(entity.QueueDescription(), name), bool)
         unset = f"!self.{field}" if is_flag else f"self.{field} == ''"
         rules.append(
             {
                 "rule": f"!has(self.{field}) || {unset}",
-                "message": f"{field} is refused until {feature} exist. Leave it out.",
+                "message": f"{field} is not supported yet. Omit it.",
             }
         )
     return tuple(rules)

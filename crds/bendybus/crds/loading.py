@@ -26,7 +26,7 @@ KINDS: Final[dict[str, type[BusNamespace] | type[Queue]]] = {
     "BusNamespace": BusNamespace,
     "Queue": Queue,
 }
-_LATER: Final = {"Topic": "topics do", "Subscription": "topics do"}
+_LATER: Final = ("Topic", "Subscription")
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 
@@ -150,7 +150,7 @@ def _unknown_kind(kind: object) -> str:
     if kind is None:
         return f"is missing. It must be one of {', '.join(KINDS)}."
     if isinstance(kind, str) and kind in _LATER:
-        return f"{kind!r} is refused until {_LATER[kind]} exist. Leave the document out."
+        return f"{kind!r} is not supported yet. Remove the document."
     return f"{kind!r} is not known.{_did_you_mean(str(kind), KINDS)}"
 
 

@@ -51,7 +51,7 @@ class ConditionStatus(StrEnum):
 def _check_duration(text: Any) -> Any:
     """Return `text` if it is a duration as manifests write them."""
     if not isinstance(text, str) or not re.fullmatch(durations.ISO_PATTERN, text):
-        raise ValueError(f"{text!r} is not an ISO-8601 duration such as PT30S, PT5M or P7D.")
+        raise ValueError(f"must be an ISO 8601 duration such as PT30S, PT5M or P7D (got {text!r}).")
     try:
         durations.parse("duration", text)
     except InvalidArgument as error:

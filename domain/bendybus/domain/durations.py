@@ -26,7 +26,7 @@ def parse(field: str, text: str) -> int | None:
     # The parser takes "PT" and "P1DT", where something is missing, for zero and a day.
     if not isinstance(value, timedelta) or value < timedelta(0) or text.endswith(("P", "T")):
         raise InvalidArgument(
-            field, f"{text!r} is not an ISO-8601 duration such as PT30S, PT5M or P7D."
+            field, f"must be an ISO 8601 duration such as PT30S, PT5M or P7D (got {text!r})."
         )
     return bounded(round(value / timedelta(milliseconds=1)))
 

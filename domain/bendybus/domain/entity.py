@@ -93,11 +93,7 @@ IMMUTABLE_FIELDS: Final = (
     "requires_session",
 )
 # Accepted names whose behaviour does not exist yet: refused, never ignored.
-NOT_YET: Final[dict[str, str]] = {
-    "requires_session": "sessions do",
-    "forward_to": "forwarding does",
-    "forward_dead_lettered_messages_to": "forwarding does",
-}
+NOT_YET: Final = ("requires_session", "forward_to", "forward_dead_lettered_messages_to")
 
 
 def check_name(name: str) -> None:
@@ -105,7 +101,7 @@ def check_name(name: str) -> None:
     if len(name) > limits.ENTITY_NAME_CHARS_MAX:
         raise InvalidArgument(
             "entityName",
-            f"{len(name)} characters are more than the {limits.ENTITY_NAME_CHARS_MAX} allowed.",
+            f"must be at most {limits.ENTITY_NAME_CHARS_MAX} characters (got {len(name)}).",
         )
     if not _NAME.match(name) or "//" in name:
         raise InvalidArgument(
@@ -131,11 +127,9 @@ def check_new_name(name: str) -> None:
 
 def check_description(wanted: QueueDescription, *, tier: Tier, partition_count: int) -> None:
     """Raise InvalidArgument for the first field of `wanted` that a namespace cannot have."""
-    for name, feature in NOT_YET.items():
+    for name in NOT_YET:
         if getattr(wanted, name):
-            raise InvalidArgument(
-                MANIFEST_NAMES[name], f"is refused until {feature} exist. Leave it out."
-            )
+            raise InvalidArgument(MANIFEST_NAMES[name], "is not supported yet. Omit it.")
     _check_range(
         wanted, "lock_duration_ms", limits.LOCK_DURATION_MS_MIN, limits.LOCK_DURATION_MS_MAX
     )
@@ -149,14 +143,14 @@ def check_description(wanted: QueueDescription, *, tier: Tier, partition_count: 
     _check_time_to_live(wanted, tier)
     idle_ms = wanted.auto_delete_on_idle_ms
     if idle_ms is not None and idle_ms < limits.AUTO_DELETE_ON_IDLE_MS_MIN:
-        raise InvalidArgument("autoDeleteOnIdle", "must be PT5M or longer, or left out for never.")
+        raise InvalidArgument("autoDeleteOnIdle", "must be at least PT5M; omit it for never.")
     if idle_ms is not None and idle_ms > limits.TIME_TO_LIVE_MS_MAX:
-        raise InvalidArgument("autoDeleteOnIdle", "is longer than P10675199D. Leave it out.")
+        raise InvalidArgument("autoDeleteOnIdle", "must be at most P10675199D; omit it for never.")
     if len(wanted.user_metadata) > limits.USER_METADATA_CHARS_MAX:
         raise InvalidArgument(
             "userMetadata",
-            f"{len(wanted.user_metadata)} characters are more than the "
-            f"{limits.USER_METADATA_CHARS_MAX} allowed.",
+            f"must be at most {limits.USER_METADATA_CHARS_MAX} characters "
+            f"(got {len(wanted.user_metadata)}).",
         )
     _check_sizes(wanted, tier)
     if tier is Tier.PREMIUM and wanted.enable_partitioning and partition_count == 1:
@@ -172,20 +166,20 @@ def _check_range(wanted: QueueDescription, name: str, lowest: int, highest: int)
     if not lowest <= value <= highest:
         unit = " ms" if name.endswith("_ms") else ""
         raise InvalidArgument(
-            MANIFEST_NAMES[name], f"{value}{unit} is outside {lowest}{unit} to {highest}{unit}."
+            MANIFEST_NAMES[name], f"must be {lowest}{unit} to {highest}{unit} (got {value}{unit})."
         )
 
 
 def _check_time_to_live(wanted: QueueDescription, tier: Tier) -> None:
     time_to_live_ms = wanted.default_message_time_to_live_ms
     if time_to_live_ms is not None and time_to_live_ms < 1_000:
-        raise InvalidArgument("defaultMessageTimeToLive", "must be PT1S or longer.")
+        raise InvalidArgument("defaultMessageTimeToLive", "must be at least PT1S.")
     if (time_to_live_ms or 0) > limits.TIME_TO_LIVE_MS_MAX:
         raise InvalidArgument(
-            "defaultMessageTimeToLive", "is longer than P10675199D. Leave it out for no end."
+            "defaultMessageTimeToLive", "must be at most P10675199D; omit it for no expiry."
         )
     if tier is Tier.BASIC and (time_to_live_ms or 0) > limits.BASIC_TIME_TO_LIVE_MS_MAX:
-        raise InvalidArgument("defaultMessageTimeToLive", "is at most P14D in the Basic tier.")
+        raise InvalidArgument("defaultMessageTimeToLive", "must be at most P14D in the Basic tier.")
 
 
 def _check_sizes(wanted: QueueDescription, tier: Tier) -> None:
@@ -194,17 +188,17 @@ def _check_sizes(wanted: QueueDescription, tier: Tier) -> None:
         if not 1 <= size_mb <= limits.PREMIUM_QUEUE_SIZE_MB_MAX:
             raise InvalidArgument(
                 "maxSizeInMegabytes",
-                f"{size_mb} is outside 1 to {limits.PREMIUM_QUEUE_SIZE_MB_MAX}.",
+                f"must be 1 to {limits.PREMIUM_QUEUE_SIZE_MB_MAX} (got {size_mb}).",
             )
         lowest, highest = limits.PREMIUM_MESSAGE_KB_MIN, limits.PREMIUM_MESSAGE_KB_MAX
         if message_kb and not lowest <= message_kb <= highest:
             raise InvalidArgument(
-                "maxMessageSizeInKilobytes", f"{message_kb} is outside {lowest} to {highest}."
+                "maxMessageSizeInKilobytes", f"must be {lowest} to {highest} (got {message_kb})."
             )
         return
     if size_mb not in limits.QUEUE_SIZES_MB:
         allowed = ", ".join(str(size) for size in limits.QUEUE_SIZES_MB)
-        raise InvalidArgument("maxSizeInMegabytes", f"{size_mb} is not one of {allowed}.")
+        raise InvalidArgument("maxSizeInMegabytes", f"must be one of {allowed} (got {size_mb}).")
     if message_kb not in (0, limits.STANDARD_MESSAGE_BYTES_MAX // limits.KB):
         raise InvalidArgument(
             "maxMessageSizeInKilobytes", f"can be set only in Premium; {tier} allows 256."
@@ -241,9 +235,9 @@ def check_update(name: str, current: QueueDescription, wanted: QueueDescription)
             continue
         manifest_name = MANIFEST_NAMES[field]
         sentence = (
-            f"queue {name!r}: {manifest_name} is {_word(getattr(current, field))} since the queue "
-            f"was created and cannot become {_word(getattr(wanted, field))}. Create a queue of "
-            "another name with the setting and move over."
+            f"queue {name!r}: {manifest_name} cannot be changed after creation (is "
+            f"{_word(getattr(current, field))}, got {_word(getattr(wanted, field))}). Create "
+            "another queue with that setting."
         )
         kind = PartitioningImmutable if field == "enable_partitioning" else InvalidOperation
         raise kind(sentence, metadata={"field": manifest_name, "entity": name})

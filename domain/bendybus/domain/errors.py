@@ -12,8 +12,8 @@
     ├── InvalidOperation           the values are fine, the combination is not
     ├── PartitioningImmutable      partitioning is set once, when a thing is created
     ├── ManagedByManifest          the entity comes from a manifest and is changed only there
-    ├── RetainedData               the name holds data whose manifest is gone: adopt or purge it
-    ├── EntityOrphaned             it takes no messages: its manifest is gone
+    ├── RetainedData               the name holds data of a deleted manifest: adopt or purge it
+    ├── EntityOrphaned             it accepts no messages: its manifest was deleted
     ├── EntityNotFound
     ├── EntityAlreadyExists
     ├── MessageNotFound
@@ -140,19 +140,19 @@ class ManagedByManifest(BusError):
 
 
 class RetainedData(BusError):
-    """Raised when a name holds data whose manifest is gone, which only adopt and purge end."""
+    """Raised when a name holds data of a deleted manifest: adopt or purge it."""
 
     reason = "RETAINED_DATA"
 
 
 class EntityOrphaned(BusError):
-    """Raised when an entity takes no messages because its manifest is gone."""
+    """Raised when an entity accepts no messages because its manifest was deleted."""
 
     reason = "ENTITY_ORPHANED"
 
 
 class EntityNotFound(BusError):
-    """Raised when there is no entity of that name."""
+    """Raised when the entity does not exist."""
 
     reason = "ENTITY_NOT_FOUND"
 

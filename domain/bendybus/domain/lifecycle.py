@@ -92,13 +92,13 @@ TRANSITIONS: Final = MappingProxyType[
     }
 )
 _SENTENCES: Final[dict[type[BusError], str]] = {
-    errors.EntityNotFound: "there is no queue {name!r}.",
+    errors.EntityNotFound: "queue {name!r} does not exist.",
     errors.EntityAlreadyExists: (
-        "there is a queue {name!r} already. Choose another name or update it."
+        "queue {name!r} already exists. Choose another name or update it."
     ),
     errors.InvalidOperation: "queue {name!r} has a manifest: only an orphaned one can be adopted.",
     errors.RetainedData: (
-        "queue {name!r} holds the data of a manifest that is gone. Adopt it (annotate its new "
+        "queue {name!r} holds the data of a deleted manifest. Adopt it (annotate its new "
         "manifest with bendybus.io/retained-data: adopt) or purge it (bendybus delete queue "
         "{name})."
     ),
@@ -116,9 +116,9 @@ def after(
 
 
 def refuse_sends(name: str) -> BusError:
-    """Return what a sender to an orphan is told."""
+    """Return the error of a send to an orphan."""
     return errors.EntityOrphaned(
-        f"queue {name!r} takes no messages: its manifest is gone. What it holds can be received. "
-        "Adopt it with a manifest, or purge it (bendybus delete queue).",
+        f"queue {name!r} accepts no messages: its manifest was deleted. Its messages can be "
+        "received. Adopt it with a manifest, or purge it (bendybus delete queue).",
         metadata={"entity": name},
     )

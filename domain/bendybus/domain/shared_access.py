@@ -144,18 +144,18 @@ def parse(text: str) -> Token:
     for part in text[len(_SCHEME) :].split("&"):
         name, _, value = part.partition("=")
         if name not in _FIELDS or name in parts or not value:
-            raise _malformed("it needs sr, sig, se and skn, once each")
+            raise _malformed("it must have sr, sig, se and skn, each once")
         parts[name] = value
     if len(parts) != len(_FIELDS):
-        raise _malformed("it needs sr, sig, se and skn, once each")
+        raise _malformed("it must have sr, sig, se and skn, each once")
     expires = parts["se"]
     if not (expires.isascii() and expires.isdigit() and len(expires) <= 12):
-        raise _malformed("se is not a number of seconds")
+        raise _malformed("se must be a number of seconds")
     try:
         signature = base64.b64decode(unquote_plus(parts["sig"]), validate=True)
         resource = path_of(unquote_plus(parts["sr"]))
     except (binascii.Error, ValueError):
-        raise _malformed("sig is not base64, or sr no URI") from None
+        raise _malformed("sig must be base64, and sr a URI") from None
     signed = f"{parts['sr']}\n{expires}"
     return Token(resource, unquote_plus(parts["skn"]), int(expires), signed, signature)
 
@@ -178,7 +178,7 @@ def authenticate(policies: Policies, text: str, now_s: float) -> Grant:
     if not named:
         raise _unauthenticated(
             Cause.UNKNOWN_POLICY,
-            "there is no policy of the name in the token. Use the connection string of this bus.",
+            "the policy named in the token does not exist. Use the connection string of this bus.",
         )
     matching: Policy | None = None
     for policy in named:
@@ -189,14 +189,14 @@ def authenticate(policies: Policies, text: str, now_s: float) -> Grant:
         raise _unauthenticated(
             Cause.WRONG_KEY,
             f"the token is not signed with a key of policy {token.policy!r}: the key was "
-            "changed, or is of another bus. Use the connection string of this bus.",
+            "rotated, or belongs to another bus. Use the connection string of this bus.",
             policy=token.policy,
         )
     if now_s >= token.expires_at_s + CLOCK_SKEW_S:
         raise _unauthenticated(
             Cause.EXPIRED,
-            f"the token of policy {token.policy!r} has expired. Make a new one; if it is new, set "
-            "the clock.",
+            f"the token of policy {token.policy!r} has expired. Create a new one; if it is new, "
+            "correct the clock.",
             policy=token.policy,
         )
     return Grant(matching, token.resource, token.expires_at_s)

@@ -58,7 +58,7 @@ def description_changes(proto: management_pb2.QueueDescription) -> dict[str, Any
         status = _STATUS_FROM_WIRE.get(changes["status"])
         if status is None:
             allowed = ", ".join(EntityStatus)
-            raise InvalidArgument("status", f"{changes['status']} is not one of {allowed}.")
+            raise InvalidArgument("status", f"must be one of {allowed} (got {changes['status']}).")
         changes["status"] = status
     return changes
 

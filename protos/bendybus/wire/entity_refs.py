@@ -32,5 +32,5 @@ def sub_queue_of(proto: partition_pb2.EntityRef) -> SubQueue:
         return SubQueue(proto.sub_queue)
     except ValueError:
         raise InvalidArgument(
-            "sub_queue", f"{proto.sub_queue} is not known to this version; use a later one."
+            "sub_queue", f"unknown sub-queue: {proto.sub_queue}; a later version may know it."
         ) from None

@@ -45,7 +45,7 @@ class Health(health_pb2_grpc.HealthServicer):
         if self.watchers >= self._watchers_max:
             await context.abort(
                 grpc.StatusCode.RESOURCE_EXHAUSTED,
-                f"{self._watchers_max} callers are watching already. Use Check.",
+                f"at most {self._watchers_max} watches are served at a time; use Check.",
             )
         self.watchers += 1
         try:

@@ -142,8 +142,8 @@ def open_port(
         host = listen.rpartition(":")[0]
         if not is_loopback(host):
             logger.warning(
-                "listening at %s WITHOUT TLS: everyone who reaches it can read and change the "
-                "traffic, keys included; use --tls-directory, or listen at 127.0.0.1",
+                "listening at %s WITHOUT TLS: anyone who can connect can read and change the "
+                "traffic, including keys; use --tls-directory, or listen at 127.0.0.1",
                 listen,
                 extra={"action": "plain-text"},
             )

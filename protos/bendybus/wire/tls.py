@@ -49,7 +49,7 @@ def read(directory: Path) -> Material:
         except OSError as error:
             reason = (error.strerror or "cannot be read").lower()
             raise TlsError(
-                f"--tls-directory {directory}: {name}: {reason}. The directory must hold "
+                f"--tls-directory {directory}: {name}: {reason}. The directory must contain "
                 f"{CERTIFICATE}, {KEY} and {AUTHORITIES}, all PEM."
             ) from error
     found = Material(*contents)
@@ -63,24 +63,24 @@ def _check(directory: Path, material: Material) -> None:
         context.load_verify_locations(cadata=material.authorities.decode("ascii"))
     except (ssl.SSLError, ValueError) as error:
         raise TlsError(
-            f"--tls-directory {directory}: {AUTHORITIES} holds no PEM certificates. Put there the "
-            "certificates of the authorities to trust."
+            f"--tls-directory {directory}: {AUTHORITIES} contains no PEM certificates. It must "
+            "contain the CA certificates to trust."
         ) from error
     try:
         # Without the password the loader would ask the terminal for one.
         context.load_cert_chain(directory / CERTIFICATE, directory / KEY, password=lambda: "")
     except (ssl.SSLError, ValueError, OSError) as error:
         raise TlsError(
-            f"--tls-directory {directory}: {CERTIFICATE} and {KEY} are no pair of a PEM "
-            "certificate and its unencrypted key. Write both again."
+            f"--tls-directory {directory}: {CERTIFICATE} and {KEY} must be a PEM certificate and "
+            "its unencrypted private key. Write both again."
         ) from error
     again = [(directory / name).read_bytes() for name in (CERTIFICATE, KEY)]
     if again != [material.certificate, material.key]:
-        raise TlsError(f"--tls-directory {directory}: the files are being exchanged. Try again.")
+        raise TlsError(f"--tls-directory {directory}: the certificates are being rotated; retry.")
 
 
 class Directory:
-    """The files of a directory as they were when they last were good. Any thread may ask."""
+    """The last valid files of a directory. Thread-safe."""
 
     def __init__(self, path: Path) -> None:
         """Read the files. Raises TlsError."""
@@ -107,7 +107,7 @@ class Directory:
             if str(error) != self._said:
                 self._said = str(error)
                 logger.warning(
-                    "tls: new files are not used: %s", error, extra={"action": "tls-refused"}
+                    "tls: new files rejected: %s", error, extra={"action": "tls-refused"}
                 )
             return
         self._stamp, self._said = stamp, ""
@@ -173,29 +173,29 @@ def explain(details: str, *, address: str, use_tls: bool) -> str:
     """Return what to change when a connection failed over TLS; "" when it did not, as it seems."""
     if use_tls and "WRONG_VERSION_NUMBER" in details:
         return (
-            f"The bus at {address} speaks plain text: add UseDevelopmentEmulator=true to the "
+            f"The bus at {address} does not use TLS: add UseDevelopmentEmulator=true to the "
             "connection string, or start the bus with TLS."
         )
     if use_tls and is_untrusted(details):
         return (
-            f"The certificate of {address} is not by an authority that is trusted here: name the "
-            "file of its ca.crt (connection_verify, --ca-file or BENDYBUS_CA_FILE)."
+            f"The certificate of {address} is signed by an untrusted CA: give the path of the "
+            "bus's ca.crt (connection_verify, --ca-file or BENDYBUS_CA_FILE)."
         )
     if use_tls and "is not in peer certificate" in details:
         return (
-            f"The certificate there is not for the name in {address}: use a name that it holds, "
-            "such as the one in the connection string of the bus's Secret."
+            f"The certificate is not valid for the host name in {address}: use a name that it "
+            "contains, such as the one in the connection string of the bus's Secret."
         )
     if use_tls and "handshaker shutdown" in details:
         # gRPC tells this now and then in place of the reason that the handshake failed for.
         return (
-            f"The TLS handshake with {address} broke off. If its certificate is by an authority of "
-            "the bus's own, name the file of its ca.crt (connection_verify, --ca-file or "
+            f"The TLS handshake with {address} failed. If its certificate is signed by the bus's "
+            "own CA, give the path of its ca.crt (connection_verify, --ca-file or "
             "BENDYBUS_CA_FILE)."
         )
     if not use_tls and any(sign in details for sign in _CLOSED_AT_ONCE):
         return (
-            f"The server at {address} ends plain-text connections; if it speaks TLS, remove "
+            f"The server at {address} closes plain-text connections; if it uses TLS, remove "
             "UseDevelopmentEmulator=true from the connection string."
         )
     return ""

@@ -147,7 +147,7 @@ class Provider:
             token, ends_s = given.token, float(given.expires_on)
         except TimeoutError as exc:
             raise RetryableError(
-                f"credential: no token within {GET_TOKEN_S:.0f} s. Check what the credential asks."
+                f"credential: no token within {GET_TOKEN_S:.0f} s. Check the token provider."
             ) from exc
         except BusError:
             raise

@@ -101,14 +101,14 @@ class IoThread:
         return ThreadWaiter(lost)
 
     def pause(self) -> None:
-        """Let go of gRPC and end the thread. From another thread."""
+        """Close gRPC and end the thread. From another thread."""
         if self._thread is None or not self._thread.is_alive():
             return
         future = asyncio.run_coroutine_threadsafe(self._pause_owners(), self.loop)
         try:
             future.result(_PAUSE_TIMEOUT_S)
         except TimeoutError:
-            _log.warning("client: could not let go of gRPC in time before a fork")
+            _log.warning("client: gRPC could not be closed in time before a fork")
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(_PAUSE_TIMEOUT_S)
         # What is left in reference cycles would keep gRPC's own threads alive.

@@ -1,4 +1,4 @@
-"""Messages that were delivered to nobody yet, in their order. A core without I/O."""
+"""Messages that no receive has taken yet, in their order. A core without I/O."""
 
 import itertools
 from collections import deque

@@ -53,6 +53,6 @@ class PendingReceive:
             self.fail(
                 self.error
                 or ServiceTimeout(
-                    "The bus did not answer in time; whether there are messages is not known."
+                    "The bus did not answer in time: it is unknown whether there are messages."
                 )
             )

@@ -34,8 +34,8 @@ class PossibleDuplicates:
         self._log_s = now_s + LOG_S
         entity = units[0].entity_path
         _log.warning(
-            "sender of %s: possible duplicates: %d since the last line; a partition that may "
-            "have stored them did not come back in time, and another one stored them",
+            "sender of %s: possible duplicates: %d since the last report; a partition that "
+            "may have stored them did not return in time, so another one stored them",
             *(entity, self._not_logged),
             extra={"entity": entity, "action": "possible-duplicates"},
         )

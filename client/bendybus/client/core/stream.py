@@ -105,7 +105,7 @@ class Stream:
             self._owner.broken(error)
             if isinstance(error, Moved) and heard and self._loop_time() - began > _MOVE_AGAIN_S:
                 # Asked to go elsewhere: at once, and it is no failure.
-                _log.info("client: %s is moved by the bus", self.name)
+                _log.info("client: %s: the bus asked to reconnect", self.name)
                 failures = 0
                 continue
             failures = 1 if heard else failures + counted(error) or 1

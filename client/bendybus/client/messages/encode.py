@@ -334,8 +334,7 @@ def _check_sizes(what: str, entries: Mapping[str, message_pb2.Value]) -> None:
 
 def _header_too_large(what: str, size: int, most: int) -> MessageSizeExceededError:
     return MessageSizeExceededError(
-        message=f"{what}: {size} bytes are more than the {most} allowed beside the body. Put large "
-        "values into the body."
+        message=f"{what}: must be at most {most} bytes (got {size}); put large values into the body"
     )
 
 

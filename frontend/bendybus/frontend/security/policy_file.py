@@ -36,16 +36,16 @@ def read(path: Path) -> Policies:
     except ValueError as error:
         # Not the parser's words: they quote the file.
         line = getattr(error, "lineno", 0)
-        raise _wrong(path, f"is not JSON (line {line})") from None
+        raise _wrong(path, f"must be valid JSON (line {line})") from None
     entries = data.get("policies") if isinstance(data, dict) else None
     if not isinstance(entries, list) or not entries:
-        raise _wrong(path, 'holds no list "policies" with at least one policy')
+        raise _wrong(path, 'must have a list "policies" with at least one policy')
     policies = [_policy(path, index, entry) for index, entry in enumerate(entries)]
     seen: set[tuple[str, str]] = set()
     for policy in policies:
         key = (policy.name, policy.entity.lower())
         if key in seen:
-            raise _wrong(path, f"policy {policy.name!r} is there twice for the same entity")
+            raise _wrong(path, f"policy {policy.name!r} is defined twice for the same entity")
         seen.add(key)
     return shared_access.group(policies)
 
@@ -74,11 +74,11 @@ def _policy(path: Path, index: int, entry: Any) -> Policy:
 
 
 def _wrong(path: Path, why: str) -> PolicyFileError:
-    return PolicyFileError(f"--access-policies {path}: {why}. Write the file as the docs say.")
+    return PolicyFileError(f"--access-policies {path}: {why}. See docs/reference/security.md.")
 
 
 class PolicyFile:
-    """The policies of a file as they last were good."""
+    """The last valid policies of a file."""
 
     def __init__(self, path: Path) -> None:
         """Read the file. Raises PolicyFileError."""
@@ -99,7 +99,7 @@ class PolicyFile:
             if str(error) != self._said:
                 self._said = str(error)
                 logger.error(
-                    "access policies: the new file is not used: %s",
+                    "access policies: new file rejected: %s",
                     error,
                     extra={"action": "policies-refused"},
                 )

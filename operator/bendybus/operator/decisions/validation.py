@@ -118,8 +118,8 @@ def _bus_changes(name: str, before: BusNamespace, now: BusNamespace) -> list[str
     old, new = before.spec.storage, now.spec.storage
     if old.storage_class_name != new.storage_class_name:
         found.append(
-            "spec.storage.storageClassName cannot change after creation. Make a BusNamespace of "
-            "another name and move over."
+            "spec.storage.storageClassName cannot be changed after creation. Create another "
+            "BusNamespace."
         )
     if amount(new.size) < amount(old.size):
         found.append(
@@ -163,8 +163,8 @@ def _queue_changes(before: QueueView, now: QueueView) -> list[str]:
     ):
         if old != new:
             found.append(
-                f"spec.{field} is {old!r} since the queue was created and cannot become {new!r}. "
-                "Make a Queue of another name."
+                f"spec.{field} cannot be changed after creation (is {old!r}, got {new!r}). Create "
+                "another Queue."
             )
     try:
         entities.check_update(
