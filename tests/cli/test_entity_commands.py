@@ -1,5 +1,6 @@
 """`apply`, `get`, `describe`, `delete` against a management service in memory."""
 
+import io
 import json
 import subprocess
 import sys
@@ -38,6 +39,17 @@ def test_apply_creates_what_is_new_and_repeats_without_a_change(
         "queue 'flights': created; not yet on partition 15, which will follow when it is available"
     )
     assert shown[2:] == ["queue 'flights': unchanged", "queue 'audit': unchanged"]
+
+
+def test_what_is_wrong_with_standard_input_is_said_of_stdin(
+    bus: FakeManagement, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"kind: Foo\n")))
+
+    code = run(bus, "apply", "-f", "-")
+
+    assert code == 1
+    assert capsys.readouterr().err.startswith("bendybus: stdin, document 1, Foo: ")
 
 
 def test_apply_updates_what_changed_and_keeps_what_is_in_no_manifest(

@@ -26,6 +26,14 @@ def test_bodies_are_cut_and_lists_wrapped_but_names_and_numbers_stay_whole(width
     assert any(line.endswith("…") for line in lines)
 
 
+def test_ids_that_begin_with_a_digit_are_left_aligned_as_any_others() -> None:
+    columns = (Column("ID", text=True), "COUNT")
+
+    lines = Layout(columns, 80).lines([["7ff3-1", "5"], ["8", "12"]])
+
+    assert lines == ["ID      COUNT", "7ff3-1      5", "8          12"]
+
+
 def test_what_fits_no_table_becomes_blocks() -> None:
     row = ["a-queue-with-a-name-that-is-long", "0,1", "5", "body"]
 

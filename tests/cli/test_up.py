@@ -252,6 +252,7 @@ def test_ps_and_partition_are_commands(
 
     codes = [
         command.main([*of_data, "partition", "stop", "2"]),
+        command.main([*of_data, "partition", "stop", "2"]),
         command.main([*of_data, "partition", "start", "2"]),
         command.main([*of_data, "partition", "stop", "99"]),
         command.main([*of_data, "ps"]),
@@ -259,8 +260,10 @@ def test_ps_and_partition_are_commands(
     ]
     shown = capsys.readouterr()
 
-    assert codes == [0, 0, 1, 0, 0]
+    assert codes == [0, 0, 0, 1, 0, 0]
     assert "Partition 2 is down (pid " in shown.out
+    assert "Partition 2 is down, and with it " in shown.out
+    assert "pid 0" not in shown.out
     assert "and with it 0, 4, 6, 8, 10, 12, 14 of the same process" in shown.out
     assert "Partition 99 does not exist; this bus has 0 to 15." in shown.err
     last = json.loads(shown.out.splitlines()[-1])

@@ -240,6 +240,17 @@ def test_every_allowed_difference_still_exists() -> None:
         assert ours is not None
 
 
+def test_modules_of_names_are_there_after_importing_the_package() -> None:
+    # `azure.servicebus.amqp.AmqpMessageHeader` works after `import azure.servicebus`.
+    code = (
+        "import bendybus.client as bus;"
+        "print(bus.amqp.AmqpMessageHeader.__name__, bus.exceptions.ServiceBusError.__name__)"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert found.stdout.split() == ["AmqpMessageHeader", "ServiceBusError"]
+
+
 def test_the_library_imports_nothing_of_azure() -> None:
     code = (
         "import sys, bendybus.client.aio.management, bendybus.client.amqp;"

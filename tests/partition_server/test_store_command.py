@@ -75,6 +75,8 @@ def test_inspect_prints_a_table_for_people(
 
     text = capsys.readouterr().out
     assert "partition 0 of 4" in text
+    assert "format " in text.splitlines()[2]
+    assert "incarnation " in text.splitlines()[2]
     assert "orders/$DeadLetterQueue" in text
 
 

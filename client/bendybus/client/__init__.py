@@ -4,6 +4,9 @@ Belongs here: what applications use, and how it gets to the front end and back. 
 here: rules of the bus (they are in `bendybus.domain`), anything of the servers.
 """
 
+# Modules that applications use by name after `import bendybus.client`.
+from bendybus.client import amqp as amqp
+from bendybus.client import exceptions as exceptions
 from bendybus.client.connection_string import (
     ServiceBusConnectionStringProperties,
     parse_connection_string,

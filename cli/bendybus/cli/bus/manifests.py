@@ -4,6 +4,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,7 +28,16 @@ def readable(files: Sequence[Path]) -> Iterator[list[Path]]:
     with tempfile.TemporaryDirectory(prefix="bendybus-") as folder:
         path = Path(folder) / "stdin.yaml"
         path.write_bytes(sys.stdin.buffer.read())
-        yield [path if file == STDIN else file for file in files]
+        try:
+            yield [path if file == STDIN else file for file in files]
+        except ManifestError as error:
+            # The user named no such file.
+            raise ManifestError(
+                *(
+                    replace(problem, source=problem.source.replace(str(path), "stdin", 1))
+                    for problem in error.problems
+                )
+            ) from error
 
 
 def description(name: str, fields: Sequence[str], place: Place) -> QueueDescription:

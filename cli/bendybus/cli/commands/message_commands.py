@@ -17,16 +17,17 @@ from bendybus.cli.output.printing import Output
 from bendybus.cli.output.tables import Column
 
 _ALL: Final = 2**31 - 1
-_BODY: Final = Column("BODY", cut=16, room=24)
-_KEY: Final = Column("KEY", cut=6)
-_ID: Final = Column("ID", cut=8, room=18)
+_BODY: Final = Column("BODY", cut=16, room=24, text=True)
+_KEY: Final = Column("KEY", cut=6, text=True)
+_ID: Final = Column("ID", cut=8, room=18, text=True)
 # As wide as the number of the last of 16 partitions.
 _NUMBER: Final = Column("SEQUENCE", room=16)
 _PLAIN_COLUMNS: Final = (_NUMBER, "PARTITION", _ID, _KEY, "DELIVERIES", _BODY)
-_DEAD_COLUMNS: Final = (_NUMBER, _ID, _KEY, Column("REASON", cut=12), _BODY)
+_DEAD_COLUMNS: Final = (_NUMBER, _ID, _KEY, Column("REASON", cut=12, text=True), _BODY)
 _WIDE_COLUMNS: Final = (
-    _NUMBER, "PARTITION", "ID", "KEY", "DELIVERIES", "ENQUEUED", "SUBJECT", "REASON",
-    "BODY",
+    _NUMBER, "PARTITION", Column("ID", text=True), Column("KEY", text=True), "DELIVERIES",
+    Column("ENQUEUED", text=True), Column("SUBJECT", text=True), "REASON",
+    Column("BODY", text=True),
 )  # fmt: skip
 deadletter_app = typer.Typer(help="Messages that could not be processed.")
 

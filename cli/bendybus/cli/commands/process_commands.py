@@ -216,8 +216,10 @@ def partition_stop(
     if as_json:
         printing.json_line(answer)
         return
+    # 0: it was down before.
+    killed = f" (pid {answer['pid']} killed)" if answer["pid"] else ""
     printing.line(
-        f"Partition {partition} is down (pid {answer['pid']} killed){_others(answer, partition)}. "
+        f"Partition {partition} is down{killed}{_others(answer, partition)}. "
         f"bendybus partition start {partition} brings it back."
     )
 

@@ -7,6 +7,7 @@ from google.protobuf import json_format
 
 from bendybus.cli.output import printing
 from bendybus.cli.output.printing import Output
+from bendybus.cli.output.tables import Column
 from bendybus.crds import queue_manifest
 from bendybus.domain import durations, entity
 from bendybus.domain.lifecycle import EntityState
@@ -21,7 +22,8 @@ def show(queues: Sequence[pb.Queue], output: Output) -> None:
             printing.structured(as_json(queue), output)
         return
     wide = output is Output.WIDE
-    columns = ["NAME", "PARTITIONS", "STATUS", "AVAILABLE", "ACTIVE", "DEAD", "SCHEDULED"]
+    columns: list[str | Column] = [Column("NAME", text=True), "PARTITIONS", "STATUS", "AVAILABLE"]
+    columns += ["ACTIVE", "DEAD", "SCHEDULED"]
     columns += ["DEFERRED", "LOCKED", "SIZE", "ORIGIN", "HOME"] if wide else []
     printing.table(columns, [_row(queue, wide) for queue in queues])
 

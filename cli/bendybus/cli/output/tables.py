@@ -1,6 +1,6 @@
 """Tables without frames that fit a terminal. Pure.
 
-Figures stand to the right. Where the width does not do: columns that may be cut end in an
+Columns of figures are right-aligned. Where the width does not do: columns that may be cut end in an
 ellipsis, columns that may wrap break between words, and if that is not enough every row becomes a
 block of lines. A name or a number is never broken.
 """
@@ -19,13 +19,15 @@ class Column:
     """A column.
 
     `cut`: the fewest characters to which it may be cut; `wrap`: to which it may be wrapped; `room`:
-    the fewest that it gets, for rows that come later.
+    the fewest that it gets, for rows that come later; `text`: left-aligned, even if every cell
+    looks like a figure.
     """
 
     title: str
     cut: int = 0
     wrap: int = 0
     room: int = 0
+    text: bool = False
 
     @property
     def least(self) -> int:
@@ -54,7 +56,7 @@ class Layout:
         if self._widths is None:
             self._right = [
                 bool(rows)
-                and not self._columns[index].wrap
+                and not (self._columns[index].wrap or self._columns[index].text)
                 and all(_is_figure(row[index]) for row in rows)
                 for index in range(len(self._columns))
             ]

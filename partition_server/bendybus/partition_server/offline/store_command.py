@@ -97,7 +97,8 @@ def _print_facts(found: Record, *, as_json: bool) -> int:
         f"namespace {own['namespace_name']} ({own['namespace_uid']}), {own['tier']}, partition "
         f"{own['partition_index']} of {own['partition_count']}, opened {own['boot']} times"
     )
-    print(f"incarnation {own['incarnation'].lower() or 'not assigned yet'}")
+    incarnation = own["incarnation"].lower() or "not assigned yet"
+    print(f"format {found['format']}, incarnation {incarnation}")
     rows = ", ".join(f"{name} {count}" for name, count in found["tables"].items())
     print(f"rows: {rows}")
     for title in ("entities", "queues"):
