@@ -184,7 +184,7 @@ pins: ## Choose new versions of every dependency (network; look at the diff)
 	@out=$$(mktemp); { sed -n '/^#/p;/^[^#]/q' requirements/image.txt; \
 	$(VENV)-pins/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
 	  --no-annotate --no-header --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
-	  --no-emit-options --extra server --extra operator --constraint requirements/dev.txt \
+	  --no-emit-options --extra server --extra operator --extra speed --constraint requirements/dev.txt \
 	  --output-file - pyproject.toml | sed '/^#/d;/^bendybus @/d'; } > "$$out"; \
 	cp "$$out" requirements/image.txt; rm "$$out"
 

@@ -8,6 +8,7 @@ from bendybus.frontend import server
 from bendybus.frontend.security.policy_file import PolicyFileError
 from bendybus.frontend.settings import Settings
 from bendybus.wire import event_loop, serving
+from bendybus.wire.event_loop import EventLoopError
 from bendybus.wire.tls import TlsError
 
 
@@ -57,7 +58,7 @@ def main() -> int:
         serving.exit_with_parent()
     try:
         event_loop.run(serving.run_until_signal(lambda stop: server.serve(settings, stop)))
-    except (TlsError, PolicyFileError) as error:
+    except (TlsError, PolicyFileError, EventLoopError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0

@@ -7,7 +7,9 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The whole configuration of a front end; nothing else is read from the environment."""
+    """The whole configuration of a front end; only the event loop (`wire.event_loop`) is read
+    from the environment elsewhere.
+    """
 
     partitions: Mapping[int, str] = field(default_factory=dict)
     """Address (HOST:PORT) of every partition of the namespace."""

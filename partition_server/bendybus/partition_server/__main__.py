@@ -6,6 +6,7 @@ import sys
 from bendybus.partition_server import arguments, server
 from bendybus.partition_server.store.errors import StoreError
 from bendybus.wire import event_loop, serving
+from bendybus.wire.event_loop import EventLoopError
 from bendybus.wire.tls import TlsError
 
 
@@ -29,7 +30,7 @@ def main() -> int:
         serving.exit_with_parent()
     try:
         event_loop.run(serving.run_until_signal(lambda stop: server.serve(settings, stop)))
-    except (StoreError, TlsError) as error:
+    except (StoreError, TlsError, EventLoopError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0

@@ -12,7 +12,9 @@ MB = limits.MB
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything that a partition server is told; nothing else is read from the environment."""
+    """Everything that a partition server is told; only the event loop (`wire.event_loop`) is read
+    from the environment elsewhere.
+    """
 
     data: Path
     """Folder of the partitions' files."""

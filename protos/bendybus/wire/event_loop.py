@@ -1,29 +1,67 @@
 """The event loop of a server, and of the client's I/O thread: uvloop's where it is installed.
 
 Only loops of our own: an application's loop, and asyncio's policy, stay as they are. It takes a
-sixth to a fifth off what a message of the plain loop costs; nothing depends on it.
+sixth to a fifth off what a message of the plain loop costs; nothing depends on it. The extra
+`speed` installs it, and BENDYBUS_EVENT_LOOP=asyncio does without it where it is installed.
 """
 
 import asyncio
-import contextlib
 import importlib
+import logging
+import os
+import platform
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
+logger = logging.getLogger(__name__)
+VARIABLE: Final = "BENDYBUS_EVENT_LOOP"
+UVLOOP: Final = "uvloop"
+ASYNCIO: Final = "asyncio"
 
-def factory() -> Callable[[], asyncio.AbstractEventLoop]:
-    """Return what makes a loop."""
-    with contextlib.suppress(ImportError):
-        found: Callable[[], asyncio.AbstractEventLoop]
-        found = importlib.import_module("uvloop").new_event_loop
-        return found
-    return asyncio.new_event_loop
+Factory = Callable[[], asyncio.AbstractEventLoop]
 
 
-NEW: Final = factory()
+class EventLoopError(ValueError):
+    """Raised when the loop that BENDYBUS_EVENT_LOOP names is unknown or not installed."""
+
+
+def factory() -> Factory:
+    """Return what makes a loop. Raises EventLoopError."""
+    return _choose()[0]
+
+
+def name() -> str:
+    """Return the name and version of what `factory` returns, for logs."""
+    return _choose()[1]
+
+
+def _choose() -> tuple[Factory, str]:
+    wanted = os.environ.get(VARIABLE, "").strip().lower()
+    if wanted not in ("", UVLOOP, ASYNCIO):
+        raise EventLoopError(
+            f"{VARIABLE}: must be {UVLOOP} or {ASYNCIO} (got {os.environ[VARIABLE]!r})"
+        )
+    if wanted != ASYNCIO:
+        try:
+            found: Any = importlib.import_module(UVLOOP)
+        except ImportError:
+            if wanted:
+                raise EventLoopError(
+                    f"{VARIABLE}: uvloop is not installed; install the extra 'speed': "
+                    "pip install 'bendybus[speed]'"
+                ) from None
+        else:
+            return found.new_event_loop, f"{UVLOOP} {found.__version__}"
+    return asyncio.new_event_loop, f"{ASYNCIO} of Python {platform.python_version()}"
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
-    """Do what `asyncio.run` does, on such a loop."""
-    with asyncio.Runner(loop_factory=NEW) as runner:
+    """Do what `asyncio.run` does, on such a loop, and log which one it is. Raises EventLoopError."""
+    try:
+        make, chosen = _choose()
+    except EventLoopError:
+        main.close()
+        raise
+    with asyncio.Runner(loop_factory=make) as runner:
+        logger.info("event loop: %s", chosen, extra={"action": "event-loop"})
         runner.run(main)

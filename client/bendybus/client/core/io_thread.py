@@ -53,7 +53,7 @@ class IoThread:
     """A loop in a daemon thread."""
 
     def __init__(self) -> None:
-        self.loop = event_loop.NEW()
+        self.loop = event_loop.factory()()
         self.owners: weakref.WeakSet[Pausable] = weakref.WeakSet()
         self._pending: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         self._woken = False
@@ -130,6 +130,7 @@ class IoThread:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
+        _log.debug("client: the I/O thread runs on %s", event_loop.name())
         self.loop.run_forever()
 
     def _drain(self) -> None:
