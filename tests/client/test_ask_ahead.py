@@ -1,4 +1,4 @@
-"""The plain loop: the next ask rides with a settlement; its message is used or given back."""
+"""Loops: the next ask rides with a settlement; its messages are used or given back."""
 
 import asyncio
 import subprocess
@@ -209,6 +209,66 @@ async def test_a_stream_that_breaks_costs_the_loop_no_message(
     await Either(receiver).close()
 
 
+async def complete_batches(receiver: Any, size: int, count: int, *, singly: bool) -> list[str]:
+    """Receive and complete so many messages in batches; return their bodies."""
+    bodies: list[str] = []
+    while len(bodies) < count:
+        messages = await Either(receiver).receive_messages(size)
+        bodies += map(str, messages)
+        if singly:
+            for message in messages:
+                await Either(receiver).complete_message(message)
+        else:
+            await Either(receiver).complete_messages(messages)
+    return bodies
+
+
+@pytest.mark.parametrize("singly", [False, True])
+async def test_the_ask_of_the_next_batch_rides_with_the_settlement_that_ends_this_one(
+    client: Any, merging: FakeFrontEnd, queue: MemoryQueue, singly: bool
+) -> None:
+    await fill(client, 60)
+    receiver = client.get_queue_receiver("q", max_wait_time=5)
+
+    bodies = await complete_batches(receiver, 10, 60, singly=singly)
+
+    assert bodies == [str(index) for index in range(60)]
+    assert not queue.messages
+    assert {ask.max_messages for ask in merging.asks} == {10}
+    # Not with the first batch: nothing says yet that there will be steps that follow at once; nor
+    # with those that only begin to settle a batch.
+    assert 3 <= merging.receiver_frames.count(["settle", "ask"]) <= 6
+    await Either(receiver).close()
+
+
+async def test_a_batch_that_is_not_taken_is_given_back(
+    client: Any, merging: FakeFrontEnd, queue: MemoryQueue
+) -> None:
+    await fill(client, 60)
+    receiver = client.get_queue_receiver("q", max_wait_time=5)
+
+    await complete_batches(receiver, 10, 40, singly=False)
+
+    await eventually(lambda: released(merging) == 10)
+    assert not any(stored.token or stored.delivery_count for stored in queue.messages.values())
+    await Either(receiver).close()
+
+
+async def test_a_smaller_receive_gets_no_more_than_it_asks_for(
+    client: Any, merging: FakeFrontEnd
+) -> None:
+    await fill(client, 60)
+    receiver = client.get_queue_receiver("q", max_wait_time=5)
+    await complete_batches(receiver, 10, 40, singly=False)
+
+    first = await Either(receiver).receive_messages(4)
+    second = await Either(receiver).receive_messages(10)
+
+    assert [str(message) for message in first] == ["40", "41", "42", "43"]
+    assert [str(message) for message in second] == [str(index) for index in range(44, 50)]
+    await Either(receiver).close()
+
+
 async def test_what_was_asked_for_before_a_fork_stays_with_the_parent(
     client: Any, merging: FakeFrontEnd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,11 +276,11 @@ async def test_what_was_asked_for_before_a_fork_stays_with_the_parent(
     receiver = client.get_queue_receiver("q", max_wait_time=5)
     await complete_some(receiver, 5)
     # A child finds a stream of its own.
-    child = SimpleNamespace(outcome_s=0.0, take_ahead=list)
+    child = SimpleNamespace(outcome_s=0.0, take_ahead=lambda count: [])
     monkeypatch.setattr(receiver, "_receive_stream", lambda: child)
 
-    assert receiver._step() == []
-    assert not receiver._in_step
+    assert receiver._begin_step(1, 5.0) == []
+    assert not receiver._steps.following
     monkeypatch.undo()
     await Either(receiver).close()
 
@@ -229,7 +289,7 @@ def test_a_message_is_kept_a_while_from_when_it_came() -> None:
     ahead = AskAhead()
     released: list[Any] = []
     cancelled: list[int] = []
-    ahead.plan(5.0)
+    ahead.plan(1, 5.0)
     ahead.opened(1, 0.0)
     assert ahead.look(cancelled.append, released.extend)
     part: Any = ("delivered", 0, 1)

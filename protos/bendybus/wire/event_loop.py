@@ -56,7 +56,7 @@ def _choose() -> tuple[Factory, str]:
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
-    """Do what `asyncio.run` does, on such a loop, and log which one it is. Raises EventLoopError."""
+    """Do what `asyncio.run` does, on such a loop; log which one it is. Raises EventLoopError."""
     try:
         make, chosen = _choose()
     except EventLoopError:

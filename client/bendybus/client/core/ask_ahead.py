@@ -1,15 +1,17 @@
-"""The ask that an iterator sends ahead: in the frame of the settlement of the message before.
+"""The ask that a loop sends ahead: in the frame of the settlement that ends a step.
 
     for message in receiver:            settle 1 + ask 2 ───► bus
         receiver.complete(message)      outcome 1 + message 2 ◄──
 
-The message is there when the settlement returns, so that the next step of the iterator crosses no
-thread. It is one message, and only asked for while the steps follow each other at once. What is not
-taken within a moment is given back, and the bus counts no delivery for it.
+The messages are there when the settlement returns, so that the next step crosses no thread. They
+are as many as a step asks for: one for an iterator, n for `receive_messages(n)`; and only asked for
+while the steps follow each other at once (`receive_steps`). What is not taken within a moment is
+given back, and the bus counts no delivery for it.
 
 A core without I/O. All of it is used on the I/O thread, `take` on the application's.
 """
 
+import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -23,11 +25,13 @@ LOOK_S: Final = 0.1
 
 
 class AskAhead:
-    """At most one ask, and then its message until it is taken."""
+    """At most one ask, and then its messages until they are taken."""
 
-    __slots__ = ("_looked", "_ready", "ask_id", "planned", "until_s", "wait_s")
+    __slots__ = ("_looked", "_ready", "ask_id", "count", "planned", "until_s", "wait_s")
 
     def __init__(self) -> None:
+        # What is asked for: changes only while nothing is ready.
+        self.count = 0
         self.wait_s = 0.0
         # When the wait of the open ask is over, on the loop's clock.
         self.until_s = 0.0
@@ -41,9 +45,9 @@ class AskAhead:
     def __bool__(self) -> bool:
         return bool(self.planned or self.ask_id or self._ready)
 
-    def plan(self, wait_s: float) -> None:
+    def plan(self, count: int, wait_s: float) -> None:
         """Ask with the next frame."""
-        self.planned, self.wait_s, self._looked = True, wait_s, False
+        self.planned, self.count, self.wait_s, self._looked = True, count, wait_s, False
 
     def opened(self, ask_id: int, now_s: float) -> None:
         """Note the ask that is written."""
@@ -59,20 +63,27 @@ class AskAhead:
         self.ask_id, self._looked = 0, False
         self._ready.extend(slices)
 
-    def take(self, lock_left_s: float) -> list[BatchSlice]:
-        """Return the message if it is there and so much of its lock is left. From any thread."""
-        try:
-            delivered = self._ready[0][0]
-            if delivered.lock_tokens and delivered.lock_end_s < time.monotonic() + lock_left_s:
-                # Stays until the I/O thread gives it back. Not removed and put back: meanwhile that
-                # thread would find nothing, and look no more.
-                return []
-            return [self._ready.popleft()]
-        except IndexError:  # none, or the I/O thread was quicker
-            return []
+    def take(self, count: int, lock_left_s: float) -> list[BatchSlice]:
+        """Return what is there, if `count` were asked for and so much of the locks is left.
+
+        From any thread.
+        """
+        slices: list[BatchSlice] = []
+        if count != self.count:
+            return slices
+        until_s = time.monotonic() + lock_left_s
+        with contextlib.suppress(IndexError):  # none, or the I/O thread was quicker
+            while True:
+                delivered = self._ready[0][0]
+                if delivered.lock_tokens and delivered.lock_end_s < until_s:
+                    # Stays until the I/O thread gives it back. Not removed and put back: meanwhile
+                    # that thread would find nothing, and look no more.
+                    break
+                slices.append(self._ready.popleft())
+        return slices
 
     def reclaim(self) -> list[BatchSlice]:
-        """Return the message, for another receive or to give it back."""
+        """Return the messages, for another receive or to give them back."""
         slices: list[BatchSlice] = []
         while self._ready:
             try:

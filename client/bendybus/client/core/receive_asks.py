@@ -4,7 +4,7 @@
           ▲                      │ Delivery, perhaps empty
           └──────────────────────┘
 
-With `prefetch_count` the asks are for the buffer, not for a receive; what an iterator asks for
+With `prefetch_count` the asks are for the buffer, not for a receive; what a loop asks for
 ahead is in `ask_ahead`.
 
 A receive ends empty only when the bus answers that there is nothing. When its wait is over without
@@ -62,7 +62,7 @@ class ReceiveAsks:
         self._buffer = buffer
         self._release = release
         self.pending: deque[PendingReceive] = deque()
-        # Open asks: the receive, that of an iterator, or how much credit was asked for ahead.
+        # Open asks: the receive, that of a loop, or how much credit was asked for ahead.
         self.open: dict[int, PendingReceive | AskAhead | int] = {}
         self._ask_id = 0
         self._asked_ahead = 0
@@ -124,7 +124,8 @@ class ReceiveAsks:
             return self._ask_for_buffer()
         if self.ahead.planned:
             self.ahead.opened(self._ask_id + 1, self._loop.time())
-            return self._ask(self.ahead, 1, round(self.ahead.wait_s * 1_000), settle_frame_id)
+            wait_ms = round(self.ahead.wait_s * 1_000)
+            return self._ask(self.ahead, self.ahead.count, wait_ms, settle_frame_id)
         if len(self.open) < _ASKS_MAX:
             for pending in self.pending:
                 if not pending.ask_id:
@@ -276,21 +277,21 @@ class ReceiveAsks:
         pending.end()
         self._stream.wake()
 
-    def plan_ahead(self, wait_s: float) -> None:
-        """Ask with the next settlement, unless a next step of the iterator would get something."""
+    def plan_ahead(self, count: int, wait_s: float) -> None:
+        """Ask with the next settlement, unless the next step of the loop would get something."""
         if self._stream.merges and not (
             self._prefetch or self.ahead or self.pending or self._buffer or self._closed
         ):
-            self.ahead.plan(wait_s)
+            self.ahead.plan(count, wait_s)
             self._watch_ahead()
 
     def _use_ahead(self, pending: PendingReceive) -> list[BatchSlice]:
-        """Serve a receive with what was asked for ahead: a message, or its answer if in time."""
-        slices, ask_id = self.ahead.reclaim(), self.ahead.withdraw()
+        """Serve a receive with what was asked for ahead: messages, or the answer if in time."""
+        count, slices, ask_id = self.ahead.count, self.ahead.reclaim(), self.ahead.withdraw()
         if ask_id:
             # An ask that waits longer would not be answered when this receive is over.
             in_time = self.ahead.until_s <= pending.deadline_s + _EARLY_S
-            if in_time and pending.max_messages == 1 and self.pending[0] is pending:
+            if in_time and pending.max_messages == count and self.pending[0] is pending:
                 pending.ask_id = ask_id
                 self.open[ask_id] = pending
             else:

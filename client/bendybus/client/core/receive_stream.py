@@ -3,9 +3,10 @@
     receive ─► the buffer, or `receive_asks` ─► Ask ────► bus
     settle ──► `settlements` ────────────────► SettleFrame
 
-The buffer holds what was delivered to no caller: messages of asks made ahead (`prefetch_count`) and
-those of a receive that was cancelled. When half of their lock is over, or the receiver closes,
-messages are given back; the bus counts no delivery for what the application never saw.
+The buffer holds what was delivered to no caller: messages of asks made ahead (`prefetch_count`),
+those of a receive that was cancelled, and what a smaller receive left of those that a loop asked
+for. When half of their lock is over, or the receiver closes, messages are given back; the bus
+counts no delivery for what the application never saw.
 
 Runs on the I/O thread.
 """
@@ -102,17 +103,17 @@ class ReceiveStream:
         if not settlement.deadline_s:
             settlement.deadline_s = self._loop.time() + settlement.timeout_s
         self._settlements.add(settlement)
-        if settlement.next_wait_s is not None:
-            self._asks.plan_ahead(settlement.next_wait_s)
+        if settlement.next_count:
+            self._asks.plan_ahead(settlement.next_count, settlement.next_wait_s)
         self._watch()
         self.stream.wake()
 
-    def take_ahead(self) -> list[BatchSlice]:
-        """Return the message that came with the settlement of the one before, if any.
+    def take_ahead(self, count: int) -> list[BatchSlice]:
+        """Return the messages that came with the last settlement, if `count` were asked for.
 
         From any thread.
         """
-        return self._asks.ahead.take(self._lock_duration_s / 2)
+        return self._asks.ahead.take(count, self._lock_duration_s / 2)
 
     async def close(self) -> None:
         """Cancel asks, release what no caller saw, wait for settlements, end the stream."""

@@ -1,6 +1,5 @@
 """What the receivers of both surfaces share: checks, requests, and messages from responses."""
 
-import time
 import uuid
 import weakref
 from collections.abc import Mapping, Sequence
@@ -14,7 +13,7 @@ from bendybus.client.core.connection import Connection
 from bendybus.client.core.entity_client import EntityClient
 from bendybus.client.core.io_thread import Waiter
 from bendybus.client.core.message_buffer import BatchSlice
-from bendybus.client.core.pending_receive import PendingReceive
+from bendybus.client.core.receive_steps import ReceiveSteps
 from bendybus.client.core.receive_stream import ReceiveStream
 from bendybus.client.core.settlements import NoWaiter, Outcome, Settlement
 from bendybus.client.core.tracing import NoOperation, Operation
@@ -44,8 +43,6 @@ _ACTIONS: Final = {
     RELEASE: "release",
 }
 _PREFETCH_MAX: Final = 50_000
-# An iterator that goes on later than this after a settlement does something else in between.
-_IN_STEP_S: Final = 0.05
 Settled = ServiceBusReceivedMessage | Sequence[ServiceBusReceivedMessage]
 
 
@@ -101,9 +98,7 @@ class BaseReceiver(EntityClient):
         self._connection: Connection | None = None
         self._current: ReceiveStream | None = None
         self._cursor = b""
-        # The message that an iterator gave last; whether its steps follow settlements at once.
-        self._given: ServiceBusReceivedMessage | None = None
-        self._in_step = False
+        self._steps = ReceiveSteps()
         # Set when settlements do not wait for the bus.
         self._background: BackgroundSettlements | None = None
 
@@ -129,15 +124,16 @@ class BaseReceiver(EntityClient):
                     self._connection = connection
         return current
 
-    def _pending_receive(
-        self, max_message_count: int | None, max_wait_time: float | None, waiter: Waiter
-    ) -> PendingReceive:
+    def _wanted(
+        self, max_message_count: int | None, max_wait_time: float | None
+    ) -> tuple[int, float]:
+        """Return for how many messages a receive asks, and how long it waits."""
         if max_wait_time is not None:
             max_wait_time = arguments.seconds("max_wait_time", max_wait_time)
         if max_message_count is not None:
             max_message_count = arguments.count("max_message_count", max_message_count)
         wait_s = max_wait_time or self._max_wait_time or DEFAULT_WAIT_S
-        return PendingReceive(max_message_count or self._prefetch_count or 1, wait_s, waiter)
+        return max_message_count or self._prefetch_count or 1, wait_s
 
     def _made(self, slices: Sequence[BatchSlice]) -> list[ServiceBusReceivedMessage]:
         messages = received_message.make_all(slices, settled=not self._locks)
@@ -146,21 +142,23 @@ class BaseReceiver(EntityClient):
                 self._auto_lock_renewer.register(self, message)
         return messages
 
-    def _step(self) -> list[ServiceBusReceivedMessage]:
-        """Begin a step of an iterator; return the message that was asked for ahead, if any.
-
-        It is asked for with the settlement of the one before, while steps follow at once.
-        """
-        given, self._given = self._given, None
-        if given is None or not given._settled or self._closed:
-            self._in_step = False
-            return []
+    def _begin_step(self, count: int, wait_s: float) -> list[ServiceBusReceivedMessage]:
+        """Begin a receive; return what was asked for ahead, if there is something."""
+        settled = not self._closed and self._steps.settled()
         # Of this process: what was asked for before a fork belongs to the parent.
-        stream = self._receive_stream()
-        self._in_step = time.monotonic() - stream.outcome_s < _IN_STEP_S
+        stream = self._receive_stream() if settled else None
+        self._steps.begin(settled=settled, outcome_s=stream.outcome_s if stream else 0.0)
         # Spans of receives are made where they wait.
-        slices = stream.take_ahead() if self._tracing is None else []
-        return self._made(slices) if slices else []
+        slices = stream.take_ahead(count) if stream and self._tracing is None else []
+        return self._end_step(slices, count, wait_s) if slices else []
+
+    def _end_step(
+        self, slices: Sequence[BatchSlice], count: int, wait_s: float
+    ) -> list[ServiceBusReceivedMessage]:
+        """End a receive; return its messages."""
+        messages = self._made(slices)
+        self._steps.gave(tuple(messages), count, wait_s)
+        return messages
 
     def _in_background(self) -> BackgroundSettlements | None:
         """Return the settlements in the background of this process, if they do not wait."""
@@ -209,8 +207,8 @@ class BaseReceiver(EntityClient):
             reason=reason,
             description=description,
         )
-        if self._in_step and message is self._given and disposition != RENEW_LOCK:
-            settlement.next_wait_s = self._max_wait_time or DEFAULT_WAIT_S
+        if disposition != RENEW_LOCK:
+            self._steps.ask_with(settlement, (message,))
         return settlement
 
     def _settlement_of_all(
@@ -219,7 +217,9 @@ class BaseReceiver(EntityClient):
         for message in messages:
             self._check_settling(message, disposition)
         tokens = b"".join(message._delivered.token(message._index) for message in messages)
-        return Settlement(disposition, tokens, waiter, SETTLE_TIMEOUT_S)
+        settlement = Settlement(disposition, tokens, waiter, SETTLE_TIMEOUT_S)
+        self._steps.ask_with(settlement, messages)
+        return settlement
 
     def _deferred_request(
         self, sequence_numbers: int | list[int], options: dict[str, Any]

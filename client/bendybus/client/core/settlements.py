@@ -43,6 +43,7 @@ class Settlement:
         "indexes",
         "lock_remaining_ms",
         "locked_until_ms",
+        "next_count",
         "next_wait_s",
         "reason",
         "repeated",
@@ -70,9 +71,10 @@ class Settlement:
         self.changed_properties = changed_properties
         self.reason = reason
         self.description = description
-        # How long an iterator waits for the message after this one, which it asks for at the same
-        # time; None: it does not ask.
-        self.next_wait_s: float | None = None
+        # How many messages the next step of a loop asks for at the same time, and how long it waits
+        # for them; 0: it does not ask.
+        self.next_count = 0
+        self.next_wait_s = 0.0
         self.deadline_s = 0.0
         self.failures = 0
         self.repeated = False

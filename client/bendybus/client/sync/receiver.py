@@ -11,6 +11,7 @@ from bendybus.client.core import background_settlements, io_thread
 from bendybus.client.core import receiver as core
 from bendybus.client.core.background_settlements import BackgroundSettlements, Failures
 from bendybus.client.core.io_thread import ThreadWaiter
+from bendybus.client.core.pending_receive import PendingReceive
 from bendybus.client.core.receiver import BaseReceiver, Settled
 from bendybus.client.core.settlements import Outcome, Settlement
 from bendybus.client.messages.received_message import ServiceBusReceivedMessage
@@ -43,9 +44,8 @@ class ServiceBusReceiver(BaseReceiver, Iterator[ServiceBusReceivedMessage]):
 
     def __next__(self) -> ServiceBusReceivedMessage:
         while True:
-            messages = self._step() or self.receive_messages()
+            messages = self.receive_messages()
             if messages:
-                self._given = messages[0]
                 return messages[0]
             if self._max_wait_time is not None:
                 raise StopIteration
@@ -287,10 +287,13 @@ class ServiceBusReceiver(BaseReceiver, Iterator[ServiceBusReceivedMessage]):
     def _receive(
         self, max_message_count: int | None, max_wait_time: float | None
     ) -> list[ServiceBusReceivedMessage]:
+        count, wait_s = self._wanted(max_message_count, max_wait_time)
+        if ready := self._begin_step(count, wait_s):
+            return ready
         stream = self._receive_stream()
         io = self._shared.get().io
         waiter = io.thread_waiter(lost=lambda slices: io.submit(stream.put_back, slices))
-        pending = self._pending_receive(max_message_count, max_wait_time, waiter)
+        pending = PendingReceive(count, wait_s, waiter)
         io.submit(stream.receive, pending)
         try:
             slices = waiter.wait(pending.wait_s)
@@ -298,7 +301,7 @@ class ServiceBusReceiver(BaseReceiver, Iterator[ServiceBusReceivedMessage]):
             # Messages that arrive for it go to the next receive, or back to the queue.
             io.submit(stream.forget, pending)
             raise
-        return self._made(slices)
+        return self._end_step(slices, count, wait_s)
 
     def _settle(self, messages: Settled, make: Callable[[Any], Settlement]) -> Outcome:
         background = self._in_background()
