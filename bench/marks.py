@@ -9,6 +9,7 @@ from bench.row import Row
 BARE: Final = "bare pipeline"
 OURS: Final = "Bendybus"
 IDLE: Final = "Bendybus, idle"
+CLASSIC: Final = "RabbitMQ classic"
 QUORUM: Final = "RabbitMQ quorum"
 
 
@@ -37,6 +38,12 @@ MARKS: Final = (
     Mark("send ÷ bare at 500", (OURS, "send"), 40, base=(BARE, "send_500"), unit="%", goal=True),
     Mark("receive+complete ÷ bare at 500", (OURS, "receive_complete"), 40,
          base=(BARE, "receive_delete_500"), unit="%", goal=True),
+    Mark("receive_messages(10) ÷ (100)", (OURS, "receive_10"), 50, base=(OURS, "receive_100"),
+         unit="%", goal=True),
+    Mark("receive_messages(50) ÷ (100)", (OURS, "receive_50"), 50, base=(OURS, "receive_100"),
+         unit="%", goal=True),
+    Mark("settling in the background ÷ RabbitMQ classic, prefetch 1", (OURS, "loop_unconfirmed"), 1,
+         base=(CLASSIC, "loop_unconfirmed"), goal=True),
     Mark("send ÷ RabbitMQ quorum", (OURS, "send"), 3, base=(QUORUM, "send"), goal=True),
     Mark("receive+complete ÷ RabbitMQ quorum", (OURS, "receive_complete"), 2,
          base=(QUORUM, "receive_complete"), goal=True),

@@ -28,6 +28,8 @@ _SENDS: Final = {
     "NATS JetStream": "send, confirmed (acknowledges before the disk has it (as shipped))",
     "RabbitMQ quorum": "send, confirmed (persistent)",
     "RabbitMQ classic": "send, confirmed (persistent)",
+    "ActiveMQ Artemis": "send, confirmed (persistent)",
+    "Kafka, flush.messages=1": "send, confirmed",
 }
 _RECEIVES: Final = {
     "Bendybus": "receive 500 + complete_messages",
@@ -35,6 +37,8 @@ _RECEIVES: Final = {
     "RabbitMQ quorum": "receive + acknowledge",
     "RabbitMQ classic": "receive + acknowledge",
     "NATS JetStream": "receive + acknowledge",
+    "ActiveMQ Artemis": "receive + acknowledge, confirmed",
+    "Kafka, flush.messages=1": "receive + acknowledge, confirmed",
 }
 
 

@@ -50,6 +50,7 @@ class Bench:
         async with ServiceBusClient.from_connection_string(self._bus.connection_string) as client:
             await self._batches(client)
             await self._plain_loop(client)
+            await self._small_receives(client)
             await self._tasks(client)
             await self._keyed(client)
             await self._singles(client)
@@ -87,13 +88,34 @@ class Bench:
                   f"{CALLS} calls at once, {mean:.0f} a delivery")  # fmt: skip
 
     async def _plain_loop(self, client: ServiceBusClient) -> None:
+        """One message after the other: each settlement confirmed, and in the background."""
+        count = self._load.loop
         for _ in range(self._load.repeats):
-            await self.send(client, self._load.loop)
-            async with client.get_queue_receiver(QUEUE, max_wait_time=_WAIT_S) as receiver:
-                with self._recorder.timing("loop_async", self._load.loop):
-                    await _loop(receiver, self._load.loop)
+            for what in ("loop_async", "loop_unconfirmed"):
+                await self.send(client, count)
+                async with client.get_queue_receiver(QUEUE, max_wait_time=_WAIT_S) as receiver:
+                    if what == "loop_unconfirmed":
+                        receiver.settle_in_background()
+                    with self._recorder.timing(what, count):
+                        await _loop(receiver, count)
+                        await receiver.flush()
         title = "for m in receiver: complete(m), async"
         self._emit(self._recorder.row("loop_async", title, "1 at each hop"))
+        title = "for m in receiver: complete(m), settle_in_background, async"
+        self._emit(self._recorder.row("loop_unconfirmed", title, "1 at each hop",
+                                      "settlements are unconfirmed"))  # fmt: skip
+
+    async def _small_receives(self, client: ServiceBusClient) -> None:
+        """A loop of small batches, one call after the other."""
+        for size, count in self._load.receives.items():
+            what = f"receive_{size}"
+            for _ in range(self._load.repeats):
+                await self.send(client, count)
+                async with client.get_queue_receiver(QUEUE, max_wait_time=_WAIT_S) as receiver:
+                    with self._recorder.timing(what, count):
+                        await _receive_all(receiver, size, count)
+            title = f"receive_messages({size}) + complete_messages, one call after the other"
+            self._emit(self._recorder.row(what, title, f"{size} at each hop"))
 
     async def _tasks(self, client: ServiceBusClient) -> None:
         each, count = self._load.tasks_each, self._load.tasks_each * loads.TASKS
@@ -205,6 +227,14 @@ async def _loop(receiver: ServiceBusReceiver, count: int) -> None:
         gone += 1
         if gone == count:
             return
+
+
+async def _receive_all(receiver: ServiceBusReceiver, size: int, count: int) -> None:
+    gone = 0
+    while gone < count:
+        messages = await receiver.receive_messages(size)
+        await receiver.complete_messages(messages)
+        gone += len(messages)
 
 
 def _sizes(count: int, most: int) -> Iterator[int]:

@@ -353,7 +353,7 @@ def test_a_message_that_is_looked_at_while_it_is_taken_is_given_back_or_taken(
         return now_s
 
     monkeypatch.setattr(time, "monotonic", looked_at)
-    taken = ahead.take(lock_left_s)
+    taken = ahead.take(ahead.count, lock_left_s)
 
     assert [*taken, *released] == [part]
     assert not ahead

@@ -71,11 +71,10 @@ class AskAhead:
         slices: list[BatchSlice] = []
         if count != self.count:
             return slices
-        until_s = time.monotonic() + lock_left_s
         with contextlib.suppress(IndexError):  # none, or the I/O thread was quicker
             while True:
                 delivered = self._ready[0][0]
-                if delivered.lock_tokens and delivered.lock_end_s < until_s:
+                if delivered.lock_tokens and delivered.lock_end_s < time.monotonic() + lock_left_s:
                     # Stays until the I/O thread gives it back. Not removed and put back: meanwhile
                     # that thread would find nothing, and look no more.
                     break
