@@ -8,13 +8,15 @@ import pytest
 from bendybus.domain import errors
 from bendybus.domain.disposition import Disposition
 from bendybus.partition_server.broker import disk_space
-from bendybus.partition_server.state.answers import Appended, Failed, Settled
+from bendybus.partition_server.state.answers import Appended, Failed, Reserved, Settled
 from bendybus.partition_server.state.commands import (
     Append,
     Ask,
     Batch,
     Deliver,
+    Release,
     Settle,
+    StreamEnded,
 )
 from bendybus.partition_server.store.errors import StoreFailed, StoreFull
 from tests.partition_server.driver import tokens_of
@@ -36,6 +38,39 @@ def test_without_room_sends_are_refused_and_settling_goes_on_with_the_reserve(
     assert isinstance(settled, Settled)
     assert not settled.failures
     assert runner.thread.serving
+
+
+@pytest.mark.parametrize("how", ["release", "end"])
+def test_what_is_given_back_in_a_turn_without_room_is_received_again(
+    runner: Runner, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    ref = runner.create()
+    runner.ask(Append("t", ref, Batch([b"settled", b"given back"])))
+    first = tokens_of(runner.ask(Ask("s", 1, ref, False, 1, 1 << 20)))
+    second = tokens_of(runner.ask(Ask("r", 1, ref, False, 1, 1 << 20)))
+    failures = [StoreFull("no room"), StoreFull("no room")]
+    commit = runner.store.commit
+
+    def fail_twice(changes: Any) -> None:
+        if failures:
+            raise failures.pop()
+        commit(changes)
+
+    monkeypatch.setattr(runner.store, "commit", fail_twice)
+    at_once(
+        runner,
+        monkeypatch,
+        Settle("s", 1, Disposition.COMPLETE, first),
+        Release("r", second) if how == "release" else StreamEnded("r"),
+        Ask("s", 2, ref, False, 1, 1 << 20),
+    )
+
+    told = [runner.next_answer().value, runner.next_answer().value]
+
+    [refused] = [value for value in told if isinstance(value, Settled)]
+    assert isinstance(refused.failures[0][1], errors.PartitionUnavailable)
+    [again] = [value for value in told if isinstance(value, Reserved)]
+    assert [row.payload for row in again.delivery.rows] == [b"given back"]
 
 
 def test_a_send_without_room_says_so(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:

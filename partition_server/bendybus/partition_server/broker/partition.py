@@ -18,7 +18,13 @@ from bendybus.domain.errors import BusError
 from bendybus.partition_server.broker.rule_table import COMMANDS, SWEEPS, CommandRule, Phase
 from bendybus.partition_server.rules import catalogue_entry, receive
 from bendybus.partition_server.state.budget import Budget
-from bendybus.partition_server.state.commands import Append, Command, Now
+from bendybus.partition_server.state.commands import (
+    Append,
+    Command,
+    Now,
+    Release,
+    StreamEnded,
+)
 from bendybus.partition_server.state.partition_state import PartitionState
 from bendybus.partition_server.state.stage import Answer, Stage, failure_of
 from bendybus.partition_server.state.turn import Turn
@@ -150,20 +156,36 @@ class Partition:
         stage.be_remembered(state.settlers, state.operations, now)
         self._forget_streams(stage)
         self._handle_after(stage, now)
-        for slot, queue in stage.served.items():
-            if queue.asks:
-                receive.serve(state, slot, stage.answers, now, state.serve_budget)
+        self._serve(stage, now)
         return stage.answers
 
-    def abandon(self, stage: Stage, error: BusError, now: Now) -> list[Answer]:
-        """Take a stage back whose commit failed; return the answers."""
+    def abandon(
+        self, stage: Stage, error: BusError, now: Now, commands: Iterable[Command] = ()
+    ) -> list[Answer]:
+        """Take a stage back whose commit failed; return the answers.
+
+        What its `commands` only give back is given back all the same: no caller would repeat it.
+        """
         self.take_back(stage, now)
+        answers = [answer for command in commands for answer in self._give_back(command, now)]
         self._forget_streams(stage)
         self.state.deletions.failed(self.state.operations, stage, error, now)
         stage.answers[:] = [Answer(to, failure_of(value, error)) for to, value in stage.answers]
         stage.answers += self.state.unfinished.failed(stage, error)
         self._handle_after(stage, now)
-        return stage.answers
+        self._serve(stage, now)
+        return answers + stage.answers
+
+    def _give_back(self, command: Command, now: Now) -> list[Answer]:
+        """Handle a command that gives messages back, if that needs no commit."""
+        if not isinstance(command, Release | StreamEnded):
+            return []
+        stage = self.decide([command], now)
+        if stage.changes:
+            # One of them is past its time: the locks end by themselves.
+            self.take_back(stage, now)
+            return []
+        return self.apply(stage, now)
 
     def take_back(self, stage: Stage, now: Now) -> None:
         """Undo a stage whose commit failed, so that its commands can be decided again."""
@@ -180,6 +202,11 @@ class Partition:
             for command in commands
             if isinstance(command, Append)
         ]
+
+    def _serve(self, stage: Stage, now: Now) -> None:
+        for slot, queue in stage.served.items():
+            if queue.asks:
+                receive.serve(self.state, slot, stage.answers, now, self.state.serve_budget)
 
     def _forget_streams(self, stage: Stage) -> None:
         for stream in stage.ended:

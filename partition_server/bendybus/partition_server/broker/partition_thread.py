@@ -225,7 +225,7 @@ class PartitionThread:
             self._commit(stage, commands)
         except StoreFull as error:
             self._no_room(error)
-            answers = partition.abandon(stage, self._unavailable(str(error)), now)
+            answers = partition.abandon(stage, self._unavailable(str(error)), now, commands)
         else:
             answers = partition.apply(stage, now)
         self._deliver_all(answers)
