@@ -1,9 +1,9 @@
-"""What somebody beside the partitions knows of the entities: what the partitions told. Pure.
+"""What a front end or operator knows of the entities, as partitions reported them. Pure.
 
-Front ends and the operator each have one. Every partition's watch brings its whole catalogue,
-then changes. Generations are given by the registrar alone, so the highest generation of a name is
-the truth, whoever brought it; a partition with an older one lags and is brought up to date by any
-front end that notices.
+Each front end and each bus of the operator has one. Every partition's watch brings its whole
+catalogue, then changes. Generations are given by the registrar alone, so the highest generation of
+a name is current, whichever partition sent it; a partition with an older one lags and is brought up
+to date by any front end that notices.
 
 A change costs as much as there are partitions, never as much as there are entities: which entries
 a partition lacks is noted when they come, not looked for.
@@ -94,7 +94,7 @@ class Directory:
         """Return (entity, sub-queue) of a path; orphans exist, too.
 
         Raises EntityNotFound; PartitionUnavailable while the registrar was never reached, since
-        then nobody knows what there is.
+        then it is unknown which entities exist.
         """
         bounds.check_path(entity_path)
         name, sub_queue = entities.split_path(entity_path)
@@ -173,7 +173,7 @@ class Directory:
             self._behind[partition].discard(key)
 
     def _take(self, entry: Entity, old: Entity | None) -> None:
-        """Make an entry the one that counts; every partition that is known lacks it until told."""
+        """Make an entry the current one; every known partition lacks it until it reports it."""
         key = entry.key
         if old is not None:
             self._by_uid.pop(old.uid, None)

@@ -4,7 +4,7 @@ from enum import IntEnum
 
 
 class Disposition(IntEnum):
-    """What becomes of a locked message."""
+    """How a locked message is settled."""
 
     COMPLETE = 1
     ABANDON = 2

@@ -41,7 +41,7 @@ class EntityStatus(StrEnum):
 
 
 class Origin(StrEnum):
-    """Who made an entity, and so who may change it."""
+    """How an entity was created, which decides how it may be changed."""
 
     CLIENT = "Client"
     MANIFEST = "Manifest"

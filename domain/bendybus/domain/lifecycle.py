@@ -3,13 +3,13 @@
              CREATE         ORPHAN
     ABSENT ─────────► LIVE ─────────► ORPHANED
                       │  ▲ ◄──────────┘   │
-              DELETE, │  │     ADOPT      │ DELETE, by anybody: "purge"
+              DELETE, │  │     ADOPT      │ DELETE, by any origin: "purge"
           DELETE_IDLE │  │ CREATE         │
                       ▼  │                │
                      DELETED ◄────────────┘
 
-An orphan is an entity whose manifest is gone: what it holds is kept and can be received, sends
-are refused. Only adopt and purge end that, both explicit; nothing does by time alone.
+An orphan is an entity whose manifest was deleted: its messages are kept and can be received, sends
+are rejected. Only adopt and purge end that, both explicit; it never ends by time alone.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from bendybus.domain.errors import BusError
 
 
 class EntityState(StrEnum):
-    """Where in its life an entity is; ABSENT is a name that nobody ever used."""
+    """The lifecycle state of an entity; ABSENT is a name that was never used."""
 
     ABSENT = "Absent"
     LIVE = "Live"

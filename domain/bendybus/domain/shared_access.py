@@ -161,7 +161,7 @@ def parse(text: str) -> Token:
 
 
 def expires_at_s(text: str) -> int | None:
-    """Return when a token ends; None for what is no token."""
+    """Return when a token expires; None if it is malformed."""
     try:
         return parse(text).expires_at_s
     except Unauthenticated:
@@ -171,7 +171,7 @@ def expires_at_s(text: str) -> int | None:
 def authenticate(policies: Policies, text: str, now_s: float) -> Grant:
     """Return what a token allows. Raises Unauthenticated unless a key of its policy signed it.
 
-    Every key of the name is compared, in constant time, so that time tells nothing of them.
+    Every key of the policy is compared in constant time, so that timing reveals nothing.
     """
     token = parse(text)
     named = policies.get(token.policy)

@@ -1,9 +1,9 @@
-"""Letting a stream in: its caller writes nothing before the server has said that it may.
+"""Admission of streams: the caller writes nothing before the server has admitted it.
 
 gRPC reports a write into a stream that is just being refused as a failure of its own and forgets
 the reason, so a caller that wrote at once would not know whether its frame was read. The server
-therefore sends `ADMITTED` with its initial metadata once it has looked at the token, and the
-caller waits for that: whoever is turned away has written nothing.
+therefore sends `ADMITTED` with its initial metadata once it has checked the token, and the
+caller waits for that: a rejected caller has written nothing.
 """
 
 import asyncio

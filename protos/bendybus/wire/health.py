@@ -1,8 +1,8 @@
-"""grpc.health.v1 with bounds: it is open to everyone, so what it may cost is fixed.
+"""grpc.health.v1 with bounds: it needs no credentials, so its cost is limited.
 
 The servicer of grpcio-health-checking keeps a lock while it writes to a watcher: one that does not
-read would keep the state of the server from ever changing. Here a watcher waits for itself only,
-and there are so many at most.
+read would keep the state of the server from ever changing. Here a slow watcher
+delays only itself, and the number of watchers is limited.
 """
 
 import asyncio

@@ -2,7 +2,7 @@
 
 Each gRPC frame costs both ends more than what is in it, so what waits to be written at the same
 time goes in one. Either end says in the metadata of the call (the caller) or in the initial
-metadata (the server) that it reads merged frames; to one that does not, each goes alone, as in 0.3.
+metadata (the server) that it reads merged frames; otherwise each is sent alone, as in 0.3.
 """
 
 from collections.abc import Callable, Iterable, Iterator

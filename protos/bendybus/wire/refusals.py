@@ -11,7 +11,7 @@ _KEYS_MAX: Final = 1_000
 
 
 class Refusals:
-    """Counts and logs: one line per (who, reason) in `LOG_EVERY_S`, with how many were left out."""
+    """Counts and logs: a line per (who, reason) in `LOG_EVERY_S`, with how many are left out."""
 
     def __init__(
         self, logger: logging.Logger, what: str, clock: Callable[[], float] = time.monotonic

@@ -98,7 +98,7 @@ class LibraryLines(logging.Filter):
         self._lines = 0
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether a line is written; the first one of a while says how many were not."""
+        """Return whether to log a line; the next one logged has the number suppressed."""
         if not record.name.startswith(("grpc", "asyncio")):
             return True
         now_s = self._clock()

@@ -1,10 +1,10 @@
 """TLS from a directory of `tls.crt`, `tls.key` and `ca.crt`, as a mounted Secret has them.
 
 Servers read the files again whenever they change, without a restart: gRPC asks at each handshake.
-Clients of gRPC cannot do that: they make a new channel when `watch` says so. A pair that is only
-half written, or does not match, is not taken: what was good before stays.
+gRPC clients cannot do that: they create a new channel when `watch` reports a change. A pair that is
+half written or does not match is rejected: the last valid one stays in use.
 
-`ca.crt` may hold several certificates, as it does while an authority is exchanged for another.
+`ca.crt` may hold several certificates, as it does while a CA is rotated.
 """
 
 import asyncio
