@@ -58,7 +58,8 @@ class ServiceBusReceiver(BaseReceiver, Iterator[ServiceBusReceivedMessage]):
         """Wait for a message; return it with others that are available, or an empty list.
 
         `max_message_count`: the maximum to return; None: `prefetch_count`, or 1. `max_wait_time`:
-        seconds to wait for the first one; None: that of the receiver, or 60.
+        seconds to wait for the first one; None: that of the receiver, or 60. Raises
+        ServiceBusError, such as ServiceBusConnectionError, if the bus could not be asked.
         """
         if self._tracing is None:
             return self._receive(max_message_count, max_wait_time)
@@ -69,7 +70,8 @@ class ServiceBusReceiver(BaseReceiver, Iterator[ServiceBusReceivedMessage]):
         """Complete a message: it is deleted from the queue.
 
         `message`: received in PEEK_LOCK mode and not settled. Raises MessageLockLostError if its
-        lock is lost; the message is then delivered again.
+        lock is lost; the message is then delivered again. Raises OutcomeUnknownError if it may be
+        completed or not.
         """
         outcome = self._settle(
             message, lambda waiter: self._settlement(message, core.COMPLETE, waiter)
