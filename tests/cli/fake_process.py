@@ -16,6 +16,8 @@ import threading
 import time
 from pathlib import Path
 
+from bendybus.wire import readiness
+from bendybus.wire.readiness import CannotListen
 from tests.cli import fake_management
 
 
@@ -28,15 +30,14 @@ def main() -> int:
     parser.add_argument("--exit-with-parent", action="store_true")
     options, _ = parser.parse_known_args()
     if (options.behaviour / f"fail-{options.role}").exists():
-        print("a line before\nerror: the file belongs to another bus", file=sys.stderr)
-        return 1
+        print("a line before", file=sys.stderr)
+        return readiness.print_failure(RuntimeError("the file belongs to another bus"))
     taken = options.behaviour / f"taken-{options.role}"
     with (options.behaviour / "asked").open("a", encoding="utf-8") as asked:
         asked.write(f"{options.role} {options.listen}\n")
     if taken.exists() and int(times := taken.read_text(encoding="utf-8")):
         taken.write_text(str(int(times) - 1), encoding="utf-8")
-        print("OSError: [Errno 98] Address already in use", file=sys.stderr)
-        return 1
+        return readiness.print_failure(CannotListen(f"cannot listen at {options.listen}: taken"))
     if (options.behaviour / "stubborn").exists():
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     else:
@@ -56,7 +57,7 @@ def main() -> int:
             "message": f"partition {partition}: store failed: its format is new",
         }
         print(json.dumps(entry | {"partition": partition}), file=sys.stderr, flush=True)
-    print(json.dumps({"ready": True, "address": address, "partitions": partitions}), flush=True)
+    readiness.print_ready(address=address, partitions=partitions)
     if options.exit_with_parent:
         threading.Thread(target=_end_with_stdin, daemon=True).start()
     deadline = time.monotonic() + 120

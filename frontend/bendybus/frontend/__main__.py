@@ -1,14 +1,14 @@
 """`python -m bendybus.frontend serve --partition 0=HOST:PORT …`."""
 
 import argparse
-import sys
 from pathlib import Path
 
 from bendybus.frontend import server
 from bendybus.frontend.security.policy_file import PolicyFileError
 from bendybus.frontend.settings import Settings
-from bendybus.wire import event_loop, serving
+from bendybus.wire import event_loop, readiness, serving
 from bendybus.wire.event_loop import EventLoopError
+from bendybus.wire.readiness import CannotListen
 from bendybus.wire.tls import TlsError
 
 
@@ -58,9 +58,8 @@ def main() -> int:
         serving.exit_with_parent()
     try:
         event_loop.run(serving.run_until_signal(lambda stop: server.serve(settings, stop)))
-    except (TlsError, PolicyFileError, EventLoopError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    except (TlsError, PolicyFileError, EventLoopError, CannotListen) as error:
+        return readiness.print_failure(error)
     return 0
 
 

@@ -18,7 +18,7 @@ from bendybus.frontend.security.authenticator import Authenticator
 from bendybus.frontend.security.policy_file import PolicyFile
 from bendybus.frontend.settings import Settings
 from bendybus.v1 import management_pb2_grpc, receiver_pb2_grpc, sender_pb2_grpc
-from bendybus.wire import serving, tls
+from bendybus.wire import readiness, serving, tls
 from bendybus.wire.health import Health
 
 logger = logging.getLogger(__name__)
@@ -93,7 +93,7 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
         await server.start()
         metrics = _start_metrics(settings, front_end, host)
         watching = group.create_task(_watch_health(health, front_end), name="health")
-        serving.print_ready(address=f"{host}:{port}", partitions=sorted(settings.partitions))
+        readiness.print_ready(address=f"{host}:{port}", partitions=sorted(settings.partitions))
         await stop.wait()
         logger.info("front end: stopping", extra={"action": "stop"})
         watching.cancel()
@@ -154,9 +154,10 @@ async def _first_contact(front_end: FrontEnd) -> None:
 def _start_metrics(settings: Settings, front_end: FrontEnd, host: str):  # type: ignore[no-untyped-def]
     if not settings.metrics_port:
         return None
-    server, _ = start_http_server(
-        settings.metrics_port, addr=host, registry=front_end.metrics.registry
-    )
+    with readiness.listening(f"{host}:{settings.metrics_port}"):
+        server, _ = start_http_server(
+            settings.metrics_port, addr=host, registry=front_end.metrics.registry
+        )
     return server
 
 

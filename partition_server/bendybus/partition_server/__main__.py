@@ -5,8 +5,9 @@ import sys
 
 from bendybus.partition_server import arguments, server
 from bendybus.partition_server.store.errors import StoreError
-from bendybus.wire import event_loop, serving
+from bendybus.wire import event_loop, readiness, serving
 from bendybus.wire.event_loop import EventLoopError
+from bendybus.wire.readiness import CannotListen
 from bendybus.wire.tls import TlsError
 
 
@@ -30,9 +31,8 @@ def main() -> int:
         serving.exit_with_parent()
     try:
         event_loop.run(serving.run_until_signal(lambda stop: server.serve(settings, stop)))
-    except (StoreError, TlsError, EventLoopError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    except (StoreError, TlsError, EventLoopError, CannotListen) as error:
+        return readiness.print_failure(error)
     return 0
 
 

@@ -14,6 +14,7 @@ from bendybus.partition_server.service.hosts import Hosts
 from bendybus.partition_server.state.answers import EntityCounts
 from bendybus.partition_server.state.commands import Counts
 from bendybus.partition_server.state.figures import COMMIT_BOUNDS_S, TURN_BOUNDS_S
+from bendybus.wire import readiness
 from bendybus.wire.refusals import Refusals
 
 SCRAPE_TIMEOUT_S: Final = 2.0
@@ -129,7 +130,8 @@ class _Running:
     def __init__(self, hosts: Hosts, refusals: Refusals, host: str, port: int) -> None:
         registry = CollectorRegistry()
         registry.register(collector(hosts, refusals))
-        self._server, self._thread = start_http_server(port, addr=host, registry=registry)
+        with readiness.listening(f"{host}:{port}"):
+            self._server, self._thread = start_http_server(port, addr=host, registry=registry)
 
     def close(self) -> None:
         self._server.shutdown()

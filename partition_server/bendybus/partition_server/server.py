@@ -18,7 +18,7 @@ from bendybus.partition_server.service.peer_authorization import Admission
 from bendybus.partition_server.settings import Settings
 from bendybus.partition_server.store.errors import StoreFailed
 from bendybus.partition_server.store.sqlite_store import SqliteStore
-from bendybus.wire import serving
+from bendybus.wire import readiness, serving
 from bendybus.wire.health import Health
 from bendybus.wire.refusals import Refusals
 
@@ -56,7 +56,7 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
     watching = asyncio.get_running_loop().create_task(
         _watch_health(health, threads, stop), name="health"
     )
-    serving.print_ready(address=f"{host}:{port}", partitions=list(settings.partitions))
+    readiness.print_ready(address=f"{host}:{port}", partitions=list(settings.partitions))
     try:
         await stop.wait()
         logger.info("partition server: stopping", extra={"action": "stop"})

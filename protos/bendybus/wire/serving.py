@@ -23,7 +23,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from bendybus.domain import limits
-from bendybus.wire import tls
+from bendybus.wire import readiness, tls
 from bendybus.wire.health import Health
 
 logger = logging.getLogger(__name__)
@@ -147,11 +147,13 @@ def open_port(
                 listen,
                 extra={"action": "plain-text"},
             )
-        return int(server.add_insecure_port(listen))
+        with readiness.listening(listen):
+            return int(server.add_insecure_port(listen))
     credentials = tls.server_credentials(
         directory, demand_client_certificate=demand_client_certificate
     )
-    return int(server.add_secure_port(listen, credentials))
+    with readiness.listening(listen):
+        return int(server.add_secure_port(listen, credentials))
 
 
 def connections_max(wanted: int) -> int:
@@ -195,7 +197,8 @@ async def start_health(listen: str, servicer: Health) -> grpc.aio.Server:
     health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
     await servicer.set(LIVE, health_pb2.HealthCheckResponse.SERVING)
     if listen:
-        server.add_insecure_port(listen)
+        with readiness.listening(listen):
+            server.add_insecure_port(listen)
     await server.start()
     return server
 
@@ -211,11 +214,6 @@ async def set_serving(servicer: Health, services: Sequence[str], serving: bool) 
     value = status.SERVING if serving else status.NOT_SERVING
     for name in ("", *services):
         await servicer.set(name, value)
-
-
-def print_ready(**facts: Any) -> None:
-    """Tell the parent process, in one line of JSON on standard output."""
-    print(json.dumps({"ready": True, **facts}), flush=True)
 
 
 def exit_with_parent() -> None:

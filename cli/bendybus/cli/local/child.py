@@ -6,7 +6,6 @@ nobody else needs to be told. Until then, a port that turns out to be taken is c
 """
 
 import asyncio
-import json
 import os
 import shutil
 import signal
@@ -21,6 +20,8 @@ from typing import Any, Final
 from bendybus.cli.errors import CliError
 from bendybus.cli.local import process_usage
 from bendybus.domain.backoff import Backoff
+from bendybus.wire import readiness
+from bendybus.wire.readiness import Readiness
 
 READY_S: Final = 60.0
 STOP_S: Final = 10.0
@@ -30,9 +31,8 @@ _LOG_BYTES_MAX: Final = 16 * 2**20
 _STDOUT_LINE_MAX: Final = 2**16
 _LOG_TAIL_BYTES: Final = 4_096
 
-# How often ports are chosen again, and how a server says that it could not listen.
+# How often ports are chosen again.
 _PORT_TRIES: Final = 5
-_PORT_TAKEN: Final = ("Failed to bind to address", "Address already in use")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +87,8 @@ class Child:
         self._ending = False
         self._wake = asyncio.Event()
         self._served_once = False
+        # What the last process printed instead of the ready line.
+        self._failure: Readiness | None = None
 
     @property
     def pid(self) -> int:
@@ -137,7 +139,8 @@ class Child:
             if self._ending or self._held:
                 continue
             if not self._served_once:
-                if not self._port_was_taken() or tries >= _PORT_TRIES:
+                taken = self._failure is not None and self._failure.cannot_listen
+                if not taken or tries >= _PORT_TRIES:
                     raise CliError(self._why_not())
                 tries += 1
                 self._start = self._choose()
@@ -162,7 +165,7 @@ class Child:
                 limit=_STDOUT_LINE_MAX,
                 start_new_session=True,
             )
-        self._process = process
+        self._process, self._failure = process, None
         self._started_at = time.monotonic()
         try:
             wanted = not (self._ending or self._held)
@@ -182,10 +185,10 @@ class Child:
         with suppress(TimeoutError, ValueError):
             async with asyncio.timeout(READY_S):
                 while line := await process.stdout.readline():
-                    with suppress(json.JSONDecodeError):
-                        said = json.loads(line)
-                        if isinstance(said, dict) and said.get("ready"):
-                            return str(said.get("address", self.address))
+                    found = readiness.read(line)
+                    if found is not None and found.ready:
+                        return found.address or self.address
+                    self._failure = found or self._failure
         return ""
 
     async def _until_gone(self, process: asyncio.subprocess.Process) -> None:
@@ -286,14 +289,13 @@ class Child:
         except OSError:
             return []
 
-    def _port_was_taken(self) -> bool:
-        return any(word in line for line in self._last_lines()[-1:] for word in _PORT_TAKEN)
-
     def _why_not(self) -> str:
-        """Return a sentence from the last line of the log."""
-        lines = self._last_lines()
-        last = lines[-1].removeprefix("error: ") if lines else "it said nothing"
-        return f"{self.name} did not start: {last} (log: {self._log})"
+        """Return the sentence of the process, or the last line of its log."""
+        if self._failure is not None:
+            why = self._failure.error
+        else:
+            why = next(reversed(self._last_lines()), "its log is empty")
+        return f"{self.name} did not start: {why} (log: {self._log})"
 
 
 def _signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:

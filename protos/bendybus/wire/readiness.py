@@ -1,0 +1,74 @@
+"""How a server tells the process that started it whether it serves: a line of JSON on stdout.
+
+    {"ready": true, "address": "127.0.0.1:7480", …}             it serves
+    {"ready": false, "error": SENTENCE, "cannot_listen": BOOL}  it does not, and ends with status 1
+
+The only place that knows these lines: servers print them, and `bendybus up` reads them. For people
+the sentence is on standard error too.
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+FAILED: Final = 1
+
+
+class CannotListen(Exception):
+    """Raised when a server cannot listen at an address, most often because the port is taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """What a line says. `address` is empty if it does not name one."""
+
+    ready: bool
+    address: str = ""
+    error: str = ""
+    cannot_listen: bool = False
+
+
+def print_ready(**facts: Any) -> None:
+    """Report that this process serves."""
+    print(json.dumps({"ready": True, **facts}), flush=True)
+
+
+def print_failure(error: Exception) -> int:
+    """Report why this process does not serve; return its exit status."""
+    facts = {"error": str(error), "cannot_listen": isinstance(error, CannotListen)}
+    print(json.dumps({"ready": False, **facts}), flush=True)
+    print(f"error: {error}", file=sys.stderr)
+    return FAILED
+
+
+@contextmanager
+def listening(address: str) -> Iterator[None]:
+    """Raise CannotListen for what fails inside, where a server begins to listen."""
+    try:
+        yield
+    except OSError as error:
+        raise CannotListen(f"cannot listen at {address}: {error.strerror or error}") from error
+    except RuntimeError as error:
+        # gRPC says no more than that it failed.
+        raise CannotListen(
+            f"cannot listen at {address}: the port is in use, or the address is not of this machine"
+        ) from error
+
+
+def read(line: bytes) -> Readiness | None:
+    """Return what a line of a server's standard output says; None if it is no such line."""
+    try:
+        facts = json.loads(line)
+    except ValueError:
+        return None
+    if not isinstance(facts, dict) or not isinstance(facts.get("ready"), bool):
+        return None
+    return Readiness(
+        facts["ready"],
+        str(facts.get("address", "")),
+        str(facts.get("error", "")),
+        facts.get("cannot_listen") is True,
+    )

@@ -1,0 +1,38 @@
+"""The line by which a server reports whether it serves."""
+
+import socket
+
+import grpc
+import pytest
+
+from bendybus.wire import readiness, serving
+from bendybus.wire.readiness import CannotListen, Readiness
+
+
+def test_what_a_server_prints_is_what_its_parent_reads(capsys: pytest.CaptureFixture[str]) -> None:
+    readiness.print_ready(address="127.0.0.1:7480", partitions=[0])
+    status = readiness.print_failure(CannotListen("cannot listen at x: taken"))
+    readiness.print_failure(ValueError("the file is of another bus"))
+
+    shown = capsys.readouterr()
+    assert [readiness.read(line.encode()) for line in shown.out.splitlines()] == [
+        Readiness(True, "127.0.0.1:7480"),
+        Readiness(False, error="cannot listen at x: taken", cannot_listen=True),
+        Readiness(False, error="the file is of another bus"),
+    ]
+    assert status == 1
+    assert "error: the file is of another bus" in shown.err
+
+
+@pytest.mark.parametrize("line", [b"", b"ready", b"[]", b"{}", b'{"ready": 1}', b"\xff"])
+def test_another_line_says_nothing(line: bytes) -> None:
+    assert readiness.read(line) is None
+
+
+async def test_a_port_that_is_taken_is_named() -> None:
+    server = grpc.aio.server(options=serving.OPTIONS)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        listen = f"127.0.0.1:{taken.getsockname()[1]}"
+
+        with pytest.raises(CannotListen, match=listen):
+            serving.open_port(server, listen, None, demand_client_certificate=False)
