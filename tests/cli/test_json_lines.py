@@ -57,6 +57,14 @@ def test_fields_of_the_body_become_keys() -> None:
         ),
         ('{"body": 1, "colour": 2}', NONE, "Line 7: 'colour' is not a known property. Known: b"),
         ('{"body": 1, "subject": 2}', NONE, "Line 7: subject must be text, not 2."),
+        ('{"body": 1, "priority": "2"}', NONE, "Line 7: priority must be a whole number, not '2'."),
+        ('{"body": 1, "footer": 2}', NONE, "Line 7: footer must be an object."),
+        ('{"body": 1, "user_id": 2}', NONE, "Line 7: user_id must be text or BINARY."),
+        (
+            '{"body": 1, "annotations": {"a": {"TYPE": "UUID", "VALUE": "x"}}}',
+            NONE,
+            "Line 7: annotations: invalid UUID: 'x'.",
+        ),
     ],
 )
 def test_what_is_wrong_is_told_with_its_line(line: str, fields: Fields, sentence: str) -> None:

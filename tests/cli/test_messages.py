@@ -19,9 +19,27 @@ from bendybus.client.exceptions import (
     OutcomeUnknownError,
     PartitionUnavailableError,
 )
-from bendybus.client.messages import encode, received_message
+from bendybus.client.messages import encode, raw_amqp_message, received_message
 from bendybus.client.messages.received_message import Delivered
 from bendybus.v1 import message_pb2
+
+
+def full(body: Any = b"b") -> ServiceBusMessage:
+    """Return a message with what only AMQP's sections have."""
+    message = ServiceBusMessage(body, message_id="m", session_id="s", subject="t")
+    own: dict[str, Any] = {
+        "priority": 0,
+        "user_id": b"\xff",
+        "content_encoding": "gzip",
+        "group_sequence": 3,
+        "creation_time": 1,
+        "absolute_expiry_time": 2,
+        "annotations": {"a": ("SYMBOL", "x"), "n": {"m": [1]}},
+        "footer": {"crc": ("UINT", 5)},
+    }
+    raw_amqp_message.set_own_fields(message, own)
+    assert set(raw_amqp_message.own_fields(message)) == set(own)
+    return message
 
 
 class FakeClient:
@@ -202,6 +220,16 @@ def test_a_dead_letter_is_completed_after_its_copy_was_sent() -> None:
     assert client.done == [("complete", 1)]
 
 
+def test_a_copy_of_a_dead_letter_has_everything_that_the_message_had() -> None:
+    letter = received(1, full(), reason="x")
+    client = FakeClient(letter)
+
+    resubmitted(client)
+
+    assert wire(received(2, client.sent[0][0])) == wire(received(3, full()))
+    assert "annotations" in raw_amqp_message.own_fields(letter)
+
+
 def test_a_copy_into_a_queue_that_detects_duplicates_has_an_id_of_its_own_that_repeats() -> None:
     made = ServiceBusMessage("b", message_id="m")
     client = FakeClient(received(1, made, "x"), received(1, made, "x"), received(2, made, "x"))
@@ -256,6 +284,8 @@ def test_a_dry_run_sends_and_completes_nothing() -> None:
         ServiceBusMessage(None),
         AmqpAnnotatedMessage(value_body={"a": [1, 2.5, b"", uuid.UUID(int=3)], "t": ("CHAR", "c")}),
         AmqpAnnotatedMessage(sequence_body=[[1, "x"], [None, True]]),
+        full(),
+        full(None),
         ServiceBusMessage(
             "b",
             application_properties={

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from bendybus.partition_server.store.sqlite_store import SqliteStore
+from bendybus.v1 import message_pb2
 from tests.partition_server.driver import Driver
 from tests.partition_server.test_store_command import lines_of, run
 
@@ -43,6 +44,33 @@ def test_export_keeps_what_it_cannot_decode(
     assert run("export", store.path) == 0
 
     assert lines_of(capsys)[0]["payload_base64"] == "//8="
+
+
+def test_export_joins_head_and_body(store: SqliteStore, capsys: pytest.CaptureFixture[str]) -> None:
+    driver = Driver(store)
+    driver.create()
+    head = message_pb2.Message(
+        subject="s",
+        content_encoding="gzip",
+        user_id=b"\xff",
+        priority=0,
+        creation_time_ms=0,
+        absolute_expiry_time_ms=2**62,
+        annotations={"a": message_pb2.Value(int_value=1)},
+    )
+    body = message_pb2.Message(data=[b"x"], footer={"f": message_pb2.Value(bool_value=True)})
+    driver.send(body.SerializeToString(), heads=[head.SerializeToString()], formats=[1])
+    driver.send(b"\xff", heads=[b"\xff"], formats=[1])
+
+    assert run("export", store.path) == 0
+    first, second = lines_of(capsys)
+
+    assert (first["body"], first["subject"], first["content_encoding"]) == ("x", "s", "gzip")
+    assert (first["user_id"], first["priority"]) == ("/w==", 0)
+    assert first["absolute_expiry_time"] == 2**62
+    assert (first["annotations"], first["footer"]) == ({"a": 1}, {"f": True})
+    assert second["payload_base64"] == "//8="
+    assert run("check", store.path) == 0
 
 
 def test_export_of_an_unknown_queue_names_those_there_are(

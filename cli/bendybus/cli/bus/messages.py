@@ -32,6 +32,7 @@ from bendybus.client.exceptions import (
     ServiceBusConnectionError,
     ServiceBusError,
 )
+from bendybus.client.messages import raw_amqp_message
 from bendybus.domain import durations
 
 READ_AT_ONCE: Final = 100
@@ -203,7 +204,17 @@ def shown(message: ServiceBusReceivedMessage) -> dict[str, Any]:
         properties.pop(name, None)
     if properties:
         facts["application_properties"] = properties
+    for name, value in raw_amqp_message.own_fields(message).items():
+        facts[name] = json_values.to_json(_text(value) if name == "user_id" else value)
     return facts | _body(message)
+
+
+def _text(value: bytes) -> str | bytes:
+    """Return bytes as text where they are UTF-8."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value
 
 
 def _body(message: ServiceBusReceivedMessage) -> dict[str, Any]:

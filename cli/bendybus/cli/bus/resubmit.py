@@ -6,6 +6,7 @@ command ends between the two steps, the next one sends the same id, and the queu
 copy. The original id stays in the property `ResubmittedMessageId`. Elsewhere it is at least once.
 """
 
+import copy
 import hashlib
 import time
 from collections.abc import Callable
@@ -119,7 +120,8 @@ def resubmit(bus: ServiceBusClient, queue: str, wanted: Resubmit, step: Step) ->
 
 def copy_of(message: ServiceBusReceivedMessage, *, own_id: bool) -> AmqpAnnotatedMessage:
     """Return the message as it was sent, without the properties of dead-lettering."""
-    raw = message.raw_amqp_message
+    # The view of a copy: what is received stays as it is.
+    raw = copy.copy(message).raw_amqp_message
     properties = {
         key: value
         for key, value in (message.application_properties or {}).items()

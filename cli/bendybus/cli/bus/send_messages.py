@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from bendybus.cli.errors import CliError
+from bendybus.cli.output import json_lines
 from bendybus.cli.output.json_lines import Outgoing
 from bendybus.client import ServiceBusClient, ServiceBusMessage
 from bendybus.client.amqp import AmqpAnnotatedMessage
 from bendybus.client.exceptions import OutcomeUnknownError, ServiceBusError
-from bendybus.client.messages import encode
+from bendybus.client.messages import encode, raw_amqp_message
 from bendybus.domain import limits
 
 BATCH: Final = 500
@@ -80,7 +81,12 @@ def send(
 
 def message_of(given: Outgoing) -> ServiceBusMessage:
     """Return the client's message."""
-    made = ServiceBusMessage(given.body if given.kind == "data" else b"", **given.properties)
+    arguments = dict(given.properties)
+    own: dict[str, Any] = {
+        name: arguments.pop(name) for name in json_lines.AMQP if name in arguments
+    }
+    made = ServiceBusMessage(given.body if given.kind == "data" else b"", **arguments)
+    raw_amqp_message.set_own_fields(made, own)
     if given.kind == "data":
         return made
     body: dict[str, Any] = {f"{given.kind}_body": given.body}
@@ -91,6 +97,7 @@ def message_of(given: Outgoing) -> ServiceBusMessage:
             properties=raw.properties,
             application_properties=raw.application_properties,
             annotations=raw.annotations,
+            footer=raw.footer,
             **body,
         )
     )

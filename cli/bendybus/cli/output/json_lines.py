@@ -29,6 +29,10 @@ TEXTS: Final = (
     "reply_to",
     "reply_to_session_id",
 )
+# What only AMQP's sections have: set through `raw_amqp_message`.
+AMQP_NUMBERS: Final = ("priority", "group_sequence", "creation_time", "absolute_expiry_time")
+AMQP_MAPS: Final = ("annotations", "footer")
+AMQP: Final = ("content_encoding", "user_id", *AMQP_NUMBERS, *AMQP_MAPS)
 TIMES: Final = ("time_to_live", "scheduled_enqueue_time_utc")
 # Printed by `receive --json` and `peek --json`; the bus gives a message its own.
 DECIDED_BY_THE_BUS: Final = (
@@ -58,7 +62,7 @@ class Fields:
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """A message to send: arguments of the client's ServiceBusMessage.
+    """A message to send: arguments of the client's ServiceBusMessage, and `AMQP` fields.
 
     `kind` "value" and "sequence" are AMQP's other bodies. `line`: where it stands in the input.
     """
@@ -147,16 +151,19 @@ def _other_body(value: Mapping[str, Any], kind: Any, number: int) -> Any:
 
 
 def _properties(value: Mapping[str, Any], number: int) -> dict[str, Any]:
-    known = (*_BODIES, *TEXTS, *TIMES, _PROPERTIES)
+    known = (*_BODIES, *TEXTS, *TIMES, _PROPERTIES, *AMQP)
     unknown = value.keys() - {*known, *DECIDED_BY_THE_BUS}
     if unknown:
         raise UsageError(
             f"Line {number}: {min(unknown)!r} is not a known property. Known: {', '.join(known)}."
         )
-    found = {name: value[name] for name in TEXTS if value.get(name) is not None}
+    found = {
+        name: value[name] for name in (*TEXTS, "content_encoding") if value.get(name) is not None
+    }
     for name, content in found.items():
         if not isinstance(content, str):
             raise UsageError(f"Line {number}: {name} must be text, not {content!r}.")
+    found |= _amqp_fields(value, number)
     try:
         if value.get("time_to_live") is not None:
             found["time_to_live"] = duration("time_to_live", value["time_to_live"])
@@ -166,17 +173,39 @@ def _properties(value: Mapping[str, Any], number: int) -> dict[str, Any]:
             )
     except ValueError as error:
         raise UsageError(f"Line {number}: {error}.") from None
-    application = value.get(_PROPERTIES)
-    if application is not None:
-        if not isinstance(application, dict):
-            raise UsageError(f"Line {number}: application_properties must be an object.")
-        try:
-            found[_PROPERTIES] = {
-                name: json_values.from_json(content) for name, content in application.items()
-            }
-        except ValueError as error:
-            raise UsageError(f"Line {number}: application_properties: {error}.") from None
+    if value.get(_PROPERTIES) is not None:
+        found[_PROPERTIES] = _map(_PROPERTIES, value[_PROPERTIES], number)
     return found
+
+
+def _amqp_fields(value: Mapping[str, Any], number: int) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name in AMQP_NUMBERS:
+        content = value.get(name)
+        if content is not None:
+            if isinstance(content, bool) or not isinstance(content, int):
+                raise UsageError(f"Line {number}: {name} must be a whole number, not {content!r}.")
+            found[name] = content
+    for name in AMQP_MAPS:
+        if value.get(name) is not None:
+            found[name] = _map(name, value[name], number)
+    if value.get("user_id") is not None:
+        try:
+            found["user_id"] = json_values.from_json(value["user_id"])
+        except ValueError as error:
+            raise UsageError(f"Line {number}: user_id: {error}.") from None
+        if not isinstance(found["user_id"], str | bytes):
+            raise UsageError(f"Line {number}: user_id must be text or BINARY.")
+    return found
+
+
+def _map(name: str, content: Any, number: int) -> dict[str, Any]:
+    if not isinstance(content, dict):
+        raise UsageError(f"Line {number}: {name} must be an object.")
+    try:
+        return {key: json_values.from_json(entry) for key, entry in content.items()}
+    except ValueError as error:
+        raise UsageError(f"Line {number}: {name}: {error}.") from None
 
 
 def duration(name: str, text: Any) -> timedelta:

@@ -7,6 +7,17 @@ from bendybus.client.messages import values
 from bendybus.client.messages.values import ApplicationProperties
 from bendybus.v1 import message_pb2
 
+TRANSMITTED: Final = (
+    "priority",
+    "user_id",
+    "content_encoding",
+    "group_sequence",
+    "creation_time",
+    "absolute_expiry_time",
+    "annotations",
+    "footer",
+)
+
 
 @dataclass(slots=True)
 class AmqpFields:
@@ -28,6 +39,11 @@ class AmqpFields:
     durable: bool | None = None
     first_acquirer: bool | None = None
     delivery_count: int | None = None
+
+    def transmitted(self) -> dict[str, Any]:
+        """Return what is sent with the message, by name, without what is not set."""
+        found = ((name, getattr(self, name)) for name in TRANSMITTED)
+        return {name: value for name, value in found if value is not None}
 
     def copy(self) -> "AmqpFields":
         """Return a copy with annotations and footers of its own."""

@@ -287,6 +287,22 @@ class LiveAnnotations(ApplicationProperties):
                 own.annotations[name] = value
 
 
+def own_fields(message: Any) -> dict[str, Any]:
+    """Return what only AMQP's sections have of a message and is sent with it, by name."""
+    return message._amqp.transmitted() if message._amqp is not None else {}
+
+
+def set_own_fields(message: Any, given: Mapping[str, Any]) -> None:
+    """Set what `own_fields` returns. Raises TypeError or ValueError that names the field."""
+    sections = (LiveHeader(message), LiveProperties(message), LiveMessage(message))
+    for name, value in given.items():
+        if name == "annotations":
+            # Beside the partition key and the schedule, which the message may have.
+            LiveAnnotations(message).update(value)
+        else:
+            setattr(next(each for each in sections if hasattr(each, name)), name, value)
+
+
 class LiveMessage(AmqpAnnotatedMessage):
     """An AmqpAnnotatedMessage that is a view of a message."""
 

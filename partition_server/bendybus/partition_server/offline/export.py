@@ -1,15 +1,16 @@
 """Messages of a partition's file as JSON lines.
 
 Times are ISO-8601 in UTC. A body is text where it is UTF-8 (`body`), else `body_base64`; one of an
-AMQP value or sequence is `body_value` or `body_sequence`. What cannot be decoded is exported as it
-is stored (`payload_base64`), never left out.
+AMQP value or sequence is `body_value` or `body_sequence`. A user id is text where it is UTF-8, else
+base64. What cannot be decoded is exported as it is stored (`payload_base64`, with the head before
+it), never left out.
 """
 
 import base64
 import json
 import math
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from google.protobuf.message import DecodeError
@@ -31,7 +32,10 @@ _TEXTS: Final = (
     "to",
     "reply_to",
     "reply_to_session_id",
+    "content_encoding",
 )
+_NUMBERS: Final = ("priority", "group_sequence")
+_TIMES: Final = ("creation_time", "absolute_expiry_time")
 
 
 def lines(database: Any, entity: str = "") -> Iterator[str]:
@@ -92,7 +96,16 @@ def _content(row: Row) -> Record:
     properties = {**message.application_properties, **changed.entries}
     return {
         **{name: getattr(message, name) for name in _TEXTS},
-        "application_properties": {name: _plain(value) for name, value in properties.items()},
+        **{name: getattr(message, name) for name in _NUMBERS if message.HasField(name)},
+        **{
+            name: _moment(getattr(message, f"{name}_ms"))
+            for name in _TIMES
+            if message.HasField(f"{name}_ms")
+        },
+        "user_id": _text(message.user_id),
+        "application_properties": _plain_map(properties),
+        "annotations": _plain_map(message.annotations),
+        "footer": _plain_map(message.footer),
         **_body(message),
     }
 
@@ -117,17 +130,32 @@ def _plain(value: message_pb2.Value) -> Any:
     if kind == "list_value":
         return _plain_list(inner)
     if kind == "map_value":
-        return {name: _plain(entry) for name, entry in inner.entries.items()}
+        return _plain_map(inner.entries)
     if kind == "binary_value":
         return _base64(inner)
     if kind == "uuid_value":
         return str(uuid.UUID(bytes=inner)) if len(inner) == 16 else _base64(inner)
     if kind == "timestamp_ms_value":
-        return file_contents.iso(inner) or inner
+        return _moment(inner)
     if kind == "char_value":
         return chr(inner)
     # JSON cannot represent them.
     return str(inner) if isinstance(inner, float) and not math.isfinite(inner) else inner
+
+
+def _moment(time_ms: int) -> str | int:
+    return file_contents.iso(time_ms) or time_ms
+
+
+def _plain_map(entries: Mapping[str, message_pb2.Value]) -> Record:
+    return {name: _plain(value) for name, value in entries.items()}
+
+
+def _text(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return _base64(data)
 
 
 def _plain_list(values: message_pb2.ValueList) -> list[Any]:

@@ -64,7 +64,7 @@ CREATE TABLE messages (
     enqueued_sequence_number INTEGER NOT NULL DEFAULT 0,
     -- What changed properties and texts of dead letters add to the size.
     extra_bytes INTEGER NOT NULL DEFAULT 0,
-    -- 0: the payload is a whole message; 1: head and payload are its parts. See ARCHITECTURE.md.
+    -- 0: the payload is a whole message; 1: head and payload are its parts (domain/message_format.py).
     format INTEGER NOT NULL DEFAULT 0,
     -- What filters read; empty in format 0.
     head BLOB NOT NULL DEFAULT x''
