@@ -26,7 +26,9 @@ def check(heads: Sequence[bytes], formats: Sequence[int]) -> None:
             f"message format {newest} is not supported; this version supports up to {NEWEST}. "
             "Upgrade the bus before its clients.",
         )
-    if heads and any(
+    if not heads or (formats and WHOLE not in formats):
+        return
+    if any(
         head and format_ == WHOLE
         for head, format_ in zip(heads, formats or [WHOLE] * len(heads), strict=True)
     ):

@@ -264,13 +264,7 @@ def _extras_of(message: ServiceBusMessage) -> Extras | None:
 
 
 def _encode_slowly(message: ServiceBusMessage) -> tuple[bytes, bytes]:
-    head, body = message_pb2.Message(), message_pb2.Message()
-    if message._body_type is _DATA:
-        body.data.extend(message._sections())
-    elif message._body_type is AmqpMessageBodyType.VALUE:
-        body.value.CopyFrom(values.to_value(message._body))
-    else:
-        body.sequences.extend(values.to_sequences(message._body))
+    head = message_pb2.Message()
     for name in _TEXTS:
         text = getattr(message, name)
         if text is not None:
@@ -284,16 +278,28 @@ def _encode_slowly(message: ServiceBusMessage) -> tuple[bytes, bytes]:
     if message._amqp is not None:
         _add_amqp_fields(head, message._amqp)
         footer = message._amqp.footer
-    head_bytes, properties_bytes = head.SerializeToString(), head.ByteSize()
+    head_bytes, footer_bytes = head.SerializeToString(), b""
     if footer:
-        properties_bytes -= body.ByteSize()
-        _fill_section(body.footer, footer, "footer")
-        properties_bytes += body.ByteSize()
-    if properties_bytes > limits.HEADER_BYTES_MAX:
-        raise _header_too_large(
-            "all properties together", properties_bytes, limits.HEADER_BYTES_MAX
-        )
-    return head_bytes, body.SerializeToString()
+        made = message_pb2.Message()
+        _fill_section(made.footer, footer, "footer")
+        footer_bytes = made.SerializeToString()
+    size = len(head_bytes) + len(footer_bytes)
+    if size > limits.HEADER_BYTES_MAX:
+        raise _header_too_large("all properties together", size, limits.HEADER_BYTES_MAX)
+    return head_bytes, _encode_body(message) + footer_bytes
+
+
+def _encode_body(message: ServiceBusMessage) -> bytes:
+    if message._body_type is _DATA and type(message._body) is bytes:
+        return _prefix(len(message._body)) + message._body
+    body = message_pb2.Message()
+    if message._body_type is _DATA:
+        body.data.extend(message._sections())
+    elif message._body_type is AmqpMessageBodyType.VALUE:
+        body.value.CopyFrom(values.to_value(message._body))
+    else:
+        body.sequences.extend(values.to_sequences(message._body))
+    return body.SerializeToString()
 
 
 def _add_amqp_fields(head: message_pb2.Message, given: AmqpFields) -> None:

@@ -120,7 +120,11 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
         # Reached only for slots that are still empty.
         if name not in _LOADED:
             raise AttributeError(name)
-        self._load()
+        if name == "_amqp":
+            # Few read it: not with the others.
+            self._amqp = amqp_fields.read(message_pb2.Message.FromString(self._whole()))
+        else:
+            self._load()
         return object.__getattribute__(self, name)
 
     def __reduce__(self) -> Any:
@@ -178,7 +182,6 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
         self._time_to_live = timedelta(milliseconds=ttl_ms) if ttl_ms else None
         self._scheduled_enqueue_time_utc = _moment(self._cell("scheduled_enqueue_time_ms"))
         self._application_properties = self._read_properties(proto)
-        self._amqp = amqp_fields.read(proto)
 
     def _whole(self) -> bytes:
         """Return the serialised Message: head and body."""

@@ -46,6 +46,9 @@ class Row(NamedTuple):
     partition_key: str
     session_id: str | None
     payload: bytes
+    # Whether the payload is the whole message; see domain.message_format.
+    format: int = 0
+    head: bytes = b""
     changed_properties: bytes | None = None
     dead_letter_reason: str | None = None
     dead_letter_error_description: str | None = None
@@ -54,9 +57,6 @@ class Row(NamedTuple):
     enqueued_sequence_number: int = 0
     # What changed properties and the texts of a dead letter add to the size.
     extra_bytes: int = 0
-    # Whether the payload is the whole message; see domain.message_format.
-    format: int = 0
-    head: bytes = b""
 
     @property
     def counter(self) -> int:

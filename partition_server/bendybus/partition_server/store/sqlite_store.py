@@ -43,12 +43,9 @@ from bendybus.partition_server.store.store import Opened
 _FORGOTTEN: Final = "producers_forgotten_until_ms"
 # Rows of one INSERT step; smaller remainders go in powers of two, so few statements are prepared.
 _STEP_ROWS: Final = (256, 128, 64, 32, 16, 8, 4, 2, 1)
-_PLAIN_COLUMNS: Final = 11
 _PAYLOAD: Final = Row._fields.index("payload")
-_FORMAT: Final = Row._fields.index("format")
-# What most rows end with; and what they have before a format and a head.
-_PLAIN_TAIL: Final = (None, None, None, None, 0, 0, 0, b"")
-_PLAIN_RARE: Final = _PLAIN_TAIL[: _FORMAT - _PLAIN_COLUMNS]
+_PLAIN_COLUMNS: Final = Row._fields.index("changed_properties")
+_PLAIN_TAIL: Final = (None, None, None, None, 0, 0)
 
 
 class SqliteStore:
@@ -66,11 +63,11 @@ class SqliteStore:
         self.guard = file_guard.FileGuard(directory, fingerprint.partition, reserve_bytes)
         self._page_count_max = page_count_max
         self._queries = statements.load()
-        self._appends = _steps(self._queries["append_messages"], _PLAIN_COLUMNS)
-        self._appends_with_heads = _steps(
-            self._queries["append_messages_with_heads"],
-            _PLAIN_COLUMNS + len(_PLAIN_TAIL) - len(_PLAIN_RARE),
-        )
+        self._appends = {
+            rows: self._queries["append_messages"]
+            + ",".join(["(" + ",".join("?" * _PLAIN_COLUMNS) + ")"] * rows)
+            for rows in _STEP_ROWS
+        }
         self._db: apsw.Connection | None = None
         self._wal = f"{self.path}-wal"
         self._page_bytes = 0
@@ -283,7 +280,7 @@ class SqliteStore:
             change = (*update[1:], update.id)
             db.execute(sql["update_message"], change)
         for id_, row in changes.moves:
-            db.execute(sql["move_message"], (*row[:_PAYLOAD], *row[_PAYLOAD + 1 : _FORMAT], id_))
+            db.execute(sql["move_message"], (*row[:_PAYLOAD], *row[_PLAIN_COLUMNS:], id_))
         for span in _runs(changes.deletes):
             db.execute(sql["delete_range"], span)
         for key in changes.history:
@@ -305,19 +302,18 @@ class SqliteStore:
 
     def _append(self, db: apsw.Connection, rows: list[Row]) -> None:
         # One step for hundreds of rows: a step a row would give up the GIL at each of them.
-        plain = [row[:_PLAIN_COLUMNS] for row in rows if row[_PLAIN_COLUMNS:] == _PLAIN_TAIL]
-        _execute_in_steps(db, self._appends, plain)
-        if len(plain) == len(rows):
-            return
-        with_heads: list[tuple[Any, ...]] = []
-        for row in rows:
-            if row[_PLAIN_COLUMNS:] == _PLAIN_TAIL:
-                continue
-            if row[_PLAIN_COLUMNS:_FORMAT] == _PLAIN_RARE:
-                with_heads.append(row[:_PLAIN_COLUMNS] + row[_FORMAT:])
-            else:
-                db.execute(self._queries["append_message"], row)
-        _execute_in_steps(db, self._appends_with_heads, with_heads)
+        plain = [row for row in rows if row[_PLAIN_COLUMNS:] == _PLAIN_TAIL]
+        if len(plain) < len(rows):
+            for row in rows:
+                if row[_PLAIN_COLUMNS:] != _PLAIN_TAIL:
+                    db.execute(self._queries["append_message"], row)
+        at = 0
+        for step in _STEP_ROWS:
+            while len(plain) - at >= step:
+                part = plain[at : at + step]
+                values = tuple(chain.from_iterable([row[:_PLAIN_COLUMNS] for row in part]))
+                db.execute(self._appends[step], values)
+                at += step
 
     def _connection(self) -> apsw.Connection:
         if self._db is None:
@@ -364,22 +360,6 @@ class SqliteStore:
 
     def _rows(self, name: str, values: tuple[Any, ...]) -> list[Row]:
         return list(map(Row._make, self._all(name, values)))
-
-
-def _steps(insert: str, columns: int) -> dict[int, str]:
-    """Return the statements that insert so many rows in one step."""
-    row = "(" + ",".join("?" * columns) + ")"
-    return {rows: insert + ",".join([row] * rows) for rows in _STEP_ROWS}
-
-
-def _execute_in_steps(
-    db: apsw.Connection, statements_by_rows: dict[int, str], rows: list[tuple[Any, ...]]
-) -> None:
-    at = 0
-    for step in _STEP_ROWS:
-        while len(rows) - at >= step:
-            db.execute(statements_by_rows[step], tuple(chain.from_iterable(rows[at : at + step])))
-            at += step
 
 
 def _runs(ids: Iterable[int]) -> Iterator[tuple[int, int]]:

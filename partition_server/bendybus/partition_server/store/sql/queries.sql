@@ -65,19 +65,14 @@ DELETE FROM slots WHERE slot = ?
 -- append_messages --
 -- Many messages in one step; the VALUES are repeated as often as there are rows.
 INSERT INTO messages (id, state, enqueued_ms, expires_ms, scheduled_ms, time_to_live_ms,
-    delivery_count, message_id, partition_key, session_id, payload) VALUES
-
--- append_messages_with_heads --
--- As `append_messages`.
-INSERT INTO messages (id, state, enqueued_ms, expires_ms, scheduled_ms, time_to_live_ms,
     delivery_count, message_id, partition_key, session_id, payload, format, head) VALUES
 
 -- append_message --
 -- One message with everything that it can have.
 INSERT INTO messages (id, state, enqueued_ms, expires_ms, scheduled_ms, time_to_live_ms,
-    delivery_count, message_id, partition_key, session_id, payload, changed_properties,
-    dead_letter_reason, dead_letter_error_description, dead_letter_source,
-    enqueued_sequence_number, extra_bytes, format, head)
+    delivery_count, message_id, partition_key, session_id, payload, format, head,
+    changed_properties, dead_letter_reason, dead_letter_error_description, dead_letter_source,
+    enqueued_sequence_number, extra_bytes)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- update_message --
@@ -98,23 +93,35 @@ DELETE FROM messages WHERE id BETWEEN ? AND ?
 
 -- read_active --
 -- The next page of what can be received.
-SELECT * FROM messages WHERE id BETWEEN ? AND ? AND state = 0
+SELECT id, state, enqueued_ms, expires_ms, scheduled_ms, time_to_live_ms, delivery_count,
+    message_id, partition_key, session_id, payload, format, head, changed_properties,
+    dead_letter_reason, dead_letter_error_description, dead_letter_source,
+    enqueued_sequence_number, extra_bytes
+FROM messages WHERE id BETWEEN ? AND ? AND state = 0
 AND (expires_ms IS NULL OR expires_ms > ?) ORDER BY id LIMIT ?
 
 -- read_one --
 -- One message.
-SELECT * FROM messages WHERE id = ?
+SELECT id, state, enqueued_ms, expires_ms, scheduled_ms, time_to_live_ms, delivery_count,
+    message_id, partition_key, session_id, payload, format, head, changed_properties,
+    dead_letter_reason, dead_letter_error_description, dead_letter_source,
+    enqueued_sequence_number, extra_bytes
+FROM messages WHERE id = ?
 
 -- read_envelope --
 -- One message without head and payload, and their length: SQLite knows it without reading them.
 SELECT id, state, enqueued_ms, expires_ms, scheduled_ms, time_to_live_ms, delivery_count,
-    message_id, partition_key, session_id, x'', changed_properties, dead_letter_reason,
-    dead_letter_error_description, dead_letter_source, enqueued_sequence_number, extra_bytes,
-    format, x'', length(payload) + length(head) FROM messages WHERE id = ?
+    message_id, partition_key, session_id, x'', format, x'', changed_properties,
+    dead_letter_reason, dead_letter_error_description, dead_letter_source,
+    enqueued_sequence_number, extra_bytes, length(payload) + length(head) FROM messages WHERE id = ?
 
 -- browse --
 -- Messages of every state, in order.
-SELECT * FROM messages WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?
+SELECT id, state, enqueued_ms, expires_ms, scheduled_ms, time_to_live_ms, delivery_count,
+    message_id, partition_key, session_id, payload, format, head, changed_properties,
+    dead_letter_reason, dead_letter_error_description, dead_letter_source,
+    enqueued_sequence_number, extra_bytes
+FROM messages WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?
 
 -- read_summaries --
 -- What is to be deleted, without its payloads: SQLite knows their length without reading them.
