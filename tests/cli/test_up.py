@@ -199,6 +199,19 @@ def test_a_run_json_left_behind_by_a_killed_up_counts_as_nothing(start: Start, d
     assert facts["processes"]
 
 
+def test_a_killed_up_leaves_its_socket_in_its_data(start: Start, data: Path) -> None:
+    first = start()
+    ready(first)
+    left = Path(json.loads((data / "run.json").read_text("utf-8"))["control"])
+    first.kill()
+    first.wait(DEADLINE_S)
+
+    ready(start())
+
+    assert left == data / "control"
+    assert len(processes(data)) == 3
+
+
 def test_a_process_that_dies_is_started_again_at_the_same_address(start: Start, data: Path) -> None:
     facts = ready(start())
     before = facts["processes"][0]

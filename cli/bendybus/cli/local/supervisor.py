@@ -109,10 +109,17 @@ class Supervisor:
                 child.keep_log_small()
 
     async def _serve_control(self, stack: AsyncExitStack) -> None:
-        # A folder with a short name: paths of unix sockets end at about 100 characters.
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="bendybus-"))
-        path = Path(folder) / "control"
-        server = await control.serve(path, self._answer)
+        # In the data directory nothing is left behind, also by an `up` that is killed.
+        path = self._settings.data.absolute() / "control"
+        try:
+            server = await control.serve(path, self._answer)
+        except OSError:
+            # Paths of sockets end at about 100 characters, and not every volume has sockets.
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="bendybus-"))
+            path = Path(folder) / "control"
+            server = await control.serve(path, self._answer)
+        path.chmod(0o600)
+        stack.callback(path.unlink, missing_ok=True)
         stack.callback(server.close)
         self._control = str(path)
 
