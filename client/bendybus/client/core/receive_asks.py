@@ -262,7 +262,7 @@ class ReceiveAsks:
             pending.timer = self._loop.call_at(now + _READ_S, self._over, pending, now + _READ_S)
             return
         asked = pending.ask_id or (self._prefetch and self._asked_ahead)
-        # A stream that is being opened has not failed: how long that takes is no wait for messages.
+        # A stream that is being opened has not failed: that time is not a wait for messages.
         outstanding = asked or pending.error is None
         if outstanding and now < pending.deadline_s + _GRACE_S and not pending.empty:
             if asked and not pending.ask_id and not pending.checking:

@@ -20,12 +20,12 @@ from bendybus.frontend.core.receive_actions import AskPartition, WithdrawAsk
 FRAMES_FROM: Final = 5
 # What one ask of a partition may be for.
 FRAME_MESSAGES: Final = 500
-# Those who take messages quickly find so much time's worth of them ready, up to so many.
+# Receivers that take messages quickly have those of this time cached, up to so many.
 LEAD_MS: Final = 100
 LEAD_MAX: Final = 250
 # A partition that had more the last time and does not answer at once has nothing any more.
 BROADEN_MS: Final = 20
-# Asks that nobody waits for are withdrawn after this: the next receive often comes at once.
+# Asks without a waiting receive are withdrawn after this: the next receive often comes at once.
 WITHDRAW_MS: Final = 50
 # A partition that said something within this time need not be asked whether it answers.
 HEARD_MS: Final = 1_000
@@ -92,7 +92,7 @@ class PartitionAsks:
         self.pace = Pace()
         # When a partition last said something.
         self._heard_ms: dict[int, int] = {}
-        # Since when asks are open that nobody waits for; None: none.
+        # Since when asks are open without a waiting receive; None: none are.
         self._unwanted_since_ms: int | None = None
 
     def __contains__(self, partition: int) -> bool:
@@ -219,7 +219,7 @@ class PartitionAsks:
         self._unwanted_since_ms = None
 
     def unwanted(self, now_ms: int) -> list[WithdrawAsk]:
-        """Withdraw asks that nobody waits for, a moment after the last receive ended."""
+        """Withdraw asks without a waiting receive, shortly after the last receive ended."""
         if not any(not opened.withdrawn for opened in self.open.values()):
             self._unwanted_since_ms = None
         elif len(self._partitions) == 1:

@@ -97,7 +97,7 @@ class ReceiveDispatcher:
         return receiver
 
     def close(self, receiver: Receiver) -> None:
-        """End a receiver; what waits for its connection goes back with the last one there."""
+        """Close a receiver; the last one of a connection releases what is cached for it."""
         shared = receiver.shared
         if receiver not in shared.receivers:
             return
@@ -131,7 +131,7 @@ class ReceiveDispatcher:
             receiver.shared.receivers.discard(receiver)
 
     def fail(self, shared: SharedCache, error: BusError) -> None:
-        """End a cache and its receivers."""
+        """Close a cache and its receivers."""
         for key, found in list(self._caches.items()):
             if found is shared:
                 del self._caches[key]
@@ -146,7 +146,7 @@ class ReceiveDispatcher:
             shared.cache.pause(owner)
 
     def resume(self, owner: Any) -> None:
-        """Go on after a pause."""
+        """Resume after a pause."""
         now = now_ms()
         self._paused.discard(owner)
         for shared in list(self._caches.values()):
@@ -157,7 +157,7 @@ class ReceiveDispatcher:
         return sum(shared.cache.cached() for shared in self._caches.values())
 
     async def run(self) -> None:
-        """End caches that nobody uses, until cancelled."""
+        """Close caches that no receiver uses, until cancelled."""
         while True:
             await asyncio.sleep(CHECK_S)
             now = now_ms()
@@ -211,7 +211,7 @@ class ReceiveDispatcher:
             loop.call_soon(shared.refused, action.ask_id, action.partition, busy)
 
     def withdraw(self, action: WithdrawAsk) -> None:
-        """Take an ask back; what still comes for it is cached or given back."""
+        """Withdraw an ask; what still comes for it is cached or released."""
         frame = deliver_frames.withdraw(action.partition, action.ask_id)
         self._upstreams[action.partition].follow(frame)
 
@@ -331,7 +331,7 @@ class ReceiveDispatcher:
                 if held.total <= HELD_BYTES_MAX:
                     break
                 shared.perform(shared.cache.give_back_all())
-        # Nobody else's has grown since the last look.
+        # No other connection's has grown since the last check.
         owner = held.grown
         if held.by_owner.get(owner, 0) > OWNER_BYTES_MAX:
             for shared in list(self._caches.values()):
@@ -364,7 +364,7 @@ class ReceiveDispatcher:
             loop = asyncio.get_running_loop()
             loop.call_later(REASK_S, self._grant_again, pending.shared, credit)
         if count or (credit.lapses and not again):
-            # Nothing, for one that was cancelled or takes no more: who ends it waits for that.
+            # Without messages for one that was cancelled or is finishing: its stream waits for it.
             receiver.hand(credit, pending.ready)
         if credit.void and not credit.handing:
             receiver.end(credit)

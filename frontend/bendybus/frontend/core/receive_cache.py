@@ -75,7 +75,7 @@ class Cache:
         return self._move(now_ms)
 
     def drain(self, credit: Credit, now_ms: int) -> list[Action]:
-        """Give what is there now, then void the rest: a HandOver without messages says so."""
+        """Hand over what is there now, then void the rest, told by a HandOver without messages."""
         if credit not in self._credits:
             # Used up.
             return [HandOver(credit)]
@@ -84,7 +84,7 @@ class Cache:
         return [*self._drain(credit, now_ms), *self._drained(now_ms), *self._move(now_ms)]
 
     def cancel(self, credit: Credit, now_ms: int) -> list[Action]:
-        """Void credit now: a HandOver without messages says so, if it has not lapsed before."""
+        """Void credit now, told by a HandOver without messages unless it has lapsed already."""
         if credit not in self._credits:
             return [] if credit.lapses else [HandOver(credit)]
         self._credits.forget(credit)
@@ -185,7 +185,7 @@ class Cache:
         return min(times, default=None)
 
     def idle(self, now_ms: int) -> bool:
-        """Whether there is no credit, nothing is asked for or cached, and the last use long ago."""
+        """Whether nothing is granted, asked for or cached, and the last use was long ago."""
         quiet = not (self._credits or self._messages or self._partitions.open)
         return quiet and now_ms - self.used_ms >= IDLE_MS
 

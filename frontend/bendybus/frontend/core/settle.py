@@ -64,7 +64,7 @@ class Settling:
     outcome: SettleOutcome = field(default_factory=SettleOutcome)
     # Every partition was told, or is known not to be reached.
     started: bool = False
-    # Answered, or nobody waits any more.
+    # Answered, or its caller no longer waits.
     done: bool = False
     # settle id → (partition, indexes of its tokens in the request)
     waiting: dict[int, tuple[int, list[int]]] = field(default_factory=dict)
@@ -129,7 +129,7 @@ class SettleDispatcher:
         return settling
 
     def forget(self, settling: Settling) -> None:
-        """Leave a settlement to its partitions: nobody waits for the outcome."""
+        """Leave a settlement to its partitions: its caller no longer waits for the outcome."""
         settling.done = True
         if settling.task is not None:
             settling.task.cancel()

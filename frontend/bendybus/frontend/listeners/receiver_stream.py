@@ -155,7 +155,7 @@ class ReceiverStream:
 
     def _hand(self, handed: Delivery) -> None:
         if self._closed:
-            # Nobody reads it, so nobody would uncount it.
+            # It would not be read, so it would stay counted.
             return
         response = receiver_pb2.ReceiveStreamResponse()
         delivery = response.delivery

@@ -5,7 +5,7 @@
            there is one withdrawal per ask, no more deliveries and releases than messages that were
            reserved, and no more releases of clients than their streams may have under way.
     RENEW  renewals of locks: bounded
-    WORK   sends or settlements: bounded; whoever fills it waits for `room`, or goes elsewhere
+    WORK   sends or settlements: bounded; a caller that fills it waits for `room`, or goes elsewhere
 
 The writer serves the lanes in turn, so that none waits for another one to become empty.
 
@@ -45,7 +45,7 @@ _ALL: Final = 2**31
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a stream ended. `moved`: in good order, the next one goes on where it stopped."""
+    """How a stream ended. `moved`: it closed cleanly, and the next one goes on where it stopped."""
 
     moved: bool
     why: str
@@ -127,8 +127,8 @@ class PartitionStream:
         self._moving = moving
         self._sends = sends
         self._outbox = Outbox()
-        # Those who wait for room, in their order: a write wakes as many as there is room for, the
-        # end of a stream all.
+        # Callers that wait for room, in order: a write wakes as many as there is room for, the end
+        # of a stream all.
         self._waiting: deque[asyncio.Future[None]] = deque()
         # How many were woken and have not come yet.
         self._woken = 0
@@ -210,7 +210,7 @@ class PartitionStream:
             self._show(True)
             self.fresh.set()
             writer = asyncio.get_running_loop().create_task(write(), name="upstream-writer")
-            # A writer that dies ends the stream: nobody may wait for what it does not write.
+            # A writer that fails ends the stream: no caller may wait for what it does not write.
             writer.add_done_callback(lambda task: _end_with(task, call))
             while (response := await call.read()) is not grpc.aio.EOF:
                 if not response.moving:
@@ -240,7 +240,7 @@ class PartitionStream:
                 self._show(False)
                 self._wake(_ALL)
             if writer is not None:
-                # Not awaited itself: who cancels this task meanwhile must not be taken for it.
+                # Not awaited itself: a cancellation of this task must not be mistaken for its own.
                 await asyncio.wait({writer})
 
     def _move(self) -> None:
@@ -260,7 +260,7 @@ def _end_with(writer: asyncio.Task[None], call: Any) -> None:
         return
     call.cancel()
     if not isinstance(error, grpc.RpcError | asyncio.InvalidStateError):
-        # A frame that cannot be written: whoever waits learns that the stream ended.
+        # A frame that cannot be written: callers that wait learn that the stream ended.
         logger.error("partition stream: writer failed", exc_info=error)
 
 

@@ -52,7 +52,7 @@ def now_ms() -> int:
 
 
 class Listener(Protocol):
-    """Who is told what a partition says."""
+    """What is told the answers of a partition, and the state of its streams."""
 
     def sent(self, partition: int, answer: send_frames.Answer) -> None:
         """Take the outcome of a frame."""
@@ -67,7 +67,7 @@ class Listener(Protocol):
         """Take the end of the stream of deliveries: what it reserved is void."""
 
     def deliver_stream_moving(self, partition: int) -> None:
-        """Take note that the stream of deliveries ends in good order, and another one follows."""
+        """Take note that the stream of deliveries closes cleanly, and another one follows."""
 
     def stalled(self, partition: int, why: str) -> None:
         """Take note that the partition's circuit breaker opened."""
@@ -244,7 +244,7 @@ class Upstream:
                 await channel.close(self._settings.unary_timeout_s)
 
     async def _move(self) -> None:
-        """Let the streams end in good order; each goes on over its new channel."""
+        """Let the streams close cleanly; each goes on over its new channel."""
         if self._watching is not None:
             self._watching.cancel()
         with contextlib.suppress(TimeoutError):
@@ -297,7 +297,7 @@ class Upstream:
         finally:
             echoes.end()
         # A partition that answered until now may be there again, as another process, or may have
-        # lost only this stream: whoever answers the next one decides.
+        # lost only this stream: the next one decides.
         if echoes.heard and time.monotonic() - began_s >= PROBE_AGAIN_S:
             return True
         self.miss(why)
