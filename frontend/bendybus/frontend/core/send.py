@@ -49,7 +49,8 @@ CLIENT_BYTES_MAX: Final = 64 * limits.MB
 class SendRequest:
     """Messages for an entity, in atomic units."""
 
-    entity_path: str
+    entity: str
+    sub_queue: SubQueue
     # Columns of messages; opaque.
     messages: columns.MessageBatch
     # How many messages each unit has; empty: all are one unit.
@@ -124,7 +125,7 @@ class SendDispatcher:
         try:
             frame, routed = self._frame(request, tag)
         except BusError as error:
-            self._metrics.refused(request.entity_path, error)
+            self._metrics.refused(request.entity, error)
             respond(error)
             return
         self._bytes += size_bytes
@@ -176,11 +177,11 @@ class SendDispatcher:
     # Inside
 
     def _frame(self, request: SendRequest, tag: _Tag) -> tuple[Frame, routing.Routed]:
-        entity, sub_queue = self._directory.lookup(request.entity_path)
-        if sub_queue is not SubQueue.MAIN:
+        entity = self._directory.find(request.entity)
+        if request.sub_queue is not SubQueue.MAIN:
             raise errors.InvalidOperation(
-                f"{request.entity_path!r}: messages cannot be sent to a dead-letter sub-queue. "
-                f"Send to {entity.name!r}.",
+                f"queue {entity.name!r}: messages cannot be sent to a dead-letter sub-queue. Send "
+                "to the queue itself.",
                 metadata={"entity": entity.name},
             )
         if entity.orphaned and not request.age_ms:
@@ -248,9 +249,9 @@ class SendDispatcher:
             found = sum(sizes[start : start + size])
             if size > 1 and found > most:
                 raise errors.MessageSizeExceeded(
-                    f"{request.entity_path!r}: a batch of {found} bytes is larger than the {most} "
+                    f"{request.entity!r}: a batch of {found} bytes is larger than the {most} "
                     "allowed, also when it is split by partition key. Send less at a time.",
-                    metadata={"entity": request.entity_path, "limit": str(most)},
+                    metadata={"entity": request.entity, "limit": str(most)},
                 )
             start += size
 

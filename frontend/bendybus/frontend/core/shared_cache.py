@@ -141,8 +141,8 @@ class SharedCache:
             if self._timer.when() * 1_000 < ring_ms + 1:
                 return
             self._timer.cancel()
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later((ring_ms - now) / 1_000, self._alarm)
+        # At a time, not after one: a pause right here would make it late, and be set again.
+        self._timer = asyncio.get_running_loop().call_at(ring_ms / 1_000, self._alarm)
 
     def _alarm(self) -> None:
         self._timer = None

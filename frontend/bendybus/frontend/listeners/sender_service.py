@@ -44,9 +44,12 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
         self, request: sender_pb2.SendRequest, context: Context
     ) -> sender_pb2.SendResponse:
         """Send messages as one unit."""
+        with self._front_end.metrics.refusals(request.entity_path):
+            name, sub_queue = request_values.entity_and_sub_queue(request.entity_path)
         outcome = await self._front_end.sends.send(
             SendRequest(
-                request.entity_path,
+                name,
+                sub_queue,
                 _columns(request.messages),
                 timeout_ms=deadlines.remaining_ms(context),
                 split_by_partition_key=request.split_by_partition_key,
@@ -137,11 +140,12 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
     ) -> None:
         try:
             caller.check(Operation.SEND, request.entity_path)
+            send = to_request(request)
         except BusError as error:
             self._front_end.metrics.refused(request.entity_path, error)
             respond(error)
         else:
-            self._front_end.sends.submit(to_request(request), respond, client=client)
+            self._front_end.sends.submit(send, respond, client=client)
 
     @statuses.unary
     async def CancelScheduledMessages(
@@ -162,9 +166,9 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
 
 
 def to_request(frame: sender_pb2.SendStreamRequest) -> SendRequest:
-    """Return what a frame of a client asks for."""
+    """Return what a frame of a client asks for. Raises what `entity_and_sub_queue` raises."""
     return SendRequest(
-        frame.entity_path,
+        *request_values.entity_and_sub_queue(frame.entity_path),
         frame.batch,
         frame.group_sizes,
         frame.split_by_partition_key,
