@@ -22,7 +22,7 @@ from bench.row import Row
 
 RESULTS: Final = Path(__file__).with_name("results")
 # A section that hangs is ended; one that works takes a fraction of this on any machine.
-SECTION_S: Final = 300.0
+SECTION_S: Final = 600.0
 STOP_S: Final = 20.0
 WIDTH: Final = 150
 

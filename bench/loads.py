@@ -24,7 +24,7 @@ class Loads:
     batched: int = 100_000
     loop: int = 3_000
     """The plain loop: receive one, complete it."""
-    receives: dict[int, int] = field(default_factory=lambda: {10: 10_000, 50: 20_000, 100: 30_000})
+    receives: dict[int, int] = field(default_factory=lambda: {10: 5_000, 50: 15_000, 100: 20_000})
     """Messages for each size of small batches that are received one after the other."""
     tasks_each: int = 20
     """How many sends each of the tasks awaits."""
@@ -43,7 +43,7 @@ QUICK: Final = Loads(
     single_sends=300,
     batched=50_000,
     loop=1_000,
-    receives={10: 3_000, 50: 10_000, 100: 15_000},
+    receives={10: 2_000, 50: 5_000, 100: 10_000},
     tasks_each=10,
     idle_s=4.0,
     slow=20_000,

@@ -241,6 +241,24 @@ async def test_the_ask_of_the_next_batch_rides_with_the_settlement_that_ends_thi
     await Either(receiver).close()
 
 
+async def test_a_loop_that_settles_in_the_background_does_not_wait_for_outcomes(
+    client: Any, merging: FakeFrontEnd, queue: MemoryQueue
+) -> None:
+    await fill(client, 20)
+    receiver = client.get_queue_receiver("q", max_wait_time=5)
+    receiver.settle_in_background()
+
+    bodies = await complete_some(receiver, 20)
+    await Either(receiver).flush()
+
+    assert bodies == [str(index) for index in range(20)]
+    assert not queue.messages
+    # The ask rides with the settlement all the same, and is not held for its outcome.
+    assert merging.receiver_frames.count(["settle", "ask"]) >= 1
+    assert not any(ask.with_settle_frame_id for ask in merging.asks)
+    await Either(receiver).close()
+
+
 async def test_a_batch_that_is_not_taken_is_given_back(
     client: Any, merging: FakeFrontEnd, queue: MemoryQueue
 ) -> None:

@@ -27,11 +27,21 @@ LOOK_S: Final = 0.1
 class AskAhead:
     """At most one ask, and then its messages until they are taken."""
 
-    __slots__ = ("_looked", "_ready", "ask_id", "count", "planned", "until_s", "wait_s")
+    __slots__ = (
+        "_looked",
+        "_ready",
+        "ask_id",
+        "count",
+        "planned",
+        "until_s",
+        "wait_s",
+        "with_outcome",
+    )
 
     def __init__(self) -> None:
         # What is asked for: changes only while nothing is ready.
         self.count = 0
+        self.with_outcome = True
         self.wait_s = 0.0
         # When the wait of the open ask is over, on the loop's clock.
         self.until_s = 0.0
@@ -45,8 +55,9 @@ class AskAhead:
     def __bool__(self) -> bool:
         return bool(self.planned or self.ask_id or self._ready)
 
-    def plan(self, count: int, wait_s: float) -> None:
-        """Ask with the next frame."""
+    def plan(self, count: int, wait_s: float, *, with_outcome: bool = True) -> None:
+        """Ask with the next frame; its messages come with the outcome of that, or at once."""
+        self.with_outcome = with_outcome
         self.planned, self.count, self.wait_s, self._looked = True, count, wait_s, False
 
     def opened(self, ask_id: int, now_s: float) -> None:

@@ -114,7 +114,7 @@ class ReceiveAsks:
     def next_request(self, settle_frame_id: int) -> ReceiveStreamRequest | None:
         """Return what to write: cancelled asks, then asks. The id is that of the last SettleFrame.
 
-        An ask ahead is answered after the outcome of that frame.
+        An ask ahead is answered with the outcome of that frame, if its step waits for that.
         """
         if self._cancels:
             return ReceiveStreamRequest(cancel_ask=CancelAsk(ask_id=self._cancels.popleft()))
@@ -125,7 +125,8 @@ class ReceiveAsks:
         if self.ahead.planned:
             self.ahead.opened(self._ask_id + 1, self._loop.time())
             wait_ms = round(self.ahead.wait_s * 1_000)
-            return self._ask(self.ahead, self.ahead.count, wait_ms, settle_frame_id)
+            held_for = settle_frame_id if self.ahead.with_outcome else 0
+            return self._ask(self.ahead, self.ahead.count, wait_ms, held_for)
         if len(self.open) < _ASKS_MAX:
             for pending in self.pending:
                 if not pending.ask_id:
@@ -277,12 +278,15 @@ class ReceiveAsks:
         pending.end()
         self._stream.wake()
 
-    def plan_ahead(self, count: int, wait_s: float) -> None:
-        """Ask with the next settlement, unless the next step of the loop would get something."""
+    def plan_ahead(self, count: int, wait_s: float, *, with_outcome: bool) -> None:
+        """Ask with the next settlement, unless the next step of the loop would get something.
+
+        `with_outcome`: the step waits for the outcome, which its messages are to come with.
+        """
         if self._stream.merges and not (
             self._prefetch or self.ahead or self.pending or self._buffer or self._closed
         ):
-            self.ahead.plan(count, wait_s)
+            self.ahead.plan(count, wait_s, with_outcome=with_outcome)
             self._watch_ahead()
 
     def _use_ahead(self, pending: PendingReceive) -> list[BatchSlice]:

@@ -104,7 +104,11 @@ class ReceiveStream:
             settlement.deadline_s = self._loop.time() + settlement.timeout_s
         self._settlements.add(settlement)
         if settlement.next_count:
-            self._asks.plan_ahead(settlement.next_count, settlement.next_wait_s)
+            self._asks.plan_ahead(
+                settlement.next_count,
+                settlement.next_wait_s,
+                with_outcome=not settlement.in_background,
+            )
         self._watch()
         self.stream.wake()
 

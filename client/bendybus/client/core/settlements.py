@@ -40,6 +40,7 @@ class Settlement:
         "disposition",
         "errors",
         "failures",
+        "in_background",
         "indexes",
         "lock_remaining_ms",
         "locked_until_ms",
@@ -75,6 +76,8 @@ class Settlement:
         # for them; 0: it does not ask.
         self.next_count = 0
         self.next_wait_s = 0.0
+        # Whether its caller goes on before its outcome.
+        self.in_background = False
         self.deadline_s = 0.0
         self.failures = 0
         self.repeated = False

@@ -319,6 +319,7 @@ class ServiceBusReceiver(BaseReceiver, Iterator[ServiceBusReceivedMessage]):
     ) -> Outcome:
         listed = [messages] if isinstance(messages, ServiceBusReceivedMessage) else list(messages)
         settlement = make(background_settlements.Pending(background, listed))
+        settlement.in_background = True
         if background.full:
             self._settled_up_to(background, background_settlements.PENDING_MAX // 2)
         stream = self._receive_stream()
