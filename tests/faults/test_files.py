@@ -28,7 +28,7 @@ def test_a_file_deleted_under_a_partition_makes_only_that_one_unhealthy(bus: Bus
 @pytest.mark.parametrize(
     ("damage", "sentence"),
     [
-        (b"no database" * 1_000, "damaged or no SQLite file"),
+        (b"no database" * 1_000, "damaged or not an SQLite file"),
         (None, "Restore it from a backup"),
     ],
 )
@@ -77,7 +77,7 @@ def test_a_bad_file_does_not_take_the_other_partitions_of_its_process_along(
     assert healthy.serving
     assert not broken.serving
     assert list(broken.conditions) == ["StoreFailed"]
-    assert "damaged or no SQLite file" in (tmp_path / "both.log").read_text()
+    assert "damaged or not an SQLite file" in (tmp_path / "both.log").read_text()
 
 
 def test_a_file_of_another_namespace_is_refused_by_the_process(bus: Bus, tmp_path: Path) -> None:

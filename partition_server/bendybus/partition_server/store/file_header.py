@@ -54,13 +54,13 @@ def _difference(path: Path, stored: Fingerprint, own: Fingerprint) -> str:
         if field.compare and getattr(stored, name) != getattr(own, name)
     ]
     told = (
-        f"{path} belongs elsewhere: {', '.join(facts)}. The partitioning of a namespace never "
-        "changes; give this partition its own file."
+        f"{path} belongs elsewhere: {', '.join(facts)}. The partitioning of a namespace "
+        "cannot be changed; give this partition its own file."
     )
     if stored.namespace_uid == own.namespace_uid:
         return told
     return (
         f"{told} On Kubernetes it is the data of an earlier BusNamespace of this name: annotate "
-        "the BusNamespace with bendybus.io/retained-data: adopt to go on with it, or purge to "
-        "begin empty."
+        "the BusNamespace with bendybus.io/retained-data: adopt to keep it, or purge to start "
+        "without messages."
     )

@@ -1,4 +1,4 @@
-"""Errors of SQLite become those of the store: no other module sees apsw's."""
+"""Translates errors of SQLite into those of the store: no other module sees apsw's."""
 
 import contextlib
 from collections.abc import Iterator
@@ -22,6 +22,6 @@ def translated(
     except apsw.FullError as exc:
         raise StoreFull(f"{path}: no room left on the volume") from exc
     except (apsw.NotADBError, apsw.CorruptError) as exc:
-        raise other(f"{path} is damaged or no SQLite file ({exc}). Restore a backup.") from exc
+        raise other(f"{path} is damaged or not an SQLite file ({exc}). Restore a backup.") from exc
     except apsw.Error as exc:
         raise failed(f"{path}: {exc}") from exc
