@@ -46,7 +46,7 @@ def read_line(process: "subprocess.Popen[str]", log: Path) -> str:
     """Return the line with which a program says that it is ready."""
     assert process.stdout is not None
     line = process.stdout.readline()
-    if not line:
+    if not line or '"ready": false' in line:
         raise RuntimeError(f"{process.args!r} did not start: {log.read_text(encoding='utf-8')}")
     return line
 

@@ -41,10 +41,11 @@ class Process:
         """Wait for its ready line. Raises RuntimeError with its last words if there is none."""
         assert self.popen.stdout is not None
         line = self.popen.stdout.readline()
-        if not line:
+        said = json.loads(line or "{}")
+        if not said.get("ready"):
             self.end()
             raise RuntimeError(self.log.read_text()[-2_000:])
-        self.address = json.loads(line)["address"]
+        self.address = said["address"]
 
     @property
     def pid(self) -> int:

@@ -38,9 +38,10 @@ def print_ready(**facts: Any) -> None:
 
 def print_failure(error: Exception) -> int:
     """Report why this process does not serve; return its exit status."""
+    # First for people: who reads the line may end this process at once.
+    print(f"error: {error}", file=sys.stderr, flush=True)
     facts = {"error": str(error), "cannot_listen": isinstance(error, CannotListen)}
     print(json.dumps({"ready": False, **facts}), flush=True)
-    print(f"error: {error}", file=sys.stderr)
     return FAILED
 
 
