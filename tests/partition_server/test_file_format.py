@@ -122,10 +122,14 @@ def check_served(folder: Path, queues: int) -> None:
             assert queue.slot == slot
     received = driver.receive(5)
     assert [row.payload for row, _ in received] == [b"abc", b"abc", b"\xff\xff"]
+    # What was there is whole, and not converted; what comes in may have a head.
+    assert {(row.format, row.head) for row, _ in received} == {(0, b"")}
     driver.settle(Disposition.DEAD_LETTER, received[0][1], dead_letter_reason="r")
     driver.settle(Disposition.COMPLETE, *[token for _, token in received[1:]])
     assert [row.counter for row in driver.peek(dead_letter=True)] == [1, 2]
-    assert list(driver.send(b"new").numbers) == [4]
+    assert list(driver.send(b"new", heads=[b"head"], formats=[1]).numbers) == [4]
+    [row] = driver.peek(4)
+    assert (row.format, row.head, row.payload) == (1, b"head", b"new")
     store.close()
 
 
