@@ -115,7 +115,7 @@ def test_an_orphan_gives_its_messages_and_takes_none(bus: Bus) -> None:
 
     orphan(bus, "lost")
 
-    with pytest.raises(MessagingEntityDisabledError, match="manifest is gone") as raised:
+    with pytest.raises(MessagingEntityDisabledError, match="manifest was deleted") as raised:
         send(bus, "lost", 1)
     assert raised.value.reason == "ENTITY_ORPHANED"
     assert "lost" not in listed(bus)

@@ -53,7 +53,9 @@ def test_an_orphan_gives_what_it_holds_in_every_way(driver: Driver) -> None:
 def test_an_orphan_takes_no_messages_and_says_what_to_do(
     orphan: Driver, scheduled_ms: tuple[int, ...]
 ) -> None:
-    with pytest.raises(errors.EntityOrphaned, match=r"manifest is gone.*[Aa]dopt.*purge") as raised:
+    with pytest.raises(
+        errors.EntityOrphaned, match=r"manifest was deleted.*Adopt.*purge"
+    ) as raised:
         orphan.send(b"d", scheduled_ms=scheduled_ms)
 
     assert not raised.value.retryable
