@@ -228,6 +228,63 @@ def test_in_eleven_years_no_certificate_ever_fails_to_verify() -> None:
     assert 60 <= renewals <= 75
 
 
+@pytest.mark.parametrize("ahead", [dt.timedelta(minutes=11), DAY, 365 * DAY], ids=str)
+def test_a_certificate_of_a_clock_that_was_ahead_is_replaced_at_once(ahead: dt.timedelta) -> None:
+    authority = certificate_authority.new_authority(START - DAY)
+    pair = issued(authority, START + ahead)
+
+    assert not current(pair, authority, START)
+    verify(issued(authority, START), authority.bundle, START)
+
+
+@pytest.mark.parametrize("minutes", [0, 9])
+def test_clocks_that_differ_by_minutes_cost_no_certificate(minutes: int) -> None:
+    authority = certificate_authority.new_authority(START)
+    pair = issued(authority, START + dt.timedelta(minutes=minutes))
+
+    assert current(pair, authority, START)
+
+
+def test_an_authority_of_a_clock_that_was_ahead_is_replaced_within_two_days() -> None:
+    authority = certificate_authority.new_authority(START + 365 * DAY)
+
+    authority = certificate_authority.advanced(authority, START)
+    assert authority.upcoming is not None
+    authority = certificate_authority.advanced(authority, START + 2 * DAY)
+
+    verify(issued(authority, START + 2 * DAY), authority.bundle, START + 2 * DAY)
+    assert certificate_authority.advanced(authority, START + 3 * DAY) is authority
+
+
+def test_a_next_authority_of_a_clock_that_was_ahead_is_replaced() -> None:
+    first = certificate_authority.new_authority(START)
+    # Seven years ahead, the next one is made.
+    ahead = certificate_authority.advanced(first, START + 2555 * DAY)
+    assert ahead.upcoming is not None
+
+    mended = certificate_authority.advanced(ahead, START + DAY)
+    done = certificate_authority.advanced(mended, START + 3 * DAY)
+
+    assert (done.current, done.upcoming) == (mended.upcoming, None)
+    assert done.current not in (first.current, ahead.upcoming)
+    verify(issued(first, START + DAY), done.bundle, START + 3 * DAY)
+
+
+def test_a_clock_that_is_set_back_for_weeks_breaks_nothing() -> None:
+    """The true time is START; the operator's clock is 30 days behind for a while."""
+    authority = certificate_authority.new_authority(START - DAY)
+    before = issued(authority, START - DAY)
+    wrong = START - 30 * DAY
+
+    stepped = certificate_authority.advanced(authority, wrong)
+    reissued = issued(stepped, wrong)
+
+    # Whoever has the bundle of either time takes the certificates of either time.
+    for pair in (before, reissued):
+        verify(pair, authority.bundle, START)
+        verify(pair, stepped.bundle, START)
+
+
 def test_keys_are_of_the_curve_that_grpc_takes() -> None:
     pair = issued(certificate_authority.new_authority(START), START)
 

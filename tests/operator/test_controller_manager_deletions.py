@@ -138,3 +138,42 @@ async def test_a_deletion_that_the_bus_did_not_live_to_see_leaves_an_orphan(
 
     await holds(cluster, 0, orphaned=True, deleted=False)
     assert "these are orphans: paid" in caplog.text
+
+
+# Kopf orders the events of one UID only.
+
+
+async def test_a_deletion_that_comes_after_the_new_queue_leaves_that_known(
+    cluster: Cluster,
+) -> None:
+    operator = cluster.operator()
+    cluster.apply(bus_body())
+    old = cluster.apply(queue_body())
+    await cluster.says("Queue", "paid", "Available")
+    operator.deaf = True
+    cluster.api.remove("Queue", "shop", "paid")
+    new = cluster.apply(queue_body(uid="paid-2", annotations={names.RETAINED_ANNOTATION: "adopt"}))
+    operator.deaf = False
+
+    operator.manager.queue_event("ADDED", new)
+    operator.manager.queue_event("DELETED", old)
+
+    await cluster.says("Queue", "paid", "Available")
+    assert (await cluster.catalogue(BUS, 0))["paid"].manifest_uid == "paid-2"
+
+
+async def test_a_deletion_that_comes_after_the_new_bus_leaves_that_known(cluster: Cluster) -> None:
+    operator = cluster.operator()
+    old = cluster.apply(bus_body())
+    cluster.apply(queue_body())
+    await cluster.says("Queue", "paid", "Available")
+    operator.deaf = True
+    cluster.api.remove("BusNamespace", "shop", "orders")
+    new = cluster.apply(bus_body(uid="bus-2", annotations={names.RETAINED_ANNOTATION: "adopt"}))
+    operator.deaf = False
+
+    operator.manager.bus_event("ADDED", new)
+    operator.manager.bus_event("DELETED", old)
+
+    await cluster.says("BusNamespace", "orders", "Available")
+    await cluster.says("Queue", "paid", "Available")

@@ -69,4 +69,6 @@ def stays(files: Mapping[str, str], known: BusAuthority, now: dt.datetime) -> bo
         return False
     if key.public_key() != certificate.public_key():
         return False
+    if certificate_authority.is_of_future(files["tls.crt"], now):
+        return False
     return outlasts_rotation(files["tls.crt"], now)

@@ -76,12 +76,12 @@ def new_authority(now: dt.datetime) -> Authority:
 
 def advanced(authority: Authority, now: dt.datetime) -> Authority:
     """Return the authority one step further in its replacement if that is due, else itself."""
-    upcoming = authority.upcoming
-    if upcoming is not None:
+    upcoming, current = authority.upcoming, authority.current.certificate
+    if upcoming is not None and not is_of_future(upcoming.certificate, now):
         if now - _read(upcoming.certificate).not_valid_before_utc < HANDOVER + _BACKDATED:
             return authority
         return replace(authority, current=upcoming, upcoming=None)
-    if not ends_soon(authority.current.certificate, now):
+    if upcoming is None and not (ends_soon(current, now) or is_of_future(current, now)):
         bundle = _living(authority.bundle, now)
         return authority if bundle == authority.bundle else replace(authority, bundle=bundle)
     pair = _authority_pair(now)
@@ -149,7 +149,7 @@ def is_current(
     same = set(names.get_values_for_type(x509.DNSName)) == set(dns_names) and set(
         names.get_values_for_type(x509.UniformResourceIdentifier)
     ) == set(uris)
-    return same and not ends_soon(files["tls.crt"], now)
+    return same and not (ends_soon(files["tls.crt"], now) or is_of_future(files["tls.crt"], now))
 
 
 def names_of(pem: str) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
@@ -177,6 +177,11 @@ def ends_soon(pem: str, now: dt.datetime) -> bool:
     certificate = _read(pem)
     end, start = certificate.not_valid_after_utc, certificate.not_valid_before_utc
     return end - now < (end - start) / 3
+
+
+def is_of_future(pem: str, now: dt.datetime) -> bool:
+    """Whether a certificate is not valid yet: the clock was ahead when it was issued."""
+    return _read(pem).not_valid_before_utc > now
 
 
 def end_of(pem: str) -> dt.datetime:

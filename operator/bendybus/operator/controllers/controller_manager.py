@@ -110,7 +110,9 @@ class ControllerManager:
         view = manifests.bus_view(body)
         before = self.cache.buses.get(view.key)
         if change == DELETED:
-            self.cache.drop_bus(view.key)
+            # Kopf orders the events of one UID only: the bus may have been recreated already.
+            if before is not None and before.uid == view.uid:
+                self.cache.drop_bus(view.key)
             if view.manifest and view.manifest.spec.deletion_policy is DeletionPolicy.DELETE:
                 self._forget_volumes(view)
         else:
@@ -130,7 +132,8 @@ class ControllerManager:
         view = manifests.queue_view(body)
         before = self.cache.queue(view.key)
         if change == DELETED:
-            self.cache.drop_queue(view.key)
+            if before is not None and before.uid == view.uid:
+                self.cache.drop_queue(view.key)
             self._manifest_deleted(view.bus, _deletion_of(view))
             return
         self.cache.put_queue(view)
