@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bendybus.client import ServiceBusMessage, ServiceBusMessageBatch, ServiceBusReceivedMessage
 from bendybus.client.core import renewal_schedule
-from bendybus.client.exceptions import MessageSizeExceededError
+from bendybus.client.exceptions import MessageSizeExceededError, ServiceBusError
 from bendybus.client.messages import encode, received_message, values
 from bendybus.client.messages.received_message import Delivered
 from bendybus.domain import limits
@@ -240,3 +240,18 @@ def test_what_is_set_in_received_properties_reads_back(key: Any) -> None:
     assert properties.pop("other") == 2
     assert sorted(properties) == [b"k", b"more"]
     assert received(message).decoded_properties == {"k": "new", "more": 3}
+
+
+@pytest.mark.parametrize("columns", [{"heads": [b"\x22\xff"]}, {"changed_properties": [b"\xff"]}])
+def test_a_message_that_cannot_be_read_says_which_one_it_is(columns: dict[str, Any]) -> None:
+    batch = message_pb2.DeliveredBatch(
+        messages=[b"\x0a\x01x"], formats=[1], sequence_numbers=[7], lock_tokens=b"t" * 16, **columns
+    )
+    [message] = received_message.make_all([(Delivered(batch), 0, 1)])
+
+    for read in (str, lambda each: each.body, lambda each: each.raw_amqp_message.properties):
+        with pytest.raises(ServiceBusError, match="Message 7: its sender wrote content"):
+            str(read(message))
+    assert repr(message) == "ServiceBusReceivedMessage(unreadable, sequence_number=7)"
+    # It can be settled.
+    assert message.lock_token is not None

@@ -56,3 +56,35 @@ def test_columns_that_do_not_fit_together_are_refused(
         columns.faults(batch)
 
     assert refused.value.metadata["field"] == field
+
+
+def test_what_receivers_changed_counts_to_the_sizes_of_a_delivery() -> None:
+    batch = message_pb2.DeliveredBatch(messages=[b"a", b"bb"], heads=[b"h", b""], formats=[1, 0])
+    assert columns.delivered_sizes(batch) == [2, 2]
+
+    batch.changed_properties.extend([b"", b"c" * 100])
+    batch.dead_letter_reasons.extend(["r", ""])
+    batch.dead_letter_error_descriptions.extend(["dd", ""])
+
+    assert columns.delivered_sizes(batch) == [5, 102]
+
+
+@pytest.mark.parametrize("nested", ["list_value", "map_value"])
+def test_changed_properties_are_simple_values(nested: str) -> None:
+    properties = message_pb2.ValueMap()
+    properties.entries["simple"].long_value = 7
+    columns.check_properties(properties)
+
+    getattr(properties.entries["n" * 1_000], nested).SetInParent()
+
+    with pytest.raises(InvalidArgument, match="must be a simple value") as caught:
+        columns.check_properties(properties)
+    assert len(caught.value.message) < 300
+
+
+def test_changed_properties_are_of_known_types() -> None:
+    groups = b"\xa3\x01" * 90 + b"\xa4\x01" * 90
+    properties = message_pb2.ValueMap.FromString(groups)
+
+    with pytest.raises(InvalidArgument, match="known types only"):
+        columns.check_properties(properties)

@@ -65,8 +65,8 @@ class Victim:
         )
 
     def token(self, name: str) -> str:
-        """Return a token of a policy of one queue."""
-        key = {"sends": "send-key", "listens": "listen-key"}[name]
+        """Return a token of a policy of one queue, or of the whole bus."""
+        key = {"sends": "send-key", "listens": "listen-key", ROOT_POLICY: ROOT_KEY}[name]
         return shared_access.sign(f"sb://{self.address}/", name, key, int(time.time()) + 600)
 
     def others_send(self) -> None:
@@ -188,6 +188,44 @@ def test_a_frame_that_cannot_be_read_is_refused_with_a_reason_and_without_a_log(
     assert log.stat().st_size - before < 2_000
 
 
+@pytest.mark.parametrize("tag", [19, 20])
+def test_properties_nested_as_deep_as_can_be_read_do_not_end_what_others_settle(
+    victim: Victim, tag: int
+) -> None:
+    # Groups of an unknown field, or lists in lists; a frame to the partition is deeper by one.
+    deepest = b"\x9b\x01" * 96 + b"\x9c\x01" * 96 if tag == 20 else b""
+    for _ in range(48 if tag == 19 else 0):
+        deepest = _field(19, _field(1, deepest))
+    nested = _field(4, _field(1, _field(1, b"a") + _field(2, deepest)))
+    attack = b"\x10\x02" + _field(3, b"\0\0" + b"x" * 14) + nested
+    opened = receiver_pb2.OpenReceiver(
+        entity_path="orders", receive_mode=receiver_pb2.RECEIVE_MODE_PEEK_LOCK
+    ).SerializeToString()
+    parts = _field(1, opened), _field(4, attack)
+    with (
+        ServiceBusClient.from_connection_string(victim.string()) as client,
+        client.get_queue_sender("bills") as sender,
+        client.get_queue_receiver("bills") as receiver,
+    ):
+        sender.send_messages([ServiceBusMessage("bill") for _ in range(5)])
+        others = list(receiver.receive_messages(5, max_wait_time=5))
+        unary = _field(1, b"orders") + b"\x10\x02" + _field(3, bytes(16).hex().encode()) + nested
+        with grpc.insecure_channel(victim.address) as channel:
+            call: Any = channel.unary_unary("/bendybus.v1.ReceiverService/Settle")
+            token = [("authorization", victim.token(ROOT_POLICY))]
+            with pytest.raises(grpc.RpcError) as refused:
+                call(unary, metadata=token, timeout=30)
+        last = victim.stream(RECEIVE_STREAM, "listens", list(parts))[-1]
+        for message in others:
+            receiver.complete_message(message)
+
+    assert others
+    assert statuses.from_rpc_error(refused.value).reason == "INVALID_ARGUMENT"
+    answer = receiver_pb2.ReceiveStreamResponse.FromString(last)
+    assert answer.error.reason == "INVALID_ARGUMENT"
+    assert "changed_properties" in answer.error.message
+
+
 def test_a_sender_that_never_reads_its_errors_is_not_read_from_either(victim: Victim) -> None:
     count = limits.FRAME_MESSAGES_MAX
     refused = sender_pb2.SendStreamRequest(
@@ -248,6 +286,17 @@ def test_connections_are_bounded_and_leave_room_when_they_go(tmp_path: Path) -> 
         eventually(lambda: _sends(victim))
     finally:
         victim.bus.end()
+
+
+def _field(number: int, data: bytes) -> bytes:
+    return b"".join(map(_varint, (number << 3 | 2, len(data)))) + data
+
+
+def _varint(value: int) -> bytes:
+    head = b""
+    while value > 0x7F:
+        head, value = head + bytes([value & 0x7F | 0x80]), value >> 7
+    return head + bytes([value])
 
 
 def _sends(victim: Victim) -> bool:

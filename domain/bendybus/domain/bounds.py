@@ -85,6 +85,14 @@ def check_settlement(
             "changed_properties",
             f"must be at most {limits.HEADER_BYTES_MAX} bytes (got {changed_bytes}).",
         )
+    count = len(tokens) // lock_token.TOKEN_BYTES
+    if count > 1 and count * changed_bytes > limits.FRAME_BYTES_MAX:
+        # Each message gets its own copy: without this bound, a small frame would write gigabytes.
+        raise InvalidArgument(
+            "changed_properties",
+            f"{changed_bytes} bytes for each of {count} messages are more than the "
+            f"{limits.FRAME_BYTES_MAX} that one call may add. Settle fewer messages at a time.",
+        )
     for field, text in (
         ("dead_letter_reason", reason),
         ("dead_letter_error_description", error_description),

@@ -5,7 +5,9 @@ import time
 import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+
+from google.protobuf.message import DecodeError, Message
 
 from bendybus.client.exceptions import ServiceBusError
 from bendybus.client.messages import amqp_fields, values
@@ -16,6 +18,7 @@ from bendybus.client.messages.message import ServiceBusMessage
 from bendybus.domain import lock_token, message_format
 from bendybus.v1 import message_pb2
 
+_Proto = TypeVar("_Proto", bound=Message)
 _TOKEN_BYTES: Final = lock_token.TOKEN_BYTES
 _REASON: Final = b"DeadLetterReason"
 _DESCRIPTION: Final = b"DeadLetterErrorDescription"
@@ -111,7 +114,7 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
             raise ValueError("message: must not be empty")
         try:
             message_pb2.Message.FromString(message)
-        except Exception as exc:  # protobuf's DecodeError has no public place that is typed
+        except DecodeError as exc:
             raise ValueError("message: not a valid bendybus.v1.Message") from exc
         batch = message_pb2.DeliveredBatch(messages=[message])
         return cls(Delivered(batch), ServiceBusReceiveMode.RECEIVE_AND_DELETE)
@@ -122,7 +125,7 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
             raise AttributeError(name)
         if name == "_amqp":
             # Few read it: not with the others.
-            self._amqp = amqp_fields.read(message_pb2.Message.FromString(self._whole()))
+            self._amqp = amqp_fields.read(self._parsed(message_pb2.Message, self._whole()))
         else:
             self._load()
         return object.__getattribute__(self, name)
@@ -155,7 +158,9 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
         return found | {name: getattr(self, name) for name in _LOADED}
 
     def _load(self) -> None:
-        proto = message_pb2.Message.FromString(self._whole())
+        proto = self._parsed(message_pb2.Message, self._whole())
+        # Before anything is set, so that what cannot be read stays unread.
+        properties = self._read_properties(proto)
         self._encoding = "UTF-8"
         if proto.HasField("value"):
             self._body = values.from_value(proto.value)
@@ -181,7 +186,16 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
         ttl_ms = self._cell("time_to_live_ms")
         self._time_to_live = timedelta(milliseconds=ttl_ms) if ttl_ms else None
         self._scheduled_enqueue_time_utc = _moment(self._cell("scheduled_enqueue_time_ms"))
-        self._application_properties = self._read_properties(proto)
+        self._application_properties = properties
+
+    def _parsed(self, kind: type[_Proto], data: bytes) -> _Proto:
+        try:
+            return kind.FromString(data)
+        except DecodeError as exc:
+            raise ServiceBusError(
+                f"Message {self.sequence_number}: its sender wrote content that is not a valid "
+                f"{kind.DESCRIPTOR.full_name}. Dead-letter or complete the message."
+            ) from exc
 
     def _whole(self) -> bytes:
         """Return the serialised Message: head and body."""
@@ -209,7 +223,7 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
         properties = values.from_map(proto.application_properties)
         changed = self._cell("changed_properties")
         if changed:
-            for name, value in message_pb2.ValueMap.FromString(changed).entries.items():
+            for name, value in self._parsed(message_pb2.ValueMap, changed).entries.items():
                 properties[name.encode()] = values.from_value(value)
         for key, text in (
             (_REASON, self.dead_letter_reason),
@@ -313,7 +327,11 @@ class ServiceBusReceivedMessage(ServiceBusMessage):
         return until is not None and until <= datetime.now(UTC)
 
     def __repr__(self) -> str:
-        return super().__repr__()[:-1] + f", sequence_number={self.sequence_number})"
+        try:
+            shown = super().__repr__()[:-1]
+        except ServiceBusError:
+            shown = "ServiceBusReceivedMessage(unreadable"
+        return f"{shown}, sequence_number={self.sequence_number})"
 
 
 def make_all(

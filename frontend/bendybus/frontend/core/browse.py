@@ -92,7 +92,7 @@ async def _in_order(
                 return found
             if not batch.messages:
                 break
-            taken = sum(columns.content_sizes(batch))
+            taken = sum(columns.delivered_sizes(batch))
             if found and taken > size_bytes:
                 return found
             found.append((upstream.partition, batch))
@@ -134,7 +134,7 @@ def _bounded(found: Found, count: int) -> Found:
     shown: Found = []
     size_bytes = 0
     for partition, batch in found:
-        sizes = itertools.accumulate(columns.content_sizes(batch), initial=size_bytes)
+        sizes = itertools.accumulate(columns.delivered_sizes(batch), initial=size_bytes)
         totals = list(sizes)[1:]
         first = not shown
         kept = sum(1 for total in totals if total <= limits.PEEK_BYTES_MAX) or int(

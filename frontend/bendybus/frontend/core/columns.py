@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from operator import add
 from typing import Final, TypeAlias
 
-from bendybus.domain import bounds, errors, lock_token, message_format
+from bendybus.domain import bounds, errors, limits, lock_token, message_format
 from bendybus.domain.errors import BusError
 from bendybus.frontend.core.routing import Keys
 from bendybus.v1 import message_pb2
@@ -23,6 +23,26 @@ _DELIVERED_COLUMNS: Final = tuple(
     for field in message_pb2.DeliveredBatch.DESCRIPTOR.fields
     if field.name not in ("partition", "lock_tokens", "locked_until_ms", "lock_remaining_ms")
 )
+_NESTED: Final = ("list_value", "map_value")
+
+
+def check_properties(properties: message_pb2.ValueMap) -> None:
+    """Raise InvalidArgument unless application properties are simple values of known types.
+
+    A frame to a partition is nested deeper than the client's. Properties as deep as can be read
+    here could not be read there, and would end the stream that all clients share; the same goes
+    for fields of unknown types, which may be nested, too.
+    """
+    size_bytes = properties.ByteSize()
+    properties.DiscardUnknownFields()
+    if properties.ByteSize() != size_bytes:
+        raise errors.InvalidArgument("changed_properties", "must have fields of known types only.")
+    for name, value in properties.entries.items():
+        if value.WhichOneof("kind") in _NESTED:
+            raise errors.InvalidArgument(
+                "changed_properties",
+                f"{name[: limits.KEY_CHARS_MAX]!r} must be a simple value, not a list or a map.",
+            )
 
 
 def count(batch: message_pb2.MessageBatch) -> int:
@@ -73,6 +93,19 @@ def content_sizes(batch: message_pb2.MessageBatch | message_pb2.DeliveredBatch) 
     """Return the bytes of each message: its head and its body."""
     bodies = map(len, batch.messages)
     return list(map(add, bodies, map(len, batch.heads)) if batch.heads else bodies)
+
+
+def delivered_sizes(batch: message_pb2.DeliveredBatch) -> list[int]:
+    """Return the bytes of each message, with what receivers changed and noted."""
+    found = content_sizes(batch)
+    for column in (
+        batch.changed_properties,
+        batch.dead_letter_reasons,
+        batch.dead_letter_error_descriptions,
+    ):
+        if column:
+            found = list(map(add, found, map(len, column)))
+    return found
 
 
 def pick(

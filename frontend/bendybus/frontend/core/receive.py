@@ -314,7 +314,7 @@ class ReceiveDispatcher:
                 reserved.ask_id,
                 partition,
                 batch,
-                columns.content_sizes(batch),
+                columns.delivered_sizes(batch),
                 locked_until_ms=until_ms,
                 lock_ms=reserved.lock_remaining_ms,
                 more=reserved.more,

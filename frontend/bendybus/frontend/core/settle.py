@@ -229,6 +229,8 @@ def check(request: SettleRequest) -> int:
         request.dead_letter_reason,
         request.dead_letter_error_description,
     )
+    if changed is not None:
+        columns.check_properties(changed)
     return len(request.lock_tokens) // lock_token.TOKEN_BYTES
 
 

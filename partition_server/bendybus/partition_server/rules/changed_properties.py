@@ -1,6 +1,17 @@
 """Application properties that receivers changed while they had a message."""
 
 from bendybus.domain import errors, limits
+from bendybus.partition_server.state.message_queue import Lock, MessageQueue
+from bendybus.partition_server.state.turn import Turn
+from bendybus.partition_server.store.records import row_id
+
+
+def of_locked(turn: Turn, queue: MessageQueue, counter: int, lock: Lock) -> bytes | None:
+    """Return those of a locked message. Locks do not keep them, since they may be large."""
+    if not lock.changed_bytes:
+        return None
+    envelope = turn.partition.store.envelope(row_id(queue.slot, counter))
+    return None if envelope is None else envelope.row.changed_properties
 
 
 def merged(before: bytes | None, changes: bytes | None) -> bytes | None:

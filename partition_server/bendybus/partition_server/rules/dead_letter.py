@@ -3,7 +3,7 @@
 from bendybus.domain import errors, sequence_number
 from bendybus.partition_server.rules import changed_properties
 from bendybus.partition_server.state.commands import Settle
-from bendybus.partition_server.state.message_queue import Lock, MessageQueue
+from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.turn import Turn
 from bendybus.partition_server.store.records import Envelope, RowUpdate, row_id
 
@@ -12,7 +12,7 @@ TTL_DESCRIPTION = "The message expired and was dead lettered."
 DELIVERIES_REASON = "MaxDeliveryCountExceeded"
 
 
-def dead_letter(turn: Turn, queue: MessageQueue, counter: int, lock: Lock, command: Settle) -> None:
+def dead_letter(turn: Turn, queue: MessageQueue, counter: int, command: Settle) -> None:
     """Dead-letter a locked message for its receiver. Raises what refuses it."""
     if queue.is_dead_letter:
         raise errors.InvalidOperation(
@@ -20,10 +20,10 @@ def dead_letter(turn: Turn, queue: MessageQueue, counter: int, lock: Lock, comma
             "dead-lettered again. Complete, abandon or defer it.",
             metadata={"entity": queue.entity.name},
         )
-    changed = changed_properties.merged(lock.changed_properties, command.changed_properties)
     envelope = envelope_of(turn, queue, counter)
     if envelope is None:
         raise errors.MessageLockLost(f"message {counter} is gone.")
+    changed = changed_properties.merged(envelope.row.changed_properties, command.changed_properties)
     turn.stage.unlock(queue, counter)
     move(
         turn,
@@ -51,7 +51,6 @@ def move(
     row, stage = envelope.row, turn.stage
     update = forget_update(turn, row.id)
     added_bytes = 0 if update is None else update.added_bytes
-    turn.budget.spend(envelope.size(), rows=0)
     stage.uncount(queue, row.state, envelope.size() + added_bytes)
     if update is not None:
         count, changed = update.delivery_count, update.changed_properties
@@ -74,6 +73,7 @@ def move(
         enqueued_sequence_number=original,
         extra_bytes=len(properties or b"") + sum(map(len, texts)),
     )
+    turn.budget.spend(envelope.content_bytes + moved.size(), rows=0)
     stage.move(dead_letters, row.id, moved, envelope.content_bytes)
 
 

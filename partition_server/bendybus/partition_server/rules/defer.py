@@ -27,7 +27,9 @@ def defer(turn: Turn, queue: MessageQueue, counter: int, lock: Lock, changes: by
     """Defer a locked message. Raises what refuses it."""
     if queue.is_dead_letter and lock.deferred:
         raise errors.InvalidOperation("the message is deferred already.")
-    changed = changed_properties.merged(lock.changed_properties, changes)
+    changed = changed_properties.merged(
+        changed_properties.of_locked(turn, queue, counter, lock), changes
+    )
     turn.stage.unlock(queue, counter)
     if lock.expires_ms is not None:
         if lock.expires_ms <= turn.now.wall_ms and not turn.expiry_held:
@@ -89,7 +91,7 @@ def _rows(turn: Turn, slot: int, counters: Sequence[int]) -> list[Row]:
     for counter in sorted(set(counters)):
         found = turn.partition.store.rows([row_id(slot, counter)])
         rows += found
-        left_bytes -= sum(row.content_bytes() for row in found)
+        left_bytes -= sum(row.delivered_bytes() for row in found)
         if left_bytes < 0 and len(rows) > 1:
             raise errors.InvalidArgument(
                 "sequence_numbers",

@@ -45,7 +45,7 @@ def lock(
             row.delivery_count,
             row.size(),
             row.expires_ms,
-            row.changed_properties,
+            len(row.changed_properties or b""),
         )
     partition.lock_generation = generation
     queue.watch_lock(until_ms, list(zip(counters, generations, strict=True)))

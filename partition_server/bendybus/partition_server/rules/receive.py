@@ -89,7 +89,7 @@ def _serve(
         if not rows:
             return not queue.has_ready()
         budget.rows += len(rows)
-        budget.size_bytes += sum(row.content_bytes() for row in rows)
+        budget.size_bytes += sum(row.delivered_bytes() for row in rows)
         del queue.asks[key]
         stream, ask_id = key
         partition.streams.ask_closed(stream, ask_id)

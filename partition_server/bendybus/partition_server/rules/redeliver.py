@@ -6,7 +6,7 @@ released, stream ended ──► uncounted          ─┘   dead-lettered or dr
 """
 
 from bendybus.domain import bounds, limits
-from bendybus.partition_server.rules import dead_letter, expire, locks
+from bendybus.partition_server.rules import changed_properties, dead_letter, expire, locks
 from bendybus.partition_server.state.commands import Release, StreamEnded
 from bendybus.partition_server.state.message_queue import Lock, MessageQueue
 from bendybus.partition_server.state.turn import Turn
@@ -78,7 +78,8 @@ def end_lock(turn: Turn, queue: MessageQueue, counter: int, lock: Lock) -> None:
     """End a lock whose time is over: a delivery, if the client had the message."""
     turn.stage.unlock(queue, counter)
     if lock.delivered:
-        count_delivery(turn, queue, counter, lock, lock.changed_properties)
+        changed = changed_properties.of_locked(turn, queue, counter, lock)
+        count_delivery(turn, queue, counter, lock, changed)
     else:
         give_back(turn, queue, counter, lock, lock.size_bytes)
 
@@ -115,9 +116,9 @@ def update(
 ) -> int:
     """Write what changes of a message that stays; return what is added to its size."""
     turn.stage.touch(queue)
+    added_bytes = len(changed or b"") - lock.changed_bytes
     # The whole message is written again.
-    turn.budget.spend(lock.size_bytes, rows=0)
-    added_bytes = len(changed or b"") - len(lock.changed_properties or b"")
+    turn.budget.spend(lock.size_bytes + added_bytes, rows=0)
     queue.state.size_bytes += added_bytes
     id_ = row_id(queue.slot, counter)
     turn.stage.changes.updates.append(RowUpdate(id_, state, count, changed, added_bytes))

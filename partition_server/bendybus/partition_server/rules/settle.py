@@ -225,7 +225,9 @@ def _renew(turn: Turn, command: Settle) -> Settled:
 
 
 def _abandon(turn: Turn, command: Settle, queue: MessageQueue, counter: int, lock: Lock) -> None:
-    changed = changed_properties.merged(lock.changed_properties, command.changed_properties)
+    changed = changed_properties.merged(
+        changed_properties.of_locked(turn, queue, counter, lock), command.changed_properties
+    )
     turn.stage.unlock(queue, counter)
     redeliver.count_delivery(turn, queue, counter, lock, changed)
 
@@ -242,7 +244,7 @@ def _defer(turn: Turn, command: Settle, queue: MessageQueue, counter: int, lock:
 def _dead_letter(
     turn: Turn, command: Settle, queue: MessageQueue, counter: int, lock: Lock
 ) -> None:
-    dead_letter.dead_letter(turn, queue, counter, lock, command)
+    dead_letter.dead_letter(turn, queue, counter, command)
 
 
 DISPOSITIONS: Final[dict[Disposition, Callable[[Turn, Settle, MessageQueue, int, Lock], None]]] = {

@@ -55,7 +55,8 @@ class Lock:
     delivery_count: int
     size_bytes: int
     expires_ms: int | None
-    changed_properties: bytes | None
+    # Of the properties that receivers changed, which stay in the store.
+    changed_bytes: int
 
 
 @dataclass(slots=True)
@@ -121,7 +122,7 @@ class MessageQueue:
                 break
             if row.state == 0:
                 self.window.append(row)
-                self.window_bytes += row.content_bytes()
+                self.window_bytes += row.delivered_bytes()
             self.loaded = row.counter
         else:
             if room >= len(rows):
@@ -164,7 +165,7 @@ class MessageQueue:
                 row = self._next(page, rows, now_ms)
             if row is None:
                 break
-            size = row.content_bytes()
+            size = row.delivered_bytes()
             self.window_bytes -= size
             if taken and size > size_bytes:
                 self._put_back(row)
@@ -190,7 +191,7 @@ class MessageQueue:
                 found = rows([row_id(self.state.slot, heapq.heappop(self.returned))])
                 if found and found[0].state == 0 and found[0].counter not in self.locks:
                     # It never counted to the window.
-                    self.window_bytes += found[0].content_bytes()
+                    self.window_bytes += found[0].delivered_bytes()
                     return found[0]
                 continue
             if not self.window:
@@ -200,22 +201,22 @@ class MessageQueue:
             row = self.window.popleft()
             if self.gone and row.counter in self.gone:
                 self.gone.discard(row.counter)
-                self.window_bytes -= row.content_bytes()
+                self.window_bytes -= row.delivered_bytes()
                 continue
             return row
 
     def _put_back(self, row: Row) -> None:
         self.window.appendleft(row)
-        self.window_bytes += row.content_bytes()
+        self.window_bytes += row.delivered_bytes()
 
     def _load(self, page: ReadPage, now_ms: int) -> None:
         through = min(self.state.counter, self.loaded + PAGE_COUNTERS)
         rows = page(self.state.slot, self.loaded, through, PAGE_ROWS, WINDOW_BYTES_MAX, now_ms)
-        size_bytes = sum(row.content_bytes() for row in rows)
+        size_bytes = sum(row.delivered_bytes() for row in rows)
         more = len(rows) == PAGE_ROWS or size_bytes >= WINDOW_BYTES_MAX
         if self.loaded < self.rewound:
             locked = [row for row in rows if row.counter in self.locks]
-            size_bytes -= sum(row.content_bytes() for row in locked)
+            size_bytes -= sum(row.delivered_bytes() for row in locked)
             self.window.extend(row for row in rows if row.counter not in self.locks)
         else:
             self.window.extend(rows)

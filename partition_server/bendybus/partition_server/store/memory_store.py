@@ -200,5 +200,5 @@ def _bounded(rows: Iterable[Row], limit: int, size_limit: int) -> list[Row]:
         if len(found) == limit or size_limit <= 0:
             break
         found.append(row)
-        size_limit -= row.content_bytes()
+        size_limit -= row.delivered_bytes()
     return found

@@ -77,6 +77,10 @@ class Row(NamedTuple):
         """Return the bytes of head and payload."""
         return len(self.head) + len(self.payload)
 
+    def delivered_bytes(self) -> int:
+        """Return the bytes that are kept and delivered: also of what receivers changed or noted."""
+        return len(self.head) + len(self.payload) + self.extra_bytes
+
 
 class Envelope(NamedTuple):
     """A message without head and payload, which stay in the file while the message is moved."""

@@ -331,7 +331,7 @@ class SqliteStore:
         with translated(self.path):
             for columns in db.execute(self._queries[name], values):
                 found.append(row := Row._make(columns))
-                size_limit -= row.content_bytes()
+                size_limit -= row.delivered_bytes()
                 if size_limit <= 0:
                     break
         return found

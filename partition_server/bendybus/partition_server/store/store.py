@@ -54,7 +54,7 @@ class Store(Protocol):
         """Return ACTIVE rows with a counter above `after`, up to `through`, in order.
 
         Leaves out what expires at or before `expired_ms`. Stops at `limit` rows, or as soon as
-        their heads and payloads make up `size_limit` bytes.
+        what is delivered of them makes up `size_limit` bytes.
         """
 
     def rows(self, ids: Sequence[int]) -> list[Row]:
