@@ -39,7 +39,7 @@ def test_the_partitioning_of_a_queue_cannot_be_changed(make_store: MakeStore) ->
     driver = Driver(make_store(fingerprint(tier=Tier.STANDARD, count=16)))
     driver.create(enable_partitioning=True)
 
-    with pytest.raises(errors.PartitioningImmutable, match="another name"):
+    with pytest.raises(errors.PartitioningImmutable, match="another queue"):
         commit(driver, EntityAction.UPDATE, changes={"enable_partitioning": False})
 
     [entity] = driver.partition.state.catalogue.existing()
