@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bendybus.domain import bounds
 from bendybus.domain.disposition import Disposition
 from bendybus.domain.errors import BusError
 from bendybus.domain.sub_queue import SubQueue
@@ -266,4 +267,19 @@ def test_a_number_with_more_bits_than_a_counter_names_no_message_of_another_queu
     assert isinstance(answer, answers.Failed)
     assert isinstance(answer.error, errors.MessageNotFound)
     assert [c.scheduled for c in driver.run(commands.Counts("t", [ref.uid]))[0]] == [1]
+    store.close()
+
+
+def test_counts_are_asked_of_no_more_entities_than_a_namespace_has(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path, fingerprint())
+    driver = Driver(store)
+    driver.create()
+    uid = driver.ref().uid
+
+    [most] = driver.run(commands.Counts("t", [uid] * bounds.UIDS_A_CALL_MAX))
+    [answer] = driver.run(commands.Counts("t", [uid] * (bounds.UIDS_A_CALL_MAX + 1)))
+
+    assert len(most) == bounds.UIDS_A_CALL_MAX
+    assert isinstance(answer, answers.Failed)
+    assert answer.error.metadata["field"] == "uids"
     store.close()

@@ -128,8 +128,6 @@ class Queue(ManifestModel):
 
 # Durations that may be without end.
 _ENDLESS: Final = ("default_message_time_to_live_ms", "auto_delete_on_idle_ms")
-# Fields of the spec that say where a queue is, or what becomes of it, not what it is.
-PLACE_FIELDS: Final = frozenset({"namespace_ref", "entity_name", "deletion_policy"})
 
 
 def to_description(spec: QueueSpec) -> QueueDescription:

@@ -72,11 +72,6 @@ class Directory:
         behind = (self._best[key] for key in self._behind.get(partition, ()))
         return sorted(behind, key=lambda entry: entry.generation)
 
-    def known_generation(self, partition: int, key: str) -> int | None:
-        """Return the generation of a name in a partition: 0 for none, None while it is unknown."""
-        generations = self._known.get(partition)
-        return None if generations is None else generations.get(key, 0)
-
     def holders(self, key: str) -> list[int]:
         """Return the partitions that are known to have the current entry of a name."""
         if key not in self._best:

@@ -1,5 +1,6 @@
 """What an entity holds in one partition."""
 
+from bendybus.domain import bounds
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.state.answers import EntityCounts
 from bendybus.partition_server.state.commands import Counts, Now
@@ -9,6 +10,7 @@ from bendybus.partition_server.state.turn import Turn
 
 def counts(turn: Turn, command: Counts) -> list[EntityCounts]:
     """Count the messages of the entities that are asked for, or of all."""
+    bounds.check_number("uids", len(command.uids), bounds.UIDS_A_CALL_MAX)
     known = turn.partition.queues.uids()
     wanted = command.uids or known
     held = set(known)

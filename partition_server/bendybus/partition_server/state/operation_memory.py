@@ -47,7 +47,6 @@ class Operations:
     """The memory of one partition since its file was opened."""
 
     def __init__(self, now: Now) -> None:
-        self._opened_mono_ms = now.mono_ms
         self._forgot_until_mono_ms = now.mono_ms
         # The first of a plain dict is behind all that were taken out before it.
         self._outcomes: OrderedDict[bytes, _Outcome] = OrderedDict()
