@@ -132,20 +132,22 @@ def architecture() -> str:
         Box(40 + index * 180, 360, 140, 92, f"partition {number}", ("broker", "SQLite, one file"))
         for index, number in enumerate(("0", "1", "…", "15"))
     ]
-    parts = [_text(16, 32, "One bus, many sections", size=16, weight="600")]
+    parts = [_text(16, 32, "One bus, many partitions", size=16, weight="600")]
     for box in (applications, manifests, front, operator, *partitions):
         parts.append(_box(box))
     parts.append(_arrow(applications.middle, 130, front.middle, 200))
     parts.append(_text(applications.middle + 10, 170, "gRPC: send, receive, settle, manage"))
     parts.append(_arrow(manifests.middle, 130, operator.middle, 200))
     for box in partitions:
-        parts.append(_arrow(front.middle, 284, box.middle, 360))
-        parts.append(_arrow(operator.middle, 284, box.middle, 360, faint=True))
+        parts.append(_arrow(front.middle, 284, box.middle - 24, 360))
+        parts.append(_arrow(operator.middle, 284, box.middle + 24, 360, faint=True))
     parts.append(_text(40, 486, "A message has one partition: that of its key, or, without a key,"
                                 " any that works."))  # fmt: skip
-    parts.append(_text(40, 506, "No partition knows another's messages. Acknowledged: on disk."))
-    parts.append(_text(40, 526, "Solid: messages, many a frame, on long-lived streams. "
-                                "Dashed: which queues there are."))  # fmt: skip
+    parts.append(
+        _text(40, 506, "No partition knows another's messages. What is acknowledged is on disk.")
+    )
+    parts.append(_text(40, 526, "Solid: frames of messages, on long-lived streams. "
+                                "Dashed: the catalogue of queues."))  # fmt: skip
     return _svg(760, 550, parts)
 
 

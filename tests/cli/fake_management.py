@@ -7,7 +7,7 @@ from typing import Any
 import grpc
 from grpc_status import rpc_status
 
-from bendybus.domain import entity, errors, limits
+from bendybus.domain import entity, errors, limits, partitioning
 from bendybus.domain.errors import BusError
 from bendybus.v1 import management_pb2 as pb
 from bendybus.v1 import management_pb2_grpc
@@ -110,7 +110,12 @@ class FakeManagement(management_pb2_grpc.ManagementServiceServicer):
         self, name: str, uid: str, origin: pb.EntityOrigin, wanted: entity.QueueDescription
     ) -> None:
         self._generation += 1
-        count, home = entity.placement(name, wanted, tier=limits.Tier.STANDARD, partition_count=16)
+        count, home = partitioning.placement(
+            name,
+            enable_partitioning=wanted.enable_partitioning,
+            tier=limits.Tier.STANDARD,
+            partition_count=16,
+        )
         share = pb.MessageCountDetails(active_message_count=1)
         parts = [
             pb.PartitionRuntime(partition=index, reachable=index not in self.unreached,

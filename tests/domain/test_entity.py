@@ -160,31 +160,6 @@ def test_a_partitioned_queue_is_in_all_partitions_a_plain_one_at_home() -> None:
     assert (spread.partitioned, plain.partitioned) == (True, False)
 
 
-@pytest.mark.requirement("R01")
-@pytest.mark.requirement("R03", "R04", "R06")
-@pytest.mark.parametrize(
-    ("tier", "partitions", "asked", "count"),
-    [
-        (Tier.STANDARD, 16, True, 16),
-        (Tier.STANDARD, 16, False, 1),
-        (Tier.BASIC, 16, True, 16),
-        (Tier.PREMIUM, 4, False, 4),
-        (Tier.PREMIUM, 4, True, 4),
-        (Tier.PREMIUM, 1, False, 1),
-    ],
-)
-def test_tier_and_choice_decide_how_a_queue_is_spread(
-    tier: Tier, partitions: int, asked: bool, count: int
-) -> None:
-    wanted = QueueDescription(enable_partitioning=asked)
-
-    found, home = entities.placement("Orders", wanted, tier=tier, partition_count=partitions)
-
-    assert found == count
-    assert 0 <= home < partitions
-    assert home == entities.placement("oRDERS", wanted, tier=tier, partition_count=partitions)[1]
-
-
 @pytest.mark.requirement("R03", "R04")
 @pytest.mark.parametrize(
     ("tier", "partitions", "asked", "kept"),

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from bendybus.domain import partitioning
 from bendybus.domain.errors import InvalidOperation
+from bendybus.domain.limits import Tier
 
 # CRC-32 of the UTF-8 text, and its remainders of 16 and 4. "123456789" is the check value that
 # every description of CRC-32 gives.
@@ -96,3 +97,31 @@ def test_a_message_id_is_the_key_only_where_duplicates_are_detected() -> None:
     assert key(message_id="m", detects_duplicates=True) == "m"
     assert key(message_id="m") is None
     assert key(detects_duplicates=True) is None
+
+
+@pytest.mark.requirement("R01")
+@pytest.mark.requirement("R03", "R04", "R06")
+@pytest.mark.parametrize(
+    ("tier", "partitions", "asked", "count"),
+    [
+        (Tier.STANDARD, 16, True, 16),
+        (Tier.STANDARD, 16, False, 1),
+        (Tier.BASIC, 16, True, 16),
+        (Tier.PREMIUM, 4, False, 4),
+        (Tier.PREMIUM, 4, True, 4),
+        (Tier.PREMIUM, 1, False, 1),
+    ],
+)
+def test_tier_and_choice_decide_how_a_queue_is_spread(
+    tier: Tier, partitions: int, asked: bool, count: int
+) -> None:
+    found, home = partitioning.placement(
+        "Orders", enable_partitioning=asked, tier=tier, partition_count=partitions
+    )
+    _, same_home = partitioning.placement(
+        "oRDERS", enable_partitioning=asked, tier=tier, partition_count=partitions
+    )
+
+    assert found == count
+    assert 0 <= home < partitions
+    assert home == same_home

@@ -222,7 +222,7 @@ def test_commands_take_the_key_of_the_connection_string_and_a_file_of_authoritie
 
 
 class FreshTokens:
-    """A credential object whose signature is read anew; each is good for a moment only."""
+    """A credential object whose signature is read on each use; each is valid for a moment."""
 
     def __init__(self, bus: SecuredBus, lives_s: float) -> None:
         self._bus = bus

@@ -24,7 +24,7 @@ from tests.integration.traffic import Traffic, receive_one, send_one
 
 
 def renewed(log: Path, times: int) -> bool:
-    """Whether ways to partitions were made anew so often."""
+    """Whether channels to partitions were recreated so often."""
     return log.read_text().count("new channels") == times
 
 

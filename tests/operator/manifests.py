@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from bendybus.crds.queue_manifest import to_description
 from bendybus.domain import entity as entities
+from bendybus.domain import partitioning
 from bendybus.domain.entity import Entity, Origin, QueueDescription
 from bendybus.domain.limits import Tier
 from bendybus.operator.builders.context import Context
@@ -94,8 +95,11 @@ def entry(of: QueueView, on: BusView | None = None, **facts: Any) -> Entity:
         tier=on.manifest.tier,
         partition_count=on.manifest.partition_count,
     )
-    count, home = entities.placement(
-        of.entity_name, wanted, tier=on.manifest.tier, partition_count=on.manifest.partition_count
+    count, home = partitioning.placement(
+        of.entity_name,
+        enable_partitioning=wanted.enable_partitioning,
+        tier=on.manifest.tier,
+        partition_count=on.manifest.partition_count,
     )
     values: dict[str, Any] = {
         "name": of.entity_name,

@@ -20,7 +20,7 @@ def withdrawn(ask_id: int) -> Response:
 
 def outbox(*, merges: bool) -> Outbox[Any]:
     """Return an outbox of frames that are made already."""
-    return Outbox(lambda value: value, pays=lambda value: False, merges=merges)
+    return Outbox(lambda value: value, awaited=lambda value: False, merges=merges)
 
 
 def ids(frame: Response | None) -> list[int]:

@@ -30,7 +30,7 @@ ECHO_MS = 1_000
 
 @dataclass
 class Node:
-    """One partition process: up, crashed or standing still."""
+    """One partition process: up, crashed or suspended."""
 
     index: int
     store: MemoryStore
@@ -133,7 +133,7 @@ class Partitions(ABC):
             self.after(self.line() + 50, lambda: self._back(index, node.generation))
 
     def stall(self, index: int, milliseconds: int) -> None:
-        """Let a partition stand still; its echo is late after a while."""
+        """Suspend a partition; its echo is late after a while."""
         node = self.nodes[index]
         if node.rules is None or node.stalled_until > self.now:
             return
@@ -182,7 +182,7 @@ class Partitions(ABC):
         self.after(node.arrives_there - self.now, arrive)
 
     def _step(self, node: Node) -> None:
-        """Let a partition work, unless it stands still."""
+        """Let a partition work, unless it is suspended."""
         if node.rules is None or node.stalled_until > self.now:
             return
         now = self.clocks(node)

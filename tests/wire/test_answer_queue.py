@@ -1,4 +1,4 @@
-"""The end of a server's stream: everything owed is answered first."""
+"""The end of a server's stream: everything outstanding is answered first."""
 
 import asyncio
 
@@ -10,8 +10,8 @@ from bendybus.wire.answer_queue import AnswerQueue
 
 
 async def test_a_stream_ends_when_what_it_owes_is_answered_and_not_before() -> None:
-    owed = 1
-    queue: AnswerQueue[str] = AnswerQueue(lambda: owed > 0)
+    outstanding = 1
+    queue: AnswerQueue[str] = AnswerQueue(lambda: outstanding > 0)
 
     queue.finish()
     queue.put("answer")
@@ -20,8 +20,8 @@ async def test_a_stream_ends_when_what_it_owes_is_answered_and_not_before() -> N
     await asyncio.sleep(0)
     assert not reading.done()
 
-    owed = 0
-    queue.end_if_paid()
+    outstanding = 0
+    queue.end_if_done()
 
     assert await reading is None
 

@@ -12,7 +12,6 @@ from bendybus.domain import bounds, limits
 from bendybus.domain.errors import InvalidArgument, InvalidOperation, PartitioningImmutable
 from bendybus.domain.lifecycle import EntityState
 from bendybus.domain.limits import Tier
-from bendybus.domain.partitioning import home_partition
 from bendybus.domain.sub_queue import SubQueue
 
 DEAD_LETTER_SUFFIX: Final = "$DeadLetterQueue"
@@ -332,19 +331,6 @@ def settled(wanted: QueueDescription, *, tier: Tier, partition_count: int) -> Qu
         enable_partitioning=partition_count > 1 if premium else wanted.enable_partitioning,
         max_message_size_in_kilobytes=wanted.max_message_size_in_kilobytes or default_kb,
     )
-
-
-def placement(
-    name: str, wanted: QueueDescription, *, tier: Tier, partition_count: int
-) -> tuple[int, int]:
-    """Return (number of partitions, home partition) that a new entity gets for good.
-
-    Premium: every entity is spread over the namespace's partitions. Basic and Standard: if it
-    asks for it; otherwise it lives whole in its home partition.
-    """
-    spread = wanted.enable_partitioning or tier is Tier.PREMIUM
-    home = home_partition(name, partition_count)
-    return (partition_count, home) if spread and partition_count > 1 else (1, home)
 
 
 def forgettable(count: int, tombstones: Iterable[Entity]) -> list[Entity]:

@@ -11,7 +11,7 @@ from bendybus.domain.errors import InvalidArgument
 
 # A serialised bendybus.v1.Message, whole, in the body; no head. What peers of 0.3 send and stored.
 WHOLE: Final = 0
-# Head and body are each a serialised bendybus.v1.Message; one after the other they are a WHOLE.
+# Head and body are each a serialised bendybus.v1.Message; concatenated they are a WHOLE.
 SPLIT: Final = 1
 # 2 is kept for AMQP's bare message, split at its body.
 NEWEST: Final = SPLIT

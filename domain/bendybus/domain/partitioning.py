@@ -1,4 +1,4 @@
-"""Key → partition. Changing anything here breaks the order of messages that are on their way.
+"""Entity → its partitions; key → partition. Changes here would break the order of stored messages.
 
 Rule (Service Bus, "Using a partition key"): SessionId, else PartitionKey, else MessageId where
 the entity detects duplicates, else none. SessionId and PartitionKey both set and different is an
@@ -8,6 +8,7 @@ invalid operation. Partition = CRC-32 of the UTF-8 key modulo the number of part
 from zlib import crc32
 
 from bendybus.domain.errors import InvalidOperation
+from bendybus.domain.limits import Tier
 
 
 def effective_key(
@@ -45,3 +46,16 @@ def partition_of(key: str, partition_count: int) -> int:
 def home_partition(entity_name: str, partition_count: int) -> int:
     """Return the partition that holds a plain entity, by its name without regard to case."""
     return partition_of(entity_name.lower(), partition_count)
+
+
+def placement(
+    entity_name: str, *, enable_partitioning: bool, tier: Tier, partition_count: int
+) -> tuple[int, int]:
+    """Return (number of partitions, home partition) of a new entity; they never change.
+
+    Premium: every entity is spread over the partitions of the namespace. Basic and Standard:
+    only if it enables partitioning; otherwise its home partition holds all of it.
+    """
+    spread = enable_partitioning or tier is Tier.PREMIUM
+    home = home_partition(entity_name, partition_count)
+    return (partition_count, home) if spread and partition_count > 1 else (1, home)

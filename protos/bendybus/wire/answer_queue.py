@@ -16,15 +16,15 @@ Entry = TypeVar("Entry")
 
 
 class AnswerQueue(Generic[Entry]):
-    """See the module. `owes`: whether answers must still come before the stream may end.
+    """See the module. `outstanding`: whether answers must still come before it may end.
 
     Unbounded itself: the owner bounds what is asked for, or waits for `room` before it reads more.
     """
 
-    def __init__(self, owes: Callable[[], bool]) -> None:
+    def __init__(self, outstanding: Callable[[], bool]) -> None:
         # The stream is to end: nothing more is taken from its caller.
         self.finishing = False
-        self._owes = owes
+        self._outstanding = outstanding
         self._waiting: deque[Entry | BusError | None] = deque()
         self._writer: asyncio.Future[None] | None = None
         self._written = asyncio.Event()
@@ -44,13 +44,13 @@ class AnswerQueue(Generic[Entry]):
         asyncio.get_running_loop().call_later(MOVE_S, finish or self.finish)
 
     def finish(self) -> None:
-        """End the stream as soon as nothing is owed."""
+        """End the stream as soon as no answer is outstanding."""
         self.finishing = True
-        self.end_if_paid()
+        self.end_if_done()
 
-    def end_if_paid(self) -> None:
-        """End the stream if it is to end and nothing is owed; call it after each answer owed."""
-        if self.finishing and not self._owes():
+    def end_if_done(self) -> None:
+        """End the stream if it is to end and no answer is outstanding; called after each answer."""
+        if self.finishing and not self._outstanding():
             self.put(None)
 
     async def next(self) -> Entry | None:

@@ -1,4 +1,4 @@
-"""Heads of messages beside their bodies: who reads them, and the whole messages for who does not.
+"""Heads of messages beside their bodies: which peers read them, and whole messages for others.
 
 Either end says in the metadata of the call (the caller) or in the initial metadata (the server)
 that it reads heads. A peer that does not, as in 0.3, gets each message whole: head and body, one

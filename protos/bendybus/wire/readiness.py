@@ -38,7 +38,7 @@ def print_ready(**facts: Any) -> None:
 
 def print_failure(error: Exception) -> int:
     """Report why this process does not serve; return its exit status."""
-    # First for people: who reads the line may end this process at once.
+    # First for people: the reader of the line may end this process at once.
     print(f"error: {error}", file=sys.stderr, flush=True)
     facts = {"error": str(error), "cannot_listen": isinstance(error, CannotListen)}
     print(json.dumps({"ready": False, **facts}), flush=True)
@@ -60,7 +60,7 @@ def listening(address: str) -> Iterator[None]:
 
 
 def read(line: bytes) -> Readiness | None:
-    """Return what a line of a server's standard output says; None if it is no such line."""
+    """Return what a line of a server's standard output says; None for any other line."""
     try:
         facts = json.loads(line)
     except ValueError:

@@ -290,7 +290,7 @@ class Child:
             return []
 
     def _why_not(self) -> str:
-        """Return the sentence of the process, or the last line of its log."""
+        """Return the error that the process reported, or the last line of its log."""
         if self._failure is not None:
             why = self._failure.error
         else:

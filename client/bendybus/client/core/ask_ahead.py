@@ -19,7 +19,7 @@ from typing import Final
 
 from bendybus.client.core.message_buffer import BatchSlice
 
-# What is not taken when this was over twice is given back. By then the front end has given back
+# What is not taken within two of these is given back. By then the front end has given back
 # what it had ready behind it, so that the order of a partition stays.
 LOOK_S: Final = 0.1
 
@@ -70,12 +70,12 @@ class AskAhead:
         return ask_id
 
     def arrived(self, slices: Sequence[BatchSlice]) -> None:
-        """Lay the answer of the ask ready."""
+        """Keep the answer to the ask until it is taken."""
         self.ask_id, self._looked = 0, False
         self._ready.extend(slices)
 
     def take(self, count: int, lock_left_s: float) -> list[BatchSlice]:
-        """Return what is there, if `count` were asked for and so much of the locks is left.
+        """Return the messages if `count` were asked for and their locks last `lock_left_s` longer.
 
         From any thread.
         """
@@ -87,7 +87,7 @@ class AskAhead:
                 delivered = self._ready[0][0]
                 if delivered.lock_tokens and delivered.lock_end_s < time.monotonic() + lock_left_s:
                     # Stays until the I/O thread gives it back. Not removed and put back: meanwhile
-                    # that thread would find nothing, and look no more.
+                    # that thread would find nothing, and stop looking.
                     break
                 slices.append(self._ready.popleft())
         return slices

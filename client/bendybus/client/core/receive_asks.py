@@ -212,7 +212,7 @@ class ReceiveAsks:
                     pending.waiter.resolve([])
                 else:
                     pending.fail(error)
-        # Not at once: a bus that cannot answer would be asked in a circle.
+        # Not at once: a bus that cannot answer would be asked in a busy loop.
         self._loop.call_later(_EARLY_S, self._stream.wake)
 
     def _nothing_for(self, pending: PendingReceive, error: BusError | None) -> None:
@@ -270,7 +270,7 @@ class ReceiveAsks:
                 pending.checking = True
                 self._cancel_all()
                 self._stream.wake()
-            # What was not asked for yet is looked at again soon: it has to be asked for first.
+            # Not asked for yet: checked again soon, since the bus has to answer first.
             look_s = pending.deadline_s + _GRACE_S if asked else now + _EARLY_S
             pending.timer = self._loop.call_at(look_s, self._over, pending, look_s)
             return

@@ -1,8 +1,8 @@
 """Whether receives and settlements of one receiver follow each other at once, as in a loop.
 
 While they do, the ask of the next step rides with the last settlement of this one: `ask_ahead`.
-Used by the caller's thread or loop. A receiver that several callers share is in no step; that
-costs a round trip, nothing else.
+Used by the caller's thread or loop. A receiver that several callers share has no steps;
+that costs a round trip, nothing else.
 """
 
 import time

@@ -127,7 +127,7 @@ class BaseReceiver(EntityClient):
     def _wanted(
         self, max_message_count: int | None, max_wait_time: float | None
     ) -> tuple[int, float]:
-        """Return for how many messages a receive asks, and how long it waits."""
+        """Return how many messages a receive asks for, and how long it waits."""
         if max_wait_time is not None:
             max_wait_time = arguments.seconds("max_wait_time", max_wait_time)
         if max_message_count is not None:

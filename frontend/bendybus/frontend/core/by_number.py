@@ -25,7 +25,7 @@ class Operation:
 
     @property
     def name(self) -> Repeatable:
-        """Its name."""
+        """The name under which it may be repeated."""
         return Repeatable(self.operation_id, self.age_ms)
 
 

@@ -21,7 +21,7 @@ class Chunk:
     locked_until_ms: int
     owner: Any
     # More than was wanted when it was asked for.
-    led: bool = False
+    ahead: bool = False
 
     @property
     def left(self) -> int:

@@ -20,7 +20,7 @@ from typing import Any, Final
 MESSAGES_MAX: Final = 5_000
 # Deadlines of credit that ended, kept until this many are.
 DEADLINES_SPARE: Final = 1_000
-# How many receivers are looked through for one of the connection that messages were reserved for.
+# How many credits are searched for one of the connection that messages were reserved for.
 OWNERS_LOOKED_AT: Final = 64
 
 
@@ -81,7 +81,7 @@ class OutstandingCredit:
         self._count(credit)
 
     def consume(self, credit: Credit, messages: int) -> None:
-        """Take a delivery off."""
+        """Deduct a delivery."""
         if credit.lapses:
             self.forget(credit)
             return
@@ -130,7 +130,7 @@ class OutstandingCredit:
         return owner in self._paused
 
     def next_served(self, owner: Any) -> Credit | None:
-        """Return whose credit messages are for that were reserved for `owner`.
+        """Return the credit that gets messages which were reserved for `owner`.
 
         The oldest of that connection; else the oldest of all that are not paused.
         """
@@ -147,8 +147,8 @@ class OutstandingCredit:
                 break
         return oldest
 
-    def asks_for(self) -> Any:
-        """Return the connection that partitions are asked for now."""
+    def asking_owner(self) -> Any:
+        """Return the connection for which partitions are asked now: that of the oldest credit."""
         return next((credit.owner for credit in self._credits if credit.wanted), None)
 
     # Draining
@@ -174,8 +174,8 @@ class OutstandingCredit:
                 credit.checks.discard(ask_id)
                 credit.answered |= heard
 
-    def checked_all(self) -> list[Credit]:
-        """Return draining credit that waits for no partition's answer any more."""
+    def drained(self) -> list[Credit]:
+        """Return draining credit for which all partitions have answered."""
         return [credit for credit in self._draining if not credit.checks]
 
     def late(self, now_ms: int) -> list[Credit]:
@@ -188,7 +188,7 @@ class OutstandingCredit:
         return found
 
     def times(self) -> list[int]:
-        """Return when credit is to be looked at."""
+        """Return when credit is overdue or late next."""
         while self._deadlines and self._deadlines[0][2] not in self._credits:
             heapq.heappop(self._deadlines)
         times = [self._deadlines[0][0]] if self._deadlines else []

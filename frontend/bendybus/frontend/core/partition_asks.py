@@ -21,8 +21,8 @@ FRAMES_FROM: Final = 5
 # What one ask of a partition may be for.
 FRAME_MESSAGES: Final = 500
 # Receivers that take messages quickly have those of this time cached, up to so many.
-LEAD_MS: Final = 100
-LEAD_MAX: Final = 250
+AHEAD_MS: Final = 100
+AHEAD_MAX: Final = 250
 # A partition that had more the last time and does not answer at once has nothing any more.
 BROADEN_MS: Final = 20
 # Asks without a waiting receive are withdrawn after this: the next receive often comes at once.
@@ -43,13 +43,13 @@ class OpenAsk:
     # For the partition had more the last time.
     fills: bool
     owner: Any
-    # For more than is wanted now.
-    led: bool = False
+    # Asks ahead: for more than is wanted now.
+    ahead: bool = False
     withdrawn: bool = False
 
 
 class Pace:
-    """How many messages are handed over in a moment: counted in spans of `LEAD_MS`."""
+    """How many messages are handed over in a moment: counted in spans of `AHEAD_MS`."""
 
     __slots__ = ("_before", "_count", "_span")
 
@@ -58,17 +58,17 @@ class Pace:
 
     def note(self, messages: int, now_ms: int) -> None:
         """Count messages that are handed over."""
-        span = now_ms // LEAD_MS
+        span = now_ms // AHEAD_MS
         if span != self._span:
             self._before = self._count if span == self._span + 1 else 0
             self._span, self._count = span, 0
         self._count += messages
 
-    def lead(self, now_ms: int) -> int:
+    def recent(self, now_ms: int) -> int:
         """Return how many are worth having ready: what the span before this one took."""
-        span = now_ms // LEAD_MS
+        span = now_ms // AHEAD_MS
         took = self._before if span == self._span else self._count if span == self._span + 1 else 0
-        return min(took, LEAD_MAX)
+        return min(took, AHEAD_MAX)
 
 
 class PartitionAsks:
@@ -140,7 +140,7 @@ class PartitionAsks:
         actions: list[AskPartition | WithdrawAsk] = []
         small = wanted < FRAMES_FROM
         messages = self._ahead(wanted, now_ms)
-        led = messages > wanted
+        ahead = messages > wanted
         late = False
         if not small:
             under_way = 0
@@ -150,31 +150,31 @@ class PartitionAsks:
                         under_way += opened.messages
                     else:
                         late = True
-            actions += self.ask_full(messages - under_way, owner, now_ms, led=led)
+            actions += self.ask_full(messages - under_way, owner, now_ms, ahead=ahead)
         share = min(max(1, messages // len(self._partitions)), FRAME_MESSAGES)
         for partition in self._in_turn():
             if partition in self._asked or not self._available(partition):
                 continue
             if small or late or partition not in self._full:
-                actions.append(self._open(OpenAsk(partition, share, now_ms, False, owner, led)))
+                actions.append(self._open(OpenAsk(partition, share, now_ms, False, owner, ahead)))
         return actions
 
     def ask_full(
-        self, messages: int, owner: Any, now_ms: int, *, led: bool = False
+        self, messages: int, owner: Any, now_ms: int, *, ahead: bool = False
     ) -> list[AskPartition]:
         """Ask partitions that had more the last time, in turn, until so many are asked for."""
         actions: list[AskPartition] = []
         while messages > 0 and (partition := self._next_full()) is not None:
             count = min(messages, FRAME_MESSAGES)
-            actions.append(self._open(OpenAsk(partition, count, now_ms, True, owner, led)))
+            actions.append(self._open(OpenAsk(partition, count, now_ms, True, owner, ahead)))
             messages -= count
         return actions
 
     def _ahead(self, wanted: int, now_ms: int) -> int:
         """Return how many messages to ask for: what is wanted now, and what will be in a moment."""
-        lead = self.pace.lead(now_ms)
+        recent = self.pace.recent(now_ms)
         # In whole receives: what is left over would make a small one.
-        return wanted if lead <= wanted else lead - lead % wanted
+        return wanted if recent <= wanted else recent - recent % wanted
 
     def _ask_plain(self, wanted: int, owner: Any, now_ms: int) -> list[AskPartition | WithdrawAsk]:
         """Ask for exactly what is wanted; a plain entity has one partition."""
@@ -247,7 +247,7 @@ class PartitionAsks:
         return WithdrawAsk(ask_id, opened.partition)
 
     def times(self, *, wanted: bool, looked_ms: int) -> list[int]:
-        """Return when asks are to be withdrawn, or partitions that are late are done without."""
+        """Return when asks are to be withdrawn, or slow partitions no longer waited for."""
         times = []
         if self._unwanted_since_ms is not None:
             times.append(self._unwanted_since_ms + WITHDRAW_MS)

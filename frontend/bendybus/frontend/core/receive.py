@@ -206,7 +206,7 @@ class ReceiveDispatcher:
         )
         if not self._upstreams[action.partition].ask(frame):
             del self._asks[action.ask_id]
-            busy = errors.ServerBusy(f"partition {action.partition}: too many frames wait.")
+            busy = errors.ServerBusy(f"partition {action.partition}: request queue is full.")
             loop = asyncio.get_running_loop()
             loop.call_soon(shared.refused, action.ask_id, action.partition, busy)
 
@@ -359,7 +359,7 @@ class ReceiveDispatcher:
         lost = pending.messages - count
         again = lost and receiver.has(credit) and not (count and credit.lapses)
         if again:
-            # They were lost on the way: the credit is for others.
+            # Some were lost before the hand-over: the credit is still good for others.
             credit.messages += 0 if credit.lapses else lost
             loop = asyncio.get_running_loop()
             loop.call_later(REASK_S, self._grant_again, pending.shared, credit)

@@ -40,7 +40,7 @@ class HandOver:
 
     @property
     def messages(self) -> int:
-        """How many they are."""
+        """The number of messages in the slices."""
         return sum(end - start for _, start, end, _, _ in self.slices)
 
 

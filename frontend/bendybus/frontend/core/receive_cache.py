@@ -4,7 +4,7 @@ Source: "Service Bus queries all partitions for messages, then returns the first
 obtained from any of the messaging stores to the receiver. Service Bus caches the other messages
 and returns them when it receives more receive requests."
 
-    credit ──► cache? ──yes──► hand over what is at hand
+    credit ──► cache? ──yes──► hand over what is there
                   │no
                   ▼
                 ask partitions, each at most once at a time
@@ -37,7 +37,7 @@ IDLE_MS: Final = 5_000
 # The same for what was asked for ahead, because messages were taken quickly. Shorter than a client
 # keeps a message that its iterator did not take (0.1 s): by the time that one is back, those behind
 # it must be, too, or they would be delivered before it.
-LEAD_IDLE_MS: Final = 60
+AHEAD_IDLE_MS: Final = 60
 # How long partitions are waited for when credit is drained.
 DRAIN_MS: Final = 500
 
@@ -135,8 +135,10 @@ class Cache:
         if self._closed_for_good:
             return [GiveBack(data, 0, len(sizes), partition)]
         until_ms = locked_until_ms - lock_ms // 2
-        owner, led = (None, False) if opened is None else (opened.owner, opened.led)
-        self._messages.add(Chunk(partition, data, sizes, 0, until_ms, locked_until_ms, owner, led))
+        owner, ahead = (None, False) if opened is None else (opened.owner, opened.ahead)
+        self._messages.add(
+            Chunk(partition, data, sizes, 0, until_ms, locked_until_ms, owner, ahead)
+        )
         return [*self._move(now_ms), *self._drained(now_ms)]
 
     def ask_ended(
@@ -161,7 +163,7 @@ class Cache:
     # Time
 
     def due(self, now_ms: int) -> list[Action]:
-        """Take the passing of time: deadlines of credit, locks half gone, an idle cache."""
+        """Act on the passing of time: deadlines of credit, locks half gone, an idle cache."""
         self._looked_ms = now_ms
         actions: list[Action] = []
         for credit in self._credits.overdue(now_ms):
@@ -223,7 +225,7 @@ class Cache:
                 actions.append(HandOver(credit))
             self.used_ms = now_ms
         if credits_.wanted:
-            actions += self._partitions.ask(credits_.wanted, credits_.asks_for(), now_ms)
+            actions += self._partitions.ask(credits_.wanted, credits_.asking_owner(), now_ms)
         else:
             actions += self._partitions.unwanted(now_ms)
         return actions
@@ -244,9 +246,9 @@ class Cache:
         return actions
 
     def _drained(self, now_ms: int) -> list[Action]:
-        """End the draining of credit that waits for no partition's answer any more."""
+        """End the draining of credit for which all partitions have answered."""
         actions: list[Action] = []
-        for credit in self._credits.checked_all():
+        for credit in self._credits.drained():
             actions += self._drain_further(credit, now_ms) or self._void(credit)
         return actions
 
@@ -278,4 +280,4 @@ class Cache:
 
 
 def _idle_ms(chunk: Chunk) -> int:
-    return LEAD_IDLE_MS if chunk.led else IDLE_MS
+    return AHEAD_IDLE_MS if chunk.ahead else IDLE_MS

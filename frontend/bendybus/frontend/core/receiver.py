@@ -32,10 +32,7 @@ class Delivery(NamedTuple):
 
     @property
     def drained(self) -> bool:
-        """Nothing more comes for this credit, since what was left of it is void.
-
-        Nothing more comes for credit that lapses, either, after its one delivery.
-        """
+        """Whether what was left of the credit is void. Credit that lapses has one delivery."""
         return not self.batches
 
 
@@ -99,7 +96,7 @@ class Receiver:
             self.shared.perform(self.shared.cache.grant(credit, now_ms()))
 
     def drain(self, tag: Any) -> None:
-        """Hand over what is there now, then void what is left of the credit and tell it."""
+        """Hand over what is there now, then void what is left of the credit and report that."""
         credit = self.credits.get(tag)
         if credit is None:
             self._hand(Delivery(tag))
@@ -135,7 +132,7 @@ class Receiver:
         self._hand(Delivery(tag, batches, error))
 
     def end(self, credit: Credit, error: BusError | None = None) -> None:
-        """Void what is left of credit, and tell it after what is being deleted for it."""
+        """Void what is left of credit; report that after messages that are being deleted."""
         credit.void, credit.messages = True, 0
         if not credit.handing:
             self.credits.pop(credit.tag[1], None)

@@ -56,7 +56,7 @@ class SettleOutcome:
 
 @dataclass(slots=True, eq=False)
 class Settling:
-    """A settlement under way: what its partitions still owe."""
+    """A settlement under way: the answers that partitions still have to give."""
 
     request: SettleRequest
     answer: Callable[["Settling"], None]
@@ -287,7 +287,7 @@ def _unknown(partition: int, why: str) -> BusError:
 
 def _busy(partition: int) -> BusError:
     return errors.ServerBusy(
-        f"partition {partition}: too many renewals or settlements wait. Repeat it.",
+        f"partition {partition}: settlement queue is full. Repeat the settlement.",
         metadata={"partition": str(partition)},
     )
 

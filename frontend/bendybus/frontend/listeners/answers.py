@@ -33,8 +33,8 @@ class Answer:
 class Answers(AnswerQueue[Answer]):
     """A queue of answers; with `merges`, those that wait at the same time share a frame."""
 
-    def __init__(self, owes: Callable[[], bool], flow: StreamFlow, *, merges: bool) -> None:
-        super().__init__(owes)
+    def __init__(self, outstanding: Callable[[], bool], flow: StreamFlow, *, merges: bool) -> None:
+        super().__init__(outstanding)
         self._flow = flow
         self._merges = merges
 

@@ -30,7 +30,7 @@ HOLD_S: Final = 0.05
 
 
 class ReceiverStream:
-    """See the module. `merges`: the client reads frames of several events; `heads`: of messages."""
+    """See the module. `merges`: the client reads merged frames; `heads`: it reads heads."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class ReceiverStream:
         merges: bool = False,
         heads: bool = False,
     ) -> None:
-        self._answers = Answers(self._owes, flow, merges=merges)
+        self._answers = Answers(self._outstanding, flow, merges=merges)
         self._front_end = front_end
         self._caller = caller
         self._flow = flow
@@ -87,9 +87,9 @@ class ReceiverStream:
         self._answers.finishing = True
         if self._receiver is not None:
             self._receiver.finish()
-        self._answers.end_if_paid()
+        self._answers.end_if_done()
 
-    def _owes(self) -> bool:
+    def _outstanding(self) -> bool:
         # What partitions are deleting for this client must get to it.
         handing = self._receiver is not None and bool(self._receiver.handing)
         return bool(self._settles) or handing
@@ -171,7 +171,7 @@ class ReceiverStream:
         size_bytes = delivery.ByteSize()
         self._flow.handed(size_bytes)
         self._say_or_hold(Answer(response, size_bytes, put_ms=now_ms()))
-        self._answers.end_if_paid()
+        self._answers.end_if_done()
 
     def _say_or_hold(self, answer: Answer) -> None:
         frame_id = self._follows.pop(answer.frame.delivery.ask_id, 0) if self._follows else 0
@@ -211,7 +211,7 @@ class ReceiverStream:
         self._answers.put(Answer(to_response(frame_id, settling.outcome), tokens=taken))
         if self._held:
             self._let_go(frame_id)
-        self._answers.end_if_paid()
+        self._answers.end_if_done()
 
 
 def to_request(frame: receiver_pb2.SettleFrame) -> SettleRequest:

@@ -1,4 +1,4 @@
-"""What requests of the contract name, as the core's values."""
+"""Converts names and enums of requests to values of the core."""
 
 from typing import Final
 
@@ -24,7 +24,7 @@ def receive_mode(number: int) -> ReceiveMode:
 
 
 def disposition(number: int) -> Disposition:
-    """Return what becomes of messages. Raises InvalidArgument."""
+    """Return the disposition of a settlement. Raises InvalidArgument."""
     found = _DISPOSITIONS.get(number)
     if found is None:
         raise errors.InvalidArgument(

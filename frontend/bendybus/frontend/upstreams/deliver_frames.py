@@ -90,7 +90,7 @@ def ask(
 
 
 def withdraw(partition: int, ask_id: int) -> Frame:
-    """Return the frame that takes an ask back."""
+    """Return the frame that withdraws an ask."""
     return Frame(partition=partition, withdraw=partition_pb2.Withdraw(ask_id=ask_id))
 
 
@@ -103,7 +103,7 @@ def deliver(partition: int, deliver_id: int, lock_tokens: bytes) -> Frame:
 
 
 def release(partition: int, lock_tokens: bytes) -> Frame:
-    """Return the frame that gives messages back which no client saw."""
+    """Return the frame that releases messages which no client saw."""
     return Frame(partition=partition, release=partition_pb2.Release(lock_tokens=lock_tokens))
 
 

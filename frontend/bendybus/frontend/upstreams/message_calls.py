@@ -35,7 +35,7 @@ class Repeatable:
     """The name under which an operation may be repeated; empty: it may not."""
 
     operation_id: bytes = b""
-    # Since the first try; 0: this is it.
+    # Since the first try; 0: this is the first.
     age_ms: int = 0
 
 

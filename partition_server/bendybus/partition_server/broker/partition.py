@@ -162,7 +162,7 @@ class Partition:
     def abandon(
         self, stage: Stage, error: BusError, now: Now, commands: Iterable[Command] = ()
     ) -> list[Answer]:
-        """Take a stage back whose commit failed; return the answers.
+        """Roll back a stage whose commit failed; return the answers.
 
         What its `commands` only give back is given back all the same: no caller would repeat it.
         """

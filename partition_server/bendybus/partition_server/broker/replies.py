@@ -1,4 +1,4 @@
-"""Ways back from a partition's thread to whoever asked on the event loop.
+"""Ways back from the thread of a partition to callers on the event loop.
 
 A partition's thread delivers answers a turn at a time; `Dispatcher` moves them to the loop in one
 call, where each finds its `Call` (a future) or its `Outbox` (a stream's queue of frames).
@@ -28,7 +28,7 @@ class Call:
         self._future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
     def answer(self, value: Any) -> None:
-        """Hand the value over, unless nobody waits any more."""
+        """Hand the value over, unless the call was cancelled."""
         if not self._future.done():
             self._future.set_result(value)
 
@@ -50,15 +50,15 @@ class Outbox(AnswerQueue[Frame]):
         self,
         convert: Callable[[Any], Frame | None],
         *,
-        pays: Callable[[Any], bool] = lambda value: True,
+        awaited: Callable[[Any], bool] = lambda value: True,
         merges: bool = False,
     ) -> None:
-        super().__init__(lambda: self._owed > 0)
+        super().__init__(lambda: self._expected > 0)
         self._convert = convert
-        # Answers that the other end waits for; `pays` says which values are such.
-        self._pays = pays
+        # Answers that the other end waits for; `awaited` says which are.
+        self._awaited = awaited
         self._merges = merges
-        self._owed = 0
+        self._expected = 0
 
     def answer(self, value: Any) -> None:
         """Queue the frame of a value; a failure ends the stream with its error."""
@@ -68,13 +68,13 @@ class Outbox(AnswerQueue[Frame]):
         frame = self._convert(value)
         if frame is not None:
             self.put(frame)
-        if self._pays(value):
-            self._owed -= 1
-            self.end_if_paid()
+        if self._awaited(value):
+            self._expected -= 1
+            self.end_if_done()
 
-    def owe(self) -> None:
+    def expect(self) -> None:
         """Note that an answer must come before the stream may end."""
-        self._owed += 1
+        self._expected += 1
 
     def close(self) -> None:
         """End the stream after what is queued."""

@@ -1,7 +1,7 @@
 """Dead-lettering: a message moves to the dead-letter sub-queue, with a number of its own there."""
 
 from bendybus.domain import errors, sequence_number
-from bendybus.partition_server.rules import changed_properties
+from bendybus.partition_server.rules import application_properties
 from bendybus.partition_server.state.commands import Settle
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.turn import Turn
@@ -23,7 +23,9 @@ def dead_letter(turn: Turn, queue: MessageQueue, counter: int, command: Settle) 
     envelope = envelope_of(turn, queue, counter)
     if envelope is None:
         raise errors.MessageLockLost(f"message {counter} is gone.")
-    changed = changed_properties.merged(envelope.row.changed_properties, command.changed_properties)
+    changed = application_properties.merged(
+        envelope.row.changed_properties, command.changed_properties
+    )
     turn.stage.unlock(queue, counter)
     move(
         turn,

@@ -5,7 +5,7 @@ from typing import Final
 
 from bendybus.domain import errors, limits
 from bendybus.partition_server.rules import (
-    changed_properties,
+    application_properties,
     entity_status,
     locks,
     message_numbers,
@@ -27,8 +27,8 @@ def defer(turn: Turn, queue: MessageQueue, counter: int, lock: Lock, changes: by
     """Defer a locked message. Raises what refuses it."""
     if queue.is_dead_letter and lock.deferred:
         raise errors.InvalidOperation("the message is deferred already.")
-    changed = changed_properties.merged(
-        changed_properties.of_locked(turn, queue, counter, lock), changes
+    changed = application_properties.merged(
+        application_properties.of_locked(turn, queue, counter, lock), changes
     )
     turn.stage.unlock(queue, counter)
     if lock.expires_ms is not None:

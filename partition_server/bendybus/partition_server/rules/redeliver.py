@@ -6,7 +6,7 @@ released, stream ended ──► uncounted          ─┘   dead-lettered or dr
 """
 
 from bendybus.domain import bounds, limits
-from bendybus.partition_server.rules import changed_properties, dead_letter, expire, locks
+from bendybus.partition_server.rules import application_properties, dead_letter, expire, locks
 from bendybus.partition_server.state.commands import Release, StreamEnded
 from bendybus.partition_server.state.message_queue import Lock, MessageQueue
 from bendybus.partition_server.state.turn import Turn
@@ -78,7 +78,7 @@ def end_lock(turn: Turn, queue: MessageQueue, counter: int, lock: Lock) -> None:
     """End a lock whose time is over: a delivery, if the client had the message."""
     turn.stage.unlock(queue, counter)
     if lock.delivered:
-        changed = changed_properties.of_locked(turn, queue, counter, lock)
+        changed = application_properties.of_locked(turn, queue, counter, lock)
         count_delivery(turn, queue, counter, lock, changed)
     else:
         give_back(turn, queue, counter, lock, lock.size_bytes)

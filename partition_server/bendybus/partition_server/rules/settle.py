@@ -18,7 +18,7 @@ from bendybus.domain import bounds, lock_token
 from bendybus.domain.disposition import Disposition
 from bendybus.domain.errors import BusError
 from bendybus.partition_server.rules import (
-    changed_properties,
+    application_properties,
     dead_letter,
     defer,
     expire,
@@ -225,8 +225,8 @@ def _renew(turn: Turn, command: Settle) -> Settled:
 
 
 def _abandon(turn: Turn, command: Settle, queue: MessageQueue, counter: int, lock: Lock) -> None:
-    changed = changed_properties.merged(
-        changed_properties.of_locked(turn, queue, counter, lock), command.changed_properties
+    changed = application_properties.merged(
+        application_properties.of_locked(turn, queue, counter, lock), command.changed_properties
     )
     turn.stage.unlock(queue, counter)
     redeliver.count_delivery(turn, queue, counter, lock, changed)

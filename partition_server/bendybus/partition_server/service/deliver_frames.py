@@ -17,7 +17,7 @@ _DISPOSITIONS: Final[frozenset[int]] = frozenset(Disposition)
 
 
 def commands_of(request: partition_pb2.DeliverFramesRequest, stream: Outbox[Any]) -> list[Command]:
-    """Return the commands of a frame, in order; notes in `stream` which of them are owed an answer.
+    """Return the commands of a frame, in order; notes in `stream` which of them expect an answer.
 
     Raises InvalidArgument, and no command of the frame is to be executed.
     """
@@ -26,7 +26,7 @@ def commands_of(request: partition_pb2.DeliverFramesRequest, stream: Outbox[Any]
         if isinstance(each, commands.Settle) or (
             isinstance(each, commands.Deliver) and each.deliver_id
         ):
-            stream.owe()
+            stream.expect()
     return found
 
 

@@ -14,7 +14,7 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 
 async def both_ways(reading: Coroutine[Any, Any, None], outbox: Outbox[Any]) -> AsyncIterator[Any]:
-    """Yield the outbox's frames: while `reading` runs, and what is owed then; raise its error."""
+    """Yield frames of the outbox while `reading` runs, then what is left; raise its error."""
     reader = asyncio.get_running_loop().create_task(reading, name="stream-reader")
 
     def read_all(task: asyncio.Task[None]) -> None:

@@ -43,7 +43,7 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
                 if outbox.finishing:
                     # Not taken: the front end learns at the end of the stream, and goes elsewhere.
                     continue
-                outbox.owe()
+                outbox.expect()
                 reply = SendReply(outbox, request.frame_id)
                 try:
                     submit(self._hosts.find(request.partition), send_frames.command(request, reply))
@@ -66,7 +66,7 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
         heads = message_heads.read_by(context.invocation_metadata())
         outbox: Outbox[partition_pb2.DeliverFramesResponse] = Outbox(
             lambda value: deliver_frames.response(value, opened[0], heads=heads),
-            pays=deliver_frames.is_outcome,
+            awaited=deliver_frames.is_outcome,
             merges=merged_frames.read_by(context.invocation_metadata()),
         )
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from bendybus.domain import bounds, errors, lifecycle, limits
+from bendybus.domain import bounds, errors, lifecycle, limits, partitioning
 from bendybus.domain import entity as entities
 from bendybus.domain.entity import Entity, Fingerprint, Origin, QueueDescription
 from bendybus.domain.lifecycle import EntityAction, EntityState
@@ -164,9 +164,9 @@ class Catalogue:
         entities.check_description(
             wanted, tier=fingerprint.tier, partition_count=fingerprint.partition_count
         )
-        count, home = entities.placement(
+        count, home = partitioning.placement(
             command.name,
-            wanted,
+            enable_partitioning=wanted.enable_partitioning,
             tier=fingerprint.tier,
             partition_count=fingerprint.partition_count,
         )
