@@ -72,3 +72,11 @@ def test_tokens_are_packed_together_as_one_by_one(locks: list[tuple[int, int]]) 
 def test_bytes_that_are_no_tokens_are_refused(length: int) -> None:
     with pytest.raises(InvalidArgument, match="multiple of 16"):
         list(lock_token.unpack(b"x" * length))
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [([], True), ([0], False), ([7], True), ([7, 8, 9], True), ([7, 9, 8], False)],
+)
+def test_numbers_in_a_row(numbers: list[int], expected: bool) -> None:
+    assert sequence_number.consecutive(numbers) is expected

@@ -167,3 +167,16 @@ def test_a_caller_that_reads_no_heads_gets_whole_messages(queue: Driver) -> None
     assert list(whole.messages) == [HEAD + BODY, b"whole"]
     assert not whole.heads
     assert not whole.formats
+
+
+@pytest.mark.parametrize("format_", [-1, 2**32 - 1, 2**32, 2**62])
+def test_a_format_that_no_version_wrote_is_delivered_as_one_that_is_not_known(
+    queue: Driver, format_: int
+) -> None:
+    send_both(queue)
+    rows = [row._replace(format=format_) for row in queue.peek(count=10)]
+
+    delivery = answers.Delivery(0, rows)
+    batch = conversions.delivery_to_proto(delivery, partition=0, heads=True)
+
+    assert list(batch.formats) == [2**32 - 1] * 2

@@ -26,6 +26,7 @@ from tests.partition_server.test_store_command import lines_of, run
         ("UPDATE slots SET last_enqueued_ms = 1 WHERE slot = 0", "newer than the last enqueued"),
         ("UPDATE slots SET uid = 'nobody' WHERE slot = 1", "not in the catalogue"),
         ("DELETE FROM slots WHERE slot = 1", "slot 1 has messages or keys but no counters"),
+        ("UPDATE messages SET format = 9", "messages are of a format that this version"),
         ("CREATE TABLE notes (x)", "table notes was not created by this program"),
         ("DROP INDEX messages_expiring", "index messages_expiring is missing"),
     ],

@@ -308,3 +308,17 @@ def test_a_position_that_no_frame_has_is_refused(queue: Driver) -> None:
 
     with pytest.raises(errors.InvalidArgument, match="spans"):
         queue.send(b"b", spans=[limits.FRAME_MESSAGES_MAX, 1], **PRODUCER)
+
+
+def test_a_frame_has_a_bounded_number_of_parts(queue: Driver) -> None:
+    most = producer_memory.PARTS_MAX
+    for position in range(most):
+        queue.send(b"a", **PRODUCER, spans=[position, 1])
+
+    with pytest.raises(errors.InvalidOperation, match="256 parts already"):
+        queue.send(b"a", **PRODUCER, spans=[most, 1])
+
+    # What is stored is still answered, and other frames are not concerned.
+    assert list(queue.send(b"a", **PRODUCER, spans=[most - 1, 1]).numbers) == [most]
+    queue.send(b"a", **(PRODUCER | {"producer_sequence": 6}), spans=[most, 1])
+    assert queue.counts().active == most + 1

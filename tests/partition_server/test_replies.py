@@ -3,6 +3,8 @@
 import asyncio
 from typing import Any
 
+import pytest
+
 from bendybus.domain import errors
 from bendybus.internal.v1 import partition_pb2
 from bendybus.partition_server.broker.replies import Dispatcher, Outbox
@@ -108,3 +110,17 @@ async def test_answers_of_a_turn_wake_the_loop_once() -> None:
 
     assert taken == [0, 1, 2]
     assert woken <= 2
+
+
+async def test_an_answer_that_cannot_be_converted_costs_others_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    broken: Outbox[Any] = Outbox(lambda value: partition_pb2.Withdrawn(ask_id=value))
+    sound = outbox(merges=False)
+    dispatcher = Dispatcher(asyncio.get_running_loop())
+
+    dispatcher.deliver([Answer(broken, -1), Answer(sound, withdrawn(7))])
+    dispatcher.deliver([Answer(sound, withdrawn(8))])
+
+    assert [ids(await sound.next()), ids(await sound.next())] == [[7], [8]]
+    assert "could not be handed out" in caplog.text

@@ -10,6 +10,7 @@ rise without gaps at the time they are given. A counter is never used twice: at 
 refused instead of starting over (the store keys rows by 44 bits of it).
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 COUNTER_BITS: Final = 48
@@ -30,3 +31,15 @@ def partition_of(sequence_number: int) -> int:
 def counter_of(sequence_number: int) -> int:
     """Return the counter in the low 48 bits."""
     return sequence_number & _COUNTER_MASK
+
+
+def consecutive(numbers: Sequence[int]) -> bool:
+    """Whether these are numbers in a row; 0 is none."""
+    if not numbers:
+        return True
+    first = numbers[0]
+    return (
+        bool(first)
+        and numbers[-1] - first == len(numbers) - 1
+        and list(numbers) == list(range(first, first + len(numbers)))
+    )

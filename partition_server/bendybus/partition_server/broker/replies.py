@@ -7,6 +7,7 @@ frames that the stream's reader let in.
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -16,6 +17,7 @@ from bendybus.partition_server.state.stage import Answer
 from bendybus.wire import merged_frames
 from bendybus.wire.answer_queue import AnswerQueue
 
+logger = logging.getLogger(__name__)
 Frame = TypeVar("Frame", bound=Any)
 
 
@@ -130,4 +132,7 @@ class Dispatcher:
         self._woken = False
         for _ in range(len(self._ready)):
             for to, value in self._ready.popleft():
-                to.answer(value)
+                try:
+                    to.answer(value)
+                except Exception:  # it costs one caller its answer, never the others theirs
+                    logger.exception("partition server: an answer could not be handed out")

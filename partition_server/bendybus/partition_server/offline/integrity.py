@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Any, Final
 
+from bendybus.domain import message_format
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.offline import file_contents
 from bendybus.partition_server.store import statements
@@ -75,6 +76,9 @@ def _figures(database: Any) -> Iterator[str]:
     names = {entry["uid"]: entry for entry in file_contents.catalogue(database)}
     slots = {slot["slot"]: slot for slot in database.query(sql["slots"])}
     counted, highest, newest = _counted(database)
+    unknown = sum(figures["formats_unknown"] for figures in counted.values())
+    if unknown:
+        yield f"{unknown} messages are of a format that this version does not know."
     for number in sorted(counted.keys() - slots.keys()):
         yield f"slot {number} has messages or keys but no counters."
     for number, slot in slots.items():
@@ -109,6 +113,7 @@ def _counted(database: Any) -> tuple[dict[int, Counter[str]], dict[int, int], di
         slot = row["slot"]
         figures = counted[slot]
         figures[_STATES.get(row["state"], "unknown")] += 1
+        figures["formats_unknown"] += not 0 <= row["format"] <= message_format.NEWEST
         texts = len(row["message_id"]) + len(row["partition_key"]) + len(row["session_id"] or "")
         figures["size_bytes"] += row["content_bytes"] + texts + ROW_BYTES + row["extra_bytes"]
         highest[slot] = row["counter"]

@@ -55,7 +55,9 @@ def delivery_to_proto(
             partition, delivery.slot, delivery.boot & lock_token.BOOT_MASK, pairs
         )
     if any(row.format for row in rows):
-        proto.formats.extend([row.format for row in rows])
+        proto.formats.extend(
+            [row.format if 0 <= row.format <= _UNKNOWN else _UNKNOWN for row in rows]
+        )
         proto.heads.extend([row.head for row in rows])
         if not heads:
             message_heads.join(proto)
@@ -101,6 +103,8 @@ _STATES: dict[int, message_pb2.MessageState] = {
     State.DEFERRED: message_pb2.MESSAGE_STATE_DEFERRED,
     State.SCHEDULED: message_pb2.MESSAGE_STATE_SCHEDULED,
 }
+# What a file may hold that was damaged: one message that clients reject, not a delivery that fails.
+_UNKNOWN = 2**32 - 1
 _FIRST_RARE = Row._fields.index("changed_properties")
 _AFTER_RARE = Row._fields.index("extra_bytes")
 _NOTHING_RARE = (None, None, None, None, 0)

@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 from operator import add
 from typing import Final, NamedTuple
 
-from bendybus.domain import errors, limits
+from bendybus.domain import errors, limits, sequence_number
 from bendybus.domain.errors import BusError
 from bendybus.partition_server.state.answers import Appended, Failed
 from bendybus.partition_server.state.commands import Append, Batch, Now
@@ -36,6 +36,9 @@ ENTRIES_MAX: Final = 65_536
 BYTES_MAX: Final = 24 * 1024 * 1024
 # What an entry costs in memory beside its outcome, roughly.
 ENTRY_BYTES: Final = 260
+# Entries of one frame. A client's has one, and one more for each repeat of some of its units; each
+# is looked at when a part of the frame comes.
+PARTS_MAX: Final = 256
 # Entries are forgotten this many at a time.
 FORGET_STEP: Final = 1_024
 # Five times what a send may take by default.
@@ -93,7 +96,8 @@ class Producers:
     def find(self, command: Append, now: Now) -> Known | None:
         """Return what is known of `command`, None if all of it is new.
 
-        Raises OutcomeUnknown when it is a repeat of something too old to be known.
+        Raises OutcomeUnknown when it is a repeat of something too old to be known, InvalidOperation
+        when its frame has too many parts.
         """
         if not command.producer_id:
             return None
@@ -102,6 +106,11 @@ class Producers:
         known = _look_up(command, entries) if entries else None
         if known is not None and known.rest is None:
             return known
+        if len(entries) >= PARTS_MAX:
+            raise errors.InvalidOperation(
+                f"frame {command.producer_sequence} was sent in {len(entries)} parts already, as "
+                "many as are remembered. Send the rest under another frame_id."
+            )
         forgotten = self._forgotten_mono_ms
         if command.age_ms and (
             command.age_ms > AGE_MS_MAX
@@ -332,7 +341,7 @@ def _outcome_to_text(command: Append, outcome: Appended) -> str:
     facts: dict[str, object] = {"first": first, "count": len(numbers), "entity": uid}
     if len(command.spans) > 2:
         facts["spans"] = list(command.spans)
-    if not _consecutive(numbers):
+    if not sequence_number.consecutive(numbers):
         facts["numbers"] = list(numbers)
     if any(outcome.duplicates):
         facts["duplicates"] = [i for i, duplicate in enumerate(outcome.duplicates) if duplicate]
@@ -386,14 +395,3 @@ def _error(reason: str, message: str) -> BusError:
         field, _, sentence = message.partition(": ")
         return errors.InvalidArgument(field, sentence)
     return kind(message)
-
-
-def _consecutive(numbers: Sequence[int]) -> bool:
-    if not numbers:
-        return True
-    first = numbers[0]
-    return (
-        bool(first)
-        and numbers[-1] - first == len(numbers) - 1
-        and list(numbers) == list(range(first, first + len(numbers)))
-    )

@@ -25,7 +25,7 @@ FROM slots ORDER BY slot
 -- Every message's place, state and time, and the texts that count to its size.
 SELECT id >> 44 AS slot, id & 17592186044415 AS counter, state, enqueued_ms, expires_ms,
     length(payload) + length(head) AS content_bytes, message_id, partition_key, session_id,
-    extra_bytes
+    extra_bytes, format
 FROM messages ORDER BY id
 
 -- remembered --
