@@ -14,6 +14,7 @@ from bendybus.operator.bus.answers import InvalidAnswer
 from bendybus.operator.bus.partition_link import PartitionLink
 from bendybus.operator.decisions.conditions import ANSWER_NOT_UNDERSTOOD, Counts
 from bendybus.operator.decisions.data_identity import Identity
+from bendybus.operator.endless import endless
 from bendybus.operator.kubernetes.names import ObjectKey
 from bendybus.v1 import management_pb2
 from bendybus.wire import entities, tls
@@ -62,7 +63,8 @@ class BusLink:
         """Keep the links connected until cancelled."""
         async with asyncio.TaskGroup() as group:
             for link in self._links:
-                group.create_task(link.run(), name=f"link-{self.bus}-{link.partition}")
+                name = f"link-{self.bus}-{link.partition}"
+                group.create_task(endless(link.run(), name), name=name)
 
     # partition_link.Listener
 

@@ -27,6 +27,7 @@ from bendybus.operator.decisions.manifest_cache import ManifestCache
 from bendybus.operator.decisions.manifests import BusView
 from bendybus.operator.decisions.plan import ManifestDeletion
 from bendybus.operator.decisions.reasons import Reason
+from bendybus.operator.endless import endless
 from bendybus.operator.kubernetes import names
 from bendybus.operator.kubernetes.api import ApiError, KubernetesApi
 from bendybus.operator.kubernetes.names import ObjectKey
@@ -139,8 +140,9 @@ class BusController:
         """Reconcile the bus until cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._reconcile_loop(), name=f"reconcile-{self.bus}")
-                group.create_task(self._count_loop(), name=f"count-{self.bus}")
+                works = {"reconcile": self._reconcile_loop(), "count": self._count_loop()}
+                for what, work in works.items():
+                    group.create_task(endless(work, what), name=f"{what}-{self.bus}")
         finally:
             await self._close_link()
             self._result = ReconcileResult(DataDecision(None), 0)

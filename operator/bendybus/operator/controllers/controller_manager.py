@@ -29,6 +29,7 @@ from bendybus.operator.decisions.conditions import READY
 from bendybus.operator.decisions.manifest_cache import ManifestCache
 from bendybus.operator.decisions.manifests import BusView, QueueView, View
 from bendybus.operator.decisions.plan import ManifestDeletion
+from bendybus.operator.endless import endless
 from bendybus.operator.kubernetes import names
 from bendybus.operator.kubernetes.api import ApiError, Body, KubernetesApi
 from bendybus.operator.kubernetes.names import ObjectKey
@@ -186,7 +187,8 @@ class ControllerManager:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._writer.run(), name="status-writer")
+                writer = endless(self._writer.run(), "status writer")
+                group.create_task(writer, name="status-writer")
                 ticks = 0
                 while True:
                     await self._tick(loop.time())

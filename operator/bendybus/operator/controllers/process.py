@@ -13,6 +13,7 @@ from bendybus.operator.controllers.child_watch import ChildWatch
 from bendybus.operator.controllers.controller_manager import ControllerManager
 from bendybus.operator.controllers.kopf_settings import operator_settings
 from bendybus.operator.controllers.webhooks import Webhooks
+from bendybus.operator.endless import endless
 from bendybus.operator.kubernetes.api import RealKubernetesApi
 from bendybus.operator.metrics import Metrics
 from bendybus.operator.settings import Settings
@@ -44,9 +45,13 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     )
     async with asyncio.TaskGroup() as group:
         helpers = [
-            group.create_task(manager.run(), name="controllers"),
-            group.create_task(certificates.run(), name="webhook-certificates"),
-            group.create_task(ChildWatch(api, settings, manager).run(), name="children"),
+            group.create_task(endless(manager.run(), "controllers"), name="controllers"),
+            group.create_task(
+                endless(certificates.run(), "webhook certificates"), name="webhook-certificates"
+            ),
+            group.create_task(
+                endless(ChildWatch(api, settings, manager).run(), "children"), name="children"
+            ),
         ]
 
         async def leave() -> None:
