@@ -72,7 +72,9 @@ class SharedCache:
         self.cache = Cache(
             entity.partitions(), host.available, host.next_ask_id, now_ms(), host.held
         )
-        self._timer: asyncio.TimerHandle | None = None
+        # Its time is kept here: the handle of uvloop has none for a time that is over already.
+        self._timer: asyncio.Handle | None = None
+        self._rings_ms = 0
 
     @property
     def deletes(self) -> bool:
@@ -138,9 +140,10 @@ class SharedCache:
         ring_ms = max(due, now) + ALARM_LATE_MS
         if self._timer is not None:
             # One that rings too early costs less than setting it again for every receive.
-            if self._timer.when() * 1_000 < ring_ms + 1:
+            if self._rings_ms <= ring_ms:
                 return
             self._timer.cancel()
+        self._rings_ms = ring_ms
         # At a time, not after one: a pause right here would make it late, and be set again.
         self._timer = asyncio.get_running_loop().call_at(ring_ms / 1_000, self._alarm)
 
