@@ -52,7 +52,7 @@ def read_line(process: "subprocess.Popen[str]", log: Path) -> str:
 
 
 def free_port() -> int:
-    """Return a loopback port that nobody listens at."""
+    """Return a free loopback port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -60,7 +60,7 @@ def free_port() -> int:
 
 
 def wait_for_port(port: int, process: "subprocess.Popen[str]", log: Path, limit_s: float) -> None:
-    """Wait until somebody listens at a loopback port."""
+    """Wait until a process listens at a loopback port."""
     deadline = time.monotonic() + limit_s
     while time.monotonic() < deadline and process.poll() is None:
         with socket.socket() as probe:

@@ -59,7 +59,7 @@ def crd_template(text: str) -> str:
 
 
 def readme(text: str) -> str:
-    """Return the README with the table of values made anew."""
+    """Return the README with a current table of values."""
     before, _, rest = text.partition(_MARK)
     _, _, after = rest.partition(_END)
     rows = [

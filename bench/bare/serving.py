@@ -11,7 +11,7 @@ from bench.bare.frame import Handler
 
 
 async def serve(stream: Any) -> None:
-    """Serve streams until whoever started this process ends it."""
+    """Serve streams until the parent ends this process."""
     server = grpc.aio.server()
     server.add_generic_rpc_handlers((Handler(stream),))
     port = server.add_insecure_port("127.0.0.1:0")

@@ -1,4 +1,4 @@
-"""What 16 partitions cost while nobody does anything: one process each, as on Kubernetes."""
+"""What 16 idle partitions cost: one process each, as on Kubernetes."""
 
 import time
 from collections.abc import Callable

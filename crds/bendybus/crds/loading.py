@@ -1,7 +1,7 @@
 """YAML files → manifests, with errors that say where and what to do.
 
 Called by `bendybus up` and `apply`. All problems of all files are found before one error is
-raised, so that nobody mends a file line by line.
+raised, so that a file is not corrected error by error.
 """
 
 import difflib

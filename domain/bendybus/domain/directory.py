@@ -27,7 +27,7 @@ class Directory:
         self._best: dict[str, Entity] = {}
         self._by_uid: dict[str, Entity] = {}
         self._by_manifest_uid: dict[str, Entity] = {}
-        # Names by state, as sets that keep their order; sorted when somebody wants them so.
+        # Names by state, as sets that keep their order; sorted only when they are read.
         self._names: dict[EntityState, dict[str, None]] = {state: {} for state in EntityState}
         self._sorted: dict[bool, list[str]] = {}
         # Of each partition that was heard: what it has, and the names of which it has less.

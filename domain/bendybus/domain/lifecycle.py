@@ -79,7 +79,7 @@ TRANSITIONS: Final = MappingProxyType[
         (_ORPHANED, EntityAction.CREATE): errors.RetainedData,
         (_ORPHANED, EntityAction.UPDATE): errors.RetainedData,
         (_ORPHANED, EntityAction.DELETE): _DELETED,
-        # Kept until somebody decides, however long nobody looks at it.
+        # Kept until it is adopted or purged, for however long.
         (_ORPHANED, EntityAction.DELETE_IDLE): errors.RetainedData,
         (_ORPHANED, EntityAction.ORPHAN): _ORPHANED,
         (_ORPHANED, EntityAction.ADOPT): _LIVE,

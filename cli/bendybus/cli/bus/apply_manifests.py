@@ -64,7 +64,7 @@ def plan(bundle: Bundle, existing: Sequence[pb.Queue]) -> list[Step]:
     """Return the steps from `existing` to the manifests.
 
     Queues that a manifest made and none declares any more are kept, and said to be; orphans are
-    nobody's, and a manifest does not take one over by its name alone.
+    without an owner, and a manifest does not take one over by its name alone.
     Raises BusError for the first change that can never be made; then nothing is done.
     """
     steps: list[Step] = []

@@ -39,7 +39,7 @@ def guarded(command: Callable[[], object]) -> int:
     except KeyboardInterrupt:
         return _say("Interrupted.", errors.INTERRUPTED)
     except BrokenPipeError:
-        # The reader of a pipe went away (`bendybus peek q | head`): nobody is left to tell.
+        # The reader of a pipe went away (`bendybus peek q | head`): there is nowhere to write.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return errors.CliError.exit_code
     return 0

@@ -2,7 +2,7 @@
 
 `run` is the only task that touches the process; everything else sets a wish and wakes it. The
 address is fixed when the process first serves: later starts ask for the same ports, so that
-nobody else needs to be told. Until then, a port that turns out to be taken is chosen again.
+no other process needs to be told. Until then, a port that turns out to be taken is chosen again.
 """
 
 import asyncio

@@ -109,7 +109,7 @@ class Supervisor:
                 child.keep_log_small()
 
     async def _serve_control(self, stack: AsyncExitStack) -> None:
-        # In the data directory nothing is left behind, also by an `up` that is killed.
+        # Not in a folder for temporary files: there an `up` that is killed would leave it behind.
         path = self._settings.data.absolute() / "control"
         try:
             server = await control.serve(path, self._answer)

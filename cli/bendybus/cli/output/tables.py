@@ -1,6 +1,6 @@
 """Tables without frames that fit a terminal. Pure.
 
-Columns of figures are right-aligned. Where the width does not do: columns that may be cut end in an
+Columns of figures are right-aligned. In a narrow terminal, columns that may be cut end in an
 ellipsis, columns that may wrap break between words, and if that is not enough every row becomes a
 block of lines. A name or a number is never broken.
 """

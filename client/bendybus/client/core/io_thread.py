@@ -324,7 +324,7 @@ class Outbox:
                     return
             except RuntimeError:  # the application's loop is closed
                 pass
-            # Nobody waits any more.
+            # The caller no longer waits.
             self._flush_to_nobody()
 
     def _flush(self) -> None:
