@@ -10,7 +10,9 @@ from bendybus import client as sync_client
 from bendybus.client import aio
 from bendybus.client import management as sync_management
 from bendybus.client.aio import management as aio_management
+from bendybus.client.core import ask_ahead, receive_steps, receive_stream
 from tests.client.fake_front_end import FakeFrontEnd
+from tests.client.memory_queue import MemoryQueue
 
 # Short pauses: a test that retries should not sleep.
 RETRY: dict[str, Any] = {"retry_backoff_factor": 0.01}
@@ -41,6 +43,27 @@ def fake() -> Iterator[FakeFrontEnd]:
     front_end.add_queue("q")
     yield front_end
     front_end.stop()
+
+
+@pytest.fixture
+def merging(fake: FakeFrontEnd, monkeypatch: pytest.MonkeyPatch) -> FakeFrontEnd:
+    """A front end that reads merged frames; loops are in step however slow the machine is."""
+    monkeypatch.setattr(receive_steps, "_IN_STEP_S", 60.0)
+    fake.merges = True
+    return fake
+
+
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What no receive has taken yet is kept, however late the next step of the loop is."""
+    monkeypatch.setattr(ask_ahead, "LOOK_S", 60.0)
+    monkeypatch.setattr(receive_stream, "_SWEEP_S", 60.0)
+
+
+@pytest.fixture
+def queue(merging: FakeFrontEnd) -> MemoryQueue:
+    """The queue `q`."""
+    return merging.queues["q"]
 
 
 @pytest.fixture

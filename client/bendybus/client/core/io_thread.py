@@ -14,6 +14,7 @@ import contextlib
 import gc
 import logging
 import os
+import sys
 import threading
 import weakref
 from collections import deque
@@ -353,6 +354,7 @@ def current() -> IoThread:
             if found is None:
                 found = IoThread()
                 found.start()
+                _leave_at_exit()
                 _current = found
     return found
 
@@ -360,6 +362,13 @@ def current() -> IoThread:
 def making() -> threading.RLock:
     """Return the lock under which the shared things of a process are made, each of them once."""
     return _lock
+
+
+def _leave_at_exit() -> None:
+    atexit.register(_at_exit)
+    if util := sys.modules.get("multiprocessing.util"):
+        # Its children that forked end without atexit.
+        util.Finalize(None, _at_exit, exitpriority=0)
 
 
 def _at_exit() -> None:
@@ -383,8 +392,6 @@ def _after_fork_in_child() -> None:
     _lock = threading.RLock()
 
 
-# A program that ends without closing its client: the thread is a daemon and would just stop.
-atexit.register(_at_exit)
 if hasattr(os, "register_at_fork"):  # Windows does not fork
     os.register_at_fork(
         before=_before_fork,

@@ -5,8 +5,9 @@
 
 The buffer holds what was delivered to no caller: messages of asks made ahead (`prefetch_count`),
 those of a receive that was cancelled, and what a smaller receive left of those that a loop asked
-for. When half of their lock is over, or the receiver closes, messages are given back; the bus
-counts no delivery for what the application never saw.
+for. When half of their lock is over, or the receiver closes, messages are given back; without
+`prefetch_count` as soon as no receive took them for a moment. The bus counts no delivery for what
+the application never saw.
 
 Runs on the I/O thread.
 """
@@ -62,6 +63,8 @@ class ReceiveStream:
         self._open_sent = self._opened = False
         self._lock_duration_s = limits.LOCK_DURATION_MS_DEFAULT / 1_000
         self._sweeper: asyncio.TimerHandle | None = None
+        # Whether the last sweep found messages in the buffer, and no receive has come since.
+        self._left = False
         self._closing = False
         self._closed = False
         self._changed = asyncio.Event()
@@ -77,9 +80,11 @@ class ReceiveStream:
         if self._closing:
             pending.waiter.resolve([])
             return
+        self._left = False
         if ahead := self._asks.add(pending):
             self._buffer.put_back(ahead)
         self._serve()
+        self._watch()
         if pending in self._asks.pending:
             self._asks.watch(pending)
         self.stream.wake()
@@ -223,7 +228,14 @@ class ReceiveStream:
         self._settlements.expire(now if now - due_s <= receive_asks.LATE_S else due_s - _SWEEP_S)
         if self._locks:
             self._release_stale()
+            self._release_left()
         self._watch()
+
+    def _release_left(self) -> None:
+        """Give back what was left at the last sweep: only prefetch keeps messages for later."""
+        if self._left and not self._prefetch:
+            self._release(self._buffer.take_all())
+        self._left = bool(self._buffer)
 
     def _release_stale(self) -> None:
         """Give back what has less than half of its lock left, wherever the time went."""
