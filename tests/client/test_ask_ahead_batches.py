@@ -1,9 +1,11 @@
 """Loops over batches: the next ask rides with the settlement that ends a batch."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
+from bendybus.client.core import ask_ahead, io_thread, receive_stream
 from tests.client.conftest import Either
 from tests.client.fake_front_end import FakeFrontEnd
 from tests.client.loops import eventually, fill, locked, released
@@ -84,4 +86,29 @@ async def test_what_a_smaller_receive_left_is_given_back(
     # Others need not wait for half of a lock, whether this application receives again or not.
     await eventually(lambda: len(locked(queue)) == 4)
     assert [str(message) for message in messages] == ["40", "41", "42", "43"]
+    await Either(receiver).close()
+
+
+async def test_what_is_given_back_while_the_bus_is_away_is_given_back_after(
+    client: Any, merging: FakeFrontEnd, queue: MemoryQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(receive_stream, "_CLOSE_TIMEOUT_S", 0.1)
+    # Looked at by this test.
+    monkeypatch.setattr(ask_ahead, "LOOK_S", 60.0)
+    await fill(client, 60)
+    receiver = client.get_queue_receiver("q", max_wait_time=5)
+    await complete_batches(receiver, 10, 40, singly=False)
+    await eventually(lambda: len(locked(queue)) == 10)
+    merging.hold_receivers = back = asyncio.Event()
+    merging.break_receive_streams = 1
+    asks = receiver._receive_stream()._asks
+    for _ in range(2):
+        io_thread.current().submit(asks._look_ahead)
+    await eventually(lambda: not merging.break_receive_streams)
+
+    # Longer than closing would wait for it.
+    await asyncio.sleep(3 * receive_stream._SWEEP_S)
+    merging.call(back.set)
+
+    await eventually(lambda: not locked(queue))
     await Either(receiver).close()

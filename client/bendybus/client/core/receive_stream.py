@@ -252,9 +252,10 @@ class ReceiveStream:
     def _release(self, slices: list[BatchSlice]) -> None:
         tokens = message_buffer.tokens(slices)
         if tokens:
-            self.settle(
-                Settlement(receiver_pb2.DISPOSITION_RELEASE, tokens, NoWaiter(), _CLOSE_TIMEOUT_S)
-            )
+            # While the bus is away it waits: until their locks end there is something to give back.
+            timeout_s = _CLOSE_TIMEOUT_S if self._closing else self._lock_duration_s
+            release = receiver_pb2.DISPOSITION_RELEASE
+            self.settle(Settlement(release, tokens, NoWaiter(), timeout_s))
 
     async def _until(self, done: Callable[[], bool], deadline_s: float) -> None:
         while not done() and (left := deadline_s - self._loop.time()) > 0:
