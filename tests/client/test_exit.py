@@ -1,10 +1,13 @@
 """Programs that end without closing their client: what they asked for ahead is given back."""
 
 import asyncio
+import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.client.fake_front_end import FakeFrontEnd
 from tests.client.loops import fill
@@ -76,3 +79,72 @@ async def test_a_worker_process_that_ends_without_closing_does_so_too(
     assert (found.returncode, found.stderr) == (0, "")
     assert len(queue.messages) == 10
     assert not any(stored.token or stored.delivery_count for stored in queue.messages.values())
+
+
+# Between the end of the interpreter and that of the process, an event wakes the I/O thread's loop.
+ENDS_SLOWLY = """
+import ctypes
+import sys
+
+from bendybus.client.core import io_thread
+
+thread = io_thread.current()
+thread.submit(thread.loop.call_later, 0.5, print)
+libc = ctypes.CDLL(None)
+libc.on_exit(libc.sleep, None)
+sys.exit(1)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="on_exit is a function of Linux' C libraries")
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_an_event_during_the_end_of_the_process_does_not_crash_it(loop: str) -> None:
+    environment = os.environ | {"BENDYBUS_EVENT_LOOP": loop}
+
+    found = subprocess.run(
+        [sys.executable, "-c", ENDS_SLOWLY],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env=environment,
+    )
+
+    assert (found.returncode, found.stderr) == (1, "")
+
+
+ENDS_TOO_LATE = """
+import atexit
+import sys
+
+
+def close():
+    try:
+        client.close()
+    except RuntimeError as error:
+        print(error)
+
+
+atexit.register(close)
+
+from bendybus.client import ServiceBusClient, ServiceBusMessage
+
+client = ServiceBusClient.from_connection_string(sys.argv[1])
+client.get_queue_sender("q").send_messages(ServiceBusMessage("x"))
+"""
+
+
+async def test_a_client_used_after_the_end_of_the_io_thread_does_not_hang(
+    merging: FakeFrontEnd,
+) -> None:
+    found = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-c", ENDS_TOO_LATE, merging.connection_string],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+    assert (found.returncode, found.stderr) == (0, "")
+    assert found.stdout in ("", "the program is ending: the client's I/O thread has stopped\n")

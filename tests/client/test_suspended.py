@@ -19,9 +19,9 @@ from tests.client.fake_front_end import FakeFrontEnd
 CHILD = """
 import asyncio, json, sys
 from bendybus.client import ServiceBusClient, ServiceBusMessage, aio
-from bendybus.client.core import io_thread, receive_asks
+from bendybus.client.core import receive_asks, waiters
 
-io_thread.MARGIN_S, receive_asks._GRACE_S = 0.3, 0.2
+waiters.MARGIN_S, receive_asks._GRACE_S = 0.3, 0.2
 surface, operation, address = sys.argv[1:]
 
 async def either(found):

@@ -8,8 +8,9 @@ import threading
 from collections.abc import Sequence
 from typing import Final
 
-from bendybus.client.core.io_thread import IoThread, Waiter
+from bendybus.client.core.io_thread import IoThread
 from bendybus.client.core.settlements import Outcome
+from bendybus.client.core.waiters import Waiter
 from bendybus.client.exceptions import ServiceBusError
 from bendybus.client.messages.received_message import ServiceBusReceivedMessage
 

@@ -16,13 +16,14 @@ import grpc
 from bendybus.client import arguments, exceptions
 from bendybus.client.core.channel import Channel, Stubs
 from bendybus.client.core.credentials import Credentials
-from bendybus.client.core.io_thread import IoThread, Waiter
+from bendybus.client.core.io_thread import IoThread
 from bendybus.client.core.outage import Outage
 from bendybus.client.core.receive_stream import ReceiveStream
 from bendybus.client.core.send_limit import SendLimit
 from bendybus.client.core.send_stream import SendStream
 from bendybus.client.core.settings import Settings
 from bendybus.client.core.stream import Stream
+from bendybus.client.core.waiters import Waiter
 from bendybus.client.exceptions import ServiceBusError
 from bendybus.domain.errors import (
     BusError,

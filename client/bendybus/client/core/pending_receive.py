@@ -3,7 +3,7 @@
 import asyncio
 
 from bendybus.client import exceptions
-from bendybus.client.core.io_thread import Waiter
+from bendybus.client.core.waiters import Waiter
 from bendybus.domain.errors import BusError, ServiceTimeout
 
 

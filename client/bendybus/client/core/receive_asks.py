@@ -31,7 +31,7 @@ from bendybus.v1.receiver_pb2 import Ask, CancelAsk, Delivery, ReceiveStreamRequ
 from bendybus.wire import statuses
 
 # The bus answers at the end of a wait; this is how long its answer may take to get here. Less than
-# `io_thread.MARGIN_S`, by which a thread that waits for this thread waits longer.
+# `waiters.MARGIN_S`, by which a thread that waits for this thread waits longer.
 _GRACE_S: Final = 4.0
 # Asks of one receiver that are open at a time; further receives wait here for their turn.
 _ASKS_MAX: Final = 64

@@ -11,12 +11,12 @@ from bendybus.client.core import io_thread, tracing
 from bendybus.client.core.background_settlements import BackgroundSettlements
 from bendybus.client.core.connection import Connection
 from bendybus.client.core.entity_client import EntityClient
-from bendybus.client.core.io_thread import Waiter
 from bendybus.client.core.message_buffer import BatchSlice
 from bendybus.client.core.receive_steps import ReceiveSteps
 from bendybus.client.core.receive_stream import ReceiveStream
 from bendybus.client.core.settlements import NoWaiter, Outcome, Settlement
 from bendybus.client.core.tracing import NoOperation, Operation
+from bendybus.client.core.waiters import Waiter
 from bendybus.client.exceptions import MessageAlreadySettled, MessageLockLostError, not_supported
 from bendybus.client.messages import enums, received_message, values
 from bendybus.client.messages.enums import ServiceBusReceiveMode

@@ -3,7 +3,7 @@
 import asyncio
 
 from bendybus.client import exceptions
-from bendybus.client.core.io_thread import Caller
+from bendybus.client.core.waiters import Caller
 from bendybus.client.exceptions import OperationTimeoutError
 from bendybus.client.messages import encode
 from bendybus.client.messages.encode import Columns

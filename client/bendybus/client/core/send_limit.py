@@ -4,7 +4,7 @@ import threading
 from collections import deque
 from typing import Any, Final
 
-from bendybus.client.core.io_thread import Waiter
+from bendybus.client.core.waiters import Waiter
 
 MESSAGES_MAX: Final = 50_000
 BYTES_MAX: Final = 64 * 1024 * 1024

@@ -7,9 +7,9 @@ from typing import Any, Final
 from bendybus.client import arguments
 from bendybus.client.core import tracing
 from bendybus.client.core.entity_client import EntityClient
-from bendybus.client.core.io_thread import Caller
 from bendybus.client.core.send_frame import Unit
 from bendybus.client.core.tracing import NoOperation, Operation
+from bendybus.client.core.waiters import Caller
 from bendybus.client.messages import encode
 from bendybus.client.messages.encode import Columns, ServiceBusMessageBatch
 from bendybus.domain import limits

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from bendybus.client import exceptions
-from bendybus.client.core.io_thread import Waiter
 from bendybus.client.core.retry_policy import RetryPolicy, counted
+from bendybus.client.core.waiters import Waiter
 from bendybus.client.exceptions import OutcomeUnknownError, ServiceBusError
 from bendybus.domain import limits, lock_token
 from bendybus.domain.errors import (

@@ -10,10 +10,10 @@ from bendybus.client import arguments
 from bendybus.client.core import background_settlements, io_thread
 from bendybus.client.core import receiver as core
 from bendybus.client.core.background_settlements import BackgroundSettlements, Failures
-from bendybus.client.core.io_thread import ThreadWaiter
 from bendybus.client.core.pending_receive import PendingReceive
 from bendybus.client.core.receiver import BaseReceiver, Settled
 from bendybus.client.core.settlements import Outcome, Settlement
+from bendybus.client.core.waiters import ThreadWaiter
 from bendybus.client.messages.received_message import ServiceBusReceivedMessage
 from bendybus.client.sync import calls
 from bendybus.domain import limits
