@@ -13,6 +13,19 @@ from tests.client.fake_front_end import FakeFrontEnd
 from tests.client.loops import fill
 from tests.client.memory_queue import MemoryQueue
 
+
+def run(program: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end."""
+    return subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env=os.environ | environment,
+    )
+
+
 NEVER_CLOSES = """
 import sys
 from bendybus.client import ServiceBusClient
@@ -34,14 +47,7 @@ async def test_a_program_that_exits_without_closing_gives_back_what_it_asked_for
 ) -> None:
     await fill(client, 20)
 
-    found = await asyncio.to_thread(
-        subprocess.run,
-        [sys.executable, "-c", NEVER_CLOSES, merging.connection_string],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    found = await asyncio.to_thread(run, NEVER_CLOSES, merging.connection_string)
 
     assert (found.returncode, found.stderr) == (0, "")
     assert len(queue.messages) == 10
@@ -67,14 +73,7 @@ async def test_a_worker_process_that_ends_without_closing_does_so_too(
     worker = tmp_path / "worker.py"
     worker.write_text(NEVER_CLOSES)
 
-    found = await asyncio.to_thread(
-        subprocess.run,
-        [sys.executable, "-c", FORKS, merging.connection_string, str(worker)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    found = await asyncio.to_thread(run, FORKS, merging.connection_string, str(worker))
 
     assert (found.returncode, found.stderr) == (0, "")
     assert len(queue.messages) == 10
@@ -99,16 +98,7 @@ sys.exit(1)
 @pytest.mark.skipif(sys.platform != "linux", reason="on_exit is a function of Linux' C libraries")
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 def test_an_event_during_the_end_of_the_process_does_not_crash_it(loop: str) -> None:
-    environment = os.environ | {"BENDYBUS_EVENT_LOOP": loop}
-
-    found = subprocess.run(
-        [sys.executable, "-c", ENDS_SLOWLY],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env=environment,
-    )
+    found = run(ENDS_SLOWLY, BENDYBUS_EVENT_LOOP=loop)
 
     assert (found.returncode, found.stderr) == (1, "")
 
@@ -137,14 +127,7 @@ client.get_queue_sender("q").send_messages(ServiceBusMessage("x"))
 async def test_a_client_used_after_the_end_of_the_io_thread_does_not_hang(
     merging: FakeFrontEnd,
 ) -> None:
-    found = await asyncio.to_thread(
-        subprocess.run,
-        [sys.executable, "-c", ENDS_TOO_LATE, merging.connection_string],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    found = await asyncio.to_thread(run, ENDS_TOO_LATE, merging.connection_string)
 
     assert (found.returncode, found.stderr) == (0, "")
     assert found.stdout in ("", "the program is ending: the client's I/O thread has stopped\n")

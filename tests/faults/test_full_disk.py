@@ -47,6 +47,15 @@ def small_disk(folder: Path, megabytes: int) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", str(folder)], timeout=10, check=False)
 
 
+def move_partition(bus: Bus, folder: Path) -> None:
+    """Go on with partition 1 in `folder`."""
+    bus.partitions[1].end()
+    # With its log: it was killed, and without it the file is empty, which is refused.
+    for name in ("partition-01.db", "partition-01.db-wal", "partition-01.reserve"):
+        (folder / name).write_bytes((bus.folder / name).read_bytes())
+    bus.start_partition(1, data=folder)
+
+
 def test_a_full_disk_refuses_sends_lets_receivers_make_room_and_recovers(
     make_bus: MakeBus, tmp_path: Path
 ) -> None:
@@ -55,11 +64,7 @@ def test_a_full_disk_refuses_sends_lets_receivers_make_room_and_recovers(
     with bus.administration() as administration:
         administration.create_queue("orders")
     with small_disk(tmp_path / "small", 48) as small:
-        bus.partitions[1].end()
-        # With its log: it was killed, and without it the file is empty, which is refused.
-        for name in ("partition-01.db", "partition-01.db-wal", "partition-01.reserve"):
-            (small / name).write_bytes((bus.folder / name).read_bytes())
-        bus.start_partition(1, data=small)
+        move_partition(bus, small)
         key = key_of(1, 2)
         body = b"x" * 200_000
         with bus.client(retry_total=0) as client, client.get_queue_sender("orders") as sender:
@@ -96,11 +101,7 @@ def test_something_else_that_fills_the_disk_does_not_stop_settling(
     with bus.administration() as administration:
         administration.create_queue("orders")
     with small_disk(tmp_path / "small", 32) as small:
-        bus.partitions[1].end()
-        # With its log: it was killed, and without it the file is empty, which is refused.
-        for name in ("partition-01.db", "partition-01.db-wal", "partition-01.reserve"):
-            (small / name).write_bytes((bus.folder / name).read_bytes())
-        bus.start_partition(1, data=small)
+        move_partition(bus, small)
         key = key_of(1, 2)
         with bus.client() as client, client.get_queue_sender("orders") as sender:
             for _ in range(50):
@@ -127,10 +128,7 @@ def test_a_partition_killed_on_a_full_disk_opens_its_file_there(
     with bus.administration() as administration:
         administration.create_queue("orders")
     with small_disk(tmp_path / "small", 32) as small:
-        bus.partitions[1].end()
-        for name in ("partition-01.db", "partition-01.db-wal", "partition-01.reserve"):
-            (small / name).write_bytes((bus.folder / name).read_bytes())
-        bus.start_partition(1, data=small)
+        move_partition(bus, small)
         key = key_of(1, 2)
         with bus.client() as client, client.get_queue_sender("orders") as sender:
             eventually(lambda: sends(sender, ServiceBusMessage(b"first", partition_key=key)))

@@ -279,7 +279,7 @@ def test_a_clock_that_is_set_back_for_weeks_breaks_nothing() -> None:
     stepped = certificate_authority.advanced(authority, wrong)
     reissued = issued(stepped, wrong)
 
-    # Whoever has the bundle of either time takes the certificates of either time.
+    # Certificates of both times are valid for clients with the bundle of either time.
     for pair in (before, reissued):
         verify(pair, authority.bundle, START)
         verify(pair, stepped.bundle, START)
