@@ -7,7 +7,14 @@ from typing import Any
 import grpc
 from grpc_status import rpc_status
 
-from bendybus.domain import entity, errors, limits, partitioning
+from bendybus.domain import (
+    entity,
+    errors,
+    immutable_fields,
+    limits,
+    partitioning,
+    queue_description,
+)
 from bendybus.domain.errors import BusError
 from bendybus.v1 import management_pb2 as pb
 from bendybus.v1 import management_pb2_grpc
@@ -65,7 +72,7 @@ class FakeManagement(management_pb2_grpc.ManagementServiceServicer):
         self.calls.append(f"create {request.name}")
         wanted = entities.description_from_proto(request.description)
         # As the real ones do: what the tier decides is written down.
-        wanted = entity.merged(wanted, {"max_message_size_in_kilobytes": 256})
+        wanted = queue_description.merged(wanted, {"max_message_size_in_kilobytes": 256})
         self._put(request.name, request.uid or str(uuid.uuid4()), request.origin, wanted)
         return pb.CreateQueueResponse(
             queue=self._queues[request.name.lower()], outcomes=self._outcomes()
@@ -77,9 +84,11 @@ class FakeManagement(management_pb2_grpc.ManagementServiceServicer):
         if request.if_generation not in (0, found.generation):
             self._refuse(context, errors.GenerationMismatch("It was changed meanwhile."))
         current = entities.description_from_proto(found.description)
-        wanted = entity.merged(current, entities.description_changes(request.description))
+        wanted = queue_description.merged(
+            current, entities.description_changes(request.description)
+        )
         try:
-            entity.check_update(request.name, current, wanted)
+            immutable_fields.check_queue(request.name, current, wanted)
         except BusError as error:
             self._refuse(context, error)
         self._put(request.name, found.uid, found.origin, wanted)
@@ -99,7 +108,9 @@ class FakeManagement(management_pb2_grpc.ManagementServiceServicer):
     ) -> None:
         """Make a queue as if it had been there before."""
         wire_origin = entities.origin_to_proto(origin)
-        self._put(name, str(uuid.uuid4()), wire_origin, entity.QueueDescription(**fields))
+        self._put(
+            name, str(uuid.uuid4()), wire_origin, queue_description.QueueDescription(**fields)
+        )
         self._queues[name.lower()].orphaned = orphaned
 
     def count(self, name: str, counts: pb.MessageCountDetails) -> None:
@@ -107,7 +118,11 @@ class FakeManagement(management_pb2_grpc.ManagementServiceServicer):
         self._queues[name.lower()].runtime.count_details.CopyFrom(counts)
 
     def _put(
-        self, name: str, uid: str, origin: pb.EntityOrigin, wanted: entity.QueueDescription
+        self,
+        name: str,
+        uid: str,
+        origin: pb.EntityOrigin,
+        wanted: queue_description.QueueDescription,
     ) -> None:
         self._generation += 1
         count, home = partitioning.placement(

@@ -10,7 +10,7 @@ from typing import Any
 
 import grpc
 
-from bendybus.domain import entity, errors
+from bendybus.domain import entity, errors, queue_description
 from bendybus.domain.entity import Entity, Origin
 from bendybus.domain.errors import BusError
 from bendybus.v1 import (
@@ -103,7 +103,7 @@ class FakeFrontEnd:
         """Make a queue with its dead-letter queue."""
         queue = self.queues[name] = MemoryQueue(lock_ms)
         queue.dead = self.queues[f"{name}/{entity.DEAD_LETTER_SUFFIX}"] = MemoryQueue(lock_ms)
-        description = entity.QueueDescription(lock_duration_ms=lock_ms)
+        description = queue_description.QueueDescription(lock_duration_ms=lock_ms)
         self.entities[name] = Entity(
             name, f"uid-{name}", 1, Origin.CLIENT, description, 1, PARTITION, 1, 1
         )

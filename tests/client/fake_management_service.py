@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from bendybus.domain import entity, errors
+from bendybus.domain import errors, queue_description
 from bendybus.domain.entity import Entity, Origin
 from bendybus.domain.errors import BusError
 from bendybus.v1 import management_pb2, management_pb2_grpc
@@ -55,9 +55,11 @@ class ManagementService(management_pb2_grpc.ManagementServiceServicer):
             await statuses.abort(context, taken)
         try:
             wanted = entities.description_from_proto(request.description)
-            for field in entity.NOT_YET:
+            for field in queue_description.NOT_YET:
                 if getattr(wanted, field):
-                    raise errors.InvalidArgument(entity.MANIFEST_NAMES[field], "is refused.")
+                    raise errors.InvalidArgument(
+                        queue_description.MANIFEST_NAMES[field], "is refused."
+                    )
         except BusError as exc:
             await statuses.abort(context, exc)
         self._fake.add_queue(request.name, lock_ms=wanted.lock_duration_ms)
@@ -70,7 +72,7 @@ class ManagementService(management_pb2_grpc.ManagementServiceServicer):
         await self._known(request.name, context)
         old = self._fake.entities[request.name]
         changes = entities.description_changes(request.description)
-        wanted = entity.merged(old.queue, changes)
+        wanted = queue_description.merged(old.queue, changes)
         self._fake.entities[request.name] = Entity(
             old.name, old.uid, old.generation + 1, old.origin, wanted, 1, PARTITION, 1, 1
         )

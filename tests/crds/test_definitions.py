@@ -11,7 +11,7 @@ from bendybus.crds import definitions, queue_manifest
 from bendybus.crds.definitions import Definition
 from bendybus.crds.namespace_manifest import BusNamespaceSpec
 from bendybus.crds.queue_manifest import QueueSpec
-from bendybus.domain import entity
+from bendybus.domain import entity, immutable_fields, queue_description
 from bendybus.domain.errors import InvalidArgument
 
 Schema = dict[str, Any]
@@ -93,18 +93,18 @@ def test_the_immutable_fields_are_those_of_the_design() -> None:
             "requiresSession",
         },
     }
-    names = {entity.MANIFEST_NAMES[field] for field in entity.IMMUTABLE_FIELDS}
+    names = {queue_description.MANIFEST_NAMES[field] for field in immutable_fields.IMMUTABLE_FIELDS}
     assert names <= fixed["Queue"]
 
 
 def test_every_field_of_the_domain_has_a_field_in_the_manifest() -> None:
     aliases = {field.alias for field in QueueSpec.model_fields.values()}
 
-    assert set(entity.MANIFEST_NAMES.values()) <= aliases
+    assert set(queue_description.MANIFEST_NAMES.values()) <= aliases
 
 
 def test_the_defaults_of_the_manifest_are_those_of_the_domain() -> None:
-    assert queue_manifest.to_description(QueueSpec()) == entity.QueueDescription()
+    assert queue_manifest.to_description(QueueSpec()) == queue_description.QueueDescription()
 
 
 def test_the_defaults_in_the_schema_are_those_of_the_model() -> None:

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from bendybus.domain.entity import Entity, Origin, QueueDescription
+from bendybus.domain.entity import Entity, Origin
+from bendybus.domain.queue_description import QueueDescription
 
 
 def queue(name: str = "orders", *, partitions: int = 4, home: int = 2, **changes: Any) -> Entity:

@@ -5,8 +5,9 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-from bendybus.domain.entity import Entity, Fingerprint, Origin, QueueDescription
+from bendybus.domain.entity import Entity, Fingerprint, Origin
 from bendybus.domain.limits import Tier
+from bendybus.domain.queue_description import QueueDescription
 from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.listeners.management_service import ManagementService
 from bendybus.frontend.settings import Settings

@@ -4,10 +4,10 @@ import copy
 from typing import Any, Final
 
 from bendybus.crds.queue_manifest import to_description
-from bendybus.domain import entity as entities
-from bendybus.domain import partitioning
-from bendybus.domain.entity import Entity, Origin, QueueDescription
+from bendybus.domain import partitioning, queue_description
+from bendybus.domain.entity import Entity, Origin
 from bendybus.domain.limits import Tier
+from bendybus.domain.queue_description import QueueDescription
 from bendybus.operator.builders.context import Context
 from bendybus.operator.decisions import manifests
 from bendybus.operator.decisions.data_identity import Identity
@@ -90,7 +90,7 @@ def entry(of: QueueView, on: BusView | None = None, **facts: Any) -> Entity:
     on = on or bus()
     assert of.manifest is not None
     assert on.manifest is not None
-    wanted: QueueDescription = facts.pop("description", None) or entities.settled(
+    wanted: QueueDescription = facts.pop("description", None) or queue_description.settled(
         to_description(of.manifest.spec),
         tier=on.manifest.tier,
         partition_count=on.manifest.partition_count,

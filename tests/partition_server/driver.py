@@ -5,9 +5,10 @@ from typing import Any
 
 from bendybus.domain import lock_token
 from bendybus.domain.disposition import Disposition
-from bendybus.domain.entity import Entity, Fingerprint, Origin, QueueDescription
+from bendybus.domain.entity import Entity, Fingerprint, Origin
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.domain.limits import Tier
+from bendybus.domain.queue_description import QueueDescription
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.broker.partition import Partition
 from bendybus.partition_server.state.answers import (

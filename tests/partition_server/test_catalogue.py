@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from bendybus.domain import errors
-from bendybus.domain.entity import EntityStatus, Origin
+from bendybus.domain.entity import Origin
 from bendybus.domain.lifecycle import EntityAction
+from bendybus.domain.queue_description import EntityStatus
 from bendybus.partition_server.state.answers import CatalogueChanged
 from bendybus.partition_server.state.commands import (
     CommitEntity,

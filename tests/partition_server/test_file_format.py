@@ -16,7 +16,8 @@ import apsw
 import pytest
 
 from bendybus.domain.disposition import Disposition
-from bendybus.domain.entity import Entity, Origin, QueueDescription
+from bendybus.domain.entity import Entity, Origin
+from bendybus.domain.queue_description import QueueDescription
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.offline import backup_copy
 from bendybus.partition_server.store import file_format, file_header, statements

@@ -10,8 +10,9 @@ import pytest
 
 from bendybus.domain import errors
 from bendybus.domain.disposition import Disposition
-from bendybus.domain.entity import Entity, EntityStatus, Origin, QueueDescription
+from bendybus.domain.entity import Entity, Origin
 from bendybus.domain.lifecycle import EntityAction, EntityState
+from bendybus.domain.queue_description import EntityStatus, QueueDescription
 from bendybus.partition_server.state.answers import AskRefused
 from bendybus.partition_server.state.commands import (
     Append,

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bendybus.domain import limits
-from bendybus.domain.entity import Entity, EntityStatus, Fingerprint, Origin, QueueDescription
+from bendybus.domain.entity import Entity, Fingerprint, Origin
 from bendybus.domain.errors import InvalidArgument
 from bendybus.domain.limits import Tier
+from bendybus.domain.queue_description import EntityStatus, QueueDescription
 from bendybus.v1 import management_pb2
 from bendybus.wire import entities
 

@@ -2,8 +2,9 @@
 
 import pytest
 
-from bendybus.domain.entity import Entity, Origin, QueueDescription
+from bendybus.domain.entity import Entity, Origin
 from bendybus.domain.errors import InvalidArgument
+from bendybus.domain.queue_description import QueueDescription
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.internal.v1 import partition_pb2
 from bendybus.wire import entity_refs

@@ -6,16 +6,15 @@ Pure: loading is done before, sending to the bus after. The rules of entities ar
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bendybus.crds import namespace_manifest
 from bendybus.crds.errors import ManifestError, Problem
 from bendybus.crds.loading import Loaded
 from bendybus.crds.manifest import DEFAULT_NAMESPACE
 from bendybus.crds.namespace_manifest import BusNamespace
 from bendybus.crds.queue_manifest import Queue, to_description
-from bendybus.domain import entity, limits
-from bendybus.domain.entity import QueueDescription
+from bendybus.domain import entity, immutable_fields, limits, queue_description
 from bendybus.domain.errors import BusError, InvalidArgument
 from bendybus.domain.limits import Tier
+from bendybus.domain.queue_description import QueueDescription
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +102,7 @@ def _check(item: Loaded, queue: Queue, place: Place, wishes: dict[str, QueueWish
     try:
         entity.check_new_name(name)
         description = to_description(queue.spec)
-        entity.check_description(
-            description, tier=place.tier, partition_count=place.partition_count
-        )
+        queue_description.check(description, tier=place.tier, partition_count=place.partition_count)
     except InvalidArgument as error:
         return [_of_domain(item, error)]
     wishes[name.lower()] = QueueWish(name, queue.metadata.uid, description, item.source)
@@ -132,7 +129,7 @@ def check_against(place: Place, wanted: Bundle) -> None:
             f"The manifests are of BusNamespace {wanted.place.name!r}, but the bus that answers "
             f"is {place.name!r}. Choose the bus with --connection-string."
         )
-    namespace_manifest.check_update(
+    immutable_fields.check_namespace(
         place.name,
         tier=place.tier,
         partition_count=place.partition_count,

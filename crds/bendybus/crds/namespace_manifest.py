@@ -15,8 +15,7 @@ from bendybus.crds.manifest import (
     Quantity,
     Status,
 )
-from bendybus.domain import limits
-from bendybus.domain.errors import PartitioningImmutable
+from bendybus.domain import limits, partitioning
 from bendybus.domain.limits import Tier
 
 _COUNTS: Final = ", ".join(str(count) for count in limits.PREMIUM_PARTITION_COUNTS)
@@ -202,26 +201,6 @@ class BusNamespace(ManifestModel):
     @property
     def partition_count(self) -> int:
         """How many partitions the bus runs."""
-        if self.tier is Tier.PREMIUM:
-            return self.spec.premium_messaging_partitions or 1
-        return limits.STANDARD_PARTITION_COUNT
-
-
-def check_update(
-    name: str, *, tier: Tier, partition_count: int, wanted_tier: Tier, wanted_count: int
-) -> None:
-    """Raise PartitioningImmutable if an existing namespace would need an immutable field changed.
-
-    Source: "It isn't possible to change the partitioning option on any existing namespace".
-    """
-    changes = {
-        "sku.tier": (tier.value, wanted_tier.value),
-        "premiumMessagingPartitions": (partition_count, wanted_count),
-    }
-    for field, (now, wanted) in changes.items():
-        if now != wanted:
-            raise PartitioningImmutable(
-                f"BusNamespace {name!r}: {field} is {now} since the namespace was created and "
-                f"cannot become {wanted}. Create a namespace of another name and move to it.",
-                metadata={"field": field, "namespace": name},
-            )
+        return partitioning.namespace_partition_count(
+            self.tier, self.spec.premium_messaging_partitions
+        )

@@ -14,8 +14,8 @@ from bendybus.crds.manifest import (
     NamespaceRef,
     Status,
 )
-from bendybus.domain import durations, entity, limits
-from bendybus.domain.entity import EntityStatus, QueueDescription
+from bendybus.domain import durations, limits, queue_description
+from bendybus.domain.queue_description import EntityStatus, QueueDescription
 
 ENTITY_NAME_PATTERN: Final = r"^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9_])?$"
 EntityName = Annotated[StrictStr, Field(max_length=limits.ENTITY_NAME_CHARS_MAX)]
@@ -133,7 +133,7 @@ _ENDLESS: Final = ("default_message_time_to_live_ms", "auto_delete_on_idle_ms")
 def to_description(spec: QueueSpec) -> QueueDescription:
     """Return the domain's description of the queue; not validated yet."""
     values: dict[str, Any] = {}
-    for field, manifest_name in entity.MANIFEST_NAMES.items():
+    for field, manifest_name in queue_description.MANIFEST_NAMES.items():
         value = getattr(spec, field.removesuffix("_ms"))
         if field.endswith("_ms"):
             value = durations.parse(manifest_name, value)

@@ -1,4 +1,6 @@
-"""Entity → its partitions; key → partition. Changes here would break the order of stored messages.
+"""Namespace → how many partitions; entity → its partitions; key → partition.
+
+Changes here would break the order of stored messages.
 
 Rule (Service Bus, "Using a partition key"): SessionId, else PartitionKey, else MessageId where
 the entity detects duplicates, else none. SessionId and PartitionKey both set and different is an
@@ -7,8 +9,16 @@ invalid operation. Partition = CRC-32 of the UTF-8 key modulo the number of part
 
 from zlib import crc32
 
+from bendybus.domain import limits
 from bendybus.domain.errors import InvalidOperation
 from bendybus.domain.limits import Tier
+
+
+def namespace_partition_count(tier: Tier, premium_messaging_partitions: int | None) -> int:
+    """Return how many partitions a namespace has: 16 in Basic and Standard, chosen in Premium."""
+    if tier is Tier.PREMIUM:
+        return premium_messaging_partitions or 1
+    return limits.STANDARD_PARTITION_COUNT
 
 
 def effective_key(

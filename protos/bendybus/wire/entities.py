@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from bendybus.domain import durations, entity, limits
-from bendybus.domain.entity import Entity, EntityStatus, Fingerprint, Origin, QueueDescription
+from bendybus.domain import durations, entity, limits, queue_description
+from bendybus.domain.entity import Entity, Fingerprint, Origin
 from bendybus.domain.errors import InvalidArgument
+from bendybus.domain.queue_description import EntityStatus, QueueDescription
 from bendybus.internal.v1 import entity_pb2
 from bendybus.v1 import management_pb2
 
@@ -43,7 +44,7 @@ def changes_to_proto(changes: Mapping[str, Any]) -> management_pb2.QueueDescript
 
 
 def description_changes(proto: management_pb2.QueueDescription) -> dict[str, Any]:
-    """Return the fields that are set, as `entity.merged` takes them.
+    """Return the fields that are set, as `queue_description.merged` takes them.
 
     Raises InvalidArgument for an unknown status.
     """
@@ -65,7 +66,7 @@ def description_changes(proto: management_pb2.QueueDescription) -> dict[str, Any
 
 def description_from_proto(proto: management_pb2.QueueDescription) -> QueueDescription:
     """Return a new queue's description: defaults where nothing is set."""
-    return entity.merged(QueueDescription(), description_changes(proto))
+    return queue_description.merged(QueueDescription(), description_changes(proto))
 
 
 def origin_to_proto(origin: Origin) -> management_pb2.EntityOrigin:

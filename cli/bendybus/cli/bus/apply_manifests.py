@@ -7,10 +7,10 @@ from enum import StrEnum
 from typing import Final, Protocol, TypeVar
 
 from bendybus.crds.bundling import Bundle, Place, QueueWish
-from bendybus.domain import entity, errors, lifecycle
-from bendybus.domain.entity import QueueDescription
+from bendybus.domain import errors, immutable_fields, lifecycle, queue_description
 from bendybus.domain.errors import BusError
 from bendybus.domain.lifecycle import EntityAction, EntityState
+from bendybus.domain.queue_description import QueueDescription
 from bendybus.v1 import management_pb2 as pb
 from bendybus.wire import entities
 
@@ -84,10 +84,10 @@ def _step(wish: QueueWish, found: pb.Queue | None, place: Place) -> Step:
     if found.orphaned:
         lifecycle.after(EntityState.ORPHANED, EntityAction.CREATE, found.name, facts={})
     current = entities.description_from_proto(found.description)
-    wanted = entity.settled(
+    wanted = queue_description.settled(
         wish.description, tier=place.tier, partition_count=place.partition_count
     )
-    entity.check_update(found.name, current, wanted)
+    immutable_fields.check_queue(found.name, current, wanted)
     if found.origin != pb.ENTITY_ORIGIN_MANIFEST:
         raise errors.EntityAlreadyExists(
             f"{wish.source}: queue {found.name!r} was created by an administration call, not by a "

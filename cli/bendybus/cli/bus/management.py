@@ -15,8 +15,8 @@ from bendybus.cli.endpoint import Endpoint
 from bendybus.cli.errors import UsageError
 from bendybus.crds.bundling import Place
 from bendybus.domain import errors
-from bendybus.domain.entity import QueueDescription
 from bendybus.domain.limits import Tier
+from bendybus.domain.queue_description import QueueDescription
 from bendybus.v1 import management_pb2 as pb
 from bendybus.v1 import management_pb2_grpc
 from bendybus.wire import entities, statuses

@@ -12,7 +12,7 @@ from bendybus.cli.errors import UsageError
 from bendybus.crds import bundling, loading, manifest
 from bendybus.crds.bundling import Place
 from bendybus.crds.errors import ManifestError, Problem
-from bendybus.domain.entity import QueueDescription
+from bendybus.domain.queue_description import QueueDescription
 
 STDIN: Final = Path("-")
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from bendybus.cli.errors import CliError
-from bendybus.crds import namespace_manifest
 from bendybus.crds.bundling import Place
+from bendybus.domain import immutable_fields
 from bendybus.domain.limits import Tier
 
 try:
@@ -110,7 +110,7 @@ def identify(directory: Path, wanted: Place) -> Identity:
             f"{directory} holds BusNamespace {identity.place.name!r}, not {wanted.name!r}. Choose "
             "another folder with --data."
         )
-    namespace_manifest.check_update(
+    immutable_fields.check_namespace(
         wanted.name,
         tier=identity.place.tier,
         partition_count=identity.place.partition_count,

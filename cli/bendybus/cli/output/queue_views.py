@@ -9,7 +9,7 @@ from bendybus.cli.output import printing
 from bendybus.cli.output.printing import Output
 from bendybus.cli.output.tables import Column
 from bendybus.crds import queue_manifest
-from bendybus.domain import durations, entity
+from bendybus.domain import durations, queue_description
 from bendybus.domain.lifecycle import EntityState
 from bendybus.v1 import management_pb2 as pb
 from bendybus.wire import entities
@@ -69,7 +69,7 @@ def as_json(queue: pb.Queue) -> dict[str, Any]:
     """Return the queue with the names of manifests, durations as text."""
     described = entities.description_from_proto(queue.description)
     spec: dict[str, Any] = {}
-    for field, name in entity.MANIFEST_NAMES.items():
+    for field, name in queue_description.MANIFEST_NAMES.items():
         value = getattr(described, field)
         spec[name] = durations.render(value) if field.endswith("_ms") else value
     return {

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Final
 
 from bendybus.domain.directory import Directory
-from bendybus.domain.entity import Entity, Fingerprint, QueueDescription
+from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.domain.errors import BusError, PartitionUnavailable
+from bendybus.domain.queue_description import QueueDescription
 from bendybus.internal.v1 import entity_pb2
 from bendybus.operator.bus import answers
 from bendybus.operator.bus.answers import InvalidAnswer

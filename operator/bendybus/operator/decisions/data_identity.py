@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from bendybus.crds.namespace_manifest import check_update
+from bendybus.domain import immutable_fields
 from bendybus.domain.errors import PartitioningImmutable
 from bendybus.domain.limits import Tier
 from bendybus.operator.decisions.manifests import BusView
@@ -136,7 +136,7 @@ def decision(bus: BusView, claims: Iterable[Claim]) -> DataDecision:
 def _checked(bus: BusView, recorded: Identity, adopt: tuple[str, ...]) -> DataDecision:
     assert bus.manifest is not None
     try:
-        check_update(
+        immutable_fields.check_namespace(
             bus.key.name,
             tier=recorded.tier,
             partition_count=recorded.partition_count,

@@ -12,8 +12,10 @@ from typing import Final
 from bendybus.crds.manifest import DeletionPolicy
 from bendybus.crds.queue_manifest import to_description
 from bendybus.domain import entity as entities
-from bendybus.domain.entity import Entity, Origin, QueueDescription
+from bendybus.domain import immutable_fields, queue_description
+from bendybus.domain.entity import Entity, Origin
 from bendybus.domain.errors import BusError, InvalidArgument, PartitioningImmutable
+from bendybus.domain.queue_description import QueueDescription
 from bendybus.operator.decisions.manifests import BusView, QueueView
 from bendybus.operator.decisions.reasons import Reason
 from bendybus.operator.kubernetes import names
@@ -122,8 +124,8 @@ def wanted_description(queue: QueueView, bus: BusView) -> QueueDescription:
     assert bus.manifest is not None
     tier, count = bus.manifest.tier, bus.manifest.partition_count
     wanted = to_description(queue.manifest.spec)
-    entities.check_description(wanted, tier=tier, partition_count=count)
-    return entities.settled(wanted, tier=tier, partition_count=count)
+    queue_description.check(wanted, tier=tier, partition_count=count)
+    return queue_description.settled(wanted, tier=tier, partition_count=count)
 
 
 def _after_deletion(queue: QueueView, entry: Entity, wanted: QueueDescription) -> Decision:
@@ -194,7 +196,7 @@ def _living(entry: Entity, wanted: QueueDescription) -> Decision:
 
 def _fixed(entry: Entity, wanted: QueueDescription) -> Decision | None:
     try:
-        entities.check_update(entry.name, entry.queue, wanted)
+        immutable_fields.check_queue(entry.name, entry.queue, wanted)
     except PartitioningImmutable as error:
         return refuse(Reason.PARTITIONING_IMMUTABLE, error.message)
     except BusError as error:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from bendybus.crds.manifest import DeletionPolicy
-from bendybus.crds.namespace_manifest import BusNamespace, check_update
+from bendybus.crds.namespace_manifest import BusNamespace
 from bendybus.crds.queue_manifest import to_description
 from bendybus.domain import entity as entities
-from bendybus.domain import limits
+from bendybus.domain import immutable_fields, limits
 from bendybus.domain.errors import BusError
 from bendybus.operator.decisions import plan
 from bendybus.operator.decisions.manifests import Body, BusView, QueueView, bus_view, queue_view
@@ -106,7 +106,7 @@ def bus_problems(view: BusView) -> list[str]:
 def _bus_changes(name: str, before: BusNamespace, now: BusNamespace) -> list[str]:
     found = []
     try:
-        check_update(
+        immutable_fields.check_namespace(
             name,
             tier=before.tier,
             partition_count=before.partition_count,
@@ -167,7 +167,7 @@ def _queue_changes(before: QueueView, now: QueueView) -> list[str]:
                 "another Queue."
             )
     try:
-        entities.check_update(
+        immutable_fields.check_queue(
             now.entity_name,
             to_description(before.manifest.spec),
             to_description(now.manifest.spec),

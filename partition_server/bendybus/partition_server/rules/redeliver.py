@@ -2,53 +2,14 @@
 
 abandoned ──► delivery count + 1              ─┐
 lock ended ──► + 1 if the client had it        ├─► ready, or at MaxDeliveryCount or past its time:
-released, stream ended ──► uncounted          ─┘   dead-lettered or dropped
+only reserved ──► uncounted (`reservations`)  ─┘   dead-lettered or dropped
 """
 
-from bendybus.domain import bounds, limits
-from bendybus.partition_server.rules import application_properties, dead_letter, expire, locks
-from bendybus.partition_server.state.commands import Release, StreamEnded
+from bendybus.domain import limits
+from bendybus.partition_server.rules import application_properties, dead_letter, expire
 from bendybus.partition_server.state.message_queue import Lock, MessageQueue
 from bendybus.partition_server.state.turn import Turn
 from bendybus.partition_server.store.records import RowUpdate, row_id
-
-
-def release(turn: Turn, command: Release) -> None:
-    """Give back what is still locked; no delivery is counted."""
-    bounds.check_tokens(command.tokens)
-    for queue, counter, lock in locks.find(turn.partition, command.tokens, turn.now):
-        if lock is not None:
-            turn.stage.unlock(queue, counter)
-            give_back(turn, queue, counter, lock, lock.size_bytes)
-
-
-def end_stream(turn: Turn, command: StreamEnded) -> None:
-    """Close what a stream asked for, and give back what it had reserved."""
-    partition, stage, stream = turn.partition, turn.stage, command.stream
-    # Its asks of this very group would be opened after its end, and lock for no receiver.
-    stage.after[:] = [other for other in stage.after if getattr(other, "stream", None) != stream]
-    if stream in partition.watchers:
-        partition.watchers.remove(stream)
-    asks, slots = partition.streams.ended(stream)
-    stage.ended.append(stream)
-    for ask_id, slot in asks.items():
-        queue = partition.queues.at(slot)
-        if queue is not None:
-            queue.asks.pop((stream, ask_id), None)
-    for slot in sorted(slots):
-        queue = partition.queues.at(slot)
-        if queue is not None:
-            _release_reserved(turn, queue, stream)
-
-
-def _release_reserved(turn: Turn, queue: MessageQueue, stream: object) -> None:
-    held = [
-        (counter, lock)
-        for counter, lock in queue.locks.items()
-        if lock.stream == stream and not lock.delivered
-    ]
-    for counter, lock in held:
-        end_lock(turn, queue, counter, lock)
 
 
 def sweep(turn: Turn) -> None:

@@ -14,10 +14,19 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from bendybus.domain import bounds, errors, lifecycle, limits, partitioning
+from bendybus.domain import (
+    bounds,
+    errors,
+    immutable_fields,
+    lifecycle,
+    limits,
+    partitioning,
+    queue_description,
+)
 from bendybus.domain import entity as entities
-from bendybus.domain.entity import Entity, Fingerprint, Origin, QueueDescription
+from bendybus.domain.entity import Entity, Fingerprint, Origin
 from bendybus.domain.lifecycle import EntityAction, EntityState
+from bendybus.domain.queue_description import QueueDescription
 from bendybus.partition_server.state.commands import CommitEntity, EntityRef, Now
 
 
@@ -160,8 +169,8 @@ class Catalogue:
         if current is not None:
             _check_not_auto_deleted(current, manifest_uid)
         fingerprint = self._fingerprint
-        wanted = entities.merged(QueueDescription(), command.changes)
-        entities.check_description(
+        wanted = queue_description.merged(QueueDescription(), command.changes)
+        queue_description.check(
             wanted, tier=fingerprint.tier, partition_count=fingerprint.partition_count
         )
         count, home = partitioning.placement(
@@ -199,12 +208,12 @@ class Catalogue:
 
     def _changed(self, command: CommitEntity, current: Entity) -> QueueDescription:
         """Return the description that an update or an adoption leads to."""
-        wanted = entities.merged(current.queue, command.changes)
+        wanted = queue_description.merged(current.queue, command.changes)
         if command.origin is Origin.MANIFEST:
             # A manifest has a value for every field, also for what the namespace decides.
             wanted = self._settled(wanted)
-        entities.check_update(current.name, current.queue, wanted)
-        entities.check_description(
+        immutable_fields.check_queue(current.name, current.queue, wanted)
+        queue_description.check(
             wanted,
             tier=self._fingerprint.tier,
             partition_count=self._fingerprint.partition_count,
@@ -212,7 +221,7 @@ class Catalogue:
         return self._settled(wanted)
 
     def _settled(self, wanted: QueueDescription) -> QueueDescription:
-        return entities.settled(
+        return queue_description.settled(
             wanted,
             tier=self._fingerprint.tier,
             partition_count=self._fingerprint.partition_count,

@@ -14,7 +14,8 @@ from typing import Any, Final
 import apsw
 
 from bendybus.domain import entity as entities
-from bendybus.domain.entity import Entity, EntityStatus, Origin, QueueDescription
+from bendybus.domain.entity import Entity, Origin
+from bendybus.domain.queue_description import EntityStatus, QueueDescription
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.store import statements
 from bendybus.partition_server.store.errors import FileRefused

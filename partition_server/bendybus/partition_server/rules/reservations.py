@@ -1,0 +1,54 @@
+"""Messages that a front end holds in its cache: reserved for one stream, and how they come back.
+
+`receive` reserves what it gives for an ask: the message is locked, so no other receiver gets it,
+and no delivery is counted until the front end hands it to its client. A reservation ends uncounted
+when it is released, when its stream ends, or with its lock (see `redeliver`). What the front end
+does with its cache is in its `core/receive_cache.py`.
+
+Source: "Service Bus caches the other messages and returns them when it receives more receive
+requests"; messages that are "locked and cached in another front end" are received by nobody else.
+"""
+
+from bendybus.domain import bounds
+from bendybus.partition_server.rules import locks, redeliver
+from bendybus.partition_server.state.commands import Release, StreamEnded
+from bendybus.partition_server.state.message_queue import MessageQueue
+from bendybus.partition_server.state.turn import Turn
+
+
+def release(turn: Turn, command: Release) -> None:
+    """Give back what is still locked; no delivery is counted."""
+    bounds.check_tokens(command.tokens)
+    for queue, counter, lock in locks.find(turn.partition, command.tokens, turn.now):
+        if lock is not None:
+            turn.stage.unlock(queue, counter)
+            redeliver.give_back(turn, queue, counter, lock, lock.size_bytes)
+
+
+def end_stream(turn: Turn, command: StreamEnded) -> None:
+    """Close what a stream asked for, and give back what it had reserved."""
+    partition, stage, stream = turn.partition, turn.stage, command.stream
+    # Its asks of this very group would be opened after its end, and lock for no receiver.
+    stage.after[:] = [other for other in stage.after if getattr(other, "stream", None) != stream]
+    if stream in partition.watchers:
+        partition.watchers.remove(stream)
+    asks, slots = partition.streams.ended(stream)
+    stage.ended.append(stream)
+    for ask_id, slot in asks.items():
+        queue = partition.queues.at(slot)
+        if queue is not None:
+            queue.asks.pop((stream, ask_id), None)
+    for slot in sorted(slots):
+        queue = partition.queues.at(slot)
+        if queue is not None:
+            _release_reserved(turn, queue, stream)
+
+
+def _release_reserved(turn: Turn, queue: MessageQueue, stream: object) -> None:
+    held = [
+        (counter, lock)
+        for counter, lock in queue.locks.items()
+        if lock.stream == stream and not lock.delivered
+    ]
+    for counter, lock in held:
+        redeliver.end_lock(turn, queue, counter, lock)
