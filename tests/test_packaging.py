@@ -68,7 +68,7 @@ def test_the_wheel_holds_every_module_and_no_test(tmp_path: Path) -> None:
     assert sources <= names
     assert {"bendybus/cli/py.typed", "bendybus/domain/py.typed"} <= names
     assert not [name for name in names if name.startswith(("tests", "docs", "examples"))]
-    assert "bendybus-0.3.0.dist-info/licenses/LICENSE" in names
+    assert f"bendybus-{PROJECT['project']['version']}.dist-info/licenses/LICENSE" in names
 
 
 def test_every_dependency_is_pinned_with_a_hash() -> None:

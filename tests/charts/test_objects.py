@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from tests.charts import rendering
 from tests.charts.rendering import CHART, NAMESPACE, Body, of_kind, only, render
 
 ROOT = CHART.parents[1]
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
 CERT_MANAGER = {"certManager": {"enabled": True}}
 NAMESPACED = {"watchNamespaces": ["shop", "till"]}
 EVERYTHING = {
@@ -157,7 +159,7 @@ def test_one_replica_has_no_budget_that_would_hold_up_drains() -> None:
     [
         ({}, "localhost/bendybus:dev"),
         ({"repository": "host:5000/bus", "tag": "1"}, "host:5000/bus:1"),
-        ({"tag": ""}, "localhost/bendybus:0.3.0"),
+        ({"tag": ""}, f"localhost/bendybus:{VERSION}"),
         ({"digest": "sha256:" + "a" * 64}, "localhost/bendybus@sha256:" + "a" * 64),
     ],
 )

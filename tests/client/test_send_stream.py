@@ -9,7 +9,7 @@ from bendybus.client import ServiceBusMessage, aio, exceptions
 from bendybus.client.aio import ServiceBusClient as AsyncClient
 from bendybus.client.core import send_frame, send_stream
 from bendybus.client.core.retry_policy import RetryPolicy
-from bendybus.client.core.send_limit import SendLimit
+from bendybus.client.core.send_backpressure import SendLimit
 from bendybus.client.messages.encode import Columns
 from bendybus.domain import errors
 from bendybus.v1 import sender_pb2

@@ -1,6 +1,6 @@
 """A whole bus without network, threads or clocks: real rules, a seeded world.
 
-One front end (the real `SendAttempts` and `Cache`s) and its clients exchange messages with the
+One front end (the real `SendFailover` and `Cache`s) and its clients exchange messages with the
 partitions of `partitions`. Everything that happens is drawn from one seed, so that a failure can be
 seen again.
 """
@@ -22,10 +22,10 @@ from bendybus.frontend.core.receive_actions import (
 )
 from bendybus.frontend.core.receive_cache import Cache
 from bendybus.frontend.core.routing import Keys
-from bendybus.frontend.core.send_attempts import (
+from bendybus.frontend.core.send_failover import (
     Finished,
     PartitionLate,
-    SendAttempts,
+    SendFailover,
     Transmit,
 )
 from bendybus.frontend.core.send_outcome import Frame
@@ -77,7 +77,7 @@ class Bus(Partitions):
         super().__init__(seed, silent_crashes)
         self.abandoned = 0.1
         self._ids = itertools.count(1)
-        self.board = SendAttempts(lambda partition: partition not in self.down)
+        self.board = SendFailover(lambda partition: partition not in self.down)
         self.links: list[Cache] = []
         self.asks: dict[int, Cache] = {}
         self.acknowledged: dict[str, int] = {}

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from bendybus.domain import partitioning
-from bendybus.frontend.core.send_attempts import SendAttempts
+from bendybus.frontend.core.send_failover import SendFailover
 from bendybus.partition_server.broker.partition import Partition
 from bendybus.partition_server.state.producer_memory import Producers
 from bendybus.partition_server.store.memory_store import MemoryStore
@@ -79,7 +79,7 @@ BROKEN: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "misplaced": (partitioning, "partition_of", _elsewhere),
     "stuck": (Partition, "sweep", _nothing_is_due),
     "immortal": (MemoryStore, "expiring", _never),
-    "unfinished": (SendAttempts, "due", _never),
+    "unfinished": (SendFailover, "due", _never),
 }
 
 

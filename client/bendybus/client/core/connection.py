@@ -19,7 +19,7 @@ from bendybus.client.core.credentials import Credentials
 from bendybus.client.core.io_thread import IoThread
 from bendybus.client.core.outage import Outage
 from bendybus.client.core.receive_stream import ReceiveStream
-from bendybus.client.core.send_limit import SendLimit
+from bendybus.client.core.send_backpressure import SendLimit
 from bendybus.client.core.send_stream import SendStream
 from bendybus.client.core.settings import Settings
 from bendybus.client.core.stream import Stream

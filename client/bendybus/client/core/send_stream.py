@@ -23,8 +23,8 @@ from bendybus.client.core import send_frame
 from bendybus.client.core.possible_duplicates import PossibleDuplicates
 from bendybus.client.core.retry_policy import Moved, RetryPolicy, counted
 from bendybus.client.core.round_robin import RoundRobin
+from bendybus.client.core.send_backpressure import SendLimit
 from bendybus.client.core.send_frame import Frame, Unit
-from bendybus.client.core.send_limit import SendLimit
 from bendybus.client.core.send_queue import SendQueue
 from bendybus.client.core.stream import Stream
 from bendybus.domain import errors

@@ -1,4 +1,4 @@
-"""Sends, between listeners and partitions' streams: executes the actions of `send_attempts`.
+"""Sends, between listeners and partitions' streams: executes the actions of `send_failover`.
 
 A request names an entity, the limits of its atomic units, and its messages as columns, which are
 opaque here: only `columns` looks into them. Outcomes and errors are values; what they become on the
@@ -21,12 +21,12 @@ from bendybus.domain.errors import BusError
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core import columns, routing
 from bendybus.frontend.core.metrics import Metrics
-from bendybus.frontend.core.send_attempts import (
+from bendybus.frontend.core.send_failover import (
     Action,
     Attempt,
     Finished,
     PartitionLate,
-    SendAttempts,
+    SendFailover,
     Transmit,
 )
 from bendybus.frontend.core.send_outcome import Frame
@@ -104,7 +104,7 @@ class SendDispatcher:
         self._upstreams = upstreams
         self._directory = directory
         self._metrics = metrics
-        self._attempts = SendAttempts(lambda partition: upstreams[partition].available)
+        self._attempts = SendFailover(lambda partition: upstreams[partition].available)
         # For sends that come without a producer of their own.
         self._producer_id = os.urandom(16)
         self._sequence = 0

@@ -7,13 +7,13 @@ import pytest
 
 from bendybus.domain import errors
 from bendybus.domain.entity import Entity
-from bendybus.frontend.core import routing, send_attempts
+from bendybus.frontend.core import routing, send_failover
 from bendybus.frontend.core.routing import Keys
-from bendybus.frontend.core.send_attempts import (
+from bendybus.frontend.core.send_failover import (
     Attempt,
     Finished,
     PartitionLate,
-    SendAttempts,
+    SendFailover,
     Transmit,
 )
 from bendybus.frontend.core.send_outcome import Frame
@@ -33,7 +33,7 @@ class Board:
     repeat_age_ms: int = 0
 
     def __post_init__(self) -> None:
-        self.rules = SendAttempts(lambda partition: partition not in self.down)
+        self.rules = SendFailover(lambda partition: partition not in self.down)
 
     def take(self, actions: list[Any]) -> None:
         """Note what is to be done."""
@@ -108,7 +108,7 @@ def test_a_partition_that_is_known_to_be_down_is_skipped(board: Board) -> None:
 def test_a_send_that_is_not_answered_goes_elsewhere(board: Board) -> None:
     board.submit(Keys(1))
 
-    board.pass_time(send_attempts.ATTEMPT_MS_MAX + send_attempts.GRACE_MS)
+    board.pass_time(send_failover.ATTEMPT_MS_MAX + send_failover.GRACE_MS)
 
     assert [attempt.partition for attempt in board.sent] == [1, 2]
     assert board.missed == [1]
@@ -125,7 +125,7 @@ def test_an_attempt_takes_two_seconds_or_a_quarter_of_what_is_left(board: Board)
 def test_an_attempt_is_given_up_only_after_the_partition_must_refuse_it(board: Board) -> None:
     board.submit(Keys(1))
 
-    board.pass_time(send_attempts.ATTEMPT_MS_MAX + send_attempts.GRACE_MS - 1)
+    board.pass_time(send_failover.ATTEMPT_MS_MAX + send_failover.GRACE_MS - 1)
 
     assert len(board.sent) == 1
 
@@ -136,9 +136,9 @@ def test_what_a_broken_stream_may_have_stored_goes_elsewhere_after_a_wait(board:
 
     board.down = {1}
     board.take(board.rules.lost(1, "gone", board.now))
-    board.pass_time(send_attempts.RETURN_MS - 1)
+    board.pass_time(send_failover.RETURN_MS - 1)
     assert len(board.sent) == 1
-    board.pass_time(send_attempts.RETRY_MS)
+    board.pass_time(send_failover.RETRY_MS)
     board.store(board.sent[1], [5])
 
     assert board.sent[1].partition == 2
@@ -152,7 +152,7 @@ def test_a_partition_that_is_back_is_asked_again_before_another_one(board: Board
     frame = board.submit(Keys(1))
     board.take(board.rules.lost(1, "gone", board.now))
 
-    board.pass_time(send_attempts.RETRY_MS)
+    board.pass_time(send_failover.RETRY_MS)
     again = board.sent[1]
     board.store(again, [5])
 
@@ -181,7 +181,7 @@ def test_an_unknown_outcome_at_the_partition_is_asked_again_there(board: Board) 
     frame = board.submit(Keys(1))
 
     board.refuse(board.sent[0], errors.OutcomeUnknown("the sync failed"))
-    board.pass_time(send_attempts.RETRY_MS)
+    board.pass_time(send_failover.RETRY_MS)
     board.refuse(board.sent[1], errors.OutcomeUnknown("no longer known"))
     board.store(board.sent[2], [5])
 
@@ -216,10 +216,10 @@ def test_a_keyless_repeat_waits_for_its_first_choice(board: Board) -> None:
     board.down = {1}
     board.submit(Keys(1))
 
-    board.pass_time(send_attempts.RETRY_MS)
+    board.pass_time(send_failover.RETRY_MS)
     assert board.sent == []
     board.down = set()
-    board.pass_time(send_attempts.RETRY_MS)
+    board.pass_time(send_failover.RETRY_MS)
 
     assert [attempt.partition for attempt in board.sent] == [1]
 
@@ -346,7 +346,7 @@ def test_another_generation_is_tried_again_at_the_same_partition(board: Board) -
 
     board.refuse(board.sent[0], errors.GenerationMismatch("newer"))
     assert len(board.sent) == 1
-    board.pass_time(send_attempts.RETRY_MS)
+    board.pass_time(send_failover.RETRY_MS)
 
     assert board.sent[1].partition == board.sent[0].partition
 
@@ -371,7 +371,7 @@ def test_no_partition_at_all_is_an_error_at_once(board: Board) -> None:
 
 def test_a_late_answer_of_an_attempt_that_was_given_up_is_ignored(board: Board) -> None:
     frame = board.submit(Keys(1))
-    board.pass_time(send_attempts.ATTEMPT_MS_MAX + send_attempts.GRACE_MS)
+    board.pass_time(send_failover.ATTEMPT_MS_MAX + send_failover.GRACE_MS)
 
     board.store(board.sent[0], [1])
     board.store(board.sent[1], [2])
@@ -385,6 +385,6 @@ def test_the_lane_stays_with_a_part_wherever_it_goes(board: Board) -> None:
 
     board.down = {1}
     board.take(board.rules.lost(1, "gone", board.now))
-    board.pass_time(send_attempts.RETURN_MS)
+    board.pass_time(send_failover.RETURN_MS)
 
     assert [(attempt.partition, attempt.part.lane) for attempt in board.sent] == [(1, 1), (2, 1)]

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from bendybus.client.core.send_limit import SendLimit
+from bendybus.client.core.send_backpressure import SendLimit
 
 
 class Door:

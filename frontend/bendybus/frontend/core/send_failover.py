@@ -92,7 +92,7 @@ class PartitionLate:
 Action = Transmit | Finished | PartitionLate
 
 
-class SendAttempts:
+class SendFailover:
     """All frames under way through one front end."""
 
     def __init__(self, available: Callable[[int], bool]) -> None:
