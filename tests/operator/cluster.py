@@ -289,9 +289,10 @@ class Cluster:
 
     async def says(self, kind: str, name: str, reason: str, namespace: str = "shop") -> Body:
         """Wait until a manifest gives this reason; return its status."""
-        await eventually(
-            lambda: self.ready(kind, name, namespace).get("reason") == reason,
-            f"{kind} {name} says {reason}",
-        )
+        try:
+            await eventually(lambda: self.ready(kind, name, namespace).get("reason") == reason)
+        except AssertionError:
+            found = self.ready(kind, name, namespace)
+            raise AssertionError(f"{kind} {name} does not say {reason} but {found}") from None
         status: Body = self.api.one(kind, name, namespace)["status"]
         return status

@@ -64,6 +64,8 @@ async def test_a_bus_is_reconciled_again_after_a_call_that_was_cancelled_from_in
     for number in range(3):
         cluster.apply(queue_body(f"q{number}"))
     await cluster.says("Queue", "q0", "Available")
+    # A partition of a bus that was never seen whole is "not available yet".
+    await cluster.says("BusNamespace", "orders", "Available")
     await cluster.stop(BUS, 1)
     await cluster.says("BusNamespace", "orders", "PartitionUnavailable")
     cluster.start(BUS, 1)
