@@ -207,6 +207,7 @@ def test_who_waits_for_a_batch_delete_is_told_when_the_store_fails(
     from bendybus.partition_server.state.commands import DeleteMessages
 
     monkeypatch.setattr(budget, "TURN_ROWS", 2)
+    monkeypatch.setattr(budget, "TURN_MS", 60_000)
     ref = runner.create()
     runner.ask(Append("t", ref, Batch([b"x"] * 9)))
     commit, commits = runner.store.commit, []
@@ -228,6 +229,7 @@ def test_who_waits_for_a_settlement_is_told_when_the_store_fails(
     runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(budget, "TURN_ROWS", 10)
+    monkeypatch.setattr(budget, "TURN_MS", 60_000)
     ref = runner.create()
     runner.ask(Append("t", ref, Batch([b"x"] * 25)))
     tokens = tokens_of(runner.ask(Ask("reader", 1, ref, False, 25, 1 << 20)))
