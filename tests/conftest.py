@@ -51,7 +51,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _turn(item: pytest.Item) -> int:
     if item.get_closest_marker("slow"):
         return 0
-    return 1 if item.get_closest_marker("integration") else 2
+    if not item.get_closest_marker("integration"):
+        return 3
+    # Together, so that each process can end what they share after the last of them.
+    return 1 if _shares(item) else 2
 
 
 def _group(item: pytest.Item) -> str:

@@ -1,4 +1,7 @@
-"""A bus of each kind for the tests that only use it; breaking ones make their own."""
+"""A bus of each kind for the tests that only use it; breaking ones make their own.
+
+A process that has no more of these tests ends its buses: even idle ones take processor time.
+"""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -22,7 +25,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.integration)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def bus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bus]:
     """A bus that stays whole."""
     made = Bus(tmp_path_factory.mktemp("bus"))
@@ -30,7 +33,7 @@ def bus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bus]:
     made.end()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def standard_bus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bus]:
     """A Standard namespace: 16 partitions, partitioned and plain queues."""
     from bendybus.domain.limits import Tier
@@ -60,7 +63,7 @@ def new_queue(bus: Bus) -> Callable[..., str]:
     return create
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBus]:
     """A bus with policies of every kind and two queues, that no test breaks."""
     port = free_port()
