@@ -70,7 +70,9 @@ async def test_a_smaller_receive_gets_no_more_than_it_asks_for(
     second = await Either(receiver).receive_messages(10)
 
     assert [str(message) for message in first] == ["40", "41", "42", "43"]
-    assert [str(message) for message in second] == [str(index) for index in range(44, 50)]
+    # Four more if the answer to the ask of the loop came after the first receive had asked, too.
+    assert len(second) in (6, 10)
+    assert [str(message) for message in second] == [str(44 + i) for i in range(len(second))]
     await Either(receiver).close()
 
 
