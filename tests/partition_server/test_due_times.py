@@ -259,10 +259,10 @@ def test_a_receive_gets_what_is_behind_expired_messages_before_they_are_swept(
 def test_a_look_for_live_messages_is_bounded_and_goes_on_by_itself(
     queue: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from bendybus.partition_server.state import message_queue
+    from bendybus.partition_server.state import ready_set
     from bendybus.partition_server.state.commands import Ask
 
-    monkeypatch.setattr(message_queue, "PAGE_COUNTERS", 100)
+    monkeypatch.setattr(ready_set, "PAGE_COUNTERS", 100)
     for _ in range(10):
         queue.send(*[b"old"] * 100, time_to_live_ms=[1_000] * 100)
     queue.restart()

@@ -7,7 +7,7 @@ from bendybus.domain.disposition import Disposition
 from bendybus.domain.entity import Origin
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.domain.queue_description import EntityStatus
-from bendybus.partition_server.state import message_queue
+from bendybus.partition_server.state import ready_set
 from bendybus.partition_server.state.answers import AskRefused, Delivered, Reserved, Withdrawn
 from bendybus.partition_server.state.commands import (
     Append,
@@ -240,8 +240,8 @@ def test_waiting_receives_have_a_bound(queue: Driver, monkeypatch: pytest.Monkey
 def test_a_backlog_larger_than_the_window_comes_in_order(
     queue: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(message_queue, "PAGE_ROWS", 3)
-    monkeypatch.setattr(message_queue, "WINDOW_ROWS_MAX", 5)
+    monkeypatch.setattr(ready_set, "PAGE_ROWS", 3)
+    monkeypatch.setattr(ready_set, "WINDOW_ROWS_MAX", 5)
     sent = [str(i).encode() for i in range(40)]
     for start in range(0, 40, 4):
         queue.send(*sent[start : start + 4])
@@ -257,14 +257,15 @@ def test_a_backlog_larger_than_the_window_comes_in_order(
 def test_the_window_is_bounded_while_the_backlog_grows(
     queue: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(message_queue, "WINDOW_ROWS_MAX", 100)
+    monkeypatch.setattr(ready_set, "WINDOW_ROWS_MAX", 100)
     for _ in range(20):
         queue.send(*[b"x"] * 50)
     queue.receive(1)
 
     held = queue.partition.state.queues.at(0)
     assert held is not None
-    assert len(held.window) <= max(100, message_queue.PAGE_ROWS)
+    assert isinstance(held.ready, ready_set.ReadyWindow)
+    assert len(held.ready.window) <= max(100, ready_set.PAGE_ROWS)
 
 
 def test_locks_are_extended_by_the_time_that_the_process_stood_still(queue: Driver) -> None:

@@ -16,6 +16,7 @@ from bendybus.partition_server.state.commands import (
     StreamEnded,
     Withdraw,
 )
+from bendybus.partition_server.state.ready_set import ReadyWindow
 from tests.partition_server.driver import Driver
 
 SPARE = 20
@@ -62,7 +63,8 @@ def test_completed_messages_leave_nothing_behind_until_their_locks_would_have_en
     assert held is not None
     noted = sum(len(entries) for _, entries in held.lock_ends)
     assert noted <= SPARE + 2
-    assert not held.gone
+    assert isinstance(held.ready, ReadyWindow)
+    assert not held.ready.gone
 
 
 def test_renewing_a_lock_for_long_leaves_one_note_of_it(queue: Driver) -> None:
@@ -128,7 +130,8 @@ def test_schedules_that_are_cancelled_leave_nothing_behind(queue: Driver) -> Non
 
     held = queue.partition.state.queues.at(0)
     assert held is not None
-    assert not held.gone
+    assert isinstance(held.ready, ReadyWindow)
+    assert not held.ready.gone
 
 
 def test_what_was_deleted_is_forgotten_when_the_window_is_empty(queue: Driver) -> None:
@@ -142,7 +145,8 @@ def test_what_was_deleted_is_forgotten_when_the_window_is_empty(queue: Driver) -
 
     held = queue.partition.state.queues.at(0)
     assert held is not None
-    assert not held.gone
+    assert isinstance(held.ready, ReadyWindow)
+    assert not held.ready.gone
 
 
 def test_an_ask_is_withdrawn_without_a_look_at_the_others(queue: Driver) -> None:

@@ -139,15 +139,15 @@ class Partition:
         if stage.changes.entities or stage.changes.slots_removed:
             catalogue_entry.take(state, stage, now)
         for queue, counter in stage.vanished:
-            queue.forget([counter])
+            queue.ready.forget([counter])
         for touched in stage.touched.values():
             for row in touched.fresh:
                 if row.expires_ms is not None or row.scheduled_ms:
                     state.due.appended(row)
-            touched.queue.push_hot(touched.fresh, touched.caught_up and not touched.cold)
+            touched.queue.ready.push_hot(touched.fresh, touched.caught_up and not touched.cold)
             stage.served[touched.queue.slot] = touched.queue
-        for queue, counter in stage.returned:
-            queue.give_back(counter)
+        for queue, counter, lock in stage.returned:
+            queue.ready.give_back(counter, lock)
             stage.served[queue.slot] = queue
         for slot in {entry.slot for entry in stage.changes.history}:
             detecting = state.queues.at(slot)

@@ -1,7 +1,8 @@
 """Application properties that receivers changed while they had a message."""
 
 from bendybus.domain import errors, limits
-from bendybus.partition_server.state.message_queue import Lock, MessageQueue
+from bendybus.partition_server.state.message_lock import Lock
+from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.turn import Turn
 from bendybus.partition_server.store.records import row_id
 

@@ -14,7 +14,8 @@ from bendybus.partition_server.rules.redeliver import give_back, update
 from bendybus.partition_server.state import operation_memory
 from bendybus.partition_server.state.answers import Delivery
 from bendybus.partition_server.state.commands import ReceiveDeferred
-from bendybus.partition_server.state.message_queue import Lock, MessageQueue
+from bendybus.partition_server.state.message_lock import Lock
+from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.turn import Turn
 from bendybus.partition_server.store.records import Row, State, row_id
 

@@ -79,15 +79,14 @@ def _serve(
         if budget.spent():
             return False
         key, open_ask = next(iter(queue.asks.items()))
-        rows = queue.take(
+        rows = queue.ready.take(
             min(open_ask.messages, FRAME_ROWS),
             min(open_ask.size_bytes, limits.FRAME_BYTES_MAX),
             now_ms=now.wall_ms,
-            page=partition.store.active,
-            rows=partition.store.rows,
+            store=partition.store,
         )
         if not rows:
-            return not queue.has_ready()
+            return not queue.ready.has_ready()
         budget.rows += len(rows)
         budget.size_bytes += sum(row.delivered_bytes() for row in rows)
         del queue.asks[key]
@@ -95,6 +94,6 @@ def _serve(
         partition.streams.ask_closed(stream, ask_id)
         delivery = locks.lock(partition, queue, rows, now, ask=open_ask)
         lasts_ms = delivery.lock_remaining_ms
-        more, until_ms = queue.has_ready(), now.mono_ms + lasts_ms
+        more, until_ms = queue.ready.has_ready(), now.mono_ms + lasts_ms
         answers.append(Answer(stream, Reserved(ask_id, delivery, lasts_ms, until_ms, more)))
     return True

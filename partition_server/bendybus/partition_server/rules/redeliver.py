@@ -7,7 +7,8 @@ only reserved ──► uncounted (`reservations`)  ─┘   dead-lettered or dr
 
 from bendybus.domain import limits
 from bendybus.partition_server.rules import application_properties, dead_letter, expire
-from bendybus.partition_server.state.message_queue import Lock, MessageQueue
+from bendybus.partition_server.state.message_lock import Lock
+from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.turn import Turn
 from bendybus.partition_server.store.records import RowUpdate, row_id
 
@@ -99,4 +100,4 @@ def give_back(turn: Turn, queue: MessageQueue, counter: int, lock: Lock, size_by
         # Expiry may have passed over it while it was locked.
         turn.partition.due.expires_at(lock.expires_ms)
     if not lock.deferred:
-        turn.stage.returned.append((queue, counter))
+        turn.stage.returned.append((queue, counter, lock))

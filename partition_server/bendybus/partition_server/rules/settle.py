@@ -27,7 +27,8 @@ from bendybus.partition_server.rules import (
 )
 from bendybus.partition_server.state.answers import Delivered, Settled
 from bendybus.partition_server.state.commands import Deliver, Settle
-from bendybus.partition_server.state.message_queue import Lock, MessageQueue
+from bendybus.partition_server.state.message_lock import Lock
+from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.turn import Turn
 from bendybus.partition_server.state.unfinished_work import Unsettled
 from bendybus.partition_server.store.records import row_id

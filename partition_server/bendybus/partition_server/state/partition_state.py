@@ -143,7 +143,7 @@ class PartitionState:
     def rewind(self) -> None:
         """Read every queue from its beginning: what was passed over may be alive after all."""
         for queue in self.queues:
-            queue.rewind()
+            queue.ready.rewind()
             self.unserved[queue.slot] = None
 
     def watch_keys(self, queue: MessageQueue, since_ms: int) -> None:

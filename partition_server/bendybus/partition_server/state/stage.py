@@ -13,7 +13,8 @@ from bendybus.domain.disposition import Disposition
 from bendybus.domain.errors import BusError
 from bendybus.partition_server.state.answers import Delivered, Failed, Settled
 from bendybus.partition_server.state.commands import Command, Now
-from bendybus.partition_server.state.message_queue import Lock, MessageQueue
+from bendybus.partition_server.state.message_lock import Lock
+from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.operation_memory import Operations
 from bendybus.partition_server.state.settler_memory import Settlers
 from bendybus.partition_server.store.records import Changes, HistoryEntry, Move, Row, State
@@ -51,7 +52,7 @@ class Stage:
     # Queues that may have messages for their asks once this is committed, by slot.
     served: dict[int, MessageQueue] = field(default_factory=dict)
     unlocked: list[tuple[MessageQueue, int, Lock]] = field(default_factory=list)
-    returned: list[tuple[MessageQueue, int]] = field(default_factory=list)
+    returned: list[tuple[MessageQueue, int, Lock]] = field(default_factory=list)
     # ACTIVE rows that were not locked and are gone.
     vanished: list[tuple[MessageQueue, int]] = field(default_factory=list)
     keys: dict[tuple[int, str], int] = field(default_factory=dict)
@@ -74,7 +75,7 @@ class Stage:
         state = queue.state
         touched = self.touched.get(state.slot)
         if touched is None:
-            touched = Touched(queue, state.figures(), queue.at_end())
+            touched = Touched(queue, state.figures(), queue.ready.at_end())
             self.touched[state.slot] = touched
             self.changes.slots[state.slot] = state
         return touched

@@ -1,0 +1,24 @@
+"""The lock of a message: whose it is, until when, and what its end needs to know."""
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(slots=True)
+class Lock:
+    """A locked message. Locks are not durable: a restart frees them."""
+
+    generation: int
+    until_mono_ms: int
+    # The front end's stream that it is reserved for; a lock of a deferred message has none.
+    stream: Any
+    # Deleted when it is handed to the client (receive-and-delete).
+    delete: bool
+    # The client has it: from now on a lost lock counts as a delivery.
+    delivered: bool
+    deferred: bool
+    delivery_count: int
+    size_bytes: int
+    expires_ms: int | None
+    # Of the properties that receivers changed, which stay in the store.
+    changed_bytes: int

@@ -1,0 +1,210 @@
+"""What can be received of a queue: the messages that are ACTIVE and not locked, in their order.
+
+A queue has one ready set, chosen when the queue is made. The rules know it by `ReadySet`; a plain
+queue has a `ReadyWindow`:
+
+    store ──page──► window ─┐
+    commit ──hot──►         ├─► take() ──► locked by the caller ──settled──► gone
+    give_back() ► returned ─┘
+
+The window is a bounded run of rows; `loaded` is the highest counter that it has reached. What was
+just committed goes straight into the window while that is at the end of the queue (a *hot head*),
+else it waits in the store. Messages that come back are kept by number only and read again, so that
+memory grows neither with the backlog nor with locks on large messages.
+"""
+
+import heapq
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol
+
+from bendybus.partition_server.state.message_lock import Lock
+from bendybus.partition_server.store.records import Row, SlotState, row_id
+from bendybus.partition_server.store.store import Store
+
+# A page from the store, and what the window may hold.
+PAGE_ROWS: Final = 1_000
+WINDOW_ROWS_MAX: Final = 4_000
+WINDOW_BYTES_MAX: Final = 8 * 1024 * 1024
+
+# One take reads this many pages, looks at this many counters for each, and passes over this many
+# expired rows; what is left is looked at in the next turn.
+TAKE_PAGES: Final = 2
+PAGE_COUNTERS: Final = 50_000
+TAKE_LOOKS: Final = 2_000
+
+
+class ReadySet(Protocol):
+    """What the rules do with the messages of a queue that can be received."""
+
+    def at_end(self) -> bool:
+        """Whether it reaches the last counter given: what is new can be added to it."""
+
+    def push_hot(self, rows: Sequence[Row], caught_up: bool) -> None:
+        """Take committed rows, if it had reached the end before they came (`caught_up`)."""
+
+    def give_back(self, counter: int, lock: Lock) -> None:
+        """Let a message whose lock is over be received again, in its place by number."""
+
+    def forget(self, counters: Sequence[int]) -> None:
+        """Note that ACTIVE rows that were not locked are no longer there to be received."""
+
+    def rewind(self) -> None:
+        """Read the queue from its beginning again: what was passed over may be alive after all."""
+
+    def has_ready(self) -> bool:
+        """Whether a take could find something."""
+
+    def take(self, count: int, size_bytes: int, *, now_ms: int, store: Store) -> list[Row]:
+        """Return up to `count` rows of about `size_bytes` in all, oldest first; at least one.
+
+        They leave the set; the caller locks them. Rows past their time are left to expiry. The
+        work is bounded: fewer rows, or none, while `has_ready` means that there is more to look
+        at.
+        """
+
+
+class ReadyWindow:
+    """The ready set of a queue whose messages are received in the order of their numbers."""
+
+    __slots__ = (
+        "_locks",
+        "_pages_left",
+        "_rewound",
+        "_state",
+        "gone",
+        "loaded",
+        "returned",
+        "window",
+        "window_bytes",
+    )
+
+    def __init__(self, state: SlotState, locks: Mapping[int, Lock]) -> None:
+        """`locks` are those of the queue, by counter; read here, never changed."""
+        self._state = state
+        self._locks = locks
+        self.window: deque[Row] = deque()
+        self.window_bytes = 0
+        self.loaded = 0
+        self.returned: list[int] = []
+        # Rows in the window that were deleted or deferred behind its back.
+        self.gone: set[int] = set()
+        # Up to here the window was read before; its locked rows come back when their locks end.
+        self._rewound = 0
+        self._pages_left = 0
+
+    def at_end(self) -> bool:
+        """Whether the window reaches the last counter given: what is new can be added to it."""
+        return self.loaded >= self._state.counter
+
+    def push_hot(self, rows: Sequence[Row], caught_up: bool) -> None:
+        """Take committed rows into the window, if it had reached the end before they came."""
+        if not caught_up or not rows:
+            return
+        room = WINDOW_ROWS_MAX - len(self.window)
+        for row in rows[:room]:
+            if self.window_bytes > WINDOW_BYTES_MAX:
+                break
+            if row.state == 0:
+                self.window.append(row)
+                self.window_bytes += row.delivered_bytes()
+            self.loaded = row.counter
+        else:
+            if room >= len(rows):
+                self.loaded = self._state.counter
+
+    def give_back(self, counter: int, lock: Lock) -> None:
+        """Let a message whose lock is over be received again, in its place by number."""
+        # Above `loaded` (after a rewind) the next page has it.
+        if counter <= self.loaded:
+            heapq.heappush(self.returned, counter)
+
+    def forget(self, counters: Sequence[int]) -> None:
+        """Note that ACTIVE rows which may lie in the window are no longer there to be received."""
+        if not self.window:
+            return
+        first = self.window[0].counter
+        self.gone.update(c for c in counters if first <= c <= self.loaded)
+
+    def rewind(self) -> None:
+        """Read the queue from its beginning again: what was passed over may be alive after all."""
+        self.window.clear()
+        self.window_bytes = 0
+        self.returned.clear()
+        self.gone.clear()
+        self._rewound, self.loaded = max(self._rewound, self.loaded), 0
+
+    def has_ready(self) -> bool:
+        """Whether a take could find something."""
+        return bool(self.window or self.returned) or self.loaded < self._state.counter
+
+    def take(self, count: int, size_bytes: int, *, now_ms: int, store: Store) -> list[Row]:
+        """Return rows in the order of their numbers; see ReadySet."""
+        taken: list[Row] = []
+        window = self.window
+        self._pages_left, looks = TAKE_PAGES, TAKE_LOOKS
+        while len(taken) < count and size_bytes > 0:
+            if window and not self.returned and not self.gone:
+                row: Row | None = window.popleft()
+            else:
+                row = self._next(store, now_ms)
+            if row is None:
+                break
+            size = row.delivered_bytes()
+            self.window_bytes -= size
+            if taken and size > size_bytes:
+                self._put_back(row)
+                break
+            if row.expires_ms is not None and row.expires_ms <= now_ms:
+                looks -= 1
+                if not looks:
+                    break
+                continue
+            size_bytes -= size
+            taken.append(row)
+        return taken
+
+    def _next(self, store: Store, now_ms: int) -> Row | None:
+        """Return the next row; the caller takes its bytes from the window's."""
+        while True:
+            if not self.window:
+                self.gone.clear()
+                if self.loaded < self._state.counter and self._pages_left:
+                    self._pages_left -= 1
+                    self._load(store, now_ms)
+            if self.returned and (not self.window or self.returned[0] < self.window[0].counter):
+                found = store.rows([row_id(self._state.slot, heapq.heappop(self.returned))])
+                if found and found[0].state == 0 and found[0].counter not in self._locks:
+                    # It never counted to the window.
+                    self.window_bytes += found[0].delivered_bytes()
+                    return found[0]
+                continue
+            if not self.window:
+                if self.loaded < self._state.counter and self._pages_left:
+                    continue
+                return None
+            row = self.window.popleft()
+            if self.gone and row.counter in self.gone:
+                self.gone.discard(row.counter)
+                self.window_bytes -= row.delivered_bytes()
+                continue
+            return row
+
+    def _put_back(self, row: Row) -> None:
+        self.window.appendleft(row)
+        self.window_bytes += row.delivered_bytes()
+
+    def _load(self, store: Store, now_ms: int) -> None:
+        through = min(self._state.counter, self.loaded + PAGE_COUNTERS)
+        slot, after = self._state.slot, self.loaded
+        rows = store.active(slot, after, through, PAGE_ROWS, WINDOW_BYTES_MAX, now_ms)
+        size_bytes = sum(row.delivered_bytes() for row in rows)
+        more = len(rows) == PAGE_ROWS or size_bytes >= WINDOW_BYTES_MAX
+        if self.loaded < self._rewound:
+            locked = [row for row in rows if row.counter in self._locks]
+            size_bytes -= sum(row.delivered_bytes() for row in locked)
+            self.window.extend(row for row in rows if row.counter not in self._locks)
+        else:
+            self.window.extend(rows)
+        self.loaded = rows[-1].counter if more else through
+        self.window_bytes += size_bytes
