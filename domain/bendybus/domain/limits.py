@@ -64,6 +64,13 @@ DELETE_MESSAGES_MAX: Final = 500
 PREMIUM_DELETE_MESSAGES_MAX: Final = 4_000
 RECEIVERS_PER_ENTITY: Final = 5_000
 
+# Topics
+SQL_FILTERS_PER_TOPIC: Final = 2_000
+CORRELATION_FILTERS_PER_TOPIC: Final = 100_000  # with True and False filters
+RULE_NAME_CHARS_MAX: Final = 50
+SQL_TEXT_CHARS_MAX: Final = 1_024  # a SQL filter, or a SQL action
+SQL_ACTION_STATEMENTS_MAX: Final = 32
+
 # Time-outs
 SEND_TIMEOUT_MS_DEFAULT: Final = 60 * SECOND_MS
 
@@ -76,6 +83,11 @@ SETTLE_TOKENS_MAX: Final = 5_000  # of one frame of settlements
 SETTLER_ID_BYTES_MAX: Final = 16
 OPERATION_ID_BYTES_MAX: Final = 16
 TOMBSTONES_MAX: Final = 20_000  # deleted names that are remembered, and a tenth more
+SQL_NESTING_MAX: Final = 64  # operators inside operators; parentheses alone do not count
+LIKE_PATTERN_CHARS_MAX: Final = 1_024  # also of a pattern that is a property's value
+RULE_VALUES_MAX: Final = 64  # parameters of a SQL text, properties of a correlation filter
+RULE_VALUE_LENGTH_MAX: Final = 1_024  # characters or bytes, of each
+RULE_PROPERTY_NAME_CHARS_MAX: Final = 1_024
 DELIVERY_COUNT_STORED_MAX: Final = 2**31 - 1
 
 

@@ -1,0 +1,189 @@
+"""Rules as users describe them: a name, a filter, perhaps an action. `compiled` makes them run.
+
+A description may be wrong until it is checked; whoever stores one calls `check` first.
+"""
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from bendybus.domain import bounds, limits
+from bendybus.domain.errors import InvalidArgument, InvalidOperation
+from bendybus.domain.filters import action as action_module
+from bendybus.domain.filters import conditions, values
+from bendybus.domain.filters.action import Changes, CompiledAction, UserChange
+from bendybus.domain.filters.conditions import CompiledFilter
+from bendybus.domain.filters.values import Value
+from bendybus.domain.filters.view import MessageView
+
+# The rule that a subscription gets when it is made without one.
+DEFAULT_NAME: Final = "$Default"
+# The application property that names the rule whose action made the copy.
+RULE_NAME_PROPERTY: Final = "RuleName"
+_NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?\Z")
+_SQL_FILTER: Final = "filter.sqlExpression"
+_SQL_ACTION: Final = "action.sqlExpression"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TrueFilter:
+    """Takes every message."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FalseFilter:
+    """Takes no message."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SqlFilter:
+    """Takes the messages for which a SQL expression is true. Parameters: by name, @ or not."""
+
+    sql_expression: str
+    parameters: Mapping[str, Value] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CorrelationFilter:
+    """Takes the messages that have all these properties with these values. None: any value."""
+
+    correlation_id: str | None = None
+    message_id: str | None = None
+    to: str | None = None
+    reply_to: str | None = None
+    label: str | None = None
+    session_id: str | None = None
+    reply_to_session_id: str | None = None
+    content_type: str | None = None
+    properties: Mapping[str, Value] = dataclasses.field(default_factory=dict)
+
+
+Filter = TrueFilter | FalseFilter | SqlFilter | CorrelationFilter
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SqlRuleAction:
+    """Changes properties of the copy that the rule makes. Parameters as in SqlFilter."""
+
+    sql_expression: str
+    parameters: Mapping[str, Value] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule of a subscription."""
+
+    name: str
+    filter: Filter = TrueFilter()
+    action: SqlRuleAction | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CompiledRule:
+    """A rule that is ready to be evaluated."""
+
+    rule: Rule
+    filter: CompiledFilter
+    action: CompiledAction | None
+
+    def changes(self, view: MessageView) -> Changes:
+        """Return what the copy of a rule with an action has different. Raises FilterError."""
+        assert self.action is not None
+        made = self.action.changes(view)
+        name = UserChange(RULE_NAME_PROPERTY, self.rule.name)
+        return Changes({**made.user, values.fold(RULE_NAME_PROPERTY): name}, made.system)
+
+
+# Of each field of CorrelationFilter, the system property.
+SYSTEM_PROPERTIES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "correlation_id": "CorrelationId",
+        "message_id": "MessageId",
+        "to": "To",
+        "reply_to": "ReplyTo",
+        "label": "Label",
+        "session_id": "SessionId",
+        "reply_to_session_id": "ReplyToSessionId",
+        "content_type": "ContentType",
+    }
+)
+
+
+def check_name(name: str) -> None:
+    """Raise InvalidArgument unless `name` can be a rule's name."""
+    bounds.check_text("ruleName", name, limits.RULE_NAME_CHARS_MAX)
+    if name != DEFAULT_NAME and not _NAME.match(name):
+        raise InvalidArgument(
+            "ruleName",
+            f"{name!r} must start with a letter or digit, end with one (or _), and have only "
+            f"letters, digits and . - _ in between; {DEFAULT_NAME} is the default rule.",
+        )
+
+
+def check(rule: Rule, *, partitioned: bool) -> None:
+    """Raise InvalidArgument or InvalidOperation unless a topic can have the rule."""
+    compiled(rule, partitioned=partitioned)
+
+
+def compiled(rule: Rule, *, partitioned: bool) -> CompiledRule:
+    """Return the rule, checked and ready to run. Raises InvalidArgument, InvalidOperation.
+
+    In a partitioned topic, an action must not change what decides the partition of a message: the
+    copy stays in the partition of the original.
+    """
+    check_name(rule.name)
+    action = None if rule.action is None else _compiled_action(rule.action)
+    if partitioned and action is not None and action.keys:
+        raise InvalidOperation(
+            f"{_SQL_ACTION}: the action sets {' and '.join(sorted(action.keys))}, which decides "
+            "the partition of a message; in a partitioned topic no action can. Remove it from "
+            "the action.",
+            metadata={"field": _SQL_ACTION},
+        )
+    return CompiledRule(rule, compiled_filter(rule.filter), action)
+
+
+def compiled_filter(filter_: Filter) -> CompiledFilter:
+    """Return a filter, checked and ready to run. Raises InvalidArgument."""
+    match filter_:
+        case SqlFilter():
+            given = _parameters("filter.parameters", filter_.parameters)
+            return conditions.of_sql(filter_.sql_expression, given, _SQL_FILTER)
+        case CorrelationFilter():
+            return _compiled_correlation(filter_)
+        case TrueFilter():
+            return conditions.EVERYTHING
+        case FalseFilter():
+            return conditions.NOTHING
+
+
+def _compiled_action(action: SqlRuleAction) -> CompiledAction:
+    given = _parameters("action.parameters", action.parameters)
+    return action_module.of_sql(action.sql_expression, given, _SQL_ACTION)
+
+
+def _parameters(field: str, given: Mapping[str, Value]) -> dict[str, Value]:
+    values.check_constants(field, given)
+    return values.folded({name.removeprefix("@"): value for name, value in given.items()})
+
+
+def _compiled_correlation(wanted: CorrelationFilter) -> CompiledFilter:
+    system: dict[str, Value] = {}
+    for field, name in SYSTEM_PROPERTIES.items():
+        text = getattr(wanted, field)
+        if text is not None:
+            bounds.check_text(f"filter.{field}", text, limits.RULE_VALUE_LENGTH_MAX)
+            system[name] = text
+    values.check_constants("filter.properties", wanted.properties)
+    for name, value in wanted.properties.items():
+        if values.key(value) is None:
+            raise InvalidArgument(
+                "filter.properties", f"{name!r} must not be null or NaN: nothing is equal to it."
+            )
+    if not system and not wanted.properties:
+        raise InvalidArgument(
+            "filter", "a correlation filter must have at least one property. Use a true filter."
+        )
+    return conditions.of_values(system, values.folded(wanted.properties))

@@ -1,0 +1,229 @@
+"""All rules of a topic, arranged so that a message meets only those that it may fit.
+
+The conditions of a filter (each a property that equals a constant, in one order for all filters)
+are a path in a tree of tables:
+
+    root ─ color ─┬ "red"  ─ size ─┬ 1 ─ rules
+                  │                └ 2 ─ rules
+                  └ "blue" ─ rules
+
+A message follows the paths that its properties open. So the cost is that of the rules whose
+conditions it fits, and not of the others, however many there are; filters without a condition,
+such as price > 5, are at the root and evaluated for every message.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Hashable, Iterator
+from typing import Final, Generic, TypeVar
+
+from bendybus.domain import limits
+from bendybus.domain.errors import EntityAlreadyExists, EntityNotFound, QuotaExceeded
+from bendybus.domain.filters import conditions, values
+from bendybus.domain.filters.conditions import Condition
+from bendybus.domain.filters.rule import CompiledRule, Rule, SqlFilter
+from bendybus.domain.filters.values import FilterError
+from bendybus.domain.filters.view import MessageView
+
+# What names a subscription for the caller.
+S = TypeVar("S", bound=Hashable)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Copy(Generic[S]):
+    """A copy of a message that a subscription gets."""
+
+    subscription: S
+    # None: the message as it is. Else the rule whose `changes` the copy has.
+    rule: CompiledRule | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Failure(Generic[S]):
+    """A filter that could not be evaluated; the other rules are not affected."""
+
+    subscription: S
+    rule: CompiledRule
+    error: FilterError
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Matches(Generic[S]):
+    """What becomes of a message, in the order in which the rules were added."""
+
+    copies: tuple[Copy[S], ...]
+    failures: tuple[Failure[S], ...] = ()
+
+
+class RuleIndex(Generic[S]):
+    """The rules of one topic, by subscription and name."""
+
+    def __init__(self) -> None:
+        self._entries: dict[S, dict[str, _Entry[S]]] = {}
+        self._root: _Node[S] = _Node()
+        self._orders: Final = itertools.count()
+        self.sql_filter_count = 0
+        self.correlation_filter_count = 0
+
+    def add(self, subscription: S, rule: CompiledRule) -> None:
+        """Add a rule. Raises EntityAlreadyExists, QuotaExceeded."""
+        name = rule.rule.name
+        if name in self._entries.get(subscription, ()):
+            raise EntityAlreadyExists(
+                f"rule {name!r} exists already in subscription {subscription}. "
+                "Choose another name, or remove it first."
+            )
+        self._check_room(rule)
+        entry = _Entry(next(self._orders), subscription, rule)
+        self._entries.setdefault(subscription, {})[name] = entry
+        self._count(rule, 1)
+        if rule.filter is not conditions.NOTHING:
+            _add(self._root, entry)
+
+    def remove(self, subscription: S, name: str) -> Rule:
+        """Remove a rule and return it. Raises EntityNotFound."""
+        entries = self._entries.get(subscription, {})
+        entry = entries.pop(name, None)
+        if entry is None:
+            raise EntityNotFound(f"rule {name!r} does not exist in subscription {subscription}.")
+        if not entries:
+            del self._entries[subscription]
+        self._count(entry.rule, -1)
+        if entry.rule.filter is not conditions.NOTHING:
+            _remove(self._root, entry)
+        return entry.rule.rule
+
+    def remove_subscription(self, subscription: S) -> None:
+        """Remove all rules of a subscription, if it has any."""
+        for name in list(self._entries.get(subscription, ())):
+            self.remove(subscription, name)
+
+    def rules(self, subscription: S) -> list[CompiledRule]:
+        """Return the rules of a subscription, in the order in which they were added."""
+        return [entry.rule for entry in self._entries.get(subscription, {}).values()]
+
+    def match(self, view: MessageView) -> Matches[S]:
+        """Return the copies that a message makes: one for all rules without an action, one each.
+
+        Never raises FilterError: a filter that fails is in `failures`. Raises what the view raises
+        for properties that cannot be decoded.
+        """
+        found: list[_Entry[S]] = []
+        failed: list[tuple[int, Failure[S]]] = []
+        for entry in _open(self._root, view):
+            try:
+                if entry.rule.filter.rest_matches(view):
+                    found.append(entry)
+            except FilterError as error:
+                failed.append((entry.order, Failure(entry.subscription, entry.rule, error)))
+        found.sort(key=_order_of)
+        failed.sort(key=lambda each: each[0])
+        return Matches(tuple(_copies(found)), tuple(failure for _, failure in failed))
+
+    def _check_room(self, rule: CompiledRule) -> None:
+        if isinstance(rule.rule.filter, SqlFilter):
+            count, most, kind = self.sql_filter_count, limits.SQL_FILTERS_PER_TOPIC, "SQL filters"
+        else:
+            count, most = self.correlation_filter_count, limits.CORRELATION_FILTERS_PER_TOPIC
+            kind = "correlation, true and false filters"
+        if count >= most:
+            raise QuotaExceeded(
+                f"the topic has {count} {kind}, of at most {most}. Remove rules that are no "
+                "longer needed.",
+                metadata={"limit": str(most)},
+            )
+
+    def _count(self, rule: CompiledRule, change: int) -> None:
+        if isinstance(rule.rule.filter, SqlFilter):
+            self.sql_filter_count += change
+        else:
+            self.correlation_filter_count += change
+
+
+class _Entry(Generic[S]):
+    __slots__ = ("order", "rule", "subscription")
+
+    def __init__(self, order: int, subscription: S, rule: CompiledRule) -> None:
+        self.order = order
+        self.subscription = subscription
+        self.rule = rule
+
+
+class _Node(Generic[S]):
+    """A place in the tree. Tables: property → key of its value → next place."""
+
+    __slots__ = ("entries", "system", "user")
+
+    def __init__(self) -> None:
+        self.entries: dict[int, _Entry[S]] = {}
+        self.system: dict[str, dict[Hashable, _Node[S]]] = {}
+        self.user: dict[str, dict[Hashable, _Node[S]]] = {}
+
+    def tables(self, condition: Condition) -> "dict[str, dict[Hashable, _Node[S]]]":
+        return self.system if condition.system else self.user
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.entries or self.system or self.user)
+
+
+def _add(root: _Node[S], entry: _Entry[S]) -> None:
+    node = root
+    for condition in entry.rule.filter.conditions:
+        table = node.tables(condition).setdefault(condition.name, {})
+        found = table.get(condition.key)
+        if found is None:
+            found = table[condition.key] = _Node()
+        node = found
+    node.entries[entry.order] = entry
+
+
+def _remove(root: _Node[S], entry: _Entry[S]) -> None:
+    node, way = root, list[tuple[_Node[S], Condition]]()
+    for condition in entry.rule.filter.conditions:
+        way.append((node, condition))
+        node = node.tables(condition)[condition.name][condition.key]
+    del node.entries[entry.order]
+    for above, condition in reversed(way):
+        if not node.is_empty:
+            return
+        tables = above.tables(condition)
+        del tables[condition.name][condition.key]
+        if not tables[condition.name]:
+            del tables[condition.name]
+        node = above
+
+
+def _open(root: _Node[S], view: MessageView) -> Iterator[_Entry[S]]:
+    """Yield the entries whose conditions a message fits."""
+    user = view.user
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        yield from node.entries.values()
+        for name, table in node.system.items():
+            value = view.system(name)
+            if value is not None and (found := table.get(values.key(value))) is not None:
+                waiting.append(found)
+        # From the smaller side: neither many tables nor many properties may make it slow.
+        names = node.user if len(node.user) <= len(user) else user
+        for name in names:
+            value = user.get(name)
+            if value is not None and name in node.user:
+                found = node.user[name].get(values.key(value))
+                if found is not None:
+                    waiting.append(found)
+
+
+def _copies(found: list[_Entry[S]]) -> Iterator[Copy[S]]:
+    plain: set[S] = set()
+    for entry in found:
+        if entry.rule.action is not None:
+            yield Copy(entry.subscription, entry.rule)
+        elif entry.subscription not in plain:
+            plain.add(entry.subscription)
+            yield Copy(entry.subscription, None)
+
+
+def _order_of(entry: _Entry[S]) -> int:
+    return entry.order

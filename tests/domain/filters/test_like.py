@@ -1,0 +1,114 @@
+"""LIKE: what it matches, and that no pattern makes it slow."""
+
+import re
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bendybus.domain.errors import InvalidArgument
+from bendybus.domain.filters import conditions, like
+from bendybus.domain.filters.values import FilterError
+
+pytestmark = pytest.mark.requirement("R65")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "matched"),
+    [
+        ("", "", True),
+        ("", "a", False),
+        ("%", "", True),
+        ("_", "", False),
+        ("_", "é", True),
+        ("_", "😀", True),
+        ("abc", "abc", True),
+        ("abc", "ABC", False),
+        ("a%c", "abbc", True),
+        ("a%c", "ac", True),
+        ("a%c", "ab", False),
+        ("ab%ba", "aba", False),
+        ("%b_d%", "xxabcdx", True),
+        ("%b_d%", "xxabdx", False),
+        ("%a_%_b", "aab", False),
+        ("%a_%_b", "axxb", True),
+        ("a\nb%", "a\nb\nc", True),
+        ("[a-z]", "b", False),
+        ("a.c*", "a.c*", True),
+        ("%%_%%", "x", True),
+    ],
+)
+def test_matches(pattern: str, text: str, matched: bool) -> None:
+    assert like.compiled(pattern)(text) is matched
+
+
+@pytest.mark.parametrize(
+    ("pattern", "escape", "text", "matched"),
+    [
+        (r"ABC\%", "\\", "ABC%", True),
+        (r"ABC\%", "\\", "ABCD", False),
+        ("!_!!!%", "!", "_!%", True),
+        ("a%%", "%", "a%", True),
+        ("a%%", "%", "ab", False),
+        ("!a", "!", "a", True),
+    ],
+)
+def test_the_escape_character_makes_what_follows_literal(
+    pattern: str, escape: str, text: str, matched: bool
+) -> None:
+    assert like.compiled(pattern, escape)(text) is matched
+
+
+@given(
+    pattern=st.text(alphabet="ab%_", max_size=9),
+    text=st.text(alphabet="ab", max_size=14),
+)
+def test_it_is_what_a_regular_expression_says(pattern: str, text: str) -> None:
+    expression = "".join({"%": ".*", "_": "."}.get(each, each) for each in pattern)
+
+    expected = re.fullmatch(expression, text) is not None
+
+    assert like.compiled(pattern)(text) is expected
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "%a" * 500 + "b",
+        "%" + "a_" * 500 + "b%",
+        "%_a" * 330 + "%b",
+        "_" * 1_000 + "%b%",
+        "%" * 1_024,
+    ],
+)
+def test_no_pattern_makes_it_slow(pattern: str) -> None:
+    text = "a" * 32_768
+    matches = like.compiled(pattern)
+    began = time.process_time()
+
+    assert matches(text) is (set(pattern) == {"%"})
+
+    assert time.process_time() - began < 1.0
+
+
+@pytest.mark.parametrize(
+    ("pattern", "escape", "sentence"),
+    [
+        ("a!", "!", "must not end with its escape character"),
+        ("a", "", "ESCAPE must be a single character"),
+        ("a", "ab", "ESCAPE must be a single character"),
+        ("a" * 1_025, None, "must be at most 1024 characters"),
+    ],
+)
+def test_a_pattern_that_is_none_is_an_error(
+    pattern: str, escape: str | None, sentence: str
+) -> None:
+    with pytest.raises(FilterError, match=sentence):
+        like.compiled(pattern, escape)
+
+
+@pytest.mark.parametrize("text", ["a LIKE 'x!' ESCAPE '!'", "a LIKE 1", "a LIKE 'x' ESCAPE 2"])
+def test_a_constant_pattern_that_is_none_is_refused_with_the_rule(text: str) -> None:
+    with pytest.raises(InvalidArgument, match=r"filter: (a pattern of LIKE|ESCAPE) must"):
+        conditions.of_sql(text, {}, "filter")
