@@ -1,6 +1,7 @@
 """Deferring: a message leaves the queue's order and is received by its number only."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from bendybus.domain import errors, limits
@@ -83,6 +84,9 @@ def _receive(turn: Turn, command: ReceiveDeferred) -> Delivery:
         for row in rows:
             turn.stage.remove_row(queue, row)
         return Delivery(queue.slot, rows)
+    if turn.stage.marks:
+        taken = [row.counter for row in rows]
+        turn.stage.on_failure.append(partial(locks.unlock, queue, taken))
     return locks.lock(partition, queue, rows, turn.now, ask=None)
 
 

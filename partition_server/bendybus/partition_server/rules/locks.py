@@ -56,6 +56,12 @@ def lock(
     return Delivery(queue.slot, rows, generations, now.wall_ms + lasts_ms, lasts_ms, partition.boot)
 
 
+def unlock(queue: MessageQueue, counters: Sequence[int]) -> None:
+    """Take back what `lock` did."""
+    for counter in counters:
+        del queue.locks[counter]
+
+
 def still_locked(partition: PartitionState, delivery: Delivery, now: Now) -> Delivery | None:
     """Return a delivery as it is now; None if a lock of it is over."""
     if not delivery.generations:

@@ -69,6 +69,7 @@ def refused(command: Settle, error: BusError) -> Settled:
 def deliver(turn: Turn, command: Deliver) -> Delivered | None:
     """Mark reserved messages as delivered; in delete mode, delete them."""
     lost: list[int] = []
+    marked = turn.stage.marks
     bounds.check_tokens(command.tokens)
     for index, (_, _, lock) in enumerate(locks.find(turn.partition, command.tokens, turn.now)):
         if lock is None:
@@ -78,6 +79,8 @@ def deliver(turn: Turn, command: Deliver) -> Delivered | None:
             _, lost = _complete(turn, command.tokens)
             return Delivered(command.deliver_id, lost)
         else:
+            if marked:
+                turn.stage.change_lock(lock)
             lock.delivered = True
     return Delivered(command.deliver_id, lost) if lost else None
 
@@ -147,6 +150,7 @@ def _keep(turn: Turn, tokens: bytes, entity_uid: str) -> None:
     for queue, _, lock in locks.find(turn.partition, tokens, turn.now, entity_uid):
         if lock is not None:
             until_ms = turn.now.mono_ms + queue.entity.queue.lock_duration_ms
+            turn.stage.change_lock(lock)
             lock.until_mono_ms = max(lock.until_mono_ms, until_ms)
 
 
@@ -218,6 +222,7 @@ def _renew(turn: Turn, command: Settle) -> Settled:
             failures.append((index, gone))
             continue
         lasts_ms = queue.entity.queue.lock_duration_ms
+        turn.stage.change_lock(lock)
         lock.until_mono_ms = now.mono_ms + lasts_ms
         queue.watch_lock(lock.until_mono_ms, [(counter, lock.generation)])
         partition.due.lock_ends.add(lock.until_mono_ms, queue.slot)

@@ -117,6 +117,16 @@ class DueTimes:
         """Note how far activation came, and when it is due again."""
         self.activated_to, self.next_activation_ms = cursor, following_ms
 
+    def cursors(self) -> tuple[tuple[int, int], int | None, tuple[int, int], int | None]:
+        """Return how far expiry and activation came and when they are due; see `restore`."""
+        return self.expired_to, self.next_expiry_ms, self.activated_to, self.next_activation_ms
+
+    def restore(
+        self, cursors: tuple[tuple[int, int], int | None, tuple[int, int], int | None]
+    ) -> None:
+        """Set what `cursors` returned."""
+        self.expired_to, self.next_expiry_ms, self.activated_to, self.next_activation_ms = cursors
+
     def mark(self, stage: Stage, now: Now) -> None:
         """Note the clocks in the file, for the next opening to compare its own with."""
         if stage.changes.seen is not None:

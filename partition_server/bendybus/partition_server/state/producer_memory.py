@@ -6,12 +6,7 @@ them, or of what is left of a part, finds each. Membership is exact, not a high-
 would take a late first try behind a failed-over later one for a repeat, and lose it.
 
     entry of one part:   (producer id, sequence, position of its first message) → outcome
-    outcome, as text:    7+3@UID                     three messages in a row, numbers from 7 on
-    or else as JSON:     {"first": 7, "count": 3, "entity": UID,
-                         "spans": [0, 2, 9, 1]       … at positions 0, 1 and 9 of their frame
-                         "numbers", "duplicates", "failures": [position, size, text], "texts"}
-
-Entries of 0.3 do not name the entity: they are taken for entries of any.
+    outcome: see `producer_outcomes`
 
 Entries are written in the transaction that stores the part; bounded in number, bytes and age. What
 is no longer known is remembered as a time, durably: a repeat whose first try was before it gets
@@ -19,15 +14,15 @@ OutcomeUnknown, never "new".
 """
 
 import contextlib
-import json
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from operator import add
 from typing import Final, NamedTuple
 
-from bendybus.domain import errors, limits, sequence_number
+from bendybus.domain import errors, limits
 from bendybus.domain.errors import BusError
+from bendybus.partition_server.state import producer_outcomes
 from bendybus.partition_server.state.answers import Appended, Failed
 from bendybus.partition_server.state.commands import Append, Batch, Now
 from bendybus.partition_server.store.records import Changes, ProducerEntry
@@ -53,6 +48,14 @@ class Known:
     rest: Append | None
     # Units of `rest`, as indexes into the command's.
     rest_units: list[int]
+
+
+class Forgotten(NamedTuple):
+    """What a transaction has forgotten so far, and what is no longer known since then."""
+
+    entries: int
+    wall_ms: int
+    mono_ms: int | None
 
 
 class _Producer(NamedTuple):
@@ -91,7 +94,7 @@ class Producers:
         self._forgotten_mono_ms = now.mono_ms - age_ms if forgotten_until_ms else None
         # Of the transaction that is being decided.
         self._forgotten: list[tuple[ProducerEntry, int]] = []
-        self._before: tuple[int, int | None] = (0, None)
+        self._before = Forgotten(0, 0, None)
 
     def find(self, command: Append, now: Now) -> Known | None:
         """Return what is known of `command`, None if all of it is new.
@@ -135,8 +138,7 @@ class Producers:
         if not command.producer_id:
             return
         if not changes.producers:
-            self._forgotten.clear()
-            self._before = (self._forgotten_wall_ms, self._forgotten_mono_ms)
+            self._before = self.forgotten(changes)
         position = command.spans[0] if command.spans else 0
         known = self._producers.get(command.producer_id)
         entry = ProducerEntry(
@@ -144,7 +146,7 @@ class Producers:
             known.producer_id if known else command.producer_id,
             command.producer_sequence,
             position,
-            _outcome_to_text(command, outcome),
+            producer_outcomes.to_text(command, outcome),
             now.wall_ms,
         )
         self._add(entry, now.mono_ms)
@@ -154,14 +156,28 @@ class Producers:
 
     def roll_back(self, changes: Changes) -> None:
         """Take back what was noted in a transaction that failed."""
-        # The last first: each is at the end.
-        for entry in reversed(changes.producers):
-            self._remove(entry)
-        if changes.producers_forgotten:
-            for forgotten, at_mono_ms in reversed(self._forgotten):
-                self._add(forgotten, at_mono_ms, first=True)
+        if changes.producers:
+            self.take_back(changes.producers, self._before)
+
+    def forgotten(self, changes: Changes) -> Forgotten:
+        """Return what a transaction has forgotten so far, for `take_back`."""
+        if not changes.producers:
+            # Of the one before.
             self._forgotten.clear()
-            self._forgotten_wall_ms, self._forgotten_mono_ms = self._before
+        return Forgotten(len(self._forgotten), self._forgotten_wall_ms, self._forgotten_mono_ms)
+
+    def take_back(self, noted: Sequence[ProducerEntry], before: Forgotten) -> None:
+        """Take back the last that were noted in a transaction, and what was forgotten since then.
+
+        `before` is what `forgotten` returned before the first of them.
+        """
+        # The last first: each is at the end.
+        for entry in reversed(noted):
+            self._remove(entry)
+        for forgotten, at_mono_ms in reversed(self._forgotten[before.entries :]):
+            self._add(forgotten, at_mono_ms, first=True)
+        del self._forgotten[before.entries :]
+        self._forgotten_wall_ms, self._forgotten_mono_ms = before.wall_ms, before.mono_ms
 
     def _too_many(self, now: Now) -> bool:
         order = self._order
@@ -204,7 +220,8 @@ class Producers:
         producer = self._producers.get(entry.producer_id)
         if producer is None:
             producer = self._producers[entry.producer_id] = _Producer(entry.producer_id, {})
-        producer.parts[entry.sequence] = [*known, entry] if known else entry
+        both = [entry, *known] if first else [*known, entry]
+        producer.parts[entry.sequence] = both if known else entry
         self._bytes += len(entry.outcome) + ENTRY_BYTES
 
     def _remove(self, stored: ProducerEntry) -> None:
@@ -222,7 +239,7 @@ class Producers:
         known = self._named(entry.producer_id, entry.sequence)
         kept = [other for other in known if other is not entry]
         if kept:
-            parts[entry.sequence] = kept
+            parts[entry.sequence] = kept if len(kept) > 1 else kept[0]
         else:
             del parts[entry.sequence]
             if not parts:
@@ -234,7 +251,7 @@ def merge(command: Append, known: Known, rest: Appended) -> Appended:
     """Return the outcome of `command`: what was known, and what has just been stored."""
     numbers, flags = list(known.outcome.numbers), list(known.outcome.duplicates)
     flags = flags or [False] * len(numbers)
-    units = list(_units(command))
+    units = list(producer_outcomes.units(command))
     at = 0
     for unit in known.rest_units:
         start, end = units[unit]
@@ -262,13 +279,13 @@ def _look_up(command: Append, entries: Sequence[ProducerEntry]) -> Known | None:
     numbers_at: dict[int, tuple[int, bool]] = {}
     failed_at: dict[int, tuple[int, BusError]] = {}
     for entry in entries:
-        _read_outcome(entry, command.entity.uid, numbers_at, failed_at)
-    positions = list(_positions(command.spans, len(command.batch.payloads)))
+        producer_outcomes.read(entry, command.entity.uid, numbers_at, failed_at)
+    positions = list(producer_outcomes.positions(command.spans, len(command.batch.payloads)))
     numbers = [0] * len(positions)
     flags = [False] * len(positions)
     failures: list[tuple[int, BusError]] = []
     rest: list[int] = []
-    for unit, (start, end) in enumerate(_units(command)):
+    for unit, (start, end) in enumerate(producer_outcomes.units(command)):
         failed = failed_at.get(positions[start])
         found = [numbers_at.get(position) for position in positions[start:end]]
         if failed is not None:
@@ -282,14 +299,14 @@ def _look_up(command: Append, entries: Sequence[ProducerEntry]) -> Known | None:
             raise _not_exact(command)
         else:
             rest.append(unit)
-    if len(rest) == len(list(_units(command))):
+    if len(rest) == len(list(producer_outcomes.units(command))):
         return None
     outcome = Appended(numbers, flags if any(flags) else (), failures)
     return Known(outcome, _pick(command, positions, rest) if rest else None, rest)
 
 
 def _pick(command: Append, positions: Sequence[int], chosen: Sequence[int]) -> Append:
-    units = list(_units(command))
+    units = list(producer_outcomes.units(command))
     spans = [units[unit] for unit in chosen]
     columns = [
         [entry for start, end in spans for entry in column[start:end]] if column else ()
@@ -301,20 +318,6 @@ def _pick(command: Append, positions: Sequence[int], chosen: Sequence[int]) -> A
         group_sizes=[end - start for start, end in spans],
         spans=[n for start, end in spans for n in (positions[start], end - start)],
     )
-
-
-def _units(command: Append) -> Iterator[tuple[int, int]]:
-    start = 0
-    for size in command.group_sizes or (len(command.batch.payloads),):
-        yield start, start + size
-        start += size
-
-
-def _positions(spans: Sequence[int], count: int) -> Iterator[int]:
-    if not spans:
-        yield from range(count)
-    for i in range(0, len(spans), 2):
-        yield from range(spans[i], spans[i] + spans[i + 1])
 
 
 def _check_spans(command: Append) -> None:
@@ -332,66 +335,3 @@ def _not_exact(command: Append) -> BusError:
         f"frame {command.producer_sequence} is repeated with other units than it was stored with: "
         "a repeat must be exact."
     )
-
-
-def _outcome_to_text(command: Append, outcome: Appended) -> str:
-    numbers = outcome.numbers
-    first = numbers[0] if numbers else 0
-    uid = command.entity.uid
-    facts: dict[str, object] = {"first": first, "count": len(numbers), "entity": uid}
-    if len(command.spans) > 2:
-        facts["spans"] = list(command.spans)
-    if not sequence_number.consecutive(numbers):
-        facts["numbers"] = list(numbers)
-    if any(outcome.duplicates):
-        facts["duplicates"] = [i for i, duplicate in enumerate(outcome.duplicates) if duplicate]
-    if outcome.failures:
-        positions = list(_positions(command.spans, len(numbers)))
-        units = list(_units(command))
-        texts: dict[tuple[str, str], int] = {}
-        facts["failures"] = [
-            [
-                positions[units[group][0]],
-                units[group][1] - units[group][0],
-                texts.setdefault((error.reason, error.message), len(texts)),
-            ]
-            for group, error in outcome.failures
-        ]
-        facts["texts"] = list(texts)
-    return json.dumps(facts) if len(facts) > 3 else f"{first}+{len(numbers)}@{uid}"
-
-
-def _read_outcome(
-    entry: ProducerEntry,
-    uid: str,
-    numbers_at: dict[int, tuple[int, bool]],
-    failed_at: dict[int, tuple[int, BusError]],
-) -> None:
-    """Note the numbers and failures of an entry, unless it is of another entity than `uid`."""
-    if entry.outcome.startswith("{"):
-        facts = json.loads(entry.outcome)
-    else:
-        span, _, entity_uid = entry.outcome.partition("@")
-        facts = dict(zip(("first", "count"), map(int, span.split("+")), strict=True))
-        facts["entity"] = entity_uid
-    if (facts.get("entity") or uid) != uid:
-        return
-    first, count = facts["first"], facts["count"]
-    numbers: Sequence[int] = facts.get("numbers") or range(first, first + count)
-    duplicates = set(facts.get("duplicates", ()))
-    spans = facts.get("spans") or (entry.position, count)
-    for i, position in enumerate(_positions(spans, count)):
-        if numbers[i]:
-            numbers_at[position] = (numbers[i], i in duplicates)
-    made = [_error(reason, message) for reason, message in facts.get("texts", ())]
-    for position, size, text in facts.get("failures", ()):
-        failed_at[position] = (size, made[text])
-
-
-def _error(reason: str, message: str) -> BusError:
-    kinds = {kind.reason: kind for kind in errors.all_errors()}
-    kind = kinds.get(reason, BusError)
-    if kind is errors.InvalidArgument:
-        field, _, sentence = message.partition(": ")
-        return errors.InvalidArgument(field, sentence)
-    return kind(message)

@@ -7,6 +7,7 @@ STRICTLY AFTER the commit.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 from bendybus.domain.disposition import Disposition
@@ -69,6 +70,8 @@ class Stage:
     # What receivers settled: (receiver, how, tokens), to be remembered; and outcomes of operations.
     settled: list[tuple[bytes, Disposition, bytes]] = field(default_factory=list)
     operations: list[tuple[bytes, Any]] = field(default_factory=list)
+    # Marks that are neither kept nor taken back; see `marks`.
+    marks: int = 0
 
     def touch(self, queue: MessageQueue) -> Touched:
         """Return the note on a slot that is about to change, made at the first touch."""
@@ -150,6 +153,11 @@ class Stage:
         self.unlocked.append((queue, counter, lock))
         return lock
 
+    def change_lock(self, lock: Lock) -> None:
+        """Note a lock that stays and is about to change, if it may have to be as it was."""
+        if self.marks:
+            self.on_failure.append(partial(_restore, lock, lock.until_mono_ms, lock.delivered))
+
     def remember_operation(self, name: bytes, outcome: Any) -> None:
         """Note the outcome of an operation, for repeats of it, if it has a name."""
         if name:
@@ -176,6 +184,10 @@ class Stage:
             queue.watch_lock(lock.until_mono_ms, [(counter, lock.generation)])
         for undo in self.on_failure:
             undo()
+
+
+def _restore(lock: Lock, until_mono_ms: int, delivered: bool) -> None:
+    lock.until_mono_ms, lock.delivered = until_mono_ms, delivered
 
 
 def failure_of(value: Any, error: BusError) -> Any:

@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass
 
+from bendybus.partition_server.state import marks
 from bendybus.partition_server.state.budget import Budget
 from bendybus.partition_server.state.commands import Now
+from bendybus.partition_server.state.marks import Mark
 from bendybus.partition_server.state.partition_state import PartitionState
 from bendybus.partition_server.state.stage import Stage
 
@@ -19,6 +21,18 @@ class Turn:
     expiry_held: bool
     # Of a sweep; commands share one for the whole turn.
     sweep_budget: Budget | None = None
+
+    def mark(self) -> Mark:
+        """Return a mark: what is decided after it can be taken back alone; see `marks`."""
+        return marks.mark(self.stage, self.partition.producers, self.partition.due)
+
+    def take_back_to(self, mark: Mark) -> None:
+        """Undo what was decided since the mark."""
+        marks.take_back(self.stage, mark, self.partition.producers, self.partition.due)
+
+    def keep(self, mark: Mark) -> None:
+        """Let what was decided since the mark stay decided."""
+        marks.keep(self.stage, mark)
 
     @property
     def budget(self) -> Budget:
