@@ -45,7 +45,7 @@ def kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeKubectl:
 
 @pytest.fixture
 def bus() -> Iterator[FakeManagement]:
-    fake = FakeManagement(unreached=(15,))
+    fake = FakeManagement(unreached=(15,))  # type: ignore[abstract]
     server, address = fake_management.serve(fake)
     fake.address = address
     yield fake

@@ -8,19 +8,28 @@ import grpc
 from grpc_status import rpc_status
 
 from bendybus.domain import (
+    descriptions,
     entity,
     errors,
     immutable_fields,
     limits,
     partitioning,
-    queue_description,
 )
 from bendybus.domain.errors import BusError
+from bendybus.domain.queue_description import QueueDescription
 from bendybus.v1 import management_pb2 as pb
 from bendybus.v1 import management_pb2_grpc
 from bendybus.wire import entities, statuses
+from tests import topics_in_memory
 
 
+@topics_in_memory.answered_by(
+    lambda service: service.topics,
+    lambda context, error: context.abort_with_status(
+        rpc_status.to_status(statuses.to_status(error))
+    ),
+    is_async=False,
+)
 class FakeManagement(management_pb2_grpc.ManagementServiceServicer):
     """One bus of 16 partitions whose last one can be out of reach."""
 
@@ -30,6 +39,7 @@ class FakeManagement(management_pb2_grpc.ManagementServiceServicer):
         self.address = ""
         self.calls: list[str] = []
         self.failures: list[BusError] = []
+        self.topics = topics_in_memory.Topics()
         self._queues: dict[str, pb.Queue] = {}
         self._generation = 0
 
@@ -72,7 +82,7 @@ class FakeManagement(management_pb2_grpc.ManagementServiceServicer):
         self.calls.append(f"create {request.name}")
         wanted = entities.description_from_proto(request.description)
         # As the real ones do: what the tier decides is written down.
-        wanted = queue_description.merged(wanted, {"max_message_size_in_kilobytes": 256})
+        wanted = descriptions.merged(wanted, {"max_message_size_in_kilobytes": 256})
         self._put(request.name, request.uid or str(uuid.uuid4()), request.origin, wanted)
         return pb.CreateQueueResponse(
             queue=self._queues[request.name.lower()], outcomes=self._outcomes()
@@ -84,11 +94,9 @@ class FakeManagement(management_pb2_grpc.ManagementServiceServicer):
         if request.if_generation not in (0, found.generation):
             self._refuse(context, errors.GenerationMismatch("It was changed meanwhile."))
         current = entities.description_from_proto(found.description)
-        wanted = queue_description.merged(
-            current, entities.description_changes(request.description)
-        )
+        wanted = descriptions.merged(current, entities.description_changes(request.description))
         try:
-            immutable_fields.check_queue(request.name, current, wanted)
+            immutable_fields.check_entity(request.name, current, wanted)
         except BusError as error:
             self._refuse(context, error)
         self._put(request.name, found.uid, found.origin, wanted)
@@ -108,9 +116,7 @@ class FakeManagement(management_pb2_grpc.ManagementServiceServicer):
     ) -> None:
         """Make a queue as if it had been there before."""
         wire_origin = entities.origin_to_proto(origin)
-        self._put(
-            name, str(uuid.uuid4()), wire_origin, queue_description.QueueDescription(**fields)
-        )
+        self._put(name, str(uuid.uuid4()), wire_origin, QueueDescription(**fields))
         self._queues[name.lower()].orphaned = orphaned
 
     def count(self, name: str, counts: pb.MessageCountDetails) -> None:
@@ -122,7 +128,7 @@ class FakeManagement(management_pb2_grpc.ManagementServiceServicer):
         name: str,
         uid: str,
         origin: pb.EntityOrigin,
-        wanted: queue_description.QueueDescription,
+        wanted: QueueDescription,
     ) -> None:
         self._generation += 1
         count, home = partitioning.placement(

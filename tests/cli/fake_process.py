@@ -46,7 +46,7 @@ def main() -> int:
     away = [int(path.read_text(encoding="utf-8"))] if path.exists() else []
     keep: object
     if options.role == "frontend":
-        fake = fake_management.FakeManagement(unreached=tuple(away))
+        fake = fake_management.FakeManagement(unreached=tuple(away))  # type: ignore[abstract]
         keep, address = fake_management.serve(fake, options.listen)
     else:
         keep, address = _listen(options.listen)

@@ -52,7 +52,7 @@ def stays(port: int) -> dict[str, Any]:
 
 @pytest.fixture
 def front_end() -> Iterator[tuple[FakeManagement, int]]:
-    fake = FakeManagement()
+    fake = FakeManagement()  # type: ignore[abstract]
     server, address = fake_management.serve(fake)
     yield fake, int(address.rpartition(":")[2])
     server.stop(None)

@@ -10,9 +10,10 @@ from typing import Any
 
 import grpc
 
-from bendybus.domain import entity, errors, queue_description
+from bendybus.domain import entity, errors
 from bendybus.domain.entity import Entity, Origin
 from bendybus.domain.errors import BusError
+from bendybus.domain.queue_description import QueueDescription
 from bendybus.v1 import (
     management_pb2_grpc,
     message_pb2,
@@ -103,7 +104,7 @@ class FakeFrontEnd:
         """Make a queue with its dead-letter queue."""
         queue = self.queues[name] = MemoryQueue(lock_ms)
         queue.dead = self.queues[f"{name}/{entity.DEAD_LETTER_SUFFIX}"] = MemoryQueue(lock_ms)
-        description = queue_description.QueueDescription(lock_duration_ms=lock_ms)
+        description = QueueDescription(lock_duration_ms=lock_ms)
         self.entities[name] = Entity(
             name, f"uid-{name}", 1, Origin.CLIENT, description, 1, PARTITION, 1, 1
         )
@@ -195,7 +196,7 @@ class FakeFrontEnd:
         receiver: Any = ReceiverService(self)  # type: ignore[abstract]  # not every method is served
         sender_pb2_grpc.add_SenderServiceServicer_to_server(sender, server)
         receiver_pb2_grpc.add_ReceiverServiceServicer_to_server(receiver, server)
-        management_pb2_grpc.add_ManagementServiceServicer_to_server(ManagementService(self), server)
+        management_pb2_grpc.add_ManagementServiceServicer_to_server(ManagementService(self), server)  # type: ignore[abstract]
         self.port = server.add_insecure_port("127.0.0.1:0")
         await server.start()
         self._started.set()

@@ -2,22 +2,26 @@
 
 from typing import TYPE_CHECKING, Any
 
-from bendybus.domain import errors, queue_description
+from bendybus.domain import descriptions, errors
 from bendybus.domain.entity import Entity, Origin
 from bendybus.domain.errors import BusError
+from bendybus.domain.queue_description import QueueDescription
 from bendybus.v1 import management_pb2, management_pb2_grpc
 from bendybus.wire import entities, statuses
+from tests import topics_in_memory
 from tests.client.memory_queue import PARTITION
 
 if TYPE_CHECKING:
     from tests.client.fake_front_end import FakeFrontEnd
 
 
+@topics_in_memory.answered_by(lambda service: service.topics, statuses.abort, is_async=True)
 class ManagementService(management_pb2_grpc.ManagementServiceServicer):
     """Keeps the entities of a FakeFrontEnd."""
 
     def __init__(self, fake: "FakeFrontEnd") -> None:
         self._fake = fake
+        self.topics = topics_in_memory.Topics()
 
     def _shown(self, name: str, runtime: bool) -> Any:
         shown = entities.queue_to_proto(self._fake.entities[name])
@@ -55,10 +59,10 @@ class ManagementService(management_pb2_grpc.ManagementServiceServicer):
             await statuses.abort(context, taken)
         try:
             wanted = entities.description_from_proto(request.description)
-            for field in queue_description.NOT_YET:
+            for field in descriptions.NOT_YET:
                 if getattr(wanted, field):
                     raise errors.InvalidArgument(
-                        queue_description.MANIFEST_NAMES[field], "is refused."
+                        descriptions.manifest_names(QueueDescription)[field], "is refused."
                     )
         except BusError as exc:
             await statuses.abort(context, exc)
@@ -72,7 +76,7 @@ class ManagementService(management_pb2_grpc.ManagementServiceServicer):
         await self._known(request.name, context)
         old = self._fake.entities[request.name]
         changes = entities.description_changes(request.description)
-        wanted = queue_description.merged(old.queue, changes)
+        wanted = descriptions.merged(old.description, changes)
         self._fake.entities[request.name] = Entity(
             old.name, old.uid, old.generation + 1, old.origin, wanted, 1, PARTITION, 1, 1
         )

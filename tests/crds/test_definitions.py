@@ -11,8 +11,9 @@ from bendybus.crds import definitions, queue_manifest
 from bendybus.crds.definitions import Definition
 from bendybus.crds.namespace_manifest import BusNamespaceSpec
 from bendybus.crds.queue_manifest import QueueSpec
-from bendybus.domain import entity, immutable_fields, queue_description
+from bendybus.domain import descriptions, entity, immutable_fields
 from bendybus.domain.errors import InvalidArgument
+from bendybus.domain.queue_description import QueueDescription
 
 Schema = dict[str, Any]
 EACH = pytest.mark.parametrize("definition", definitions.ALL, ids=lambda each: each.kind)
@@ -93,18 +94,21 @@ def test_the_immutable_fields_are_those_of_the_design() -> None:
             "requiresSession",
         },
     }
-    names = {queue_description.MANIFEST_NAMES[field] for field in immutable_fields.IMMUTABLE_FIELDS}
+    names = {
+        descriptions.manifest_names(QueueDescription)[field]
+        for field in immutable_fields.IMMUTABLE_FIELDS
+    }
     assert names <= fixed["Queue"]
 
 
 def test_every_field_of_the_domain_has_a_field_in_the_manifest() -> None:
     aliases = {field.alias for field in QueueSpec.model_fields.values()}
 
-    assert set(queue_description.MANIFEST_NAMES.values()) <= aliases
+    assert set(descriptions.manifest_names(QueueDescription).values()) <= aliases
 
 
 def test_the_defaults_of_the_manifest_are_those_of_the_domain() -> None:
-    assert queue_manifest.to_description(QueueSpec()) == queue_description.QueueDescription()
+    assert queue_manifest.to_description(QueueSpec()) == QueueDescription()
 
 
 def test_the_defaults_in_the_schema_are_those_of_the_model() -> None:

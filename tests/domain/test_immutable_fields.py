@@ -34,7 +34,9 @@ def test_the_partitioning_of_a_queue_never_changes(before: bool) -> None:
     current = QueueDescription(enable_partitioning=before)
 
     with pytest.raises(PartitioningImmutable, match="cannot be changed after creation") as caught:
-        immutable_fields.check_queue("q", current, replace(current, enable_partitioning=not before))
+        immutable_fields.check_entity(
+            "q", current, replace(current, enable_partitioning=not before)
+        )
 
     assert caught.value.metadata["field"] == "enablePartitioning"
 
@@ -44,10 +46,10 @@ def test_other_fixed_fields_are_an_invalid_operation(field: str) -> None:
     changes: dict[str, Any] = {field: True}
 
     with pytest.raises(InvalidOperation):
-        immutable_fields.check_queue("q", QueueDescription(), QueueDescription(**changes))
+        immutable_fields.check_entity("q", QueueDescription(), QueueDescription(**changes))
 
 
 def test_all_else_may_change() -> None:
     wanted = QueueDescription(lock_duration_ms=5_000, max_delivery_count=3, user_metadata="x")
 
-    immutable_fields.check_queue("q", QueueDescription(), wanted)
+    immutable_fields.check_entity("q", QueueDescription(), wanted)

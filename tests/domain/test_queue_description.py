@@ -1,17 +1,19 @@
 """What a queue may be, and what the tier decides of it."""
 
+from dataclasses import fields
 from typing import Any
 
 import pytest
 
-from bendybus.domain import limits, queue_description
+from bendybus.domain import descriptions, limits
+from bendybus.domain.entity_status import EntityStatus
 from bendybus.domain.errors import InvalidArgument
 from bendybus.domain.limits import Tier
-from bendybus.domain.queue_description import EntityStatus, QueueDescription
+from bendybus.domain.queue_description import QueueDescription
 
 
 def check(tier: Tier = Tier.STANDARD, count: int = 16, **fields: Any) -> None:
-    queue_description.check(QueueDescription(**fields), tier=tier, partition_count=count)
+    descriptions.check(QueueDescription(**fields), tier=tier, partition_count=count)
 
 
 @pytest.mark.parametrize(
@@ -37,7 +39,7 @@ def test_every_bound_holds_at_its_edge(field: str, good: tuple[Any], bad: tuple[
     for value in bad:
         with pytest.raises(InvalidArgument) as caught:
             check(**{field: value})
-        assert caught.value.field == queue_description.MANIFEST_NAMES[field]
+        assert caught.value.field == descriptions.manifest_names(QueueDescription)[field]
 
 
 @pytest.mark.parametrize(
@@ -61,14 +63,14 @@ def test_basic_keeps_messages_two_weeks() -> None:
         check(Tier.BASIC, default_message_time_to_live_ms=14 * limits.DAY_MS + 1)
 
 
-@pytest.mark.parametrize("field", sorted(queue_description.NOT_YET))
+@pytest.mark.parametrize("field", sorted(descriptions.NOT_YET))
 def test_what_does_not_work_yet_is_refused_and_not_ignored(field: str) -> None:
     wanted: dict[str, Any] = {field: True if field == "requires_session" else "other"}
 
     with pytest.raises(InvalidArgument, match="not supported yet") as caught:
         check(**wanted)
 
-    assert caught.value.field == queue_description.MANIFEST_NAMES[field]
+    assert caught.value.field == descriptions.manifest_names(QueueDescription)[field]
 
 
 @pytest.mark.requirement("R04")
@@ -77,8 +79,9 @@ def test_a_premium_namespace_of_one_partition_partitions_nothing() -> None:
         check(Tier.PREMIUM, 1, enable_partitioning=True)
 
 
-def test_every_field_has_its_name_in_manifests() -> None:
-    assert set(queue_description.MANIFEST_NAMES) == set(QueueDescription.__dataclass_fields__)
+@pytest.mark.parametrize("described", descriptions.TYPES.values())
+def test_every_field_has_its_name_in_manifests(described: Any) -> None:
+    assert list(descriptions.manifest_names(described)) == [each.name for each in fields(described)]
 
 
 @pytest.mark.requirement("R03", "R04")
@@ -97,7 +100,7 @@ def test_the_choice_of_partitioning_is_kept_where_it_is_the_queues_own(
 ) -> None:
     wanted = QueueDescription(enable_partitioning=asked)
 
-    settled = queue_description.settled(wanted, tier=tier, partition_count=partitions)
+    settled = descriptions.settled(wanted, tier=tier, partition_count=partitions)
 
     assert settled.enable_partitioning is kept
 

@@ -12,7 +12,8 @@ from bendybus.domain.entity import Entity
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.frontend.core import manage
 from bendybus.frontend.core.front_end import FrontEnd
-from bendybus.frontend.listeners.management_service import ManagementService, runtime_to_proto
+from bendybus.frontend.listeners.entity_calls import runtime_to_proto
+from bendybus.frontend.listeners.management_service import ManagementService
 from bendybus.frontend.settings import Settings
 from bendybus.frontend.upstreams.unary_calls import Commit, Counts
 from bendybus.internal.v1 import entity_pb2

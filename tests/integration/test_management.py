@@ -195,10 +195,14 @@ async def test_an_idle_queue_is_deleted_everywhere_and_a_used_one_is_not(
             while not all(u.available for u in front_end.upstreams.values()):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
             entity, _ = front_end.directory.lookup(name)
-            patient = replace(entity, queue=replace(entity.queue, auto_delete_on_idle_ms=3_600_000))
+            patient = replace(
+                entity, description=replace(entity.description, auto_delete_on_idle_ms=3_600_000)
+            )
             assert not await front_end.manager.delete_if_idle(patient)
             await asyncio.sleep(0.05)
-            hasty = replace(entity, queue=replace(entity.queue, auto_delete_on_idle_ms=10))
+            hasty = replace(
+                entity, description=replace(entity.description, auto_delete_on_idle_ms=10)
+            )
             assert await front_end.manager.delete_if_idle(hasty)
     finally:
         running.cancel()

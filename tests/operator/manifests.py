@@ -4,7 +4,7 @@ import copy
 from typing import Any, Final
 
 from bendybus.crds.queue_manifest import to_description
-from bendybus.domain import partitioning, queue_description
+from bendybus.domain import descriptions, partitioning
 from bendybus.domain.entity import Entity, Origin
 from bendybus.domain.limits import Tier
 from bendybus.domain.queue_description import QueueDescription
@@ -90,7 +90,7 @@ def entry(of: QueueView, on: BusView | None = None, **facts: Any) -> Entity:
     on = on or bus()
     assert of.manifest is not None
     assert on.manifest is not None
-    wanted: QueueDescription = facts.pop("description", None) or queue_description.settled(
+    wanted: QueueDescription = facts.pop("description", None) or descriptions.settled(
         to_description(of.manifest.spec),
         tier=on.manifest.tier,
         partition_count=on.manifest.partition_count,
@@ -106,7 +106,7 @@ def entry(of: QueueView, on: BusView | None = None, **facts: Any) -> Entity:
         "uid": of.uid,
         "generation": 1,
         "origin": Origin.MANIFEST,
-        "queue": wanted,
+        "description": wanted,
         "partition_count": count,
         "home_partition": home,
         "created_at_ms": 0,

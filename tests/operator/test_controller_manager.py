@@ -59,7 +59,7 @@ async def test_a_changed_field_reaches_every_partition(cluster: Cluster) -> None
 
     for index in (0, 1):
         entry = (await cluster.catalogue(BUS, index))["paid"]
-        assert entry.queue.max_delivery_count == 3
+        assert entry.description.max_delivery_count == 3
 
 
 async def test_a_queue_waits_for_its_bus_and_is_made_when_it_appears(cluster: Cluster) -> None:
@@ -166,7 +166,7 @@ async def test_changes_wait_for_the_registrar(cluster: Cluster) -> None:
     assert "partition 0" in waiting["conditions"][0]["message"]
     await cluster.says("Queue", "new", "Available")
     await cluster.says("Queue", "paid", "Available")
-    assert (await cluster.catalogue(BUS, 1))["paid"].queue.max_delivery_count == 3
+    assert (await cluster.catalogue(BUS, 1))["paid"].description.max_delivery_count == 3
 
 
 async def test_a_bus_whose_pods_start_is_progressing(cluster: Cluster) -> None:

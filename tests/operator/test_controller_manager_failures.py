@@ -32,7 +32,7 @@ async def test_two_operators_at_the_same_time_do_no_harm(cluster: Cluster) -> No
     catalogue = await cluster.catalogue(BUS, 0)
     assert not first.task.done()
     assert not second.task.done()
-    assert catalogue["q0"].queue.max_delivery_count == 3
+    assert catalogue["q0"].description.max_delivery_count == 3
     # Ten were made and one changed, each once.
     assert max(entry.generation for entry in catalogue.values()) == 11
 

@@ -129,7 +129,7 @@ class Driver:
         count = self.partition.state.fingerprint.partition_count
         home = self.partition.state.index
         entity = Entity(name, f"uid-{name}", 1, Origin.CLIENT, description, count, home, 0, 0)
-        self.run(ApplyEntity("t", entity))
+        self.run(ApplyEntity("t", [entity]))
         return entity
 
     def ref(self, name: str = "orders", *, dead_letter: bool = False) -> EntityRef:

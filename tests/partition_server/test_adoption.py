@@ -35,7 +35,7 @@ def test_an_adopted_orphan_has_its_data_and_takes_messages_again(orphan: Driver)
 
     assert (adopted.uid, adopted.manifest_uid) == (FIRST, SECOND)
     assert adopted.state is EntityState.LIVE
-    assert adopted.queue.max_delivery_count == 3
+    assert adopted.description.max_delivery_count == 3
     assert [row.payload for row, _ in orphan.receive(9)] == [b"a", b"b", b"c", b"d"]
 
 
@@ -50,7 +50,7 @@ def test_after_an_adoption_only_the_new_manifest_changes_the_queue(orphan: Drive
     changed = {"max_delivery_count": 5}
     commit(orphan, EntityAction.UPDATE, manifest_uid=SECOND, changes=changed)
 
-    assert only(orphan).queue.max_delivery_count == 5
+    assert only(orphan).description.max_delivery_count == 5
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pytest
 
 from bendybus.domain import errors
 from bendybus.domain.entity import Origin
+from bendybus.domain.entity_status import EntityStatus
 from bendybus.domain.lifecycle import EntityAction
-from bendybus.domain.queue_description import EntityStatus
 from bendybus.partition_server.state.answers import CatalogueChanged
 from bendybus.partition_server.state.commands import (
     CommitEntity,
@@ -66,7 +66,10 @@ def test_an_update_changes_only_what_it_names(driver: Driver) -> None:
 
     entity = commit(driver, EntityAction.UPDATE, changes={"lock_duration_ms": 30_000})
 
-    assert (entity.queue.max_delivery_count, entity.queue.lock_duration_ms) == (3, 30_000)
+    assert (entity.description.max_delivery_count, entity.description.lock_duration_ms) == (
+        3,
+        30_000,
+    )
 
 
 def test_an_update_to_what_is_already_there_changes_nothing(driver: Driver) -> None:

@@ -20,7 +20,7 @@ from bendybus.partition_server.state import answers, commands
 from bendybus.partition_server.store.records import Changes, Row, SlotState, row_id
 from bendybus.partition_server.store.sqlite_store import SqliteStore
 from bendybus.v1 import message_pb2
-from bendybus.wire import entities
+from bendybus.wire import catalogue
 from tests.contract_messages import batches, messages
 from tests.partition_server.driver import Driver, fingerprint
 
@@ -170,7 +170,7 @@ def test_no_entry_of_the_catalogue_stops_a_partition(
     apply.entity.name = apply.entity.name or "another"
 
     def make() -> commands.Command:
-        return commands.ApplyEntity("t", entities.entity_from_proto(apply.entity))
+        return commands.ApplyEntity("t", catalogue.applied(apply))
 
     run(driver, make)
     run(driver, lambda: commands.FenceIdle("t", fence.uid, fence.generation, fence.idle_ms))

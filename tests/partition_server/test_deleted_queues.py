@@ -25,7 +25,7 @@ def test_a_deleted_queue_leaves_a_tombstone_that_an_older_copy_cannot_undo(
     driver.send(b"a")
     commit(driver, EntityAction.DELETE)
 
-    assert driver.run(ApplyEntity("t", entity)) == [Done()]
+    assert driver.run(ApplyEntity("t", [entity])) == [Done()]
     driver.restart()
 
     assert driver.partition.state.catalogue.existing() == []

@@ -3,11 +3,9 @@
 The file of 0.2.1 has format 1, that of 0.3.0 format 3.
 """
 
-import json
 import subprocess
 import sys
 import textwrap
-from dataclasses import asdict
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -73,7 +71,7 @@ def old_file(folder: Path, version: int, queues: int = 3) -> Path:
         )
         for number in range(queues):
             own = entity(number)
-            entry = (own.key, own.generation, json.dumps(asdict(own)))
+            entry = (own.key, own.generation, file_format.entity_to_json(own))
             db.execute("INSERT INTO entities VALUES (?, ?, 0, ?)", entry)
             for slot, counter in ((2 * number, 2), (2 * number + 1, 1)):
                 figures = (slot, own.uid, counter, counter, 0, 0, 67 * counter, START_MS, 0)
@@ -217,7 +215,7 @@ def test_an_old_file_and_its_copy_get_incarnations_of_their_own(
 @pytest.mark.parametrize(
     ("statement", "sentence"),
     [
-        ("UPDATE entities SET version = 2", "entries of the catalogue of version 2"),
+        ("UPDATE entities SET version = 3", "entries of the catalogue of version 3"),
         (
             "INSERT INTO producers (producer_id, sequence, position, outcome, at_ms, version)"
             " VALUES (x'00', 1, 0, 'new', 0, 7)",

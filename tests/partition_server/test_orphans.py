@@ -11,8 +11,9 @@ import pytest
 from bendybus.domain import errors
 from bendybus.domain.disposition import Disposition
 from bendybus.domain.entity import Entity, Origin
+from bendybus.domain.entity_status import EntityStatus
 from bendybus.domain.lifecycle import EntityAction, EntityState
-from bendybus.domain.queue_description import EntityStatus, QueueDescription
+from bendybus.domain.queue_description import QueueDescription
 from bendybus.partition_server.state.answers import AskRefused
 from bendybus.partition_server.state.commands import (
     Append,
@@ -112,10 +113,10 @@ def test_a_partition_that_copies_the_entry_refuses_sends_too(
 ) -> None:
     other = Driver(make_store(fingerprint(1)))
     entry = only(orphan)
-    other.run(ApplyEntity("t", replace(entry, generation=1, orphaned=False)))
+    other.run(ApplyEntity("t", [replace(entry, generation=1, orphaned=False)]))
     other.send(b"x")
 
-    other.run(ApplyEntity("t", entry))
+    other.run(ApplyEntity("t", [entry]))
 
     with pytest.raises(errors.EntityOrphaned):
         other.send(b"y")
@@ -151,11 +152,11 @@ def test_a_partition_that_was_away_during_delete_and_create_drops_the_old_messag
     driver: Driver, make_store: MakeStore, tmp_path: Path
 ) -> None:
     other = Driver(make_store(fingerprint(1)))
-    other.run(ApplyEntity("t", create(driver)))
+    other.run(ApplyEntity("t", [create(driver)]))
     other.send(b"old")
     commit(driver, EntityAction.DELETE)
 
-    other.run(ApplyEntity("t", create(driver)))
+    other.run(ApplyEntity("t", [create(driver)]))
     other.sweep()
 
     assert other.receive(1) == []
@@ -270,7 +271,7 @@ def test_a_change_costs_the_same_however_many_entities_and_tombstones_there_are(
     def fill(numbers: range) -> None:
         for number in numbers:
             entry = replace(pattern, name=f"q{number}", uid=f"u{number}", generation=number + 1)
-            driver.run(ApplyEntity("t", replace(entry, deleted=number % 2 == 0)))
+            driver.run(ApplyEntity("t", [replace(entry, deleted=number % 2 == 0)]))
 
     def change(number: int) -> int:
         """Return the work of a creation, and of a call for an entity that is gone."""
@@ -279,7 +280,7 @@ def test_a_change_costs_the_same_however_many_entities_and_tombstones_there_are(
         creation: Any = CommitEntity("t", EntityAction.CREATE, name, Origin.CLIENT, uid=name)
         if partition != 0:
             creation = ApplyEntity(
-                "t", replace(pattern, name=name, uid=name, generation=generation)
+                "t", [replace(pattern, name=name, uid=name, generation=generation)]
             )
         late = Append("t", EntityRef("u0", 1), Batch([b"x"]))
         return steps(lambda: driver.run(creation, late))

@@ -8,6 +8,7 @@ from bendybus.domain import errors, limits
 from bendybus.domain.entity import Origin
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.domain.limits import Tier
+from bendybus.domain.queue_description import QueueDescription
 from bendybus.partition_server.state.answers import Failed
 from bendybus.partition_server.state.commands import (
     ApplyEntity,
@@ -24,7 +25,7 @@ def test_a_manifest_need_not_repeat_what_a_premium_namespace_decides(driver: Dri
     updated = commit(driver, EntityAction.UPDATE, origin=Origin.MANIFEST, changes=manifest)
 
     assert updated == created
-    assert updated.queue.enable_partitioning
+    assert updated.description.enable_partitioning
 
 
 def test_a_client_cannot_switch_partitioning_off_in_a_premium_namespace(driver: Driver) -> None:
@@ -62,7 +63,7 @@ def test_a_deleted_queue_may_come_back_with_another_partitioning(
     assert (old.partitioned, new.partitioned) == (first, not first)
     # Also where the deletion was never heard of.
     for entry in (old, new) if first else (old, gone, new):
-        [answer] = copy.run(ApplyEntity("t", entry))
+        [answer] = copy.run(ApplyEntity("t", [entry]))
         assert not isinstance(answer, Failed)
     assert copy.partition.state.catalogue.by_key("orders") == new
 
@@ -72,7 +73,7 @@ def test_a_copy_with_other_partitioning_is_refused_by_the_file(driver: Driver) -
     entity = driver.create()
 
     [answer] = driver.run(
-        ApplyEntity("t", replace(entity, partition_count=1, generation=entity.generation + 1))
+        ApplyEntity("t", [replace(entity, partition_count=1, generation=entity.generation + 1)])
     )
 
     assert isinstance(answer, Failed)
@@ -102,7 +103,9 @@ def test_premium_queues_have_the_partitions_of_their_namespace(
     entity = driver.create()
 
     assert entity.partition_count == count
-    assert entity.queue.enable_partitioning is (count > 1)
+    assert entity.description == QueueDescription(
+        enable_partitioning=count > 1, max_message_size_in_kilobytes=1024
+    )
 
 
 @pytest.mark.requirement("R41")

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from bendybus.domain import errors, limits, sequence_number
-from bendybus.domain.queue_description import EntityStatus, QueueDescription
+from bendybus.domain.entity_status import EntityStatus
+from bendybus.domain.queue_description import QueueDescription
 from bendybus.partition_server.state.answers import Failed
 from bendybus.partition_server.state.commands import Append, Batch
 from tests.partition_server.conftest import MakeStore

@@ -103,7 +103,7 @@ class Partitions(ABC):
         fingerprint = Fingerprint("sim", "ns", Tier.PREMIUM, PARTITIONS, index)
         node = Node(index, MemoryStore(fingerprint))
         self._boot(node)
-        self._turn(node, [ApplyEntity("setup", self.entity)])
+        self._turn(node, [ApplyEntity("setup", [self.entity])])
         return node
 
     def clocks(self, node: Node) -> Now:

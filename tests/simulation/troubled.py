@@ -95,14 +95,14 @@ class TroubledBus(Bus):
     def _spread(self, entity: Any) -> None:
         self.entity = replace(entity, generation=self.entity.generation + 1)
         for node in self.nodes:
-            self._command(node.index, ApplyEntity("setup", self.entity))
+            self._command(node.index, ApplyEntity("setup", [self.entity]))
 
     def _boot(self, node: Node) -> None:
         super()._boot(node)
         if hasattr(self, "nodes"):
             # A front end brings what the partition missed while it was away.
             self.after(
-                self.line(), lambda: self._command(node.index, ApplyEntity("setup", self.entity))
+                self.line(), lambda: self._command(node.index, ApplyEntity("setup", [self.entity]))
             )
 
     # Messages with times

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from bendybus.domain import limits
 from bendybus.domain.entity import Entity, Fingerprint, Origin
+from bendybus.domain.entity_status import EntityStatus
 from bendybus.domain.errors import InvalidArgument
 from bendybus.domain.limits import Tier
-from bendybus.domain.queue_description import EntityStatus, QueueDescription
+from bendybus.domain.queue_description import QueueDescription
 from bendybus.v1 import management_pb2
 from bendybus.wire import entities
 
@@ -39,7 +40,7 @@ ENTITIES = st.builds(
     uid=st.text(max_size=5),
     generation=st.integers(0, 2**63 - 1),
     origin=st.sampled_from(Origin),
-    queue=DESCRIPTIONS,
+    description=DESCRIPTIONS,
     partition_count=st.integers(1, 16),
     home_partition=st.integers(0, 15),
     created_at_ms=LONG,

@@ -11,7 +11,7 @@ from bendybus.crds.loading import Loaded
 from bendybus.crds.manifest import DEFAULT_NAMESPACE
 from bendybus.crds.namespace_manifest import BusNamespace
 from bendybus.crds.queue_manifest import Queue, to_description
-from bendybus.domain import entity, immutable_fields, limits, queue_description
+from bendybus.domain import descriptions, entity, immutable_fields, limits
 from bendybus.domain.errors import BusError, InvalidArgument
 from bendybus.domain.limits import Tier
 from bendybus.domain.queue_description import QueueDescription
@@ -102,7 +102,7 @@ def _check(item: Loaded, queue: Queue, place: Place, wishes: dict[str, QueueWish
     try:
         entity.check_new_name(name)
         description = to_description(queue.spec)
-        queue_description.check(description, tier=place.tier, partition_count=place.partition_count)
+        descriptions.check(description, tier=place.tier, partition_count=place.partition_count)
     except InvalidArgument as error:
         return [_of_domain(item, error)]
     wishes[name.lower()] = QueueWish(name, queue.metadata.uid, description, item.source)

@@ -13,7 +13,8 @@ from pydantic import BaseModel
 from bendybus.crds import manifest, schema
 from bendybus.crds.namespace_manifest import BusNamespace, BusNamespaceSpec, BusNamespaceStatus
 from bendybus.crds.queue_manifest import Queue, QueueSpec, QueueStatus
-from bendybus.domain import queue_description
+from bendybus.domain import descriptions
+from bendybus.domain.queue_description import QueueDescription
 
 Rule = dict[str, str]
 Column = dict[str, Any]
@@ -61,9 +62,9 @@ def _condition(field: str) -> str:
 def _not_yet() -> tuple[Rule, ...]:
     """Return the rules that refuse fields whose behaviour does not exist, as the domain does."""
     rules = []
-    for name in queue_description.NOT_YET:
-        field = queue_description.MANIFEST_NAMES[name]
-        is_flag = isinstance(getattr(queue_description.QueueDescription(), name), bool)
+    for name in descriptions.NOT_YET:
+        field = descriptions.manifest_names(QueueDescription)[name]
+        is_flag = isinstance(getattr(QueueDescription(), name), bool)
         unset = f"!self.{field}" if is_flag else f"self.{field} == ''"
         rules.append(
             {

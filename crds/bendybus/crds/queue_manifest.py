@@ -14,8 +14,9 @@ from bendybus.crds.manifest import (
     NamespaceRef,
     Status,
 )
-from bendybus.domain import durations, limits, queue_description
-from bendybus.domain.queue_description import EntityStatus, QueueDescription
+from bendybus.domain import descriptions, durations, limits
+from bendybus.domain.entity_status import EntityStatus
+from bendybus.domain.queue_description import QueueDescription
 
 ENTITY_NAME_PATTERN: Final = r"^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9_])?$"
 EntityName = Annotated[StrictStr, Field(max_length=limits.ENTITY_NAME_CHARS_MAX)]
@@ -133,7 +134,7 @@ _ENDLESS: Final = ("default_message_time_to_live_ms", "auto_delete_on_idle_ms")
 def to_description(spec: QueueSpec) -> QueueDescription:
     """Return the domain's description of the queue; not validated yet."""
     values: dict[str, Any] = {}
-    for field, manifest_name in queue_description.MANIFEST_NAMES.items():
+    for field, manifest_name in descriptions.manifest_names(QueueDescription).items():
         value = getattr(spec, field.removesuffix("_ms"))
         if field.endswith("_ms"):
             value = durations.parse(manifest_name, value)

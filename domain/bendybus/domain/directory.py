@@ -12,9 +12,10 @@ a partition lacks is noted when they come, not looked for.
 from bisect import bisect_right
 from collections.abc import Iterable
 
-from bendybus.domain import bounds, errors
+from bendybus.domain import bounds, errors, subscription_name
 from bendybus.domain import entity as entities
 from bendybus.domain.entity import Entity, Fingerprint
+from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.lifecycle import EntityState
 from bendybus.domain.sub_queue import SubQueue
 
@@ -29,7 +30,7 @@ class Directory:
         self._by_manifest_uid: dict[str, Entity] = {}
         # Names by state, as sets that keep their order; sorted only when they are read.
         self._names: dict[EntityState, dict[str, None]] = {state: {} for state in EntityState}
-        self._sorted: dict[bool, list[str]] = {}
+        self._sorted: dict[tuple[EntityKind, bool], list[str]] = {}
         # Of each partition that was heard: what it has, and the names of which it has less.
         self._known: dict[int, dict[str, int]] = {}
         self._behind: dict[int, set[str]] = {}
@@ -67,6 +68,10 @@ class Directory:
 
     # Who has what
 
+    def heard(self, partition: int) -> bool:
+        """Whether it is known what a partition has."""
+        return partition in self._known
+
     def lagging(self, partition: int) -> list[Entity]:
         """Return the entries that a reachable partition does not have yet, oldest first."""
         behind = (self._best[key] for key in self._behind.get(partition, ()))
@@ -95,18 +100,20 @@ class Directory:
         name, sub_queue = entities.split_path(entity_path)
         return self.find(name), sub_queue
 
-    def find(self, name: str) -> Entity:
-        """Return the entity of a name; raises as `lookup`."""
+    def find(self, name: str, kind: EntityKind | None = None) -> Entity:
+        """Return the entity of a name, of this kind; raises as `lookup`."""
         entity = self._best.get(name.lower())
         if entity is not None and not entity.deleted:
+            if kind is not None:
+                entities.check_kind(entity, kind)
             return entity
         if entity is None and not self._known:
             raise errors.PartitionUnavailable(
                 "the front end has not reached any partition yet. Try again in a moment."
             )
         raise errors.EntityNotFound(
-            f"there is no queue {name!r}. Create it first (bendybus apply, or an administration "
-            "client).",
+            f"there is no {kind or EntityKind.QUEUE} {name!r}. Create it first (bendybus apply, or "
+            "an administration client).",
             metadata={"entity": name},
         )
 
@@ -143,16 +150,44 @@ class Directory:
         """Return what was deleted."""
         return self._in(EntityState.DELETED)
 
-    def page(self, after: str, size: int, *, with_orphaned: bool) -> tuple[list[Entity], bool]:
-        """Return up to `size` entities by name that follow `after`, and whether more do."""
-        names = self._sorted.get(with_orphaned)
+    def page(
+        self,
+        after: str,
+        size: int,
+        *,
+        with_orphaned: bool,
+        kind: EntityKind = EntityKind.QUEUE,
+        topic: str = "",
+    ) -> tuple[list[Entity], bool]:
+        """Return up to `size` entities of a kind by name that follow `after`, and whether more do.
+
+        `topic`: only the subscriptions of this one.
+        """
+        names, start, end = self._span(kind, topic, with_orphaned=with_orphaned)
+        start = max(start, bisect_right(names, after))
+        page = names[start : min(start + size, end)]
+        return [self._best[key] for key in page], start + size < end
+
+    def subscription_count(self, topic: str) -> int:
+        """Return how many subscriptions a topic has, orphaned ones included."""
+        _, start, end = self._span(EntityKind.SUBSCRIPTION, topic, with_orphaned=True)
+        return end - start
+
+    def _span(
+        self, kind: EntityKind, topic: str, *, with_orphaned: bool
+    ) -> tuple[list[str], int, int]:
+        """Return the sorted names of a kind, and where those of a topic begin and end there."""
+        names = self._sorted.get((kind, with_orphaned))
         if names is None:
             orphans = self._names[EntityState.ORPHANED] if with_orphaned else ()
-            names = sorted([*self._names[EntityState.LIVE], *orphans])
-            self._sorted[with_orphaned] = names
-        start = bisect_right(names, after)
-        page = names[start : start + size]
-        return [self._best[key] for key in page], start + size < len(names)
+            found = [*self._names[EntityState.LIVE], *orphans]
+            names = sorted(key for key in found if self._best[key].kind is kind)
+            self._sorted[kind, with_orphaned] = names
+        if not topic:
+            return names, 0, len(names)
+        first = subscription_name.keys_of(topic.lower())
+        # "~" follows every character that a name may have.
+        return names, bisect_right(names, first), bisect_right(names, f"{first}~")
 
     def _in(self, state: EntityState) -> list[Entity]:
         return [self._best[key] for key in self._names[state]]
@@ -174,7 +209,7 @@ class Directory:
             self._by_uid.pop(old.uid, None)
             if self._by_manifest_uid.get(old.manifest_uid) is old:
                 del self._by_manifest_uid[old.manifest_uid]
-        if old is None or old.state is not entry.state:
+        if old is None or old.state is not entry.state or old.kind is not entry.kind:
             if old is not None:
                 del self._names[old.state][key]
             self._names[entry.state][key] = None

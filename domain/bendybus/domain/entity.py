@@ -8,15 +8,15 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Final
 
-from bendybus.domain import bounds, limits
-from bendybus.domain.errors import InvalidArgument, InvalidOperation
+from bendybus.domain import bounds, limits, subscription_name
+from bendybus.domain.descriptions import Description
+from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.errors import EntityNotFound, InvalidArgument, InvalidOperation
 from bendybus.domain.lifecycle import EntityState
 from bendybus.domain.limits import Tier
-from bendybus.domain.queue_description import QueueDescription
 from bendybus.domain.sub_queue import SubQueue
 
 DEAD_LETTER_SUFFIX: Final = "$DeadLetterQueue"
-SUBSCRIPTIONS: Final = "/subscriptions/"
 PARTITIONS_MAX: Final = max(limits.PREMIUM_PARTITION_COUNTS)
 _NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._/-]*[A-Za-z0-9_])?\Z")
 
@@ -43,23 +43,40 @@ def check_name(name: str) -> None:
         )
 
 
-def check_new_name(name: str) -> None:
+def check_new_name(name: str, kind: EntityKind = EntityKind.QUEUE) -> None:
     """Raise InvalidArgument unless an entity of this name can be made.
 
-    A path with /Subscriptions/ is that of a subscription: an entity of such a name would be
+    A path with /Subscriptions/ is that of a subscription: another entity of such a name would be
     covered by the policies of another.
     """
-    check_name(name)
-    if SUBSCRIPTIONS in name.lower():
+    check_name_of(name, kind)
+    # "a/Subscriptions" cannot be a topic: its subscriptions would be those of "a".
+    below = f"{name}/" if kind is EntityKind.TOPIC else name
+    if kind is not EntityKind.SUBSCRIPTION and subscription_name.split(below):
         raise InvalidArgument(
             "entityName",
-            f"{name!r} must not contain {SUBSCRIPTIONS!r}, which is for subscriptions of topics.",
+            f"{name!r} must not contain {subscription_name.SEPARATOR!r}, which is for "
+            "subscriptions of topics.",
         )
+
+
+def check_name_of(name: str, kind: EntityKind) -> None:
+    """Raise InvalidArgument unless `name` can be the name of an entity of this kind."""
+    if kind is not EntityKind.SUBSCRIPTION:
+        check_name(name)
+        return
+    parts = subscription_name.split(name)
+    if parts is None:
+        raise InvalidArgument(
+            "entityName", f"{name[:100]!r} must be TOPIC{subscription_name.SEPARATOR}NAME."
+        )
+    check_name(parts[0])
+    subscription_name.check(parts[1])
 
 
 def check_entry(entry: "Entity") -> None:
     """Raise InvalidArgument unless a partition can keep an entry of the registrar."""
-    check_name(entry.name)
+    check_name_of(entry.name, entry.kind)
     bounds.check_text("uid", entry.uid, bounds.UID_CHARS_MAX)
     bounds.check_text("manifest_uid", entry.manifest_uid, bounds.UID_CHARS_MAX)
     bounds.check_number("generation", entry.generation, bounds.NUMBER_MAX)
@@ -67,11 +84,11 @@ def check_entry(entry: "Entity") -> None:
     bounds.check_number("home_partition", entry.home_partition, PARTITIONS_MAX - 1)
     bounds.check_number("created_at", entry.created_at_ms, bounds.TIME_MS_MAX)
     bounds.check_number("updated_at", entry.updated_at_ms, bounds.TIME_MS_MAX)
-    for field in fields(QueueDescription):
-        value = getattr(entry.queue, field.name)
+    for field in fields(entry.description):
+        value = getattr(entry.description, field.name)
         if isinstance(value, int):
             bounds.check_number(field.name, value, bounds.NUMBER_MAX)
-    if len(entry.queue.user_metadata) > limits.USER_METADATA_CHARS_MAX:
+    if len(entry.description.user_metadata) > limits.USER_METADATA_CHARS_MAX:
         raise InvalidArgument(
             "userMetadata", f"must be at most {limits.USER_METADATA_CHARS_MAX} characters."
         )
@@ -98,7 +115,7 @@ class Entity:
     uid: str
     generation: int
     origin: Origin
-    queue: QueueDescription
+    description: Description
     partition_count: int
     home_partition: int
     created_at_ms: int
@@ -115,6 +132,25 @@ class Entity:
     def key(self) -> str:
         """The name as it is compared: without regard to case."""
         return self.name.lower()
+
+    @property
+    def kind(self) -> EntityKind:
+        """What it is."""
+        return self.description.kind
+
+    @property
+    def title(self) -> str:
+        """What it is called in sentences: kind and name."""
+        return f"{self.kind} {self.name!r}"
+
+    @property
+    def topic_key(self) -> str:
+        """Of a subscription: the key of its topic; of a topic: its own; "" of a queue."""
+        if self.kind is EntityKind.SUBSCRIPTION:
+            parts = subscription_name.split(self.key)
+            assert parts is not None, self.name
+            return parts[0]
+        return self.key if self.kind is EntityKind.TOPIC else ""
 
     @property
     def state(self) -> EntityState:
@@ -136,11 +172,20 @@ class Entity:
 
     def message_bytes_max(self, tier: Tier) -> int:
         """Return the largest message that may be sent to this entity."""
-        own = self.queue.max_message_size_in_kilobytes * limits.KB
+        own = self.description.max_message_size_in_kilobytes * limits.KB
         largest = own or limits.message_bytes_default(tier)
         if tier is Tier.PREMIUM and self.partitioned:
             return min(largest, limits.PREMIUM_PARTITIONED_MESSAGE_BYTES_MAX)
         return largest
+
+
+def check_kind(entity: Entity, kind: EntityKind) -> None:
+    """Raise EntityNotFound unless an entity is of this kind."""
+    if entity.kind is not kind:
+        raise EntityNotFound(
+            f"there is no {kind} {entity.name!r}: it is a {entity.kind}.",
+            metadata={"entity": entity.name, "kind": entity.kind},
+        )
 
 
 def forgettable(count: int, tombstones: Iterable[Entity]) -> list[Entity]:

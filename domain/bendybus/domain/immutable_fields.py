@@ -6,9 +6,10 @@ topic; you can only set the option when you create the entity".
 
 from typing import Final
 
+from bendybus.domain import descriptions
+from bendybus.domain.descriptions import Description
 from bendybus.domain.errors import InvalidOperation, PartitioningImmutable
 from bendybus.domain.limits import Tier
-from bendybus.domain.queue_description import MANIFEST_NAMES, QueueDescription
 
 IMMUTABLE_FIELDS: Final = (
     "enable_partitioning",
@@ -17,16 +18,19 @@ IMMUTABLE_FIELDS: Final = (
 )
 
 
-def check_queue(name: str, current: QueueDescription, wanted: QueueDescription) -> None:
+def check_entity(name: str, current: Description, wanted: Description) -> None:
     """Raise PartitioningImmutable or InvalidOperation when an update changes what is fixed."""
+    names = descriptions.manifest_names(type(current))
     for field in IMMUTABLE_FIELDS:
+        if field not in names:
+            continue
         if getattr(current, field) == getattr(wanted, field):
             continue
-        manifest_name = MANIFEST_NAMES[field]
+        manifest_name = names[field]
         sentence = (
-            f"queue {name!r}: {manifest_name} cannot be changed after creation (is "
+            f"{current.kind} {name!r}: {manifest_name} cannot be changed after creation (is "
             f"{_word(getattr(current, field))}, got {_word(getattr(wanted, field))}). Create "
-            "another queue with that setting."
+            f"another {current.kind} with that setting."
         )
         kind = PartitioningImmutable if field == "enable_partitioning" else InvalidOperation
         raise kind(sentence, metadata={"field": manifest_name, "entity": name})

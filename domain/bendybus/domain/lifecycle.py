@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import Final
 
 from bendybus.domain import errors
+from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.errors import BusError
 
 
@@ -92,33 +93,38 @@ TRANSITIONS: Final = MappingProxyType[
     }
 )
 _SENTENCES: Final[dict[type[BusError], str]] = {
-    errors.EntityNotFound: "queue {name!r} does not exist.",
+    errors.EntityNotFound: "{kind} {name!r} does not exist.",
     errors.EntityAlreadyExists: (
-        "queue {name!r} already exists. Choose another name or update it."
+        "{kind} {name!r} already exists. Choose another name or update it."
     ),
-    errors.InvalidOperation: "queue {name!r} has a manifest: only an orphaned one can be adopted.",
+    errors.InvalidOperation: "{kind} {name!r} has a manifest: only an orphaned one can be adopted.",
     errors.RetainedData: (
-        "queue {name!r} holds the data of a deleted manifest. Adopt it (annotate its new "
-        "manifest with bendybus.io/retained-data: adopt) or purge it (bendybus delete queue "
+        "{kind} {name!r} holds the data of a deleted manifest. Adopt it (annotate its new "
+        "manifest with bendybus.io/retained-data: adopt) or purge it (bendybus delete {kind} "
         "{name})."
     ),
 }
 
 
 def after(
-    state: EntityState, action: EntityAction, name: str, *, facts: Mapping[str, str]
+    state: EntityState,
+    action: EntityAction,
+    name: str,
+    *,
+    facts: Mapping[str, str],
+    kind: EntityKind = EntityKind.QUEUE,
 ) -> EntityState:
     """Return the state that an action leads to. Raises the error that refuses it, with `facts`."""
     found = TRANSITIONS[state, action]
     if isinstance(found, EntityState):
         return found
-    raise found(_SENTENCES[found].format(name=name), metadata={"entity": name, **facts})
+    raise found(_SENTENCES[found].format(kind=kind, name=name), metadata={"entity": name, **facts})
 
 
-def refuse_sends(name: str) -> BusError:
+def refuse_sends(name: str, kind: EntityKind = EntityKind.QUEUE) -> BusError:
     """Return the error of a send to an orphan."""
     return errors.EntityOrphaned(
-        f"queue {name!r} accepts no messages: its manifest was deleted. Its messages can be "
-        "received. Adopt it with a manifest, or purge it (bendybus delete queue).",
+        f"{kind} {name!r} accepts no messages: its manifest was deleted. Its messages can be "
+        f"received. Adopt it with a manifest, or purge it (bendybus delete {kind}).",
         metadata={"entity": name},
     )

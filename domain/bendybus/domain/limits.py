@@ -27,9 +27,12 @@ STANDARD_PARTITION_COUNT: Final = 16
 PREMIUM_PARTITION_COUNTS: Final = (1, 2, 4, 8, 16)
 
 # Entities
-ENTITIES_PER_NAMESPACE: Final = 10_000
+ENTITIES_PER_NAMESPACE: Final = 10_000  # queues and topics
 PARTITIONED_ENTITIES_PER_NAMESPACE: Final = 100  # Basic and Standard
+SUBSCRIPTIONS_PER_TOPIC: Final = 2_000
+TOPIC_TIERS: Final = (Tier.STANDARD, Tier.PREMIUM)
 ENTITY_NAME_CHARS_MAX: Final = 260
+SUBSCRIPTION_NAME_CHARS_MAX: Final = 50
 ENTITY_PATH_CHARS_MAX: Final = 512  # a name, and what may follow it
 USER_METADATA_CHARS_MAX: Final = 1_024
 LOCK_DURATION_MS_MIN: Final = 5 * SECOND_MS
@@ -78,6 +81,8 @@ SEND_TIMEOUT_MS_DEFAULT: Final = 60 * SECOND_MS
 FRAME_MESSAGES_MAX: Final = 5_000
 FRAME_BYTES_MAX: Final = 2 * MB  # of messages in one frame, or one message that is larger
 GRPC_FRAME_BYTES_MAX: Final = 110 * MB  # the largest message and what surrounds it
+SUBSCRIPTIONS_PER_NAMESPACE: Final = 20_000
+ENTRIES_A_COPY_MAX: Final = 500  # of the catalogue, in one call to a partition
 LOCKS_PER_QUEUE: Final = 100_000  # in one partition
 SETTLE_TOKENS_MAX: Final = 5_000  # of one frame of settlements
 SETTLER_ID_BYTES_MAX: Final = 16

@@ -274,3 +274,285 @@ class ListQueuesResponse(_message.Message):
     queues: _containers.RepeatedCompositeFieldContainer[Queue]
     next_page_token: str
     def __init__(self, queues: _Optional[_Iterable[_Union[Queue, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class TopicDescription(_message.Message):
+    __slots__ = ("enable_partitioning", "max_size_in_megabytes", "max_message_size_in_kilobytes", "requires_duplicate_detection", "duplicate_detection_history_time_window_ms", "default_message_time_to_live_ms", "auto_delete_on_idle_ms", "status", "user_metadata")
+    ENABLE_PARTITIONING_FIELD_NUMBER: _ClassVar[int]
+    MAX_SIZE_IN_MEGABYTES_FIELD_NUMBER: _ClassVar[int]
+    MAX_MESSAGE_SIZE_IN_KILOBYTES_FIELD_NUMBER: _ClassVar[int]
+    REQUIRES_DUPLICATE_DETECTION_FIELD_NUMBER: _ClassVar[int]
+    DUPLICATE_DETECTION_HISTORY_TIME_WINDOW_MS_FIELD_NUMBER: _ClassVar[int]
+    DEFAULT_MESSAGE_TIME_TO_LIVE_MS_FIELD_NUMBER: _ClassVar[int]
+    AUTO_DELETE_ON_IDLE_MS_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    USER_METADATA_FIELD_NUMBER: _ClassVar[int]
+    enable_partitioning: bool
+    max_size_in_megabytes: int
+    max_message_size_in_kilobytes: int
+    requires_duplicate_detection: bool
+    duplicate_detection_history_time_window_ms: int
+    default_message_time_to_live_ms: int
+    auto_delete_on_idle_ms: int
+    status: EntityStatus
+    user_metadata: str
+    def __init__(self, enable_partitioning: bool = ..., max_size_in_megabytes: _Optional[int] = ..., max_message_size_in_kilobytes: _Optional[int] = ..., requires_duplicate_detection: bool = ..., duplicate_detection_history_time_window_ms: _Optional[int] = ..., default_message_time_to_live_ms: _Optional[int] = ..., auto_delete_on_idle_ms: _Optional[int] = ..., status: _Optional[_Union[EntityStatus, str]] = ..., user_metadata: _Optional[str] = ...) -> None: ...
+
+class SubscriptionDescription(_message.Message):
+    __slots__ = ("lock_duration_ms", "requires_session", "default_message_time_to_live_ms", "dead_lettering_on_message_expiration", "dead_lettering_on_filter_evaluation_exceptions", "max_delivery_count", "auto_delete_on_idle_ms", "status", "forward_to", "forward_dead_lettered_messages_to", "user_metadata")
+    LOCK_DURATION_MS_FIELD_NUMBER: _ClassVar[int]
+    REQUIRES_SESSION_FIELD_NUMBER: _ClassVar[int]
+    DEFAULT_MESSAGE_TIME_TO_LIVE_MS_FIELD_NUMBER: _ClassVar[int]
+    DEAD_LETTERING_ON_MESSAGE_EXPIRATION_FIELD_NUMBER: _ClassVar[int]
+    DEAD_LETTERING_ON_FILTER_EVALUATION_EXCEPTIONS_FIELD_NUMBER: _ClassVar[int]
+    MAX_DELIVERY_COUNT_FIELD_NUMBER: _ClassVar[int]
+    AUTO_DELETE_ON_IDLE_MS_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    FORWARD_TO_FIELD_NUMBER: _ClassVar[int]
+    FORWARD_DEAD_LETTERED_MESSAGES_TO_FIELD_NUMBER: _ClassVar[int]
+    USER_METADATA_FIELD_NUMBER: _ClassVar[int]
+    lock_duration_ms: int
+    requires_session: bool
+    default_message_time_to_live_ms: int
+    dead_lettering_on_message_expiration: bool
+    dead_lettering_on_filter_evaluation_exceptions: bool
+    max_delivery_count: int
+    auto_delete_on_idle_ms: int
+    status: EntityStatus
+    forward_to: str
+    forward_dead_lettered_messages_to: str
+    user_metadata: str
+    def __init__(self, lock_duration_ms: _Optional[int] = ..., requires_session: bool = ..., default_message_time_to_live_ms: _Optional[int] = ..., dead_lettering_on_message_expiration: bool = ..., dead_lettering_on_filter_evaluation_exceptions: bool = ..., max_delivery_count: _Optional[int] = ..., auto_delete_on_idle_ms: _Optional[int] = ..., status: _Optional[_Union[EntityStatus, str]] = ..., forward_to: _Optional[str] = ..., forward_dead_lettered_messages_to: _Optional[str] = ..., user_metadata: _Optional[str] = ...) -> None: ...
+
+class Topic(_message.Message):
+    __slots__ = ("name", "uid", "generation", "origin", "description", "partition_count", "home_partition", "runtime", "orphaned", "subscription_count")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
+    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_COUNT_FIELD_NUMBER: _ClassVar[int]
+    HOME_PARTITION_FIELD_NUMBER: _ClassVar[int]
+    RUNTIME_FIELD_NUMBER: _ClassVar[int]
+    ORPHANED_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_COUNT_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    uid: str
+    generation: int
+    origin: EntityOrigin
+    description: TopicDescription
+    partition_count: int
+    home_partition: int
+    runtime: QueueRuntime
+    orphaned: bool
+    subscription_count: int
+    def __init__(self, name: _Optional[str] = ..., uid: _Optional[str] = ..., generation: _Optional[int] = ..., origin: _Optional[_Union[EntityOrigin, str]] = ..., description: _Optional[_Union[TopicDescription, _Mapping]] = ..., partition_count: _Optional[int] = ..., home_partition: _Optional[int] = ..., runtime: _Optional[_Union[QueueRuntime, _Mapping]] = ..., orphaned: bool = ..., subscription_count: _Optional[int] = ...) -> None: ...
+
+class Subscription(_message.Message):
+    __slots__ = ("topic_name", "name", "uid", "generation", "origin", "description", "partition_count", "home_partition", "runtime", "orphaned")
+    TOPIC_NAME_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
+    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_COUNT_FIELD_NUMBER: _ClassVar[int]
+    HOME_PARTITION_FIELD_NUMBER: _ClassVar[int]
+    RUNTIME_FIELD_NUMBER: _ClassVar[int]
+    ORPHANED_FIELD_NUMBER: _ClassVar[int]
+    topic_name: str
+    name: str
+    uid: str
+    generation: int
+    origin: EntityOrigin
+    description: SubscriptionDescription
+    partition_count: int
+    home_partition: int
+    runtime: QueueRuntime
+    orphaned: bool
+    def __init__(self, topic_name: _Optional[str] = ..., name: _Optional[str] = ..., uid: _Optional[str] = ..., generation: _Optional[int] = ..., origin: _Optional[_Union[EntityOrigin, str]] = ..., description: _Optional[_Union[SubscriptionDescription, _Mapping]] = ..., partition_count: _Optional[int] = ..., home_partition: _Optional[int] = ..., runtime: _Optional[_Union[QueueRuntime, _Mapping]] = ..., orphaned: bool = ...) -> None: ...
+
+class CreateTopicRequest(_message.Message):
+    __slots__ = ("name", "description", "origin", "uid")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    description: TopicDescription
+    origin: EntityOrigin
+    uid: str
+    def __init__(self, name: _Optional[str] = ..., description: _Optional[_Union[TopicDescription, _Mapping]] = ..., origin: _Optional[_Union[EntityOrigin, str]] = ..., uid: _Optional[str] = ...) -> None: ...
+
+class CreateTopicResponse(_message.Message):
+    __slots__ = ("topic", "outcomes")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    OUTCOMES_FIELD_NUMBER: _ClassVar[int]
+    topic: Topic
+    outcomes: _containers.RepeatedCompositeFieldContainer[PartitionOutcome]
+    def __init__(self, topic: _Optional[_Union[Topic, _Mapping]] = ..., outcomes: _Optional[_Iterable[_Union[PartitionOutcome, _Mapping]]] = ...) -> None: ...
+
+class UpdateTopicRequest(_message.Message):
+    __slots__ = ("name", "description", "origin", "if_generation")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
+    IF_GENERATION_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    description: TopicDescription
+    origin: EntityOrigin
+    if_generation: int
+    def __init__(self, name: _Optional[str] = ..., description: _Optional[_Union[TopicDescription, _Mapping]] = ..., origin: _Optional[_Union[EntityOrigin, str]] = ..., if_generation: _Optional[int] = ...) -> None: ...
+
+class UpdateTopicResponse(_message.Message):
+    __slots__ = ("topic", "outcomes")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    OUTCOMES_FIELD_NUMBER: _ClassVar[int]
+    topic: Topic
+    outcomes: _containers.RepeatedCompositeFieldContainer[PartitionOutcome]
+    def __init__(self, topic: _Optional[_Union[Topic, _Mapping]] = ..., outcomes: _Optional[_Iterable[_Union[PartitionOutcome, _Mapping]]] = ...) -> None: ...
+
+class DeleteTopicRequest(_message.Message):
+    __slots__ = ("name", "origin")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    origin: EntityOrigin
+    def __init__(self, name: _Optional[str] = ..., origin: _Optional[_Union[EntityOrigin, str]] = ...) -> None: ...
+
+class DeleteTopicResponse(_message.Message):
+    __slots__ = ("outcomes",)
+    OUTCOMES_FIELD_NUMBER: _ClassVar[int]
+    outcomes: _containers.RepeatedCompositeFieldContainer[PartitionOutcome]
+    def __init__(self, outcomes: _Optional[_Iterable[_Union[PartitionOutcome, _Mapping]]] = ...) -> None: ...
+
+class GetTopicRequest(_message.Message):
+    __slots__ = ("name", "include_runtime")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    INCLUDE_RUNTIME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    include_runtime: bool
+    def __init__(self, name: _Optional[str] = ..., include_runtime: bool = ...) -> None: ...
+
+class GetTopicResponse(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: Topic
+    def __init__(self, topic: _Optional[_Union[Topic, _Mapping]] = ...) -> None: ...
+
+class ListTopicsRequest(_message.Message):
+    __slots__ = ("include_runtime", "page_size", "page_token", "include_orphaned")
+    INCLUDE_RUNTIME_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    INCLUDE_ORPHANED_FIELD_NUMBER: _ClassVar[int]
+    include_runtime: bool
+    page_size: int
+    page_token: str
+    include_orphaned: bool
+    def __init__(self, include_runtime: bool = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., include_orphaned: bool = ...) -> None: ...
+
+class ListTopicsResponse(_message.Message):
+    __slots__ = ("topics", "next_page_token")
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    topics: _containers.RepeatedCompositeFieldContainer[Topic]
+    next_page_token: str
+    def __init__(self, topics: _Optional[_Iterable[_Union[Topic, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class CreateSubscriptionRequest(_message.Message):
+    __slots__ = ("topic_name", "name", "description", "origin", "uid")
+    TOPIC_NAME_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
+    UID_FIELD_NUMBER: _ClassVar[int]
+    topic_name: str
+    name: str
+    description: SubscriptionDescription
+    origin: EntityOrigin
+    uid: str
+    def __init__(self, topic_name: _Optional[str] = ..., name: _Optional[str] = ..., description: _Optional[_Union[SubscriptionDescription, _Mapping]] = ..., origin: _Optional[_Union[EntityOrigin, str]] = ..., uid: _Optional[str] = ...) -> None: ...
+
+class CreateSubscriptionResponse(_message.Message):
+    __slots__ = ("subscription", "outcomes")
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    OUTCOMES_FIELD_NUMBER: _ClassVar[int]
+    subscription: Subscription
+    outcomes: _containers.RepeatedCompositeFieldContainer[PartitionOutcome]
+    def __init__(self, subscription: _Optional[_Union[Subscription, _Mapping]] = ..., outcomes: _Optional[_Iterable[_Union[PartitionOutcome, _Mapping]]] = ...) -> None: ...
+
+class UpdateSubscriptionRequest(_message.Message):
+    __slots__ = ("topic_name", "name", "description", "origin", "if_generation")
+    TOPIC_NAME_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
+    IF_GENERATION_FIELD_NUMBER: _ClassVar[int]
+    topic_name: str
+    name: str
+    description: SubscriptionDescription
+    origin: EntityOrigin
+    if_generation: int
+    def __init__(self, topic_name: _Optional[str] = ..., name: _Optional[str] = ..., description: _Optional[_Union[SubscriptionDescription, _Mapping]] = ..., origin: _Optional[_Union[EntityOrigin, str]] = ..., if_generation: _Optional[int] = ...) -> None: ...
+
+class UpdateSubscriptionResponse(_message.Message):
+    __slots__ = ("subscription", "outcomes")
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    OUTCOMES_FIELD_NUMBER: _ClassVar[int]
+    subscription: Subscription
+    outcomes: _containers.RepeatedCompositeFieldContainer[PartitionOutcome]
+    def __init__(self, subscription: _Optional[_Union[Subscription, _Mapping]] = ..., outcomes: _Optional[_Iterable[_Union[PartitionOutcome, _Mapping]]] = ...) -> None: ...
+
+class DeleteSubscriptionRequest(_message.Message):
+    __slots__ = ("topic_name", "name", "origin")
+    TOPIC_NAME_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
+    topic_name: str
+    name: str
+    origin: EntityOrigin
+    def __init__(self, topic_name: _Optional[str] = ..., name: _Optional[str] = ..., origin: _Optional[_Union[EntityOrigin, str]] = ...) -> None: ...
+
+class DeleteSubscriptionResponse(_message.Message):
+    __slots__ = ("outcomes",)
+    OUTCOMES_FIELD_NUMBER: _ClassVar[int]
+    outcomes: _containers.RepeatedCompositeFieldContainer[PartitionOutcome]
+    def __init__(self, outcomes: _Optional[_Iterable[_Union[PartitionOutcome, _Mapping]]] = ...) -> None: ...
+
+class GetSubscriptionRequest(_message.Message):
+    __slots__ = ("topic_name", "name", "include_runtime")
+    TOPIC_NAME_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    INCLUDE_RUNTIME_FIELD_NUMBER: _ClassVar[int]
+    topic_name: str
+    name: str
+    include_runtime: bool
+    def __init__(self, topic_name: _Optional[str] = ..., name: _Optional[str] = ..., include_runtime: bool = ...) -> None: ...
+
+class GetSubscriptionResponse(_message.Message):
+    __slots__ = ("subscription",)
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    subscription: Subscription
+    def __init__(self, subscription: _Optional[_Union[Subscription, _Mapping]] = ...) -> None: ...
+
+class ListSubscriptionsRequest(_message.Message):
+    __slots__ = ("topic_name", "include_runtime", "page_size", "page_token", "include_orphaned")
+    TOPIC_NAME_FIELD_NUMBER: _ClassVar[int]
+    INCLUDE_RUNTIME_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    INCLUDE_ORPHANED_FIELD_NUMBER: _ClassVar[int]
+    topic_name: str
+    include_runtime: bool
+    page_size: int
+    page_token: str
+    include_orphaned: bool
+    def __init__(self, topic_name: _Optional[str] = ..., include_runtime: bool = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., include_orphaned: bool = ...) -> None: ...
+
+class ListSubscriptionsResponse(_message.Message):
+    __slots__ = ("subscriptions", "next_page_token")
+    SUBSCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    subscriptions: _containers.RepeatedCompositeFieldContainer[Subscription]
+    next_page_token: str
+    def __init__(self, subscriptions: _Optional[_Iterable[_Union[Subscription, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...

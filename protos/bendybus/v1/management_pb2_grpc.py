@@ -65,6 +65,56 @@ class ManagementServiceStub(object):
                 request_serializer=bendybus_dot_v1_dot_management__pb2.ListQueuesRequest.SerializeToString,
                 response_deserializer=bendybus_dot_v1_dot_management__pb2.ListQueuesResponse.FromString,
                 _registered_method=True)
+        self.CreateTopic = channel.unary_unary(
+                '/bendybus.v1.ManagementService/CreateTopic',
+                request_serializer=bendybus_dot_v1_dot_management__pb2.CreateTopicRequest.SerializeToString,
+                response_deserializer=bendybus_dot_v1_dot_management__pb2.CreateTopicResponse.FromString,
+                _registered_method=True)
+        self.UpdateTopic = channel.unary_unary(
+                '/bendybus.v1.ManagementService/UpdateTopic',
+                request_serializer=bendybus_dot_v1_dot_management__pb2.UpdateTopicRequest.SerializeToString,
+                response_deserializer=bendybus_dot_v1_dot_management__pb2.UpdateTopicResponse.FromString,
+                _registered_method=True)
+        self.DeleteTopic = channel.unary_unary(
+                '/bendybus.v1.ManagementService/DeleteTopic',
+                request_serializer=bendybus_dot_v1_dot_management__pb2.DeleteTopicRequest.SerializeToString,
+                response_deserializer=bendybus_dot_v1_dot_management__pb2.DeleteTopicResponse.FromString,
+                _registered_method=True)
+        self.GetTopic = channel.unary_unary(
+                '/bendybus.v1.ManagementService/GetTopic',
+                request_serializer=bendybus_dot_v1_dot_management__pb2.GetTopicRequest.SerializeToString,
+                response_deserializer=bendybus_dot_v1_dot_management__pb2.GetTopicResponse.FromString,
+                _registered_method=True)
+        self.ListTopics = channel.unary_unary(
+                '/bendybus.v1.ManagementService/ListTopics',
+                request_serializer=bendybus_dot_v1_dot_management__pb2.ListTopicsRequest.SerializeToString,
+                response_deserializer=bendybus_dot_v1_dot_management__pb2.ListTopicsResponse.FromString,
+                _registered_method=True)
+        self.CreateSubscription = channel.unary_unary(
+                '/bendybus.v1.ManagementService/CreateSubscription',
+                request_serializer=bendybus_dot_v1_dot_management__pb2.CreateSubscriptionRequest.SerializeToString,
+                response_deserializer=bendybus_dot_v1_dot_management__pb2.CreateSubscriptionResponse.FromString,
+                _registered_method=True)
+        self.UpdateSubscription = channel.unary_unary(
+                '/bendybus.v1.ManagementService/UpdateSubscription',
+                request_serializer=bendybus_dot_v1_dot_management__pb2.UpdateSubscriptionRequest.SerializeToString,
+                response_deserializer=bendybus_dot_v1_dot_management__pb2.UpdateSubscriptionResponse.FromString,
+                _registered_method=True)
+        self.DeleteSubscription = channel.unary_unary(
+                '/bendybus.v1.ManagementService/DeleteSubscription',
+                request_serializer=bendybus_dot_v1_dot_management__pb2.DeleteSubscriptionRequest.SerializeToString,
+                response_deserializer=bendybus_dot_v1_dot_management__pb2.DeleteSubscriptionResponse.FromString,
+                _registered_method=True)
+        self.GetSubscription = channel.unary_unary(
+                '/bendybus.v1.ManagementService/GetSubscription',
+                request_serializer=bendybus_dot_v1_dot_management__pb2.GetSubscriptionRequest.SerializeToString,
+                response_deserializer=bendybus_dot_v1_dot_management__pb2.GetSubscriptionResponse.FromString,
+                _registered_method=True)
+        self.ListSubscriptions = channel.unary_unary(
+                '/bendybus.v1.ManagementService/ListSubscriptions',
+                request_serializer=bendybus_dot_v1_dot_management__pb2.ListSubscriptionsRequest.SerializeToString,
+                response_deserializer=bendybus_dot_v1_dot_management__pb2.ListSubscriptionsResponse.FromString,
+                _registered_method=True)
 
 
 class ManagementServiceServicer(object):
@@ -107,6 +157,67 @@ class ManagementServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CreateTopic(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateTopic(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteTopic(self, request, context):
+        """Deletes its subscriptions, too.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetTopic(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListTopics(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreateSubscription(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateSubscription(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteSubscription(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetSubscription(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListSubscriptions(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ManagementServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -139,6 +250,56 @@ def add_ManagementServiceServicer_to_server(servicer, server):
                     servicer.ListQueues,
                     request_deserializer=bendybus_dot_v1_dot_management__pb2.ListQueuesRequest.FromString,
                     response_serializer=bendybus_dot_v1_dot_management__pb2.ListQueuesResponse.SerializeToString,
+            ),
+            'CreateTopic': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateTopic,
+                    request_deserializer=bendybus_dot_v1_dot_management__pb2.CreateTopicRequest.FromString,
+                    response_serializer=bendybus_dot_v1_dot_management__pb2.CreateTopicResponse.SerializeToString,
+            ),
+            'UpdateTopic': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateTopic,
+                    request_deserializer=bendybus_dot_v1_dot_management__pb2.UpdateTopicRequest.FromString,
+                    response_serializer=bendybus_dot_v1_dot_management__pb2.UpdateTopicResponse.SerializeToString,
+            ),
+            'DeleteTopic': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteTopic,
+                    request_deserializer=bendybus_dot_v1_dot_management__pb2.DeleteTopicRequest.FromString,
+                    response_serializer=bendybus_dot_v1_dot_management__pb2.DeleteTopicResponse.SerializeToString,
+            ),
+            'GetTopic': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetTopic,
+                    request_deserializer=bendybus_dot_v1_dot_management__pb2.GetTopicRequest.FromString,
+                    response_serializer=bendybus_dot_v1_dot_management__pb2.GetTopicResponse.SerializeToString,
+            ),
+            'ListTopics': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListTopics,
+                    request_deserializer=bendybus_dot_v1_dot_management__pb2.ListTopicsRequest.FromString,
+                    response_serializer=bendybus_dot_v1_dot_management__pb2.ListTopicsResponse.SerializeToString,
+            ),
+            'CreateSubscription': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateSubscription,
+                    request_deserializer=bendybus_dot_v1_dot_management__pb2.CreateSubscriptionRequest.FromString,
+                    response_serializer=bendybus_dot_v1_dot_management__pb2.CreateSubscriptionResponse.SerializeToString,
+            ),
+            'UpdateSubscription': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateSubscription,
+                    request_deserializer=bendybus_dot_v1_dot_management__pb2.UpdateSubscriptionRequest.FromString,
+                    response_serializer=bendybus_dot_v1_dot_management__pb2.UpdateSubscriptionResponse.SerializeToString,
+            ),
+            'DeleteSubscription': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteSubscription,
+                    request_deserializer=bendybus_dot_v1_dot_management__pb2.DeleteSubscriptionRequest.FromString,
+                    response_serializer=bendybus_dot_v1_dot_management__pb2.DeleteSubscriptionResponse.SerializeToString,
+            ),
+            'GetSubscription': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetSubscription,
+                    request_deserializer=bendybus_dot_v1_dot_management__pb2.GetSubscriptionRequest.FromString,
+                    response_serializer=bendybus_dot_v1_dot_management__pb2.GetSubscriptionResponse.SerializeToString,
+            ),
+            'ListSubscriptions': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListSubscriptions,
+                    request_deserializer=bendybus_dot_v1_dot_management__pb2.ListSubscriptionsRequest.FromString,
+                    response_serializer=bendybus_dot_v1_dot_management__pb2.ListSubscriptionsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -304,6 +465,276 @@ class ManagementService(object):
             '/bendybus.v1.ManagementService/ListQueues',
             bendybus_dot_v1_dot_management__pb2.ListQueuesRequest.SerializeToString,
             bendybus_dot_v1_dot_management__pb2.ListQueuesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateTopic(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/bendybus.v1.ManagementService/CreateTopic',
+            bendybus_dot_v1_dot_management__pb2.CreateTopicRequest.SerializeToString,
+            bendybus_dot_v1_dot_management__pb2.CreateTopicResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateTopic(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/bendybus.v1.ManagementService/UpdateTopic',
+            bendybus_dot_v1_dot_management__pb2.UpdateTopicRequest.SerializeToString,
+            bendybus_dot_v1_dot_management__pb2.UpdateTopicResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteTopic(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/bendybus.v1.ManagementService/DeleteTopic',
+            bendybus_dot_v1_dot_management__pb2.DeleteTopicRequest.SerializeToString,
+            bendybus_dot_v1_dot_management__pb2.DeleteTopicResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetTopic(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/bendybus.v1.ManagementService/GetTopic',
+            bendybus_dot_v1_dot_management__pb2.GetTopicRequest.SerializeToString,
+            bendybus_dot_v1_dot_management__pb2.GetTopicResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListTopics(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/bendybus.v1.ManagementService/ListTopics',
+            bendybus_dot_v1_dot_management__pb2.ListTopicsRequest.SerializeToString,
+            bendybus_dot_v1_dot_management__pb2.ListTopicsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateSubscription(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/bendybus.v1.ManagementService/CreateSubscription',
+            bendybus_dot_v1_dot_management__pb2.CreateSubscriptionRequest.SerializeToString,
+            bendybus_dot_v1_dot_management__pb2.CreateSubscriptionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateSubscription(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/bendybus.v1.ManagementService/UpdateSubscription',
+            bendybus_dot_v1_dot_management__pb2.UpdateSubscriptionRequest.SerializeToString,
+            bendybus_dot_v1_dot_management__pb2.UpdateSubscriptionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteSubscription(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/bendybus.v1.ManagementService/DeleteSubscription',
+            bendybus_dot_v1_dot_management__pb2.DeleteSubscriptionRequest.SerializeToString,
+            bendybus_dot_v1_dot_management__pb2.DeleteSubscriptionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetSubscription(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/bendybus.v1.ManagementService/GetSubscription',
+            bendybus_dot_v1_dot_management__pb2.GetSubscriptionRequest.SerializeToString,
+            bendybus_dot_v1_dot_management__pb2.GetSubscriptionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListSubscriptions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/bendybus.v1.ManagementService/ListSubscriptions',
+            bendybus_dot_v1_dot_management__pb2.ListSubscriptionsRequest.SerializeToString,
+            bendybus_dot_v1_dot_management__pb2.ListSubscriptionsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -39,6 +39,17 @@ class ManagementServiceStub:
     DeleteQueue: _grpc.UnaryUnaryMultiCallable[_management_pb2.DeleteQueueRequest, _management_pb2.DeleteQueueResponse]
     GetQueue: _grpc.UnaryUnaryMultiCallable[_management_pb2.GetQueueRequest, _management_pb2.GetQueueResponse]
     ListQueues: _grpc.UnaryUnaryMultiCallable[_management_pb2.ListQueuesRequest, _management_pb2.ListQueuesResponse]
+    CreateTopic: _grpc.UnaryUnaryMultiCallable[_management_pb2.CreateTopicRequest, _management_pb2.CreateTopicResponse]
+    UpdateTopic: _grpc.UnaryUnaryMultiCallable[_management_pb2.UpdateTopicRequest, _management_pb2.UpdateTopicResponse]
+    DeleteTopic: _grpc.UnaryUnaryMultiCallable[_management_pb2.DeleteTopicRequest, _management_pb2.DeleteTopicResponse]
+    """Deletes its subscriptions, too."""
+    GetTopic: _grpc.UnaryUnaryMultiCallable[_management_pb2.GetTopicRequest, _management_pb2.GetTopicResponse]
+    ListTopics: _grpc.UnaryUnaryMultiCallable[_management_pb2.ListTopicsRequest, _management_pb2.ListTopicsResponse]
+    CreateSubscription: _grpc.UnaryUnaryMultiCallable[_management_pb2.CreateSubscriptionRequest, _management_pb2.CreateSubscriptionResponse]
+    UpdateSubscription: _grpc.UnaryUnaryMultiCallable[_management_pb2.UpdateSubscriptionRequest, _management_pb2.UpdateSubscriptionResponse]
+    DeleteSubscription: _grpc.UnaryUnaryMultiCallable[_management_pb2.DeleteSubscriptionRequest, _management_pb2.DeleteSubscriptionResponse]
+    GetSubscription: _grpc.UnaryUnaryMultiCallable[_management_pb2.GetSubscriptionRequest, _management_pb2.GetSubscriptionResponse]
+    ListSubscriptions: _grpc.UnaryUnaryMultiCallable[_management_pb2.ListSubscriptionsRequest, _management_pb2.ListSubscriptionsResponse]
 
 @_typing.type_check_only
 class ManagementServiceAsyncStub(ManagementServiceStub):
@@ -51,6 +62,17 @@ class ManagementServiceAsyncStub(ManagementServiceStub):
     DeleteQueue: _aio.UnaryUnaryMultiCallable[_management_pb2.DeleteQueueRequest, _management_pb2.DeleteQueueResponse]  # type: ignore[assignment]
     GetQueue: _aio.UnaryUnaryMultiCallable[_management_pb2.GetQueueRequest, _management_pb2.GetQueueResponse]  # type: ignore[assignment]
     ListQueues: _aio.UnaryUnaryMultiCallable[_management_pb2.ListQueuesRequest, _management_pb2.ListQueuesResponse]  # type: ignore[assignment]
+    CreateTopic: _aio.UnaryUnaryMultiCallable[_management_pb2.CreateTopicRequest, _management_pb2.CreateTopicResponse]  # type: ignore[assignment]
+    UpdateTopic: _aio.UnaryUnaryMultiCallable[_management_pb2.UpdateTopicRequest, _management_pb2.UpdateTopicResponse]  # type: ignore[assignment]
+    DeleteTopic: _aio.UnaryUnaryMultiCallable[_management_pb2.DeleteTopicRequest, _management_pb2.DeleteTopicResponse]  # type: ignore[assignment]
+    """Deletes its subscriptions, too."""
+    GetTopic: _aio.UnaryUnaryMultiCallable[_management_pb2.GetTopicRequest, _management_pb2.GetTopicResponse]  # type: ignore[assignment]
+    ListTopics: _aio.UnaryUnaryMultiCallable[_management_pb2.ListTopicsRequest, _management_pb2.ListTopicsResponse]  # type: ignore[assignment]
+    CreateSubscription: _aio.UnaryUnaryMultiCallable[_management_pb2.CreateSubscriptionRequest, _management_pb2.CreateSubscriptionResponse]  # type: ignore[assignment]
+    UpdateSubscription: _aio.UnaryUnaryMultiCallable[_management_pb2.UpdateSubscriptionRequest, _management_pb2.UpdateSubscriptionResponse]  # type: ignore[assignment]
+    DeleteSubscription: _aio.UnaryUnaryMultiCallable[_management_pb2.DeleteSubscriptionRequest, _management_pb2.DeleteSubscriptionResponse]  # type: ignore[assignment]
+    GetSubscription: _aio.UnaryUnaryMultiCallable[_management_pb2.GetSubscriptionRequest, _management_pb2.GetSubscriptionResponse]  # type: ignore[assignment]
+    ListSubscriptions: _aio.UnaryUnaryMultiCallable[_management_pb2.ListSubscriptionsRequest, _management_pb2.ListSubscriptionsResponse]  # type: ignore[assignment]
 
 class ManagementServiceServicer(metaclass=_abc_1.ABCMeta):
     """Creates, changes and shows entities on all partitions."""
@@ -96,5 +118,76 @@ class ManagementServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _management_pb2.ListQueuesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_management_pb2.ListQueuesResponse, _abc.Awaitable[_management_pb2.ListQueuesResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def CreateTopic(
+        self,
+        request: _management_pb2.CreateTopicRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_management_pb2.CreateTopicResponse, _abc.Awaitable[_management_pb2.CreateTopicResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def UpdateTopic(
+        self,
+        request: _management_pb2.UpdateTopicRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_management_pb2.UpdateTopicResponse, _abc.Awaitable[_management_pb2.UpdateTopicResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def DeleteTopic(
+        self,
+        request: _management_pb2.DeleteTopicRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_management_pb2.DeleteTopicResponse, _abc.Awaitable[_management_pb2.DeleteTopicResponse]]:
+        """Deletes its subscriptions, too."""
+
+    @_abc_1.abstractmethod
+    def GetTopic(
+        self,
+        request: _management_pb2.GetTopicRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_management_pb2.GetTopicResponse, _abc.Awaitable[_management_pb2.GetTopicResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def ListTopics(
+        self,
+        request: _management_pb2.ListTopicsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_management_pb2.ListTopicsResponse, _abc.Awaitable[_management_pb2.ListTopicsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def CreateSubscription(
+        self,
+        request: _management_pb2.CreateSubscriptionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_management_pb2.CreateSubscriptionResponse, _abc.Awaitable[_management_pb2.CreateSubscriptionResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def UpdateSubscription(
+        self,
+        request: _management_pb2.UpdateSubscriptionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_management_pb2.UpdateSubscriptionResponse, _abc.Awaitable[_management_pb2.UpdateSubscriptionResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def DeleteSubscription(
+        self,
+        request: _management_pb2.DeleteSubscriptionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_management_pb2.DeleteSubscriptionResponse, _abc.Awaitable[_management_pb2.DeleteSubscriptionResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def GetSubscription(
+        self,
+        request: _management_pb2.GetSubscriptionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_management_pb2.GetSubscriptionResponse, _abc.Awaitable[_management_pb2.GetSubscriptionResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def ListSubscriptions(
+        self,
+        request: _management_pb2.ListSubscriptionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_management_pb2.ListSubscriptionsResponse, _abc.Awaitable[_management_pb2.ListSubscriptionsResponse]]: ...
 
 def add_ManagementServiceServicer_to_server(servicer: ManagementServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

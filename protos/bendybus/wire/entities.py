@@ -1,12 +1,14 @@
-"""Queue descriptions and catalogue entries ↔ protobuf. -1 ms on the wire is None here."""
+"""Descriptions and catalogue entries ↔ protobuf. -1 ms on the wire is None here."""
 
 from collections.abc import Mapping
 from typing import Any, Final
 
-from bendybus.domain import durations, entity, limits, queue_description
+from bendybus.domain import descriptions, durations, entity, limits, subscription_name
+from bendybus.domain.descriptions import Description
 from bendybus.domain.entity import Entity, Fingerprint, Origin
+from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.entity_status import EntityStatus
 from bendybus.domain.errors import InvalidArgument
-from bendybus.domain.queue_description import EntityStatus, QueueDescription
 from bendybus.internal.v1 import entity_pb2
 from bendybus.v1 import management_pb2
 
@@ -23,33 +25,48 @@ _ORIGIN_TO_WIRE: Final = {
     Origin.MANIFEST: management_pb2.ENTITY_ORIGIN_MANIFEST,
 }
 _ORIGIN_FROM_WIRE: Final = {wire: origin for origin, wire in _ORIGIN_TO_WIRE.items()}
+_KIND_TO_WIRE: Final = {
+    EntityKind.QUEUE: entity_pb2.ENTITY_KIND_QUEUE,
+    EntityKind.TOPIC: entity_pb2.ENTITY_KIND_TOPIC,
+    EntityKind.SUBSCRIPTION: entity_pb2.ENTITY_KIND_SUBSCRIPTION,
+}
+_KIND_FROM_WIRE: Final = {
+    # Peers of 0.4 send none.
+    entity_pb2.ENTITY_KIND_UNSPECIFIED: EntityKind.QUEUE,
+    **{wire: kind for kind, wire in _KIND_TO_WIRE.items()},
+}
+_DESCRIPTIONS: Final[Mapping[EntityKind, type[Any]]] = {
+    EntityKind.QUEUE: management_pb2.QueueDescription,
+    EntityKind.TOPIC: management_pb2.TopicDescription,
+    EntityKind.SUBSCRIPTION: management_pb2.SubscriptionDescription,
+}
+_KIND_OF: Final = {type_: kind for kind, type_ in _DESCRIPTIONS.items()}
 
 
-def description_to_proto(queue: QueueDescription) -> management_pb2.QueueDescription:
-    """Return the description with every field set."""
-    return changes_to_proto(
-        {name: getattr(queue, name) for name in QueueDescription.__dataclass_fields__}
-    )
+def description_to_proto(description: Description) -> Any:
+    """Return the description with every field set, as the message of its kind."""
+    names = descriptions.field_names(type(description))
+    return changes_to_proto({name: getattr(description, name) for name in names}, description.kind)
 
 
-def changes_to_proto(changes: Mapping[str, Any]) -> management_pb2.QueueDescription:
-    """Return the description with these fields set; the opposite of `description_changes`."""
+def changes_to_proto(changes: Mapping[str, Any], kind: EntityKind = EntityKind.QUEUE) -> Any:
+    """Return the kind's description with these fields; the opposite of `description_changes`."""
     values = dict(changes)
     for name in _ENDLESS:
         if name in values and values[name] is None:
             values[name] = -1
     if "status" in values:
         values["status"] = _STATUS_TO_WIRE[values["status"]]
-    return management_pb2.QueueDescription(**values)
+    return _DESCRIPTIONS[kind](**values)
 
 
-def description_changes(proto: management_pb2.QueueDescription) -> dict[str, Any]:
-    """Return the fields that are set, as `queue_description.merged` takes them.
+def description_changes(proto: Any) -> dict[str, Any]:
+    """Return the fields that are set, as `descriptions.merged` takes them.
 
     Raises InvalidArgument for an unknown status.
     """
     changes: dict[str, Any] = {field.name: value for field, value in proto.ListFields()}
-    for name in QueueDescription.__dataclass_fields__:
+    for name in descriptions.field_names(descriptions.TYPES[_KIND_OF[type(proto)]]):
         if name not in changes and proto.HasField(name):
             changes[name] = getattr(proto, name)
     for name in _ENDLESS:
@@ -64,9 +81,28 @@ def description_changes(proto: management_pb2.QueueDescription) -> dict[str, Any
     return changes
 
 
-def description_from_proto(proto: management_pb2.QueueDescription) -> QueueDescription:
-    """Return a new queue's description: defaults where nothing is set."""
-    return queue_description.merged(QueueDescription(), description_changes(proto))
+def description_from_proto(proto: Any) -> Any:
+    """Return a new entity's description, of the message's kind: defaults where nothing is set."""
+    default = descriptions.TYPES[_KIND_OF[type(proto)]]()
+    return descriptions.merged(default, description_changes(proto))
+
+
+def kind_to_proto(kind: EntityKind) -> entity_pb2.EntityKind:
+    """Return the wire's word for a kind."""
+    return _KIND_TO_WIRE[kind]
+
+
+def kind_from_proto(proto: entity_pb2.EntityKind) -> EntityKind:
+    """Return the kind; unspecified is a queue. Raises InvalidArgument for an unknown one."""
+    kind = _KIND_FROM_WIRE.get(proto)
+    if kind is None:
+        raise InvalidArgument("kind", f"unknown kind of entity: {proto}; a later version knows it.")
+    return kind
+
+
+def knows_kind(proto: entity_pb2.EntityKind) -> bool:
+    """Whether this version has a kind."""
+    return proto in _KIND_FROM_WIRE
 
 
 def origin_to_proto(origin: Origin) -> management_pb2.EntityOrigin:
@@ -86,7 +122,7 @@ def entity_to_proto(value: Entity) -> entity_pb2.Entity:
         uid=value.uid,
         generation=value.generation,
         origin=origin_to_proto(value.origin),
-        queue=description_to_proto(value.queue),
+        kind=kind_to_proto(value.kind),
         partition_count=value.partition_count,
         home_partition=value.home_partition,
         deleted=value.deleted,
@@ -95,18 +131,21 @@ def entity_to_proto(value: Entity) -> entity_pb2.Entity:
         orphaned=value.orphaned,
         manifest_uid=value.manifest_uid,
         auto_deleted=value.auto_deleted,
+        # The field has the name of the kind.
+        **{value.kind.value: description_to_proto(value.description)},
     )
 
 
 def entity_from_proto(proto: entity_pb2.Entity) -> Entity:
     """Return the entry that `proto` carries."""
     origin = origin_from_proto(proto.origin)
+    kind = kind_from_proto(proto.kind)
     return Entity(
         name=proto.name,
         uid=proto.uid,
         generation=proto.generation,
         origin=origin,
-        queue=description_from_proto(proto.queue),
+        description=description_from_proto(getattr(proto, kind.value)),
         partition_count=proto.partition_count,
         home_partition=proto.home_partition,
         deleted=proto.deleted,
@@ -119,13 +158,45 @@ def entity_from_proto(proto: entity_pb2.Entity) -> Entity:
 
 
 def queue_to_proto(value: Entity) -> management_pb2.Queue:
-    """Return an entry as clients see it, without its runtime facts."""
+    """Return a queue as clients see it, without its runtime facts."""
     return management_pb2.Queue(
         name=value.name,
         uid=value.uid,
         generation=value.generation,
         origin=origin_to_proto(value.origin),
-        description=description_to_proto(value.queue),
+        description=description_to_proto(value.description),
+        partition_count=value.partition_count,
+        home_partition=value.home_partition,
+        orphaned=value.orphaned,
+    )
+
+
+def topic_to_proto(value: Entity, subscription_count: int) -> management_pb2.Topic:
+    """Return a topic as clients see it, without its runtime facts."""
+    return management_pb2.Topic(
+        name=value.name,
+        uid=value.uid,
+        generation=value.generation,
+        origin=origin_to_proto(value.origin),
+        description=description_to_proto(value.description),
+        partition_count=value.partition_count,
+        home_partition=value.home_partition,
+        orphaned=value.orphaned,
+        subscription_count=subscription_count,
+    )
+
+
+def subscription_to_proto(value: Entity) -> management_pb2.Subscription:
+    """Return a subscription as clients see it, without its runtime facts."""
+    parts = subscription_name.split(value.name)
+    assert parts is not None, value.name
+    return management_pb2.Subscription(
+        topic_name=parts[0],
+        name=parts[1],
+        uid=value.uid,
+        generation=value.generation,
+        origin=origin_to_proto(value.origin),
+        description=description_to_proto(value.description),
         partition_count=value.partition_count,
         home_partition=value.home_partition,
         orphaned=value.orphaned,

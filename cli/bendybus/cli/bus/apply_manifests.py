@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final, Protocol, TypeVar
 
 from bendybus.crds.bundling import Bundle, Place, QueueWish
-from bendybus.domain import errors, immutable_fields, lifecycle, queue_description
+from bendybus.domain import descriptions, errors, immutable_fields, lifecycle
 from bendybus.domain.errors import BusError
 from bendybus.domain.lifecycle import EntityAction, EntityState
 from bendybus.domain.queue_description import QueueDescription
@@ -84,10 +84,10 @@ def _step(wish: QueueWish, found: pb.Queue | None, place: Place) -> Step:
     if found.orphaned:
         lifecycle.after(EntityState.ORPHANED, EntityAction.CREATE, found.name, facts={})
     current = entities.description_from_proto(found.description)
-    wanted = queue_description.settled(
+    wanted = descriptions.settled(
         wish.description, tier=place.tier, partition_count=place.partition_count
     )
-    immutable_fields.check_queue(found.name, current, wanted)
+    immutable_fields.check_entity(found.name, current, wanted)
     if found.origin != pb.ENTITY_ORIGIN_MANIFEST:
         raise errors.EntityAlreadyExists(
             f"{wish.source}: queue {found.name!r} was created by an administration call, not by a "

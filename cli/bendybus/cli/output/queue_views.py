@@ -9,8 +9,9 @@ from bendybus.cli.output import printing
 from bendybus.cli.output.printing import Output
 from bendybus.cli.output.tables import Column
 from bendybus.crds import queue_manifest
-from bendybus.domain import durations, queue_description
+from bendybus.domain import descriptions, durations
 from bendybus.domain.lifecycle import EntityState
+from bendybus.domain.queue_description import QueueDescription
 from bendybus.v1 import management_pb2 as pb
 from bendybus.wire import entities
 
@@ -55,7 +56,7 @@ def _row(queue: pb.Queue, wide: bool) -> list[object]:
 def _status(queue: pb.Queue) -> str:
     if queue.orphaned:
         return EntityState.ORPHANED.value
-    return entities.description_from_proto(queue.description).status.value
+    return str(entities.description_from_proto(queue.description).status.value)
 
 
 def _availability(queue: pb.Queue) -> str:
@@ -69,7 +70,7 @@ def as_json(queue: pb.Queue) -> dict[str, Any]:
     """Return the queue with the names of manifests, durations as text."""
     described = entities.description_from_proto(queue.description)
     spec: dict[str, Any] = {}
-    for field, name in queue_description.MANIFEST_NAMES.items():
+    for field, name in descriptions.manifest_names(QueueDescription).items():
         value = getattr(described, field)
         spec[name] = durations.render(value) if field.endswith("_ms") else value
     return {

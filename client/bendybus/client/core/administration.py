@@ -6,6 +6,7 @@ from typing import Any, Final
 from bendybus.client.core import client, settings, tracing
 from bendybus.client.core.shared_connection import SharedConnection
 from bendybus.client.core.tracing import NoOperation, Operation
+from bendybus.client.entities import requests
 from bendybus.client.entities.models import ApiVersion
 from bendybus.v1 import management_pb2
 
@@ -16,6 +17,16 @@ _NAMES: Final = {
     management_pb2.DeleteQueueRequest: "delete_queue",
     management_pb2.GetQueueRequest: "get_queue",
     management_pb2.ListQueuesRequest: "list_queues",
+    management_pb2.CreateTopicRequest: "create_topic",
+    management_pb2.UpdateTopicRequest: "update_topic",
+    management_pb2.DeleteTopicRequest: "delete_topic",
+    management_pb2.GetTopicRequest: "get_topic",
+    management_pb2.ListTopicsRequest: "list_topics",
+    management_pb2.CreateSubscriptionRequest: "create_subscription",
+    management_pb2.UpdateSubscriptionRequest: "update_subscription",
+    management_pb2.DeleteSubscriptionRequest: "delete_subscription",
+    management_pb2.GetSubscriptionRequest: "get_subscription",
+    management_pb2.ListSubscriptionsRequest: "list_subscriptions",
     management_pb2.GetNamespaceRequest: "get_namespace_properties",
 }
 
@@ -52,7 +63,7 @@ class BaseAdministrationClient:
         found = tracing.of(self._shared.settings.tracing, self._shared.settings.target)
         if found is None:
             return tracing.NO_OPERATION
-        return found.managing(getattr(request, "name", None), _NAMES[type(request)])
+        return found.managing(requests.path_of(request), _NAMES[type(request)])
 
     @classmethod
     def _from_connection_string(cls, conn_str: str, options: Mapping[str, Any]) -> Any:

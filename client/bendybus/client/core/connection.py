@@ -36,9 +36,17 @@ from bendybus.domain.errors import (
 )
 from bendybus.v1.management_pb2 import (
     CreateQueueRequest,
+    CreateSubscriptionRequest,
+    CreateTopicRequest,
     DeleteQueueRequest,
     DeleteQueueResponse,
+    DeleteSubscriptionRequest,
+    DeleteSubscriptionResponse,
+    DeleteTopicRequest,
+    DeleteTopicResponse,
     UpdateQueueRequest,
+    UpdateSubscriptionRequest,
+    UpdateTopicRequest,
 )
 from bendybus.v1.receiver_pb2 import DeleteMessagesRequest, ReceiveDeferredRequest
 from bendybus.v1.sender_pb2 import CancelScheduledMessagesRequest
@@ -47,7 +55,20 @@ from bendybus.wire import merged_frames, message_heads, statuses
 # Changes with an operation id: the bus does a repeat only once.
 _NAMED: Final = (CancelScheduledMessagesRequest, DeleteMessagesRequest, ReceiveDeferredRequest)
 # Changes without one.
-_CHANGES: Final = (CreateQueueRequest, UpdateQueueRequest, DeleteQueueRequest)
+_DELETIONS: Final[dict[type[Any], type[Any]]] = {
+    DeleteQueueRequest: DeleteQueueResponse,
+    DeleteTopicRequest: DeleteTopicResponse,
+    DeleteSubscriptionRequest: DeleteSubscriptionResponse,
+}
+_CHANGES: Final = (
+    CreateQueueRequest,
+    CreateTopicRequest,
+    CreateSubscriptionRequest,
+    UpdateQueueRequest,
+    UpdateTopicRequest,
+    UpdateSubscriptionRequest,
+    *_DELETIONS,
+)
 _log = logging.getLogger("bendybus.client")
 
 
@@ -130,7 +151,7 @@ class Connection:
                     if recorded is not None:
                         raise recorded from exc
                     if doubtful:
-                        return DeleteQueueResponse()
+                        return _DELETIONS[type(request)]()
                 doubtful = doubtful or (changes and _may_be_done(exc))
                 pause = self.settings.retry.pause_s(failures, exc)
                 in_time = self.io.loop.time() + pause < deadline
@@ -259,8 +280,8 @@ def _is_recorded(error: BusError) -> bool:
 
 
 def _is_gone(error: BusError, request: Any) -> bool:
-    """Whether a queue that is to be deleted does not exist (any more)."""
-    return isinstance(error, EntityNotFound) and isinstance(request, DeleteQueueRequest)
+    """Whether an entity that is to be deleted does not exist (any more)."""
+    return isinstance(error, EntityNotFound) and type(request) in _DELETIONS
 
 
 def _unknown(error: BusError) -> OutcomeUnknown:

@@ -13,6 +13,8 @@ from bendybus.client.entities.models import (
     NamespaceProperties,
     NamespaceType,
     QueueProperties,
+    SubscriptionProperties,
+    TopicProperties,
 )
 from bendybus.client.entities.runtime import AVAILABILITY
 from bendybus.client.exceptions import InvalidArgumentError, not_supported
@@ -28,6 +30,7 @@ _DURATIONS: Final = (
 )
 _PLAIN: Final = (
     "dead_lettering_on_message_expiration",
+    "dead_lettering_on_filter_evaluation_exceptions",
     "enable_partitioning",
     "max_delivery_count",
     "max_message_size_in_kilobytes",
@@ -38,8 +41,22 @@ _PLAIN: Final = (
     "forward_dead_lettered_messages_to",
     "user_metadata",
 )
-# Properties of a queue; some are read-only.
-_PROPERTIES: Final = frozenset(inspect.signature(QueueProperties).parameters)
+# "" on the wire is None here.
+_OPTIONAL: Final = ("forward_to", "forward_dead_lettered_messages_to", "user_metadata")
+# Properties of an entity by the message that describes it; some are read-only.
+_PROPERTIES: Final = {
+    description: frozenset(inspect.signature(model).parameters)
+    for description, model in (
+        (management_pb2.QueueDescription, QueueProperties),
+        (management_pb2.TopicDescription, TopicProperties),
+        (management_pb2.SubscriptionDescription, SubscriptionProperties),
+    )
+}
+_NOT_SUPPORTED: Final = {
+    "authorization_rules": "authorization rules",
+    "enable_express": "express entities",
+    "filtering_messages_before_publishing": "filtering messages before publishing",
+}
 # Options of a call, as azure-core takes them; only `timeout` has an effect.
 _OPTIONS: Final = frozenset({
     "timeout", "logging_enable", "logging_body", "headers", "user_agent", "user_agent_overwrite",
@@ -58,18 +75,21 @@ _STATUSES: Final = {
 _STATUS_NAMES: Final = {wire: status for status, wire in _STATUSES.items()}
 
 
-def to_description(given: Mapping[str, Any]) -> management_pb2.QueueDescription:
-    """Return the fields that are set. Raises InvalidArgumentError that names a bad one."""
-    if given.get("authorization_rules"):
-        raise not_supported("authorization rules")
-    if given.get("enable_express"):
-        raise not_supported("express entities")
-    made = management_pb2.QueueDescription()
+def to_description(given: Mapping[str, Any], described: type[Any]) -> Any:
+    """Return the description with the fields that are set, as a message of this type.
+
+    Raises InvalidArgumentError that names a bad one.
+    """
+    for name, what in _NOT_SUPPORTED.items():
+        if given.get(name):
+            raise not_supported(what)
+    made = described()
+    fields = described.DESCRIPTOR.fields_by_name
     for name in _PLAIN:
-        if given.get(name) is not None:
+        if name in fields and given.get(name) is not None:
             _assign(made, name, given[name])
     for name in _DURATIONS:
-        if given.get(name) is not None:
+        if f"{name}_ms" in fields and given.get(name) is not None:
             setattr(made, f"{name}_ms", _milliseconds(name, given[name]))
     if given.get("status") is not None:
         made.status = _status(given["status"])
@@ -78,25 +98,49 @@ def to_description(given: Mapping[str, Any]) -> management_pb2.QueueDescription:
 
 def to_properties(queue: management_pb2.Queue) -> QueueProperties:
     """Return the model of a queue."""
-    description = queue.description
-    values: dict[str, Any] = {name: getattr(description, name) for name in _PLAIN}
+    return QueueProperties(
+        queue.name, authorization_rules=[], enable_express=False, **_properties(queue)
+    )
+
+
+def to_topic(topic: management_pb2.Topic) -> TopicProperties:
+    """Return the model of a topic."""
+    return TopicProperties(
+        topic.name,
+        authorization_rules=[],
+        enable_express=False,
+        filtering_messages_before_publishing=False,
+        size_in_bytes=topic.runtime.size_in_bytes,
+        support_ordering=True,
+        **_properties(topic),
+    )
+
+
+def to_subscription(subscription: management_pb2.Subscription) -> SubscriptionProperties:
+    """Return the model of a subscription; its name is that within its topic."""
+    return SubscriptionProperties(subscription.name, **_properties(subscription))
+
+
+def _properties(entity: Any) -> dict[str, Any]:
+    """Return the properties that entities of every kind have, and those of its description."""
+    description = entity.description
+    fields = description.DESCRIPTOR.fields_by_name
+    values = {name: getattr(description, name) for name in _PLAIN if name in fields}
     for name in _DURATIONS:
+        if f"{name}_ms" not in fields:
+            continue
         milliseconds = getattr(description, f"{name}_ms")
         endless = limits.TIME_TO_LIVE_MS_MAX if milliseconds < 0 else milliseconds
         values[name] = timedelta(milliseconds=endless)
-    for name in ("forward_to", "forward_dead_lettered_messages_to", "user_metadata"):
-        values[name] = values[name] or None
-    return QueueProperties(
-        queue.name,
-        authorization_rules=[],
-        availability_status=AVAILABILITY.get(
-            queue.runtime.availability_status, EntityAvailabilityStatus.UNKNOWN
-        ),
-        enable_batched_operations=True,
-        enable_express=False,
-        status=_STATUS_NAMES.get(description.status, EntityStatus.UNKNOWN),
-        **values,
+    for name in _OPTIONAL:
+        if name in values:
+            values[name] = values[name] or None
+    values["availability_status"] = AVAILABILITY.get(
+        entity.runtime.availability_status, EntityAvailabilityStatus.UNKNOWN
     )
+    values["enable_batched_operations"] = True
+    values["status"] = _STATUS_NAMES.get(description.status, EntityStatus.UNKNOWN)
+    return values
 
 
 def to_namespace(response: management_pb2.GetNamespaceResponse) -> NamespaceProperties:
@@ -126,27 +170,26 @@ def to_namespace(response: management_pb2.GetNamespaceResponse) -> NamespaceProp
     return made
 
 
-def check_names(given: Mapping[str, Any]) -> None:
+def check_names(given: Mapping[str, Any], described: type[Any]) -> None:
     """Raise TypeError for a name that is neither a property nor an option."""
-    for name in given.keys() - _OPTIONS - _PROPERTIES:
-        raise TypeError(f"{name!r} is neither a property of a queue nor an option of this call")
+    for name in given.keys() - _OPTIONS - _PROPERTIES[described]:
+        kind = described.DESCRIPTOR.name.removesuffix("Description").lower()
+        raise TypeError(f"{name!r} is neither a property of a {kind} nor an option of this call")
 
 
-def update_of(queue: Any, overrides: Mapping[str, Any]) -> management_pb2.UpdateQueueRequest:
-    """Return the request that updates a queue to `queue`, with `overrides`."""
-    check_names(overrides)
-    given = {**dict(queue.items()), **overrides}
+def update_of(
+    properties: Any, overrides: Mapping[str, Any], described: type[Any]
+) -> tuple[str, Any]:
+    """Return (name, description) that an update leads to, with `overrides`."""
+    check_names(overrides, described)
+    given = {**dict(properties.items()), **overrides}
     name = given.get("name")
     if not name:
         raise arguments.invalid("name", "is required")
-    return management_pb2.UpdateQueueRequest(
-        name=arguments.text("name", name),
-        description=to_description(given),
-        origin=management_pb2.ENTITY_ORIGIN_CLIENT,
-    )
+    return arguments.text("name", name), to_description(given, described)
 
 
-def _assign(made: management_pb2.QueueDescription, name: str, value: Any) -> None:
+def _assign(made: Any, name: str, value: Any) -> None:
     try:
         setattr(made, name, value)
     except (TypeError, ValueError) as exc:

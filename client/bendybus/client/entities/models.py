@@ -228,7 +228,7 @@ class QueueProperties(MappingMixin):
 
 
 class TopicProperties(MappingMixin):
-    """The properties of a topic. Topics are not supported yet."""
+    """The properties of a topic. Durations are timedelta or ISO-8601 text."""
 
     def __init__(
         self,
@@ -271,7 +271,7 @@ class TopicProperties(MappingMixin):
 
 
 class SubscriptionProperties(MappingMixin):
-    """The properties of a subscription. Subscriptions are not supported yet."""
+    """The properties of a subscription. Durations are timedelta or ISO-8601 text."""
 
     def __init__(
         self,

@@ -9,45 +9,135 @@ from bendybus.client.entities import descriptions
 from bendybus.v1 import management_pb2
 
 PAGE_SIZE: Final = 100
-# From a queue in a response to what the caller gets.
-Convert = Callable[[management_pb2.Queue], Any]
+CLIENT: Final = management_pb2.ENTITY_ORIGIN_CLIENT
+# From an entity in a response to what the caller gets.
+Convert = Callable[[Any], Any]
 
 
-def create_request(
+def create_queue(
     name: str, fields: Mapping[str, Any], options: Mapping[str, Any]
 ) -> management_pb2.CreateQueueRequest:
     """Return the request that creates a queue; `options`: the `fields` that are not parameters."""
-    descriptions.check_names(options)
     return management_pb2.CreateQueueRequest(
         name=arguments.text("queue_name", name),
-        description=descriptions.to_description(fields),
-        origin=management_pb2.ENTITY_ORIGIN_CLIENT,
-        # Identifies a repeat after a lost response.
-        uid=str(uuid.uuid4()),
+        **_creation(fields, options, management_pb2.QueueDescription),
     )
 
 
-def delete_request(name: str) -> management_pb2.DeleteQueueRequest:
+def create_topic(
+    name: str, fields: Mapping[str, Any], options: Mapping[str, Any]
+) -> management_pb2.CreateTopicRequest:
+    """Return the request that creates a topic."""
+    return management_pb2.CreateTopicRequest(
+        name=arguments.text("topic_name", name),
+        **_creation(fields, options, management_pb2.TopicDescription),
+    )
+
+
+def create_subscription(
+    topic: str, name: str, fields: Mapping[str, Any], options: Mapping[str, Any]
+) -> management_pb2.CreateSubscriptionRequest:
+    """Return the request that creates a subscription."""
+    return management_pb2.CreateSubscriptionRequest(
+        **_subscription(topic, name),
+        **_creation(fields, options, management_pb2.SubscriptionDescription),
+    )
+
+
+def update_queue(queue: Any, overrides: Mapping[str, Any]) -> management_pb2.UpdateQueueRequest:
+    """Return the request that updates a queue to `queue`, with `overrides`."""
+    name, description = descriptions.update_of(queue, overrides, management_pb2.QueueDescription)
+    return management_pb2.UpdateQueueRequest(name=name, description=description, origin=CLIENT)
+
+
+def update_topic(topic: Any, overrides: Mapping[str, Any]) -> management_pb2.UpdateTopicRequest:
+    """Return the request that updates a topic to `topic`, with `overrides`."""
+    name, description = descriptions.update_of(topic, overrides, management_pb2.TopicDescription)
+    return management_pb2.UpdateTopicRequest(name=name, description=description, origin=CLIENT)
+
+
+def update_subscription(
+    topic: str, subscription: Any, overrides: Mapping[str, Any]
+) -> management_pb2.UpdateSubscriptionRequest:
+    """Return the request that updates a subscription to `subscription`, with `overrides`."""
+    name, description = descriptions.update_of(
+        subscription, overrides, management_pb2.SubscriptionDescription
+    )
+    return management_pb2.UpdateSubscriptionRequest(
+        **_subscription(topic, name), description=description, origin=CLIENT
+    )
+
+
+def delete_queue(name: str) -> management_pb2.DeleteQueueRequest:
     """Return the request that deletes a queue."""
-    return management_pb2.DeleteQueueRequest(
-        name=arguments.text("queue_name", name), origin=management_pb2.ENTITY_ORIGIN_CLIENT
-    )
+    return management_pb2.DeleteQueueRequest(name=arguments.text("queue_name", name), origin=CLIENT)
 
 
-def get_request(name: str) -> management_pb2.GetQueueRequest:
+def delete_topic(name: str) -> management_pb2.DeleteTopicRequest:
+    """Return the request that deletes a topic and its subscriptions."""
+    return management_pb2.DeleteTopicRequest(name=arguments.text("topic_name", name), origin=CLIENT)
+
+
+def delete_subscription(topic: str, name: str) -> management_pb2.DeleteSubscriptionRequest:
+    """Return the request that deletes a subscription."""
+    return management_pb2.DeleteSubscriptionRequest(**_subscription(topic, name), origin=CLIENT)
+
+
+def get_queue(name: str) -> management_pb2.GetQueueRequest:
     """Return the request for a queue with its counts."""
     return management_pb2.GetQueueRequest(
         name=arguments.text("queue_name", name), include_runtime=True
     )
 
 
-def list_request(token: str, *, runtime: bool) -> management_pb2.ListQueuesRequest:
-    """Return the request for the page that `token` names, "" for the first one."""
-    return management_pb2.ListQueuesRequest(
-        include_runtime=runtime, page_size=PAGE_SIZE, page_token=token
+def get_topic(name: str) -> management_pb2.GetTopicRequest:
+    """Return the request for a topic with its counts."""
+    return management_pb2.GetTopicRequest(
+        name=arguments.text("topic_name", name), include_runtime=True
     )
 
 
-def page_of(convert: Convert, response: Any) -> tuple[list[Any], str]:
+def get_subscription(topic: str, name: str) -> management_pb2.GetSubscriptionRequest:
+    """Return the request for a subscription with its counts."""
+    return management_pb2.GetSubscriptionRequest(**_subscription(topic, name), include_runtime=True)
+
+
+def list_page(made: type[Any], token: str, *, runtime: bool, **fields: Any) -> Any:
+    """Return the request of this type for the page that `token` names, "" for the first one."""
+    return made(include_runtime=runtime, page_size=PAGE_SIZE, page_token=token, **fields)
+
+
+def topic_name(name: Any) -> str:
+    """Return the name of the topic whose subscriptions are listed."""
+    return arguments.text("topic_name", name)
+
+
+def page_of(convert: Convert, items: Any, response: Any) -> tuple[list[Any], str]:
     """Return the items of a page, and the token of the next one or ""."""
-    return [convert(queue) for queue in response.queues], response.next_page_token
+    return [convert(each) for each in items], response.next_page_token
+
+
+def path_of(request: Any) -> str | None:
+    """Return the path of the entity that a request is about; None: it is about no single one."""
+    name: str | None = getattr(request, "name", None)
+    topic = getattr(request, "topic_name", None)
+    return f"{topic}/Subscriptions/{name}" if topic and name else topic or name
+
+
+def _subscription(topic: str, name: str) -> dict[str, Any]:
+    return {
+        "topic_name": topic_name(topic),
+        "name": arguments.text("subscription_name", name),
+    }
+
+
+def _creation(
+    fields: Mapping[str, Any], options: Mapping[str, Any], described: type[Any]
+) -> dict[str, Any]:
+    descriptions.check_names(options, described)
+    return {
+        "description": descriptions.to_description(fields, described),
+        "origin": CLIENT,
+        # Identifies a repeat after a lost response.
+        "uid": str(uuid.uuid4()),
+    }

@@ -126,42 +126,63 @@ class QueueRuntimeProperties(_MessageCounts):
 
 
 class TopicRuntimeProperties(_RuntimeProperties):
-    """Runtime properties of a topic. Topics are not supported yet."""
+    """Runtime properties of a topic: sums over the partitions that answered."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._subscription_count = 0
 
     @property
     def scheduled_message_count(self) -> int:
         """Number of messages scheduled for later."""
-        return 0
+        return self._runtime.count_details.scheduled_message_count
 
     @property
     def size_in_bytes(self) -> int:
         """Size of the messages, in bytes."""
-        return 0
+        return self._runtime.size_in_bytes
 
     @property
     def subscription_count(self) -> int:
         """Number of subscriptions."""
-        return 0
+        return self._subscription_count
 
     @property
     def sql_filter_count(self) -> int:
-        """Number of SQL filters."""
+        """Number of SQL filters; 0 until rules are supported."""
         return 0
 
     @property
     def correlation_filter_count(self) -> int:
-        """Number of correlation filters."""
+        """Number of correlation filters; 0 until rules are supported."""
         return 0
 
 
 class SubscriptionRuntimeProperties(_MessageCounts):
-    """Runtime properties of a subscription. Subscriptions are not supported yet."""
+    """Runtime properties of a subscription: sums over the partitions that answered."""
 
 
 def queue_runtime(queue: management_pb2.Queue) -> QueueRuntimeProperties:
     """Return the runtime properties of a queue."""
     made = QueueRuntimeProperties()
     made._name, made._runtime = queue.name, queue.runtime
+    return made
+
+
+def topic_runtime(topic: management_pb2.Topic) -> TopicRuntimeProperties:
+    """Return the runtime properties of a topic."""
+    made = TopicRuntimeProperties()
+    made._name, made._runtime = topic.name, topic.runtime
+    made._subscription_count = topic.subscription_count
+    return made
+
+
+def subscription_runtime(
+    subscription: management_pb2.Subscription,
+) -> SubscriptionRuntimeProperties:
+    """Return the runtime properties of a subscription."""
+    made = SubscriptionRuntimeProperties()
+    made._name, made._runtime = subscription.name, subscription.runtime
     return made
 
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from bendybus.domain import bounds, errors, limits
+from bendybus.domain import bounds, errors, limits, message_access
 from bendybus.domain.errors import BusError, RetryableError
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core.front_end import FrontEnd
@@ -34,6 +34,7 @@ async def delete_messages(front_end: FrontEnd, request: BatchDelete) -> int:
     must not delete as many again. A repeat of the operation under its name learns it.
     """
     entity = front_end.directory.find(request.entity)
+    message_access.check(entity)
     fingerprint = front_end.directory.fingerprint
     assert fingerprint is not None
     most = limits.delete_messages_max(fingerprint.tier)

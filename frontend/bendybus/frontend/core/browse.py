@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 
-from bendybus.domain import limits
+from bendybus.domain import limits, message_access
 from bendybus.domain.errors import BusError
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core import columns, peek_cursor
@@ -37,6 +37,7 @@ class Peeked:
 async def peek(front_end: FrontEnd, request: Peek) -> Peeked:
     """Return messages of whichever partitions answer first, and a cursor to go on from."""
     entity = front_end.directory.find(request.entity)
+    message_access.check(entity)
     count = max(1, min(request.max_messages, limits.FRAME_MESSAGES_MAX))
     positions = peek_cursor.start(
         request.cursor, len(front_end.upstreams), request.from_sequence_number

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bendybus.domain import bounds, errors, sequence_number
+from bendybus.domain import bounds, errors, message_access, sequence_number
 from bendybus.domain.receive_mode import ReceiveMode
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core import columns, fan_out
@@ -72,6 +72,7 @@ async def receive_deferred(
 def _located(front_end: FrontEnd, asked: Operation) -> tuple[Target, dict[int, list[int]]]:
     """Return the sub-queue and the numbers by partition."""
     entity = front_end.directory.find(asked.entity)
+    message_access.check(entity)
     bounds.check_numbers("sequence_numbers", asked.sequence_numbers)
     by_partition: dict[int, list[int]] = {}
     for number in asked.sequence_numbers:

@@ -9,11 +9,13 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from bendybus.domain import errors, limits, subscription_name
 from bendybus.domain.directory import Directory
 from bendybus.domain.entity import Entity
+from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.errors import BusError
 from bendybus.frontend.core import fan_out
 from bendybus.frontend.upstreams import unary_calls
@@ -35,38 +37,89 @@ class CatalogueCopies:
         self._directory = directory
         self._timeout_s = timeout_s
         self._changed = asyncio.Event()
+        # Replaced whenever it is set: entries came.
+        self._news = asyncio.Event()
         self._held: Counter[str] = Counter()
 
     def changed(self) -> None:
         """Look for partitions that lag: one came back, or the catalogue changed."""
         self._changed.set()
+        news, self._news = self._news, asyncio.Event()
+        news.set()
 
     @contextlib.contextmanager
     def held(self, key: str) -> Iterator[None]:
-        """Leave an entry to the caller, who changes and copies it."""
-        self._held[key] += 1
+        """Leave an entry to the caller, who changes and copies it; a topic with its family."""
+        family = subscription_name.family(key)
+        self._held[family] += 1
         try:
             yield
         finally:
-            self._held[key] -= 1
-            if not self._held[key]:
-                del self._held[key]
+            self._held[family] -= 1
+            if not self._held[family]:
+                del self._held[family]
             self._changed.set()
 
     async def copy(self, entity: Entity) -> Outcomes:
         """Copy an entry to all partitions; return how that went, by partition."""
+        if entity.kind is not EntityKind.QUEUE:
+            return await self._copy_family(entity)
 
         async def one(upstream: Upstream) -> None:
-            await unary_calls.apply(upstream, entity, self._timeout_s)
+            await unary_calls.apply(upstream, [entity], self._timeout_s)
 
         outcomes: Outcomes = await fan_out.each(self._upstreams, one)
         # Known before the caller has the answer: it may use the entity at once, through here.
+        for partition, error in outcomes.items():
+            if error is None:
+                self._learn(partition, [entity])
+        return outcomes
+
+    async def _copy_family(self, entity: Entity) -> Outcomes:
+        """Copy what changed of a topic and its subscriptions, in the order of the changes.
+
+        A partition that has a generation of a topic has every earlier change of its subscriptions,
+        or a publish would miss some. The registrar's catalogue comes in that order; so this waits
+        until the change came back from there, and copies all that a partition lacks.
+        """
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                while not self._knows(entity):
+                    await self._news.wait()
+        except TimeoutError:
+            raise errors.PartitionUnavailable(
+                f"{entity.title}: the change is recorded, but partition 0, the "
+                "registrar, does not show it; the other partitions take it when it is back. "
+                "Repeat the call to see it done.",
+                metadata={"entity": entity.name, "generation": str(entity.generation)},
+            ) from None
+        family = entity.topic_key
+
+        async def one(upstream: Upstream) -> None:
+            if not self._directory.heard(upstream.partition):
+                raise unary_calls.unreachable(upstream)
+            lagging = self._directory.lagging(upstream.partition)
+            await self._copy_in_order(upstream, [e for e in lagging if e.topic_key == family])
+
+        return await fan_out.each(self._upstreams, one)
+
+    def _knows(self, entity: Entity) -> bool:
+        known, topic = (self._directory.entry(key) for key in (entity.key, entity.topic_key))
+        if known is None or topic is None or known.generation < entity.generation:
+            return False
+        return entity.kind is EntityKind.TOPIC or topic.generation > entity.generation
+
+    async def _copy_in_order(self, upstream: Upstream, entries: Sequence[Entity]) -> None:
+        """Copy topics and subscriptions, oldest first; what follows a failure is not copied."""
+        for start in range(0, len(entries), limits.ENTRIES_A_COPY_MAX):
+            some = entries[start : start + limits.ENTRIES_A_COPY_MAX]
+            await unary_calls.apply(upstream, some, self._timeout_s)
+            self._learn(upstream.partition, some)
+
+    def _learn(self, partition: int, entries: Sequence[Entity]) -> None:
         fingerprint = self._directory.fingerprint
         if fingerprint is not None:
-            for partition, error in outcomes.items():
-                if error is None:
-                    self._directory.update(partition, fingerprint, [entity], snapshot=False)
-        return outcomes
+            self._directory.update(partition, fingerprint, entries, snapshot=False)
 
     async def run(self) -> None:
         """Copy what lags, whenever something changed, until cancelled."""
@@ -81,18 +134,29 @@ class CatalogueCopies:
 
     async def _catch_up(self, upstream: Upstream) -> bool:
         """Copy to one partition what it lacks; False: it did not take something."""
-        for entity in self._directory.lagging(upstream.partition):
-            if entity.key in self._held:
-                continue
+        lagging = [
+            entity
+            for entity in self._directory.lagging(upstream.partition)
+            if subscription_name.family(entity.key) not in self._held
+        ]
+        queues = [[entity] for entity in lagging if entity.kind is EntityKind.QUEUE]
+        # A partition of an earlier version gets topics and subscriptions when it is upgraded.
+        others = [
+            e for e in lagging if e.kind is not EntityKind.QUEUE and e.kind in upstream.entity_kinds
+        ]
+        for entries in (*queues, others):
             try:
-                await unary_calls.apply(upstream, entity, self._timeout_s)
+                if entries is others:
+                    await self._copy_in_order(upstream, others)
+                else:
+                    await unary_calls.apply(upstream, entries, self._timeout_s)
             except BusError as error:
                 logger.warning(
                     "partition %d: could not take entity %s: %s",
                     upstream.partition,
-                    entity.name,
+                    entries[0].name,
                     error.message,
-                    extra={"partition": upstream.partition, "entity": entity.name},
+                    extra={"partition": upstream.partition, "entity": entries[0].name},
                 )
                 return False
         return True

@@ -130,7 +130,8 @@ class FrontEnd:
             return
         for entity in self.directory.update(partition, fingerprint, entries, snapshot=snapshot):
             logger.info(
-                "queue %s: generation %d%s",
+                "%s %s: generation %d%s",
+                entity.kind,
                 entity.name,
                 entity.generation,
                 "" if entity.state is EntityState.LIVE else f" ({entity.state.lower()})",

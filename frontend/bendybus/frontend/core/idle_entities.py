@@ -15,17 +15,20 @@ async def run(manager: EntityManager, directory: Directory, every_s: float) -> N
     while True:
         await asyncio.sleep(every_s)
         for entity in directory.live():
-            if entity.queue.auto_delete_on_idle_ms is None:
+            if entity.description.auto_delete_on_idle_ms is None:
                 continue
             try:
                 deleted = await manager.delete_if_idle(entity)
             except BusError as error:
-                logger.info("queue %s: not deleted as idle: %s", entity.name, error.message)
+                logger.info(
+                    "%s %s: not deleted as idle: %s", entity.kind, entity.name, error.message
+                )
                 continue
             if deleted:
                 logger.info(
-                    "queue %s: deleted after %d ms without use",
+                    "%s %s: deleted after %d ms without use",
+                    entity.kind,
                     entity.name,
-                    entity.queue.auto_delete_on_idle_ms,
+                    entity.description.auto_delete_on_idle_ms,
                     extra={"entity": entity.name, "action": "auto-delete"},
                 )

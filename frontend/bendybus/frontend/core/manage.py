@@ -12,6 +12,7 @@ from bendybus.domain import entity as entities
 from bendybus.domain import errors
 from bendybus.domain.directory import Directory
 from bendybus.domain.entity import Entity, Origin
+from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.errors import BusError
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.frontend.core import fan_out
@@ -35,7 +36,7 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """What a queue holds. `partitions`: the share of each, None where one did not answer."""
+    """What an entity holds. `partitions`: the share of each, None where one did not answer."""
 
     total: Counts
     partitions: Mapping[int, Counts | None]
@@ -67,7 +68,8 @@ class EntityManager:
         PartitionUnavailable also when a partition that holds the entity did not take the change,
         which is recorded then. A creation without a UID gets one.
         """
-        entities.check_name(wanted.name)
+        entities.check_name_of(wanted.name, wanted.kind)
+        self._check_kind(wanted.kind)
         if wanted.action is EntityAction.CREATE:
             uid = wanted.uid or str(uuid.uuid4())
             manifest_uid = uid if wanted.origin is Origin.MANIFEST else ""
@@ -84,7 +86,7 @@ class EntityManager:
         missing = [partition for partition in entity.partitions() if outcomes.get(partition)]
         if missing:
             raise errors.PartitionUnavailable(
-                f"queue {entity.name!r}: the change is recorded, but partitions {missing} could "
+                f"{entity.title}: the change is recorded, but partitions {missing} could "
                 "not be reached; they take it when they are back. Repeat the call to see it done.",
                 metadata={
                     "entity": entity.name,
@@ -101,7 +103,7 @@ class EntityManager:
         that no message is acknowledged between the last look and the deletion; it lapses by itself
         if any partition answers that the entity was used. Raises the domain error.
         """
-        idle_ms = entity.queue.auto_delete_on_idle_ms
+        idle_ms = entity.description.auto_delete_on_idle_ms
         assert idle_ms is not None
         upstreams = [self._upstreams[p] for p in sorted({REGISTRAR, *entity.partitions()})]
         if not all(upstream.available for upstream in upstreams):
@@ -115,14 +117,22 @@ class EntityManager:
                 entity.name,
                 uid=entity.uid,
                 if_generation=entity.generation,
+                kind=entity.kind,
             )
             await self._copies.copy(await self._commit(delete))
         return True
 
-    def page(self, after: str, size: int, *, with_orphaned: bool) -> tuple[list[Entity], bool]:
-        """Return up to `size` entities by name that follow `after`, and whether more do."""
+    def page(
+        self, after: str, size: int, *, with_orphaned: bool, kind: EntityKind, topic: str = ""
+    ) -> tuple[list[Entity], bool]:
+        """Return up to `size` entities of a kind by name that follow `after`, and whether more do.
+
+        `topic`: only the subscriptions of this one.
+        """
         size = min(size or PAGE_DEFAULT, PAGE_MAX)
-        return self._directory.page(after, size, with_orphaned=with_orphaned)
+        return self._directory.page(
+            after, size, with_orphaned=with_orphaned, kind=kind, topic=topic
+        )
 
     async def runtime(self, shown: Sequence[Entity]) -> list[Runtime]:
         """Return what entities hold, asked of all partitions; those that do not answer show."""
@@ -134,6 +144,22 @@ class EntityManager:
             lambda upstream: unary_calls.counts(upstream, uids, self._timeout_s),
         )
         return [sums(entity, answers) for entity in shown]
+
+    def _check_kind(self, kind: EntityKind) -> None:
+        """Raise InvalidOperation while a partition is of a version that lacks this kind."""
+        if kind is EntityKind.QUEUE:
+            return
+        behind = [
+            partition
+            for partition, upstream in self._upstreams.items()
+            if self._directory.heard(partition) and kind not in upstream.entity_kinds
+        ]
+        if behind:
+            raise errors.InvalidOperation(
+                f"partitions {behind} run an earlier version, which has no {kind}s. Finish the "
+                "upgrade of the bus first.",
+                metadata={"partitions": ",".join(map(str, behind))},
+            )
 
     async def _commit(self, wanted: Commit) -> Entity:
         registrar = self._upstreams[REGISTRAR]
@@ -148,10 +174,12 @@ class EntityManager:
     def _half_done(self, wanted: Commit) -> Entity | None:
         """Return what an earlier try of the same call made, if some partition still lacks it."""
         try:
-            entity, _ = self._directory.lookup(wanted.name)
+            entity = self._directory.find(wanted.name, wanted.kind)
         except BusError:
             return None
-        same = all(getattr(entity.queue, name) == value for name, value in wanted.changes.items())
+        same = all(
+            getattr(entity.description, name) == value for name, value in wanted.changes.items()
+        )
         available = [p for p, upstream in self._upstreams.items() if upstream.available]
         away = len(available) < len(self._upstreams)
         half_done = away or bool(self._directory.lacking(entity.key, available))

@@ -5,7 +5,7 @@ import itertools
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bendybus.domain import errors, limits
+from bendybus.domain import errors, limits, message_access
 from bendybus.domain.directory import Directory
 from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
@@ -79,9 +79,10 @@ class ReceiveDispatcher:
         Raises EntityNotFound, EntityDisabled, InvalidArgument.
         """
         entity = self.directory.find(source.entity)
-        if not entity.queue.status.receives:
+        message_access.check(entity)
+        if not entity.description.status.receives:
             raise errors.EntityDisabled(
-                f"queue {entity.name!r} is {entity.queue.status}: receiving is disabled. Set its "
+                f"{entity.title} is {entity.description.status}: receiving is disabled. Set its "
                 "status to Active.",
                 metadata={"entity": entity.name},
             )

@@ -214,7 +214,7 @@ class _Dealing(NamedTuple):
 
 
 def _keyed_by_id(entity: Entity, keys: Keys) -> bool:
-    return entity.queue.requires_duplicate_detection and bool(keys.message_ids)
+    return entity.description.requires_duplicate_detection and bool(keys.message_ids)
 
 
 def _units(count: int, group_sizes: Sequence[int]) -> list[Unit]:
@@ -256,5 +256,5 @@ def _key(entity: Entity, keys: Keys, i: int) -> str | None:
         session_id=session_id,
         partition_key=keys.partition_keys[i] if keys.partition_keys else "",
         message_id=keys.message_ids[i] if keys.message_ids else "",
-        detects_duplicates=entity.queue.requires_duplicate_detection,
+        detects_duplicates=entity.description.requires_duplicate_detection,
     )

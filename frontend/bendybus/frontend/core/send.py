@@ -14,7 +14,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final
 
-from bendybus.domain import bounds, errors, lifecycle, limits
+from bendybus.domain import bounds, errors, lifecycle, limits, message_access
 from bendybus.domain.directory import Directory
 from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
@@ -178,6 +178,7 @@ class SendDispatcher:
 
     def _frame(self, request: SendRequest, tag: _Tag) -> tuple[Frame, routing.Routed]:
         entity = self._directory.find(request.entity)
+        message_access.check(entity)
         if request.sub_queue is not SubQueue.MAIN:
             raise errors.InvalidOperation(
                 f"queue {entity.name!r}: messages cannot be sent to a dead-letter sub-queue. Send "
@@ -186,7 +187,7 @@ class SendDispatcher:
             )
         if entity.orphaned and not request.age_ms:
             # A repeat goes on to the partition: it may be stored already, and is then answered so.
-            raise lifecycle.refuse_sends(entity.name)
+            raise lifecycle.refuse_sends(entity.name, entity.kind)
         count = columns.count(request.messages)
         if not 0 < count <= limits.FRAME_MESSAGES_MAX:
             raise errors.InvalidArgument(

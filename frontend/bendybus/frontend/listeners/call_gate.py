@@ -106,7 +106,7 @@ def _guarded(handler: Handler, name: str, method: Method, caller: Caller) -> Han
         async with statuses.errors_as_status(context):
             request = parsed(name, data, handler.request_deserializer)
             if method.on_entity:
-                caller.check(method.operation, getattr(request, method.field))
+                caller.check(method.operation, method.entity_of(request))
         del data
         return await handler.unary_unary(request, context)
 

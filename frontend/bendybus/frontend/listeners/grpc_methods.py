@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from bendybus.domain import limits
+from bendybus.domain import limits, subscription_name
 from bendybus.frontend.security.operations import RULES, Operation
 
 _SENDER: Final = "/bendybus.v1.SenderService/"
@@ -21,6 +21,8 @@ class Method:
     operation: Operation
     # The field of the request that names the entity.
     field: str = "entity_path"
+    # Of a subscription: the field that names it within its topic, which `field` names.
+    subscription_field: str = ""
     # A stream names its entities in its frames: the service checks each.
     stream: bool = False
 
@@ -28,6 +30,13 @@ class Method:
     def on_entity(self) -> bool:
         """Whether the right is looked for on the entity that the request names."""
         return not RULES[self.operation].whole_namespace
+
+    def entity_of(self, request: Any) -> str:
+        """Return the path of the entity that a request names."""
+        name: str = getattr(request, self.field)
+        if not self.subscription_field:
+            return name
+        return subscription_name.compose(name, getattr(request, self.subscription_field))
 
 
 METHODS: Final[dict[str, Method]] = {
@@ -46,6 +55,17 @@ METHODS: Final[dict[str, Method]] = {
     f"{_MANAGEMENT}DeleteQueue": Method(Operation.DELETE_ENTITY, "name"),
     f"{_MANAGEMENT}GetQueue": Method(Operation.GET_ENTITY, "name"),
     f"{_MANAGEMENT}ListQueues": Method(Operation.LIST_ENTITIES),
+    f"{_MANAGEMENT}CreateTopic": Method(Operation.CREATE_ENTITY, "name"),
+    f"{_MANAGEMENT}UpdateTopic": Method(Operation.UPDATE_ENTITY, "name"),
+    f"{_MANAGEMENT}DeleteTopic": Method(Operation.DELETE_ENTITY, "name"),
+    f"{_MANAGEMENT}GetTopic": Method(Operation.GET_ENTITY, "name"),
+    f"{_MANAGEMENT}ListTopics": Method(Operation.LIST_ENTITIES),
+    # Its subscriptions are a part of a topic: whoever manages it makes and lists them.
+    f"{_MANAGEMENT}CreateSubscription": Method(Operation.UPDATE_ENTITY, "topic_name"),
+    f"{_MANAGEMENT}ListSubscriptions": Method(Operation.GET_ENTITY, "topic_name"),
+    f"{_MANAGEMENT}UpdateSubscription": Method(Operation.UPDATE_ENTITY, "topic_name", "name"),
+    f"{_MANAGEMENT}DeleteSubscription": Method(Operation.DELETE_ENTITY, "topic_name", "name"),
+    f"{_MANAGEMENT}GetSubscription": Method(Operation.GET_ENTITY, "topic_name", "name"),
 }
 # What probes may call without a token: nothing of the bus is in the answers, which are about the
 # whole server whatever service the caller names, since its request is not read.

@@ -142,7 +142,7 @@ class ReceiverStream:
             owner=self._flow.connection.owner,
         )
         opened = receiver_pb2.ReceiverOpened(
-            lock_duration_ms=self._receiver.entity.queue.lock_duration_ms
+            lock_duration_ms=self._receiver.entity.description.lock_duration_ms
         )
         self._answers.put(Answer(receiver_pb2.ReceiveStreamResponse(opened=opened)))
 

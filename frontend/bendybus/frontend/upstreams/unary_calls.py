@@ -11,11 +11,12 @@ import grpc
 
 from bendybus.domain import errors
 from bendybus.domain.entity import Entity, Origin
+from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.errors import BusError
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.frontend.upstreams.upstream import Upstream
 from bendybus.internal.v1 import entity_pb2, partition_pb2
-from bendybus.wire import entities, statuses
+from bendybus.wire import catalogue, entities, statuses
 
 # (stub of the partition's calls, its number) → the answer
 Make = Callable[[Any, int], Awaitable[Any]]
@@ -35,6 +36,7 @@ class Commit:
     manifest_uid: str = ""
     # Refused if the entity has another generation by now; 0: whatever it has.
     if_generation: int = 0
+    kind: EntityKind = EntityKind.QUEUE
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,30 +75,31 @@ async def call(upstream: Upstream, make: Make, *, changes: bool = False) -> Any:
 
 async def commit(upstream: Upstream, change: Commit, timeout_s: float) -> Entity:
     """Have the registrar change its catalogue; return the new entry. Raises the domain error."""
-    request = entity_pb2.CommitEntityRequest(
+    request = catalogue.commit_request(
+        change.kind,
+        change.name,
+        change.changes,
         partition=upstream.partition,
         action=entity_pb2.EntityAction.Name(change.action),
-        name=change.name,
         origin=entities.origin_to_proto(change.origin),
         uid=change.uid,
         manifest_uid=change.manifest_uid,
         if_generation=change.if_generation,
     )
-    if change.changes:
-        request.queue.CopyFrom(entities.changes_to_proto(change.changes))
     response = await _answer(
         upstream,
         lambda: upstream.catalogue_calls.CommitEntity(request, timeout=timeout_s),
         changes=True,
     )
-    return entities.entity_from_proto(response.entity)
+    return catalogue.committed(response)
 
 
-async def apply(upstream: Upstream, entity: Entity, timeout_s: float) -> None:
-    """Copy an entry to a partition, which keeps a newer one. Raises the domain error."""
-    request = entity_pb2.ApplyEntityRequest(
-        partition=upstream.partition, entity=entities.entity_to_proto(entity)
-    )
+async def apply(upstream: Upstream, entries: Sequence[Entity], timeout_s: float) -> None:
+    """Copy entries to a partition, which keeps newer ones: one queue, or some of other kinds.
+
+    Raises the domain error.
+    """
+    request = catalogue.apply_request(upstream.partition, entries)
     await _answer(
         upstream,
         lambda: upstream.catalogue_calls.ApplyEntity(request, timeout=timeout_s),

@@ -21,6 +21,7 @@ import grpc
 
 from bendybus.domain.backoff import Backoff
 from bendybus.domain.entity import Entity, Fingerprint
+from bendybus.domain.entity_kind import EntityKind
 from bendybus.frontend.settings import Settings
 from bendybus.frontend.upstreams import deliver_frames, send_frames
 from bendybus.frontend.upstreams.breaker import Breaker
@@ -33,7 +34,7 @@ from bendybus.internal.v1 import (
     partition_pb2,
     partition_pb2_grpc,
 )
-from bendybus.wire import draining, entities, merged_frames, message_heads, serving
+from bendybus.wire import catalogue, draining, entities, merged_frames, message_heads, serving
 
 logger = logging.getLogger(__name__)
 SLOW_ECHO_MS: Final = 100
@@ -115,6 +116,8 @@ class Upstream:
         self._credentials = credentials
         self._generation = 0
         self._watching: Any = None
+        # The kinds of entities that the partition can keep, as its catalogue says.
+        self.entity_kinds = frozenset({EntityKind.QUEUE})
         self._use([self._channel() for _ in range(3)])
 
     def renew(self, credentials: grpc.ChannelCredentials) -> None:
@@ -260,10 +263,11 @@ class Upstream:
             )
             try:
                 async for response in call:
+                    self.entity_kinds = catalogue.kinds_of(response)
                     self._listener.catalogue(
                         self.partition,
                         entities.fingerprint_from_proto(response.fingerprint),
-                        [entities.entity_from_proto(entry) for entry in response.entities],
+                        catalogue.entries_of(response),
                         snapshot=response.snapshot,
                     )
             except grpc.RpcError:

@@ -13,6 +13,7 @@ from google.protobuf.message import DecodeError
 
 from bendybus.domain import limits
 from bendybus.domain.entity import Entity, Fingerprint
+from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.errors import BusError
 from bendybus.internal.v1 import entity_pb2, partition_pb2
 from bendybus.operator.decisions.conditions import (
@@ -94,17 +95,19 @@ def entry(proto: entity_pb2.Entity) -> Entity:
 
 def _entry(proto: entity_pb2.Entity) -> Entity:
     made = entities.entity_from_proto(proto)
+    if made.kind is not EntityKind.QUEUE:
+        raise ValueError(f"{made.kind}: not where queues are")
     _within("partition_count", made.partition_count, 1)
     _within("home_partition", made.home_partition, 0, limits.STANDARD_PARTITION_COUNT - 1)
     for name, text, longest in (
         ("name", made.name, limits.ENTITY_NAME_CHARS_MAX),
         ("uid", made.uid, UID_CHARS_MAX),
         ("manifest_uid", made.manifest_uid, UID_CHARS_MAX),
-        ("user_metadata", made.queue.user_metadata, METADATA_CHARS_MAX),
-        ("forward_to", made.queue.forward_to, METADATA_CHARS_MAX),
+        ("user_metadata", made.description.user_metadata, METADATA_CHARS_MAX),
+        ("forward_to", made.description.forward_to, METADATA_CHARS_MAX),
         (
             "forward_dead_lettered_messages_to",
-            made.queue.forward_dead_lettered_messages_to,
+            made.description.forward_dead_lettered_messages_to,
             METADATA_CHARS_MAX,
         ),
     ):

@@ -220,7 +220,8 @@ def queue_facts(entity: Entity, unreachable: Collection[int], counts: Counts | N
         "entityUid": entity.uid,
         "partitions": entity.partition_count,
         "availabilityStatus": _availability(limited).value,
-        "maxSizeInMegabytesTotal": entity.queue.max_size_in_megabytes * entity.partition_count,
+        "maxSizeInMegabytesTotal": entity.description.max_size_in_megabytes
+        * entity.partition_count,
     }
     if not entity.partitioned:
         facts["homePartition"] = entity.home_partition

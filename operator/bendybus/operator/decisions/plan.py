@@ -11,8 +11,8 @@ from typing import Final
 
 from bendybus.crds.manifest import DeletionPolicy
 from bendybus.crds.queue_manifest import to_description
+from bendybus.domain import descriptions, immutable_fields
 from bendybus.domain import entity as entities
-from bendybus.domain import immutable_fields, queue_description
 from bendybus.domain.entity import Entity, Origin
 from bendybus.domain.errors import BusError, InvalidArgument, PartitioningImmutable
 from bendybus.domain.queue_description import QueueDescription
@@ -124,8 +124,8 @@ def wanted_description(queue: QueueView, bus: BusView) -> QueueDescription:
     assert bus.manifest is not None
     tier, count = bus.manifest.tier, bus.manifest.partition_count
     wanted = to_description(queue.manifest.spec)
-    queue_description.check(wanted, tier=tier, partition_count=count)
-    return queue_description.settled(wanted, tier=tier, partition_count=count)
+    descriptions.check(wanted, tier=tier, partition_count=count)
+    return descriptions.settled(wanted, tier=tier, partition_count=count)
 
 
 def _after_deletion(queue: QueueView, entry: Entity, wanted: QueueDescription) -> Decision:
@@ -189,14 +189,14 @@ def _taken(queue: QueueView, entry: Entity, rival: QueueView | None) -> Decision
 
 
 def _living(entry: Entity, wanted: QueueDescription) -> Decision:
-    if entry.queue == wanted:
+    if entry.description == wanted:
         return Decision(Step.NOTHING, Reason.AVAILABLE, wanted=wanted)
     return _fixed(entry, wanted) or Decision(Step.UPDATE, wanted=wanted)
 
 
 def _fixed(entry: Entity, wanted: QueueDescription) -> Decision | None:
     try:
-        immutable_fields.check_queue(entry.name, entry.queue, wanted)
+        immutable_fields.check_entity(entry.name, entry.description, wanted)
     except PartitioningImmutable as error:
         return refuse(Reason.PARTITIONING_IMMUTABLE, error.message)
     except BusError as error:

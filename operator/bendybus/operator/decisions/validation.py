@@ -167,7 +167,7 @@ def _queue_changes(before: QueueView, now: QueueView) -> list[str]:
                 "another Queue."
             )
     try:
-        immutable_fields.check_queue(
+        immutable_fields.check_entity(
             now.entity_name,
             to_description(before.manifest.spec),
             to_description(now.manifest.spec),

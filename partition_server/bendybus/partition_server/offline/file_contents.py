@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bendybus.domain.entity import DEAD_LETTER_SUFFIX
+from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.store import statements
 from bendybus.partition_server.store.errors import FileRefused
@@ -60,14 +61,16 @@ def iso(milliseconds: int | None) -> str:
 
 
 def _entity(entry: Record) -> Record:
+    described = entry["description"] if "description" in entry else entry["queue"]
     return {
         "name": entry["name"],
+        "kind": entry.get("kind", EntityKind.QUEUE),
         "uid": entry["uid"],
         "generation": entry["generation"],
         "origin": entry["origin"],
         "partitions": entry["partition_count"],
         "home": entry["home_partition"],
-        "status": entry["queue"]["status"],
+        "status": described["status"],
         "deleted": entry["deleted"],
     }
 

@@ -3,6 +3,8 @@
 Data is deleted only because of a tombstone, a few rows a turn.
 """
 
+from collections.abc import Sequence
+
 from bendybus.domain import errors
 from bendybus.domain.entity import Entity
 from bendybus.partition_server.rules import counts
@@ -24,17 +26,16 @@ from bendybus.partition_server.store.records import COUNTER_MASK
 
 def commit(turn: Turn, command: CommitEntity) -> Entity:
     """Decide on a management call, at the registrar. Raises what refuses it."""
-    catalogue = turn.partition.catalogue
-    entity = catalogue.decide(command, turn.now)
-    if catalogue.by_uid(entity.uid) != entity:
-        _change(turn, entity)
+    entity, changes = turn.partition.catalogue.decide(command, turn.now)
+    _change(turn, changes)
     return entity
 
 
 def apply(turn: Turn, command: ApplyEntity) -> Done:
-    """Copy an entry of the registrar, unless a newer one is known."""
-    if turn.partition.catalogue.accept(command.entity):
-        _change(turn, command.entity)
+    """Copy entries of the registrar, except those of which newer ones are known."""
+    catalogue = turn.partition.catalogue
+    news = [entry for entry in command.entities if catalogue.accept(entry)]
+    _change(turn, sorted(news, key=lambda entry: entry.generation))
     return Done()
 
 
@@ -48,21 +49,28 @@ def fence(turn: Turn, command: FenceIdle) -> bool:
     """Refuse the traffic of an idle entity for a moment; return whether it was idle."""
     partition, now = turn.partition, turn.now
     entity = partition.catalogue.by_uid(command.uid)
-    if entity is None or entity.orphaned or entity.generation != command.generation:
+    if entity is None or entity.generation != command.generation:
         return False
-    if partition.queues.all_of(command.uid):
-        if counts.count(partition, command.uid, now).idle_ms < command.idle_ms:
-            return False
-        partition.fenced_until[command.uid] = now.mono_ms + FENCE_MS
+    # Whoever uses a subscription uses its topic.
+    family = [entity, *partition.catalogue.subscriptions(entity)]
+    if any(each.orphaned for each in family):
+        return False
+    uids = [each.uid for each in family if partition.queues.all_of(each.uid)]
+    if any(counts.count(partition, uid, now).idle_ms < command.idle_ms for uid in uids):
+        return False
+    for uid in uids:
+        partition.fenced_until[uid] = now.mono_ms + FENCE_MS
     return True
 
 
-def _change(turn: Turn, entity: Entity) -> None:
+def _change(turn: Turn, entries: Sequence[Entity]) -> None:
+    if not entries:
+        return
     changes, catalogue = turn.stage.changes, turn.partition.catalogue
-    changes.entities.append(entity)
-    # Never the name that changes now: its tombstone, if it has one, stays or becomes an entity.
-    forgotten = (key for key in catalogue.forgettable() if key != entity.key)
-    changes.entities_forgotten.extend(forgotten)
+    changes.entities.extend(entries)
+    # Never a name that changes now: its tombstone, if it has one, stays or becomes an entity.
+    changing = {entry.key for entry in entries}
+    changes.entities_forgotten.extend(key for key in catalogue.forgettable() if key not in changing)
 
 
 # After the commit
@@ -72,6 +80,9 @@ def take(partition: PartitionState, stage: Stage, now: Now) -> None:
     """Make what a stage decided on entities take effect. STRICTLY AFTER its commit."""
     for entity in stage.changes.entities:
         _take(partition, entity, stage, now)
+    if stage.changes.entities:
+        for watcher in partition.watchers:
+            stage.answer(watcher, CatalogueChanged(list(stage.changes.entities), snapshot=False))
     for key in stage.changes.entities_forgotten:
         partition.catalogue.forget(key)
     for slot in stage.changes.slots_removed:
@@ -82,20 +93,18 @@ def _take(partition: PartitionState, entity: Entity, stage: Stage, now: Now) -> 
     old = partition.catalogue.by_key(entity.key)
     partition.catalogue.put(entity)
     if old is not None and (entity.deleted or old.uid != entity.uid):
-        gone = errors.EntityNotFound(f"queue {old.name!r} was deleted.")
+        gone = errors.EntityNotFound(f"{old.title} was deleted.")
         for queue in partition.queues.drop(old):
             _refuse_asks(partition, queue, stage, gone)
         partition.fenced_until.pop(old.uid, None)
     if not entity.deleted:
         partition.queues.ensure(entity, now.mono_ms)
         # The front end asks again with what it knows then.
-        changed = errors.GenerationMismatch(f"queue {entity.name!r} was changed.")
+        changed = errors.GenerationMismatch(f"{entity.title} was changed.")
         for queue in partition.queues.all_of(entity.uid):
             _refuse_asks(partition, queue, stage, changed)
             # The window of its keys may be another one now.
             partition.watch_keys(queue, 0)
-    for watcher in partition.watchers:
-        stage.answer(watcher, CatalogueChanged([entity], snapshot=False))
 
 
 def _refuse_asks(

@@ -20,7 +20,7 @@ def counts(turn: Turn, command: Counts) -> list[EntityCounts]:
 def count(partition: PartitionState, uid: str, now: Now) -> EntityCounts:
     """Count the messages of an entity that has queues here."""
     queues = {queue.state.sub_queue: queue for queue in partition.queues.all_of(uid)}
-    main, dead = queues[SubQueue.MAIN], queues[SubQueue.DEAD_LETTER]
+    main, dead = queues[SubQueue.MAIN], queues.get(SubQueue.DEAD_LETTER)
     entity, figures = main.entity, main.state
     used_ms = max(queue.last_used_mono_ms for queue in queues.values())
     return EntityCounts(
@@ -31,7 +31,7 @@ def count(partition: PartitionState, uid: str, now: Now) -> EntityCounts:
         locked=len(main.locks),
         deferred=figures.deferred,
         scheduled=figures.scheduled,
-        dead_letter=dead.state.active + dead.state.deferred,
+        dead_letter=dead.state.active + dead.state.deferred if dead else 0,
         size_bytes=partition.queues.size_bytes(uid),
         # A receiver that waits for a message uses the entity.
         idle_ms=0 if any(queue.asks for queue in queues.values()) else now.mono_ms - used_ms,

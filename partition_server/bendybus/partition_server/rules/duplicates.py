@@ -32,7 +32,7 @@ class KeyHistory:
         self._now = now
         self._clock_held = clock_held
         # Keys older than this do not count; all count while the clock is in doubt.
-        window_ms = queue.entity.queue.duplicate_detection_history_time_window_ms
+        window_ms = queue.entity.description.duplicate_detection_history_time_window_ms
         self._known_since_ms = -1 if clock_held else now.wall_ms - window_ms
 
     def known(self, keys: list[str]) -> dict[str, tuple[int, int]]:
@@ -85,7 +85,7 @@ def session_of(batch: Batch, i: int) -> str | None:
 
 def history_bytes(entity: Entity, batch: Batch, start: int, end: int) -> int:
     """Return what will be remembered of these messages at most."""
-    if not entity.queue.requires_duplicate_detection:
+    if not entity.description.requires_duplicate_detection:
         return 0
     keys = [key_of(entity, batch, i) for i in range(start, end)]
     return sum(len(key) + ROW_BYTES for key in keys if key)
@@ -113,7 +113,7 @@ def _forget_some(turn: Turn, slot: int) -> int | None:
     queue = turn.partition.queues.at(slot)
     if queue is None:
         return None
-    window_ms = queue.entity.queue.duplicate_detection_history_time_window_ms
+    window_ms = queue.entity.description.duplicate_detection_history_time_window_ms
     most = max(1, budget.rows_left)
     old = turn.partition.store.history(slot, now_ms - window_ms, most)
     if old:

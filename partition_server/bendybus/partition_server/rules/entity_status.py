@@ -7,20 +7,20 @@ from bendybus.domain.entity import Entity
 def check_sends(entity: Entity) -> None:
     """Raise what refuses sends to an entity that is orphaned or disabled."""
     if entity.orphaned:
-        raise lifecycle.refuse_sends(entity.name)
-    if not entity.queue.status.sends:
+        raise lifecycle.refuse_sends(entity.name, entity.kind)
+    if not entity.description.status.sends:
         raise errors.EntityDisabled(
-            f"queue {entity.name!r} is {entity.queue.status}: it takes no messages. Set its "
+            f"{entity.title} is {entity.description.status}: it takes no messages. Set its "
             "status to Active.",
-            metadata={"entity": entity.name, "status": entity.queue.status},
+            metadata={"entity": entity.name, "status": entity.description.status},
         )
 
 
 def check_receives(entity: Entity) -> None:
     """Raise what refuses receives from an entity that is disabled."""
-    status = entity.queue.status
+    status = entity.description.status
     if not status.receives:
         raise errors.EntityDisabled(
-            f"queue {entity.name!r} is {status}: receiving is disabled. Set its status to Active.",
+            f"{entity.title} is {status}: receiving is disabled. Set its status to Active.",
             metadata={"entity": entity.name, "status": status},
         )

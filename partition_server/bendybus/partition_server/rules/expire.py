@@ -14,7 +14,7 @@ from bendybus.partition_server.store.records import COUNTER_MASK, SLOT_SHIFT, St
 
 def expire(turn: Turn, queue: MessageQueue, id_: int, state: int, size_bytes: int) -> None:
     """End a message whose time to live is over."""
-    if queue.entity.queue.dead_lettering_on_message_expiration:
+    if queue.entity.description.dead_lettering_on_message_expiration:
         envelope = dead_letter.envelope_of(turn, queue, id_ & COUNTER_MASK)
         if envelope is not None:
             dead_letter.move(

@@ -26,7 +26,7 @@ def lock(
     ask: OpenAsk | None,
 ) -> Delivery:
     """Lock messages for an ask (reserved until they are delivered), or deferred ones for a call."""
-    lasts_ms = queue.entity.queue.lock_duration_ms
+    lasts_ms = queue.entity.description.lock_duration_ms
     until_ms = now.mono_ms + lasts_ms
     generation, locks = partition.lock_generation, queue.locks
     generations: list[int] = []
@@ -69,7 +69,7 @@ def still_locked(partition: PartitionState, delivery: Delivery, now: Now) -> Del
     queue = partition.queues.at(delivery.slot)
     if queue is None:
         return None
-    left_ms = queue.entity.queue.lock_duration_ms
+    left_ms = queue.entity.description.lock_duration_ms
     for row, generation in zip(delivery.rows, delivery.generations, strict=True):
         held = queue.locks.get(row.id & COUNTER_MASK)
         if held is None or held.generation != generation or held.until_mono_ms <= now.mono_ms:

@@ -51,7 +51,7 @@ def count_delivery(
 ) -> None:
     """Make a failed delivery durable and let the message be received again, or not."""
     count = min(lock.delivery_count + 1, limits.DELIVERY_COUNT_STORED_MAX)
-    if count >= queue.entity.queue.max_delivery_count and not queue.is_dead_letter:
+    if count >= queue.entity.description.max_delivery_count and not queue.is_dead_letter:
         envelope = dead_letter.envelope_of(turn, queue, counter)
         if envelope is not None:
             dead_letter.move(

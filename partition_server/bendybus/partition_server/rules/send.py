@@ -81,12 +81,13 @@ class Appender:
         self._entity = entity
         self._partition = partition.index
         self._tier = partition.fingerprint.tier
-        self._room = entity.queue.max_size_in_megabytes * limits.MB - partition.queues.size_bytes(
-            entity.uid
+        self._room = (
+            entity.description.max_size_in_megabytes * limits.MB
+            - partition.queues.size_bytes(entity.uid)
         )
         self._now = turn.now
         self._history: duplicates.KeyHistory | None = None
-        if entity.queue.requires_duplicate_detection:
+        if entity.description.requires_duplicate_detection:
             self._history = duplicates.KeyHistory(
                 turn.stage, partition.store, queue, turn.now, clock_held=turn.expiry_held
             )
@@ -131,7 +132,7 @@ class Appender:
             if size_bytes > self._room:
                 raise errors.QuotaExceeded(
                     f"queue {self._entity.name!r}: partition {self._partition} is full "
-                    f"({self._entity.queue.max_size_in_megabytes} MB{self._with_history()}). "
+                    f"({self._entity.description.max_size_in_megabytes} MB{self._with_history()}). "
                     "Receive or purge messages.",
                     metadata={"entity": self._entity.name, "partition": str(self._partition)},
                 )
@@ -227,7 +228,7 @@ class Appender:
         if batch.scheduled_ms:
             due = [ms if ms > now_ms else 0 for ms in batch.scheduled_ms[span]]
             states = [State.SCHEDULED if ms else State.ACTIVE for ms in due]
-        ceiling = self._entity.queue.default_message_time_to_live_ms
+        ceiling = self._entity.description.default_message_time_to_live_ms
         lives: Iterator[int] | list[int] = repeat(ceiling or 0)
         if batch.time_to_live_ms:
             lives = [_lifetime(ms, ceiling) for ms in batch.time_to_live_ms[span]]

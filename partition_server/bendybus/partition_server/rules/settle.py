@@ -149,7 +149,7 @@ def _keep(turn: Turn, tokens: bytes, entity_uid: str) -> None:
     """Let the locks of what is settled in a later turn not end before it."""
     for queue, _, lock in locks.find(turn.partition, tokens, turn.now, entity_uid):
         if lock is not None:
-            until_ms = turn.now.mono_ms + queue.entity.queue.lock_duration_ms
+            until_ms = turn.now.mono_ms + queue.entity.description.lock_duration_ms
             turn.stage.change_lock(lock)
             lock.until_mono_ms = max(lock.until_mono_ms, until_ms)
 
@@ -221,7 +221,7 @@ def _renew(turn: Turn, command: Settle) -> Settled:
         if lock is None:
             failures.append((index, gone))
             continue
-        lasts_ms = queue.entity.queue.lock_duration_ms
+        lasts_ms = queue.entity.description.lock_duration_ms
         turn.stage.change_lock(lock)
         lock.until_mono_ms = now.mono_ms + lasts_ms
         queue.watch_lock(lock.until_mono_ms, [(counter, lock.generation)])

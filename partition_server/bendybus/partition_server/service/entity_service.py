@@ -12,7 +12,7 @@ from bendybus.internal.v1 import entity_pb2, entity_pb2_grpc
 from bendybus.partition_server.broker.replies import Outbox
 from bendybus.partition_server.service.hosts import Hosts, submit
 from bendybus.partition_server.state import answers, commands
-from bendybus.wire import entities, statuses
+from bendybus.wire import catalogue, entities, statuses
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -31,29 +31,30 @@ class EntityService(entity_pb2_grpc.EntityServiceServicer):
         uid = request.uid
         if request.action == entity_pb2.ENTITY_ACTION_CREATE:
             uid = uid or request.manifest_uid or str(uuid.uuid4())
-        changes = entities.description_changes(request.queue)
+        kind, name, changes = catalogue.commit_asked(request)
         entity: Entity = await self._hosts.ask(
             request.partition,
             lambda reply: commands.CommitEntity(
                 reply,
                 EntityAction(request.action),
-                request.name,
+                name,
                 entities.origin_from_proto(request.origin),
                 changes,
                 uid,
                 request.if_generation,
                 request.manifest_uid,
+                kind,
             ),
         )
-        return entity_pb2.CommitEntityResponse(entity=entities.entity_to_proto(entity))
+        return catalogue.commit_response(entity)
 
     @statuses.unary
     async def ApplyEntity(
         self, request: entity_pb2.ApplyEntityRequest, context: Context
     ) -> entity_pb2.ApplyEntityResponse:
-        """Copy an entry of the registrar."""
-        entity = entities.entity_from_proto(request.entity)
-        await self._hosts.ask(request.partition, lambda reply: commands.ApplyEntity(reply, entity))
+        """Copy entries of the registrar."""
+        entries = catalogue.applied(request)
+        await self._hosts.ask(request.partition, lambda reply: commands.ApplyEntity(reply, entries))
         return entity_pb2.ApplyEntityResponse()
 
     async def WatchEntities(
@@ -92,8 +93,4 @@ class EntityService(entity_pb2_grpc.EntityServiceServicer):
 def _watch_response(
     changed: answers.CatalogueChanged, fingerprint: entity_pb2.Fingerprint
 ) -> entity_pb2.WatchEntitiesResponse:
-    return entity_pb2.WatchEntitiesResponse(
-        fingerprint=fingerprint,
-        entities=[entities.entity_to_proto(entity) for entity in changed.entities],
-        snapshot=changed.snapshot,
-    )
+    return catalogue.watch_response(fingerprint, changed.entities, snapshot=changed.snapshot)

@@ -7,6 +7,9 @@ only because of a tombstone, never because an entry is absent. The newest `limit
 are kept: one that was away for more deletions than that brings its queues back, and loses nothing.
 What may follow what is a table, `lifecycle.TRANSITIONS`.
 
+A topic's subscriptions are entries of their own. Each change of one raises its topic's generation
+in the same commit, after its own; a topic is deleted with all of them.
+
 Nothing here looks at all entries when one changes: there may be 10,000 and as many tombstones.
 """
 
@@ -16,17 +19,20 @@ from typing import Any
 
 from bendybus.domain import (
     bounds,
+    descriptions,
     errors,
     immutable_fields,
-    lifecycle,
     limits,
     partitioning,
-    queue_description,
+    subscription_name,
 )
 from bendybus.domain import entity as entities
+from bendybus.domain.descriptions import Description
 from bendybus.domain.entity import Entity, Fingerprint, Origin
+from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.lifecycle import EntityAction, EntityState
-from bendybus.domain.queue_description import QueueDescription
+from bendybus.domain.subscription_description import SubscriptionDescription
+from bendybus.partition_server.state import catalogue_checks
 from bendybus.partition_server.state.commands import CommitEntity, EntityRef, Now
 
 
@@ -39,6 +45,10 @@ class Catalogue:
         self._by_uid: dict[str, Entity] = {}
         # UID → tombstone.
         self._buried: dict[str, Entity] = {}
+        # Topic → its subscriptions, by name in lower case.
+        self._by_topic: dict[str, dict[str, Entity]] = {}
+        self._subscription_count = 0
+        # Partitioned queues and topics.
         self._spread = 0
         self._generation = 0
         for entity in known:
@@ -60,11 +70,17 @@ class Catalogue:
         """Return the entity, None if it is deleted or was never there."""
         return self._by_uid.get(uid)
 
+    def subscriptions(self, topic: Entity) -> list[Entity]:
+        """Return the subscriptions of a topic that there is data of; none of another entity."""
+        if topic.kind is not EntityKind.TOPIC:
+            return []
+        return list(self._by_topic.get(topic.key, {}).values())
+
     def put(self, entity: Entity) -> None:
         """Take a committed entry."""
         old = self._by_key.get(entity.key)
         if old is not None and self._by_uid.pop(old.uid, None) is not None:
-            self._spread -= old.partitioned
+            self._count(old, -1)
         elif old is not None:
             self._buried.pop(old.uid, None)
         self._by_key[entity.key] = entity
@@ -73,7 +89,21 @@ class Catalogue:
             self._buried[entity.uid] = entity
         else:
             self._by_uid[entity.uid] = entity
-            self._spread += entity.partitioned
+            self._count(entity, 1)
+
+    def _count(self, entity: Entity, change: int) -> None:
+        """Note that an entity exists from now on, or no longer does."""
+        if entity.kind is not EntityKind.SUBSCRIPTION:
+            self._spread += change * entity.partitioned
+            return
+        self._subscription_count += change
+        known = self._by_topic.setdefault(entity.topic_key, {})
+        if change > 0:
+            known[entity.key] = entity
+        else:
+            del known[entity.key]
+        if not known:
+            del self._by_topic[entity.topic_key]
 
     def forgettable(self) -> list[str]:
         """Return the names whose tombstones may go with the next change; see `forget`."""
@@ -101,47 +131,78 @@ class Catalogue:
             )
         if entity.generation != ref.generation:
             raise errors.GenerationMismatch(
-                f"queue {entity.name!r}: the front end knows generation {ref.generation}, "
+                f"{entity.title}: the front end knows generation {ref.generation}, "
                 f"partition {self._fingerprint.partition} has {entity.generation}.",
                 metadata={"generation": str(entity.generation), "entity": entity.name},
             )
         return entity
 
-    def decide(self, command: CommitEntity, now: Now) -> Entity:
-        """Return the entry that a management call leads to; only at the registrar.
+    def decide(self, command: CommitEntity, now: Now) -> tuple[Entity, list[Entity]]:
+        """Return the entry that a management call leads to, and all that change, in order.
 
-        Raises the domain error that says why not; then nothing changes.
+        Only at the registrar. Raises the domain error that says why not; then nothing changes.
         """
         if self._fingerprint.partition != 0:
             raise errors.InvalidOperation("only partition 0, the registrar, decides on entities.")
-        entities.check_name(command.name)
+        entities.check_name_of(command.name, command.kind)
         bounds.check_text("uid", command.uid, bounds.UID_CHARS_MAX)
         bounds.check_text("manifest_uid", command.manifest_uid, bounds.UID_CHARS_MAX)
         current = self._by_key.get(command.name.lower())
-        if current is not None and _is_repeat(command, current):
-            return current
-        next_state = _state_after(command, current)
+        catalogue_checks.check_kind(command, current)
+        if current is not None and catalogue_checks.is_repeat(command, current):
+            return current, []
+        next_state = catalogue_checks.state_after(command, current)
         if command.action is EntityAction.CREATE:
-            entities.check_new_name(command.name)
-            return self._create(command, current, now)
+            return self._with_family(self._create(command, current, now))
         assert current is not None, "the table lets nothing else happen to what is absent"
-        _check_may_change(command, current)
+        catalogue_checks.check_may_change(command, current)
         changes: dict[str, Any] = {}
         if command.action in (EntityAction.UPDATE, EntityAction.ADOPT):
-            changes["queue"] = self._changed(command, current)
+            changes["description"] = self._changed(command, current)
         if command.action is EntityAction.ADOPT:
             changes["manifest_uid"] = command.manifest_uid
-        if changes == {"queue": current.queue}:
-            return current
-        return replace(
+        if changes == {"description": current.description}:
+            return current, []
+        deleted = next_state is EntityState.DELETED
+        if deleted:
+            catalogue_checks.check_subscriptions_may_go(
+                command, current, self.subscriptions(current)
+            )
+        entity = replace(
             current,
-            deleted=next_state is EntityState.DELETED,
+            deleted=deleted,
             orphaned=next_state is EntityState.ORPHANED,
             auto_deleted=command.action is EntityAction.DELETE_IDLE,
             generation=self._generation + 1,
             updated_at_ms=now.wall_ms,
             **changes,
         )
+        return self._with_family(entity)
+
+    def _with_family(self, entity: Entity) -> tuple[Entity, list[Entity]]:
+        """Return an entry that changes, and all that change with it, in the order of copies.
+
+        A topic's generation rises after every change of a subscription: a partition that knows it
+        has the change, too, and one that does not refuses publishes. Subscriptions are deleted
+        with their topic.
+        """
+        if entity.kind is EntityKind.SUBSCRIPTION:
+            topic = self._by_key[entity.topic_key]
+            return entity, [entity, replace(topic, generation=entity.generation + 1)]
+        gone = self.subscriptions(entity) if entity.deleted else []
+        tombstones = [
+            replace(
+                each,
+                deleted=True,
+                orphaned=False,
+                auto_deleted=entity.auto_deleted,
+                generation=entity.generation + offset,
+                updated_at_ms=entity.updated_at_ms,
+            )
+            for offset, each in enumerate(gone)
+        ]
+        entity = replace(entity, generation=entity.generation + len(tombstones))
+        return entity, [*tombstones, entity]
 
     def accept(self, entry: Entity) -> bool:
         """Whether an entry of the registrar is news here.
@@ -158,40 +219,70 @@ class Catalogue:
             and current.partition_count != entry.partition_count
         ):
             raise errors.PartitioningImmutable(
-                f"queue {entry.name!r} has {current.partition_count} partition(s) in the file of "
+                f"{entry.title} has {current.partition_count} partition(s) in the file of "
                 f"partition {self._fingerprint.partition}, not {entry.partition_count}.",
                 metadata={"entity": entry.name},
             )
         return entry.generation > current.generation
 
     def _create(self, command: CommitEntity, current: Entity | None, now: Now) -> Entity:
-        manifest_uid = _manifest(command)
+        entities.check_new_name(command.name, command.kind)
+        manifest_uid = catalogue_checks.manifest(command)
         if current is not None:
-            _check_not_auto_deleted(current, manifest_uid)
+            catalogue_checks.check_not_auto_deleted(current, manifest_uid)
         fingerprint = self._fingerprint
-        wanted = queue_description.merged(QueueDescription(), command.changes)
-        queue_description.check(
+        wanted = descriptions.merged(descriptions.TYPES[command.kind](), command.changes)
+        descriptions.check(
             wanted, tier=fingerprint.tier, partition_count=fingerprint.partition_count
         )
-        count, home = partitioning.placement(
-            command.name,
-            enable_partitioning=wanted.enable_partitioning,
-            tier=fingerprint.tier,
-            partition_count=fingerprint.partition_count,
-        )
-        self._check_room(count)
+        name, count, home = self._place(command.name, wanted)
         return Entity(
-            name=command.name,
+            name=name,
             uid=self._new_uid(manifest_uid or command.uid, current),
             generation=self._generation + 1,
             origin=command.origin,
-            queue=self._settled(wanted),
+            description=self._settled(wanted),
             partition_count=count,
             home_partition=home,
             created_at_ms=now.wall_ms,
             updated_at_ms=now.wall_ms,
             manifest_uid=manifest_uid,
         )
+
+    def _place(self, name: str, wanted: Description) -> tuple[str, int, int]:
+        """Return name, number of partitions and home of a new entity, if there is room for it."""
+        if isinstance(wanted, SubscriptionDescription):
+            topic, own_name = self._topic_of(name)
+            self._check_room_for_subscription(topic)
+            own = subscription_name.compose(topic.name, own_name)
+            return own, topic.partition_count, topic.home_partition
+        count, home = partitioning.placement(
+            name,
+            enable_partitioning=wanted.enable_partitioning,
+            tier=self._fingerprint.tier,
+            partition_count=self._fingerprint.partition_count,
+        )
+        self._check_room(count)
+        return name, count, home
+
+    def _topic_of(self, name: str) -> tuple[Entity, str]:
+        """Return the topic of a new subscription, and the subscription's name within it."""
+        parts = subscription_name.split(name)
+        assert parts is not None, name
+        topic = self._by_key.get(parts[0].lower())
+        if topic is None or topic.deleted:
+            raise errors.EntityNotFound(
+                f"topic {parts[0]!r} does not exist. Create it before its subscriptions.",
+                metadata={"entity": parts[0]},
+            )
+        entities.check_kind(topic, EntityKind.TOPIC)
+        if topic.orphaned:
+            raise errors.RetainedData(
+                f"topic {topic.name!r} holds the data of a deleted manifest. Adopt it before "
+                "it gets more subscriptions.",
+                metadata={"entity": topic.name},
+            )
+        return topic, parts[1]
 
     def _new_uid(self, wanted: str, tombstone: Entity | None) -> str:
         """Return the UID of a new entity: another one than any data of its name ever had.
@@ -203,25 +294,25 @@ class Catalogue:
             return f"{wanted}-{self._generation + 1}"
         other = self._by_uid.get(wanted) or self._buried.get(wanted)
         if other is not None:
-            raise errors.InvalidArgument("uid", f"is that of queue {other.name!r}. Use another.")
+            raise errors.InvalidArgument("uid", f"is that of {other.title}. Use another.")
         return wanted
 
-    def _changed(self, command: CommitEntity, current: Entity) -> QueueDescription:
+    def _changed(self, command: CommitEntity, current: Entity) -> Description:
         """Return the description that an update or an adoption leads to."""
-        wanted = queue_description.merged(current.queue, command.changes)
+        wanted = descriptions.merged(current.description, command.changes)
         if command.origin is Origin.MANIFEST:
             # A manifest has a value for every field, also for what the namespace decides.
             wanted = self._settled(wanted)
-        immutable_fields.check_queue(current.name, current.queue, wanted)
-        queue_description.check(
+        immutable_fields.check_entity(current.name, current.description, wanted)
+        descriptions.check(
             wanted,
             tier=self._fingerprint.tier,
             partition_count=self._fingerprint.partition_count,
         )
         return self._settled(wanted)
 
-    def _settled(self, wanted: QueueDescription) -> QueueDescription:
-        return queue_description.settled(
+    def _settled(self, wanted: Description) -> Description:
+        return descriptions.settled(
             wanted,
             tier=self._fingerprint.tier,
             partition_count=self._fingerprint.partition_count,
@@ -229,7 +320,7 @@ class Catalogue:
 
     def _check_room(self, partition_count: int) -> None:
         # Orphans count: what they hold is kept.
-        existing = len(self._by_uid)
+        existing = len(self._by_uid) - self._subscription_count
         if existing >= limits.ENTITIES_PER_NAMESPACE:
             raise errors.QuotaExceeded(
                 f"the namespace has {existing} entities, all that it may have. Delete some."
@@ -244,79 +335,15 @@ class Catalogue:
                 f"{self._fingerprint.tier} one may have. Create this one without partitioning."
             )
 
-
-def _state_after(command: CommitEntity, current: Entity | None) -> EntityState:
-    if current is None:
-        return lifecycle.after(EntityState.ABSENT, command.action, command.name, facts={})
-    facts = {"uid": current.uid, "manifest_uid": current.manifest_uid}
-    return lifecycle.after(current.state, command.action, current.name, facts=facts)
-
-
-def _manifest(command: CommitEntity) -> str:
-    """Return the manifest that a command speaks for."""
-    return entities.manifest_of(command.manifest_uid, uid=command.uid, origin=command.origin)
-
-
-def _is_repeat(command: CommitEntity, current: Entity) -> bool:
-    """Whether what a caller wants was done for it already: it may have lost the answer.
-
-    A manifest is known by its UID, a client's creation by the UID that it gave the entity.
-    """
-    if lifecycle.REPEATS.get(command.action) is not current.state:
-        return False
-    if command.action is EntityAction.ORPHAN:
-        same = command.manifest_uid in ("", current.manifest_uid)
-        return same and command.uid in ("", current.uid) and command.origin is Origin.MANIFEST
-    if command.action is EntityAction.CREATE and command.origin is Origin.CLIENT:
-        return current.origin is Origin.CLIENT and command.uid == current.uid
-    return current.manifest_uid != "" and current.manifest_uid == _manifest(command)
-
-
-def _check_not_auto_deleted(tombstone: Entity, manifest_uid: str) -> None:
-    if tombstone.auto_deleted and manifest_uid and manifest_uid == tombstone.manifest_uid:
-        raise errors.InvalidOperation(
-            f"queue {tombstone.name!r} was deleted by the bus because it was idle for its "
-            "autoDeleteOnIdle. Delete its manifest and make it again to have a new queue.",
-            metadata={"entity": tombstone.name, "auto_deleted": "true"},
-        )
-
-
-def _check_may_change(command: CommitEntity, current: Entity) -> None:
-    """Raise unless the caller may do this to an entity that is in the state for it."""
-    purge = current.orphaned and command.action is EntityAction.DELETE
-    _check_identity(command, current, any_manifest=purge)
-    if command.action is EntityAction.DELETE_IDLE or purge:
-        return
-    if command.action in lifecycle.MANIFEST_ACTIONS:
-        if command.origin is not Origin.MANIFEST or current.origin is not Origin.MANIFEST:
-            raise errors.InvalidOperation(
-                f"queue {current.name!r}: only what has a manifest is orphaned or adopted, and "
-                "only by manifests.",
-                metadata={"entity": current.name},
+    def _check_room_for_subscription(self, topic: Entity) -> None:
+        existing = len(self._by_topic.get(topic.key, ()))
+        if existing >= limits.SUBSCRIPTIONS_PER_TOPIC:
+            raise errors.QuotaExceeded(
+                f"topic {topic.name!r} has {existing} subscriptions, all that it may have. Delete "
+                "some."
             )
-        if command.action is EntityAction.ADOPT and not command.manifest_uid:
-            raise errors.InvalidArgument("manifest_uid", "an adoption names the new manifest.")
-    elif current.origin is Origin.MANIFEST and command.origin is not Origin.MANIFEST:
-        raise errors.ManagedByManifest(
-            f"queue {current.name!r} comes from a manifest and is changed only there: edit "
-            "the manifest and apply it.",
-            metadata={"entity": current.name},
-        )
-
-
-def _check_identity(command: CommitEntity, current: Entity, *, any_manifest: bool) -> None:
-    """Raise when the caller means other data, another manifest's, or an older generation."""
-    adopts = command.action is EntityAction.ADOPT
-    other_data = command.uid not in ("", current.uid)
-    other_manifest = command.manifest_uid not in ("", current.manifest_uid)
-    if other_data or (other_manifest and not adopts and not any_manifest):
-        raise errors.InvalidOperation(
-            f"queue {current.name!r} belongs to another manifest (UID {current.uid}).",
-            metadata={"entity": current.name, "manifest_uid": current.manifest_uid},
-        )
-    if command.if_generation and command.if_generation != current.generation:
-        raise errors.GenerationMismatch(
-            f"queue {current.name!r} was changed meanwhile (generation {current.generation}). "
-            "Read it again and repeat.",
-            metadata={"entity": current.name, "generation": str(current.generation)},
-        )
+        if self._subscription_count >= limits.SUBSCRIPTIONS_PER_NAMESPACE:
+            raise errors.QuotaExceeded(
+                f"the namespace has {self._subscription_count} subscriptions, all that it may "
+                "have. Delete some."
+            )

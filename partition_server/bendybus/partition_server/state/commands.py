@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from bendybus.domain.disposition import Disposition
 from bendybus.domain.entity import Entity, Origin
+from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.domain.sub_queue import SubQueue
 
@@ -220,14 +221,15 @@ class CommitEntity:
     if_generation: int = 0
     # At create from a manifest, and at adopt: the manifest. Else: refuse another one, unless "".
     manifest_uid: str = ""
+    kind: EntityKind = EntityKind.QUEUE
 
 
 @dataclass(slots=True)
 class ApplyEntity:
-    """Copy an entry of the registrar; answered by Done."""
+    """Copy entries of the registrar, all or none; answered by Done."""
 
     reply_to: Any
-    entity: Entity
+    entities: Sequence[Entity]
 
 
 @dataclass(slots=True)

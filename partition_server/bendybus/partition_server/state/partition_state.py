@@ -6,7 +6,7 @@ Changes of what is durable go through a `Stage` and can be taken back; see there
 from collections.abc import Callable
 from typing import Any, Final
 
-from bendybus.domain import errors, lock_token
+from bendybus.domain import errors, lock_token, message_access
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.state.budget import Budget, ServeBudget
 from bendybus.partition_server.state.catalogue import Catalogue
@@ -90,9 +90,10 @@ class PartitionState:
     def find(self, ref: EntityRef, now: Now) -> MessageQueue:
         """Return the queue that a call is about, and note that it is in use.
 
-        Raises EntityNotFound, GenerationMismatch, MessageNotFound or ServerBusy.
+        Raises EntityNotFound, GenerationMismatch, MessageNotFound, InvalidOperation or ServerBusy.
         """
         entity = self.catalogue.resolve(ref)
+        message_access.check(entity)
         queue = self.queues.of(ref.uid, ref.sub_queue)
         if queue is None:
             # Only a number leads here: its top 16 bits are the partition.
@@ -148,7 +149,7 @@ class PartitionState:
 
     def watch_keys(self, queue: MessageQueue, since_ms: int) -> None:
         """Look for keys to forget in a queue that detects duplicates, from `since_ms` on."""
-        description = queue.entity.queue
+        description = queue.entity.description
         if description.requires_duplicate_detection and queue.state.sub_queue is SubQueue.MAIN:
             window_ms = description.duplicate_detection_history_time_window_ms
             self.due.key_ends.add(since_ms + window_ms + 1 if since_ms else 0, queue.slot)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from bendybus.domain import errors
 from bendybus.domain.entity import Entity
-from bendybus.domain.sub_queue import SubQueue
+from bendybus.domain.sub_queue import OF_KIND, SubQueue
 from bendybus.partition_server.state.catalogue import Catalogue
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.store.records import SLOT_MAX, SlotState
@@ -74,7 +74,7 @@ class Queues:
         known = self._by_uid.get(entity.uid, {})
         if entity.deleted or not (known or self._partition in entity.partitions()):
             return
-        for sub_queue in SubQueue:
+        for sub_queue in OF_KIND[entity.kind]:
             if sub_queue in known:
                 known[sub_queue].entity = entity
             else:

@@ -13,9 +13,11 @@ from typing import Any, Final
 
 import apsw
 
+from bendybus.domain import descriptions
 from bendybus.domain import entity as entities
 from bendybus.domain.entity import Entity, Origin
-from bendybus.domain.queue_description import EntityStatus, QueueDescription
+from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.entity_status import EntityStatus
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.store import statements
 from bendybus.partition_server.store.errors import FileRefused
@@ -29,7 +31,7 @@ WAL_PAGES_MAX: Final = 1_000
 # Of what is serialised in columns: the entries of the catalogue, the outcomes of producers; and
 # the format that first says it.
 VERSIONED_SINCE: Final = 4
-ENTRY_VERSION: Final = 1
+ENTRY_VERSION: Final = 2
 OUTCOME_VERSION: Final = 1
 
 
@@ -99,19 +101,30 @@ def check_contents(path: Path, entry: int, outcome: int, sub_queue: int) -> None
             )
 
 
+def entry_version(entity: Entity) -> int:
+    """Return the version of an entry: that of the first programs that read it."""
+    return 1 if entity.kind is EntityKind.QUEUE else 2
+
+
 def entity_to_json(entity: Entity) -> str:
-    """Return an entry of the catalogue as it is stored."""
-    return json.dumps(asdict(entity))
+    """Return an entry of the catalogue as it is stored: a queue as programs of version 1 do."""
+    values = asdict(entity)
+    if entity.kind is EntityKind.QUEUE:
+        values["queue"] = values.pop("description")
+    else:
+        values["kind"] = entity.kind.value
+    return json.dumps(values)
 
 
 def entity_from_json(text: str) -> Entity:
     """Return an entry of the catalogue."""
     values: dict[str, Any] = json.loads(text)
-    queue = values.pop("queue")
-    queue["status"] = EntityStatus(queue["status"])
+    kind = EntityKind(values.pop("kind", EntityKind.QUEUE))
+    described = values.pop("queue" if kind is EntityKind.QUEUE else "description")
+    described["status"] = EntityStatus(described["status"])
     values["origin"] = origin = Origin(values["origin"])
     # Entries that were written before orphans existed have none of their fields.
     values["manifest_uid"] = entities.manifest_of(
         values.get("manifest_uid", ""), uid=values["uid"], origin=origin
     )
-    return Entity(queue=QueueDescription(**queue), **values)
+    return Entity(description=descriptions.TYPES[kind](**described), **values)

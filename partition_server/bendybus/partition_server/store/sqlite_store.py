@@ -272,7 +272,7 @@ class SqliteStore:
         for entity in changes.entities:
             entry = file_format.entity_to_json(entity)
             values = (entity.key, entity.generation, entity.deleted, entry)
-            db.execute(sql["write_entity"], (*values, file_format.ENTRY_VERSION))
+            db.execute(sql["write_entity"], (*values, file_format.entry_version(entity)))
         for name in changes.entities_forgotten:
             db.execute(sql["forget_entity"], (name,))
         self._append(db, changes.inserts)

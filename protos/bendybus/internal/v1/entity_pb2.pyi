@@ -8,6 +8,13 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class EntityKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ENTITY_KIND_UNSPECIFIED: _ClassVar[EntityKind]
+    ENTITY_KIND_QUEUE: _ClassVar[EntityKind]
+    ENTITY_KIND_TOPIC: _ClassVar[EntityKind]
+    ENTITY_KIND_SUBSCRIPTION: _ClassVar[EntityKind]
+
 class EntityAction(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     ENTITY_ACTION_UNSPECIFIED: _ClassVar[EntityAction]
@@ -17,6 +24,10 @@ class EntityAction(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ENTITY_ACTION_DELETE_IDLE: _ClassVar[EntityAction]
     ENTITY_ACTION_ORPHAN: _ClassVar[EntityAction]
     ENTITY_ACTION_ADOPT: _ClassVar[EntityAction]
+ENTITY_KIND_UNSPECIFIED: EntityKind
+ENTITY_KIND_QUEUE: EntityKind
+ENTITY_KIND_TOPIC: EntityKind
+ENTITY_KIND_SUBSCRIPTION: EntityKind
 ENTITY_ACTION_UNSPECIFIED: EntityAction
 ENTITY_ACTION_CREATE: EntityAction
 ENTITY_ACTION_UPDATE: EntityAction
@@ -26,7 +37,7 @@ ENTITY_ACTION_ORPHAN: EntityAction
 ENTITY_ACTION_ADOPT: EntityAction
 
 class Entity(_message.Message):
-    __slots__ = ("name", "uid", "generation", "origin", "queue", "partition_count", "home_partition", "deleted", "created_at_ms", "updated_at_ms", "orphaned", "manifest_uid", "auto_deleted")
+    __slots__ = ("name", "uid", "generation", "origin", "queue", "partition_count", "home_partition", "deleted", "created_at_ms", "updated_at_ms", "orphaned", "manifest_uid", "auto_deleted", "kind", "topic", "subscription")
     NAME_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
@@ -40,6 +51,9 @@ class Entity(_message.Message):
     ORPHANED_FIELD_NUMBER: _ClassVar[int]
     MANIFEST_UID_FIELD_NUMBER: _ClassVar[int]
     AUTO_DELETED_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     name: str
     uid: str
     generation: int
@@ -53,10 +67,13 @@ class Entity(_message.Message):
     orphaned: bool
     manifest_uid: str
     auto_deleted: bool
-    def __init__(self, name: _Optional[str] = ..., uid: _Optional[str] = ..., generation: _Optional[int] = ..., origin: _Optional[_Union[_management_pb2.EntityOrigin, str]] = ..., queue: _Optional[_Union[_management_pb2.QueueDescription, _Mapping]] = ..., partition_count: _Optional[int] = ..., home_partition: _Optional[int] = ..., deleted: bool = ..., created_at_ms: _Optional[int] = ..., updated_at_ms: _Optional[int] = ..., orphaned: bool = ..., manifest_uid: _Optional[str] = ..., auto_deleted: bool = ...) -> None: ...
+    kind: EntityKind
+    topic: _management_pb2.TopicDescription
+    subscription: _management_pb2.SubscriptionDescription
+    def __init__(self, name: _Optional[str] = ..., uid: _Optional[str] = ..., generation: _Optional[int] = ..., origin: _Optional[_Union[_management_pb2.EntityOrigin, str]] = ..., queue: _Optional[_Union[_management_pb2.QueueDescription, _Mapping]] = ..., partition_count: _Optional[int] = ..., home_partition: _Optional[int] = ..., deleted: bool = ..., created_at_ms: _Optional[int] = ..., updated_at_ms: _Optional[int] = ..., orphaned: bool = ..., manifest_uid: _Optional[str] = ..., auto_deleted: bool = ..., kind: _Optional[_Union[EntityKind, str]] = ..., topic: _Optional[_Union[_management_pb2.TopicDescription, _Mapping]] = ..., subscription: _Optional[_Union[_management_pb2.SubscriptionDescription, _Mapping]] = ...) -> None: ...
 
 class CommitEntityRequest(_message.Message):
-    __slots__ = ("partition", "action", "name", "queue", "origin", "uid", "if_generation", "manifest_uid")
+    __slots__ = ("partition", "action", "name", "queue", "origin", "uid", "if_generation", "manifest_uid", "kind", "other_name", "topic", "subscription")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     ACTION_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -65,6 +82,10 @@ class CommitEntityRequest(_message.Message):
     UID_FIELD_NUMBER: _ClassVar[int]
     IF_GENERATION_FIELD_NUMBER: _ClassVar[int]
     MANIFEST_UID_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    OTHER_NAME_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     partition: int
     action: EntityAction
     name: str
@@ -73,21 +94,29 @@ class CommitEntityRequest(_message.Message):
     uid: str
     if_generation: int
     manifest_uid: str
-    def __init__(self, partition: _Optional[int] = ..., action: _Optional[_Union[EntityAction, str]] = ..., name: _Optional[str] = ..., queue: _Optional[_Union[_management_pb2.QueueDescription, _Mapping]] = ..., origin: _Optional[_Union[_management_pb2.EntityOrigin, str]] = ..., uid: _Optional[str] = ..., if_generation: _Optional[int] = ..., manifest_uid: _Optional[str] = ...) -> None: ...
+    kind: EntityKind
+    other_name: str
+    topic: _management_pb2.TopicDescription
+    subscription: _management_pb2.SubscriptionDescription
+    def __init__(self, partition: _Optional[int] = ..., action: _Optional[_Union[EntityAction, str]] = ..., name: _Optional[str] = ..., queue: _Optional[_Union[_management_pb2.QueueDescription, _Mapping]] = ..., origin: _Optional[_Union[_management_pb2.EntityOrigin, str]] = ..., uid: _Optional[str] = ..., if_generation: _Optional[int] = ..., manifest_uid: _Optional[str] = ..., kind: _Optional[_Union[EntityKind, str]] = ..., other_name: _Optional[str] = ..., topic: _Optional[_Union[_management_pb2.TopicDescription, _Mapping]] = ..., subscription: _Optional[_Union[_management_pb2.SubscriptionDescription, _Mapping]] = ...) -> None: ...
 
 class CommitEntityResponse(_message.Message):
-    __slots__ = ("entity",)
+    __slots__ = ("entity", "other")
     ENTITY_FIELD_NUMBER: _ClassVar[int]
+    OTHER_FIELD_NUMBER: _ClassVar[int]
     entity: Entity
-    def __init__(self, entity: _Optional[_Union[Entity, _Mapping]] = ...) -> None: ...
+    other: Entity
+    def __init__(self, entity: _Optional[_Union[Entity, _Mapping]] = ..., other: _Optional[_Union[Entity, _Mapping]] = ...) -> None: ...
 
 class ApplyEntityRequest(_message.Message):
-    __slots__ = ("partition", "entity")
+    __slots__ = ("partition", "entity", "others")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     ENTITY_FIELD_NUMBER: _ClassVar[int]
+    OTHERS_FIELD_NUMBER: _ClassVar[int]
     partition: int
     entity: Entity
-    def __init__(self, partition: _Optional[int] = ..., entity: _Optional[_Union[Entity, _Mapping]] = ...) -> None: ...
+    others: _containers.RepeatedCompositeFieldContainer[Entity]
+    def __init__(self, partition: _Optional[int] = ..., entity: _Optional[_Union[Entity, _Mapping]] = ..., others: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ...) -> None: ...
 
 class ApplyEntityResponse(_message.Message):
     __slots__ = ()
@@ -100,14 +129,18 @@ class WatchEntitiesRequest(_message.Message):
     def __init__(self, partition: _Optional[int] = ...) -> None: ...
 
 class WatchEntitiesResponse(_message.Message):
-    __slots__ = ("fingerprint", "entities", "snapshot")
+    __slots__ = ("fingerprint", "entities", "snapshot", "others", "kinds")
     FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     ENTITIES_FIELD_NUMBER: _ClassVar[int]
     SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
+    OTHERS_FIELD_NUMBER: _ClassVar[int]
+    KINDS_FIELD_NUMBER: _ClassVar[int]
     fingerprint: Fingerprint
     entities: _containers.RepeatedCompositeFieldContainer[Entity]
     snapshot: bool
-    def __init__(self, fingerprint: _Optional[_Union[Fingerprint, _Mapping]] = ..., entities: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., snapshot: bool = ...) -> None: ...
+    others: _containers.RepeatedCompositeFieldContainer[Entity]
+    kinds: _containers.RepeatedScalarFieldContainer[EntityKind]
+    def __init__(self, fingerprint: _Optional[_Union[Fingerprint, _Mapping]] = ..., entities: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., snapshot: bool = ..., others: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., kinds: _Optional[_Iterable[_Union[EntityKind, str]]] = ...) -> None: ...
 
 class Fingerprint(_message.Message):
     __slots__ = ("namespace_name", "namespace_uid", "tier", "partition_count", "partition", "incarnation")

@@ -1,16 +1,14 @@
 """The administration client of the asynchronous surface."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 from types import TracebackType
 from typing import Any
 
-from bendybus.client import arguments, exceptions
-from bendybus.client.aio import calls
 from bendybus.client.aio.management.paging import AsyncItemPaged
+from bendybus.client.aio.management.subscriptions import SubscriptionOperations
+from bendybus.client.aio.management.topics import TopicOperations
 from bendybus.client.aio.management.unsupported import UnsupportedOperations
-from bendybus.client.core.administration import BaseAdministrationClient
-from bendybus.client.core.channel import Stubs
 from bendybus.client.entities import descriptions, requests, runtime
 from bendybus.client.entities.models import (
     ApiVersion,
@@ -23,7 +21,9 @@ from bendybus.client.entities.runtime import QueueRuntimeProperties
 from bendybus.v1 import management_pb2
 
 
-class ServiceBusAdministrationClient(BaseAdministrationClient, UnsupportedOperations):
+class ServiceBusAdministrationClient(
+    TopicOperations, SubscriptionOperations, UnsupportedOperations
+):
     """Creates, updates, lists and deletes entities."""
 
     _of_loop = True  # async only
@@ -87,7 +87,7 @@ class ServiceBusAdministrationClient(BaseAdministrationClient, UnsupportedOperat
         rules of a bus are in its manifest.
         """
         fields = {**locals(), **kwargs}
-        request = requests.create_request(queue_name, fields, kwargs)
+        request = requests.create_queue(queue_name, fields, kwargs)
         response = await self._call(lambda stubs: stubs.management.CreateQueue, request, kwargs)
         return descriptions.to_properties(response.queue)
 
@@ -103,12 +103,12 @@ class ServiceBusAdministrationClient(BaseAdministrationClient, UnsupportedOperat
 
     async def update_queue(self, queue: QueueProperties | Mapping[str, Any], **kwargs: Any) -> None:
         """Update a queue to the properties of `queue`. Raises ResourceNotFoundError."""
-        request = descriptions.update_of(queue, kwargs)
+        request = requests.update_queue(queue, kwargs)
         await self._call(lambda stubs: stubs.management.UpdateQueue, request, kwargs)
 
     async def delete_queue(self, queue_name: str, **kwargs: Any) -> None:
         """Delete the queue `queue_name` and its messages. Raises ResourceNotFoundError."""
-        request = requests.delete_request(queue_name)
+        request = requests.delete_queue(queue_name)
         await self._call(lambda stubs: stubs.management.DeleteQueue, request, kwargs)
 
     def list_queues(self, **kwargs: Any) -> AsyncItemPaged[QueueProperties]:
@@ -128,12 +128,8 @@ class ServiceBusAdministrationClient(BaseAdministrationClient, UnsupportedOperat
             await self._call(lambda stubs: stubs.management.GetNamespace, request, kwargs)
         )
 
-    async def close(self) -> None:
-        """Close the connection."""
-        await calls.close(self._shared)
-
     async def _get(self, queue_name: str, options: Mapping[str, Any]) -> management_pb2.Queue:
-        request = requests.get_request(queue_name)
+        request = requests.get_queue(queue_name)
         response = await self._call(lambda stubs: stubs.management.GetQueue, request, options)
         queue: management_pb2.Queue = response.queue
         return queue
@@ -142,20 +138,9 @@ class ServiceBusAdministrationClient(BaseAdministrationClient, UnsupportedOperat
         self, convert: Convert, options: Mapping[str, Any], *, with_runtime: bool
     ) -> AsyncItemPaged[Any]:
         async def fetch(token: str) -> tuple[list[Any], str]:
-            request = requests.list_request(token, runtime=with_runtime)
+            made = management_pb2.ListQueuesRequest
+            request = requests.list_page(made, token, runtime=with_runtime)
             response = await self._call(lambda stubs: stubs.management.ListQueues, request, options)
-            return requests.page_of(convert, response)
+            return requests.page_of(convert, response.queues, response)
 
         return AsyncItemPaged(fetch)
-
-    async def _call(
-        self, method: Callable[[Stubs], Any], request: Any, options: Mapping[str, Any]
-    ) -> Any:
-        with self._managing(request):
-            return await calls.call(
-                self._shared.get(),
-                method,
-                request,
-                arguments.timeout(options.get("timeout")),
-                translate=exceptions.from_management_error,
-            )

@@ -1,14 +1,11 @@
 # Generated from aio/management/administration.py by `make sync`: edit that file.
 """The administration client of the synchronous surface."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 from types import TracebackType
 from typing import Any
 
-from bendybus.client import arguments, exceptions
-from bendybus.client.core.administration import BaseAdministrationClient
-from bendybus.client.core.channel import Stubs
 from bendybus.client.entities import descriptions, requests, runtime
 from bendybus.client.entities.models import (
     ApiVersion,
@@ -18,13 +15,16 @@ from bendybus.client.entities.models import (
 )
 from bendybus.client.entities.requests import Convert
 from bendybus.client.entities.runtime import QueueRuntimeProperties
-from bendybus.client.sync import calls
 from bendybus.client.sync.management.paging import ItemPaged
+from bendybus.client.sync.management.subscriptions import SubscriptionOperations
+from bendybus.client.sync.management.topics import TopicOperations
 from bendybus.client.sync.management.unsupported import UnsupportedOperations
 from bendybus.v1 import management_pb2
 
 
-class ServiceBusAdministrationClient(BaseAdministrationClient, UnsupportedOperations):
+class ServiceBusAdministrationClient(
+    TopicOperations, SubscriptionOperations, UnsupportedOperations
+):
     """Creates, updates, lists and deletes entities."""
 
     def __enter__(self) -> "ServiceBusAdministrationClient":
@@ -86,7 +86,7 @@ class ServiceBusAdministrationClient(BaseAdministrationClient, UnsupportedOperat
         rules of a bus are in its manifest.
         """
         fields = {**locals(), **kwargs}
-        request = requests.create_request(queue_name, fields, kwargs)
+        request = requests.create_queue(queue_name, fields, kwargs)
         response = self._call(lambda stubs: stubs.management.CreateQueue, request, kwargs)
         return descriptions.to_properties(response.queue)
 
@@ -102,12 +102,12 @@ class ServiceBusAdministrationClient(BaseAdministrationClient, UnsupportedOperat
 
     def update_queue(self, queue: QueueProperties | Mapping[str, Any], **kwargs: Any) -> None:
         """Update a queue to the properties of `queue`. Raises ResourceNotFoundError."""
-        request = descriptions.update_of(queue, kwargs)
+        request = requests.update_queue(queue, kwargs)
         self._call(lambda stubs: stubs.management.UpdateQueue, request, kwargs)
 
     def delete_queue(self, queue_name: str, **kwargs: Any) -> None:
         """Delete the queue `queue_name` and its messages. Raises ResourceNotFoundError."""
-        request = requests.delete_request(queue_name)
+        request = requests.delete_queue(queue_name)
         self._call(lambda stubs: stubs.management.DeleteQueue, request, kwargs)
 
     def list_queues(self, **kwargs: Any) -> ItemPaged[QueueProperties]:
@@ -125,12 +125,8 @@ class ServiceBusAdministrationClient(BaseAdministrationClient, UnsupportedOperat
             self._call(lambda stubs: stubs.management.GetNamespace, request, kwargs)
         )
 
-    def close(self) -> None:
-        """Close the connection."""
-        calls.close(self._shared)
-
     def _get(self, queue_name: str, options: Mapping[str, Any]) -> management_pb2.Queue:
-        request = requests.get_request(queue_name)
+        request = requests.get_queue(queue_name)
         response = self._call(lambda stubs: stubs.management.GetQueue, request, options)
         queue: management_pb2.Queue = response.queue
         return queue
@@ -139,20 +135,9 @@ class ServiceBusAdministrationClient(BaseAdministrationClient, UnsupportedOperat
         self, convert: Convert, options: Mapping[str, Any], *, with_runtime: bool
     ) -> ItemPaged[Any]:
         def fetch(token: str) -> tuple[list[Any], str]:
-            request = requests.list_request(token, runtime=with_runtime)
+            made = management_pb2.ListQueuesRequest
+            request = requests.list_page(made, token, runtime=with_runtime)
             response = self._call(lambda stubs: stubs.management.ListQueues, request, options)
-            return requests.page_of(convert, response)
+            return requests.page_of(convert, response.queues, response)
 
         return ItemPaged(fetch)
-
-    def _call(
-        self, method: Callable[[Stubs], Any], request: Any, options: Mapping[str, Any]
-    ) -> Any:
-        with self._managing(request):
-            return calls.call(
-                self._shared.get(),
-                method,
-                request,
-                arguments.timeout(options.get("timeout")),
-                translate=exceptions.from_management_error,
-            )

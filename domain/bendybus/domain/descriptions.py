@@ -1,0 +1,188 @@
+"""What entities of every kind are to be: one rule for each setting, whichever kinds have it.
+
+A description holds the settings that a user can choose for its kind. What rules of messages read
+and a kind has no setting for is a constant of its class, so that no rule asks for the kind.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from types import MappingProxyType
+from typing import Any, Final, TypeVar
+
+from bendybus.domain import limits
+from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.errors import InvalidArgument, InvalidOperation
+from bendybus.domain.limits import Tier
+from bendybus.domain.queue_description import QueueDescription
+from bendybus.domain.subscription_description import SubscriptionDescription
+from bendybus.domain.topic_description import TopicDescription
+
+Description = QueueDescription | TopicDescription | SubscriptionDescription
+AnyDescription = TypeVar("AnyDescription", bound=Description)
+
+TYPES: Final[Mapping[EntityKind, type[Description]]] = MappingProxyType(
+    {
+        EntityKind.QUEUE: QueueDescription,
+        EntityKind.TOPIC: TopicDescription,
+        EntityKind.SUBSCRIPTION: SubscriptionDescription,
+    }
+)
+# Manifest names of the fields, for error sentences and manifests alike.
+_MANIFEST_NAMES: Final[dict[str, str]] = {
+    "enable_partitioning": "enablePartitioning",
+    "lock_duration_ms": "lockDuration",
+    "max_size_in_megabytes": "maxSizeInMegabytes",
+    "max_message_size_in_kilobytes": "maxMessageSizeInKilobytes",
+    "requires_duplicate_detection": "requiresDuplicateDetection",
+    "duplicate_detection_history_time_window_ms": "duplicateDetectionHistoryTimeWindow",
+    "requires_session": "requiresSession",
+    "default_message_time_to_live_ms": "defaultMessageTimeToLive",
+    "dead_lettering_on_message_expiration": "deadLetteringOnMessageExpiration",
+    "dead_lettering_on_filter_evaluation_exceptions": "deadLetteringOnFilterEvaluationExceptions",
+    "max_delivery_count": "maxDeliveryCount",
+    "auto_delete_on_idle_ms": "autoDeleteOnIdle",
+    "status": "status",
+    "forward_to": "forwardTo",
+    "forward_dead_lettered_messages_to": "forwardDeadLetteredMessagesTo",
+    "user_metadata": "userMetadata",
+}
+# Accepted names whose behaviour does not exist yet: refused, never ignored.
+NOT_YET: Final = ("requires_session", "forward_to", "forward_dead_lettered_messages_to")
+
+
+def field_names(described: type[Any]) -> tuple[str, ...]:
+    """Return the names of the settings of a kind, in order."""
+    return tuple(field.name for field in fields(described))
+
+
+def manifest_names(described: type[Description]) -> dict[str, str]:
+    """Return the settings of a kind: field → its name in manifests and sentences."""
+    return {name: _MANIFEST_NAMES[name] for name in field_names(described)}
+
+
+def check(wanted: Description, *, tier: Tier, partition_count: int) -> None:
+    """Raise InvalidArgument for the first field of `wanted` that a namespace cannot have.
+
+    InvalidOperation where its tier has no entities of the kind.
+    """
+    check_tier(wanted.kind, tier)
+    names = field_names(type(wanted))
+    for name in NOT_YET:
+        if name in names and getattr(wanted, name):
+            raise InvalidArgument(_MANIFEST_NAMES[name], "is not supported yet. Omit it.")
+    if wanted.status not in wanted.statuses:
+        allowed = " or ".join(wanted.statuses)
+        raise InvalidArgument(
+            "status", f"of a {wanted.kind} must be {allowed} (got {wanted.status})."
+        )
+    for name in names:
+        if rule := _RULES.get(name):
+            rule(_MANIFEST_NAMES[name], getattr(wanted, name), tier)
+    if (
+        tier is Tier.PREMIUM
+        and not isinstance(wanted, SubscriptionDescription)
+        and wanted.enable_partitioning
+        and partition_count == 1
+    ):
+        raise InvalidArgument(
+            "enablePartitioning",
+            "this Premium namespace was created with one partition. Premium partitioning is "
+            "chosen with premiumMessagingPartitions when the namespace is created.",
+        )
+
+
+def check_tier(kind: EntityKind, tier: Tier) -> None:
+    """Raise InvalidOperation if a namespace of this tier has no entities of this kind."""
+    if kind is not EntityKind.QUEUE and tier not in limits.TOPIC_TIERS:
+        tiers = " or ".join(limits.TOPIC_TIERS)
+        raise InvalidOperation(
+            f"topics and subscriptions need a namespace of tier {tiers}; this one is {tier}.",
+            metadata={"field": "sku.tier"},
+        )
+
+
+def merged(current: AnyDescription, changes: Mapping[str, Any]) -> AnyDescription:
+    """Return `current` with the fields in `changes` replaced."""
+    known = set(field_names(type(current)))
+    assert changes.keys() <= known, changes.keys() - known
+    return replace(current, **changes)
+
+
+def settled(wanted: AnyDescription, *, tier: Tier, partition_count: int) -> AnyDescription:
+    """Return the description as a namespace keeps it: what the tier decides is written down.
+
+    Premium: partitioning is the namespace's, whatever the description says.
+    """
+    if isinstance(wanted, SubscriptionDescription):
+        return wanted
+    premium = tier is Tier.PREMIUM
+    default_kb = limits.message_bytes_default(tier) // limits.KB
+    return replace(
+        wanted,
+        enable_partitioning=partition_count > 1 if premium else wanted.enable_partitioning,
+        max_message_size_in_kilobytes=wanted.max_message_size_in_kilobytes or default_kb,
+    )
+
+
+def _range(lowest: int, highest: int, unit: str = "") -> Callable[[str, int, Tier], None]:
+    def rule(name: str, value: int, tier: Tier) -> None:
+        if not lowest <= value <= highest:
+            raise InvalidArgument(
+                name, f"must be {lowest}{unit} to {highest}{unit} (got {value}{unit})."
+            )
+
+    return rule
+
+
+def _time_to_live(name: str, value: int | None, tier: Tier) -> None:
+    if value is not None and value < limits.SECOND_MS:
+        raise InvalidArgument(name, "must be at least PT1S.")
+    if (value or 0) > limits.TIME_TO_LIVE_MS_MAX:
+        raise InvalidArgument(name, "must be at most P10675199D; omit it for no expiry.")
+    if tier is Tier.BASIC and (value or 0) > limits.BASIC_TIME_TO_LIVE_MS_MAX:
+        raise InvalidArgument(name, "must be at most P14D in the Basic tier.")
+
+
+def _idle(name: str, value: int | None, tier: Tier) -> None:
+    if value is not None and value < limits.AUTO_DELETE_ON_IDLE_MS_MIN:
+        raise InvalidArgument(name, "must be at least PT5M; omit it for never.")
+    if (value or 0) > limits.TIME_TO_LIVE_MS_MAX:
+        raise InvalidArgument(name, "must be at most P10675199D; omit it for never.")
+
+
+def _metadata(name: str, value: str, tier: Tier) -> None:
+    if len(value) > limits.USER_METADATA_CHARS_MAX:
+        raise InvalidArgument(
+            name,
+            f"must be at most {limits.USER_METADATA_CHARS_MAX} characters (got {len(value)}).",
+        )
+
+
+def _size(name: str, value: int, tier: Tier) -> None:
+    if tier is Tier.PREMIUM:
+        _range(1, limits.PREMIUM_QUEUE_SIZE_MB_MAX)(name, value, tier)
+    elif value not in limits.QUEUE_SIZES_MB:
+        allowed = ", ".join(str(size) for size in limits.QUEUE_SIZES_MB)
+        raise InvalidArgument(name, f"must be one of {allowed} (got {value}).")
+
+
+def _message_size(name: str, value: int, tier: Tier) -> None:
+    if tier is Tier.PREMIUM:
+        if value:
+            _range(limits.PREMIUM_MESSAGE_KB_MIN, limits.PREMIUM_MESSAGE_KB_MAX)(name, value, tier)
+    elif value not in (0, limits.STANDARD_MESSAGE_BYTES_MAX // limits.KB):
+        raise InvalidArgument(name, f"can be set only in Premium; {tier} allows 256.")
+
+
+_RULES: Final[dict[str, Callable[[str, Any, Tier], None]]] = {
+    "lock_duration_ms": _range(limits.LOCK_DURATION_MS_MIN, limits.LOCK_DURATION_MS_MAX, " ms"),
+    "duplicate_detection_history_time_window_ms": _range(
+        limits.DUPLICATE_WINDOW_MS_MIN, limits.DUPLICATE_WINDOW_MS_MAX, " ms"
+    ),
+    "max_delivery_count": _range(1, limits.MAX_DELIVERY_COUNT_MAX),
+    "default_message_time_to_live_ms": _time_to_live,
+    "auto_delete_on_idle_ms": _idle,
+    "user_metadata": _metadata,
+    "max_size_in_megabytes": _size,
+    "max_message_size_in_kilobytes": _message_size,
+}

@@ -1,0 +1,128 @@
+"""What the registrar checks before it changes an entry: identity, owner, state, kind.
+
+Functions of a command and the entry that has its name; called by `Catalogue.decide` only.
+"""
+
+from collections.abc import Iterable
+
+from bendybus.domain import entity as entities
+from bendybus.domain import errors, lifecycle
+from bendybus.domain.entity import Entity, Origin
+from bendybus.domain.lifecycle import EntityAction, EntityState
+from bendybus.partition_server.state.commands import CommitEntity
+
+
+def check_kind(command: CommitEntity, current: Entity | None) -> None:
+    """Raise when a name belongs to an entity of another kind: all kinds share the names."""
+    if current is None or current.deleted or current.kind is command.kind:
+        return
+    if command.action is EntityAction.CREATE:
+        raise errors.EntityAlreadyExists(
+            f"{current.title} already exists: a {command.kind} cannot have the "
+            "same name. Choose another one.",
+            metadata={"entity": current.name, "kind": current.kind},
+        )
+    entities.check_kind(current, command.kind)
+
+
+def state_after(command: CommitEntity, current: Entity | None) -> EntityState:
+    """Return the state that a command leads to. Raises what refuses it."""
+    if current is None:
+        return lifecycle.after(
+            EntityState.ABSENT, command.action, command.name, facts={}, kind=command.kind
+        )
+    facts = {"uid": current.uid, "manifest_uid": current.manifest_uid}
+    return lifecycle.after(
+        current.state, command.action, current.name, facts=facts, kind=command.kind
+    )
+
+
+def manifest(command: CommitEntity) -> str:
+    """Return the manifest that a command speaks for."""
+    return entities.manifest_of(command.manifest_uid, uid=command.uid, origin=command.origin)
+
+
+def is_repeat(command: CommitEntity, current: Entity) -> bool:
+    """Whether what a caller wants was done for it already: it may have lost the answer.
+
+    A manifest is known by its UID, a client's creation by the UID that it gave the entity.
+    """
+    if lifecycle.REPEATS.get(command.action) is not current.state:
+        return False
+    if command.action is EntityAction.ORPHAN:
+        same = command.manifest_uid in ("", current.manifest_uid)
+        return same and command.uid in ("", current.uid) and command.origin is Origin.MANIFEST
+    if command.action is EntityAction.CREATE and command.origin is Origin.CLIENT:
+        return current.origin is Origin.CLIENT and command.uid == current.uid
+    return current.manifest_uid != "" and current.manifest_uid == manifest(command)
+
+
+def check_not_auto_deleted(tombstone: Entity, manifest_uid: str) -> None:
+    """Raise when a manifest would make again what the bus deleted because it was idle."""
+    if tombstone.auto_deleted and manifest_uid and manifest_uid == tombstone.manifest_uid:
+        raise errors.InvalidOperation(
+            f"{tombstone.title} was deleted by the bus because it was idle for its "
+            "autoDeleteOnIdle. Delete its manifest and make it again to have a new one.",
+            metadata={"entity": tombstone.name, "auto_deleted": "true"},
+        )
+
+
+def check_may_change(command: CommitEntity, current: Entity) -> None:
+    """Raise unless the caller may do this to an entity that is in the state for it."""
+    purge = current.orphaned and command.action is EntityAction.DELETE
+    _check_identity(command, current, any_manifest=purge)
+    if command.action is EntityAction.DELETE_IDLE or purge:
+        return
+    if command.action in lifecycle.MANIFEST_ACTIONS:
+        if command.origin is not Origin.MANIFEST or current.origin is not Origin.MANIFEST:
+            raise errors.InvalidOperation(
+                f"{current.title}: only what has a manifest is orphaned or adopted, and "
+                "only by manifests.",
+                metadata={"entity": current.name},
+            )
+        if command.action is EntityAction.ADOPT and not command.manifest_uid:
+            raise errors.InvalidArgument("manifest_uid", "an adoption names the new manifest.")
+    elif current.origin is Origin.MANIFEST and command.origin is not Origin.MANIFEST:
+        raise errors.ManagedByManifest(
+            f"{current.title} comes from a manifest and is changed only there: edit "
+            "the manifest and apply it.",
+            metadata={"entity": current.name},
+        )
+
+
+def _check_identity(command: CommitEntity, current: Entity, *, any_manifest: bool) -> None:
+    """Raise when the caller means other data, another manifest's, or an older generation."""
+    adopts = command.action is EntityAction.ADOPT
+    other_data = command.uid not in ("", current.uid)
+    other_manifest = command.manifest_uid not in ("", current.manifest_uid)
+    if other_data or (other_manifest and not adopts and not any_manifest):
+        raise errors.InvalidOperation(
+            f"{current.title} belongs to another manifest (UID {current.uid}).",
+            metadata={"entity": current.name, "manifest_uid": current.manifest_uid},
+        )
+    if command.if_generation and command.if_generation != current.generation:
+        raise errors.GenerationMismatch(
+            f"{current.title} was changed meanwhile (generation {current.generation}). "
+            "Read it again and repeat.",
+            metadata={"entity": current.name, "generation": str(current.generation)},
+        )
+
+
+def check_subscriptions_may_go(
+    command: CommitEntity, topic: Entity, subscriptions: Iterable[Entity]
+) -> None:
+    """Raise when a topic is to be deleted with subscriptions that only others may delete."""
+    for each in subscriptions:
+        if each.orphaned and command.action is EntityAction.DELETE_IDLE:
+            raise errors.RetainedData(
+                f"{each.title} holds the data of a deleted manifest.",
+                metadata={"entity": each.name},
+            )
+        purged = each.orphaned and topic.orphaned
+        managed = each.origin is Origin.MANIFEST and command.origin is Origin.CLIENT
+        if managed and not purged and command.action is EntityAction.DELETE:
+            raise errors.ManagedByManifest(
+                f"{topic.title}: its {each.title} comes from a manifest. Delete that manifest, and "
+                "purge what it leaves, before the topic.",
+                metadata={"entity": each.name},
+            )

@@ -1,0 +1,99 @@
+"""How entries of the catalogue travel between partitions, front ends and the operator.
+
+Peers of 0.4 know queues only, and take whatever stands where entries of queues stand for a queue.
+So topics and subscriptions travel in fields of their own, `others`, which such a peer does not
+read: it does not see them in a catalogue, and refuses a commit or a copy of one, since the field
+that it reads has no name. A partition says in its catalogue which kinds it can keep.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from bendybus.domain import bounds, limits
+from bendybus.domain.entity import Entity
+from bendybus.domain.entity_kind import EntityKind
+from bendybus.internal.v1 import entity_pb2
+from bendybus.wire import entities
+
+
+def watch_response(
+    fingerprint: entity_pb2.Fingerprint, changed: Iterable[Entity], *, snapshot: bool
+) -> entity_pb2.WatchEntitiesResponse:
+    """Return entries as a partition tells them to its watchers."""
+    response = entity_pb2.WatchEntitiesResponse(
+        fingerprint=fingerprint,
+        snapshot=snapshot,
+        kinds=[entities.kind_to_proto(kind) for kind in EntityKind],
+    )
+    for entity in changed:
+        into = response.entities if entity.kind is EntityKind.QUEUE else response.others
+        into.append(entities.entity_to_proto(entity))
+    return response
+
+
+def entries_of(response: entity_pb2.WatchEntitiesResponse) -> list[Entity]:
+    """Return the entries that a partition told, of the kinds that this version knows."""
+    found = [each for each in response.others if entities.knows_kind(each.kind)]
+    return [entities.entity_from_proto(each) for each in (*response.entities, *found)]
+
+
+def kinds_of(response: entity_pb2.WatchEntitiesResponse) -> frozenset[EntityKind]:
+    """Return the kinds that a partition can keep; one of 0.4 says nothing."""
+    told = (entities.kind_from_proto(k) for k in response.kinds if entities.knows_kind(k))
+    return frozenset((EntityKind.QUEUE, *told))
+
+
+def commit_request(
+    kind: EntityKind, name: str, changes: Mapping[str, Any], **fields: Any
+) -> entity_pb2.CommitEntityRequest:
+    """Return the request for a change; `fields` are those that all kinds share."""
+    request = entity_pb2.CommitEntityRequest(kind=entities.kind_to_proto(kind), **fields)
+    if kind is EntityKind.QUEUE:
+        request.name = name
+    else:
+        request.other_name = name
+    if changes:
+        # The field has the name of the kind.
+        getattr(request, kind.value).CopyFrom(entities.changes_to_proto(changes, kind))
+    return request
+
+
+def commit_asked(
+    request: entity_pb2.CommitEntityRequest,
+) -> tuple[EntityKind, str, dict[str, Any]]:
+    """Return (kind, name, fields of the description that are set) of a request."""
+    kind = entities.kind_from_proto(request.kind)
+    name = request.name if kind is EntityKind.QUEUE else request.other_name
+    return kind, name, entities.description_changes(getattr(request, kind.value))
+
+
+def commit_response(entity: Entity) -> entity_pb2.CommitEntityResponse:
+    """Return the answer of the registrar."""
+    proto = entities.entity_to_proto(entity)
+    if entity.kind is EntityKind.QUEUE:
+        return entity_pb2.CommitEntityResponse(entity=proto)
+    return entity_pb2.CommitEntityResponse(other=proto)
+
+
+def committed(response: entity_pb2.CommitEntityResponse) -> Entity:
+    """Return the new entry."""
+    found = response.other if response.HasField("other") else response.entity
+    return entities.entity_from_proto(found)
+
+
+def apply_request(partition: int, entries: Sequence[Entity]) -> entity_pb2.ApplyEntityRequest:
+    """Return the request to copy one queue's entry, or some of topics and subscriptions."""
+    if [each.kind for each in entries] == [EntityKind.QUEUE]:
+        [queue] = entries
+        return entity_pb2.ApplyEntityRequest(
+            partition=partition, entity=entities.entity_to_proto(queue)
+        )
+    others = [entities.entity_to_proto(each) for each in entries]
+    return entity_pb2.ApplyEntityRequest(partition=partition, others=others)
+
+
+def applied(request: entity_pb2.ApplyEntityRequest) -> list[Entity]:
+    """Return the entries to take. Raises InvalidArgument for more than one call may copy."""
+    bounds.check_number("others", len(request.others), limits.ENTRIES_A_COPY_MAX)
+    protos = request.others or (request.entity,)
+    return [entities.entity_from_proto(each) for each in protos]

@@ -1,0 +1,318 @@
+"""Topics and subscriptions reach every partition in the order of their changes, whatever fails.
+
+Two front ends, four partitions with the real rules; copies fail, and news of the catalogue comes
+late, by a seed.
+"""
+
+import asyncio
+import contextlib
+import random
+from typing import Any
+
+import pytest
+
+from bendybus.domain import errors
+from bendybus.domain.entity import Entity
+from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.errors import BusError
+from bendybus.domain.lifecycle import EntityAction
+from bendybus.frontend.core.front_end import FrontEnd
+from bendybus.frontend.settings import Settings
+from bendybus.frontend.upstreams.unary_calls import Commit
+from bendybus.internal.v1 import entity_pb2
+from bendybus.partition_server.state.answers import CatalogueChanged, Failed
+from bendybus.partition_server.state.commands import ApplyEntity, CommitEntity, Watch
+from bendybus.partition_server.store.memory_store import MemoryStore
+from bendybus.wire import catalogue, entities
+from tests.partition_server.driver import Driver, fingerprint
+
+PARTITIONS = 4
+
+
+class Partition:
+    """A partition with the real rules, as every front end has a link to it."""
+
+    def __init__(self, index: int, chooser: random.Random) -> None:
+        self.index = index
+        self.driver = Driver(MemoryStore(fingerprint(index, count=PARTITIONS)))
+        self.driver.run(Watch("w"))
+        self.fails = 0.0
+        self.kinds = frozenset(EntityKind)
+        self.chooser = chooser
+        self.watches: list[asyncio.Queue[CatalogueChanged]] = []
+        # Every entry that it took, in order.
+        self.taken: list[Entity] = []
+
+    def run(self, command: Any) -> Any:
+        """Run a command, tell watchers, return the answer or raise what refuses it."""
+        answer = None
+        for value in self.driver.run(command):
+            if isinstance(value, Failed):
+                raise value.error
+            if isinstance(value, CatalogueChanged):
+                self.taken += value.entities
+                for watch in self.watches:
+                    watch.put_nowait(value)
+            else:
+                answer = value
+        return answer
+
+    def entry(self, key: str) -> Entity | None:
+        """Return what it knows of a name."""
+        return self.driver.partition.state.catalogue.by_key(key)
+
+
+class Link:
+    """What a front end knows as the upstream of a partition."""
+
+    available = True
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition.index
+        self.catalogue_calls = self
+        self._at = partition
+
+    @property
+    def entity_kinds(self) -> frozenset[EntityKind]:
+        """The kinds that it can keep."""
+        return self._at.kinds
+
+    def conditions(self) -> list[str]:
+        """Return why it cannot be asked."""
+        return []
+
+    async def _travel(self, *, may_fail: bool) -> None:
+        for _ in range(self._at.chooser.randrange(4)):
+            await asyncio.sleep(0)
+        if may_fail and self._at.chooser.random() < self._at.fails:
+            raise errors.PartitionUnavailable("lost on its way.")
+
+    async def CommitEntity(self, request: Any, timeout: float) -> Any:
+        """Commit, as the registrar."""
+        await self._travel(may_fail=False)
+        kind, name, changes = catalogue.commit_asked(request)
+        made = self._at.run(
+            CommitEntity(
+                "t",
+                EntityAction(request.action),
+                name,
+                entities.origin_from_proto(request.origin),
+                changes,
+                request.uid,
+                request.if_generation,
+                request.manifest_uid,
+                kind,
+            )
+        )
+        await self._travel(may_fail=False)
+        return catalogue.commit_response(made)
+
+    async def ApplyEntity(self, request: Any, timeout: float) -> Any:
+        """Copy entries."""
+        await self._travel(may_fail=True)
+        self._at.run(ApplyEntity("t", catalogue.applied(request)))
+        await self._travel(may_fail=True)
+        return entity_pb2.ApplyEntityResponse()
+
+
+class Bus:
+    """Partitions and front ends."""
+
+    def __init__(self, seed: int, front_ends: int = 2) -> None:
+        self.chooser = random.Random(seed)
+        self.partitions = [Partition(index, self.chooser) for index in range(PARTITIONS)]
+        self.front_ends = [FrontEnd(Settings(partitions={})) for _ in range(front_ends)]
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> "Bus":
+        for front_end in self.front_ends:
+            for partition in self.partitions:
+                front_end.upstreams[partition.index] = Link(partition)  # type: ignore[assignment]
+                watch: asyncio.Queue[CatalogueChanged] = asyncio.Queue()
+                partition.watches.append(watch)
+                own = fingerprint(partition.index, count=PARTITIONS)
+                front_end.catalogue(partition.index, own, [], snapshot=True)
+                self._tasks.append(
+                    asyncio.create_task(self._watch(front_end, partition.index, watch))
+                )
+            self._tasks.append(asyncio.create_task(front_end.copies.run()))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _watch(
+        self, front_end: FrontEnd, index: int, watch: "asyncio.Queue[CatalogueChanged]"
+    ) -> None:
+        own = fingerprint(index, count=PARTITIONS)
+        while True:
+            changed = await watch.get()
+            for _ in range(self.chooser.randrange(12)):
+                await asyncio.sleep(0)
+            front_end.catalogue(index, own, list(changed.entities), snapshot=False)
+
+    def check(self) -> None:
+        """A partition with a topic's generation has each earlier change of its subscriptions."""
+        history = self.partitions[0].taken
+        for partition in self.partitions:
+            for name in ("t0", "t1"):
+                topic = partition.entry(name)
+                if topic is None:
+                    continue
+                newest: dict[str, int] = {}
+                for entry in history:
+                    if entry.topic_key == name and entry.generation < topic.generation:
+                        newest[entry.key] = max(entry.generation, newest.get(entry.key, 0))
+                newest.pop(name, None)
+                for key, generation in newest.items():
+                    has = partition.entry(key)
+                    assert has is not None, (partition.index, topic.generation, key)
+                    assert has.generation >= generation, (partition.index, topic.generation, key)
+
+
+async def change(bus: Bus, front_end: FrontEnd) -> None:
+    """Make some change; it may fail."""
+    chooser = bus.chooser
+    topic = f"t{chooser.randrange(2)}"
+    action = chooser.choice([EntityAction.CREATE, EntityAction.UPDATE, EntityAction.DELETE])
+    kind, name = EntityKind.TOPIC, topic
+    if chooser.random() < 0.8:
+        kind, name = EntityKind.SUBSCRIPTION, f"{topic}/Subscriptions/s{chooser.randrange(4)}"
+    elif action is EntityAction.DELETE and chooser.random() < 0.7:
+        action = EntityAction.CREATE
+    changes: dict[str, Any] = {}
+    if action is not EntityAction.DELETE:
+        changes = {"user_metadata": str(chooser.random())}
+    with contextlib.suppress(BusError):
+        await front_end.manager.change(Commit(action, name, changes, kind=kind))
+
+
+@pytest.mark.requirement("R84")
+@pytest.mark.parametrize("seed", range(40))
+async def test_no_partition_has_a_topic_without_earlier_changes_of_its_subscriptions(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bendybus.frontend.core.catalogue_copies.RETRY_S", 0.0)
+    async with Bus(seed) as bus:
+        for partition in bus.partitions[1:]:
+            partition.fails = bus.chooser.choice([0.0, 0.3, 0.6])
+        for _ in range(12):
+            changes = [change(bus, bus.chooser.choice(bus.front_ends)) for _ in range(3)]
+            running = asyncio.gather(*changes)
+            while not running.done():
+                bus.check()
+                await asyncio.sleep(0)
+
+        # What failed is copied when partitions answer again.
+        for partition in bus.partitions:
+            partition.fails = 0.0
+        registrar = bus.partitions[0].driver.partition.state.catalogue
+        wanted = {each.key: each for each in registrar.all()}
+        async with asyncio.timeout(10):
+            while any(
+                {each.key: each for each in p.driver.partition.state.catalogue.all()} != wanted
+                for p in bus.partitions
+            ):
+                bus.check()
+                await asyncio.sleep(0)
+
+
+async def create(bus: Bus, kind: EntityKind, name: str) -> None:
+    """Create an entity through the first front end."""
+    await bus.front_ends[0].manager.change(Commit(EntityAction.CREATE, name, kind=kind))
+
+
+@pytest.mark.requirement("R80")
+async def test_success_means_that_every_partition_has_it() -> None:
+    async with Bus(1) as bus:
+        await create(bus, EntityKind.TOPIC, "t0")
+        await create(bus, EntityKind.SUBSCRIPTION, "t0/Subscriptions/s0")
+
+        for partition in bus.partitions:
+            assert partition.entry("t0/subscriptions/s0") is not None
+        assert bus.front_ends[0].directory.subscription_count("T0") == 1
+
+
+@pytest.mark.requirement("R87")
+async def test_no_topic_is_made_while_a_partition_runs_an_earlier_version() -> None:
+    async with Bus(1) as bus:
+        bus.partitions[2].kinds = frozenset({EntityKind.QUEUE})
+
+        with pytest.raises(errors.InvalidOperation, match=r"partitions \[2\] run an earlier"):
+            await create(bus, EntityKind.TOPIC, "t0")
+        await create(bus, EntityKind.QUEUE, "q")
+
+        assert [each.name for each in bus.partitions[0].taken] == ["q"]
+
+
+@pytest.mark.requirement("R87")
+async def test_a_partition_of_an_earlier_version_still_gets_what_it_knows() -> None:
+    async with Bus(1) as bus:
+        late = bus.partitions[2]
+        await create(bus, EntityKind.TOPIC, "t0")
+        late.driver = Driver(MemoryStore(fingerprint(2, count=PARTITIONS)))
+        late.driver.run(Watch("w"))
+        late.taken, late.kinds = [], frozenset({EntityKind.QUEUE})
+        own = fingerprint(2, count=PARTITIONS)
+        bus.front_ends[0].catalogue(2, own, [], snapshot=True)
+
+        await create(bus, EntityKind.QUEUE, "q")
+        bus.front_ends[0].copies.changed()
+        async with asyncio.timeout(5):
+            while bus.front_ends[0].directory.lacking("q", range(PARTITIONS)):  # noqa: ASYNC110
+                await asyncio.sleep(0)
+
+        assert {each.name for each in late.taken} == {"q"}
+
+
+@pytest.mark.requirement("R86")
+async def test_a_change_that_a_partition_did_not_take_names_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("bendybus.frontend.core.catalogue_copies.RETRY_S", 0.0)
+    async with Bus(1, front_ends=1) as bus:
+        await create(bus, EntityKind.TOPIC, "t0")
+        bus.partitions[3].fails = 1.0
+
+        with pytest.raises(errors.PartitionUnavailable, match=r"recorded, but partitions \[3\]"):
+            await create(bus, EntityKind.SUBSCRIPTION, "t0/Subscriptions/s0")
+        assert bus.partitions[1].entry("t0/subscriptions/s0") is not None
+
+        bus.partitions[3].fails = 0.0
+        # Repeating the call shows that it is done.
+        await create(bus, EntityKind.SUBSCRIPTION, "t0/Subscriptions/s0")
+        assert bus.partitions[3].entry("t0/subscriptions/s0") is not None
+
+
+@pytest.mark.requirement("R86")
+async def test_a_registrar_that_does_not_show_a_change_makes_the_call_fail() -> None:
+    async with Bus(1, front_ends=1) as bus:
+        bus.front_ends[0].copies._timeout_s = 0.05
+        bus.partitions[0].watches.clear()
+
+        with pytest.raises(errors.PartitionUnavailable, match="the change is recorded, but part"):
+            await create(bus, EntityKind.TOPIC, "t0")
+
+        assert bus.partitions[1].entry("t0") is None
+
+
+@pytest.mark.requirement("R86")
+async def test_a_page_shows_the_subscriptions_of_one_topic() -> None:
+    async with Bus(1, front_ends=1) as bus:
+        for name in ("t0", "t0-b", "t1"):
+            await create(bus, EntityKind.TOPIC, name)
+            for number in range(3):
+                await create(bus, EntityKind.SUBSCRIPTION, f"{name}/Subscriptions/s{number}")
+        directory = bus.front_ends[0].directory
+        kind = EntityKind.SUBSCRIPTION
+
+        first, more = directory.page("", 2, with_orphaned=False, kind=kind, topic="T0")
+        rest, no_more = directory.page(first[-1].key, 2, with_orphaned=False, kind=kind, topic="t0")
+        topics, _ = directory.page("", 9, with_orphaned=False, kind=EntityKind.TOPIC)
+
+        assert [each.name for each in (*first, *rest)] == [f"t0/Subscriptions/s{n}" for n in "012"]
+        assert (more, no_more) == (True, False)
+        assert [each.name for each in topics] == ["t0", "t0-b", "t1"]
+        assert directory.page("", 9, with_orphaned=True) == ([], False)

@@ -1,0 +1,125 @@
+"""Topics and subscriptions in a partition: messages are refused, idleness, the file."""
+
+import json
+
+import pytest
+
+from bendybus.domain import errors
+from bendybus.domain.entity import Origin
+from bendybus.domain.lifecycle import EntityAction
+from bendybus.domain.sub_queue import SubQueue
+from bendybus.partition_server.state.commands import (
+    Append,
+    Ask,
+    Batch,
+    EntityRef,
+    FenceIdle,
+    Peek,
+)
+from bendybus.partition_server.store import file_format
+from tests.partition_server.driver import Driver
+from tests.partition_server.topic_changes import known, make_news, subscription, topic
+
+
+@pytest.fixture
+def news(driver: Driver) -> Driver:
+    """Return a partition with the topic `news` and its subscriptions `a` and `b`."""
+    return make_news(driver)
+
+
+@pytest.mark.requirement("R88")
+@pytest.mark.parametrize(
+    ("key", "sentence"),
+    [
+        ("news", "topic 'news': messages cannot be sent to topics yet"),
+        ("news/subscriptions/a", "cannot be received from subscriptions yet"),
+    ],
+)
+def test_messages_are_refused_in_a_sentence(news: Driver, key: str, sentence: str) -> None:
+    ref = news.ref(known(news, key).name)
+
+    answers = [
+        *news.run(Append("t", ref, Batch([b"x"]))),
+        *news.run(Ask("s", 1, ref, False, 1, 1_000)),
+        *news.run(Peek("t", ref, 0, 1, 1_000)),
+    ]
+
+    assert len(answers) == 3
+    for answer in answers:
+        assert isinstance(answer.error, errors.InvalidOperation)
+        assert sentence in answer.error.message
+
+
+def test_a_topic_has_no_dead_letters(news: Driver) -> None:
+    queues = news.partition.state.queues
+
+    assert queues.of("uid-news", SubQueue.MAIN) is not None
+    assert len(queues.all_of("uid-news")) == 1
+    assert len(queues.all_of("uid-news/Subscriptions/a")) == 2
+    assert news.counts_of("news").dead_letter == 0
+
+
+@pytest.mark.requirement("R85")
+def test_a_topic_is_idle_only_when_its_subscriptions_are(news: Driver) -> None:
+    state = news.partition.state
+    news.advance(1_000)
+    within = state.queues.of("uid-news/Subscriptions/a", SubQueue.MAIN)
+    assert within is not None
+    within.used(news.wall_ms, news.mono_ms)
+    fence = FenceIdle("t", "uid-news", known(news, "news").generation, 500)
+
+    assert news.run(fence) == [False]
+    news.advance(1_000)
+    assert news.run(fence) == [True]
+    assert set(state.fenced_until) == {
+        "uid-news",
+        "uid-news/Subscriptions/a",
+        "uid-news/Subscriptions/b",
+    }
+
+
+def test_a_topic_is_not_idle_while_a_subscription_is_retained(driver: Driver) -> None:
+    topic(driver)
+    subscription(driver, origin=Origin.MANIFEST)
+    subscription(driver, action=EntityAction.ORPHAN, origin=Origin.MANIFEST)
+    driver.advance(1_000)
+    idle = FenceIdle("t", "uid-news", known(driver, "news").generation, 500)
+
+    assert driver.run(idle) == [False]
+    with pytest.raises(errors.RetainedData):
+        topic(driver, action=EntityAction.DELETE_IDLE)
+
+
+@pytest.mark.requirement("R87")
+def test_an_older_program_refuses_the_file_of_topics_and_reads_that_of_queues(
+    news: Driver,
+) -> None:
+    queue, made = news.create("orders"), known(news, "news")
+
+    assert file_format.entry_version(queue) == 1
+    assert file_format.entry_version(made) == file_format.ENTRY_VERSION == 2
+    # What 0.4 reads of a queue: these fields, and no other.
+    entry = json.loads(file_format.entity_to_json(queue))
+    assert entry.keys() == {
+        "name",
+        "uid",
+        "generation",
+        "origin",
+        "queue",
+        "partition_count",
+        "home_partition",
+        "created_at_ms",
+        "updated_at_ms",
+        "deleted",
+        "orphaned",
+        "manifest_uid",
+        "auto_deleted",
+    }
+    assert file_format.entity_from_json(file_format.entity_to_json(made)) == made
+
+
+def test_a_reference_to_a_topic_of_another_generation_is_refused(news: Driver) -> None:
+    older = EntityRef("uid-news", known(news, "news").generation - 1)
+
+    with pytest.raises(errors.GenerationMismatch, match="topic 'news'"):
+        news.partition.state.find(older, news.now)
