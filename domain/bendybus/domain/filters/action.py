@@ -163,5 +163,7 @@ def _check_system(target: SystemProperty, value: Value) -> None:
 
 
 def _check_size(name: str, value: Value) -> None:
+    if type(value) is values.Composite:
+        raise FilterError(f"{name} cannot be set to {Kind.COMPOSITE.value}.")
     if type(value) is str and len(value.encode()) > limits.PROPERTY_BYTES_MAX:
         raise FilterError(f"{name} must be set to at most {limits.PROPERTY_BYTES_MAX} bytes.")
