@@ -4,7 +4,7 @@ import re
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bendybus.domain.errors import InvalidArgument
@@ -60,6 +60,7 @@ def test_the_escape_character_makes_what_follows_literal(
     assert like.compiled(pattern, escape)(text) is matched
 
 
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     pattern=st.text(alphabet="ab%_", max_size=9),
     text=st.text(alphabet="ab", max_size=14),

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bendybus.domain import limits
@@ -147,7 +147,7 @@ VIEWS = st.builds(
 
 
 @pytest.mark.requirement("R69")
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     filters=st.lists(FILTERS, max_size=8),
     removed=st.sets(st.integers(0, 7)),
