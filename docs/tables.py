@@ -35,6 +35,10 @@ ADVICE: Final[dict[str, str]] = {
     "ENTITY_NOT_FOUND": "Create the queue, or correct its name.",
     "ENTITY_ALREADY_EXISTS": "Choose another name, or update what is there.",
     "MESSAGE_NOT_FOUND": "The message was settled, or is not deferred (or scheduled) any more.",
+    "SESSION_CANNOT_BE_LOCKED": "Another receiver has the session: accept it again later, or "
+    "accept the next available session.",
+    "SESSION_LOCK_LOST": "Accept the session again; its messages come again in their order. Renew "
+    "the session's lock, or choose a longer `lockDuration`.",
     "MESSAGE_LOCK_LOST": "The message comes again: settle that one. Renew locks, or choose a "
     "longer `lockDuration`.",
     "MESSAGE_SIZE_EXCEEDED": "Send less at a time, or a reference to data kept elsewhere.",

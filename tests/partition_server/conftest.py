@@ -16,6 +16,7 @@ from bendybus.v1 import message_pb2
 from tests.partition_server import manifest_changes
 from tests.partition_server.driver import Driver, fingerprint
 from tests.partition_server.running_partition import Runner
+from tests.partition_server.session_driver import Sessions
 
 MakeStore = Callable[..., Any]
 
@@ -49,6 +50,12 @@ def queue(driver: Driver) -> Driver:
     """Return a partition with one queue, `orders`."""
     driver.create()
     return driver
+
+
+@pytest.fixture
+def sessions(driver: Driver) -> Sessions:
+    """Return a session-aware queue, `orders`."""
+    return Sessions(driver)
 
 
 @pytest.fixture

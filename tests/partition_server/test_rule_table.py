@@ -29,12 +29,25 @@ def test_a_command_that_reads_the_store_first_gets_a_stage_of_its_own(queue: Dri
     assert groups == [[send, count], [alone], [send]]
 
 
+# Their refusals name the request, and have tests of their own.
+NAMED = {
+    commands.Ask,
+    commands.AcceptSession,
+    commands.ConfirmSession,
+    commands.CloseSession,
+    commands.RenewSession,
+    commands.AttachSession,
+    commands.Deliver,
+    commands.Settle,
+}
+
+
 def test_every_refusal_is_a_value_for_the_caller_or_none_where_no_caller_waits() -> None:
     error = errors.ServerBusy("later")
     silent = {commands.Release, StreamEnded}
 
     for kind, rule in COMMANDS.items():
-        if kind in (commands.Ask, commands.Deliver, commands.Settle):
+        if kind in NAMED:
             continue
         answer = rule.refused(None, error)
         assert (answer is None) is (kind in silent), kind

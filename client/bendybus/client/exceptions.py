@@ -253,6 +253,8 @@ _BY_ERROR: Final[dict[type[BusError], type[ServiceBusError]]] = {
     errors.EntityAlreadyExists: MessagingEntityAlreadyExistsError,
     errors.MessageNotFound: MessageNotFoundError,
     errors.MessageLockLost: MessageLockLostError,
+    errors.SessionLockLost: SessionLockLostError,
+    errors.SessionCannotBeLocked: SessionCannotBeLockedError,
     errors.MessageSizeExceeded: MessageSizeExceededError,
     errors.QuotaExceeded: ServiceBusQuotaExceededError,
     errors.Unauthenticated: ServiceBusAuthenticationError,

@@ -6,6 +6,7 @@
     │   ├── ServerBusy             a bounded queue is full, or the service throttles
     │   ├── ServiceTimeout         the time given was over first; it was not done
     │   ├── EntityDisabled         the entity's status forbids it (may be enabled again)
+    │   ├── SessionCannotBeLocked  another receiver has the session
     │   └── GenerationMismatch     front end and partition know different versions of an entity
     ├── OutcomeUnknown             it may be done: repeat it under the same name to find out
     ├── InvalidArgument            a value is outside what is allowed; `field` names it
@@ -18,6 +19,7 @@
     ├── EntityAlreadyExists
     ├── MessageNotFound
     ├── MessageLockLost
+    ├── SessionLockLost
     ├── MessageSizeExceeded
     ├── QuotaExceeded
     ├── Unauthenticated            no token, or one that no key of this bus made, or an old one
@@ -98,6 +100,12 @@ class EntityDisabled(RetryableError):
     reason = "ENTITY_DISABLED"
 
 
+class SessionCannotBeLocked(RetryableError):
+    """Raised when another receiver has the session."""
+
+    reason = "SESSION_CANNOT_BE_LOCKED"
+
+
 class GenerationMismatch(RetryableError):
     """Raised when a call names another version of an entity than the partition has."""
 
@@ -173,6 +181,12 @@ class MessageLockLost(BusError):
     """Raised when a lock token is no longer valid: the lock ended or the message is settled."""
 
     reason = "MESSAGE_LOCK_LOST"
+
+
+class SessionLockLost(BusError):
+    """Raised when the lock of a session, and with it those of its messages, is over."""
+
+    reason = "SESSION_LOCK_LOST"
 
 
 class MessageSizeExceeded(BusError):

@@ -42,6 +42,8 @@ CODES: Final[dict[type[BusError], grpc.StatusCode]] = {
     errors.EntityAlreadyExists: grpc.StatusCode.ALREADY_EXISTS,
     errors.MessageNotFound: grpc.StatusCode.NOT_FOUND,
     errors.MessageLockLost: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.SessionLockLost: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.SessionCannotBeLocked: grpc.StatusCode.FAILED_PRECONDITION,
     errors.MessageSizeExceeded: grpc.StatusCode.INVALID_ARGUMENT,
     errors.QuotaExceeded: grpc.StatusCode.RESOURCE_EXHAUSTED,
     errors.Unauthenticated: grpc.StatusCode.UNAUTHENTICATED,

@@ -17,6 +17,7 @@ from typing import Final
 from bendybus.domain.errors import BusError
 from bendybus.partition_server.broker.rule_table import COMMANDS, SWEEPS, CommandRule, Phase
 from bendybus.partition_server.rules import catalogue_entry, receive
+from bendybus.partition_server.state.answers import Recalled
 from bendybus.partition_server.state.budget import Budget
 from bendybus.partition_server.state.commands import (
     Append,
@@ -170,7 +171,12 @@ class Partition:
         answers = [answer for command in commands for answer in self._give_back(command, now)]
         self._forget_streams(stage)
         self.state.deletions.failed(self.state.operations, stage, error, now)
-        stage.answers[:] = [Answer(to, failure_of(value, error)) for to, value in stage.answers]
+        stage.answers[:] = [
+            Answer(to, failure_of(value, error))
+            for to, value in stage.answers
+            # What was taken back is locked again.
+            if not isinstance(value, Recalled)
+        ]
         stage.answers += self.state.unfinished.failed(stage, error)
         self._handle_after(stage, now)
         self._serve(stage, now)

@@ -18,28 +18,38 @@ from bendybus.partition_server.rules import (
     defer,
     duplicates,
     expire,
+    lock_ends,
     receive,
-    redeliver,
     reservations,
     schedule,
     send,
+    session_states,
+    sessions,
     settle,
 )
-from bendybus.partition_server.state.answers import AskRefused, Delivered, Failed
+from bendybus.partition_server.state.answers import AskRefused, Delivered, Failed, SessionResult
 from bendybus.partition_server.state.commands import (
+    AcceptSession,
     Append,
     ApplyEntity,
     Ask,
+    AttachSession,
     CancelScheduled,
+    CloseSession,
     Command,
     CommitEntity,
+    ConfirmSession,
     Counts,
     DeleteMessages,
     Deliver,
     FenceIdle,
+    GetSessionState,
+    ListSessions,
     Peek,
     ReceiveDeferred,
     Release,
+    RenewSession,
+    SetSessionState,
     Settle,
     StreamEnded,
     Watch,
@@ -47,6 +57,8 @@ from bendybus.partition_server.state.commands import (
 )
 from bendybus.partition_server.state.due_times import Sweep
 from bendybus.partition_server.state.turn import Turn
+
+SessionRequest = ConfirmSession | CloseSession | RenewSession | AttachSession
 
 
 class Phase(Enum):
@@ -78,8 +90,12 @@ def _unanswered(_: Command, error: BusError) -> None:
     """Answer nothing: no caller waits for the outcome."""
 
 
-def _ask_refused(command: Ask, error: BusError) -> AskRefused:
+def _ask_refused(command: Ask | AcceptSession, error: BusError) -> AskRefused:
     return AskRefused(command.ask_id, error)
+
+
+def _session_refused(command: SessionRequest, error: BusError) -> SessionResult:
+    return SessionResult(command.request_id, error=error)
 
 
 def _deliver_refused(command: Deliver, error: BusError) -> Delivered:
@@ -92,12 +108,20 @@ COMMANDS: Final[dict[type[Command], CommandRule]] = {
     Deliver: CommandRule(Phase.TOGETHER, settle.deliver, _deliver_refused),
     Release: CommandRule(Phase.TOGETHER, reservations.release, _unanswered),
     StreamEnded: CommandRule(Phase.TOGETHER, reservations.end_stream, _unanswered),
+    ConfirmSession: CommandRule(Phase.TOGETHER, sessions.confirm, _session_refused),
+    CloseSession: CommandRule(Phase.TOGETHER, sessions.close, _session_refused),
+    RenewSession: CommandRule(Phase.TOGETHER, sessions.renew, _session_refused),
+    AttachSession: CommandRule(Phase.TOGETHER, sessions.attach, _session_refused),
+    SetSessionState: CommandRule(Phase.ALONE, session_states.set_state, _failed),
     ReceiveDeferred: CommandRule(Phase.ALONE, defer.receive, _failed),
     CancelScheduled: CommandRule(Phase.ALONE, schedule.cancel, _failed),
     DeleteMessages: CommandRule(Phase.ALONE, batch_delete.delete, _failed),
     CommitEntity: CommandRule(Phase.ALONE, catalogue_entry.commit, _failed),
     ApplyEntity: CommandRule(Phase.ALONE, catalogue_entry.apply, _failed),
     Ask: CommandRule(Phase.AFTER, receive.ask, _ask_refused),
+    AcceptSession: CommandRule(Phase.AFTER, sessions.accept, _ask_refused),
+    GetSessionState: CommandRule(Phase.AFTER, session_states.get_state, _failed),
+    ListSessions: CommandRule(Phase.AFTER, session_states.list_sessions, _failed),
     Withdraw: CommandRule(Phase.AFTER, receive.withdraw, _failed),
     Peek: CommandRule(Phase.AFTER, browse.peek, _failed),
     Counts: CommandRule(Phase.AFTER, counts.counts, _failed),
@@ -111,7 +135,7 @@ def _mark(turn: Turn) -> None:
 
 
 SWEEPS: Final[dict[Sweep, Callable[[Turn], None]]] = {
-    Sweep.LOCK_ENDS: redeliver.sweep,
+    Sweep.LOCK_ENDS: lock_ends.sweep,
     Sweep.ACTIVATION: schedule.sweep,
     Sweep.EXPIRY: expire.sweep,
     Sweep.HISTORY: duplicates.sweep,

@@ -27,7 +27,7 @@ def findings(database: Any) -> list[str]:
         return [f"SQLite finds: {line}." for line in broken]
     tables = list(_tables(database))
     # Nothing more can be queried if tables are missing.
-    return tables or [*_slots(database), *_figures(database)]
+    return tables or [*_slots(database), *_figures(database), *_sessions(database)]
 
 
 def _tables(database: Any) -> Iterator[str]:
@@ -103,6 +103,11 @@ def _figures(database: Any) -> Iterator[str]:
             yield f"queue {queue!r}: a message is newer than the last enqueued time."
 
 
+def _sessions(database: Any) -> Iterator[str]:
+    for row in database.query(statements.load("inspecting.sql")["sessions_amiss"]):
+        yield f"slot {row['slot']}: message {row['counter']} is not in its session's order."
+
+
 def _counted(database: Any) -> tuple[dict[int, Counter[str]], dict[int, int], dict[int, int]]:
     """Return totals of messages and keys by slot: counters, highest number, newest time."""
     sql = statements.load("inspecting.sql")
@@ -121,4 +126,7 @@ def _counted(database: Any) -> tuple[dict[int, Counter[str]], dict[int, int], di
     for row in database.query(sql["remembered"]):
         # Counted here: SQLite's length() ends at the NUL that is in some keys.
         counted[row["slot"]]["size_bytes"] += len(row["key"]) + ROW_BYTES
+    for row in database.query(sql["session_states"]):
+        size_bytes = len(row["session_id"]) + row["state_bytes"] + ROW_BYTES
+        counted[row["slot"]]["size_bytes"] += size_bytes
     return counted, highest, newest

@@ -21,7 +21,7 @@ from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.partition_state import FENCE_MS, PartitionState
 from bendybus.partition_server.state.stage import Answer, Stage
 from bendybus.partition_server.state.turn import Turn
-from bendybus.partition_server.store.records import COUNTER_MASK
+from bendybus.partition_server.store.records import COUNTER_MASK, SessionState
 
 
 def commit(turn: Turn, command: CommitEntity) -> Entity:
@@ -110,8 +110,8 @@ def _take(partition: PartitionState, entity: Entity, stage: Stage, now: Now) -> 
 def _refuse_asks(
     partition: PartitionState, queue: MessageQueue, stage: Stage, error: errors.BusError
 ) -> None:
-    while queue.asks:
-        (stream, ask_id), _ = queue.asks.popitem(last=False)
+    for stream, ask_id in list(queue.asks):
+        queue.close_ask((stream, ask_id))
         partition.streams.ask_closed(stream, ask_id)
         stage.answers.append(Answer(stream, AskRefused(ask_id, error)))
 
@@ -127,5 +127,7 @@ def remove_dropped(turn: Turn) -> None:
             return
     keys = partition.store.history(slot, LAST_ID, budget.rows_left)
     changes.history_deletes += keys
-    if len(keys) < budget.rows_left and not changes.deletes:
+    states = partition.store.sessions.with_state(slot, budget.rows_left)
+    changes.session_states += [SessionState(slot, session_id, None, 0) for session_id in states]
+    if len(keys) < budget.rows_left and not (changes.deletes or states):
         changes.slots_removed.append(slot)

@@ -10,6 +10,8 @@ from bendybus.partition_server.rules import (
     entity_status,
     locks,
     message_numbers,
+    session_locks,
+    session_receive,
 )
 from bendybus.partition_server.rules.redeliver import give_back, update
 from bendybus.partition_server.state import operation_memory
@@ -17,6 +19,7 @@ from bendybus.partition_server.state.answers import Delivery
 from bendybus.partition_server.state.commands import ReceiveDeferred
 from bendybus.partition_server.state.message_lock import Lock
 from bendybus.partition_server.state.message_queue import MessageQueue
+from bendybus.partition_server.state.session_queue import SessionQueue
 from bendybus.partition_server.state.turn import Turn
 from bendybus.partition_server.store.records import Row, State, row_id
 
@@ -68,12 +71,18 @@ def _receive(turn: Turn, command: ReceiveDeferred) -> Delivery:
     partition = turn.partition
     queue = partition.find(command.entity, turn.now)
     entity_status.check_receives(queue.entity)
+    session_receive.check(queue, command.session_token)
+    session = None
+    if isinstance(queue, SessionQueue):
+        _, session = session_locks.find(partition, command.session_token, turn.now)
     message_numbers.check(partition, command.counters, DEFERRED_MAX)
     rows = _rows(turn, queue.slot, command.counters)
     found = {
         row.counter
         for row in rows
-        if row.state == State.DEFERRED and row.counter not in queue.locks
+        if row.state == State.DEFERRED
+        and row.counter not in queue.locks
+        and (session is None or row.session_id == session.session_id)
     }
     missing = [counter for counter in command.counters if counter not in found]
     if missing:
@@ -87,6 +96,8 @@ def _receive(turn: Turn, command: ReceiveDeferred) -> Delivery:
     if turn.stage.marks:
         taken = [row.counter for row in rows]
         turn.stage.on_failure.append(partial(locks.unlock, queue, taken))
+    if isinstance(queue, SessionQueue) and session is not None:
+        return session_locks.lock_messages(partition, queue, session, rows, turn.now, ask=None)
     return locks.lock(partition, queue, rows, turn.now, ask=None)
 
 

@@ -8,8 +8,8 @@ from bendybus.domain import errors, lock_token
 from bendybus.domain.errors import BusError
 from bendybus.partition_server.state.answers import Delivery
 from bendybus.partition_server.state.commands import Now
-from bendybus.partition_server.state.message_lock import Lock
-from bendybus.partition_server.state.message_queue import MessageQueue, OpenAsk
+from bendybus.partition_server.state.message_lock import Lock, OpenAsk
+from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.partition_state import PartitionState
 from bendybus.partition_server.store.records import COUNTER_MASK, Row, SlotState
 

@@ -7,12 +7,14 @@ What is given for an ask is *reserved*: the front end has it, the client has not
 from typing import Final
 
 from bendybus.domain import bounds, errors, limits
-from bendybus.partition_server.rules import entity_status, locks
+from bendybus.partition_server.rules import entity_status, locks, session_receive
 from bendybus.partition_server.state.answers import Reserved, Withdrawn
 from bendybus.partition_server.state.budget import ServeBudget
 from bendybus.partition_server.state.commands import Ask, Now, Withdraw
-from bendybus.partition_server.state.message_queue import MessageQueue, OpenAsk
+from bendybus.partition_server.state.message_lock import OpenAsk
+from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.partition_state import PartitionState
+from bendybus.partition_server.state.session_queue import SessionQueue
 from bendybus.partition_server.state.stage import Answer
 from bendybus.partition_server.state.turn import Turn
 
@@ -26,6 +28,7 @@ def ask(turn: Turn, command: Ask) -> None:
     entity_status.check_receives(queue.entity)
     bounds.check_number("max_messages", command.max_messages, bounds.ASK_MESSAGES_MAX, 1)
     bounds.check_number("max_bytes", command.max_bytes, bounds.BYTES_MAX, 1)
+    session_receive.check(queue, command.session_token)
     if len(queue.asks) >= limits.RECEIVERS_PER_ENTITY:
         raise errors.ServerBusy(
             f"queue {queue.entity.name!r}: {limits.RECEIVERS_PER_ENTITY} receives are waiting "
@@ -33,9 +36,12 @@ def ask(turn: Turn, command: Ask) -> None:
             retry_after_ms=1_000,
         )
     stream, ask_id = command.stream, command.ask_id
-    queue.asks[stream, ask_id] = OpenAsk(
-        stream, ask_id, command.delete, command.max_messages, command.max_bytes
-    )
+    if isinstance(queue, SessionQueue):
+        session_receive.open_ask(turn, queue, command)
+    else:
+        queue.asks[stream, ask_id] = OpenAsk(
+            stream, ask_id, command.delete, command.max_messages, command.max_bytes
+        )
     partition.streams.ask_opened(stream, ask_id, queue.slot)
     turn.stage.served[queue.slot] = queue
 
@@ -49,7 +55,7 @@ def withdraw(turn: Turn, command: Withdraw) -> Withdrawn:
     partition.streams.ask_closed(stream, ask_id)
     queue = partition.queues.at(slot)
     if queue is not None:
-        queue.asks.pop((stream, ask_id), None)
+        queue.close_ask((stream, ask_id))
     return Withdrawn(ask_id)
 
 
@@ -75,6 +81,8 @@ def _serve(
 
     Returns False when there is more to give or to look at than a turn may take.
     """
+    if isinstance(queue, SessionQueue):
+        return session_receive.serve(partition, queue, answers, now, budget)
     while queue.asks and len(queue.locks) < limits.LOCKS_PER_QUEUE:
         if budget.spent():
             return False

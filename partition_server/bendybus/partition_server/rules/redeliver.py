@@ -13,27 +13,18 @@ from bendybus.partition_server.state.turn import Turn
 from bendybus.partition_server.store.records import RowUpdate, row_id
 
 
-def sweep(turn: Turn) -> None:
-    """End locks whose time is over."""
-    partition, budget, now_ms = turn.partition, turn.budget, turn.now.mono_ms
-    ends = partition.due.lock_ends
-    while (first := ends.first()) and first[0] <= now_ms and not budget.spent():
-        slot = first[1]
-        queue = partition.queues.at(slot)
-        if queue is None:
-            ends.replace(slot, None)
-            continue
-        ended = queue.lock_ended(now_ms, budget.rows_left)
-        for index, (counter, lock) in enumerate(ended):
-            if index and budget.spent():
-                # Noted again: due at once.
-                rest = [(number, left.generation) for number, left in ended[index:]]
-                queue.watch_lock(lock.until_mono_ms, rest)
-                break
-            end_lock(turn, queue, counter, lock)
-            budget.spend()
+def end_due(turn: Turn, queue: MessageQueue) -> None:
+    """End the locks of a queue whose time is over, within the budget."""
+    budget, now_ms = turn.budget, turn.now.mono_ms
+    ended = queue.lock_ended(now_ms, budget.rows_left)
+    for index, (counter, lock) in enumerate(ended):
+        if index and budget.spent():
+            # Noted again: due at once.
+            rest = [(number, left.generation) for number, left in ended[index:]]
+            queue.watch_lock(lock.until_mono_ms, rest)
+            break
+        end_lock(turn, queue, counter, lock)
         budget.spend()
-        ends.replace(slot, queue.next_lock_end())
 
 
 def end_lock(turn: Turn, queue: MessageQueue, counter: int, lock: Lock) -> None:

@@ -10,9 +10,10 @@ requests"; messages that are "locked and cached in another front end" are receiv
 """
 
 from bendybus.domain import bounds
-from bendybus.partition_server.rules import locks, redeliver
+from bendybus.partition_server.rules import locks, redeliver, session_locks
 from bendybus.partition_server.state.commands import Release, StreamEnded
 from bendybus.partition_server.state.message_queue import MessageQueue
+from bendybus.partition_server.state.session_queue import SessionQueue
 from bendybus.partition_server.state.turn import Turn
 
 
@@ -37,10 +38,12 @@ def end_stream(turn: Turn, command: StreamEnded) -> None:
     for ask_id, slot in asks.items():
         queue = partition.queues.at(slot)
         if queue is not None:
-            queue.asks.pop((stream, ask_id), None)
+            queue.close_ask((stream, ask_id))
     for slot in sorted(slots):
         queue = partition.queues.at(slot)
-        if queue is not None:
+        if isinstance(queue, SessionQueue):
+            session_locks.end_stream(turn, queue, stream)
+        elif queue is not None:
             _release_reserved(turn, queue, stream)
 
 

@@ -113,6 +113,8 @@ class Appender:
     # Whole frames: a few comparisons instead of some per message.
 
     def _all_fit(self, batch: Batch, sizes: Sequence[int]) -> bool:
+        if self._entity.description.requires_session and not _all_in_sessions(batch, 0, None):
+            return False
         contents = batch.sizes()
         total = sum(contents)
         if not bounds.messages_fit(*_columns_of(batch)):
@@ -151,6 +153,13 @@ class Appender:
         self._room -= self._queue.state.size_bytes - before_bytes
 
     def _check_group(self, batch: Batch, start: int, end: int) -> int:
+        if self._entity.description.requires_session and not _all_in_sessions(batch, start, end):
+            raise errors.InvalidOperation(
+                "The SessionId was not set on a message, and it cannot be sent to the entity. "
+                "Entities that have session support enabled can only receive messages that have "
+                "the SessionId set to a valid value.",
+                metadata={"entity": self._entity.name},
+            )
         largest = self._entity.message_bytes_max(self._tier)
         texts = _columns_of(batch, start, end)
         if not bounds.messages_fit(*texts):
@@ -285,6 +294,11 @@ def _columns_of(
     ids, keys, sessions, lives, due = columns
     span = slice(start, end)
     return ids[span], keys[span], sessions[span], lives[span], due[span]
+
+
+def _all_in_sessions(batch: Batch, start: int, end: int | None) -> bool:
+    """Whether each message has a session."""
+    return bool(batch.session_ids) and all(batch.session_present[start:end])
 
 
 def _lifetime(asked_ms: int, ceiling: int | None) -> int:

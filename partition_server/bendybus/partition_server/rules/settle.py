@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from bendybus.domain import bounds, lock_token
+from bendybus.domain import bounds, errors, lock_token
 from bendybus.domain.disposition import Disposition
 from bendybus.domain.errors import BusError
 from bendybus.partition_server.rules import (
@@ -24,11 +24,14 @@ from bendybus.partition_server.rules import (
     expire,
     locks,
     redeliver,
+    session_locks,
 )
 from bendybus.partition_server.state.answers import Delivered, Settled
 from bendybus.partition_server.state.commands import Deliver, Settle
 from bendybus.partition_server.state.message_lock import Lock
 from bendybus.partition_server.state.message_queue import MessageQueue
+from bendybus.partition_server.state.session_lock import SessionMessageLock
+from bendybus.partition_server.state.session_queue import SessionQueue
 from bendybus.partition_server.state.turn import Turn
 from bendybus.partition_server.state.unfinished_work import Unsettled
 from bendybus.partition_server.store.records import row_id
@@ -50,7 +53,7 @@ def settle(turn: Turn, command: Settle) -> Settled | None:
     if command.disposition is Disposition.COMPLETE:
         # Frees pages and writes none, so that the size of messages does not matter.
         count, lost = _complete(turn, command.tokens, command.entity_uid)
-        gone = locks.lost()
+        gone = _gone(turn, command) if lost else locks.lost()
         failures: Failures = [(index, gone) for index in lost]
         if command.settler_id:
             failures = _remember(turn, command, failures, gone)
@@ -71,7 +74,9 @@ def deliver(turn: Turn, command: Deliver) -> Delivered | None:
     lost: list[int] = []
     marked = turn.stage.marks
     bounds.check_tokens(command.tokens)
-    for index, (_, _, lock) in enumerate(locks.find(turn.partition, command.tokens, turn.now)):
+    answered = False
+    found = locks.find(turn.partition, command.tokens, turn.now)
+    for index, (queue, _, lock) in enumerate(found):
         if lock is None:
             lost.append(index)
         elif lock.delete:
@@ -82,7 +87,10 @@ def deliver(turn: Turn, command: Deliver) -> Delivered | None:
             if marked:
                 turn.stage.change_lock(lock)
             lock.delivered = True
-    return Delivered(command.deliver_id, lost) if lost else None
+            if command.deliver_id and isinstance(queue, SessionQueue):
+                # Its receiver may wait for this: what was recalled comes again, in order.
+                answered = True
+    return Delivered(command.deliver_id, lost) if lost or answered else None
 
 
 def sweep(turn: Turn) -> None:
@@ -113,7 +121,7 @@ def _go_on(turn: Turn, unsettled: Unsettled, *, least: int = 0) -> Settled | Non
     command = unsettled.command
     rest = replace(command, tokens=command.tokens[start * size :]) if start else command
     # One error for all of them: a frame may have many.
-    gone = locks.lost()
+    gone = _gone(turn, command)
     failures: Failures = []
     index, stopped = -1, False
     found = locks.find(turn.partition, rest.tokens, turn.now, rest.entity_uid)
@@ -151,6 +159,8 @@ def _keep(turn: Turn, tokens: bytes, entity_uid: str) -> None:
         if lock is not None:
             until_ms = turn.now.mono_ms + queue.entity.description.lock_duration_ms
             turn.stage.change_lock(lock)
+            if isinstance(lock, SessionMessageLock) and isinstance(queue, SessionQueue):
+                queue.extend_session(lock.session, max(lock.until_mono_ms, until_ms))
             lock.until_mono_ms = max(lock.until_mono_ms, until_ms)
 
 
@@ -176,6 +186,21 @@ def _remember(turn: Turn, command: Settle, failures: Failures, gone: BusError) -
         ]
     stage.settled.append((command.settler_id, command.disposition, done))
     return failures
+
+
+def _gone(turn: Turn, command: Settle) -> BusError:
+    """Return the error for tokens that lead to no lock: what the caller lost."""
+    token = command.session_token
+    if token and session_locks.is_lost(turn.partition, token, turn.now):
+        return session_locks.lost()
+    return locks.lost()
+
+
+def _renewed_alone() -> BusError:
+    return errors.InvalidOperation(
+        "the message belongs to a session, whose lock is that of all its messages. Renew the "
+        "session."
+    )
 
 
 def _count(command: Settle) -> int:
@@ -213,13 +238,16 @@ def _complete(turn: Turn, tokens: bytes, entity_uid: str = "") -> tuple[int, lis
 
 def _renew(turn: Turn, command: Settle) -> Settled:
     partition, now = turn.partition, turn.now
-    gone = locks.lost()
+    gone = _gone(turn, command)
     failures: Failures = []
     index, lasts_ms = -1, 0
     found = locks.find(partition, command.tokens, now, command.entity_uid)
     for index, (queue, counter, lock) in enumerate(found):
         if lock is None:
             failures.append((index, gone))
+            continue
+        if isinstance(lock, SessionMessageLock):
+            failures.append((index, _renewed_alone()))
             continue
         lasts_ms = queue.entity.description.lock_duration_ms
         turn.stage.change_lock(lock)
@@ -236,11 +264,13 @@ def _abandon(turn: Turn, command: Settle, queue: MessageQueue, counter: int, loc
     )
     turn.stage.unlock(queue, counter)
     redeliver.count_delivery(turn, queue, counter, lock, changed)
+    session_locks.recall(turn, queue, counter, lock)
 
 
 def _release(turn: Turn, command: Settle, queue: MessageQueue, counter: int, lock: Lock) -> None:
     turn.stage.unlock(queue, counter)
     redeliver.give_back(turn, queue, counter, lock, lock.size_bytes)
+    session_locks.recall(turn, queue, counter, lock)
 
 
 def _defer(turn: Turn, command: Settle, queue: MessageQueue, counter: int, lock: Lock) -> None:

@@ -67,6 +67,49 @@ class Withdrawn:
 
 
 @dataclass(slots=True)
+class SessionOffered:
+    """A session for an AcceptSession, until the offer lapses."""
+
+    ask_id: int
+    session_id: str
+    session_token: bytes
+    offer_remaining_ms: int
+
+
+@dataclass(slots=True)
+class SessionResult:
+    """The outcome of a request about a session's lock; times are 0 when it is given up."""
+
+    request_id: int
+    locked_until_ms: int = 0
+    lock_remaining_ms: int = 0
+    locked_until_mono_ms: int = 0
+    error: BusError | None = None
+
+
+@dataclass(slots=True)
+class Recalled:
+    """What is reserved under these tokens is not any more: a message before it came back."""
+
+    tokens: bytes
+
+
+@dataclass(slots=True)
+class SessionStateRead:
+    """What is kept for a session; None: nothing."""
+
+    state: bytes | None
+
+
+@dataclass(slots=True)
+class SessionsListed:
+    """Sessions, and the name to go on after (None: that is all)."""
+
+    session_ids: Sequence[str]
+    following: str | None
+
+
+@dataclass(slots=True)
 class Delivered:
     """What a Deliver in delete mode named is gone for good; those in `lost` were not there."""
 

@@ -94,6 +94,8 @@ class Ask(OfStream):
     delete: bool
     max_messages: int
     max_bytes: int
+    # Of the session that they are from; b"": the entity has no sessions.
+    session_token: bytes = b""
 
 
 @dataclass(slots=True)
@@ -130,6 +132,8 @@ class Settle(OfStream):
     settler_id: bytes = b""
     # Its tokens were in a frame before whose outcome is not known to it.
     repeat: bool = False
+    # Of the receiver's session: says whether a lock was lost with it. b"": not told.
+    session_token: bytes = b""
 
 
 @dataclass(slots=True)
@@ -156,6 +160,8 @@ class Peek:
     start: int
     max_messages: int
     max_bytes: int
+    # None: of all sessions, or of an entity without them.
+    session_id: str | None = None
 
 
 @dataclass(slots=True)
@@ -169,6 +175,8 @@ class ReceiveDeferred:
     # See `operations`; b"": a repeat is a new operation.
     operation_id: bytes = b""
     age_ms: int = 0
+    # Of the session that they are from; b"": the entity has no sessions.
+    session_token: bytes = b""
 
 
 @dataclass(slots=True)
@@ -196,6 +204,87 @@ class DeleteMessages:
     age_ms: int = 0
     # Nothing is deleted: how many the operation deleted before is asked for.
     only_known: bool = False
+
+
+@dataclass(slots=True)
+class AcceptSession(OfStream):
+    """Offer a session to a receiver; answered once: SessionOffered, AskRefused or Withdrawn.
+
+    It is an ask like `Ask`: Withdraw takes it back. An offer is to be confirmed or closed.
+    """
+
+    stream: Any
+    ask_id: int
+    entity: EntityRef
+    # None: the free session with the oldest message, as soon as there is one.
+    session_id: str | None
+
+
+@dataclass(slots=True)
+class ConfirmSession(OfStream):
+    """Lock the session that was offered on this stream; answered by SessionResult."""
+
+    stream: Any
+    request_id: int
+    session_token: bytes
+
+
+@dataclass(slots=True)
+class CloseSession(OfStream):
+    """Give up a session's lock, or decline its offer: its messages are free, uncounted.
+
+    Answered by SessionResult.
+    """
+
+    stream: Any
+    request_id: int
+    session_token: bytes
+
+
+@dataclass(slots=True)
+class RenewSession(OfStream):
+    """Let a session's lock last for a whole lock duration from now; answered by SessionResult."""
+
+    stream: Any
+    request_id: int
+    session_token: bytes
+
+
+@dataclass(slots=True)
+class AttachSession(OfStream):
+    """Serve a locked session on this stream from now on; answered by SessionResult."""
+
+    stream: Any
+    request_id: int
+    session_token: bytes
+
+
+@dataclass(slots=True)
+class SetSessionState:
+    """Keep something for a locked session, or nothing any more (None); answered by Done."""
+
+    reply_to: Any
+    session_token: bytes
+    state: bytes | None
+
+
+@dataclass(slots=True)
+class GetSessionState:
+    """Return what is kept for a locked session; answered by SessionStateRead."""
+
+    reply_to: Any
+    session_token: bytes
+
+
+@dataclass(slots=True)
+class ListSessions:
+    """List sessions with active messages or a state, by name; answered by SessionsListed."""
+
+    reply_to: Any
+    entity: EntityRef
+    max_sessions: int
+    # None: from the first one on.
+    after: str | None = None
 
 
 @dataclass(slots=True)
@@ -261,6 +350,14 @@ Command = (
     | ReceiveDeferred
     | CancelScheduled
     | DeleteMessages
+    | AcceptSession
+    | ConfirmSession
+    | CloseSession
+    | RenewSession
+    | AttachSession
+    | SetSessionState
+    | GetSessionState
+    | ListSessions
     | Counts
     | CommitEntity
     | ApplyEntity

@@ -1,4 +1,4 @@
-"""The lock of a message: whose it is, until when, and what its end needs to know."""
+"""The lock of a message, and what a receiver asks for to get more of them."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -22,3 +22,14 @@ class Lock:
     expires_ms: int | None
     # Of the properties that receivers changed, which stay in the store.
     changed_bytes: int
+
+
+@dataclass(slots=True)
+class OpenAsk:
+    """What a receiver still wants."""
+
+    stream: Any
+    ask_id: int
+    delete: bool
+    messages: int
+    size_bytes: int

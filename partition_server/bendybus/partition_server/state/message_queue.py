@@ -14,23 +14,12 @@ from typing import Any, Final
 
 from bendybus.domain.entity import Entity
 from bendybus.domain.sub_queue import SubQueue
-from bendybus.partition_server.state.message_lock import Lock
+from bendybus.partition_server.state.message_lock import Lock, OpenAsk
 from bendybus.partition_server.state.ready_set import ReadySet, ReadyWindow
 from bendybus.partition_server.store.records import SlotState
 
 # Notes of lock ends beyond two a lock, before they are made again without those of settled ones.
 NOTES_SPARE: Final = 1_000
-
-
-@dataclass(slots=True)
-class OpenAsk:
-    """What a receiver still wants."""
-
-    stream: Any
-    ask_id: int
-    delete: bool
-    messages: int
-    size_bytes: int
 
 
 @dataclass(slots=True)
@@ -106,6 +95,10 @@ class MessageQueue:
         for lock in self.locks.values():
             lock.until_mono_ms += gap_ms
         self.lock_ends = [(until + gap_ms, entries) for until, entries in self.lock_ends]
+
+    def close_ask(self, key: tuple[Any, int]) -> None:
+        """Forget what a receiver wants, by (stream, ask id), if it is still known."""
+        self.asks.pop(key, None)
 
     def size_bytes(self) -> int:
         """Return what counts to the quota."""

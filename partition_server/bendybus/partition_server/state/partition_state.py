@@ -87,6 +87,11 @@ class PartitionState:
             self._budget = Budget(self.clock_ms)
         return self._budget
 
+    def next_generation(self) -> int:
+        """Return what tells a lock from all others of this boot."""
+        self.lock_generation = self.lock_generation + 1 & lock_token.GENERATION_MASK
+        return self.lock_generation
+
     def find(self, ref: EntityRef, now: Now) -> MessageQueue:
         """Return the queue that a call is about, and note that it is in use.
 

@@ -11,6 +11,7 @@ from bendybus.domain.entity import Entity
 from bendybus.domain.sub_queue import OF_KIND, SubQueue
 from bendybus.partition_server.state.catalogue import Catalogue
 from bendybus.partition_server.state.message_queue import MessageQueue
+from bendybus.partition_server.state.session_queue import SessionQueue
 from bendybus.partition_server.store.records import SLOT_MAX, SlotState
 
 
@@ -65,7 +66,7 @@ class Queues:
             if entity is None:
                 self.dropped[slot.slot] = slot
             else:
-                self._put(MessageQueue(slot, entity, last_used_mono_ms=mono_ms))
+                self._put(_queue(slot, entity, mono_ms))
         for entity in catalogue.existing():
             self.ensure(entity, mono_ms)
 
@@ -80,7 +81,7 @@ class Queues:
             else:
                 slot = SlotState(self._free_slot(), entity.uid, sub_queue)
                 self._slots_end = max(self._slots_end, slot.slot + 1)
-                self._put(MessageQueue(slot, entity, last_used_mono_ms=mono_ms))
+                self._put(_queue(slot, entity, mono_ms))
 
     def drop(self, entity: Entity) -> Sequence[MessageQueue]:
         """Take the queues of a deleted entity out; return them."""
@@ -105,3 +106,10 @@ class Queues:
         if slot is None:
             raise errors.QuotaExceeded("the partition's file has no slot left for an entity.")
         return slot
+
+
+def _queue(slot: SlotState, entity: Entity, mono_ms: int) -> MessageQueue:
+    """Return the queue of a slot; dead-letter sub-queues are read without sessions."""
+    slot.by_session = entity.description.requires_session and slot.sub_queue is SubQueue.MAIN
+    made = SessionQueue if slot.by_session else MessageQueue
+    return made(slot, entity, last_used_mono_ms=mono_ms)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from bendybus.domain.disposition import Disposition
 from bendybus.domain.errors import BusError
-from bendybus.partition_server.state.answers import Delivered, Failed, Settled
+from bendybus.partition_server.state.answers import Delivered, Failed, SessionResult, Settled
 from bendybus.partition_server.state.commands import Command, Now
 from bendybus.partition_server.state.message_lock import Lock
 from bendybus.partition_server.state.message_queue import MessageQueue
@@ -198,4 +198,6 @@ def failure_of(value: Any, error: BusError) -> Any:
         return Settled(value.settle_id, value.count, failures)
     if isinstance(value, Delivered):
         return Delivered(value.deliver_id, error=error)
+    if isinstance(value, SessionResult):
+        return SessionResult(value.request_id, error=error)
     return value if isinstance(value, Failed) else Failed(error)

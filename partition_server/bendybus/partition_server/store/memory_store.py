@@ -9,6 +9,7 @@ from operator import attrgetter
 
 from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.partition_server.store.errors import FileRefused, StoreError
+from bendybus.partition_server.store.memory_sessions import MemorySessions, bounded
 from bendybus.partition_server.store.records import (
     SLOT_SHIFT,
     Changes,
@@ -34,6 +35,7 @@ class MemoryStore:
         self.fail_next: StoreError | None = None
         self._boot = 0
         self._rows: dict[int, Row] = {}
+        self.sessions = MemorySessions(self._rows)
         self._entities: dict[str, Entity] = {}
         self._slots: dict[int, SlotState] = {}
         self._history: dict[tuple[int, str], HistoryEntry] = {}
@@ -70,7 +72,7 @@ class MemoryStore:
             and row.counter <= through
             and (row.expires_ms is None or row.expires_ms > expired_ms)
         )
-        return _bounded(rows, limit, size_limit)
+        return bounded(rows, limit, size_limit)
 
     def rows(self, ids: Sequence[int]) -> list[Row]:
         """See Store."""
@@ -85,7 +87,7 @@ class MemoryStore:
 
     def browse(self, slot: int, start: int, limit: int, size_limit: int) -> list[Row]:
         """See Store."""
-        return _bounded(self._slot_rows(slot, start), limit, size_limit)
+        return bounded(self._slot_rows(slot, start), limit, size_limit)
 
     def summaries(self, slot: int, start: int, through: int, limit: int) -> list[Summary]:
         """See Store."""
@@ -169,6 +171,7 @@ class MemoryStore:
         for id_ in changes.deletes:
             self._rows.pop(id_, None)
         self._remember(changes)
+        self.sessions.commit(changes)
         for slot in changes.slots.values():
             self._slots[slot.slot] = replace(slot)
         for number in changes.slots_removed:
@@ -192,13 +195,3 @@ class MemoryStore:
 
 def _summary(row: Row, at_ms: int) -> Summary:
     return Summary(row.id, row.state, row.enqueued_ms, at_ms, row.size())
-
-
-def _bounded(rows: Iterable[Row], limit: int, size_limit: int) -> list[Row]:
-    found: list[Row] = []
-    for row in rows:
-        if len(found) == limit or size_limit <= 0:
-            break
-        found.append(row)
-        size_limit -= row.delivered_bytes()
-    return found

@@ -146,6 +146,8 @@ class SlotState:
     last_enqueued_ms: int = 0
     # Its entity is deleted: rows are removed a few at a time, then the slot itself.
     dropped: bool = False
+    # Its messages are received by session; follows from its entity, not written.
+    by_session: bool = field(default=False, compare=False)
 
     def figures(self) -> tuple[int, int, int, int, int, int]:
         """Return what changes with messages, to restore it when a commit fails."""
@@ -202,6 +204,19 @@ class HistoryEntry(NamedTuple):
         return len(self.key) + ROW_BYTES
 
 
+class SessionState(NamedTuple):
+    """What receivers keep for a session; None: nothing any more."""
+
+    slot: int
+    session_id: str
+    state: bytes | None
+    at_ms: int
+
+    def size(self) -> int:
+        """Return the bytes that count to the quota."""
+        return 0 if self.state is None else len(self.session_id) + len(self.state) + ROW_BYTES
+
+
 class ProducerEntry(NamedTuple):
     """A part of a producer's frame that was stored, and the numbers that it got."""
 
@@ -232,6 +247,7 @@ class Changes:
     producers_forgotten: int = 0
     # … and what was first tried before this is no longer known. Only beside `producers_forgotten`.
     producers_forgotten_until_ms: int = 0
+    session_states: list[SessionState] = field(default_factory=list)
     slots: dict[int, SlotState] = field(default_factory=dict)
     slots_removed: list[int] = field(default_factory=list)
     # The clocks as they are at this commit.
@@ -245,6 +261,7 @@ class Changes:
             or self.updates
             or self.deletes
             or self.history_deletes
+            or self.session_states
             or self.producers
             or self.slots_removed
             or self.seen

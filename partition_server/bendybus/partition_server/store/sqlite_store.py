@@ -38,6 +38,7 @@ from bendybus.partition_server.store.records import (
     row_id,
 )
 from bendybus.partition_server.store.sqlite_errors import translated
+from bendybus.partition_server.store.sqlite_sessions import SqliteSessions
 from bendybus.partition_server.store.store import Opened
 
 _FORGOTTEN: Final = "producers_forgotten_until_ms"
@@ -68,6 +69,7 @@ class SqliteStore:
             + ",".join(["(" + ",".join("?" * _PLAIN_COLUMNS) + ")"] * rows)
             for rows in _STEP_ROWS
         }
+        self.sessions = SqliteSessions(self._queries, self._all, self._page)
         self._db: apsw.Connection | None = None
         self._wal = f"{self.path}-wal"
         self._page_bytes = 0
@@ -150,6 +152,7 @@ class SqliteStore:
             file_format.migrate(db)
             if self._page_count_max:
                 db.pragma("max_page_count", self._page_count_max)
+            self.sessions.opened()
             opened = self._read_all(*file_header.open_header(self.path, db, self.fingerprint))
         self.guard.opened()
         return opened
@@ -275,6 +278,9 @@ class SqliteStore:
             db.execute(sql["write_entity"], (*values, file_format.entry_version(entity)))
         for name in changes.entities_forgotten:
             db.execute(sql["forget_entity"], (name,))
+        by_session = self.sessions.concerned(changes)
+        if by_session:
+            self.sessions.before(db, changes, _runs)
         self._append(db, changes.inserts)
         for update in changes.updates:
             change = (*update[1:], update.id)
@@ -283,6 +289,8 @@ class SqliteStore:
             db.execute(sql["move_message"], (*row[:_PAYLOAD], *row[_PLAIN_COLUMNS:], id_))
         for span in _runs(changes.deletes):
             db.execute(sql["delete_range"], span)
+        if by_session:
+            self.sessions.after(db, changes)
         for key in changes.history:
             db.execute(sql["remember_key"], key)
         for key in changes.history_deletes:
@@ -325,7 +333,7 @@ class SqliteStore:
         with translated(self.path):
             return db.execute(self._queries[name], values).fetchall()
 
-    def _page(self, name: str, values: tuple[int, ...], size_limit: int) -> list[Row]:
+    def _page(self, name: str, values: tuple[Any, ...], size_limit: int) -> list[Row]:
         found: list[Row] = []
         db = self._connection()
         with translated(self.path):

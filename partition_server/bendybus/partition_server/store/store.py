@@ -19,6 +19,7 @@ from bendybus.partition_server.store.records import (
     SlotState,
     Summary,
 )
+from bendybus.partition_server.store.session_reads import SessionReads
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,10 @@ class Opened:
 
 class Store(Protocol):
     """Messages of one partition."""
+
+    @property
+    def sessions(self) -> SessionReads:
+        """What is read by session."""
 
     def open(self) -> Opened:
         """Raise the boot number durably and return what is there.

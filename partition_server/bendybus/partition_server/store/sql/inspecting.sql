@@ -32,6 +32,22 @@ FROM messages ORDER BY id
 -- The keys of duplicate detection, which count to the quota.
 SELECT slot, key FROM history
 
+-- session_states --
+-- What is kept for sessions, which counts to the quota.
+SELECT slot, session_id, length(state) AS state_bytes FROM session_states
+
+-- sessions_amiss --
+-- Entries of sessions that no message has, and messages of such queues without an entry.
+SELECT s.slot AS slot, s.counter AS counter FROM session_messages s
+    LEFT JOIN messages m ON m.id = s.slot << 44 | s.counter
+    WHERE m.id IS NULL OR m.session_id IS NOT s.session_id OR m.state <> s.state
+UNION ALL
+SELECT id >> 44, id & 17592186044415 FROM messages m
+    WHERE id >> 44 IN (SELECT DISTINCT slot FROM session_messages) AND NOT EXISTS (
+        SELECT 1 FROM session_messages WHERE slot = m.id >> 44 AND session_id = m.session_id
+        AND state = m.state AND counter = m.id & 17592186044415)
+LIMIT 20
+
 -- spans --
 -- When the messages of every (sub-)queue were enqueued.
 SELECT id >> 44 AS slot, count(*) AS messages, min(enqueued_ms) AS oldest_ms,

@@ -102,3 +102,24 @@ CREATE TABLE marks (
     name TEXT PRIMARY KEY,
     value INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
+
+-- The messages of session-aware queues, in the order of each session. Queues without sessions have
+-- none here, nor do dead-letter sub-queues.
+CREATE TABLE session_messages (
+    slot INTEGER NOT NULL,
+    session_id TEXT NOT NULL,
+    -- As in `messages`.
+    state INTEGER NOT NULL,
+    counter INTEGER NOT NULL,
+    PRIMARY KEY (slot, session_id, state, counter)
+) STRICT, WITHOUT ROWID;
+
+-- What receivers keep for a session; it counts to the quota and outlives the messages.
+CREATE TABLE session_states (
+    slot INTEGER NOT NULL,
+    session_id TEXT NOT NULL,
+    state BLOB NOT NULL,
+    -- Wall clock of the last change.
+    updated_ms INTEGER NOT NULL,
+    PRIMARY KEY (slot, session_id)
+) STRICT, WITHOUT ROWID;

@@ -1,0 +1,207 @@
+"""The locks of sessions: how a token leads to one, what it locks, how it ends.
+
+The stream that serves the receiver is lost: what it had reserved is free at once, uncounted, and
+the lock lasts until its time is over or a stream attaches with the token.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final
+
+from bendybus.domain import errors, lock_token
+from bendybus.domain.lock_token import TOKEN_BYTES
+from bendybus.partition_server.rules import redeliver
+from bendybus.partition_server.state.answers import AskRefused, Delivery, Recalled
+from bendybus.partition_server.state.commands import Now
+from bendybus.partition_server.state.message_lock import Lock
+from bendybus.partition_server.state.message_queue import MessageQueue
+from bendybus.partition_server.state.partition_state import PartitionState
+from bendybus.partition_server.state.session_lock import (
+    NUMBER_FLAG,
+    SessionAsk,
+    SessionLock,
+    SessionMessageLock,
+)
+from bendybus.partition_server.state.session_queue import SessionQueue
+from bendybus.partition_server.state.stage import Answer
+from bendybus.partition_server.state.turn import Turn
+from bendybus.partition_server.store.records import Row
+
+# An offer that is not confirmed by then lapses.
+OFFER_MS: Final = 2_000
+# Messages of one session that may be locked at a time.
+LOCKS_PER_SESSION: Final = 10_000
+
+
+def lost() -> errors.BusError:
+    """Return the error for a token that leads to no session lock (any more)."""
+    return errors.SessionLockLost(
+        "the lock on the session is lost: it ended, it was given up, or the partition was "
+        "restarted. Accept the session again."
+    )
+
+
+def find(
+    partition: PartitionState, token: bytes, now: Now, *, confirmed: bool = True
+) -> tuple[SessionQueue, SessionLock]:
+    """Return the session that a token leads to, and its queue.
+
+    Raises SessionLockLost if its lock is over, or it was only offered and that is not enough.
+    """
+    if len(token) != TOKEN_BYTES:
+        raise errors.InvalidArgument(
+            "session_token", f"must be {TOKEN_BYTES} bytes (got {len(token)})."
+        )
+    [parts] = lock_token.unpack(token)
+    queue = partition.queues.at(parts.slot) if parts.partition == partition.index else None
+    boot = partition.boot & lock_token.BOOT_MASK
+    if not isinstance(queue, SessionQueue) or parts.boot != boot:
+        raise lost()
+    session = queue.by_number.get(parts.counter & ~NUMBER_FLAG)
+    if (
+        session is None
+        or not parts.counter & NUMBER_FLAG
+        or session.generation != parts.generation
+        or session.ended
+        or session.until_mono_ms <= now.mono_ms
+        or (confirmed and session.offered)
+    ):
+        raise lost()
+    queue.used(now.wall_ms, now.mono_ms)
+    return queue, session
+
+
+def is_lost(partition: PartitionState, token: bytes, now: Now) -> bool:
+    """Whether a token leads to no session lock (any more)."""
+    try:
+        find(partition, token, now)
+    except errors.BusError:
+        return True
+    return False
+
+
+def lock_messages(
+    partition: PartitionState,
+    queue: SessionQueue,
+    session: SessionLock,
+    rows: Sequence[Row],
+    now: Now,
+    *,
+    ask: SessionAsk | None,
+) -> Delivery:
+    """Lock messages of a session for an ask, or deferred ones for a call."""
+    generations: list[int] = []
+    for row in rows:
+        generation = partition.next_generation()
+        generations.append(generation)
+        lock = SessionMessageLock(
+            generation,
+            session.until_mono_ms,
+            session.stream if ask else None,
+            bool(ask and ask.delete),
+            ask is None,
+            ask is None,
+            row.delivery_count,
+            row.size(),
+            row.expires_ms,
+            len(row.changed_properties or b""),
+            session,
+        )
+        queue.locks[row.counter] = lock
+        session.note(row.counter, lock, queue.locks)
+    left_ms = session.until_mono_ms - now.mono_ms
+    return Delivery(queue.slot, rows, generations, now.wall_ms + left_ms, left_ms, partition.boot)
+
+
+# Ends
+
+
+def end(turn: Turn, queue: SessionQueue, session: SessionLock) -> None:
+    """End a session's lock that is given up: its messages are free, uncounted."""
+    for counter, lock in list(session.locks_alive(queue.locks).items()):
+        _give_back(turn, queue, counter, lock)
+    _free(turn, queue, session)
+
+
+def end_due(turn: Turn, queue: SessionQueue) -> None:
+    """End the locks of sessions whose time is over, within the budget.
+
+    What the client had of their messages counts as delivered.
+    """
+    budget = turn.budget
+    while not budget.spent() and (session := queue.over(turn.now.mono_ms)) is not None:
+        # The sweep goes on with it if there is too much for one turn, or the commit fails.
+        again = partial(queue.watch_session, session)
+        for counter, lock in list(session.locks_alive(queue.locks).items()):
+            if budget.spent():
+                again()
+                return
+            redeliver.end_lock(turn, queue, counter, lock)
+            budget.spend()
+        budget.spend()
+        turn.stage.on_failure.append(again)
+        _free(turn, queue, session)
+
+
+def end_stream(turn: Turn, queue: SessionQueue, stream: Any) -> None:
+    """Let go what a stream that is lost had reserved, and what was offered to it."""
+    for session in list(queue.held.values()):
+        if session.stream != stream:
+            continue
+        if session.offered:
+            end(turn, queue, session)
+        else:
+            detach(turn, queue, session)
+
+
+def detach(turn: Turn, queue: SessionQueue, session: SessionLock) -> None:
+    """Take a session from its stream: what is reserved for that is free, uncounted."""
+    for counter, lock in list(session.locks_alive(queue.locks).items()):
+        if not lock.delivered:
+            _give_back(turn, queue, counter, lock)
+    session.stream = None
+
+
+def recall(turn: Turn, queue: MessageQueue, counter: int, lock: Lock) -> None:
+    """Take back what is reserved after a message of a session that comes back, and say so.
+
+    It is received again before them.
+    """
+    if not isinstance(lock, SessionMessageLock) or not isinstance(queue, SessionQueue):
+        return
+    later = [
+        (number, each)
+        for number, each in lock.session.locks_alive(queue.locks).items()
+        if number > counter and not each.delivered
+    ]
+    if not later:
+        return
+    for number, each in later:
+        _give_back(turn, queue, number, each)
+    boot = turn.partition.boot & lock_token.BOOT_MASK
+    pairs = [(number, each.generation) for number, each in later]
+    tokens = lock_token.pack(turn.partition.index, queue.slot, boot, pairs)
+    turn.stage.answer(lock.session.stream, Recalled(tokens))
+
+
+def _give_back(turn: Turn, queue: SessionQueue, counter: int, lock: SessionMessageLock) -> None:
+    turn.stage.unlock(queue, counter)
+    redeliver.give_back(turn, queue, counter, lock, lock.size_bytes)
+
+
+def _free(turn: Turn, queue: SessionQueue, session: SessionLock) -> None:
+    session.ended = True
+    turn.stage.on_failure.append(partial(setattr, session, "ended", False))
+    turn.stage.on_commit.append(partial(_freed, turn, queue, session))
+
+
+def _freed(turn: Turn, queue: SessionQueue, session: SessionLock) -> None:
+    """Let others have a session. STRICTLY AFTER the commit that ends its lock."""
+    queue.let_go(session)
+    for stream, ask_id in list(session.asks):
+        queue.close_ask((stream, ask_id))
+        turn.partition.streams.ask_closed(stream, ask_id)
+        turn.stage.answers.append(Answer(stream, AskRefused(ask_id, lost())))
+    store = turn.partition.store
+    queue.sessions.freed(session.session_id, now_ms=turn.now.wall_ms, store=store)
+    turn.stage.served[queue.slot] = queue

@@ -1,0 +1,184 @@
+"""The rules of sessions: a receiver is offered one, confirms it, renews it and gives it up.
+
+    accept ──► offered ──confirm──► locked ──renew──► locked for a whole lock duration more
+                  │                    │    ──attach──► served on another stream
+                  └──close, lapsed─────┴────close──► free: no delivery is counted
+
+An accept waits like any ask: by name it is answered at once, else as soon as a session is free.
+"""
+
+from typing import Any, Final
+
+from bendybus.domain import bounds, errors, limits
+from bendybus.partition_server.rules import entity_status, session_locks
+from bendybus.partition_server.state.answers import (
+    AskRefused,
+    SessionOffered,
+    SessionResult,
+)
+from bendybus.partition_server.state.budget import ServeBudget
+from bendybus.partition_server.state.commands import (
+    AcceptSession,
+    AttachSession,
+    CloseSession,
+    ConfirmSession,
+    EntityRef,
+    Now,
+    RenewSession,
+)
+from bendybus.partition_server.state.partition_state import PartitionState
+from bendybus.partition_server.state.session_lock import NextSessionAsk, SessionLock
+from bendybus.partition_server.state.session_queue import SessionQueue
+from bendybus.partition_server.state.stage import Answer
+from bendybus.partition_server.state.turn import Turn
+
+# Sessions of one queue that may be locked in one partition.
+SESSIONS_HELD_MAX: Final = 20_000
+
+
+def queue_of(partition: PartitionState, ref: EntityRef, now: Now) -> SessionQueue:
+    """Return the session-aware queue that a call is about. Raises what refuses it."""
+    queue = partition.find(ref, now)
+    if not isinstance(queue, SessionQueue):
+        raise errors.InvalidOperation(
+            f"queue {queue.entity.name!r}: this (sub-)queue has no sessions. Receive from it "
+            "without one.",
+            metadata={"entity": queue.entity.name},
+        )
+    return queue
+
+
+def accept(turn: Turn, command: AcceptSession) -> None:
+    """Offer a session by its name, or let the receiver wait for any. Raises what refuses it."""
+    partition, now = turn.partition, turn.now
+    queue = queue_of(partition, command.entity, now)
+    entity_status.check_receives(queue.entity)
+    stream, ask_id, name = command.stream, command.ask_id, command.session_id
+    if name is None:
+        check_room(queue)
+        queue.open_ask((stream, ask_id), NextSessionAsk(stream, ask_id, False, 0, 0))
+        partition.streams.ask_opened(stream, ask_id, queue.slot)
+        turn.stage.served[queue.slot] = queue
+        return
+    bounds.check_text("session_id", name, limits.KEY_CHARS_MAX)
+    if name in queue.held:
+        raise errors.SessionCannotBeLocked(
+            f"queue {queue.entity.name!r}: another receiver has session {name!r}. Accept it "
+            "again when its lock is over.",
+            metadata={"entity": queue.entity.name},
+        )
+    if len(queue.held) >= SESSIONS_HELD_MAX:
+        raise errors.ServerBusy(
+            f"queue {queue.entity.name!r}: {SESSIONS_HELD_MAX} sessions are locked in partition "
+            f"{partition.index} already. Close some.",
+            retry_after_ms=1_000,
+        )
+    _offer(partition, queue, name, (stream, ask_id), turn.stage.answers, now)
+
+
+def check_room(queue: SessionQueue) -> None:
+    """Raise ServerBusy if too many receivers wait at a queue."""
+    if len(queue.asks) >= limits.RECEIVERS_PER_ENTITY:
+        raise errors.ServerBusy(
+            f"queue {queue.entity.name!r}: {limits.RECEIVERS_PER_ENTITY} receives are waiting "
+            "already. Use fewer receivers.",
+            retry_after_ms=1_000,
+        )
+
+
+def offer_free(
+    partition: PartitionState,
+    queue: SessionQueue,
+    answers: list[Answer],
+    now: Now,
+    budget: ServeBudget,
+) -> bool:
+    """Offer free sessions, oldest message first, to those who wait for any, in turn.
+
+    Returns False when there is more to give or to look at than a turn may take.
+    """
+    while queue.accepts and len(queue.held) < SESSIONS_HELD_MAX:
+        if budget.spent():
+            return False
+        name = queue.sessions.next_session(now_ms=now.wall_ms, store=partition.store)
+        if name is None:
+            return not queue.sessions.has_ready()
+        budget.rows += 1
+        key = next(iter(queue.accepts))
+        queue.close_ask(key)
+        partition.streams.ask_closed(*key)
+        _offer(partition, queue, name, key, answers, now)
+    return True
+
+
+def _offer(
+    partition: PartitionState,
+    queue: SessionQueue,
+    name: str,
+    key: tuple[Any, int],
+    answers: list[Answer],
+    now: Now,
+) -> None:
+    stream, ask_id = key
+    queue.last_number += 1
+    until_ms = now.mono_ms + session_locks.OFFER_MS
+    generation = partition.next_generation()
+    session = SessionLock(name, queue.last_number, generation, until_ms, stream)
+    queue.hold(session)
+    partition.due.lock_ends.add(until_ms, queue.slot)
+    partition.streams.reserved(stream, queue.slot)
+    token = session.token(partition.index, queue.slot, partition.boot)
+    answers.append(Answer(stream, SessionOffered(ask_id, name, token, session_locks.OFFER_MS)))
+
+
+def confirm(turn: Turn, command: ConfirmSession) -> SessionResult:
+    """Lock a session that was offered on this stream. Raises what refuses it."""
+    found = session_locks.find(turn.partition, command.session_token, turn.now, confirmed=False)
+    if found[1].stream != command.stream:
+        raise session_locks.lost()
+    if found[1].offered:
+        found[1].offered = False
+        _extend(turn, *found)
+    return _result(turn, command.request_id, found[1])
+
+
+def renew(turn: Turn, command: RenewSession) -> SessionResult:
+    """Let a lock last for a whole lock duration from now. Raises SessionLockLost."""
+    queue, session = session_locks.find(turn.partition, command.session_token, turn.now)
+    _extend(turn, queue, session)
+    return _result(turn, command.request_id, session)
+
+
+def attach(turn: Turn, command: AttachSession) -> SessionResult:
+    """Serve a locked session on this stream, whatever served it before. Raises SessionLockLost."""
+    queue, session = session_locks.find(turn.partition, command.session_token, turn.now)
+    partition, stage = turn.partition, turn.stage
+    if session.stream != command.stream:
+        session_locks.detach(turn, queue, session)
+        for stream, ask_id in list(session.asks):
+            queue.close_ask((stream, ask_id))
+            partition.streams.ask_closed(stream, ask_id)
+            stage.answer(stream, AskRefused(ask_id, session_locks.lost()))
+        session.stream = command.stream
+    partition.streams.reserved(command.stream, queue.slot)
+    return _result(turn, command.request_id, session)
+
+
+def close(turn: Turn, command: CloseSession) -> SessionResult:
+    """Give up a lock, or decline an offer. Raises SessionLockLost."""
+    token = command.session_token
+    queue, session = session_locks.find(turn.partition, token, turn.now, confirmed=False)
+    session_locks.end(turn, queue, session)
+    return SessionResult(command.request_id)
+
+
+def _extend(turn: Turn, queue: SessionQueue, session: SessionLock) -> None:
+    until_ms = turn.now.mono_ms + queue.entity.description.lock_duration_ms
+    queue.extend_session(session, until_ms)
+    turn.partition.due.lock_ends.add(until_ms, queue.slot)
+
+
+def _result(turn: Turn, request_id: int, session: SessionLock) -> SessionResult:
+    left_ms = session.until_mono_ms - turn.now.mono_ms
+    until_ms = turn.now.wall_ms + left_ms
+    return SessionResult(request_id, until_ms, left_ms, session.until_mono_ms)

@@ -1,0 +1,88 @@
+"""The lock of a session, and of the messages that are received under it.
+
+    offered ──confirm──► locked ──close──────────► free, uncounted
+       │                   └──its time is over───► free; what the client had counts as delivered
+       └──lapsed, declined, stream lost──► free
+
+Session locks are not durable: a restart frees them. Each has a number of its own, so that a token
+leads to one lock and never to a later one of the same session. The locks of messages end with it.
+"""
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from bendybus.domain import lock_token
+from bendybus.domain.lock_token import LockToken
+from bendybus.partition_server.state.message_lock import Lock, OpenAsk
+
+# In a token's counter: no message has such a number.
+NUMBER_FLAG: Final = 1 << 47
+# Entries of locks that are over, beyond those alive, before they are dropped.
+HELD_SPARE: Final = 200
+
+
+@dataclass(slots=True, eq=False)
+class SessionLock:
+    """A session that is offered to a receiver, or locked by one."""
+
+    session_id: str
+    number: int
+    generation: int
+    until_mono_ms: int
+    # The front end's stream that serves its receiver; None: it was lost.
+    stream: Any
+    # Offered, and not confirmed yet.
+    offered: bool = True
+    # The lock is given up or over; what is left is to make that known, STRICTLY AFTER the commit.
+    ended: bool = False
+    # What was read of the session's messages, up to this counter, and whether there may be more.
+    loaded: int = 0
+    more: bool = True
+    # Counters that came back, as a heap.
+    returned: list[int] = field(default_factory=list)
+    # The locks of its messages, and maybe some that are over; see `locks_alive`.
+    held: dict[int, "SessionMessageLock"] = field(default_factory=dict)
+    held_most: int = HELD_SPARE
+    asks: OrderedDict[tuple[Any, int], "SessionAsk"] = field(default_factory=OrderedDict)
+
+    def token(self, partition: int, slot: int, boot: int) -> bytes:
+        """Return the token that its receiver names it by."""
+        counter = NUMBER_FLAG | self.number
+        boot &= lock_token.BOOT_MASK
+        return LockToken(partition, slot, counter, boot, self.generation).to_bytes()
+
+    def locks_alive(self, locks: dict[int, Lock]) -> "dict[int, SessionMessageLock]":
+        """Return the locks of its messages by counter; `locks` are all of the queue."""
+        self.held = {c: lock for c, lock in self.held.items() if locks.get(c) is lock}
+        self.held_most = 2 * len(self.held) + HELD_SPARE
+        return self.held
+
+    def note(self, counter: int, lock: "SessionMessageLock", locks: dict[int, Lock]) -> None:
+        """Note a lock of one of its messages."""
+        self.held[counter] = lock
+        if len(self.held) > self.held_most:
+            self.locks_alive(locks)
+
+    def has_ready(self) -> bool:
+        """Whether a take could find something."""
+        return self.more or bool(self.returned)
+
+
+@dataclass(slots=True, eq=False)
+class SessionMessageLock(Lock):
+    """The lock of a message of a session."""
+
+    session: SessionLock
+
+
+@dataclass(slots=True)
+class SessionAsk(OpenAsk):
+    """What the receiver of a session still wants."""
+
+    session: SessionLock
+
+
+@dataclass(slots=True)
+class NextSessionAsk(OpenAsk):
+    """A receiver that waits for any session."""

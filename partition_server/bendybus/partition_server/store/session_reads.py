@@ -1,0 +1,46 @@
+"""The seam between the rules of sessions and the partition's file; a part of `store.Store`.
+
+Only slots whose `SlotState.by_session` is set have anything to read here.
+"""
+
+from typing import Protocol
+
+from bendybus.partition_server.store.records import Row
+
+
+class SessionReads(Protocol):
+    """What is read of sessions. Reads see what is committed."""
+
+    def rows(
+        self, slot: int, session_id: str, after: int, limit: int, size_limit: int, expired_ms: int
+    ) -> list[Row]:
+        """Return ACTIVE rows of a session with a counter above `after`, in order.
+
+        Leaves out what expires at or before `expired_ms`. Stops at `limit` rows, or as soon as
+        what is delivered of them makes up `size_limit` bytes.
+        """
+
+    def head(self, slot: int, session_id: str, expired_ms: int) -> int | None:
+        """Return the counter of the first row that `rows` would return; None if there is none."""
+
+    def discover(
+        self, slot: int, after: int, through: int, limit: int, expired_ms: int
+    ) -> list[tuple[int, str]]:
+        """Return (counter, session) of ACTIVE rows above `after`, up to `through`, in order."""
+
+    def browse(
+        self, slot: int, session_id: str, start: int, limit: int, size_limit: int
+    ) -> list[Row]:
+        """Return rows of a session in every state from counter `start` up; stops like `rows`."""
+
+    def listed(self, slot: int, after: str | None, limit: int) -> tuple[list[str], str | None]:
+        """Return sessions with ACTIVE messages or a state, by name, after a name (None: all).
+
+        Looks at `limit` sessions at most; also returns where to go on, None at the end.
+        """
+
+    def with_state(self, slot: int, limit: int) -> list[str]:
+        """Return sessions that have a state."""
+
+    def state(self, slot: int, session_id: str) -> bytes | None:
+        """Return what is kept for a session."""

@@ -1,0 +1,180 @@
+"""The lock of a session: how long it lasts, how it ends, what a lost stream or a restart do."""
+
+import pytest
+
+from bendybus.domain import errors
+from bendybus.domain.disposition import Disposition
+from bendybus.domain.lock_token import LockToken
+from bendybus.partition_server.state.answers import AskRefused, SessionOffered
+from bendybus.partition_server.state.commands import AttachSession, RenewSession, StreamEnded
+from tests.partition_server.session_driver import LOCK_MS, Sessions, payloads, settle
+
+
+@pytest.mark.requirement("R73")
+def test_close_frees_a_session_at_once_and_counts_no_delivery(sessions: Sessions) -> None:
+    sessions.send(("a", b"1"))
+    token = sessions.accept("a")
+    sessions.receive(token)
+
+    assert sessions.close(token).error is None
+
+    [(row, _)] = sessions.receive(sessions.accept("a"))
+    assert row.delivery_count == 0
+    assert isinstance(sessions.close(token).error, errors.SessionLockLost)
+
+
+@pytest.mark.requirement("R73")
+def test_when_a_session_lock_ends_what_the_client_had_counts_as_delivered(
+    sessions: Sessions,
+) -> None:
+    sessions.send(("a", b"1"), ("a", b"2"))
+    token = sessions.accept("a")
+    [(_, had)] = sessions.receive(token, 1)
+    sessions.reserve(token, 1)
+
+    sessions.driver.advance(LOCK_MS)
+
+    [failed] = settle(sessions, Disposition.COMPLETE, had, session_token=token)
+    assert isinstance(failed.failures[0][1], errors.SessionLockLost)
+    rows = [row for row, _ in sessions.receive(sessions.accept("a"))]
+    assert [(row.payload, row.delivery_count) for row in rows] == [(b"1", 1), (b"2", 0)]
+
+
+@pytest.mark.requirement("R73")
+def test_a_message_that_is_delivered_too_often_is_dead_lettered_and_the_session_goes_on(
+    sessions: Sessions,
+) -> None:
+    sessions.send(("a", b"1"), ("a", b"2"))
+    for _ in range(3):
+        sessions.receive(sessions.accept("a"), 1)
+        sessions.driver.advance(LOCK_MS)
+
+    assert payloads(sessions.receive(sessions.accept("a"))) == [b"2"]
+    [dead] = sessions.driver.receive(dead_letter=True)
+    assert (dead[0].payload, dead[0].session_id) == (b"1", "a")
+
+
+@pytest.mark.requirement("R73")
+def test_a_renewed_session_lock_and_the_locks_of_its_messages_last_longer(
+    sessions: Sessions,
+) -> None:
+    sessions.send(("a", b"1"))
+    token = sessions.accept("a")
+    [(_, message)] = sessions.receive(token)
+
+    for _ in range(3):
+        sessions.driver.advance(LOCK_MS - 1)
+        [renewed] = sessions.driver.run(RenewSession("s", 1, token))
+        assert renewed.error is None
+        assert renewed.lock_remaining_ms == LOCK_MS
+
+    assert not settle(sessions, Disposition.COMPLETE, message)[0].failures
+    sessions.driver.advance(LOCK_MS)
+    [lost] = sessions.driver.run(RenewSession("s", 1, token))
+    assert isinstance(lost.error, errors.SessionLockLost)
+
+
+@pytest.mark.requirement("R73")
+def test_the_lock_of_a_message_is_not_renewed_without_its_session(sessions: Sessions) -> None:
+    sessions.send(("a", b"1"))
+    [(_, message)] = sessions.receive(sessions.accept("a"))
+
+    [settled] = settle(sessions, Disposition.RENEW_LOCK, message)
+
+    assert isinstance(settled.failures[0][1], errors.InvalidOperation)
+
+
+@pytest.mark.requirement("R73")
+def test_a_lost_message_is_told_from_a_lost_session(sessions: Sessions) -> None:
+    sessions.send(("a", b"1"))
+    token = sessions.accept("a")
+    [(_, message)] = sessions.receive(token)
+    settle(sessions, Disposition.COMPLETE, message)
+
+    [again] = settle(sessions, Disposition.COMPLETE, message, session_token=token)
+    sessions.close(token)
+    [late] = settle(sessions, Disposition.ABANDON, message, session_token=token)
+
+    assert isinstance(again.failures[0][1], errors.MessageLockLost)
+    assert isinstance(late.failures[0][1], errors.SessionLockLost)
+
+
+@pytest.mark.requirement("R74")
+def test_after_a_lost_stream_a_session_stays_locked_and_can_be_attached_again(
+    sessions: Sessions,
+) -> None:
+    sessions.send(*[("a", b"%d" % n) for n in range(1, 4)])
+    token = sessions.accept("a")
+    [(_, had)] = sessions.receive(token, 1)
+    sessions.reserve(token, 1)
+
+    sessions.driver.run(StreamEnded("s"))
+    [refused] = sessions.ask_accept("a", stream="thief")
+    [attached] = sessions.driver.run(AttachSession("new", 5, token))
+
+    assert isinstance(refused.error, errors.SessionCannotBeLocked)
+    assert attached.error is None
+    assert payloads(sessions.receive(token, stream="new")) == [b"2", b"3"]
+    assert not settle(sessions, Disposition.COMPLETE, had)[0].failures
+
+
+@pytest.mark.requirement("R74")
+def test_a_session_that_is_attached_elsewhere_is_not_served_on_the_old_stream(
+    sessions: Sessions,
+) -> None:
+    token = sessions.accept("a")
+    assert sessions.ask(token) == []
+
+    answers = sessions.driver.run(AttachSession("new", 5, token))
+
+    assert isinstance(answers[0], AskRefused)
+    assert isinstance(answers[0].error, errors.SessionLockLost)
+    [late] = sessions.ask(token)
+    assert isinstance(late.error, errors.SessionLockLost)
+
+
+@pytest.mark.requirement("R74")
+def test_after_a_lost_stream_a_session_is_free_when_its_lock_ends(sessions: Sessions) -> None:
+    sessions.send(("a", b"1"))
+    token = sessions.accept("a")
+    sessions.receive(token)
+    sessions.driver.run(StreamEnded("s"))
+
+    assert sessions.ask_accept() == []
+    answers = sessions.driver.advance(LOCK_MS)
+
+    [offer] = [a for a in answers if isinstance(a, SessionOffered)]
+    assert offer.session_id == "a"
+    [lost] = sessions.driver.run(AttachSession("new", 5, token))
+    assert isinstance(lost.error, errors.SessionLockLost)
+
+
+@pytest.mark.requirement("R74")
+def test_a_restart_of_the_partition_loses_session_locks_but_no_message(
+    sessions: Sessions,
+) -> None:
+    sessions.send(("a", b"1"), ("b", b"2"), ("a", b"3"))
+    token = sessions.accept("a")
+    [(_, had), _] = sessions.receive(token)
+
+    sessions.driver.restart()
+
+    [lost] = settle(sessions, Disposition.COMPLETE, had, session_token=token)
+    assert isinstance(lost.failures[0][1], errors.SessionLockLost)
+    [renewed] = sessions.driver.run(RenewSession("s", 1, token))
+    assert isinstance(renewed.error, errors.SessionLockLost)
+    assert payloads(sessions.receive(sessions.accept())) == [b"1", b"3"]
+    assert payloads(sessions.receive(sessions.accept())) == [b"2"]
+
+
+def test_a_token_of_a_message_or_of_nothing_leads_to_no_session(sessions: Sessions) -> None:
+    sessions.send(("a", b"1"))
+    token = sessions.accept("a")
+    [(_, message)] = sessions.receive(token)
+    other = LockToken(0, 0, (1 << 47) + 99, 1, 5).to_bytes()
+
+    for wrong in (message, other, b"x" * 16):
+        [lost] = sessions.driver.run(RenewSession("s", 1, wrong))
+        assert isinstance(lost.error, errors.SessionLockLost)
+    [short] = sessions.driver.run(RenewSession("s", 1, b"short"))
+    assert isinstance(short.error, errors.InvalidArgument)
