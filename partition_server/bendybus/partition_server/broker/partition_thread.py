@@ -22,7 +22,16 @@ from bendybus.partition_server.broker.inbox import Inbox
 from bendybus.partition_server.broker.partition import Partition
 from bendybus.partition_server.settings import Settings
 from bendybus.partition_server.state.answers import Failed
-from bendybus.partition_server.state.commands import Append, Ask, Command, Now, StreamEnded, Watch
+from bendybus.partition_server.state.commands import (
+    AcceptSession,
+    Append,
+    Ask,
+    AttachSession,
+    Command,
+    Now,
+    StreamEnded,
+    Watch,
+)
 from bendybus.partition_server.state.figures import Figures
 from bendybus.partition_server.state.stage import Answer, Stage
 from bendybus.partition_server.store.errors import FileRefused, NotCommitted, StoreError, StoreFull
@@ -252,7 +261,7 @@ class PartitionThread:
         for command in commands:
             if isinstance(command, StreamEnded):
                 self._streams.discard(command.stream)
-            elif isinstance(command, Ask | Watch):
+            elif isinstance(command, Ask | Watch | AcceptSession | AttachSession):
                 self._streams.add(command.stream)
 
     def _refuse(self, commands: Sequence[Command]) -> None:
