@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 from bendybus.domain import limits, message_format
 from bendybus.domain.errors import InvalidArgument
 from bendybus.domain.filters import values
-from bendybus.domain.filters.action import Changes
+from bendybus.domain.filters.changes import Changes
 from bendybus.domain.filters.values import Composite, FilterError, Timestamp
 from bendybus.domain.filters.values import Value as FilterValue
 from bendybus.v1 import message_pb2

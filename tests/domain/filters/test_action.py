@@ -6,7 +6,7 @@ import pytest
 
 from bendybus.domain.errors import InvalidArgument, InvalidOperation
 from bendybus.domain.filters import rule
-from bendybus.domain.filters.action import Changes, UserChange
+from bendybus.domain.filters.changes import Changes, UserChange
 from bendybus.domain.filters.rule import Rule, SqlRuleAction
 from bendybus.domain.filters.values import FilterError, Timestamp, Value
 from bendybus.domain.filters.view import Properties

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bendybus.domain.errors import InvalidArgument
-from bendybus.domain.filters import conditions, like
+from bendybus.domain.filters import like, sql_filter
 from bendybus.domain.filters.values import FilterError
 
 pytestmark = pytest.mark.requirement("R65")
@@ -112,4 +112,4 @@ def test_a_pattern_that_is_none_is_an_error(
 @pytest.mark.parametrize("text", ["a LIKE 'x!' ESCAPE '!'", "a LIKE 1", "a LIKE 'x' ESCAPE 2"])
 def test_a_constant_pattern_that_is_none_is_refused_with_the_rule(text: str) -> None:
     with pytest.raises(InvalidArgument, match=r"filter: (a pattern of LIKE|ESCAPE) must"):
-        conditions.of_sql(text, {}, "filter")
+        sql_filter.compiled(text, {}, "filter")

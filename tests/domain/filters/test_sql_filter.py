@@ -280,6 +280,7 @@ def test_lark_is_imported_only_when_a_text_is_parsed() -> None:
         "from bendybus.domain.filters import rule, rule_index\n"
         "rule.compiled_filter(rule.TrueFilter())\n"
         "assert 'lark' not in sys.modules\n"
+        "assert 'bendybus.domain.filters.syntax' not in sys.modules\n"
         "rule.compiled_filter(rule.SqlFilter('a = 1'))\n"
         "assert 'lark' in sys.modules\n"
     )

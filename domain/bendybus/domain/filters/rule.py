@@ -11,9 +11,8 @@ from typing import Final
 
 from bendybus.domain import bounds, limits
 from bendybus.domain.errors import InvalidArgument, InvalidOperation
-from bendybus.domain.filters import action as action_module
 from bendybus.domain.filters import conditions, values
-from bendybus.domain.filters.action import Changes, CompiledAction, UserChange
+from bendybus.domain.filters.changes import Changes, CompiledAction, UserChange
 from bendybus.domain.filters.conditions import CompiledFilter
 from bendybus.domain.filters.values import Value
 from bendybus.domain.filters.view import MessageView
@@ -150,7 +149,10 @@ def compiled_filter(filter_: Filter) -> CompiledFilter:
     match filter_:
         case SqlFilter():
             given = _parameters("filter.parameters", filter_.parameters)
-            return conditions.of_sql(filter_.sql_expression, given, _SQL_FILTER)
+            # Here, because only a process that compiles SQL pays for importing the language.
+            from bendybus.domain.filters import sql_filter
+
+            return sql_filter.compiled(filter_.sql_expression, given, _SQL_FILTER)
         case CorrelationFilter():
             return _compiled_correlation(filter_)
         case TrueFilter():
@@ -161,7 +163,9 @@ def compiled_filter(filter_: Filter) -> CompiledFilter:
 
 def _compiled_action(action: SqlRuleAction) -> CompiledAction:
     given = _parameters("action.parameters", action.parameters)
-    return action_module.of_sql(action.sql_expression, given, _SQL_ACTION)
+    from bendybus.domain.filters import sql_action
+
+    return sql_action.compiled(action.sql_expression, given, _SQL_ACTION)
 
 
 def _parameters(field: str, given: Mapping[str, Value]) -> dict[str, Value]:

@@ -1,63 +1,27 @@
-"""SQL actions: what a rule changes in the copy that it makes of a message."""
+"""SQL actions: text → what they change. Imported when the first SQL action is compiled."""
 
-import dataclasses
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 from uuid import UUID
 
 from bendybus.domain import limits
 from bendybus.domain.errors import InvalidArgument
 from bendybus.domain.filters import parser, syntax, system_properties, values
+from bendybus.domain.filters.changes import Changes, CompiledAction, UserChange
 from bendybus.domain.filters.compiler import Compiler
 from bendybus.domain.filters.system_properties import Setting, SystemProperty
 from bendybus.domain.filters.values import FilterError, Kind, Value
 from bendybus.domain.filters.view import MessageView
 
-
-class UserChange(NamedTuple):
-    """A changed application property. `name`: as in the action, for one that is new."""
-
-    name: str
-    value: Value
-    removed: bool = False
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Changes:
-    """What differs in a copy."""
-
-    # By folded name.
-    user: Mapping[str, UserChange]
-    # By the names of `system_properties`; None: not set.
-    system: Mapping[str, Value]
-
-
 _Step = Callable[["_Copy"], None]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class CompiledAction:
-    """An action that is ready to be applied."""
+def compiled(text: str, parameters: Mapping[str, Value], field: str) -> CompiledAction:
+    """Return the action of a SQL text. Raises InvalidArgument if it is wrong.
 
-    steps: tuple[_Step, ...]
-    # SessionId and PartitionKey, if the action sets them: not possible in a partitioned topic.
-    keys: frozenset[str]
-
-    def changes(self, view: MessageView) -> Changes:
-        """Return what the action makes of a message. Raises FilterError.
-
-        Statements are applied in order; each sees what those before it have changed.
-        """
-        copy = _Copy(view)
-        for step in self.steps:
-            step(copy)
-        return Changes(copy.user_changes, copy.system_changes)
-
-
-def of_sql(text: str, parameters: Mapping[str, Value], field: str) -> CompiledAction:
-    """Return the action of a SQL text. Raises InvalidArgument if it is wrong."""
+    Statements are applied in order; each sees what those before it have changed.
+    """
     compiler = Compiler(field, parameters)
-    steps, names = [], set()
+    steps, names = list[_Step](), set[str]()
     for statement in parser.parse_action(text, field):
         if statement.target.scope is syntax.Scope.USER:
             steps.append(_user_step(statement, compiler))
@@ -68,7 +32,14 @@ def of_sql(text: str, parameters: Mapping[str, Value], field: str) -> CompiledAc
         if target.setting is Setting.YES:
             names.add(target.name)
             steps.append(step)
-    return CompiledAction(tuple(steps), frozenset(names & set(system_properties.KEYS)))
+
+    def changes(view: MessageView) -> Changes:
+        copy = _Copy(view)
+        for step in steps:
+            step(copy)
+        return Changes(copy.user_changes, copy.system_changes)
+
+    return CompiledAction(changes, frozenset(names & set(system_properties.KEYS)))
 
 
 class _Copy:
