@@ -1,5 +1,6 @@
 """Frames of the stream of deliveries: what they ask for, and what they are answered."""
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from bendybus.domain import errors
@@ -13,6 +14,20 @@ from bendybus.partition_server.state.commands import Command
 from bendybus.v1 import receiver_pb2
 from bendybus.wire import merged_frames, statuses
 
+_SESSION_REQUESTS: Final[dict[str, Callable[[Any, int, bytes], Command]]] = {
+    "confirm_session": commands.ConfirmSession,
+    "close_session": commands.CloseSession,
+    "renew_session": commands.RenewSession,
+    "attach_session": commands.AttachSession,
+}
+_ANSWERED: Final = (
+    commands.Settle,
+    commands.ConfirmSession,
+    commands.CloseSession,
+    commands.RenewSession,
+    commands.AttachSession,
+)
+_OUTCOMES: Final = (answers.Settled, answers.SessionResult)
 _DISPOSITIONS: Final[frozenset[int]] = frozenset(Disposition)
 
 
@@ -23,9 +38,7 @@ def commands_of(request: partition_pb2.DeliverFramesRequest, stream: Outbox[Any]
     """
     found = [_command(part, stream) for part in merged_frames.parts(request)]
     for each in found:
-        if isinstance(each, commands.Settle) or (
-            isinstance(each, commands.Deliver) and each.deliver_id
-        ):
+        if isinstance(each, _ANSWERED) or (isinstance(each, commands.Deliver) and each.deliver_id):
             stream.expect()
     return found
 
@@ -41,6 +54,7 @@ def _command(request: partition_pb2.DeliverFramesRequest, stream: Outbox[Any]) -
             ask.receive_mode == receiver_pb2.RECEIVE_MODE_RECEIVE_AND_DELETE,
             ask.max_messages,
             ask.max_bytes,
+            ask.session_token,
         )
     if kind == "withdraw":
         return commands.Withdraw(stream, request.withdraw.ask_id)
@@ -64,13 +78,25 @@ def _command(request: partition_pb2.DeliverFramesRequest, stream: Outbox[Any]) -
             settle.entity_uid,
             settle.settler_id,
             settle.repeat,
+            settle.session_token,
         )
+    if kind == "accept_session":
+        accept = request.accept_session
+        return commands.AcceptSession(
+            stream,
+            accept.ask_id,
+            conversions.entity_ref(accept.entity),
+            accept.session_id if accept.HasField("session_id") else None,
+        )
+    if kind in _SESSION_REQUESTS:
+        about: partition_pb2.SessionRequest = getattr(request, kind)
+        return _SESSION_REQUESTS[kind](stream, about.request_id, about.session_token)
     raise errors.InvalidArgument("kind", "must be set.")
 
 
 def is_outcome(value: Any) -> bool:
     """Whether a front end must not lose this answer: what was settled or deleted."""
-    return isinstance(value, answers.Settled) or (
+    return isinstance(value, _OUTCOMES) or (
         isinstance(value, answers.Delivered) and bool(value.deliver_id)
     )
 
@@ -104,7 +130,31 @@ def response(
         if value.error is not None:
             delivered.error.CopyFrom(statuses.to_error(value.error))
         return made(delivered=delivered)
+    if isinstance(value, answers.SessionOffered):
+        offered = partition_pb2.SessionOffered(
+            ask_id=value.ask_id,
+            session_id=value.session_id,
+            session_token=value.session_token,
+            offer_remaining_ms=value.offer_remaining_ms,
+        )
+        return made(session_offered=offered)
+    if isinstance(value, answers.SessionResult):
+        return made(session_result=_session_result(value))
+    if isinstance(value, answers.Recalled):
+        return made(recalled=partition_pb2.Recalled(lock_tokens=value.tokens))
     raise AssertionError(value)
+
+
+def _session_result(value: answers.SessionResult) -> partition_pb2.SessionResult:
+    result = partition_pb2.SessionResult(
+        request_id=value.request_id,
+        locked_until_ms=value.locked_until_ms,
+        lock_remaining_ms=value.lock_remaining_ms,
+        locked_until_monotonic_ms=value.locked_until_mono_ms,
+    )
+    if value.error is not None:
+        result.error.CopyFrom(statuses.to_error(value.error))
+    return result
 
 
 def _settle_result(value: answers.Settled) -> partition_pb2.SettleResult:

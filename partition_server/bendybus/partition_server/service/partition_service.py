@@ -127,6 +127,7 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
                 sequence_number.counter_of(request.from_sequence_number),
                 request.max_messages,
                 request.max_bytes,
+                request.session_id if request.HasField("session_id") else None,
             ),
         )
         following = peeked.next_counter
@@ -150,6 +151,7 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
                 [sequence_number.counter_of(n) for n in request.sequence_numbers],
                 request.operation_id,
                 request.age_ms,
+                request.session_token,
             ),
         )
         batch = _batch(context, request.partition, delivery)
@@ -191,6 +193,47 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
             ),
         )
         return partition_pb2.DeleteMessagesResponse(deleted=done.count)
+
+    async def SetSessionState(
+        self, request: partition_pb2.SetSessionStateRequest, context: Context
+    ) -> partition_pb2.SetSessionStateResponse:
+        """Keep a state for a session, or none."""
+        state = request.state if request.HasField("state") else None
+        await self._ask(
+            context,
+            request.partition,
+            lambda reply: commands.SetSessionState(reply, request.session_token, state),
+        )
+        return partition_pb2.SetSessionStateResponse()
+
+    async def GetSessionState(
+        self, request: partition_pb2.GetSessionStateRequest, context: Context
+    ) -> partition_pb2.GetSessionStateResponse:
+        """Return what is kept for a session."""
+        read: answers.SessionStateRead = await self._ask(
+            context,
+            request.partition,
+            lambda reply: commands.GetSessionState(reply, request.session_token),
+        )
+        return partition_pb2.GetSessionStateResponse(state=read.state)
+
+    async def ListSessions(
+        self, request: partition_pb2.ListSessionsRequest, context: Context
+    ) -> partition_pb2.ListSessionsResponse:
+        """List sessions with active messages or a state."""
+        listed: answers.SessionsListed = await self._ask(
+            context,
+            request.partition,
+            lambda reply: commands.ListSessions(
+                reply,
+                conversions.entity_ref(request.entity),
+                request.max_sessions,
+                request.after if request.HasField("after") else None,
+            ),
+        )
+        return partition_pb2.ListSessionsResponse(
+            session_ids=listed.session_ids, following=listed.following
+        )
 
     async def GetCounts(
         self, request: partition_pb2.GetCountsRequest, context: Context

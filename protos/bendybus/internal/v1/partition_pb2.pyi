@@ -81,13 +81,18 @@ class GroupFailure(_message.Message):
     def __init__(self, group: _Optional[int] = ..., error: _Optional[_Union[_message_pb2.Error, _Mapping]] = ...) -> None: ...
 
 class DeliverFramesRequest(_message.Message):
-    __slots__ = ("partition", "ask", "withdraw", "deliver", "release", "settle", "further")
+    __slots__ = ("partition", "ask", "withdraw", "deliver", "release", "settle", "accept_session", "confirm_session", "close_session", "renew_session", "attach_session", "further")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     ASK_FIELD_NUMBER: _ClassVar[int]
     WITHDRAW_FIELD_NUMBER: _ClassVar[int]
     DELIVER_FIELD_NUMBER: _ClassVar[int]
     RELEASE_FIELD_NUMBER: _ClassVar[int]
     SETTLE_FIELD_NUMBER: _ClassVar[int]
+    ACCEPT_SESSION_FIELD_NUMBER: _ClassVar[int]
+    CONFIRM_SESSION_FIELD_NUMBER: _ClassVar[int]
+    CLOSE_SESSION_FIELD_NUMBER: _ClassVar[int]
+    RENEW_SESSION_FIELD_NUMBER: _ClassVar[int]
+    ATTACH_SESSION_FIELD_NUMBER: _ClassVar[int]
     FURTHER_FIELD_NUMBER: _ClassVar[int]
     partition: int
     ask: Ask
@@ -95,22 +100,47 @@ class DeliverFramesRequest(_message.Message):
     deliver: Deliver
     release: Release
     settle: Settle
+    accept_session: AcceptSession
+    confirm_session: SessionRequest
+    close_session: SessionRequest
+    renew_session: SessionRequest
+    attach_session: SessionRequest
     further: _containers.RepeatedCompositeFieldContainer[DeliverFramesRequest]
-    def __init__(self, partition: _Optional[int] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., withdraw: _Optional[_Union[Withdraw, _Mapping]] = ..., deliver: _Optional[_Union[Deliver, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., settle: _Optional[_Union[Settle, _Mapping]] = ..., further: _Optional[_Iterable[_Union[DeliverFramesRequest, _Mapping]]] = ...) -> None: ...
+    def __init__(self, partition: _Optional[int] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., withdraw: _Optional[_Union[Withdraw, _Mapping]] = ..., deliver: _Optional[_Union[Deliver, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., settle: _Optional[_Union[Settle, _Mapping]] = ..., accept_session: _Optional[_Union[AcceptSession, _Mapping]] = ..., confirm_session: _Optional[_Union[SessionRequest, _Mapping]] = ..., close_session: _Optional[_Union[SessionRequest, _Mapping]] = ..., renew_session: _Optional[_Union[SessionRequest, _Mapping]] = ..., attach_session: _Optional[_Union[SessionRequest, _Mapping]] = ..., further: _Optional[_Iterable[_Union[DeliverFramesRequest, _Mapping]]] = ...) -> None: ...
+
+class AcceptSession(_message.Message):
+    __slots__ = ("ask_id", "entity", "session_id")
+    ASK_ID_FIELD_NUMBER: _ClassVar[int]
+    ENTITY_FIELD_NUMBER: _ClassVar[int]
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    ask_id: int
+    entity: EntityRef
+    session_id: str
+    def __init__(self, ask_id: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., session_id: _Optional[str] = ...) -> None: ...
+
+class SessionRequest(_message.Message):
+    __slots__ = ("request_id", "session_token")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    SESSION_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    request_id: int
+    session_token: bytes
+    def __init__(self, request_id: _Optional[int] = ..., session_token: _Optional[bytes] = ...) -> None: ...
 
 class Ask(_message.Message):
-    __slots__ = ("ask_id", "entity", "receive_mode", "max_messages", "max_bytes")
+    __slots__ = ("ask_id", "entity", "receive_mode", "max_messages", "max_bytes", "session_token")
     ASK_ID_FIELD_NUMBER: _ClassVar[int]
     ENTITY_FIELD_NUMBER: _ClassVar[int]
     RECEIVE_MODE_FIELD_NUMBER: _ClassVar[int]
     MAX_MESSAGES_FIELD_NUMBER: _ClassVar[int]
     MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SESSION_TOKEN_FIELD_NUMBER: _ClassVar[int]
     ask_id: int
     entity: EntityRef
     receive_mode: _receiver_pb2.ReceiveMode
     max_messages: int
     max_bytes: int
-    def __init__(self, ask_id: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., receive_mode: _Optional[_Union[_receiver_pb2.ReceiveMode, str]] = ..., max_messages: _Optional[int] = ..., max_bytes: _Optional[int] = ...) -> None: ...
+    session_token: bytes
+    def __init__(self, ask_id: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., receive_mode: _Optional[_Union[_receiver_pb2.ReceiveMode, str]] = ..., max_messages: _Optional[int] = ..., max_bytes: _Optional[int] = ..., session_token: _Optional[bytes] = ...) -> None: ...
 
 class Withdraw(_message.Message):
     __slots__ = ("ask_id",)
@@ -133,7 +163,7 @@ class Release(_message.Message):
     def __init__(self, lock_tokens: _Optional[bytes] = ...) -> None: ...
 
 class Settle(_message.Message):
-    __slots__ = ("settle_id", "disposition", "lock_tokens", "changed_properties", "dead_letter_reason", "dead_letter_error_description", "entity_uid", "settler_id", "repeat")
+    __slots__ = ("settle_id", "disposition", "lock_tokens", "changed_properties", "dead_letter_reason", "dead_letter_error_description", "entity_uid", "settler_id", "repeat", "session_token")
     SETTLE_ID_FIELD_NUMBER: _ClassVar[int]
     DISPOSITION_FIELD_NUMBER: _ClassVar[int]
     LOCK_TOKENS_FIELD_NUMBER: _ClassVar[int]
@@ -143,6 +173,7 @@ class Settle(_message.Message):
     ENTITY_UID_FIELD_NUMBER: _ClassVar[int]
     SETTLER_ID_FIELD_NUMBER: _ClassVar[int]
     REPEAT_FIELD_NUMBER: _ClassVar[int]
+    SESSION_TOKEN_FIELD_NUMBER: _ClassVar[int]
     settle_id: int
     disposition: _receiver_pb2.Disposition
     lock_tokens: bytes
@@ -152,15 +183,19 @@ class Settle(_message.Message):
     entity_uid: str
     settler_id: bytes
     repeat: bool
-    def __init__(self, settle_id: _Optional[int] = ..., disposition: _Optional[_Union[_receiver_pb2.Disposition, str]] = ..., lock_tokens: _Optional[bytes] = ..., changed_properties: _Optional[_Union[_message_pb2.ValueMap, _Mapping]] = ..., dead_letter_reason: _Optional[str] = ..., dead_letter_error_description: _Optional[str] = ..., entity_uid: _Optional[str] = ..., settler_id: _Optional[bytes] = ..., repeat: bool = ...) -> None: ...
+    session_token: bytes
+    def __init__(self, settle_id: _Optional[int] = ..., disposition: _Optional[_Union[_receiver_pb2.Disposition, str]] = ..., lock_tokens: _Optional[bytes] = ..., changed_properties: _Optional[_Union[_message_pb2.ValueMap, _Mapping]] = ..., dead_letter_reason: _Optional[str] = ..., dead_letter_error_description: _Optional[str] = ..., entity_uid: _Optional[str] = ..., settler_id: _Optional[bytes] = ..., repeat: bool = ..., session_token: _Optional[bytes] = ...) -> None: ...
 
 class DeliverFramesResponse(_message.Message):
-    __slots__ = ("reserved", "delivered", "settled", "withdrawn", "ask_refused", "moving", "further")
+    __slots__ = ("reserved", "delivered", "settled", "withdrawn", "ask_refused", "session_offered", "session_result", "recalled", "moving", "further")
     RESERVED_FIELD_NUMBER: _ClassVar[int]
     DELIVERED_FIELD_NUMBER: _ClassVar[int]
     SETTLED_FIELD_NUMBER: _ClassVar[int]
     WITHDRAWN_FIELD_NUMBER: _ClassVar[int]
     ASK_REFUSED_FIELD_NUMBER: _ClassVar[int]
+    SESSION_OFFERED_FIELD_NUMBER: _ClassVar[int]
+    SESSION_RESULT_FIELD_NUMBER: _ClassVar[int]
+    RECALLED_FIELD_NUMBER: _ClassVar[int]
     MOVING_FIELD_NUMBER: _ClassVar[int]
     FURTHER_FIELD_NUMBER: _ClassVar[int]
     reserved: Reserved
@@ -168,9 +203,44 @@ class DeliverFramesResponse(_message.Message):
     settled: SettleResult
     withdrawn: Withdrawn
     ask_refused: AskRefused
+    session_offered: SessionOffered
+    session_result: SessionResult
+    recalled: Recalled
     moving: bool
     further: _containers.RepeatedCompositeFieldContainer[DeliverFramesResponse]
-    def __init__(self, reserved: _Optional[_Union[Reserved, _Mapping]] = ..., delivered: _Optional[_Union[Delivered, _Mapping]] = ..., settled: _Optional[_Union[SettleResult, _Mapping]] = ..., withdrawn: _Optional[_Union[Withdrawn, _Mapping]] = ..., ask_refused: _Optional[_Union[AskRefused, _Mapping]] = ..., moving: bool = ..., further: _Optional[_Iterable[_Union[DeliverFramesResponse, _Mapping]]] = ...) -> None: ...
+    def __init__(self, reserved: _Optional[_Union[Reserved, _Mapping]] = ..., delivered: _Optional[_Union[Delivered, _Mapping]] = ..., settled: _Optional[_Union[SettleResult, _Mapping]] = ..., withdrawn: _Optional[_Union[Withdrawn, _Mapping]] = ..., ask_refused: _Optional[_Union[AskRefused, _Mapping]] = ..., session_offered: _Optional[_Union[SessionOffered, _Mapping]] = ..., session_result: _Optional[_Union[SessionResult, _Mapping]] = ..., recalled: _Optional[_Union[Recalled, _Mapping]] = ..., moving: bool = ..., further: _Optional[_Iterable[_Union[DeliverFramesResponse, _Mapping]]] = ...) -> None: ...
+
+class SessionOffered(_message.Message):
+    __slots__ = ("ask_id", "session_id", "session_token", "offer_remaining_ms")
+    ASK_ID_FIELD_NUMBER: _ClassVar[int]
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    SESSION_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    OFFER_REMAINING_MS_FIELD_NUMBER: _ClassVar[int]
+    ask_id: int
+    session_id: str
+    session_token: bytes
+    offer_remaining_ms: int
+    def __init__(self, ask_id: _Optional[int] = ..., session_id: _Optional[str] = ..., session_token: _Optional[bytes] = ..., offer_remaining_ms: _Optional[int] = ...) -> None: ...
+
+class SessionResult(_message.Message):
+    __slots__ = ("request_id", "error", "locked_until_ms", "lock_remaining_ms", "locked_until_monotonic_ms")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    LOCKED_UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
+    LOCK_REMAINING_MS_FIELD_NUMBER: _ClassVar[int]
+    LOCKED_UNTIL_MONOTONIC_MS_FIELD_NUMBER: _ClassVar[int]
+    request_id: int
+    error: _message_pb2.Error
+    locked_until_ms: int
+    lock_remaining_ms: int
+    locked_until_monotonic_ms: int
+    def __init__(self, request_id: _Optional[int] = ..., error: _Optional[_Union[_message_pb2.Error, _Mapping]] = ..., locked_until_ms: _Optional[int] = ..., lock_remaining_ms: _Optional[int] = ..., locked_until_monotonic_ms: _Optional[int] = ...) -> None: ...
+
+class Recalled(_message.Message):
+    __slots__ = ("lock_tokens",)
+    LOCK_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    lock_tokens: bytes
+    def __init__(self, lock_tokens: _Optional[bytes] = ...) -> None: ...
 
 class Reserved(_message.Message):
     __slots__ = ("ask_id", "batch", "lock_remaining_ms", "complete", "more", "locked_until_monotonic_ms")
@@ -247,18 +317,20 @@ class EchoResponse(_message.Message):
     def __init__(self, echo_id: _Optional[int] = ..., monotonic_ms: _Optional[int] = ..., wall_ms: _Optional[int] = ..., serving: bool = ..., conditions: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class PeekRequest(_message.Message):
-    __slots__ = ("partition", "entity", "from_sequence_number", "max_messages", "max_bytes")
+    __slots__ = ("partition", "entity", "from_sequence_number", "max_messages", "max_bytes", "session_id")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     ENTITY_FIELD_NUMBER: _ClassVar[int]
     FROM_SEQUENCE_NUMBER_FIELD_NUMBER: _ClassVar[int]
     MAX_MESSAGES_FIELD_NUMBER: _ClassVar[int]
     MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     partition: int
     entity: EntityRef
     from_sequence_number: int
     max_messages: int
     max_bytes: int
-    def __init__(self, partition: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., from_sequence_number: _Optional[int] = ..., max_messages: _Optional[int] = ..., max_bytes: _Optional[int] = ...) -> None: ...
+    session_id: str
+    def __init__(self, partition: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., from_sequence_number: _Optional[int] = ..., max_messages: _Optional[int] = ..., max_bytes: _Optional[int] = ..., session_id: _Optional[str] = ...) -> None: ...
 
 class PeekResponse(_message.Message):
     __slots__ = ("batch", "next_sequence_number")
@@ -269,20 +341,22 @@ class PeekResponse(_message.Message):
     def __init__(self, batch: _Optional[_Union[_message_pb2.DeliveredBatch, _Mapping]] = ..., next_sequence_number: _Optional[int] = ...) -> None: ...
 
 class ReceiveDeferredRequest(_message.Message):
-    __slots__ = ("partition", "entity", "receive_mode", "sequence_numbers", "operation_id", "age_ms")
+    __slots__ = ("partition", "entity", "receive_mode", "sequence_numbers", "operation_id", "age_ms", "session_token")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     ENTITY_FIELD_NUMBER: _ClassVar[int]
     RECEIVE_MODE_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_NUMBERS_FIELD_NUMBER: _ClassVar[int]
     OPERATION_ID_FIELD_NUMBER: _ClassVar[int]
     AGE_MS_FIELD_NUMBER: _ClassVar[int]
+    SESSION_TOKEN_FIELD_NUMBER: _ClassVar[int]
     partition: int
     entity: EntityRef
     receive_mode: _receiver_pb2.ReceiveMode
     sequence_numbers: _containers.RepeatedScalarFieldContainer[int]
     operation_id: bytes
     age_ms: int
-    def __init__(self, partition: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., receive_mode: _Optional[_Union[_receiver_pb2.ReceiveMode, str]] = ..., sequence_numbers: _Optional[_Iterable[int]] = ..., operation_id: _Optional[bytes] = ..., age_ms: _Optional[int] = ...) -> None: ...
+    session_token: bytes
+    def __init__(self, partition: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., receive_mode: _Optional[_Union[_receiver_pb2.ReceiveMode, str]] = ..., sequence_numbers: _Optional[_Iterable[int]] = ..., operation_id: _Optional[bytes] = ..., age_ms: _Optional[int] = ..., session_token: _Optional[bytes] = ...) -> None: ...
 
 class ReceiveDeferredResponse(_message.Message):
     __slots__ = ("batch",)
@@ -373,3 +447,51 @@ class EntityCounts(_message.Message):
     idle_ms: int
     accessed_at_ms: int
     def __init__(self, uid: _Optional[str] = ..., generation: _Optional[int] = ..., active: _Optional[int] = ..., locked: _Optional[int] = ..., deferred: _Optional[int] = ..., scheduled: _Optional[int] = ..., dead_letter: _Optional[int] = ..., size_in_bytes: _Optional[int] = ..., idle_ms: _Optional[int] = ..., accessed_at_ms: _Optional[int] = ...) -> None: ...
+
+class SetSessionStateRequest(_message.Message):
+    __slots__ = ("partition", "session_token", "state")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    SESSION_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    session_token: bytes
+    state: bytes
+    def __init__(self, partition: _Optional[int] = ..., session_token: _Optional[bytes] = ..., state: _Optional[bytes] = ...) -> None: ...
+
+class SetSessionStateResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetSessionStateRequest(_message.Message):
+    __slots__ = ("partition", "session_token")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    SESSION_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    session_token: bytes
+    def __init__(self, partition: _Optional[int] = ..., session_token: _Optional[bytes] = ...) -> None: ...
+
+class GetSessionStateResponse(_message.Message):
+    __slots__ = ("state",)
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    state: bytes
+    def __init__(self, state: _Optional[bytes] = ...) -> None: ...
+
+class ListSessionsRequest(_message.Message):
+    __slots__ = ("partition", "entity", "max_sessions", "after")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    ENTITY_FIELD_NUMBER: _ClassVar[int]
+    MAX_SESSIONS_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    entity: EntityRef
+    max_sessions: int
+    after: str
+    def __init__(self, partition: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., max_sessions: _Optional[int] = ..., after: _Optional[str] = ...) -> None: ...
+
+class ListSessionsResponse(_message.Message):
+    __slots__ = ("session_ids", "following")
+    SESSION_IDS_FIELD_NUMBER: _ClassVar[int]
+    FOLLOWING_FIELD_NUMBER: _ClassVar[int]
+    session_ids: _containers.RepeatedScalarFieldContainer[str]
+    following: str
+    def __init__(self, session_ids: _Optional[_Iterable[str]] = ..., following: _Optional[str] = ...) -> None: ...

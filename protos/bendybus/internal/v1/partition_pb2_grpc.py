@@ -75,6 +75,21 @@ class PartitionServiceStub(object):
                 request_serializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.GetCountsRequest.SerializeToString,
                 response_deserializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.GetCountsResponse.FromString,
                 _registered_method=True)
+        self.SetSessionState = channel.unary_unary(
+                '/bendybus.internal.v1.PartitionService/SetSessionState',
+                request_serializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.SetSessionStateRequest.SerializeToString,
+                response_deserializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.SetSessionStateResponse.FromString,
+                _registered_method=True)
+        self.GetSessionState = channel.unary_unary(
+                '/bendybus.internal.v1.PartitionService/GetSessionState',
+                request_serializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.GetSessionStateRequest.SerializeToString,
+                response_deserializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.GetSessionStateResponse.FromString,
+                _registered_method=True)
+        self.ListSessions = channel.unary_unary(
+                '/bendybus.internal.v1.PartitionService/ListSessions',
+                request_serializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.ListSessionsRequest.SerializeToString,
+                response_deserializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.ListSessionsResponse.FromString,
+                _registered_method=True)
 
 
 class PartitionServiceServicer(object):
@@ -132,6 +147,24 @@ class PartitionServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SetSessionState(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetSessionState(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListSessions(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_PartitionServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -174,6 +207,21 @@ def add_PartitionServiceServicer_to_server(servicer, server):
                     servicer.GetCounts,
                     request_deserializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.GetCountsRequest.FromString,
                     response_serializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.GetCountsResponse.SerializeToString,
+            ),
+            'SetSessionState': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetSessionState,
+                    request_deserializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.SetSessionStateRequest.FromString,
+                    response_serializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.SetSessionStateResponse.SerializeToString,
+            ),
+            'GetSessionState': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetSessionState,
+                    request_deserializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.GetSessionStateRequest.FromString,
+                    response_serializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.GetSessionStateResponse.SerializeToString,
+            ),
+            'ListSessions': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListSessions,
+                    request_deserializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.ListSessionsRequest.FromString,
+                    response_serializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.ListSessionsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -393,6 +441,87 @@ class PartitionService(object):
             '/bendybus.internal.v1.PartitionService/GetCounts',
             bendybus_dot_internal_dot_v1_dot_partition__pb2.GetCountsRequest.SerializeToString,
             bendybus_dot_internal_dot_v1_dot_partition__pb2.GetCountsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetSessionState(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/bendybus.internal.v1.PartitionService/SetSessionState',
+            bendybus_dot_internal_dot_v1_dot_partition__pb2.SetSessionStateRequest.SerializeToString,
+            bendybus_dot_internal_dot_v1_dot_partition__pb2.SetSessionStateResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetSessionState(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/bendybus.internal.v1.PartitionService/GetSessionState',
+            bendybus_dot_internal_dot_v1_dot_partition__pb2.GetSessionStateRequest.SerializeToString,
+            bendybus_dot_internal_dot_v1_dot_partition__pb2.GetSessionStateResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListSessions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/bendybus.internal.v1.PartitionService/ListSessions',
+            bendybus_dot_internal_dot_v1_dot_partition__pb2.ListSessionsRequest.SerializeToString,
+            bendybus_dot_internal_dot_v1_dot_partition__pb2.ListSessionsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -44,6 +44,9 @@ class PartitionServiceStub:
     CancelScheduledMessages: _grpc.UnaryUnaryMultiCallable[_partition_pb2.CancelScheduledMessagesRequest, _partition_pb2.CancelScheduledMessagesResponse]
     DeleteMessages: _grpc.UnaryUnaryMultiCallable[_partition_pb2.DeleteMessagesRequest, _partition_pb2.DeleteMessagesResponse]
     GetCounts: _grpc.UnaryUnaryMultiCallable[_partition_pb2.GetCountsRequest, _partition_pb2.GetCountsResponse]
+    SetSessionState: _grpc.UnaryUnaryMultiCallable[_partition_pb2.SetSessionStateRequest, _partition_pb2.SetSessionStateResponse]
+    GetSessionState: _grpc.UnaryUnaryMultiCallable[_partition_pb2.GetSessionStateRequest, _partition_pb2.GetSessionStateResponse]
+    ListSessions: _grpc.UnaryUnaryMultiCallable[_partition_pb2.ListSessionsRequest, _partition_pb2.ListSessionsResponse]
 
 @_typing.type_check_only
 class PartitionServiceAsyncStub(PartitionServiceStub):
@@ -61,6 +64,9 @@ class PartitionServiceAsyncStub(PartitionServiceStub):
     CancelScheduledMessages: _aio.UnaryUnaryMultiCallable[_partition_pb2.CancelScheduledMessagesRequest, _partition_pb2.CancelScheduledMessagesResponse]  # type: ignore[assignment]
     DeleteMessages: _aio.UnaryUnaryMultiCallable[_partition_pb2.DeleteMessagesRequest, _partition_pb2.DeleteMessagesResponse]  # type: ignore[assignment]
     GetCounts: _aio.UnaryUnaryMultiCallable[_partition_pb2.GetCountsRequest, _partition_pb2.GetCountsResponse]  # type: ignore[assignment]
+    SetSessionState: _aio.UnaryUnaryMultiCallable[_partition_pb2.SetSessionStateRequest, _partition_pb2.SetSessionStateResponse]  # type: ignore[assignment]
+    GetSessionState: _aio.UnaryUnaryMultiCallable[_partition_pb2.GetSessionStateRequest, _partition_pb2.GetSessionStateResponse]  # type: ignore[assignment]
+    ListSessions: _aio.UnaryUnaryMultiCallable[_partition_pb2.ListSessionsRequest, _partition_pb2.ListSessionsResponse]  # type: ignore[assignment]
 
 class PartitionServiceServicer(metaclass=_abc_1.ABCMeta):
     """One partition, as a front end uses it. Every stream belongs to one partition of one process."""
@@ -123,5 +129,26 @@ class PartitionServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _partition_pb2.GetCountsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_partition_pb2.GetCountsResponse, _abc.Awaitable[_partition_pb2.GetCountsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def SetSessionState(
+        self,
+        request: _partition_pb2.SetSessionStateRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_partition_pb2.SetSessionStateResponse, _abc.Awaitable[_partition_pb2.SetSessionStateResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def GetSessionState(
+        self,
+        request: _partition_pb2.GetSessionStateRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_partition_pb2.GetSessionStateResponse, _abc.Awaitable[_partition_pb2.GetSessionStateResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def ListSessions(
+        self,
+        request: _partition_pb2.ListSessionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_partition_pb2.ListSessionsResponse, _abc.Awaitable[_partition_pb2.ListSessionsResponse]]: ...
 
 def add_PartitionServiceServicer_to_server(servicer: PartitionServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
