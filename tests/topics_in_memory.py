@@ -3,6 +3,7 @@
 For the fakes of front ends: `answered_by` gives a class the methods, async or not.
 """
 
+import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -62,7 +63,8 @@ class Topics:
             name,
             wire.origin_from_proto(request.origin),
             changes,
-            getattr(request, "uid", "") or ("uid" if action is EntityAction.CREATE else ""),
+            getattr(request, "uid", "")
+            or (str(uuid.uuid4()) if action is EntityAction.CREATE else ""),
             kind=kind,
         )
         entities.check_name_of(name, kind)

@@ -55,7 +55,7 @@ def field_names(described: type[Any]) -> tuple[str, ...]:
     return tuple(field.name for field in fields(described))
 
 
-def manifest_names(described: type[Description]) -> dict[str, str]:
+def manifest_names(described: type[Any]) -> dict[str, str]:
     """Return the settings of a kind: field → its name in manifests and sentences."""
     return {name: _MANIFEST_NAMES[name] for name in field_names(described)}
 

@@ -135,6 +135,11 @@ class Management:
         with self._translated():
             return self._stub.DeleteQueue(request, timeout=self._deadline_s)
 
+    def call(self, method: str, request: Any) -> Any:
+        """Return the answer of the management service to a request."""
+        with self._translated():
+            return getattr(self._stub, method)(request, timeout=self._deadline_s)
+
     @contextmanager
     def _translated(self) -> Iterator[None]:
         try:

@@ -10,7 +10,13 @@ import typer
 from bendybus.cli.bus import bus_choice
 from bendybus.cli.bus.bus_choice import Choice
 from bendybus.cli.cluster.connection import ClusterChoice
-from bendybus.cli.commands import entity_commands, message_commands, process_commands, send_command
+from bendybus.cli.commands import (
+    entity_commands,
+    get_command,
+    message_commands,
+    process_commands,
+    send_command,
+)
 from bendybus.cli.errors import UsageError
 
 _EPILOG = (
@@ -87,7 +93,7 @@ app.command("ps", rich_help_panel=_LOCAL)(process_commands.ps)
 app.add_typer(process_commands.partition_app, name="partition", rich_help_panel=_LOCAL)
 app.add_typer(process_commands.store_app, name="store", rich_help_panel=_LOCAL)
 app.command("apply", rich_help_panel=_QUEUES)(entity_commands.apply)
-app.command("get", rich_help_panel=_QUEUES)(entity_commands.get)
+app.command("get", rich_help_panel=_QUEUES)(get_command.get)
 app.add_typer(entity_commands.create_app, name="create", rich_help_panel=_QUEUES)
 app.add_typer(entity_commands.describe_app, name="describe", rich_help_panel=_QUEUES)
 app.add_typer(entity_commands.delete_app, name="delete", rich_help_panel=_QUEUES)

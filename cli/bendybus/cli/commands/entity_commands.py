@@ -1,7 +1,6 @@
 """`apply`, `get`, `describe`, `delete`: the queues of a bus, by manifest and by name."""
 
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
@@ -23,7 +22,6 @@ from bendybus.domain.errors import Unauthorized
 from bendybus.domain.lifecycle import EntityState
 from bendybus.v1 import management_pb2 as pb
 
-_QUEUE_WORDS: Final = ("queue", "queues", "q", "bq")
 _PATIENCE_S: Final = 10.0
 _WAIT_S: Final = 120.0
 _ORPHANED: Final = (
@@ -118,59 +116,15 @@ def _told(outcome: apply_manifests.Outcome) -> str:
     text = f"queue {outcome.step.name!r}: {outcome.step.change}"
     if outcome.step.change is apply_manifests.Change.KEPT:
         text += " (in none of these manifests)"
-    return text + _lagging(outcome.unreached)
+    return text + lagging(outcome.unreached)
 
 
-def _lagging(partitions: Sequence[int]) -> str:
+def lagging(partitions: Sequence[int]) -> str:
     """Return the end of a line about partitions that lack the change; "" if none does."""
     if not partitions:
         return ""
     named = ", ".join(map(str, partitions))
     return f"; not yet on partition {named}, which will follow when it is available"
-
-
-def get(
-    context: typer.Context,
-    what: Annotated[
-        str,
-        typer.Argument(
-            help="queues, or the name of one.", autocompletion=completion.queues_or_a_name
-        ),
-    ] = "queues",
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="[name]",
-            help="get queue NAME is get NAME.",
-            autocompletion=completion.queue_names,
-        ),
-    ] = "",
-    output: OutputOption = Output.TABLE,
-    everything: Annotated[
-        bool, typer.Option("--all", "-a", help="Orphaned queues, too: their manifests are gone.")
-    ] = False,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Repeat until Ctrl-C.")] = False,
-    interval: Annotated[
-        float, typer.Option(min=0.1, help="Seconds between repetitions, with --watch.")
-    ] = 2.0,
-) -> None:
-    """List the queues of a bus with their counts."""
-    if name and what.lower() not in _QUEUE_WORDS:
-        raise UsageError(f"Give one name: get {what}, or get queue {what} (got {name!r}, too).")
-    what = name or what
-    named = bool(name) or what.lower() not in _QUEUE_WORDS
-    with connected(context) as bus:
-        while True:
-            if named:
-                queues = [bus.queue(what)]
-            else:
-                queues = bus.queues(runtime=True, orphaned=everything)
-            if watch and output in (Output.TABLE, Output.WIDE):
-                printing.clear()
-            queue_views.show(queues, output)
-            if not watch:
-                return
-            time.sleep(interval)
 
 
 @create_app.command("queue")
@@ -209,7 +163,7 @@ def create_queue(
         facts = {"kind": "Queue", "name": name, "change": "created", "dry_run": dry_run}
         printing.json_line({**facts, "unreached_partitions": missing})
         return
-    tail = " (dry run)" if dry_run else _lagging(missing)
+    tail = " (dry run)" if dry_run else lagging(missing)
     printing.line(f"queue {name!r}: created{tail}")
 
 
@@ -285,7 +239,7 @@ def delete_queue(
         answer = bus.delete(queue)
     missing = [each.partition for each in answer.outcomes if not each.done]
     done = "purged" if queue.orphaned else "deleted"
-    printing.line(f"queue {queue.name!r}: {done}{_lagging(missing)}")
+    printing.line(f"queue {queue.name!r}: {done}{lagging(missing)}")
 
 
 def _refuse_to_undo_a_manifest(queue: pb.Queue) -> None:

@@ -11,7 +11,6 @@ from bendybus.cli.output.tables import Column
 from bendybus.crds import queue_manifest
 from bendybus.domain import descriptions, durations
 from bendybus.domain.lifecycle import EntityState
-from bendybus.domain.queue_description import QueueDescription
 from bendybus.v1 import management_pb2 as pb
 from bendybus.wire import entities
 
@@ -36,8 +35,8 @@ def _row(queue: pb.Queue, wide: bool) -> list[object]:
     row: list[object] = [
         queue.name,
         queue.partition_count,
-        _status(queue),
-        _availability(queue),
+        status(queue),
+        availability(queue),
         counts.active_message_count if known else None,
         counts.dead_letter_message_count if known else None,
         counts.scheduled_message_count if known else None,
@@ -53,13 +52,15 @@ def _row(queue: pb.Queue, wide: bool) -> list[object]:
     return row
 
 
-def _status(queue: pb.Queue) -> str:
+def status(queue: Any) -> str:
+    """Return the status of an entity of any kind."""
     if queue.orphaned:
         return EntityState.ORPHANED.value
     return str(entities.description_from_proto(queue.description).status.value)
 
 
-def _availability(queue: pb.Queue) -> str:
+def availability(queue: Any) -> str:
+    """Return whether the partitions of an entity of any kind answer."""
     limited = pb.ENTITY_AVAILABILITY_STATUS_LIMITED
     if queue.runtime.availability_status == limited:
         return "Limited" if any(part.reachable for part in queue.runtime.partitions) else "No"
@@ -68,11 +69,6 @@ def _availability(queue: pb.Queue) -> str:
 
 def as_json(queue: pb.Queue) -> dict[str, Any]:
     """Return the queue with the names of manifests, durations as text."""
-    described = entities.description_from_proto(queue.description)
-    spec: dict[str, Any] = {}
-    for field, name in descriptions.manifest_names(QueueDescription).items():
-        value = getattr(described, field)
-        spec[name] = durations.render(value) if field.endswith("_ms") else value
     return {
         "kind": queue_manifest.Queue.KIND,
         "name": queue.name,
@@ -82,19 +78,29 @@ def as_json(queue: pb.Queue) -> dict[str, Any]:
         "orphaned": queue.orphaned,
         "partitionCount": queue.partition_count,
         "homePartition": queue.home_partition if queue.partition_count == 1 else None,
-        "spec": spec,
-        "availabilityStatus": _availability(queue),
-        "runtime": _runtime(queue),
+        "spec": settings(queue),
+        "availabilityStatus": availability(queue),
+        "runtime": runtime(queue),
     }
 
 
-def _runtime(queue: pb.Queue) -> dict[str, Any]:
-    """Return counts as numbers: protobuf's JSON writes 64-bit integers as text."""
-    runtime = queue.runtime
+def settings(entity: Any) -> dict[str, Any]:
+    """Return the settings of an entity of any kind, with the names of manifests."""
+    described = entities.description_from_proto(entity.description)
+    spec: dict[str, Any] = {}
+    for field, name in descriptions.manifest_names(type(described)).items():
+        value = getattr(described, field)
+        spec[name] = durations.render(value) if field.endswith("_ms") else value
+    return spec
+
+
+def runtime(queue: Any) -> dict[str, Any]:
+    """Return counts of any kind of entity as numbers: protobuf writes 64-bit integers as text."""
+    held = queue.runtime
     return {
-        "countDetails": _counts(runtime.count_details),
-        "sizeInBytes": runtime.size_in_bytes,
-        "maxSizeInMegabytesTotal": runtime.max_size_in_megabytes_total,
+        "countDetails": _counts(held.count_details),
+        "sizeInBytes": held.size_in_bytes,
+        "maxSizeInMegabytesTotal": held.max_size_in_megabytes_total,
         "partitions": [
             {
                 "partition": each.partition,
@@ -102,7 +108,7 @@ def _runtime(queue: pb.Queue) -> dict[str, Any]:
                 "countDetails": _counts(each.count_details),
                 "sizeInBytes": each.size_in_bytes,
             }
-            for each in runtime.partitions
+            for each in held.partitions
         ],
     }
 

@@ -1,0 +1,86 @@
+"""Topics and subscriptions of a bus, as commands use them. Raises BusError."""
+
+from typing import Any, Final
+
+from bendybus.cli.bus.management import Management
+from bendybus.domain.subscription_description import SubscriptionDescription
+from bendybus.domain.topic_description import TopicDescription
+from bendybus.v1 import management_pb2 as pb
+from bendybus.wire import entities
+
+_PAGE: Final = 1_000
+_CLIENT: Final = pb.ENTITY_ORIGIN_CLIENT
+
+
+def topics(bus: Management, *, orphaned: bool = False) -> list[pb.Topic]:
+    """Return all topics with their counts, by name; orphaned ones only if asked for."""
+    found: list[pb.Topic] = []
+    request = pb.ListTopicsRequest(include_runtime=True, page_size=_PAGE, include_orphaned=orphaned)
+    while True:
+        page = bus.call("ListTopics", request)
+        found.extend(page.topics)
+        request.page_token = page.next_page_token
+        if not page.next_page_token:
+            return found
+
+
+def subscriptions(
+    bus: Management, topic_name: str, *, orphaned: bool = False
+) -> list[pb.Subscription]:
+    """Return the subscriptions of a topic with their counts, by name. Raises EntityNotFound."""
+    found: list[pb.Subscription] = []
+    request = pb.ListSubscriptionsRequest(
+        topic_name=topic_name, include_runtime=True, page_size=_PAGE, include_orphaned=orphaned
+    )
+    while True:
+        page = bus.call("ListSubscriptions", request)
+        found.extend(page.subscriptions)
+        request.page_token = page.next_page_token
+        if not page.next_page_token:
+            return found
+
+
+def topic(bus: Management, name: str) -> pb.Topic:
+    """Return one topic with its counts. Raises EntityNotFound."""
+    found: pb.Topic = bus.call(
+        "GetTopic", pb.GetTopicRequest(name=name, include_runtime=True)
+    ).topic
+    return found
+
+
+def subscription(bus: Management, topic_name: str, name: str) -> pb.Subscription:
+    """Return one subscription with its counts. Raises EntityNotFound."""
+    request = pb.GetSubscriptionRequest(topic_name=topic_name, name=name, include_runtime=True)
+    found: pb.Subscription = bus.call("GetSubscription", request).subscription
+    return found
+
+
+def create_topic(bus: Management, name: str, wanted: TopicDescription) -> Any:
+    """Make a topic that belongs to no manifest."""
+    description = entities.description_to_proto(wanted)
+    request = pb.CreateTopicRequest(name=name, description=description, origin=_CLIENT)
+    return bus.call("CreateTopic", request)
+
+
+def create_subscription(
+    bus: Management, topic_name: str, name: str, wanted: SubscriptionDescription
+) -> Any:
+    """Make a subscription that belongs to no manifest."""
+    description = entities.description_to_proto(wanted)
+    request = pb.CreateSubscriptionRequest(
+        topic_name=topic_name, name=name, description=description, origin=_CLIENT
+    )
+    return bus.call("CreateSubscription", request)
+
+
+def delete_topic(bus: Management, found: pb.Topic) -> Any:
+    """Delete a topic and its subscriptions, with the origin that created it."""
+    return bus.call("DeleteTopic", pb.DeleteTopicRequest(name=found.name, origin=found.origin))
+
+
+def delete_subscription(bus: Management, found: pb.Subscription) -> Any:
+    """Delete a subscription and its messages, with the origin that created it."""
+    request = pb.DeleteSubscriptionRequest(
+        topic_name=found.topic_name, name=found.name, origin=found.origin
+    )
+    return bus.call("DeleteSubscription", request)

@@ -1,0 +1,84 @@
+"""Topics and subscriptions through everything: commands, client, front end, partitions, files."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bendybus.client import ServiceBusMessage
+from bendybus.client.exceptions import (
+    ResourceExistsError,
+    ResourceNotFoundError,
+    ServiceBusError,
+)
+from tests.integration.processes import Bus, eventually
+from tests.integration.test_command_line import rows, run
+
+
+@pytest.fixture
+def own_bus(tmp_path: Path) -> Iterator[Bus]:
+    """A bus whose processes end during a test."""
+    made = Bus(tmp_path, partitions=2)
+    yield made
+    made.end()
+
+
+@pytest.mark.requirement("R80", "R86", "R88")
+def test_topics_live_through_commands_outages_and_restarts(own_bus: Bus) -> None:
+    bus = own_bus
+    for arguments in (("topic", "news"), ("subscription", "news", "a"), ("queue", "orders")):
+        done = run(bus, "create", *arguments)
+        assert done.returncode == 0, done.stderr
+
+    # While a partition is away, a change is recorded, and the error names the partition.
+    bus.partitions[1].kill()
+    with bus.administration(retry_total=0) as administration:
+        with pytest.raises(ServiceBusError, match=r"partitions \[1\] could not be reached"):
+            administration.create_subscription("news", "b", max_delivery_count=3)
+        bus.start_partition(1)
+
+        def repeated() -> bool:
+            try:
+                administration.create_subscription("news", "b", max_delivery_count=3)
+            except ResourceExistsError:
+                return True
+            except ServiceBusError:
+                return False
+            return True
+
+        eventually(repeated, what="the subscription on every partition")
+
+        # Nothing is accepted that could be lost.
+        with bus.client() as client:
+            with (
+                pytest.raises(ServiceBusError, match="messages cannot be sent to topics yet"),
+                client.get_queue_sender("news") as sender,
+            ):
+                sender.send_messages(ServiceBusMessage("lost?"))
+            path = "news/Subscriptions/a"
+            with (
+                pytest.raises(ServiceBusError, match="cannot be received from subscriptions yet"),
+                client.get_queue_receiver(path, max_wait_time=1) as receiver,
+            ):
+                receiver.receive_messages()
+
+        for index in bus.partitions:
+            bus.partitions[index].kill()
+            bus.start_partition(index)
+
+        def listed() -> list[str]:
+            done = run(bus, "get", "subscriptions", "news", "-o", "json")
+            if done.returncode:
+                return []
+            return [each["name"] for each in rows(done) if each["availabilityStatus"] != "Limited"]
+
+        eventually(lambda: listed() == ["a", "b"], what="both subscriptions after the restart")
+        assert administration.get_subscription("news", "b").max_delivery_count == 3
+        assert administration.get_topic_runtime_properties("news").subscription_count == 2
+
+        deleted = run(bus, "delete", "topic", "news", "--yes")
+        assert deleted.returncode == 0, deleted.stderr
+        with pytest.raises(ResourceNotFoundError):
+            administration.get_subscription("news", "a")
+        assert [queue.name for queue in administration.list_queues()] == ["orders"]
+        assert list(administration.list_topics()) == []
