@@ -74,9 +74,7 @@ def deliver(turn: Turn, command: Deliver) -> Delivered | None:
     lost: list[int] = []
     marked = turn.stage.marks
     bounds.check_tokens(command.tokens)
-    answered = False
-    found = locks.find(turn.partition, command.tokens, turn.now)
-    for index, (queue, _, lock) in enumerate(found):
+    for index, (_, _, lock) in enumerate(locks.find(turn.partition, command.tokens, turn.now)):
         if lock is None:
             lost.append(index)
         elif lock.delete:
@@ -87,9 +85,11 @@ def deliver(turn: Turn, command: Deliver) -> Delivered | None:
             if marked:
                 turn.stage.change_lock(lock)
             lock.delivered = True
-            if command.deliver_id and isinstance(queue, SessionQueue):
-                # Its receiver may wait for this: what was recalled comes again, in order.
-                answered = True
+    answered = False
+    if command.deliver_id:
+        # The receiver of a session may wait for this: what was recalled comes again, in order.
+        queue, _, _ = next(locks.find(turn.partition, command.tokens, turn.now))
+        answered = isinstance(queue, SessionQueue)
     return Delivered(command.deliver_id, lost) if lost or answered else None
 
 
