@@ -1,14 +1,15 @@
 """Where commands wait for the partition's thread: bounded, and filled into commits in turn.
 
-Sends wait per entity and are taken round robin, so that one busy entity does not keep others
-waiting; everything else (settling, asks, reads) goes first, because it is small and makes room.
+Sends and transactions wait per entity and are taken round robin, so that one busy entity does not
+keep others waiting; everything else (settling, asks, reads) goes first, because it is small and
+makes room.
 """
 
 import threading
 from collections import deque
 from typing import Final
 
-from bendybus.partition_server.state.commands import Append, Command
+from bendybus.partition_server.state.commands import Append, Command, Transact
 
 URGENT_MAX: Final = 100_000
 SEND_FRAMES_MAX: Final = 10_000
@@ -17,6 +18,9 @@ SEND_BYTES_MAX: Final = 64 * 1024 * 1024
 TAKE_URGENT: Final = 2_000
 TAKE_MESSAGES: Final = 20_000
 TAKE_BYTES: Final = 8 * 1024 * 1024
+
+
+_SENDS: Final = (Append, Transact)
 
 
 class Inbox:
@@ -30,7 +34,7 @@ class Inbox:
         self._alarm.acquire()
         self._sleeping = False
         self._urgent: deque[Command] = deque()
-        self._sends: dict[str, deque[tuple[Append, int]]] = {}
+        self._sends: dict[str, deque[tuple[Append | Transact, int]]] = {}
         self._frames = 0
         self._bytes = 0
         self._woken = False
@@ -38,19 +42,19 @@ class Inbox:
     def put(self, *commands: Command) -> bool:
         """Add commands, in order; return False, and add none, when the inbox is full."""
         with self._lock:
-            if len(commands) == 1 and isinstance(commands[0], Append):
+            if len(commands) == 1 and isinstance(commands[0], _SENDS):
                 if not self._put_send(commands[0]):
                     return False
             else:
-                assert not any(isinstance(each, Append) for each in commands), "sends come alone"
+                assert not any(isinstance(each, _SENDS) for each in commands), "sends come alone"
                 if len(self._urgent) + len(commands) > URGENT_MAX:
                     return False
                 self._urgent.extend(commands)
             self._ring()
         return True
 
-    def _put_send(self, command: Append) -> bool:
-        size_bytes = command.batch.content_bytes()
+    def _put_send(self, command: Append | Transact) -> bool:
+        size_bytes = _content_bytes(command)
         full = self._frames >= SEND_FRAMES_MAX or (
             self._frames and self._bytes + size_bytes > SEND_BYTES_MAX
         )
@@ -98,7 +102,7 @@ class Inbox:
                 line = self._sends.pop(uid)
                 command, command_bytes = line.popleft()
                 taken.append(command)
-                messages += len(command.batch.payloads)
+                messages += _count(command)
                 size_bytes += command_bytes
                 self._frames -= 1
                 self._bytes -= command_bytes
@@ -108,3 +112,13 @@ class Inbox:
                 if messages >= TAKE_MESSAGES or size_bytes >= TAKE_BYTES:
                     break
         return taken
+
+
+def _content_bytes(command: Append | Transact) -> int:
+    if isinstance(command, Append):
+        return command.batch.content_bytes()
+    return sum(part.batch.content_bytes() for part in command.sends())
+
+
+def _count(command: Append | Transact) -> int:
+    return len(command.batch.payloads) if isinstance(command, Append) else command.messages()

@@ -25,6 +25,8 @@ from bendybus.partition_server.state.commands import (
     Now,
     Release,
     StreamEnded,
+    Transact,
+    stores,
 )
 from bendybus.partition_server.state.partition_state import PartitionState
 from bendybus.partition_server.state.stage import Answer, Stage, failure_of
@@ -206,7 +208,7 @@ class Partition:
         return [
             Answer(command.reply_to, self.state.producers.refused(command, error, now))
             for command in commands
-            if isinstance(command, Append)
+            if isinstance(command, Append | Transact) and stores(command)
         ]
 
     def _serve(self, stage: Stage, now: Now) -> None:

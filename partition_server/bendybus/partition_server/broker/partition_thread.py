@@ -24,13 +24,13 @@ from bendybus.partition_server.settings import Settings
 from bendybus.partition_server.state.answers import Failed
 from bendybus.partition_server.state.commands import (
     AcceptSession,
-    Append,
     Ask,
     AttachSession,
     Command,
     Now,
     StreamEnded,
     Watch,
+    stores,
 )
 from bendybus.partition_server.state.figures import Figures
 from bendybus.partition_server.state.stage import Answer, Stage
@@ -217,7 +217,7 @@ class PartitionThread:
             self._no_room(error)
             refusal = self._unavailable(str(error))
             refusals = partition.refuse_sends(group, refusal, now)
-            rest = [command for command in group if not isinstance(command, Append)]
+            rest = [command for command in group if not stores(command)]
             if rest:
                 self._finish(partition.decide(rest, now), partition, now, rest)
             # STRICTLY LAST: if the rest fails, the whole group is answered there, once.
@@ -354,7 +354,7 @@ class PartitionThread:
 
     def _check_disk(self, partition: Partition, now: Now, commands: Sequence[Command] = ()) -> None:
         """Refuse sends while there is too little room."""
-        sending = any(isinstance(command, Append) for command in commands)
+        sending = any(map(stores, commands))
         refused = self._disk.check(partition.state.sends_refused, sending=sending)
         partition.state.sends_refused = refused
         held = partition.state.clock.expiry_held(now)

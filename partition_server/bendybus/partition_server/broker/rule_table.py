@@ -26,6 +26,7 @@ from bendybus.partition_server.rules import (
     session_states,
     sessions,
     settle,
+    transaction,
 )
 from bendybus.partition_server.state.answers import AskRefused, Delivered, Failed, SessionResult
 from bendybus.partition_server.state.commands import (
@@ -52,6 +53,7 @@ from bendybus.partition_server.state.commands import (
     SetSessionState,
     Settle,
     StreamEnded,
+    Transact,
     Watch,
     Withdraw,
 )
@@ -104,6 +106,7 @@ def _deliver_refused(command: Deliver, error: BusError) -> Delivered:
 
 COMMANDS: Final[dict[type[Command], CommandRule]] = {
     Append: CommandRule(Phase.TOGETHER, send.send, _failed),
+    Transact: CommandRule(Phase.TOGETHER, transaction.transact, _failed),
     Settle: CommandRule(Phase.TOGETHER, settle.settle, settle.refused),
     Deliver: CommandRule(Phase.TOGETHER, settle.deliver, _deliver_refused),
     Release: CommandRule(Phase.TOGETHER, reservations.release, _unanswered),

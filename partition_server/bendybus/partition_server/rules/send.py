@@ -14,7 +14,7 @@ from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.rules import duplicates, entity_status
 from bendybus.partition_server.state import producer_memory
 from bendybus.partition_server.state.answers import Appended
-from bendybus.partition_server.state.commands import Append, Batch
+from bendybus.partition_server.state.commands import Append, Batch, EntityRef
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.turn import Turn
 from bendybus.partition_server.store.records import ROW_BYTES, Row, State, row_id
@@ -23,11 +23,7 @@ from bendybus.partition_server.store.records import ROW_BYTES, Row, State, row_i
 def send(turn: Turn, command: Append) -> Appended:
     """Store a frame's groups; a repeat gets the first outcome. Raises what refuses all of it."""
     partition, changes = turn.partition, turn.stage.changes
-    queue = partition.find(command.entity, turn.now)
-    if queue.state.sub_queue is not SubQueue.MAIN:
-        raise errors.InvalidOperation(
-            f"queue {queue.entity.name!r}: messages cannot be sent to a dead-letter sub-queue."
-        )
+    queue = target(turn, command.entity)
     bounds.check_producer(
         command.producer_id,
         command.producer_sequence,
@@ -40,7 +36,7 @@ def send(turn: Turn, command: Append) -> Appended:
     # A repeat of a part of which some units are known stores the others.
     fresh = command if known is None or known.rest is None else known.rest
     try:
-        _check_sends(turn, queue, fresh)
+        check_sends(turn, queue, fresh.deadline_mono_ms)
     except BusError as error:
         if known is None:
             raise
@@ -53,7 +49,17 @@ def send(turn: Turn, command: Append) -> Appended:
     return outcome if known is None else producer_memory.merge(command, known, outcome)
 
 
-def _check_sends(turn: Turn, queue: MessageQueue, command: Append) -> None:
+def target(turn: Turn, ref: EntityRef) -> MessageQueue:
+    """Return the queue that messages are sent to. Raises what `find` does, InvalidOperation."""
+    queue = turn.partition.find(ref, turn.now)
+    if queue.state.sub_queue is not SubQueue.MAIN:
+        raise errors.InvalidOperation(
+            f"queue {queue.entity.name!r}: messages cannot be sent to a dead-letter sub-queue."
+        )
+    return queue
+
+
+def check_sends(turn: Turn, queue: MessageQueue, deadline_mono_ms: int) -> None:
     """Raise what refuses a send before its messages are looked at."""
     entity_status.check_sends(queue.entity)
     index, why = turn.partition.index, turn.partition.sends_refused
@@ -63,8 +69,14 @@ def _check_sends(turn: Turn, queue: MessageQueue, command: Append) -> None:
             "volume more room.",
             metadata={"partition": str(index)},
         )
-    if command.deadline_mono_ms and turn.now.mono_ms > command.deadline_mono_ms:
+    check_deadline(turn, deadline_mono_ms)
+
+
+def check_deadline(turn: Turn, deadline_mono_ms: int) -> None:
+    """Raise ServiceTimeout for a command that nobody waits for any more."""
+    if deadline_mono_ms and turn.now.mono_ms > deadline_mono_ms:
         # The front end has given up and may have gone to another partition.
+        index = turn.partition.index
         raise errors.ServiceTimeout(
             f"partition {index} got to this frame after its deadline; nothing of it is stored.",
             metadata={"partition": str(index)},
@@ -98,7 +110,7 @@ class Appender:
     def run(self, command: Append) -> Appended:
         """Append what can be and return the outcome."""
         batch, sizes = command.batch, command.group_sizes or (len(command.batch.payloads),)
-        _check_shape(batch, sizes)
+        check_shape(batch, sizes)
         self._stage.touch(self._queue)
         if self._history is None and self._all_fit(batch, sizes):
             self._append(batch, 0, len(batch.payloads))
@@ -316,7 +328,9 @@ def _text_bytes(batch: Batch, start: int, end: int) -> int:
     return total
 
 
-def _check_shape(batch: Batch, sizes: Sequence[int]) -> None:
+def check_shape(batch: Batch, group_sizes: Sequence[int]) -> None:
+    """Raise InvalidArgument unless the columns of a frame, and its groups, fit together."""
+    sizes = group_sizes or (len(batch.payloads),)
     count = len(batch.payloads)
     if not count:
         raise errors.InvalidArgument("messages", "a frame holds at least one message.")

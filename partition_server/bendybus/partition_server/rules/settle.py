@@ -63,6 +63,31 @@ def settle(turn: Turn, command: Settle) -> Settled | None:
     return _go_on(turn, Unsettled(command, count=_count(command)))
 
 
+def settle_whole(turn: Turn, command: Settle) -> Settled:
+    """Settle every token, as part of a unit; what is done until one cannot be is to be taken back.
+
+    Raises MessageLockLost, or what refuses a token.
+    """
+    count = _count(command)
+    if command.disposition is Disposition.COMPLETE:
+        _, lost = _complete(turn, command.tokens, command.entity_uid)
+        if lost:
+            raise locks.lost()
+    elif command.disposition is Disposition.RENEW_LOCK:
+        renewed = _renew(turn, command)
+        if renewed.failures:
+            raise renewed.failures[0][1]
+        return renewed
+    else:
+        perform = DISPOSITIONS[command.disposition]
+        found = locks.find(turn.partition, command.tokens, turn.now, command.entity_uid)
+        for queue, counter, lock in found:
+            if lock is None:
+                raise locks.lost()
+            perform(turn, command, queue, counter, lock)
+    return Settled(command.settle_id, count)
+
+
 def refused(command: Settle, error: BusError) -> Settled:
     """Return the answer to a settlement that fails as a whole."""
     count = _count(command) or 1

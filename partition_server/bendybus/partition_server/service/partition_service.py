@@ -14,7 +14,7 @@ from bendybus.domain.errors import BusError
 from bendybus.internal.v1 import partition_pb2, partition_pb2_grpc
 from bendybus.partition_server.broker.partition_thread import PartitionThread, read_clocks
 from bendybus.partition_server.broker.replies import Call, Outbox, SendReply
-from bendybus.partition_server.service import conversions, deliver_frames, send_frames
+from bendybus.partition_server.service import conversions, deliver_frames, send_frames, transactions
 from bendybus.partition_server.service.frame_streams import both_ways, ending
 from bendybus.partition_server.service.hosts import Hosts, submit
 from bendybus.partition_server.state import answers, commands
@@ -113,6 +113,15 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
             serving=thread is not None and thread.serving,
             conditions=thread.conditions if thread else ("NotServedHere",),
         )
+
+    async def Transact(
+        self, request: partition_pb2.TransactRequest, context: Context
+    ) -> partition_pb2.TransactResponse:
+        """Do all parts, or nothing."""
+        outcome: answers.Transacted = await self._ask(
+            context, request.partition, lambda reply: transactions.command(request, reply)
+        )
+        return transactions.response(outcome)
 
     async def Peek(
         self, request: partition_pb2.PeekRequest, context: Context

@@ -39,6 +39,7 @@ _ALL: Final = frozenset(Role)
 METHODS: Final[dict[str, frozenset[Role]]] = {
     f"{_PARTITION_SERVICE}SendFrames": _FRONTEND,
     f"{_PARTITION_SERVICE}DeliverFrames": _FRONTEND,
+    f"{_PARTITION_SERVICE}Transact": _FRONTEND,
     f"{_PARTITION_SERVICE}Echo": _BOTH,
     f"{_PARTITION_SERVICE}Peek": _FRONTEND,
     f"{_PARTITION_SERVICE}ReceiveDeferred": _FRONTEND,

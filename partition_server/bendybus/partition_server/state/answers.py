@@ -133,6 +133,26 @@ class Settled:
 
 
 @dataclass(slots=True)
+class TransactionPart:
+    """The outcome of one part of a transaction: numbers of what was sent, the end of new locks."""
+
+    numbers: Sequence[int] = ()
+    duplicates: Sequence[bool] = ()
+    locked_until_ms: int = 0
+    lock_remaining_ms: int = 0
+
+
+@dataclass(slots=True)
+class Transacted:
+    """The outcome of a transaction: of each part, or what refused it (and it changed nothing)."""
+
+    parts: Sequence[TransactionPart]
+    # Index of the part that was refused.
+    refused_part: int = 0
+    error: BusError | None = None
+
+
+@dataclass(slots=True)
 class Peeked:
     """What was shown, and the counter to go on from (0: nothing after this now)."""
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from operator import add
 from typing import Any, NamedTuple
 
+from bendybus.domain import lock_token
 from bendybus.domain.disposition import Disposition
 from bendybus.domain.entity import Entity, Origin
 from bendybus.domain.entity_kind import EntityKind
@@ -82,6 +83,33 @@ class Append:
     age_ms: int = 0
     # On this partition's monotonic clock; 0: none.
     deadline_mono_ms: int = 0
+
+
+@dataclass(slots=True)
+class Transact:
+    """Do all parts in one commit, or nothing; answered by Transacted.
+
+    A part is an Append without a name of its own, or a Settle. All are about one entity.
+    """
+
+    reply_to: Any
+    entity: EntityRef
+    # Names it: a repeat gets the first outcome, also after a restart.
+    transaction_id: bytes
+    parts: Sequence["Append | Settle"]
+    age_ms: int = 0
+    # On this partition's monotonic clock; 0: none.
+    deadline_mono_ms: int = 0
+
+    def sends(self) -> list[Append]:
+        """Return the parts that store messages."""
+        return [part for part in self.parts if isinstance(part, Append)]
+
+    def messages(self) -> int:
+        """Return how many messages are sent or settled."""
+        sent = sum(len(part.batch.payloads) for part in self.sends())
+        tokens = sum(len(part.tokens) for part in self.parts if isinstance(part, Settle))
+        return sent + tokens // lock_token.TOKEN_BYTES
 
 
 @dataclass(slots=True)
@@ -340,6 +368,7 @@ class Watch(OfStream):
 
 Command = (
     Append
+    | Transact
     | Ask
     | Withdraw
     | Deliver
@@ -364,3 +393,8 @@ Command = (
     | FenceIdle
     | Watch
 )
+
+
+def stores(command: Command) -> bool:
+    """Whether a command stores messages, so that it needs room on the disk."""
+    return isinstance(command, Append) or (isinstance(command, Transact) and bool(command.sends()))

@@ -22,9 +22,9 @@ from typing import Final, NamedTuple
 
 from bendybus.domain import errors, limits
 from bendybus.domain.errors import BusError
-from bendybus.partition_server.state import producer_outcomes
-from bendybus.partition_server.state.answers import Appended, Failed
-from bendybus.partition_server.state.commands import Append, Batch, Now
+from bendybus.partition_server.state import producer_outcomes, transaction_outcomes
+from bendybus.partition_server.state.answers import Appended, Failed, Transacted
+from bendybus.partition_server.state.commands import Append, Batch, Now, Transact
 from bendybus.partition_server.store.records import Changes, ProducerEntry
 
 ENTRIES_MAX: Final = 65_536
@@ -36,6 +36,8 @@ ENTRY_BYTES: Final = 260
 PARTS_MAX: Final = 256
 # Entries are forgotten this many at a time.
 FORGET_STEP: Final = 1_024
+# Of a transaction's entry: its id stands for a producer that has nothing else.
+TRANSACTION_SEQUENCE: Final = 0
 # Five times what a send may take by default.
 AGE_MS_MAX: Final = 5 * limits.MINUTE_MS
 
@@ -114,20 +116,26 @@ class Producers:
                 f"frame {command.producer_sequence} was sent in {len(entries)} parts already, as "
                 "many as are remembered. Send the rest under another frame_id."
             )
-        forgotten = self._forgotten_mono_ms
-        if command.age_ms and (
-            command.age_ms > AGE_MS_MAX
-            or (forgotten is not None and now.mono_ms - command.age_ms <= forgotten)
-        ):
-            raise errors.OutcomeUnknown(
-                f"the first try of this frame was {command.age_ms / 1000:.0f} s ago, and its "
-                "outcome is no longer known here: the messages may or may not be stored."
-            )
+        self._check_age(command.age_ms, now, "this frame", "the messages may or may not be stored")
         return known
 
-    def refused(self, command: Append, error: BusError, now: Now) -> Appended | Failed:
+    def _check_age(self, age_ms: int, now: Now, what: str, may: str) -> None:
+        forgotten = self._forgotten_mono_ms
+        if age_ms and (
+            age_ms > AGE_MS_MAX or (forgotten is not None and now.mono_ms - age_ms <= forgotten)
+        ):
+            raise errors.OutcomeUnknown(
+                f"the first try of {what} was {age_ms / 1000:.0f} s ago, and its outcome is no "
+                f"longer known here: {may}."
+            )
+
+    def refused(
+        self, command: Append | Transact, error: BusError, now: Now
+    ) -> Appended | Transacted | Failed:
         """Return what to answer to a command that finds no room: what is stored is told so."""
         with contextlib.suppress(BusError):
+            if isinstance(command, Transact):
+                return self.transaction(command, now) or Failed(error)
             known = self.find(command, now)
             if known is not None:
                 return refuse_rest(command, known, error)
@@ -135,20 +143,44 @@ class Producers:
 
     def remember(self, command: Append, outcome: Appended, now: Now, changes: Changes) -> None:
         """Note the outcome in memory and in the transaction, if the command has a name."""
-        if not command.producer_id:
-            return
+        if command.producer_id:
+            position = command.spans[0] if command.spans else 0
+            text = producer_outcomes.to_text(command, outcome)
+            name = (command.producer_id, command.producer_sequence, position)
+            self._note(*name, text, now, changes)
+
+    def transaction(self, command: Transact, now: Now) -> Transacted | None:
+        """Return the outcome of a transaction that was decided before, None for a new one.
+
+        Raises OutcomeUnknown when it is a repeat of something too old to be known.
+        """
+        for entry in self._named(command.transaction_id, TRANSACTION_SEQUENCE):
+            return transaction_outcomes.read(entry.outcome)
+        self._check_age(command.age_ms, now, "this transaction", "it may or may not be done")
+        return None
+
+    def remember_transaction(
+        self, command: Transact, outcome: Transacted, now: Now, changes: Changes
+    ) -> None:
+        """Note the outcome of a transaction in memory and in what is committed with it."""
+        text = transaction_outcomes.to_text(outcome)
+        self._note(command.transaction_id, TRANSACTION_SEQUENCE, 0, text, now, changes)
+
+    def _note(
+        self,
+        producer_id: bytes,
+        sequence: int,
+        position: int,
+        outcome: str,
+        now: Now,
+        changes: Changes,
+    ) -> None:
         if not changes.producers:
             self._before = self.forgotten(changes)
-        position = command.spans[0] if command.spans else 0
-        known = self._producers.get(command.producer_id)
-        entry = ProducerEntry(
-            # One object for all of a producer.
-            known.producer_id if known else command.producer_id,
-            command.producer_sequence,
-            position,
-            producer_outcomes.to_text(command, outcome),
-            now.wall_ms,
-        )
+        known = self._producers.get(producer_id)
+        # One object for all of a producer.
+        name = known.producer_id if known else producer_id
+        entry = ProducerEntry(name, sequence, position, outcome, now.wall_ms)
         self._add(entry, now.mono_ms)
         changes.producers.append(entry)
         if self._too_many(now):

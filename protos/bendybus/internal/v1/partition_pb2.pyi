@@ -80,6 +80,80 @@ class GroupFailure(_message.Message):
     error: _message_pb2.Error
     def __init__(self, group: _Optional[int] = ..., error: _Optional[_Union[_message_pb2.Error, _Mapping]] = ...) -> None: ...
 
+class TransactRequest(_message.Message):
+    __slots__ = ("partition", "entity", "transaction_id", "parts", "age_ms", "deadline_monotonic_ms")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    ENTITY_FIELD_NUMBER: _ClassVar[int]
+    TRANSACTION_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
+    AGE_MS_FIELD_NUMBER: _ClassVar[int]
+    DEADLINE_MONOTONIC_MS_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    entity: EntityRef
+    transaction_id: bytes
+    parts: _containers.RepeatedCompositeFieldContainer[TransactionPart]
+    age_ms: int
+    deadline_monotonic_ms: int
+    def __init__(self, partition: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., transaction_id: _Optional[bytes] = ..., parts: _Optional[_Iterable[_Union[TransactionPart, _Mapping]]] = ..., age_ms: _Optional[int] = ..., deadline_monotonic_ms: _Optional[int] = ...) -> None: ...
+
+class TransactionPart(_message.Message):
+    __slots__ = ("send", "settle")
+    SEND_FIELD_NUMBER: _ClassVar[int]
+    SETTLE_FIELD_NUMBER: _ClassVar[int]
+    send: TransactionSend
+    settle: TransactionSettle
+    def __init__(self, send: _Optional[_Union[TransactionSend, _Mapping]] = ..., settle: _Optional[_Union[TransactionSettle, _Mapping]] = ...) -> None: ...
+
+class TransactionSend(_message.Message):
+    __slots__ = ("batch", "group_sizes")
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    GROUP_SIZES_FIELD_NUMBER: _ClassVar[int]
+    batch: _message_pb2.MessageBatch
+    group_sizes: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, batch: _Optional[_Union[_message_pb2.MessageBatch, _Mapping]] = ..., group_sizes: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class TransactionSettle(_message.Message):
+    __slots__ = ("disposition", "lock_tokens", "changed_properties", "dead_letter_reason", "dead_letter_error_description")
+    DISPOSITION_FIELD_NUMBER: _ClassVar[int]
+    LOCK_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    CHANGED_PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    DEAD_LETTER_REASON_FIELD_NUMBER: _ClassVar[int]
+    DEAD_LETTER_ERROR_DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    disposition: _receiver_pb2.Disposition
+    lock_tokens: bytes
+    changed_properties: _message_pb2.ValueMap
+    dead_letter_reason: str
+    dead_letter_error_description: str
+    def __init__(self, disposition: _Optional[_Union[_receiver_pb2.Disposition, str]] = ..., lock_tokens: _Optional[bytes] = ..., changed_properties: _Optional[_Union[_message_pb2.ValueMap, _Mapping]] = ..., dead_letter_reason: _Optional[str] = ..., dead_letter_error_description: _Optional[str] = ...) -> None: ...
+
+class TransactResponse(_message.Message):
+    __slots__ = ("outcomes", "refusal")
+    OUTCOMES_FIELD_NUMBER: _ClassVar[int]
+    REFUSAL_FIELD_NUMBER: _ClassVar[int]
+    outcomes: _containers.RepeatedCompositeFieldContainer[TransactionOutcome]
+    refusal: TransactionRefusal
+    def __init__(self, outcomes: _Optional[_Iterable[_Union[TransactionOutcome, _Mapping]]] = ..., refusal: _Optional[_Union[TransactionRefusal, _Mapping]] = ...) -> None: ...
+
+class TransactionOutcome(_message.Message):
+    __slots__ = ("sequence_numbers", "duplicates", "locked_until_ms", "lock_remaining_ms")
+    SEQUENCE_NUMBERS_FIELD_NUMBER: _ClassVar[int]
+    DUPLICATES_FIELD_NUMBER: _ClassVar[int]
+    LOCKED_UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
+    LOCK_REMAINING_MS_FIELD_NUMBER: _ClassVar[int]
+    sequence_numbers: _containers.RepeatedScalarFieldContainer[int]
+    duplicates: _containers.RepeatedScalarFieldContainer[bool]
+    locked_until_ms: int
+    lock_remaining_ms: int
+    def __init__(self, sequence_numbers: _Optional[_Iterable[int]] = ..., duplicates: _Optional[_Iterable[bool]] = ..., locked_until_ms: _Optional[int] = ..., lock_remaining_ms: _Optional[int] = ...) -> None: ...
+
+class TransactionRefusal(_message.Message):
+    __slots__ = ("part", "error")
+    PART_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    part: int
+    error: _message_pb2.Error
+    def __init__(self, part: _Optional[int] = ..., error: _Optional[_Union[_message_pb2.Error, _Mapping]] = ...) -> None: ...
+
 class DeliverFramesRequest(_message.Message):
     __slots__ = ("partition", "ask", "withdraw", "deliver", "release", "settle", "accept_session", "confirm_session", "close_session", "renew_session", "attach_session", "further")
     PARTITION_FIELD_NUMBER: _ClassVar[int]

@@ -50,6 +50,11 @@ class PartitionServiceStub(object):
                 request_serializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.EchoRequest.SerializeToString,
                 response_deserializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.EchoResponse.FromString,
                 _registered_method=True)
+        self.Transact = channel.unary_unary(
+                '/bendybus.internal.v1.PartitionService/Transact',
+                request_serializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.TransactRequest.SerializeToString,
+                response_deserializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.TransactResponse.FromString,
+                _registered_method=True)
         self.Peek = channel.unary_unary(
                 '/bendybus.internal.v1.PartitionService/Peek',
                 request_serializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.PeekRequest.SerializeToString,
@@ -112,6 +117,13 @@ class PartitionServiceServicer(object):
 
     def Echo(self, request_iterator, context):
         """Answered by the event loop, not by the disk: tells a stopped process from a slow disk.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Transact(self, request, context):
+        """Does all parts in one commit, or nothing. Partition servers of 0.4 do not know it: UNIMPLEMENTED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -182,6 +194,11 @@ def add_PartitionServiceServicer_to_server(servicer, server):
                     servicer.Echo,
                     request_deserializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.EchoRequest.FromString,
                     response_serializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.EchoResponse.SerializeToString,
+            ),
+            'Transact': grpc.unary_unary_rpc_method_handler(
+                    servicer.Transact,
+                    request_deserializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.TransactRequest.FromString,
+                    response_serializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.TransactResponse.SerializeToString,
             ),
             'Peek': grpc.unary_unary_rpc_method_handler(
                     servicer.Peek,
@@ -306,6 +323,33 @@ class PartitionService(object):
             '/bendybus.internal.v1.PartitionService/Echo',
             bendybus_dot_internal_dot_v1_dot_partition__pb2.EchoRequest.SerializeToString,
             bendybus_dot_internal_dot_v1_dot_partition__pb2.EchoResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Transact(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/bendybus.internal.v1.PartitionService/Transact',
+            bendybus_dot_internal_dot_v1_dot_partition__pb2.TransactRequest.SerializeToString,
+            bendybus_dot_internal_dot_v1_dot_partition__pb2.TransactResponse.FromString,
             options,
             channel_credentials,
             insecure,

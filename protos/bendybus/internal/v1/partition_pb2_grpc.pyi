@@ -39,6 +39,8 @@ class PartitionServiceStub:
     """Reserves, delivers and settles. When the stream ends, what is reserved is released."""
     Echo: _grpc.StreamStreamMultiCallable[_partition_pb2.EchoRequest, _partition_pb2.EchoResponse]
     """Answered by the event loop, not by the disk: tells a stopped process from a slow disk."""
+    Transact: _grpc.UnaryUnaryMultiCallable[_partition_pb2.TransactRequest, _partition_pb2.TransactResponse]
+    """Does all parts in one commit, or nothing. Partition servers of 0.4 do not know it: UNIMPLEMENTED."""
     Peek: _grpc.UnaryUnaryMultiCallable[_partition_pb2.PeekRequest, _partition_pb2.PeekResponse]
     ReceiveDeferred: _grpc.UnaryUnaryMultiCallable[_partition_pb2.ReceiveDeferredRequest, _partition_pb2.ReceiveDeferredResponse]
     CancelScheduledMessages: _grpc.UnaryUnaryMultiCallable[_partition_pb2.CancelScheduledMessagesRequest, _partition_pb2.CancelScheduledMessagesResponse]
@@ -59,6 +61,8 @@ class PartitionServiceAsyncStub(PartitionServiceStub):
     """Reserves, delivers and settles. When the stream ends, what is reserved is released."""
     Echo: _aio.StreamStreamMultiCallable[_partition_pb2.EchoRequest, _partition_pb2.EchoResponse]  # type: ignore[assignment]
     """Answered by the event loop, not by the disk: tells a stopped process from a slow disk."""
+    Transact: _aio.UnaryUnaryMultiCallable[_partition_pb2.TransactRequest, _partition_pb2.TransactResponse]  # type: ignore[assignment]
+    """Does all parts in one commit, or nothing. Partition servers of 0.4 do not know it: UNIMPLEMENTED."""
     Peek: _aio.UnaryUnaryMultiCallable[_partition_pb2.PeekRequest, _partition_pb2.PeekResponse]  # type: ignore[assignment]
     ReceiveDeferred: _aio.UnaryUnaryMultiCallable[_partition_pb2.ReceiveDeferredRequest, _partition_pb2.ReceiveDeferredResponse]  # type: ignore[assignment]
     CancelScheduledMessages: _aio.UnaryUnaryMultiCallable[_partition_pb2.CancelScheduledMessagesRequest, _partition_pb2.CancelScheduledMessagesResponse]  # type: ignore[assignment]
@@ -94,6 +98,14 @@ class PartitionServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_partition_pb2.EchoResponse], _abc.AsyncIterator[_partition_pb2.EchoResponse]]:
         """Answered by the event loop, not by the disk: tells a stopped process from a slow disk."""
+
+    @_abc_1.abstractmethod
+    def Transact(
+        self,
+        request: _partition_pb2.TransactRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_partition_pb2.TransactResponse, _abc.Awaitable[_partition_pb2.TransactResponse]]:
+        """Does all parts in one commit, or nothing. Partition servers of 0.4 do not know it: UNIMPLEMENTED."""
 
     @_abc_1.abstractmethod
     def Peek(

@@ -1,0 +1,133 @@
+"""Transactions: sends and settlements that are done in one commit, or not at all.
+
+The front end collects a transaction and hands it over whole, under an id. It is decided in a mark
+of its own (see `state.marks`): one part that is refused takes back all of it, and nothing else of
+the stage. Locks are checked, and numbers given, here, at its commit. The outcome is remembered
+durably, like those of producers' frames: also that it was refused, so that a first try that comes
+late does not do what its repeat was told is not done.
+
+What may be otherwise in a moment (the entity's status and version, room on the disk, the deadline)
+is raised before, and not remembered.
+"""
+
+from typing import Final
+
+from bendybus.domain import bounds, errors, limits, partitioning, transactions
+from bendybus.domain.disposition import Disposition
+from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.errors import BusError
+from bendybus.partition_server.rules import duplicates, send, settle
+from bendybus.partition_server.state.answers import Transacted, TransactionPart
+from bendybus.partition_server.state.commands import Append, Settle, Transact
+from bendybus.partition_server.state.turn import Turn
+
+_ALLOWED: Final = frozenset(Disposition) - {Disposition.RELEASE}
+
+
+def transact(turn: Turn, command: Transact) -> Transacted:
+    """Do all parts of a transaction, or none; a repeat gets the first outcome.
+
+    Raises what refuses it for now.
+    """
+    producers, stage, now = turn.partition.producers, turn.stage, turn.now
+    _check_name(command)
+    known = producers.transaction(command, now)
+    if known is not None:
+        return known
+    _check_now(turn, command)
+    mark = turn.mark()
+    outcome = _decide(turn, command)
+    if outcome.error is None:
+        turn.keep(mark)
+    else:
+        turn.take_back_to(mark)
+    producers.remember_transaction(command, outcome, now, stage.changes)
+    if stage.changes.producers_forgotten and not turn.expiry_held:
+        # The next opening compares its clock with the one that says when this was forgotten.
+        turn.partition.due.mark(stage, now)
+    return outcome
+
+
+def _check_name(command: Transact) -> None:
+    size = len(command.transaction_id)
+    if size != limits.TRANSACTION_ID_BYTES:
+        raise errors.InvalidArgument(
+            "transaction_id", f"must be {limits.TRANSACTION_ID_BYTES} bytes (got {size})."
+        )
+    bounds.check_producer(command.transaction_id, 0, command.age_ms, command.deadline_mono_ms)
+
+
+def _check_now(turn: Turn, command: Transact) -> None:
+    """Raise what refuses a transaction before its parts are looked at."""
+    entity = turn.partition.find(command.entity, turn.now).entity
+    send.check_deadline(turn, command.deadline_mono_ms)
+    if entity.description.requires_session and len(command.sends()) < len(command.parts):
+        raise errors.InvalidOperation(
+            f"{entity.title} requires sessions: its messages are not settled in a transaction. "
+            "Settle them without one.",
+            metadata={"entity": entity.name},
+        )
+    if command.sends():
+        if entity.kind is not EntityKind.QUEUE:
+            raise errors.InvalidOperation(
+                f"{entity.title} takes no messages in a transaction. Send them without one.",
+                metadata={"entity": entity.name},
+            )
+        send.check_sends(turn, send.target(turn, command.entity), command.deadline_mono_ms)
+    transactions.check_allowed(turn.partition.fingerprint.tier)
+    # A part without messages is refused as well, when it is its turn.
+    messages = max(command.messages(), len(command.parts))
+    content_bytes = sum(part.batch.content_bytes() for part in command.sends())
+    transactions.check_size(messages, content_bytes)
+
+
+def _decide(turn: Turn, command: Transact) -> Transacted:
+    """Decide part by part, up to the first that is refused."""
+    parts: list[TransactionPart] = []
+    try:
+        _check_keys(turn, command)
+        for part in command.parts:
+            if isinstance(part, Append):
+                parts.append(_send(turn, part))
+            else:
+                parts.append(_settle(turn, part))
+    except BusError as error:
+        return Transacted((), len(parts), error)
+    return Transacted(parts)
+
+
+def _check_keys(turn: Turn, command: Transact) -> None:
+    entity, sends = turn.partition.find(command.entity, turn.now).entity, command.sends()
+    for part in sends:
+        send.check_shape(part.batch, part.group_sizes)
+    keys = [
+        partitioning.effective_key(
+            session_id=duplicates.session_of(part.batch, i),
+            partition_key=part.batch.partition_keys[i] if part.batch.partition_keys else "",
+            message_id=part.batch.message_ids[i] if part.batch.message_ids else "",
+            detects_duplicates=entity.description.requires_duplicate_detection,
+        )
+        for part in sends
+        for i in range(len(part.batch.payloads))
+    ]
+    transactions.check_keys(entity, keys)
+
+
+def _send(turn: Turn, part: Append) -> TransactionPart:
+    outcome = send.Appender(turn, send.target(turn, part.entity)).run(part)
+    if outcome.failures:
+        raise outcome.failures[0][1]
+    return TransactionPart(outcome.numbers, outcome.duplicates)
+
+
+def _settle(turn: Turn, part: Settle) -> TransactionPart:
+    if part.disposition not in _ALLOWED:
+        raise errors.InvalidArgument("disposition", "must be a settlement or a renewal.")
+    bounds.check_settlement(
+        part.tokens,
+        len(part.changed_properties or b""),
+        part.dead_letter_reason,
+        part.dead_letter_error_description,
+    )
+    settled = settle.settle_whole(turn, part)
+    return TransactionPart((), (), settled.locked_until_ms, settled.lock_remaining_ms)
