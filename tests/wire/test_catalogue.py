@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bendybus.domain import entity as domain_entity
@@ -18,6 +18,7 @@ from bendybus.domain.subscription_description import SubscriptionDescription
 from bendybus.domain.topic_description import TopicDescription
 from bendybus.internal.v1 import entity_pb2
 from bendybus.wire import catalogue, entities
+from tests.domain.filters.rule_strategies import RULES
 
 LONG = st.none() | st.integers(0, limits.TIME_TO_LIVE_MS_MAX - 1)
 OTHERS = st.builds(
@@ -33,6 +34,7 @@ OTHERS = st.builds(
     dead_lettering_on_filter_evaluation_exceptions=st.booleans(),
     status=st.sampled_from(SubscriptionDescription.statuses),
     forward_to=st.text(max_size=5),
+    rules=st.lists(RULES, max_size=3).map(tuple),
 )
 QUEUES = st.builds(QueueDescription, status=st.sampled_from(EntityStatus))
 
@@ -48,6 +50,7 @@ def sent(message: Any) -> Any:
     return type(message).FromString(message.SerializeToString())
 
 
+@settings(deadline=None)
 @given(st.lists(OTHERS | QUEUES))
 def test_a_catalogue_comes_back(descriptions: list[Description]) -> None:
     told = [entry(each) for each in descriptions]
@@ -59,6 +62,7 @@ def test_a_catalogue_comes_back(descriptions: list[Description]) -> None:
     assert catalogue.kinds_of(response) == frozenset(EntityKind)
 
 
+@settings(deadline=None)
 @given(OTHERS | QUEUES)
 def test_a_copy_and_a_commit_come_back(description: Description) -> None:
     entity = entry(description)
@@ -74,6 +78,7 @@ def test_a_copy_and_a_commit_come_back(description: Description) -> None:
 
 
 @pytest.mark.requirement("R87")
+@settings(deadline=None)
 @given(OTHERS)
 def test_a_watcher_of_0_4_sees_no_topics(description: Description) -> None:
     told = [entry(QueueDescription()), entry(description)]
@@ -83,6 +88,7 @@ def test_a_watcher_of_0_4_sees_no_topics(description: Description) -> None:
 
 
 @pytest.mark.requirement("R87")
+@settings(deadline=None)
 @given(OTHERS)
 def test_a_partition_of_0_4_refuses_a_copy_of_a_topic(description: Description) -> None:
     request = catalogue.apply_request(3, [entry(description)])
@@ -93,6 +99,7 @@ def test_a_partition_of_0_4_refuses_a_copy_of_a_topic(description: Description) 
 
 
 @pytest.mark.requirement("R87")
+@settings(deadline=None)
 @given(OTHERS)
 def test_a_registrar_of_0_4_refuses_to_make_a_topic(description: Description) -> None:
     changes = entities.description_changes(entities.description_to_proto(description))

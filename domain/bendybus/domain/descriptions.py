@@ -45,6 +45,7 @@ _MANIFEST_NAMES: Final[dict[str, str]] = {
     "forward_to": "forwardTo",
     "forward_dead_lettered_messages_to": "forwardDeadLetteredMessagesTo",
     "user_metadata": "userMetadata",
+    "rules": "rules",
 }
 # Accepted names whose behaviour does not exist yet: refused, never ignored.
 NOT_YET: Final = ("requires_session", "forward_to", "forward_dead_lettered_messages_to")

@@ -12,9 +12,11 @@ from bendybus.domain import bounds, limits, subscription_name
 from bendybus.domain.descriptions import Description
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.errors import EntityNotFound, InvalidArgument, InvalidOperation
+from bendybus.domain.filters import rule_set
 from bendybus.domain.lifecycle import EntityState
 from bendybus.domain.limits import Tier
 from bendybus.domain.sub_queue import SubQueue
+from bendybus.domain.subscription_description import SubscriptionDescription
 
 DEAD_LETTER_SUFFIX: Final = "$DeadLetterQueue"
 PARTITIONS_MAX: Final = max(limits.PREMIUM_PARTITION_COUNTS)
@@ -84,6 +86,8 @@ def check_entry(entry: "Entity") -> None:
     bounds.check_number("home_partition", entry.home_partition, PARTITIONS_MAX - 1)
     bounds.check_number("created_at", entry.created_at_ms, bounds.TIME_MS_MAX)
     bounds.check_number("updated_at", entry.updated_at_ms, bounds.TIME_MS_MAX)
+    if isinstance(entry.description, SubscriptionDescription):
+        rule_set.check_bounds(entry.description.rules)
     for field in fields(entry.description):
         value = getattr(entry.description, field.name)
         if isinstance(value, int):

@@ -96,6 +96,10 @@ LIKE_PATTERN_CHARS_MAX: Final = 1_024  # also of a pattern that is a property's 
 RULE_VALUES_MAX: Final = 64  # parameters of a SQL text, properties of a correlation filter
 RULE_VALUE_LENGTH_MAX: Final = 1_024  # characters or bytes, of each
 RULE_PROPERTY_NAME_CHARS_MAX: Final = 1_024
+COMPILED_TEXTS_MAX: Final = 4_096  # SQL filters, and as many actions, that a process keeps
+RULES_PER_SUBSCRIPTION: Final = 2_000
+RULE_CHARS_PER_SUBSCRIPTION: Final = 1_000_000  # in names, texts and values
+RULES_PER_NAMESPACE: Final = 200_000
 DELIVERY_COUNT_STORED_MAX: Final = 2**31 - 1
 
 

@@ -6,6 +6,8 @@ from typing import ClassVar
 from bendybus.domain import limits
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.entity_status import EntityStatus
+from bendybus.domain.filters import rule_set
+from bendybus.domain.filters.rule import Rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,8 @@ class SubscriptionDescription:
     forward_to: str = ""
     forward_dead_lettered_messages_to: str = ""
     user_metadata: str = ""
+    # Which messages of its topic it takes. None: no message.
+    rules: tuple[Rule, ...] = rule_set.DEFAULT
 
     kind: ClassVar = EntityKind.SUBSCRIPTION
     statuses: ClassVar = (EntityStatus.ACTIVE, EntityStatus.DISABLED)

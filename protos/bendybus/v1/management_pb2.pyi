@@ -298,7 +298,7 @@ class TopicDescription(_message.Message):
     def __init__(self, enable_partitioning: bool = ..., max_size_in_megabytes: _Optional[int] = ..., max_message_size_in_kilobytes: _Optional[int] = ..., requires_duplicate_detection: bool = ..., duplicate_detection_history_time_window_ms: _Optional[int] = ..., default_message_time_to_live_ms: _Optional[int] = ..., auto_delete_on_idle_ms: _Optional[int] = ..., status: _Optional[_Union[EntityStatus, str]] = ..., user_metadata: _Optional[str] = ...) -> None: ...
 
 class SubscriptionDescription(_message.Message):
-    __slots__ = ("lock_duration_ms", "requires_session", "default_message_time_to_live_ms", "dead_lettering_on_message_expiration", "dead_lettering_on_filter_evaluation_exceptions", "max_delivery_count", "auto_delete_on_idle_ms", "status", "forward_to", "forward_dead_lettered_messages_to", "user_metadata")
+    __slots__ = ("lock_duration_ms", "requires_session", "default_message_time_to_live_ms", "dead_lettering_on_message_expiration", "dead_lettering_on_filter_evaluation_exceptions", "max_delivery_count", "auto_delete_on_idle_ms", "status", "forward_to", "forward_dead_lettered_messages_to", "user_metadata", "rules")
     LOCK_DURATION_MS_FIELD_NUMBER: _ClassVar[int]
     REQUIRES_SESSION_FIELD_NUMBER: _ClassVar[int]
     DEFAULT_MESSAGE_TIME_TO_LIVE_MS_FIELD_NUMBER: _ClassVar[int]
@@ -310,6 +310,7 @@ class SubscriptionDescription(_message.Message):
     FORWARD_TO_FIELD_NUMBER: _ClassVar[int]
     FORWARD_DEAD_LETTERED_MESSAGES_TO_FIELD_NUMBER: _ClassVar[int]
     USER_METADATA_FIELD_NUMBER: _ClassVar[int]
+    RULES_FIELD_NUMBER: _ClassVar[int]
     lock_duration_ms: int
     requires_session: bool
     default_message_time_to_live_ms: int
@@ -321,7 +322,89 @@ class SubscriptionDescription(_message.Message):
     forward_to: str
     forward_dead_lettered_messages_to: str
     user_metadata: str
-    def __init__(self, lock_duration_ms: _Optional[int] = ..., requires_session: bool = ..., default_message_time_to_live_ms: _Optional[int] = ..., dead_lettering_on_message_expiration: bool = ..., dead_lettering_on_filter_evaluation_exceptions: bool = ..., max_delivery_count: _Optional[int] = ..., auto_delete_on_idle_ms: _Optional[int] = ..., status: _Optional[_Union[EntityStatus, str]] = ..., forward_to: _Optional[str] = ..., forward_dead_lettered_messages_to: _Optional[str] = ..., user_metadata: _Optional[str] = ...) -> None: ...
+    rules: RuleSet
+    def __init__(self, lock_duration_ms: _Optional[int] = ..., requires_session: bool = ..., default_message_time_to_live_ms: _Optional[int] = ..., dead_lettering_on_message_expiration: bool = ..., dead_lettering_on_filter_evaluation_exceptions: bool = ..., max_delivery_count: _Optional[int] = ..., auto_delete_on_idle_ms: _Optional[int] = ..., status: _Optional[_Union[EntityStatus, str]] = ..., forward_to: _Optional[str] = ..., forward_dead_lettered_messages_to: _Optional[str] = ..., user_metadata: _Optional[str] = ..., rules: _Optional[_Union[RuleSet, _Mapping]] = ...) -> None: ...
+
+class RuleSet(_message.Message):
+    __slots__ = ("rules",)
+    RULES_FIELD_NUMBER: _ClassVar[int]
+    rules: _containers.RepeatedCompositeFieldContainer[Rule]
+    def __init__(self, rules: _Optional[_Iterable[_Union[Rule, _Mapping]]] = ...) -> None: ...
+
+class Rule(_message.Message):
+    __slots__ = ("name", "sql_filter", "correlation_filter", "boolean_filter", "action", "created_at_ms")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SQL_FILTER_FIELD_NUMBER: _ClassVar[int]
+    CORRELATION_FILTER_FIELD_NUMBER: _ClassVar[int]
+    BOOLEAN_FILTER_FIELD_NUMBER: _ClassVar[int]
+    ACTION_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    sql_filter: SqlFilter
+    correlation_filter: CorrelationFilter
+    boolean_filter: bool
+    action: SqlAction
+    created_at_ms: int
+    def __init__(self, name: _Optional[str] = ..., sql_filter: _Optional[_Union[SqlFilter, _Mapping]] = ..., correlation_filter: _Optional[_Union[CorrelationFilter, _Mapping]] = ..., boolean_filter: bool = ..., action: _Optional[_Union[SqlAction, _Mapping]] = ..., created_at_ms: _Optional[int] = ...) -> None: ...
+
+class SqlFilter(_message.Message):
+    __slots__ = ("sql_expression", "parameters")
+    class ParametersEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: _message_pb2.Value
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[_message_pb2.Value, _Mapping]] = ...) -> None: ...
+    SQL_EXPRESSION_FIELD_NUMBER: _ClassVar[int]
+    PARAMETERS_FIELD_NUMBER: _ClassVar[int]
+    sql_expression: str
+    parameters: _containers.MessageMap[str, _message_pb2.Value]
+    def __init__(self, sql_expression: _Optional[str] = ..., parameters: _Optional[_Mapping[str, _message_pb2.Value]] = ...) -> None: ...
+
+class CorrelationFilter(_message.Message):
+    __slots__ = ("correlation_id", "message_id", "to", "reply_to", "label", "session_id", "reply_to_session_id", "content_type", "properties")
+    class PropertiesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: _message_pb2.Value
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[_message_pb2.Value, _Mapping]] = ...) -> None: ...
+    CORRELATION_ID_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    TO_FIELD_NUMBER: _ClassVar[int]
+    REPLY_TO_FIELD_NUMBER: _ClassVar[int]
+    LABEL_FIELD_NUMBER: _ClassVar[int]
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    REPLY_TO_SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_TYPE_FIELD_NUMBER: _ClassVar[int]
+    PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    correlation_id: str
+    message_id: str
+    to: str
+    reply_to: str
+    label: str
+    session_id: str
+    reply_to_session_id: str
+    content_type: str
+    properties: _containers.MessageMap[str, _message_pb2.Value]
+    def __init__(self, correlation_id: _Optional[str] = ..., message_id: _Optional[str] = ..., to: _Optional[str] = ..., reply_to: _Optional[str] = ..., label: _Optional[str] = ..., session_id: _Optional[str] = ..., reply_to_session_id: _Optional[str] = ..., content_type: _Optional[str] = ..., properties: _Optional[_Mapping[str, _message_pb2.Value]] = ...) -> None: ...
+
+class SqlAction(_message.Message):
+    __slots__ = ("sql_expression", "parameters")
+    class ParametersEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: _message_pb2.Value
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[_message_pb2.Value, _Mapping]] = ...) -> None: ...
+    SQL_EXPRESSION_FIELD_NUMBER: _ClassVar[int]
+    PARAMETERS_FIELD_NUMBER: _ClassVar[int]
+    sql_expression: str
+    parameters: _containers.MessageMap[str, _message_pb2.Value]
+    def __init__(self, sql_expression: _Optional[str] = ..., parameters: _Optional[_Mapping[str, _message_pb2.Value]] = ...) -> None: ...
 
 class Topic(_message.Message):
     __slots__ = ("name", "uid", "generation", "origin", "description", "partition_count", "home_partition", "runtime", "orphaned", "subscription_count")
@@ -556,3 +639,97 @@ class ListSubscriptionsResponse(_message.Message):
     subscriptions: _containers.RepeatedCompositeFieldContainer[Subscription]
     next_page_token: str
     def __init__(self, subscriptions: _Optional[_Iterable[_Union[Subscription, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class CreateRuleRequest(_message.Message):
+    __slots__ = ("topic_name", "subscription_name", "rule", "origin")
+    TOPIC_NAME_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_NAME_FIELD_NUMBER: _ClassVar[int]
+    RULE_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
+    topic_name: str
+    subscription_name: str
+    rule: Rule
+    origin: EntityOrigin
+    def __init__(self, topic_name: _Optional[str] = ..., subscription_name: _Optional[str] = ..., rule: _Optional[_Union[Rule, _Mapping]] = ..., origin: _Optional[_Union[EntityOrigin, str]] = ...) -> None: ...
+
+class CreateRuleResponse(_message.Message):
+    __slots__ = ("rule", "outcomes")
+    RULE_FIELD_NUMBER: _ClassVar[int]
+    OUTCOMES_FIELD_NUMBER: _ClassVar[int]
+    rule: Rule
+    outcomes: _containers.RepeatedCompositeFieldContainer[PartitionOutcome]
+    def __init__(self, rule: _Optional[_Union[Rule, _Mapping]] = ..., outcomes: _Optional[_Iterable[_Union[PartitionOutcome, _Mapping]]] = ...) -> None: ...
+
+class UpdateRuleRequest(_message.Message):
+    __slots__ = ("topic_name", "subscription_name", "rule", "origin")
+    TOPIC_NAME_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_NAME_FIELD_NUMBER: _ClassVar[int]
+    RULE_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
+    topic_name: str
+    subscription_name: str
+    rule: Rule
+    origin: EntityOrigin
+    def __init__(self, topic_name: _Optional[str] = ..., subscription_name: _Optional[str] = ..., rule: _Optional[_Union[Rule, _Mapping]] = ..., origin: _Optional[_Union[EntityOrigin, str]] = ...) -> None: ...
+
+class UpdateRuleResponse(_message.Message):
+    __slots__ = ("rule", "outcomes")
+    RULE_FIELD_NUMBER: _ClassVar[int]
+    OUTCOMES_FIELD_NUMBER: _ClassVar[int]
+    rule: Rule
+    outcomes: _containers.RepeatedCompositeFieldContainer[PartitionOutcome]
+    def __init__(self, rule: _Optional[_Union[Rule, _Mapping]] = ..., outcomes: _Optional[_Iterable[_Union[PartitionOutcome, _Mapping]]] = ...) -> None: ...
+
+class DeleteRuleRequest(_message.Message):
+    __slots__ = ("topic_name", "subscription_name", "name", "origin")
+    TOPIC_NAME_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_NAME_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_FIELD_NUMBER: _ClassVar[int]
+    topic_name: str
+    subscription_name: str
+    name: str
+    origin: EntityOrigin
+    def __init__(self, topic_name: _Optional[str] = ..., subscription_name: _Optional[str] = ..., name: _Optional[str] = ..., origin: _Optional[_Union[EntityOrigin, str]] = ...) -> None: ...
+
+class DeleteRuleResponse(_message.Message):
+    __slots__ = ("outcomes",)
+    OUTCOMES_FIELD_NUMBER: _ClassVar[int]
+    outcomes: _containers.RepeatedCompositeFieldContainer[PartitionOutcome]
+    def __init__(self, outcomes: _Optional[_Iterable[_Union[PartitionOutcome, _Mapping]]] = ...) -> None: ...
+
+class GetRuleRequest(_message.Message):
+    __slots__ = ("topic_name", "subscription_name", "name")
+    TOPIC_NAME_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_NAME_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    topic_name: str
+    subscription_name: str
+    name: str
+    def __init__(self, topic_name: _Optional[str] = ..., subscription_name: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
+
+class GetRuleResponse(_message.Message):
+    __slots__ = ("rule",)
+    RULE_FIELD_NUMBER: _ClassVar[int]
+    rule: Rule
+    def __init__(self, rule: _Optional[_Union[Rule, _Mapping]] = ...) -> None: ...
+
+class ListRulesRequest(_message.Message):
+    __slots__ = ("topic_name", "subscription_name", "page_size", "page_token")
+    TOPIC_NAME_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_NAME_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    topic_name: str
+    subscription_name: str
+    page_size: int
+    page_token: str
+    def __init__(self, topic_name: _Optional[str] = ..., subscription_name: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class ListRulesResponse(_message.Message):
+    __slots__ = ("rules", "next_page_token")
+    RULES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    rules: _containers.RepeatedCompositeFieldContainer[Rule]
+    next_page_token: str
+    def __init__(self, rules: _Optional[_Iterable[_Union[Rule, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...

@@ -115,6 +115,31 @@ class ManagementServiceStub(object):
                 request_serializer=bendybus_dot_v1_dot_management__pb2.ListSubscriptionsRequest.SerializeToString,
                 response_deserializer=bendybus_dot_v1_dot_management__pb2.ListSubscriptionsResponse.FromString,
                 _registered_method=True)
+        self.CreateRule = channel.unary_unary(
+                '/bendybus.v1.ManagementService/CreateRule',
+                request_serializer=bendybus_dot_v1_dot_management__pb2.CreateRuleRequest.SerializeToString,
+                response_deserializer=bendybus_dot_v1_dot_management__pb2.CreateRuleResponse.FromString,
+                _registered_method=True)
+        self.UpdateRule = channel.unary_unary(
+                '/bendybus.v1.ManagementService/UpdateRule',
+                request_serializer=bendybus_dot_v1_dot_management__pb2.UpdateRuleRequest.SerializeToString,
+                response_deserializer=bendybus_dot_v1_dot_management__pb2.UpdateRuleResponse.FromString,
+                _registered_method=True)
+        self.DeleteRule = channel.unary_unary(
+                '/bendybus.v1.ManagementService/DeleteRule',
+                request_serializer=bendybus_dot_v1_dot_management__pb2.DeleteRuleRequest.SerializeToString,
+                response_deserializer=bendybus_dot_v1_dot_management__pb2.DeleteRuleResponse.FromString,
+                _registered_method=True)
+        self.GetRule = channel.unary_unary(
+                '/bendybus.v1.ManagementService/GetRule',
+                request_serializer=bendybus_dot_v1_dot_management__pb2.GetRuleRequest.SerializeToString,
+                response_deserializer=bendybus_dot_v1_dot_management__pb2.GetRuleResponse.FromString,
+                _registered_method=True)
+        self.ListRules = channel.unary_unary(
+                '/bendybus.v1.ManagementService/ListRules',
+                request_serializer=bendybus_dot_v1_dot_management__pb2.ListRulesRequest.SerializeToString,
+                response_deserializer=bendybus_dot_v1_dot_management__pb2.ListRulesResponse.FromString,
+                _registered_method=True)
 
 
 class ManagementServiceServicer(object):
@@ -218,6 +243,38 @@ class ManagementServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CreateRule(self, request, context):
+        """Every rule has been applied by all partitions when its change is answered.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateRule(self, request, context):
+        """Replaces filter and action.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteRule(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetRule(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListRules(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ManagementServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -300,6 +357,31 @@ def add_ManagementServiceServicer_to_server(servicer, server):
                     servicer.ListSubscriptions,
                     request_deserializer=bendybus_dot_v1_dot_management__pb2.ListSubscriptionsRequest.FromString,
                     response_serializer=bendybus_dot_v1_dot_management__pb2.ListSubscriptionsResponse.SerializeToString,
+            ),
+            'CreateRule': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateRule,
+                    request_deserializer=bendybus_dot_v1_dot_management__pb2.CreateRuleRequest.FromString,
+                    response_serializer=bendybus_dot_v1_dot_management__pb2.CreateRuleResponse.SerializeToString,
+            ),
+            'UpdateRule': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateRule,
+                    request_deserializer=bendybus_dot_v1_dot_management__pb2.UpdateRuleRequest.FromString,
+                    response_serializer=bendybus_dot_v1_dot_management__pb2.UpdateRuleResponse.SerializeToString,
+            ),
+            'DeleteRule': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteRule,
+                    request_deserializer=bendybus_dot_v1_dot_management__pb2.DeleteRuleRequest.FromString,
+                    response_serializer=bendybus_dot_v1_dot_management__pb2.DeleteRuleResponse.SerializeToString,
+            ),
+            'GetRule': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetRule,
+                    request_deserializer=bendybus_dot_v1_dot_management__pb2.GetRuleRequest.FromString,
+                    response_serializer=bendybus_dot_v1_dot_management__pb2.GetRuleResponse.SerializeToString,
+            ),
+            'ListRules': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListRules,
+                    request_deserializer=bendybus_dot_v1_dot_management__pb2.ListRulesRequest.FromString,
+                    response_serializer=bendybus_dot_v1_dot_management__pb2.ListRulesResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -735,6 +817,141 @@ class ManagementService(object):
             '/bendybus.v1.ManagementService/ListSubscriptions',
             bendybus_dot_v1_dot_management__pb2.ListSubscriptionsRequest.SerializeToString,
             bendybus_dot_v1_dot_management__pb2.ListSubscriptionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateRule(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/bendybus.v1.ManagementService/CreateRule',
+            bendybus_dot_v1_dot_management__pb2.CreateRuleRequest.SerializeToString,
+            bendybus_dot_v1_dot_management__pb2.CreateRuleResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateRule(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/bendybus.v1.ManagementService/UpdateRule',
+            bendybus_dot_v1_dot_management__pb2.UpdateRuleRequest.SerializeToString,
+            bendybus_dot_v1_dot_management__pb2.UpdateRuleResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteRule(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/bendybus.v1.ManagementService/DeleteRule',
+            bendybus_dot_v1_dot_management__pb2.DeleteRuleRequest.SerializeToString,
+            bendybus_dot_v1_dot_management__pb2.DeleteRuleResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetRule(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/bendybus.v1.ManagementService/GetRule',
+            bendybus_dot_v1_dot_management__pb2.GetRuleRequest.SerializeToString,
+            bendybus_dot_v1_dot_management__pb2.GetRuleResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListRules(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/bendybus.v1.ManagementService/ListRules',
+            bendybus_dot_v1_dot_management__pb2.ListRulesRequest.SerializeToString,
+            bendybus_dot_v1_dot_management__pb2.ListRulesResponse.FromString,
             options,
             channel_credentials,
             insecure,

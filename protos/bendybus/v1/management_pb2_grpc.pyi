@@ -50,6 +50,13 @@ class ManagementServiceStub:
     DeleteSubscription: _grpc.UnaryUnaryMultiCallable[_management_pb2.DeleteSubscriptionRequest, _management_pb2.DeleteSubscriptionResponse]
     GetSubscription: _grpc.UnaryUnaryMultiCallable[_management_pb2.GetSubscriptionRequest, _management_pb2.GetSubscriptionResponse]
     ListSubscriptions: _grpc.UnaryUnaryMultiCallable[_management_pb2.ListSubscriptionsRequest, _management_pb2.ListSubscriptionsResponse]
+    CreateRule: _grpc.UnaryUnaryMultiCallable[_management_pb2.CreateRuleRequest, _management_pb2.CreateRuleResponse]
+    """Every rule has been applied by all partitions when its change is answered."""
+    UpdateRule: _grpc.UnaryUnaryMultiCallable[_management_pb2.UpdateRuleRequest, _management_pb2.UpdateRuleResponse]
+    """Replaces filter and action."""
+    DeleteRule: _grpc.UnaryUnaryMultiCallable[_management_pb2.DeleteRuleRequest, _management_pb2.DeleteRuleResponse]
+    GetRule: _grpc.UnaryUnaryMultiCallable[_management_pb2.GetRuleRequest, _management_pb2.GetRuleResponse]
+    ListRules: _grpc.UnaryUnaryMultiCallable[_management_pb2.ListRulesRequest, _management_pb2.ListRulesResponse]
 
 @_typing.type_check_only
 class ManagementServiceAsyncStub(ManagementServiceStub):
@@ -73,6 +80,13 @@ class ManagementServiceAsyncStub(ManagementServiceStub):
     DeleteSubscription: _aio.UnaryUnaryMultiCallable[_management_pb2.DeleteSubscriptionRequest, _management_pb2.DeleteSubscriptionResponse]  # type: ignore[assignment]
     GetSubscription: _aio.UnaryUnaryMultiCallable[_management_pb2.GetSubscriptionRequest, _management_pb2.GetSubscriptionResponse]  # type: ignore[assignment]
     ListSubscriptions: _aio.UnaryUnaryMultiCallable[_management_pb2.ListSubscriptionsRequest, _management_pb2.ListSubscriptionsResponse]  # type: ignore[assignment]
+    CreateRule: _aio.UnaryUnaryMultiCallable[_management_pb2.CreateRuleRequest, _management_pb2.CreateRuleResponse]  # type: ignore[assignment]
+    """Every rule has been applied by all partitions when its change is answered."""
+    UpdateRule: _aio.UnaryUnaryMultiCallable[_management_pb2.UpdateRuleRequest, _management_pb2.UpdateRuleResponse]  # type: ignore[assignment]
+    """Replaces filter and action."""
+    DeleteRule: _aio.UnaryUnaryMultiCallable[_management_pb2.DeleteRuleRequest, _management_pb2.DeleteRuleResponse]  # type: ignore[assignment]
+    GetRule: _aio.UnaryUnaryMultiCallable[_management_pb2.GetRuleRequest, _management_pb2.GetRuleResponse]  # type: ignore[assignment]
+    ListRules: _aio.UnaryUnaryMultiCallable[_management_pb2.ListRulesRequest, _management_pb2.ListRulesResponse]  # type: ignore[assignment]
 
 class ManagementServiceServicer(metaclass=_abc_1.ABCMeta):
     """Creates, changes and shows entities on all partitions."""
@@ -189,5 +203,42 @@ class ManagementServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _management_pb2.ListSubscriptionsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_management_pb2.ListSubscriptionsResponse, _abc.Awaitable[_management_pb2.ListSubscriptionsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def CreateRule(
+        self,
+        request: _management_pb2.CreateRuleRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_management_pb2.CreateRuleResponse, _abc.Awaitable[_management_pb2.CreateRuleResponse]]:
+        """Every rule has been applied by all partitions when its change is answered."""
+
+    @_abc_1.abstractmethod
+    def UpdateRule(
+        self,
+        request: _management_pb2.UpdateRuleRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_management_pb2.UpdateRuleResponse, _abc.Awaitable[_management_pb2.UpdateRuleResponse]]:
+        """Replaces filter and action."""
+
+    @_abc_1.abstractmethod
+    def DeleteRule(
+        self,
+        request: _management_pb2.DeleteRuleRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_management_pb2.DeleteRuleResponse, _abc.Awaitable[_management_pb2.DeleteRuleResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def GetRule(
+        self,
+        request: _management_pb2.GetRuleRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_management_pb2.GetRuleResponse, _abc.Awaitable[_management_pb2.GetRuleResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def ListRules(
+        self,
+        request: _management_pb2.ListRulesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_management_pb2.ListRulesResponse, _abc.Awaitable[_management_pb2.ListRulesResponse]]: ...
 
 def add_ManagementServiceServicer_to_server(servicer: ManagementServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -12,8 +12,9 @@ from typing import Any
 from bendybus.domain import bounds, limits
 from bendybus.domain.entity import Entity
 from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.filters.rule_set import RuleChange
 from bendybus.internal.v1 import entity_pb2
-from bendybus.wire import entities
+from bendybus.wire import entities, rules
 
 
 def watch_response(
@@ -44,7 +45,11 @@ def kinds_of(response: entity_pb2.WatchEntitiesResponse) -> frozenset[EntityKind
 
 
 def commit_request(
-    kind: EntityKind, name: str, changes: Mapping[str, Any], **fields: Any
+    kind: EntityKind,
+    name: str,
+    changes: Mapping[str, Any],
+    rule_change: RuleChange | None = None,
+    **fields: Any,
 ) -> entity_pb2.CommitEntityRequest:
     """Return the request for a change; `fields` are those that all kinds share."""
     request = entity_pb2.CommitEntityRequest(kind=entities.kind_to_proto(kind), **fields)
@@ -55,7 +60,14 @@ def commit_request(
     if changes:
         # The field has the name of the kind.
         getattr(request, kind.value).CopyFrom(entities.changes_to_proto(changes, kind))
+    if rule_change is not None:
+        request.rule_change.CopyFrom(rules.change_to_proto(rule_change))
     return request
+
+
+def rule_change(request: entity_pb2.CommitEntityRequest) -> RuleChange | None:
+    """Return the change of a rule that a request asks for, if it asks for one."""
+    return rules.change_from_proto(request.rule_change) if request.HasField("rule_change") else None
 
 
 def commit_asked(

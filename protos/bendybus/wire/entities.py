@@ -1,6 +1,7 @@
 """Descriptions and catalogue entries ↔ protobuf. -1 ms on the wire is None here."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from bendybus.domain import descriptions, durations, entity, limits, subscription_name
@@ -9,8 +10,10 @@ from bendybus.domain.entity import Entity, Fingerprint, Origin
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.entity_status import EntityStatus
 from bendybus.domain.errors import InvalidArgument
+from bendybus.domain.subscription_description import SubscriptionDescription
 from bendybus.internal.v1 import entity_pb2
 from bendybus.v1 import management_pb2
+from bendybus.wire import rules
 
 _ENDLESS: Final = ("default_message_time_to_live_ms", "auto_delete_on_idle_ms")
 _STATUS_TO_WIRE: Final = {
@@ -57,6 +60,8 @@ def changes_to_proto(changes: Mapping[str, Any], kind: EntityKind = EntityKind.Q
             values[name] = -1
     if "status" in values:
         values["status"] = _STATUS_TO_WIRE[values["status"]]
+    if "rules" in values:
+        values["rules"] = rules.set_to_proto(values["rules"])
     return _DESCRIPTIONS[kind](**values)
 
 
@@ -78,6 +83,8 @@ def description_changes(proto: Any) -> dict[str, Any]:
             allowed = ", ".join(EntityStatus)
             raise InvalidArgument("status", f"must be one of {allowed} (got {changes['status']}).")
         changes["status"] = status
+    if "rules" in changes:
+        changes["rules"] = rules.set_from_proto(changes["rules"])
     return changes
 
 
@@ -184,6 +191,15 @@ def topic_to_proto(value: Entity, subscription_count: int) -> management_pb2.Top
         orphaned=value.orphaned,
         subscription_count=subscription_count,
     )
+
+
+def listed_subscription(value: Entity) -> management_pb2.Subscription:
+    """Return a subscription as it is in lists: without its rules, which may be many."""
+    described = value.description
+    assert isinstance(described, SubscriptionDescription), value
+    proto = subscription_to_proto(replace(value, description=replace(described, rules=())))
+    proto.description.ClearField("rules")
+    return proto
 
 
 def subscription_to_proto(value: Entity) -> management_pb2.Subscription:

@@ -16,6 +16,8 @@ def description(default: AnyDescription, fields: Sequence[str], place: Place) ->
     fields_by_name = {
         manifest_name: field
         for field, manifest_name in descriptions.manifest_names(type(default)).items()
+        # Rules are no FIELD=VALUE: they have commands of their own.
+        if field != "rules"
     }
     changes: dict[str, Any] = {}
     for text in fields:

@@ -10,6 +10,7 @@ from bendybus.cli.output.printing import Output
 from bendybus.cli.output.tables import Column
 from bendybus.crds import queue_manifest
 from bendybus.domain import descriptions, durations
+from bendybus.domain.filters import rule_json
 from bendybus.domain.lifecycle import EntityState
 from bendybus.v1 import management_pb2 as pb
 from bendybus.wire import entities
@@ -90,6 +91,11 @@ def settings(entity: Any) -> dict[str, Any]:
     spec: dict[str, Any] = {}
     for field, name in descriptions.manifest_names(type(described)).items():
         value = getattr(described, field)
+        if field == "rules":
+            if not entity.description.HasField("rules"):
+                # Not in lists.
+                continue
+            value = [rule_json.to_json(each) for each in value]
         spec[name] = durations.render(value) if field.endswith("_ms") else value
     return spec
 

@@ -4,6 +4,7 @@ A description may be wrong until it is checked; whoever stores one calls `check`
 """
 
 import dataclasses
+import functools
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -77,6 +78,8 @@ class Rule:
     name: str
     filter: Filter = TrueFilter()
     action: SqlRuleAction | None = None
+    # Set by the registrar.
+    created_at_ms: int = dataclasses.field(default=0, compare=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -149,10 +152,7 @@ def compiled_filter(filter_: Filter) -> CompiledFilter:
     match filter_:
         case SqlFilter():
             given = _parameters("filter.parameters", filter_.parameters)
-            # Here, because only a process that compiles SQL pays for importing the language.
-            from bendybus.domain.filters import sql_filter
-
-            return sql_filter.compiled(filter_.sql_expression, given, _SQL_FILTER)
+            return _sql_filter(filter_.sql_expression, _hashable(given))
         case CorrelationFilter():
             return _compiled_correlation(filter_)
         case TrueFilter():
@@ -163,9 +163,35 @@ def compiled_filter(filter_: Filter) -> CompiledFilter:
 
 def _compiled_action(action: SqlRuleAction) -> CompiledAction:
     given = _parameters("action.parameters", action.parameters)
+    return _sql_action(action.sql_expression, _hashable(given))
+
+
+# Parsing takes milliseconds, and a rule is compiled more than once: where it is checked, where it
+# is decided on, and where it becomes part of an index. So a shell can also parse what the thread of
+# a partition is about to need.
+_Parameters = tuple[tuple[str, type, Value], ...]
+
+
+@functools.lru_cache(limits.COMPILED_TEXTS_MAX)
+def _sql_filter(text: str, parameters: _Parameters) -> CompiledFilter:
+    # Here, because only a process that compiles SQL pays for importing the language.
+    from bendybus.domain.filters import sql_filter
+
+    given = {name: value for name, _, value in parameters}
+    return sql_filter.compiled(text, given, _SQL_FILTER)
+
+
+@functools.lru_cache(limits.COMPILED_TEXTS_MAX)
+def _sql_action(text: str, parameters: _Parameters) -> CompiledAction:
     from bendybus.domain.filters import sql_action
 
-    return sql_action.compiled(action.sql_expression, given, _SQL_ACTION)
+    given = {name: value for name, _, value in parameters}
+    return sql_action.compiled(text, given, _SQL_ACTION)
+
+
+def _hashable(given: Mapping[str, Value]) -> _Parameters:
+    # With its type: 1, 1.0 and true are different values here, and equal as keys.
+    return tuple((name, type(given[name]), given[name]) for name in sorted(given))
 
 
 def _parameters(field: str, given: Mapping[str, Value]) -> dict[str, Value]:

@@ -14,7 +14,9 @@ from bendybus.domain.directory import Directory
 from bendybus.domain.entity import Entity, Origin
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.errors import BusError
+from bendybus.domain.filters import rule_set
 from bendybus.domain.lifecycle import EntityAction
+from bendybus.domain.subscription_description import SubscriptionDescription
 from bendybus.frontend.core import fan_out
 from bendybus.frontend.core.catalogue_copies import CatalogueCopies, Outcomes
 from bendybus.frontend.upstreams import unary_calls
@@ -180,6 +182,10 @@ class EntityManager:
         same = all(
             getattr(entity.description, name) == value for name, value in wanted.changes.items()
         )
+        if wanted.rule_change is not None:
+            rule, described = wanted.rule_change.rule, entity.description
+            assert isinstance(described, SubscriptionDescription), entity
+            same = rule_set.find(described.rules, rule.name) == rule
         available = [p for p, upstream in self._upstreams.items() if upstream.available]
         away = len(available) < len(self._upstreams)
         half_done = away or bool(self._directory.lacking(entity.key, available))

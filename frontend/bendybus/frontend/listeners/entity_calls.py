@@ -7,6 +7,8 @@ import grpc
 
 from bendybus.domain.entity import Entity
 from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.filters.rule import Rule
+from bendybus.domain.filters.rule_set import RuleAction, RuleChange
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.core.manage import Changed, Runtime
@@ -48,6 +50,18 @@ class EntityCalls:
     async def delete(self, kind: EntityKind, name: str, request: Any) -> Changed:
         """Delete an entity and its messages on all partitions."""
         return await self._change(EntityAction.DELETE, name, request, kind=kind)
+
+    async def change_rule(
+        self, subscription: str, request: Any, action: RuleAction, rule: Rule
+    ) -> Changed:
+        """Change a rule of a subscription on all partitions."""
+        return await self._change(
+            EntityAction.UPDATE,
+            subscription,
+            request,
+            rule_change=RuleChange(action, rule),
+            kind=EntityKind.SUBSCRIPTION,
+        )
 
     async def _change(self, action: EntityAction, name: str, request: Any, **facts: Any) -> Changed:
         origin = entities.origin_from_proto(request.origin)

@@ -39,6 +39,11 @@ class Method:
         return subscription_name.compose(name, getattr(request, self.subscription_field))
 
 
+def _on_rules(operation: Operation) -> Method:
+    """Return the method of a call about rules, which are a part of their subscription."""
+    return Method(operation, "topic_name", "subscription_name")
+
+
 METHODS: Final[dict[str, Method]] = {
     f"{_SENDER}Send": Method(Operation.SEND),
     f"{_SENDER}SendStream": Method(Operation.SEND, stream=True),
@@ -66,6 +71,11 @@ METHODS: Final[dict[str, Method]] = {
     f"{_MANAGEMENT}UpdateSubscription": Method(Operation.UPDATE_ENTITY, "topic_name", "name"),
     f"{_MANAGEMENT}DeleteSubscription": Method(Operation.DELETE_ENTITY, "topic_name", "name"),
     f"{_MANAGEMENT}GetSubscription": Method(Operation.GET_ENTITY, "topic_name", "name"),
+    f"{_MANAGEMENT}CreateRule": _on_rules(Operation.UPDATE_ENTITY),
+    f"{_MANAGEMENT}UpdateRule": _on_rules(Operation.UPDATE_ENTITY),
+    f"{_MANAGEMENT}DeleteRule": _on_rules(Operation.UPDATE_ENTITY),
+    f"{_MANAGEMENT}GetRule": _on_rules(Operation.GET_ENTITY),
+    f"{_MANAGEMENT}ListRules": _on_rules(Operation.GET_ENTITY),
 }
 # What probes may call without a token: nothing of the bus is in the answers, which are about the
 # whole server whatever service the caller names, since its request is not read.

@@ -3,7 +3,9 @@
 from importlib import metadata
 
 from bendybus.domain.entity_kind import EntityKind
+from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.listeners.entity_calls import Context, outcomes_to_proto
+from bendybus.frontend.listeners.rule_management import RuleManagement
 from bendybus.frontend.listeners.topic_management import TopicManagement
 from bendybus.v1 import management_pb2
 from bendybus.wire import entities, statuses
@@ -11,8 +13,12 @@ from bendybus.wire import entities, statuses
 QUEUE = EntityKind.QUEUE
 
 
-class ManagementService(TopicManagement):
+class ManagementService(TopicManagement, RuleManagement):
     """Creates, changes, shows entities."""
+
+    def __init__(self, front_end: FrontEnd) -> None:
+        TopicManagement.__init__(self, front_end)
+        RuleManagement.__init__(self, front_end)
 
     async def GetNamespace(
         self, request: management_pb2.GetNamespaceRequest, context: Context

@@ -114,7 +114,7 @@ class TopicManagement(management_pb2_grpc.ManagementServiceServicer):
         entity = self._front_end.directory.find(request.topic_name, TOPIC)
         page, more = self._calls.page(SUBSCRIPTION, request, topic=entity.key)
         return management_pb2.ListSubscriptionsResponse(
-            subscriptions=await self._calls.shown(page, entities.subscription_to_proto, request),
+            subscriptions=await self._calls.shown(page, entities.listed_subscription, request),
             next_page_token=more,
         )
 

@@ -13,6 +13,7 @@ from bendybus.domain import errors
 from bendybus.domain.entity import Entity, Origin
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.errors import BusError
+from bendybus.domain.filters.rule_set import RuleChange
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.frontend.upstreams.upstream import Upstream
 from bendybus.internal.v1 import entity_pb2, partition_pb2
@@ -37,6 +38,8 @@ class Commit:
     # Refused if the entity has another generation by now; 0: whatever it has.
     if_generation: int = 0
     kind: EntityKind = EntityKind.QUEUE
+    # Only with UPDATE of a subscription.
+    rule_change: RuleChange | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,7 @@ async def commit(upstream: Upstream, change: Commit, timeout_s: float) -> Entity
         change.kind,
         change.name,
         change.changes,
+        change.rule_change,
         partition=upstream.partition,
         action=entity_pb2.EntityAction.Name(change.action),
         origin=entities.origin_to_proto(change.origin),

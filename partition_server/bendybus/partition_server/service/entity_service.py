@@ -44,6 +44,7 @@ class EntityService(entity_pb2_grpc.EntityServiceServicer):
                 request.if_generation,
                 request.manifest_uid,
                 kind,
+                catalogue.rule_change(request),
             ),
         )
         return catalogue.commit_response(entity)

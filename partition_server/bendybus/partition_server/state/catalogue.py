@@ -32,7 +32,8 @@ from bendybus.domain.entity import Entity, Fingerprint, Origin
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.lifecycle import EntityAction, EntityState
 from bendybus.domain.subscription_description import SubscriptionDescription
-from bendybus.partition_server.state import catalogue_checks
+from bendybus.partition_server.state import catalogue_checks, catalogue_rules
+from bendybus.partition_server.state.catalogue_rules import RuleCounts
 from bendybus.partition_server.state.commands import CommitEntity, EntityRef, Now
 
 
@@ -48,6 +49,7 @@ class Catalogue:
         # Topic → its subscriptions, by name in lower case.
         self._by_topic: dict[str, dict[str, Entity]] = {}
         self._subscription_count = 0
+        self._rule_counts = RuleCounts()
         # Partitioned queues and topics.
         self._spread = 0
         self._generation = 0
@@ -97,6 +99,7 @@ class Catalogue:
             self._spread += change * entity.partitioned
             return
         self._subscription_count += change
+        self._rule_counts.count(entity, change)
         known = self._by_topic.setdefault(entity.topic_key, {})
         if change > 0:
             known[entity.key] = entity
@@ -158,10 +161,10 @@ class Catalogue:
         catalogue_checks.check_may_change(command, current)
         changes: dict[str, Any] = {}
         if command.action in (EntityAction.UPDATE, EntityAction.ADOPT):
-            changes["description"] = self._changed(command, current)
+            changes["description"] = self._changed(command, current, now)
         if command.action is EntityAction.ADOPT:
             changes["manifest_uid"] = command.manifest_uid
-        if changes == {"description": current.description}:
+        if changes == {"description": current.description} and command.rule_change is None:
             return current, []
         deleted = next_state is EntityState.DELETED
         if deleted:
@@ -241,7 +244,7 @@ class Catalogue:
             uid=self._new_uid(manifest_uid or command.uid, current),
             generation=self._generation + 1,
             origin=command.origin,
-            description=self._settled(wanted),
+            description=self._with_rules(self._settled(wanted), name, None, now),
             partition_count=count,
             home_partition=home,
             created_at_ms=now.wall_ms,
@@ -297,8 +300,11 @@ class Catalogue:
             raise errors.InvalidArgument("uid", f"is that of {other.title}. Use another.")
         return wanted
 
-    def _changed(self, command: CommitEntity, current: Entity) -> Description:
+    def _changed(self, command: CommitEntity, current: Entity, now: Now) -> Description:
         """Return the description that an update or an adoption leads to."""
+        if command.rule_change is not None:
+            described = catalogue_rules.changed(current, command.rule_change)
+            return self._with_rules(described, current.name, current, now)
         wanted = descriptions.merged(current.description, command.changes)
         if command.origin is Origin.MANIFEST:
             # A manifest has a value for every field, also for what the namespace decides.
@@ -309,7 +315,18 @@ class Catalogue:
             tier=self._fingerprint.tier,
             partition_count=self._fingerprint.partition_count,
         )
-        return self._settled(wanted)
+        return self._with_rules(self._settled(wanted), current.name, current, now)
+
+    def _with_rules(
+        self, wanted: Description, name: str, current: Entity | None, now: Now
+    ) -> Description:
+        """Return a description whose rules are checked; only subscriptions have any."""
+        if not isinstance(wanted, SubscriptionDescription):
+            return wanted
+        topic = self._topic_of(name)[0] if current is None else self._by_key[current.topic_key]
+        return catalogue_rules.settled(
+            wanted, current, counts=self._rule_counts, topic=topic, now_ms=now.wall_ms
+        )
 
     def _settled(self, wanted: Description) -> Description:
         return descriptions.settled(

@@ -1,8 +1,6 @@
-"""What a partition is asked to do. Values only: no protobuf, no streams; see `answers`.
+"""What a partition is asked to do. Values only; see `answers`.
 
-`reply_to` and `stream` are opaque to the rules: the shell (or the simulation) puts there what it
-needs to find the asker again.
-"""
+`reply_to` and `stream` are opaque to the rules: by them the shell finds the asker again."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,6 +11,7 @@ from bendybus.domain import lock_token
 from bendybus.domain.disposition import Disposition
 from bendybus.domain.entity import Entity, Origin
 from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.filters.rule_set import RuleChange
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.domain.sub_queue import SubQueue
 
@@ -331,7 +330,7 @@ class CommitEntity:
     action: EntityAction
     name: str
     origin: Origin
-    # At create: the description's fields that are set; at update: those to change.
+    # The description's fields that are set; at update: those to change.
     changes: dict[str, Any] = field(default_factory=dict)
     # At create: the UID to have (the shell makes one); else: refuse another one, unless "".
     uid: str = ""
@@ -339,6 +338,7 @@ class CommitEntity:
     # At create from a manifest, and at adopt: the manifest. Else: refuse another one, unless "".
     manifest_uid: str = ""
     kind: EntityKind = EntityKind.QUEUE
+    rule_change: RuleChange | None = None  # only with UPDATE of a subscription
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ in the middle, the next opening does all of it.
 """
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +18,9 @@ from bendybus.domain import entity as entities
 from bendybus.domain.entity import Entity, Origin
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.entity_status import EntityStatus
+from bendybus.domain.filters import rule_json
 from bendybus.domain.sub_queue import SubQueue
+from bendybus.domain.subscription_description import SubscriptionDescription
 from bendybus.partition_server.store import statements
 from bendybus.partition_server.store.errors import FileRefused
 
@@ -108,7 +110,12 @@ def entry_version(entity: Entity) -> int:
 
 def entity_to_json(entity: Entity) -> str:
     """Return an entry of the catalogue as it is stored: a queue as programs of version 1 do."""
+    described = entity.description
+    if isinstance(described, SubscriptionDescription):
+        entity = replace(entity, description=replace(described, rules=()))
     values = asdict(entity)
+    if isinstance(described, SubscriptionDescription):
+        values["description"]["rules"] = [rule_json.to_json(each) for each in described.rules]
     if entity.kind is EntityKind.QUEUE:
         values["queue"] = values.pop("description")
     else:
@@ -122,6 +129,8 @@ def entity_from_json(text: str) -> Entity:
     kind = EntityKind(values.pop("kind", EntityKind.QUEUE))
     described = values.pop("queue" if kind is EntityKind.QUEUE else "description")
     described["status"] = EntityStatus(described["status"])
+    if kind is EntityKind.SUBSCRIPTION:
+        described["rules"] = tuple(rule_json.from_json(each) for each in described["rules"])
     values["origin"] = origin = Origin(values["origin"])
     # Entries that were written before orphans existed have none of their fields.
     values["manifest_uid"] = entities.manifest_of(

@@ -1,0 +1,98 @@
+"""Rules of subscriptions in the catalogue: how many there are, and what the registrar decides.
+
+Called by `Catalogue` only. Each rule is compiled once, when it comes or changes.
+"""
+
+from collections import Counter
+from dataclasses import replace
+from typing import Final
+
+from bendybus.domain import errors, limits
+from bendybus.domain.entity import Entity
+from bendybus.domain.filters import rule_set
+from bendybus.domain.filters.rule import Rule, SqlFilter
+from bendybus.domain.filters.rule_set import RuleChange
+from bendybus.domain.subscription_description import SubscriptionDescription
+
+
+class RuleCounts:
+    """How many rules there are, by topic."""
+
+    def __init__(self) -> None:
+        # (key of the topic, whether with a SQL filter) → how many.
+        self._by_topic: Counter[tuple[str, bool]] = Counter()
+        self._total = 0
+
+    def count(self, subscription: Entity, change: int) -> None:
+        """Note that a subscription exists from now on (1), or no longer does (-1)."""
+        self._add(subscription.topic_key, _rules_of(subscription), change)
+
+    def check_room(self, topic_key: str, old: tuple[Rule, ...], new: tuple[Rule, ...]) -> None:
+        """Raise QuotaExceeded unless a subscription can have `new` rules instead of `old`."""
+        sql = sum(isinstance(each.filter, SqlFilter) for each in new)
+        sql -= sum(isinstance(each.filter, SqlFilter) for each in old)
+        other = len(new) - len(old) - sql
+        for is_sql, more, most, kind in (
+            (True, sql, limits.SQL_FILTERS_PER_TOPIC, "SQL filters"),
+            (
+                False,
+                other,
+                limits.CORRELATION_FILTERS_PER_TOPIC,
+                "correlation, true and false filters",
+            ),
+        ):
+            count = self._by_topic[topic_key, is_sql]
+            if more > 0 and count + more > most:
+                raise errors.QuotaExceeded(
+                    f"the topic has {count} {kind}, of at most {most}. Remove rules that are no "
+                    "longer needed.",
+                    metadata={"limit": str(most)},
+                )
+        most = limits.RULES_PER_NAMESPACE
+        if len(new) > len(old) and self._total + len(new) - len(old) > most:
+            raise errors.QuotaExceeded(
+                f"the namespace has {self._total} rules, of at most {most}. Remove rules that are "
+                "no longer needed.",
+                metadata={"limit": str(most)},
+            )
+
+    def _add(self, topic_key: str, rules: tuple[Rule, ...], change: int) -> None:
+        for each in rules:
+            key = (topic_key, isinstance(each.filter, SqlFilter))
+            self._by_topic[key] += change
+            if not self._by_topic[key]:
+                del self._by_topic[key]
+        self._total += change * len(rules)
+
+
+def changed(subscription: Entity, change: RuleChange) -> SubscriptionDescription:
+    """Return the description that a change of a rule leads to. Raises what refuses it."""
+    described = subscription.description
+    if not isinstance(described, SubscriptionDescription):
+        raise errors.InvalidArgument("rule_change", f"{subscription.title} has no rules.")
+    return replace(described, rules=rule_set.changed(described.rules, change, subscription.name))
+
+
+def settled(
+    wanted: SubscriptionDescription,
+    current: Entity | None,
+    *,
+    counts: RuleCounts,
+    topic: Entity,
+    now_ms: int,
+) -> SubscriptionDescription:
+    """Return a description with its rules checked, each with the time of its creation.
+
+    Raises InvalidArgument, InvalidOperation or QuotaExceeded. `current`: the subscription as it is.
+    """
+    known: Final = () if current is None else _rules_of(current)
+    if wanted.rules is known:
+        return wanted
+    rule_set.check(wanted.rules, known, partitioned=topic.partitioned)
+    counts.check_room(topic.key, known, wanted.rules)
+    return replace(wanted, rules=rule_set.stamped(wanted.rules, known, now_ms))
+
+
+def _rules_of(subscription: Entity) -> tuple[Rule, ...]:
+    described = subscription.description
+    return described.rules if isinstance(described, SubscriptionDescription) else ()
