@@ -30,7 +30,7 @@ from bendybus.operator.metrics import Metrics
 from bendybus.partition_server import metrics
 from bendybus.partition_server.service import roles
 from bendybus.partition_server.service.hosts import Hosts
-from bendybus.v1 import management_pb2, receiver_pb2, sender_pb2
+from bendybus.v1 import management_pb2, receiver_pb2, sender_pb2, transaction_pb2
 from bendybus.wire.refusals import Refusals
 from docs import generate, tables
 from tests.test_tidy import ROOT, name_of, tracked
@@ -116,7 +116,9 @@ def test_every_method_of_the_services_is_in_the_tables_of_security() -> None:
 
     ours = {name for name in roles.METHODS if "bendybus" in name}
     assert ours == methods(partition_pb2, entity_pb2)
-    assert set(grpc_methods.METHODS) == methods(sender_pb2, receiver_pb2, management_pb2)
+    assert set(grpc_methods.METHODS) == methods(
+        sender_pb2, receiver_pb2, transaction_pb2, management_pb2
+    )
 
 
 def test_the_page_of_kubernetes_has_every_annotation_label_and_condition_and_no_other() -> None:

@@ -24,7 +24,8 @@ from bendybus.internal.v1 import (
 class Partition:
     """A partition that answers echoes and holds streams open; what else there is, it lacks."""
 
-    ReceiveDeferred = CancelScheduledMessages = DeleteMessages = GetCounts = Peek = None
+    ReceiveDeferred = CancelScheduledMessages = DeleteMessages = GetCounts = Peek = Transact = None
+    SetSessionState = GetSessionState = ListSessions = None
     CommitEntity = ApplyEntity = FenceIdleEntity = None
 
     def __init__(self) -> None:

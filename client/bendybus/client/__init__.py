@@ -27,6 +27,7 @@ from bendybus.client.sync.lock_renewer import AutoLockRenewer
 from bendybus.client.sync.receiver import ServiceBusReceiver
 from bendybus.client.sync.sender import ServiceBusSender
 from bendybus.client.sync.sessions import ServiceBusSession
+from bendybus.client.sync.transaction import ServiceBusTransaction
 
 __all__ = [
     "NEXT_AVAILABLE_SESSION",
@@ -43,6 +44,7 @@ __all__ = [
     "ServiceBusSession",
     "ServiceBusSessionFilter",
     "ServiceBusSubQueue",
+    "ServiceBusTransaction",
     "TransportType",
     "parse_connection_string",
 ]

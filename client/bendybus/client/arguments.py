@@ -73,8 +73,13 @@ def timeout(value: Any) -> float:
 
 
 def warn_of_unknown(options: dict[str, Any]) -> None:
-    """Warn of keyword arguments that the method does not know."""
+    """Warn of keyword arguments that the method does not know.
+
+    Raises ValueError for `tx`: the operation would be done outside of the transaction.
+    """
     if options:
+        if options.get("tx") is not None:
+            raise invalid("tx", "this operation cannot be part of a transaction")
         warnings.warn(f"Unsupported keyword args: {options}", stacklevel=3)
 
 

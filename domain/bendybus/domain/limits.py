@@ -76,6 +76,7 @@ SQL_ACTION_STATEMENTS_MAX: Final = 32
 
 # Time-outs
 SEND_TIMEOUT_MS_DEFAULT: Final = 60 * SECOND_MS
+TRANSACTION_MS_MAX: Final = 2 * MINUTE_MS  # from its first operation to its commit
 
 # Our own bounds
 FRAME_MESSAGES_MAX: Final = 5_000

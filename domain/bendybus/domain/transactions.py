@@ -1,14 +1,15 @@
 """What may be done in one transaction: the rules that need nothing but its parts.
 
 Source: "All messages that are sent as part of the same transaction must specify the same partition
-key"; a transaction has 100 messages at most and works on one entity.
+key"; a transaction has 100 messages at most, lasts two minutes at most, and works on one entity.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from bendybus.domain import limits
+from bendybus.domain.disposition import Disposition
 from bendybus.domain.entity import Entity
-from bendybus.domain.errors import InvalidOperation
+from bendybus.domain.errors import InvalidArgument, InvalidOperation
 from bendybus.domain.limits import Tier
 
 
@@ -17,6 +18,45 @@ def check_allowed(tier: Tier) -> None:
     if tier is Tier.BASIC:
         raise InvalidOperation(
             "the Basic tier has no transactions. Use a Standard or Premium namespace."
+        )
+
+
+def check_age(age_ms: int) -> None:
+    """Raise InvalidOperation for a transaction that is not committed in time."""
+    if age_ms > limits.TRANSACTION_MS_MAX:
+        raise InvalidOperation(
+            "the transaction was rolled back, since it was not committed within "
+            f"{limits.TRANSACTION_MS_MAX // 1000} s of its first operation: nothing of it is done. "
+            "Run it again."
+        )
+
+
+def check_entity(first: Entity, other: Entity) -> None:
+    """Raise InvalidOperation unless both operations of a transaction are about one entity."""
+    if first.uid != other.uid:
+        raise InvalidOperation(
+            "Local transactions cannot span multiple top-level entities such as queue or topic: "
+            f"this one began with {first.title} and continues with {other.title}. Use a "
+            "transaction for each.",
+            metadata={"entity": first.name},
+        )
+
+
+def check_disposition(disposition: Disposition) -> None:
+    """Raise InvalidArgument for what is not done in a transaction."""
+    if disposition is Disposition.RELEASE:
+        raise InvalidArgument("disposition", "must be a settlement or a renewal.")
+
+
+def check_partitions(entity: Entity, partitions: Collection[int]) -> None:
+    """Raise InvalidOperation unless all messages, sent or settled, are of one partition."""
+    if len(partitions) > 1:
+        named = ", ".join(map(str, sorted(partitions)))
+        raise InvalidOperation(
+            f"{entity.title}: all messages of a transaction must be in one partition; these are in "
+            f"partitions {named}. Use a transaction for each partition, and send with the "
+            "partition key of the messages that are settled.",
+            metadata={"entity": entity.name, "partitions": named},
         )
 
 

@@ -14,10 +14,16 @@ from bendybus.frontend.listeners.client_streams import ClientStreams
 from bendybus.frontend.listeners.management_service import ManagementService
 from bendybus.frontend.listeners.receiver_service import ReceiverService
 from bendybus.frontend.listeners.sender_service import SenderService
+from bendybus.frontend.listeners.transaction_service import TransactionService
 from bendybus.frontend.security.authenticator import Authenticator
 from bendybus.frontend.security.policy_file import PolicyFile
 from bendybus.frontend.settings import Settings
-from bendybus.v1 import management_pb2_grpc, receiver_pb2_grpc, sender_pb2_grpc
+from bendybus.v1 import (
+    management_pb2_grpc,
+    receiver_pb2_grpc,
+    sender_pb2_grpc,
+    transaction_pb2_grpc,
+)
 from bendybus.wire import readiness, serving, tls
 from bendybus.wire.health import Health
 
@@ -26,6 +32,7 @@ SERVICES: Final = (
     "bendybus.v1.SenderService",
     "bendybus.v1.ReceiverService",
     "bendybus.v1.ManagementService",
+    "bendybus.v1.TransactionService",
 )
 READY_CHECK_S: Final = 0.1
 UNREADY_AFTER_S: Final = 10.0
@@ -72,6 +79,9 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
     )
     management_pb2_grpc.add_ManagementServiceServicer_to_server(
         ManagementService(front_end), server
+    )
+    transaction_pb2_grpc.add_TransactionServiceServicer_to_server(
+        TransactionService(front_end, streams), server
     )
     await serving.add_health_and_reflection(server, SERVICES, health)
     host = settings.listen.rsplit(":", 1)[0]

@@ -5,6 +5,7 @@ from bendybus.client.aio.lock_renewer import AutoLockRenewer
 from bendybus.client.aio.receiver import ServiceBusReceiver
 from bendybus.client.aio.sender import ServiceBusSender
 from bendybus.client.aio.sessions import ServiceBusSession
+from bendybus.client.aio.transaction import ServiceBusTransaction
 
 __all__ = [
     "AutoLockRenewer",
@@ -12,4 +13,5 @@ __all__ = [
     "ServiceBusReceiver",
     "ServiceBusSender",
     "ServiceBusSession",
+    "ServiceBusTransaction",
 ]

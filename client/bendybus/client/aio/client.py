@@ -8,6 +8,7 @@ from bendybus.client.aio import calls
 from bendybus.client.aio.lock_renewer import AutoLockRenewer
 from bendybus.client.aio.receiver import ServiceBusReceiver
 from bendybus.client.aio.sender import ServiceBusSender
+from bendybus.client.aio.transaction import ServiceBusTransaction
 from bendybus.client.core import background_settlements
 from bendybus.client.core import client as core
 from bendybus.client.core.client import BaseClient
@@ -154,6 +155,16 @@ class ServiceBusClient(BaseClient):
     ) -> ServiceBusReceiver:
         """Not supported yet."""
         raise not_supported("topics and subscriptions")
+
+    def transaction(self) -> ServiceBusTransaction:
+        """Return a transaction: sends and settlements that are done together, or not at all.
+
+        Its operations name it: `send_messages(…, tx=tx)`. As a context manager it is committed
+        where the block ends, and rolled back if an exception leaves the block.
+        """
+        if self._closed:
+            raise ValueError("The ServiceBusClient is closed: create another one.")
+        return ServiceBusTransaction(self._shared)
 
     def list_queue_sessions(
         self,

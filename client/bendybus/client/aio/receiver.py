@@ -1,26 +1,24 @@
 """The receiver of the asynchronous surface."""
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Final
 
 from bendybus.client import arguments
 from bendybus.client.aio import calls
-from bendybus.client.core import background_settlements, io_thread
+from bendybus.client.aio.settling import SettlingReceiver
+from bendybus.client.aio.transaction import ServiceBusTransaction
+from bendybus.client.core import background_settlements
 from bendybus.client.core import receiver as core
-from bendybus.client.core.background_settlements import BackgroundSettlements, Failures
 from bendybus.client.core.pending_receive import PendingReceive
-from bendybus.client.core.receiver import BaseReceiver, Settled
-from bendybus.client.core.settlements import Outcome, Settlement
-from bendybus.client.core.waiters import LoopWaiter
 from bendybus.client.messages.received_message import ServiceBusReceivedMessage
 from bendybus.domain import limits
 
 _PURGE_AT_ONCE: Final = limits.DELETE_MESSAGES_MAX
 
 
-class ServiceBusReceiver(BaseReceiver, AsyncIterator[ServiceBusReceivedMessage]):
+class ServiceBusReceiver(SettlingReceiver, AsyncIterator[ServiceBusReceivedMessage]):
     """Receives from one queue or dead-letter queue. Created by a ServiceBusClient.
 
     An iterator over messages: it ends when none arrives within `max_wait_time`; without it, never.
@@ -67,27 +65,31 @@ class ServiceBusReceiver(BaseReceiver, AsyncIterator[ServiceBusReceivedMessage])
         with self._tracing.receiving(self.entity_path) as operation:
             return operation.of(await self._receive(max_message_count, max_wait_time))
 
-    async def complete_message(self, message: ServiceBusReceivedMessage) -> None:
+    async def complete_message(
+        self, message: ServiceBusReceivedMessage, *, tx: ServiceBusTransaction | None = None
+    ) -> None:
         """Complete a message: it is deleted from the queue.
 
         `message`: received in PEEK_LOCK mode and not settled. Raises MessageLockLostError if its
         lock is lost; the message is then delivered again. Raises OutcomeUnknownError if it may be
-        completed or not.
+        completed or not. `tx`: the transaction at whose commit it is completed.
         """
         outcome = await self._settle(
-            message, lambda waiter: self._settlement(message, core.COMPLETE, waiter)
+            message, lambda waiter: self._settlement(message, core.COMPLETE, waiter), tx
         )
         core.note_settled(message, outcome)
 
-    async def complete_messages(self, messages: list[ServiceBusReceivedMessage]) -> None:
+    async def complete_messages(
+        self, messages: list[ServiceBusReceivedMessage], *, tx: ServiceBusTransaction | None = None
+    ) -> None:
         """Complete many messages in one frame.
 
-        `messages`: as for `complete_message`. Raises MessageLockLostError whose `failures` lists
-        the messages that were not completed.
+        `messages`, `tx`: as for `complete_message`. Raises MessageLockLostError whose `failures`
+        lists the messages that were not completed.
         """
         if messages:
             outcome = await self._settle(
-                messages, lambda waiter: self._settlement_of_all(messages, waiter)
+                messages, lambda waiter: self._settlement_of_all(messages, waiter), tx
             )
             core.note_all_settled(messages, outcome)
 
@@ -109,17 +111,19 @@ class ServiceBusReceiver(BaseReceiver, AsyncIterator[ServiceBusReceivedMessage])
         message: ServiceBusReceivedMessage,
         *,
         properties_to_modify: Mapping[str, Any] | None = None,
+        tx: ServiceBusTransaction | None = None,
     ) -> None:
         """Release a message to the queue; the delivery counts.
 
-        `message`: as for `complete_message`. `properties_to_modify`: application properties to
-        set; the others stay.
+        `message`, `tx`: as for `complete_message`. `properties_to_modify`: application properties
+        to set; the others stay.
         """
         outcome = await self._settle(
             message,
             lambda waiter: self._settlement(
                 message, core.ABANDON, waiter, changes=properties_to_modify
             ),
+            tx,
         )
         core.note_settled(message, outcome)
 
@@ -128,17 +132,19 @@ class ServiceBusReceiver(BaseReceiver, AsyncIterator[ServiceBusReceivedMessage])
         message: ServiceBusReceivedMessage,
         *,
         properties_to_modify: Mapping[str, Any] | None = None,
+        tx: ServiceBusTransaction | None = None,
     ) -> None:
         """Defer a message: it can then only be received by its sequence number.
 
-        `message`: as for `complete_message`. `properties_to_modify`: application properties to
-        set; the others stay.
+        `message`, `tx`: as for `complete_message`. `properties_to_modify`: application properties
+        to set; the others stay.
         """
         outcome = await self._settle(
             message,
             lambda waiter: self._settlement(
                 message, core.DEFER, waiter, changes=properties_to_modify
             ),
+            tx,
         )
         core.note_settled(message, outcome)
 
@@ -149,11 +155,12 @@ class ServiceBusReceiver(BaseReceiver, AsyncIterator[ServiceBusReceivedMessage])
         error_description: str | None = None,
         *,
         properties_to_modify: Mapping[str, Any] | None = None,
+        tx: ServiceBusTransaction | None = None,
     ) -> None:
         """Move a message to the dead-letter queue.
 
-        `message`: as for `complete_message`. `reason` and `error_description`: why, up to 4,096
-        characters each. `properties_to_modify`: application properties to set.
+        `message`, `tx`: as for `complete_message`. `reason` and `error_description`: why, up to
+        4,096 characters each. `properties_to_modify`: application properties to set.
         """
         outcome = await self._settle(
             message,
@@ -165,22 +172,30 @@ class ServiceBusReceiver(BaseReceiver, AsyncIterator[ServiceBusReceivedMessage])
                 description=error_description,
                 changes=properties_to_modify,
             ),
+            tx,
         )
         core.note_settled(message, outcome)
 
     async def renew_message_lock(
-        self, message: ServiceBusReceivedMessage, *, timeout: float | None = None, **kwargs: Any
+        self,
+        message: ServiceBusReceivedMessage,
+        *,
+        timeout: float | None = None,
+        tx: ServiceBusTransaction | None = None,
+        **kwargs: Any,
     ) -> datetime:
         """Renew the lock for a whole lock duration from now. Returns its new expiry.
 
         `message`: as for `complete_message`. `timeout`: seconds for the whole call, 60 if None;
-        more than 15 is advised.
+        more than 15 is advised. `tx`: the transaction at whose commit it is renewed; the expiry is
+        the one that it has until then.
         """
         arguments.warn_of_unknown(kwargs)
         timeout_s = arguments.timeout(timeout)
         outcome = await self._settle_now(
             message,
             lambda waiter: self._settlement(message, core.RENEW_LOCK, waiter, timeout_s=timeout_s),
+            tx,
         )
         return core.note_renewed(message, outcome)
 
@@ -247,27 +262,6 @@ class ServiceBusReceiver(BaseReceiver, AsyncIterator[ServiceBusReceivedMessage])
             total += deleted
         return total
 
-    def settle_in_background(self) -> None:
-        """Let settlements return at once from now on, before the bus confirms them.
-
-        Faster, and weaker: until `flush` or `close` returns, a message that was completed may come
-        again, should this process or the bus fail. Both wait for the bus, and raise an error whose
-        `failures` lists the messages that were not settled; nothing else reports these. At most
-        5,000 messages are unconfirmed; further settlements wait. Renewing a lock still waits for
-        its new end.
-        """
-        self._check_live()
-        if self._background is None:
-            self._background = BackgroundSettlements(io_thread.current())
-
-    async def flush(self) -> None:
-        """Wait until the bus has confirmed all settlements in the background.
-
-        Raises the error of the first message that was not settled since the last flush; its
-        `failures` lists them.
-        """
-        background_settlements.raise_failures(*await self._confirm())
-
     async def close(self) -> None:
         """Close the receiver; messages that were not handed over return to the queue.
 
@@ -305,63 +299,6 @@ class ServiceBusReceiver(BaseReceiver, AsyncIterator[ServiceBusReceivedMessage])
             io.submit(stream.forget, pending)
             raise
         return self._end_step(slices, count, wait_s)
-
-    async def _settle(self, messages: Settled, make: Callable[[Any], Settlement]) -> Outcome:
-        background = self._in_background()
-        if background is None:
-            return await self._settle_now(messages, make)
-        return await self._begin_to_settle(background, messages, make)
-
-    async def _begin_to_settle(
-        self,
-        background: BackgroundSettlements,
-        messages: Settled,
-        make: Callable[[Any], Settlement],
-    ) -> Outcome:
-        listed = [messages] if isinstance(messages, ServiceBusReceivedMessage) else list(messages)
-        settlement = make(background_settlements.Pending(background, listed))
-        settlement.in_background = True
-        if background.full:
-            await self._settled_up_to(background, background_settlements.PENDING_MAX // 2)
-        stream = self._receive_stream()
-        background.add(listed)
-        self._shared.get().io.submit(stream.settle, settlement)
-        return background_settlements.BEGUN
-
-    async def _confirm(self) -> Failures:
-        """Wait for the settlements in the background; return what was not settled."""
-        background = self._in_background()
-        if background is None:
-            return [], 0
-        await self._settled_up_to(background, 0)
-        return background.take_failures()
-
-    async def _confirm_last(self) -> Failures:
-        """The same, and take no calls from now on. The stream is still to be closed."""
-        ended = self._closed or self._connection is None or self._connection.closed
-        self._closed = True
-        return ([], 0) if ended else await self._confirm()
-
-    async def _settled_up_to(self, background: BackgroundSettlements, pending_max: int) -> None:
-        waiter = self._shared.get().io.loop_waiter()
-        background.wait(pending_max, waiter)
-        await waiter.wait(core.FLUSH_S)
-
-    async def _settle_now(
-        self, messages: Settled, make: Callable[[LoopWaiter], Settlement]
-    ) -> Outcome:
-        waiter = self._shared.get().io.loop_waiter()
-        settlement = make(waiter)
-        if self._tracing is None:
-            return await self._settled(settlement, waiter)
-        with self._tracing.settling(self.entity_path, settlement.disposition, messages) as found:
-            return found.outcome(await self._settled(settlement, waiter))
-
-    async def _settled(self, settlement: Settlement, waiter: LoopWaiter) -> Outcome:
-        stream = self._receive_stream()
-        self._shared.get().io.submit(stream.settle, settlement)
-        outcome: Outcome = await waiter.wait(settlement.timeout_s)
-        return outcome
 
     async def _delete(self, max_message_count: int, before: datetime | None, *, purge: bool) -> int:
         request = self._delete_request(max_message_count, before, purge=purge)

@@ -10,7 +10,12 @@ from bendybus.client.core.io_thread import IoThread
 from bendybus.client.core.settings import Settings
 from bendybus.domain import limits
 from bendybus.domain.errors import BusError, RetryableError
-from bendybus.v1 import management_pb2_grpc, receiver_pb2_grpc, sender_pb2_grpc
+from bendybus.v1 import (
+    management_pb2_grpc,
+    receiver_pb2_grpc,
+    sender_pb2_grpc,
+    transaction_pb2_grpc,
+)
 from bendybus.wire import tls
 
 _OPTIONS: Final = (
@@ -34,6 +39,7 @@ class Stubs:
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self.sender = sender_pb2_grpc.SenderServiceStub(channel)
         self.receiver = receiver_pb2_grpc.ReceiverServiceStub(channel)
+        self.transaction = transaction_pb2_grpc.TransactionServiceStub(channel)
         self.management = management_pb2_grpc.ManagementServiceStub(channel)
 
 

@@ -254,6 +254,14 @@ class Connection:
         metadata = (*(metadata or ()), merged_frames.READS, message_heads.READS)
         return (await self._stubs()).receiver.ReceiveStream(metadata=metadata)
 
+    async def open_transaction_stream(self) -> Any:
+        """Open a stream of a transaction, which a fork and `close` end. On the I/O thread."""
+        metadata = await self._credentials.metadata()
+        call = (await self._stubs()).transaction.Transact(metadata=metadata)
+        self._calls.add(call)
+        call.add_done_callback(self._calls.discard)
+        return call
+
     def explained(self, error: BusError) -> BusError:
         """Return an error with what to change, where the address, TLS or a token is the reason."""
         if isinstance(error, Unauthenticated):

@@ -58,5 +58,12 @@ class EntityClient:
         if self._closed:
             raise ValueError(f"{self._name} is closed: get another one from the ServiceBusClient.")
 
+    def _check_tx(self, tx: Any) -> None:
+        """Raise TypeError or ValueError unless an operation here can be part of `tx`."""
+        check = getattr(tx, "_check", None)
+        if check is None:
+            raise TypeError(f"tx: must be a ServiceBusTransaction (got {type(tx).__name__})")
+        check(self)
+
     def __str__(self) -> str:
         return f"{type(self).__name__} of {self.entity_name}, {self._name}"

@@ -43,6 +43,8 @@ _ACTIONS: Final = {
     RELEASE: "release",
 }
 _PREFETCH_MAX: Final = 50_000
+# Of a settlement that is part of a transaction: it is done at the commit.
+COLLECTED: Final = Outcome((), 0)
 Settled = ServiceBusReceivedMessage | Sequence[ServiceBusReceivedMessage]
 
 
@@ -296,7 +298,7 @@ def note_settled(message: ServiceBusReceivedMessage, outcome: Outcome) -> None:
     """Mark a message as settled, or raise the error."""
     if outcome.errors:
         raise outcome.errors[0][1]
-    message._settled = True
+    message._settled = outcome is not COLLECTED
 
 
 def note_all_settled(messages: Sequence[ServiceBusReceivedMessage], outcome: Outcome) -> None:
@@ -307,7 +309,7 @@ def note_all_settled(messages: Sequence[ServiceBusReceivedMessage], outcome: Out
     failed = dict(outcome.errors)
     for index, message in enumerate(messages):
         if index not in failed:
-            message._settled = True
+            message._settled = outcome is not COLLECTED
     if failed:
         errors = [error for _, error in outcome.errors]
         worst = next((e for e in errors if not isinstance(e, MessageLockLostError)), errors[0])
@@ -324,7 +326,8 @@ def note_renewed(message: ServiceBusReceivedMessage, outcome: Outcome) -> dateti
     """Set the new expiry of a lock and return it, or raise the error."""
     if outcome.errors:
         raise outcome.errors[0][1]
-    message._locked_until_ms = outcome.locked_until_ms
+    if outcome is not COLLECTED:
+        message._locked_until_ms = outcome.locked_until_ms
     until = message.locked_until_utc
     assert until is not None, "a renewed lock expires"
     return until

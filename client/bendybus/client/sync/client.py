@@ -18,6 +18,7 @@ from bendybus.client.sync import calls
 from bendybus.client.sync.lock_renewer import AutoLockRenewer
 from bendybus.client.sync.receiver import ServiceBusReceiver
 from bendybus.client.sync.sender import ServiceBusSender
+from bendybus.client.sync.transaction import ServiceBusTransaction
 
 
 class ServiceBusClient(BaseClient):
@@ -151,6 +152,16 @@ class ServiceBusClient(BaseClient):
     ) -> ServiceBusReceiver:
         """Not supported yet."""
         raise not_supported("topics and subscriptions")
+
+    def transaction(self) -> ServiceBusTransaction:
+        """Return a transaction: sends and settlements that are done together, or not at all.
+
+        Its operations name it: `send_messages(…, tx=tx)`. As a context manager it is committed
+        where the block ends, and rolled back if an exception leaves the block.
+        """
+        if self._closed:
+            raise ValueError("The ServiceBusClient is closed: create another one.")
+        return ServiceBusTransaction(self._shared)
 
     def list_queue_sessions(
         self,

@@ -1,27 +1,25 @@
 # Generated from aio/receiver.py by `make sync`: edit that file.
 """The receiver of the synchronous surface."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Final
 
 from bendybus.client import arguments
-from bendybus.client.core import background_settlements, io_thread
+from bendybus.client.core import background_settlements
 from bendybus.client.core import receiver as core
-from bendybus.client.core.background_settlements import BackgroundSettlements, Failures
 from bendybus.client.core.pending_receive import PendingReceive
-from bendybus.client.core.receiver import BaseReceiver, Settled
-from bendybus.client.core.settlements import Outcome, Settlement
-from bendybus.client.core.waiters import ThreadWaiter
 from bendybus.client.messages.received_message import ServiceBusReceivedMessage
 from bendybus.client.sync import calls
+from bendybus.client.sync.settling import SettlingReceiver
+from bendybus.client.sync.transaction import ServiceBusTransaction
 from bendybus.domain import limits
 
 _PURGE_AT_ONCE: Final = limits.DELETE_MESSAGES_MAX
 
 
-class ServiceBusReceiver(BaseReceiver, Iterator[ServiceBusReceivedMessage]):
+class ServiceBusReceiver(SettlingReceiver, Iterator[ServiceBusReceivedMessage]):
     """Receives from one queue or dead-letter queue. Created by a ServiceBusClient.
 
     An iterator over messages: it ends when none arrives within `max_wait_time`; without it, never.
@@ -66,27 +64,31 @@ class ServiceBusReceiver(BaseReceiver, Iterator[ServiceBusReceivedMessage]):
         with self._tracing.receiving(self.entity_path) as operation:
             return operation.of(self._receive(max_message_count, max_wait_time))
 
-    def complete_message(self, message: ServiceBusReceivedMessage) -> None:
+    def complete_message(
+        self, message: ServiceBusReceivedMessage, *, tx: ServiceBusTransaction | None = None
+    ) -> None:
         """Complete a message: it is deleted from the queue.
 
         `message`: received in PEEK_LOCK mode and not settled. Raises MessageLockLostError if its
         lock is lost; the message is then delivered again. Raises OutcomeUnknownError if it may be
-        completed or not.
+        completed or not. `tx`: the transaction at whose commit it is completed.
         """
         outcome = self._settle(
-            message, lambda waiter: self._settlement(message, core.COMPLETE, waiter)
+            message, lambda waiter: self._settlement(message, core.COMPLETE, waiter), tx
         )
         core.note_settled(message, outcome)
 
-    def complete_messages(self, messages: list[ServiceBusReceivedMessage]) -> None:
+    def complete_messages(
+        self, messages: list[ServiceBusReceivedMessage], *, tx: ServiceBusTransaction | None = None
+    ) -> None:
         """Complete many messages in one frame.
 
-        `messages`: as for `complete_message`. Raises MessageLockLostError whose `failures` lists
-        the messages that were not completed.
+        `messages`, `tx`: as for `complete_message`. Raises MessageLockLostError whose `failures`
+        lists the messages that were not completed.
         """
         if messages:
             outcome = self._settle(
-                messages, lambda waiter: self._settlement_of_all(messages, waiter)
+                messages, lambda waiter: self._settlement_of_all(messages, waiter), tx
             )
             core.note_all_settled(messages, outcome)
 
@@ -108,17 +110,19 @@ class ServiceBusReceiver(BaseReceiver, Iterator[ServiceBusReceivedMessage]):
         message: ServiceBusReceivedMessage,
         *,
         properties_to_modify: Mapping[str, Any] | None = None,
+        tx: ServiceBusTransaction | None = None,
     ) -> None:
         """Release a message to the queue; the delivery counts.
 
-        `message`: as for `complete_message`. `properties_to_modify`: application properties to
-        set; the others stay.
+        `message`, `tx`: as for `complete_message`. `properties_to_modify`: application properties
+        to set; the others stay.
         """
         outcome = self._settle(
             message,
             lambda waiter: self._settlement(
                 message, core.ABANDON, waiter, changes=properties_to_modify
             ),
+            tx,
         )
         core.note_settled(message, outcome)
 
@@ -127,17 +131,19 @@ class ServiceBusReceiver(BaseReceiver, Iterator[ServiceBusReceivedMessage]):
         message: ServiceBusReceivedMessage,
         *,
         properties_to_modify: Mapping[str, Any] | None = None,
+        tx: ServiceBusTransaction | None = None,
     ) -> None:
         """Defer a message: it can then only be received by its sequence number.
 
-        `message`: as for `complete_message`. `properties_to_modify`: application properties to
-        set; the others stay.
+        `message`, `tx`: as for `complete_message`. `properties_to_modify`: application properties
+        to set; the others stay.
         """
         outcome = self._settle(
             message,
             lambda waiter: self._settlement(
                 message, core.DEFER, waiter, changes=properties_to_modify
             ),
+            tx,
         )
         core.note_settled(message, outcome)
 
@@ -148,11 +154,12 @@ class ServiceBusReceiver(BaseReceiver, Iterator[ServiceBusReceivedMessage]):
         error_description: str | None = None,
         *,
         properties_to_modify: Mapping[str, Any] | None = None,
+        tx: ServiceBusTransaction | None = None,
     ) -> None:
         """Move a message to the dead-letter queue.
 
-        `message`: as for `complete_message`. `reason` and `error_description`: why, up to 4,096
-        characters each. `properties_to_modify`: application properties to set.
+        `message`, `tx`: as for `complete_message`. `reason` and `error_description`: why, up to
+        4,096 characters each. `properties_to_modify`: application properties to set.
         """
         outcome = self._settle(
             message,
@@ -164,22 +171,30 @@ class ServiceBusReceiver(BaseReceiver, Iterator[ServiceBusReceivedMessage]):
                 description=error_description,
                 changes=properties_to_modify,
             ),
+            tx,
         )
         core.note_settled(message, outcome)
 
     def renew_message_lock(
-        self, message: ServiceBusReceivedMessage, *, timeout: float | None = None, **kwargs: Any
+        self,
+        message: ServiceBusReceivedMessage,
+        *,
+        timeout: float | None = None,
+        tx: ServiceBusTransaction | None = None,
+        **kwargs: Any,
     ) -> datetime:
         """Renew the lock for a whole lock duration from now. Returns its new expiry.
 
         `message`: as for `complete_message`. `timeout`: seconds for the whole call, 60 if None;
-        more than 15 is advised.
+        more than 15 is advised. `tx`: the transaction at whose commit it is renewed; the expiry is
+        the one that it has until then.
         """
         arguments.warn_of_unknown(kwargs)
         timeout_s = arguments.timeout(timeout)
         outcome = self._settle_now(
             message,
             lambda waiter: self._settlement(message, core.RENEW_LOCK, waiter, timeout_s=timeout_s),
+            tx,
         )
         return core.note_renewed(message, outcome)
 
@@ -246,27 +261,6 @@ class ServiceBusReceiver(BaseReceiver, Iterator[ServiceBusReceivedMessage]):
             total += deleted
         return total
 
-    def settle_in_background(self) -> None:
-        """Let settlements return at once from now on, before the bus confirms them.
-
-        Faster, and weaker: until `flush` or `close` returns, a message that was completed may come
-        again, should this process or the bus fail. Both wait for the bus, and raise an error whose
-        `failures` lists the messages that were not settled; nothing else reports these. At most
-        5,000 messages are unconfirmed; further settlements wait. Renewing a lock still waits for
-        its new end.
-        """
-        self._check_live()
-        if self._background is None:
-            self._background = BackgroundSettlements(io_thread.current())
-
-    def flush(self) -> None:
-        """Wait until the bus has confirmed all settlements in the background.
-
-        Raises the error of the first message that was not settled since the last flush; its
-        `failures` lists them.
-        """
-        background_settlements.raise_failures(*self._confirm())
-
     def close(self) -> None:
         """Close the receiver; messages that were not handed over return to the queue.
 
@@ -304,61 +298,6 @@ class ServiceBusReceiver(BaseReceiver, Iterator[ServiceBusReceivedMessage]):
             io.submit(stream.forget, pending)
             raise
         return self._end_step(slices, count, wait_s)
-
-    def _settle(self, messages: Settled, make: Callable[[Any], Settlement]) -> Outcome:
-        background = self._in_background()
-        if background is None:
-            return self._settle_now(messages, make)
-        return self._begin_to_settle(background, messages, make)
-
-    def _begin_to_settle(
-        self,
-        background: BackgroundSettlements,
-        messages: Settled,
-        make: Callable[[Any], Settlement],
-    ) -> Outcome:
-        listed = [messages] if isinstance(messages, ServiceBusReceivedMessage) else list(messages)
-        settlement = make(background_settlements.Pending(background, listed))
-        settlement.in_background = True
-        if background.full:
-            self._settled_up_to(background, background_settlements.PENDING_MAX // 2)
-        stream = self._receive_stream()
-        background.add(listed)
-        self._shared.get().io.submit(stream.settle, settlement)
-        return background_settlements.BEGUN
-
-    def _confirm(self) -> Failures:
-        """Wait for the settlements in the background; return what was not settled."""
-        background = self._in_background()
-        if background is None:
-            return [], 0
-        self._settled_up_to(background, 0)
-        return background.take_failures()
-
-    def _confirm_last(self) -> Failures:
-        """The same, and take no calls from now on. The stream is still to be closed."""
-        ended = self._closed or self._connection is None or self._connection.closed
-        self._closed = True
-        return ([], 0) if ended else self._confirm()
-
-    def _settled_up_to(self, background: BackgroundSettlements, pending_max: int) -> None:
-        waiter = self._shared.get().io.thread_waiter()
-        background.wait(pending_max, waiter)
-        waiter.wait(core.FLUSH_S)
-
-    def _settle_now(self, messages: Settled, make: Callable[[ThreadWaiter], Settlement]) -> Outcome:
-        waiter = self._shared.get().io.thread_waiter()
-        settlement = make(waiter)
-        if self._tracing is None:
-            return self._settled(settlement, waiter)
-        with self._tracing.settling(self.entity_path, settlement.disposition, messages) as found:
-            return found.outcome(self._settled(settlement, waiter))
-
-    def _settled(self, settlement: Settlement, waiter: ThreadWaiter) -> Outcome:
-        stream = self._receive_stream()
-        self._shared.get().io.submit(stream.settle, settlement)
-        outcome: Outcome = waiter.wait(settlement.timeout_s)
-        return outcome
 
     def _delete(self, max_message_count: int, before: datetime | None, *, purge: bool) -> int:
         request = self._delete_request(max_message_count, before, purge=purge)

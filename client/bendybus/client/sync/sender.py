@@ -11,6 +11,7 @@ from bendybus.client.core.sender import BaseSender
 from bendybus.client.exceptions import OperationTimeoutError
 from bendybus.client.messages.encode import Columns, ServiceBusMessageBatch
 from bendybus.client.sync import calls
+from bendybus.client.sync.transaction import ServiceBusTransaction
 
 
 class ServiceBusSender(BaseSender):
@@ -28,7 +29,14 @@ class ServiceBusSender(BaseSender):
     ) -> None:
         self.close()
 
-    def send_messages(self, message: Any, *, timeout: float | None = None, **kwargs: Any) -> None:
+    def send_messages(
+        self,
+        message: Any,
+        *,
+        timeout: float | None = None,
+        tx: ServiceBusTransaction | None = None,
+        **kwargs: Any,
+    ) -> None:
         """Send a message, a list of messages, or a batch, as one atomic unit.
 
         `message`: a ServiceBusMessage, an AmqpAnnotatedMessage, a mapping with the arguments of a
@@ -36,11 +44,16 @@ class ServiceBusSender(BaseSender):
         `split_by_partition_key=True` allows messages with different keys, which go to different
         partitions; the unit is then no longer atomic. Returns when everything is stored. `timeout`:
         seconds for the whole call, 60 if None; 15 or less may be too short for another partition to
-        be tried.
+        be tried. `tx`: the transaction at whose commit they are stored.
         """
         timeout_s = arguments.timeout(timeout)
         columns, split = self._columns_to_send(message, kwargs)
         if columns is None:
+            return
+        if tx is not None:
+            self._check_tx(tx)
+            with self._sending(columns):
+                tx._send(self, columns, timeout_s, split=split)
             return
         if self._tracing is None:
             self._send(columns, timeout_s, split=split, given=timeout is not None)

@@ -17,6 +17,7 @@ from bendybus.frontend.core.metrics import Metrics
 from bendybus.frontend.core.receive import ReceiveDispatcher
 from bendybus.frontend.core.send import SendDispatcher
 from bendybus.frontend.core.settle import SettleDispatcher
+from bendybus.frontend.core.transact import TransactionDispatcher
 from bendybus.frontend.settings import Settings
 from bendybus.frontend.upstreams import deliver_frames, send_frames
 from bendybus.frontend.upstreams.upstream import Upstream
@@ -45,6 +46,7 @@ class FrontEnd:
         self.sends = SendDispatcher(self.upstreams, self.directory, self.metrics)
         self.receives = ReceiveDispatcher(self.upstreams, self.directory, self.metrics)
         self.settles = SettleDispatcher(self.upstreams, self.metrics)
+        self.transactions = TransactionDispatcher(self.upstreams, self.directory, self.metrics)
         timeout_s = settings.unary_timeout_s
         self.copies = CatalogueCopies(self.upstreams, self.directory, timeout_s)
         self.manager = EntityManager(self.upstreams, self.directory, self.copies, timeout_s)
@@ -152,5 +154,6 @@ class FrontEnd:
             metrics.loop_lag.set(max(0.0, loop.time() - began - LAG_CHECK_S))
             metrics.cached.set(self.receives.cached())
             metrics.under_way.set(self.sends.under_way())
+            metrics.open_transactions.set(self.transactions.open())
             for partition, upstream in self.upstreams.items():
                 metrics.breakers.labels(str(partition)).set(not upstream.available)

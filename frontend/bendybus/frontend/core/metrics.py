@@ -98,6 +98,15 @@ class Metrics:
         self.loop_lag = Gauge(
             "bendybus_loop_lag_seconds", "How late the event loop runs", registry=registry
         )
+        self._count_transactions(registry)
+
+    def _count_transactions(self, registry: CollectorRegistry) -> None:
+        self.transactions = Counter(
+            "bendybus_transactions", "Transactions that ended", ["outcome"], registry=registry
+        )
+        self.open_transactions = Gauge(
+            "bendybus_open_transactions", "Transactions being collected", registry=registry
+        )
 
     def name_by(self, name_of: Callable[[str], str | None]) -> None:
         """Take the label values from `name_of`: what callers write must not create new series."""

@@ -142,6 +142,11 @@ def route(
     return routed
 
 
+def effective_keys(entity: Entity, keys: Keys) -> list[str | None]:
+    """Return the key of each message; None: it may go anywhere. Raises InvalidOperation."""
+    return [_key(entity, keys, i) for i in range(keys.count)]
+
+
 def without_faults(routed: Routed, faults: Mapping[int, BusError]) -> Routed:
     """Refuse the units that have a faulty message; `faults` is by the message's index."""
     if not faults:

@@ -9,6 +9,7 @@ from bendybus.frontend.security.operations import RULES, Operation
 
 _SENDER: Final = "/bendybus.v1.SenderService/"
 _RECEIVER: Final = "/bendybus.v1.ReceiverService/"
+_TRANSACTION: Final = "/bendybus.v1.TransactionService/"
 _MANAGEMENT: Final = "/bendybus.v1.ManagementService/"
 # Metadata that carries the token.
 AUTHORIZATION: Final = "authorization"
@@ -54,6 +55,8 @@ METHODS: Final[dict[str, Method]] = {
     f"{_RECEIVER}ReceiveDeferred": Method(Operation.RECEIVE_DEFERRED),
     f"{_RECEIVER}Peek": Method(Operation.PEEK),
     f"{_RECEIVER}DeleteMessages": Method(Operation.DELETE_MESSAGES),
+    # Its sends and settlements need the rights that they need outside of it.
+    f"{_TRANSACTION}Transact": Method(Operation.SEND, stream=True),
     f"{_MANAGEMENT}GetNamespace": Method(Operation.GET_NAMESPACE),
     f"{_MANAGEMENT}CreateQueue": Method(Operation.CREATE_ENTITY, "name"),
     f"{_MANAGEMENT}UpdateQueue": Method(Operation.UPDATE_ENTITY, "name"),

@@ -18,7 +18,7 @@ MODES: Final = {
     ReceiveMode.PEEK_LOCK: receiver_pb2.RECEIVE_MODE_PEEK_LOCK,
     ReceiveMode.RECEIVE_AND_DELETE: receiver_pb2.RECEIVE_MODE_RECEIVE_AND_DELETE,
 }
-_DISPOSITIONS: Final[dict[Disposition, Any]] = {
+DISPOSITIONS: Final[dict[Disposition, Any]] = {
     each: receiver_pb2.Disposition.Value(f"DISPOSITION_{each.name}") for each in Disposition
 }
 
@@ -125,7 +125,7 @@ def settle(
         partition=partition,
         settle=partition_pb2.Settle(
             settle_id=settle_id,
-            disposition=_DISPOSITIONS[disposition],
+            disposition=DISPOSITIONS[disposition],
             lock_tokens=lock_tokens,
             changed_properties=changed_properties,
             dead_letter_reason=dead_letter_reason,

@@ -163,6 +163,15 @@ def unknown(upstream: Upstream) -> BusError:
     )
 
 
+def _older(upstream: Upstream) -> BusError:
+    partition = upstream.partition
+    return errors.InvalidOperation(
+        f"partition {partition} runs an older version of Bendybus, which does not have this "
+        "operation. Update its partition server, then try again.",
+        metadata={"partition": str(partition)},
+    )
+
+
 async def _answer(
     upstream: Upstream, make: Callable[[], Awaitable[Any]], *, changes: bool = False
 ) -> Any:
@@ -171,6 +180,8 @@ async def _answer(
     try:
         return await make()
     except grpc.RpcError as error:
+        if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+            raise _older(upstream) from error
         found = statuses.from_rpc_error(error)
         if type(found) in (errors.RetryableError, errors.ServiceTimeout):
             raise (unknown(upstream) if changes else unreachable(upstream)) from error

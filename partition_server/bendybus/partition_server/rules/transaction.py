@@ -10,18 +10,13 @@ What may be otherwise in a moment (the entity's status and version, room on the 
 is raised before, and not remembered.
 """
 
-from typing import Final
-
 from bendybus.domain import bounds, errors, limits, partitioning, transactions
-from bendybus.domain.disposition import Disposition
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.errors import BusError
 from bendybus.partition_server.rules import duplicates, send, settle
 from bendybus.partition_server.state.answers import Transacted, TransactionPart
 from bendybus.partition_server.state.commands import Append, Settle, Transact
 from bendybus.partition_server.state.turn import Turn
-
-_ALLOWED: Final = frozenset(Disposition) - {Disposition.RELEASE}
 
 
 def transact(turn: Turn, command: Transact) -> Transacted:
@@ -121,8 +116,7 @@ def _send(turn: Turn, part: Append) -> TransactionPart:
 
 
 def _settle(turn: Turn, part: Settle) -> TransactionPart:
-    if part.disposition not in _ALLOWED:
-        raise errors.InvalidArgument("disposition", "must be a settlement or a renewal.")
+    transactions.check_disposition(part.disposition)
     bounds.check_settlement(
         part.tokens,
         len(part.changed_properties or b""),

@@ -1,0 +1,84 @@
+"""The transaction of the asynchronous surface."""
+
+import contextlib
+from collections.abc import Callable, Coroutine
+from types import TracebackType
+from typing import Any
+
+from bendybus.client import arguments
+from bendybus.client.aio import calls
+from bendybus.client.core.entity_client import EntityClient
+from bendybus.client.core.receiver import SETTLE_TIMEOUT_S, BaseReceiver, Settled
+from bendybus.client.core.settlements import Outcome, Settlement
+from bendybus.client.core.transaction import ROLLBACK_S, BaseTransaction
+from bendybus.client.exceptions import ServiceBusError
+from bendybus.client.messages.encode import Columns
+
+
+class ServiceBusTransaction(BaseTransaction):
+    """Sends and settlements that are done together, or not at all. Created by a ServiceBusClient.
+
+    Up to 100 messages of one queue and one partition, within two minutes of the first operation;
+    nothing of it is seen before its commit. As a context manager it is committed where the block
+    ends, and rolled back if an exception leaves the block. Tasks may share it: its operations are
+    done one after the other.
+    """
+
+    async def __aenter__(self) -> "ServiceBusTransaction":
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if exc_type is not None:
+            # It may have ended, or roll back by itself; the exception of the block says more.
+            with contextlib.suppress(ServiceBusError, ValueError):
+                await self.rollback()
+        elif self._is_open:
+            await self.commit()
+
+    async def commit(self, *, timeout: float | None = None) -> None:
+        """Commit: all of its operations are done when this returns.
+
+        Raises an error, such as MessageLockLostError, if nothing of it is done. Raises
+        OutcomeUnknownError if it may be done or not: call it again, the bus does it once.
+        `timeout`: seconds for the whole call, 60 if None.
+        """
+        timeout_s = arguments.timeout(timeout)
+        self._check()
+        await self._run(lambda: self._link.commit(timeout_s), timeout_s)
+        self._committed()
+
+    async def rollback(self) -> None:
+        """Roll back: nothing of it is done, and what it was to settle stays locked as before."""
+        self._check()
+        await self._run(self._link.rollback, ROLLBACK_S)
+
+    async def _send(
+        self, sender: EntityClient, columns: Columns, timeout_s: float, *, split: bool
+    ) -> None:
+        operation = self._send_operation(sender, columns, split=split)
+        await self._run(lambda: self._link.add(operation, timeout_s), timeout_s)
+
+    async def _settle(
+        self, receiver: BaseReceiver, messages: Settled, make: Callable[[Any], Settlement]
+    ) -> Outcome:
+        operation = self._settle_operation(receiver, make)
+        index = await self._run(
+            lambda: self._link.add(operation, SETTLE_TIMEOUT_S), SETTLE_TIMEOUT_S
+        )
+        return self._collected(index, operation.settle.disposition, messages)
+
+    async def _run(self, work: Callable[[], Coroutine[Any, Any, Any]], timeout_s: float) -> Any:
+        connection = self._connection
+        try:
+            return await calls.run(connection, work, timeout_s)
+        except Exception:
+            raise
+        except BaseException:
+            # Interrupted: whether it was done is not known.
+            connection.io.submit(self._link.abandon)
+            raise

@@ -1,0 +1,247 @@
+"""Transactions, between listeners and partitions: bounded while they are open, handed over whole.
+
+A transaction is kept here until its commit, and by nothing else: when its stream ends before that,
+it is rolled back by being forgotten, and what it was to settle stays locked as before. The commit
+is one call to one partition. If its answer is lost, the caller repeats it, through any front end,
+with all operations and the same id.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from bendybus.domain import bounds, errors, limits, lock_token
+from bendybus.domain.directory import Directory
+from bendybus.domain.errors import BusError, GenerationMismatch, Outcome
+from bendybus.frontend.core import columns
+from bendybus.frontend.core.metrics import Metrics
+from bendybus.frontend.core.transaction import Operation, Transaction
+from bendybus.frontend.upstreams import transaction_calls
+from bendybus.frontend.upstreams.transaction_calls import Answer, Result, SendPart, SettlePart
+from bendybus.frontend.upstreams.upstream import Upstream, now_ms
+
+# Open transactions, of one connection and of all, and the bytes that these keep.
+CLIENT_OPEN_MAX: Final = 500
+OPEN_MAX: Final = 5_000
+BYTES_MAX: Final = 256 * limits.MB
+CLIENT_BYTES_MAX: Final = 64 * limits.MB
+# How soon a commit is repeated that met another version of the entity at its partition.
+RETRY_S: Final = 0.05
+
+
+@dataclass(slots=True)
+class _Share:
+    """What a connection keeps open."""
+
+    transactions: int = 0
+    size_bytes: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Open:
+    """An open transaction of a connection. Closed by `commit`, by `forget`, and after its time."""
+
+    client: str
+    transaction: Transaction
+    size_bytes: int = 0
+    # Why it was closed here, though its caller did not ask for that.
+    ended: BusError | None = None
+    closed: bool = False
+    timer: asyncio.TimerHandle | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """How a transaction is committed."""
+
+    # To be collected before.
+    operations: Sequence[Operation] = ()
+    # What is left of the caller's time; 0: the default.
+    timeout_ms: int = 0
+    # Since the first commit under its id that may have been done; 0: none was. A repeat brings all
+    # operations, and is not late: the first try was in time.
+    age_ms: int = 0
+
+
+class TransactionDispatcher:
+    """All transactions of this front end."""
+
+    def __init__(
+        self, upstreams: dict[int, Upstream], directory: Directory, metrics: Metrics
+    ) -> None:
+        self._upstreams = upstreams
+        self._directory = directory
+        self._metrics = metrics
+        self._open: set[Open] = set()
+        self._bytes = 0
+        self._shares: dict[str, _Share] = {}
+
+    def begin(self, transaction_id: bytes, *, client: str, age_ms: int = 0) -> Open:
+        """Open a transaction of the connection `client`.
+
+        `age_ms`: since its first operation, on another stream. Raises InvalidArgument, ServerBusy.
+        """
+        bounds.check_number("age_ms", age_ms, bounds.TIME_MS_MAX)
+        opened = Open(client, Transaction(transaction_id, now_ms() - age_ms))
+        share = self._shares.get(client)
+        if share is not None and share.transactions >= CLIENT_OPEN_MAX:
+            raise errors.ServerBusy(
+                f"this connection has {CLIENT_OPEN_MAX} open transactions; no more are taken. "
+                "Commit or roll back one of them.",
+                retry_after_ms=500,
+            )
+        if len(self._open) >= OPEN_MAX:
+            raise errors.ServerBusy(
+                "the front end has too many open transactions. Retry.", retry_after_ms=500
+            )
+        self._shares.setdefault(client, _Share()).transactions += 1
+        self._open.add(opened)
+        left_s = max(0.0, (limits.TRANSACTION_MS_MAX - age_ms) / 1000)
+        loop = asyncio.get_running_loop()
+        opened.timer = loop.call_later(left_s, self._time_out, opened)
+        return opened
+
+    def collect(self, opened: Open, operations: Sequence[Operation]) -> None:
+        """Add operations, all or none. Raises why not; the transaction then stays as it was."""
+        if opened.ended is not None:
+            raise opened.ended
+        opened.transaction.check_age(now_ms())
+        self._collect(opened, operations)
+
+    async def commit(self, opened: Open, asked: Commit) -> list[Result]:
+        """Have the partition do all of it; return a result for each operation.
+
+        The transaction is closed, whatever the outcome. Raises why nothing of it is done, or
+        OutcomeUnknown.
+        """
+        try:
+            answer = await self._commit(opened, asked)
+            if answer.refusal is not None:
+                raise answer.refusal
+        except BusError as error:
+            self.forget(opened, "unknown" if error.outcome is Outcome.UNKNOWN else "refused")
+            raise
+        except BaseException:
+            # Its caller is gone.
+            self.forget(opened, "unknown")
+            raise
+        self.forget(opened, "committed")
+        self._count(opened.transaction)
+        return answer.results
+
+    def forget(self, opened: Open, outcome: str = "rolled-back") -> None:
+        """Close a transaction: nothing of it is kept. `outcome`: of the metric."""
+        if opened.closed:
+            return
+        opened.closed = True
+        if opened.timer is not None:
+            opened.timer.cancel()
+        self._open.discard(opened)
+        self._bytes -= opened.size_bytes
+        share = self._shares[opened.client]
+        share.transactions -= 1
+        share.size_bytes -= opened.size_bytes
+        if not share.transactions:
+            del self._shares[opened.client]
+        self._metrics.transactions.labels(outcome).inc()
+
+    def open(self) -> int:
+        """Return how many transactions are open."""
+        return len(self._open)
+
+    def _collect(self, opened: Open, operations: Sequence[Operation]) -> None:
+        transaction = opened.transaction
+        self._check_room(opened, operations)
+        transaction.collect(operations, self._directory)
+        grown = transaction.size_bytes - opened.size_bytes
+        opened.size_bytes += grown
+        self._bytes += grown
+        self._shares[opened.client].size_bytes += grown
+
+    async def _commit(self, opened: Open, asked: Commit) -> Answer:
+        bounds.check_number("timeout_ms", asked.timeout_ms, bounds.TIME_MS_MAX)
+        bounds.check_number("age_ms", asked.age_ms, bounds.TIME_MS_MAX)
+        if not asked.age_ms:
+            self.collect(opened, asked.operations)
+            return await self._hand_over(opened, asked)
+        try:
+            self._collect(opened, asked.operations)
+            return await self._hand_over(opened, asked)
+        except BusError as error:
+            raise in_doubt(error) from error
+
+    async def _hand_over(self, opened: Open, asked: Commit) -> Answer:
+        if opened.timer is not None:
+            # In time; the commit itself may take longer.
+            opened.timer.cancel()
+        opened.transaction.check_size()
+        deadline_ms = now_ms() + (asked.timeout_ms or limits.SEND_TIMEOUT_MS_DEFAULT)
+        while True:
+            try:
+                return await self._ask(opened.transaction, deadline_ms, asked.age_ms)
+            except GenerationMismatch:
+                # The watch brings the version that the partition has.
+                if now_ms() + RETRY_S * 1000 >= deadline_ms:
+                    raise
+                await asyncio.sleep(RETRY_S)
+
+    async def _ask(self, transaction: Transaction, deadline_ms: int, age_ms: int) -> Answer:
+        collected = transaction.entity
+        assert collected is not None, "it has operations"
+        upstream = self._upstreams.get(transaction.partition)
+        if upstream is None:
+            raise errors.MessageLockLost(
+                f"the lock token is of partition {transaction.partition}, which this namespace "
+                "does not have.",
+                metadata={"partition": str(transaction.partition)},
+            )
+        entity = self._directory.by_uid(collected.uid) or collected
+        return await transaction_calls.transact(
+            upstream,
+            entity,
+            [operation.part for operation in transaction.operations],
+            transaction_id=transaction.transaction_id,
+            age_ms=age_ms,
+            deadline_ms=deadline_ms,
+        )
+
+    def _check_room(self, opened: Open, operations: Sequence[Operation]) -> None:
+        parts = (operation.part for operation in operations)
+        size_bytes = sum(each.messages.ByteSize() for each in parts if isinstance(each, SendPart))
+        if self._bytes and self._bytes + size_bytes > BYTES_MAX:
+            raise errors.ServerBusy(
+                "the front end has too much in open transactions. Retry.", retry_after_ms=500
+            )
+        held = self._shares[opened.client].size_bytes
+        if held and held + size_bytes > CLIENT_BYTES_MAX:
+            raise errors.ServerBusy(
+                f"this connection has {held // limits.MB} MB in open transactions; at most "
+                f"{CLIENT_BYTES_MAX // limits.MB} MB are taken. Commit or roll back one of them.",
+                retry_after_ms=500,
+            )
+
+    def _count(self, transaction: Transaction) -> None:
+        entity = transaction.entity
+        for part in (operation.part for operation in transaction.operations):
+            if isinstance(part, SettlePart):
+                count = len(part.lock_tokens) // lock_token.TOKEN_BYTES
+                self._metrics.settled.labels(part.disposition.name.lower()).inc(count)
+            elif entity is not None:
+                self._metrics.incoming.labels(entity.name).inc(columns.count(part.messages))
+
+    def _time_out(self, opened: Open) -> None:
+        """Let go of what a transaction holds that was not committed in time."""
+        try:
+            opened.transaction.check_age(now_ms() + limits.TRANSACTION_MS_MAX)
+        except BusError as error:
+            opened.ended = error
+        self.forget(opened, "timed-out")
+
+
+def in_doubt(error: BusError) -> BusError:
+    """Return the error of a repeated commit: only its partition knows what became of the first."""
+    return errors.OutcomeUnknown(
+        f"{error.message} An earlier commit of the transaction may have been done.",
+        metadata={**error.metadata, "cause": error.reason},
+    )

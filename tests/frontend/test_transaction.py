@@ -1,0 +1,132 @@
+"""What one transaction may hold, said with each operation."""
+
+import pytest
+
+from bendybus.domain import errors, limits
+from bendybus.domain.disposition import Disposition
+from bendybus.domain.limits import Tier
+from bendybus.domain.sub_queue import SubQueue
+from bendybus.frontend.core.transaction import Operation
+from bendybus.frontend.upstreams.transaction_calls import SettlePart
+from tests.frontend.transactions import (
+    ELSEWHERE,
+    HOME,
+    KEY,
+    collected,
+    directory,
+    in_session,
+    send,
+    settle,
+)
+
+
+@pytest.mark.requirement("R122")
+@pytest.mark.parametrize(
+    ("operations", "says"),
+    [
+        ([send("")], "needs a partition key"),
+        ([settle(1), send("")], "needs a partition key"),
+        ([send("", entity="unique")], "needs a partition key"),
+        ([send(KEY), send("another")], "same partition key"),
+        ([send(KEY, "another")], "same partition key"),
+        ([in_session("a"), in_session("b")], "same partition key"),
+        ([in_session("a", key="b")], "differs from SessionId"),
+        ([in_session("a", key="b", entity="plain")], "differs from SessionId"),
+    ],
+)
+def test_messages_sent_to_a_partitioned_queue_have_one_key(
+    operations: list[Operation], says: str
+) -> None:
+    with pytest.raises(errors.InvalidOperation, match=says):
+        collected(*operations)
+
+
+@pytest.mark.requirement("R122")
+@pytest.mark.parametrize(
+    "operations",
+    [
+        [send(KEY, KEY), send(KEY)],
+        [in_session("a", "a"), send("a")],
+        [in_session("a", key="a")],
+        [send("", "", entity="unique", message_ids=["m", "m"])],
+        [send("", entity="plain"), send(KEY, entity="plain"), send("b", entity="plain")],
+        [in_session("a", "b", entity="plain"), in_session("c", entity="plain")],
+        [send(KEY), settle(1, 2), settle(3, disposition=Disposition.DEFER)],
+        [settle(1, disposition=Disposition.RENEW_LOCK), settle(1)],
+    ],
+)
+def test_what_is_in_one_partition_may_be_one_transaction(operations: list[Operation]) -> None:
+    assert len(collected(*operations).operations) == len(operations)
+
+
+@pytest.mark.requirement("R123")
+def test_messages_of_several_partitions_are_refused_and_the_partitions_named() -> None:
+    with pytest.raises(errors.InvalidOperation, match="partitions 0, 2") as refused:
+        collected(settle(1, partition=2), settle(2, partition=0))
+    assert refused.value.metadata["partitions"] == "0, 2"
+    with pytest.raises(errors.InvalidOperation, match=f"{min(HOME, ELSEWHERE)}, "):
+        collected(send(KEY), settle(1, partition=ELSEWHERE))
+    with pytest.raises(errors.InvalidOperation, match="partitions 1, 2"):
+        collected(send("", entity="plain"), settle(1, partition=1, entity="plain"))
+
+
+@pytest.mark.requirement("R123")
+def test_a_transaction_is_about_one_entity() -> None:
+    with pytest.raises(errors.InvalidOperation, match="cannot span multiple top-level entities"):
+        collected(send(KEY), send(KEY, entity="other"))
+
+
+@pytest.mark.requirement("R122")
+@pytest.mark.parametrize(
+    ("operation", "says"),
+    [
+        (send(KEY, sub_queue=SubQueue.DEAD_LETTER), "dead-letter sub-queue"),
+        (settle(1, disposition=Disposition.RELEASE), "a settlement or a renewal"),
+        (settle(1, 1), "settled once"),
+        (Operation("orders", SubQueue.MAIN, SettlePart(Disposition.COMPLETE, b"")), "1 to 5000"),
+        (send("k" * 129), "128 characters"),
+        (send(), "at least one"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_at_once(operation: Operation, says: str) -> None:
+    with pytest.raises(errors.BusError, match=says):
+        collected(operation)
+    with pytest.raises(errors.InvalidOperation, match="settled once"):
+        collected(settle(1), settle(1))
+    with pytest.raises(errors.InvalidOperation, match="Basic tier"):
+        collected(send(KEY), tier=Tier.BASIC)
+
+
+@pytest.mark.requirement("R122")
+def test_an_operation_that_is_refused_leaves_the_transaction_as_it_was() -> None:
+    made = collected(send(KEY))
+    size_bytes = made.size_bytes
+
+    with pytest.raises(errors.InvalidOperation):
+        made.collect([send(KEY), send("another")], directory())
+
+    assert (len(made.operations), made.size_bytes) == (1, size_bytes)
+    made.collect([send(KEY)], directory())
+
+
+@pytest.mark.requirement("R124")
+def test_a_transaction_has_100_messages_and_not_one_more() -> None:
+    made = collected(settle(*range(60)), send(*[KEY] * 40))
+
+    with pytest.raises(errors.InvalidOperation, match="1 to 100 messages"):
+        made.collect([send(KEY)], directory())
+    with pytest.raises(errors.InvalidOperation, match="1 to 100 messages"):
+        collected(send(*[KEY] * 101))
+    with pytest.raises(errors.InvalidOperation, match="bytes at most"):
+        collected(*[send(KEY, body=bytes(limits.MB))] * 9)
+    with pytest.raises(errors.InvalidOperation, match="got 0"):
+        collected().check_size()
+
+
+@pytest.mark.requirement("R124")
+def test_a_transaction_is_committed_within_two_minutes() -> None:
+    made = collected(send(KEY))
+
+    made.check_age(limits.TRANSACTION_MS_MAX)
+    with pytest.raises(errors.InvalidOperation, match="within 120 s"):
+        made.check_age(limits.TRANSACTION_MS_MAX + 1)

@@ -1,0 +1,117 @@
+"""Transactions through real processes, with the public client."""
+
+import runpy
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bendybus.client import ServiceBusClient, ServiceBusMessage
+from bendybus.client.exceptions import InvalidOperationError, MessageLockLostError
+from tests.integration.processes import Bus
+
+NewQueue = Callable[..., str]
+KEY = "a customer"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "transaction.py"
+
+
+def keyed(body: str, key: str = KEY) -> ServiceBusMessage:
+    """Return a message with a partition key."""
+    return ServiceBusMessage(body, partition_key=key)
+
+
+def bodies(client: ServiceBusClient, queue: str) -> list[str]:
+    """Return what a receiver of the queue could see now."""
+    with client.get_queue_receiver(queue) as receiver:
+        return [str(message) for message in receiver.peek_messages(250)]
+
+
+@pytest.mark.requirement("R120")
+def test_a_send_and_a_complete_are_one_commit(
+    client: ServiceBusClient, new_queue: NewQueue
+) -> None:
+    queue = new_queue()
+    sender, receiver = client.get_queue_sender(queue), client.get_queue_receiver(queue)
+    sender.send_messages(keyed("an order"))
+    (message,) = receiver.receive_messages(max_wait_time=10)
+
+    with client.transaction() as tx:
+        sender.send_messages(keyed("an invoice"), tx=tx)
+        receiver.complete_message(message, tx=tx)
+        before = bodies(client, queue)
+
+    assert before == ["an order"]
+    assert bodies(client, queue) == ["an invoice"]
+    with pytest.raises(ValueError, match="already settled"):
+        receiver.complete_message(message)
+
+
+@pytest.mark.requirement("R120")
+def test_an_exception_rolls_back_and_the_message_stays_locked(
+    client: ServiceBusClient, new_queue: NewQueue
+) -> None:
+    queue = new_queue()
+    sender, receiver = client.get_queue_sender(queue), client.get_queue_receiver(queue)
+    sender.send_messages(keyed("an order"))
+    (message,) = receiver.receive_messages(max_wait_time=10)
+
+    def run() -> None:
+        with client.transaction() as tx:
+            sender.send_messages(keyed("an invoice"), tx=tx)
+            receiver.complete_message(message, tx=tx)
+            raise RuntimeError("an error of the application")
+
+    with pytest.raises(RuntimeError, match="of the application"):
+        run()
+
+    assert bodies(client, queue) == ["an order"]
+    receiver.complete_message(message)
+    assert bodies(client, queue) == []
+
+
+@pytest.mark.requirement("R121")
+def test_a_lost_lock_rolls_all_of_it_back(client: ServiceBusClient, new_queue: NewQueue) -> None:
+    queue = new_queue()
+    sender, receiver = client.get_queue_sender(queue), client.get_queue_receiver(queue)
+    sender.send_messages(keyed("an order"))
+    (message,) = receiver.receive_messages(max_wait_time=10)
+
+    tx = client.transaction()
+    sender.send_messages(keyed("an invoice"), tx=tx)
+    receiver.complete_message(message, tx=tx)
+    receiver.complete_message(message)
+    with pytest.raises(MessageLockLostError, match="operation 2"):
+        tx.commit()
+
+    assert bodies(client, queue) == []
+
+
+@pytest.mark.requirement("R122")
+def test_rules_are_checked_with_each_operation(
+    client: ServiceBusClient, new_queue: NewQueue
+) -> None:
+    queue, other = new_queue(), new_queue()
+    sender = client.get_queue_sender(queue)
+
+    with client.transaction() as tx:
+        sender.send_messages(keyed("one"), tx=tx)
+        with pytest.raises(InvalidOperationError, match="needs a partition key"):
+            sender.send_messages(ServiceBusMessage("without a key"), tx=tx)
+        with pytest.raises(InvalidOperationError, match="same partition key"):
+            sender.send_messages(keyed("elsewhere", "another customer"), tx=tx)
+        elsewhere = client.get_queue_sender(other)
+        with pytest.raises(InvalidOperationError, match="multiple top-level entities"):
+            elsewhere.send_messages(keyed("another queue"), tx=tx)
+        sender.send_messages(keyed("two"), tx=tx)
+
+    assert bodies(client, queue) == ["one", "two"]
+
+
+@pytest.mark.requirement("R120")
+def test_the_example_turns_orders_into_invoices(bus: Bus, new_queue: NewQueue) -> None:
+    example = runpy.run_path(str(EXAMPLE))
+
+    assert example["main"](bus.connection_string, new_queue()) == [
+        "invoice for order 1",
+        "invoice for order 2",
+    ]
