@@ -71,8 +71,6 @@ def test_an_entity_path_binds_the_client() -> None:
 def test_what_comes_later_is_refused_in_a_sentence() -> None:
     client = ServiceBusClient("host", "key")
 
-    with pytest.raises(exceptions.NotSupportedError, match="sessions are not supported"):
-        client.get_queue_receiver("q", session_id="s")
     with pytest.raises(exceptions.ServiceBusError, match="topics"):
         client.get_topic_sender("t")
     with pytest.raises(NotImplementedError):

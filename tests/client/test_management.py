@@ -195,8 +195,8 @@ async def test_bad_fields_are_named(administration: Any, fields: Any, name: str)
 
 
 async def test_what_the_bus_refuses_names_the_field(administration: Any) -> None:
-    with pytest.raises(exceptions.InvalidArgumentError, match="requiresSession"):
-        await administration.create_queue("orders", requires_session=True)
+    with pytest.raises(exceptions.InvalidArgumentError, match="forwardTo"):
+        await administration.create_queue("orders", forward_to="other")
 
 
 async def test_what_comes_later_is_refused_in_a_sentence(administration: Any) -> None:

@@ -82,7 +82,6 @@ def test_a_name_may_be_taken_once_whatever_its_case() -> None:
 @pytest.mark.parametrize(
     ("spec", "sentence"),
     [
-        ({"requiresSession": True}, "spec.requiresSession: is not supported yet"),
         ({"forwardTo": "audit"}, "spec.forwardTo: is not supported yet"),
         (
             {"forwardDeadLetteredMessagesTo": "audit"},

@@ -61,7 +61,6 @@ def test_a_basic_namespace_has_no_topics(wanted: Description) -> None:
         (SUBSCRIPTION, {"auto_delete_on_idle_ms": 299_999}, "autoDeleteOnIdle"),
         (SUBSCRIPTION, {"user_metadata": "x" * 1_025}, "userMetadata"),
         (SUBSCRIPTION, {"status": EntityStatus.RECEIVE_DISABLED}, "status"),
-        (SUBSCRIPTION, {"requires_session": True}, "requiresSession"),
         (SUBSCRIPTION, {"forward_to": "x"}, "forwardTo"),
     ],
 )

@@ -63,9 +63,16 @@ def test_basic_keeps_messages_two_weeks() -> None:
         check(Tier.BASIC, default_message_time_to_live_ms=14 * limits.DAY_MS + 1)
 
 
+@pytest.mark.requirement("R100")
+def test_basic_has_no_sessions() -> None:
+    check(Tier.STANDARD, requires_session=True)
+    with pytest.raises(InvalidArgument, match="tier Standard or Premium"):
+        check(Tier.BASIC, requires_session=True)
+
+
 @pytest.mark.parametrize("field", sorted(descriptions.NOT_YET))
 def test_what_does_not_work_yet_is_refused_and_not_ignored(field: str) -> None:
-    wanted: dict[str, Any] = {field: True if field == "requires_session" else "other"}
+    wanted: dict[str, Any] = {field: "other"}
 
     with pytest.raises(InvalidArgument, match="not supported yet") as caught:
         check(**wanted)

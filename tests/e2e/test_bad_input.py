@@ -25,7 +25,6 @@ BAD_QUEUES: list[tuple[Changes, str]] = [
     ({"maxMessageSizeInKilobytes": 2048}, "maxMessageSizeInKilobytes: can be set only in Premium"),
     ({"maxDeliveryCount": 0}, "spec.maxDeliveryCount"),
     ({"autoDeleteOnIdle": "PT1M"}, "autoDeleteOnIdle: must be at least PT5M"),
-    ({"requiresSession": True}, "requiresSession is not supported yet"),
     ({"forwardTo": "other"}, "forwardTo is not supported yet"),
     ({"status": "Sleeping"}, "spec.status"),
     ({"entityName": "-x"}, "spec.entityName"),

@@ -138,7 +138,6 @@ def test_a_watcher_gets_everything_and_then_every_change(driver: Driver) -> None
         ({"user_metadata": "x" * 1_025}, "userMetadata"),
         ({"max_message_size_in_kilobytes": 1_023}, "maxMessageSizeInKilobytes"),
         ({"max_size_in_megabytes": 0}, "maxSizeInMegabytes"),
-        ({"requires_session": True}, "requiresSession"),
         ({"forward_to": "x"}, "forwardTo"),
         ({"forward_dead_lettered_messages_to": "x"}, "forwardDeadLetteredMessagesTo"),
     ],

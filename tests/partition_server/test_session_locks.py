@@ -6,7 +6,13 @@ from bendybus.domain import errors
 from bendybus.domain.disposition import Disposition
 from bendybus.domain.lock_token import LockToken
 from bendybus.partition_server.state.answers import AskRefused, SessionOffered
-from bendybus.partition_server.state.commands import AttachSession, RenewSession, StreamEnded
+from bendybus.partition_server.state.commands import (
+    AttachSession,
+    GetSessionState,
+    RenewSession,
+    SetSessionState,
+    StreamEnded,
+)
 from tests.partition_server.session_driver import LOCK_MS, Sessions, payloads, settle
 
 
@@ -178,3 +184,43 @@ def test_a_token_of_a_message_or_of_nothing_leads_to_no_session(sessions: Sessio
         assert isinstance(lost.error, errors.SessionLockLost)
     [short] = sessions.driver.run(RenewSession("s", 1, b"short"))
     assert isinstance(short.error, errors.InvalidArgument)
+
+
+@pytest.mark.requirement("R104")
+def test_a_receiver_that_attaches_gets_again_what_was_lost_on_the_way(sessions: Sessions) -> None:
+    sessions.send(*[("a", b"%d" % n) for n in range(1, 6)])
+    token = sessions.accept("a")
+    delivered = sessions.receive(token, 4)
+    held = delivered[0][1] + delivered[2][1]
+
+    sessions.driver.run(StreamEnded("s"))
+    [attached] = sessions.driver.run(AttachSession("new", 5, token, "", True, held))
+
+    assert attached.error is None
+    again = sessions.receive(token, stream="new")
+    assert payloads(again) == [b"2", b"4", b"5"]
+    assert {row.delivery_count for row, _ in again} == {0}
+    assert not settle(sessions, Disposition.COMPLETE, held[:16], held[16:])[0].failures
+
+
+@pytest.mark.requirement("R104")
+def test_held_tokens_have_a_bound(sessions: Sessions) -> None:
+    token = sessions.accept("a")
+    for held in (b"x", bytes(16 * 10_001)):
+        [attached] = sessions.driver.run(AttachSession("s", 5, token, "", True, held))
+        assert isinstance(attached.error, errors.InvalidArgument)
+
+
+@pytest.mark.requirement("R106")
+def test_the_token_of_a_session_is_good_for_its_entity_only(sessions: Sessions) -> None:
+    token = sessions.accept("a")
+    uid = sessions.driver.ref().uid
+
+    for command in (RenewSession, AttachSession):
+        [own] = sessions.driver.run(command("s", 1, token, uid))
+        [other] = sessions.driver.run(command("s", 1, token, "other"))
+        assert own.error is None
+        assert isinstance(other.error, errors.SessionLockLost)
+    for asked in (GetSessionState("c", token, "other"), SetSessionState("c", token, b"", "other")):
+        [failed] = sessions.driver.run(asked)
+        assert isinstance(failed.error, errors.SessionLockLost)

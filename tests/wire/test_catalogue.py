@@ -140,3 +140,24 @@ def test_a_copy_of_too_many_entries_is_refused() -> None:
 
     with pytest.raises(InvalidArgument, match="others"):
         catalogue.applied(request)
+
+
+@pytest.mark.requirement("R100")
+def test_a_queue_with_sessions_is_not_copied_to_a_peer_of_04_as_one_without() -> None:
+    queue = entry(QueueDescription(requires_session=True))
+
+    request = sent(catalogue.apply_request(3, [queue]))
+
+    assert not request.HasField("entity")
+    assert catalogue.applied(request) == [queue]
+
+
+@pytest.mark.requirement("R100")
+def test_a_front_end_of_04_cannot_create_a_queue_with_sessions() -> None:
+    request = catalogue.commit_request(EntityKind.QUEUE, "q", {"requires_session": True})
+    assert catalogue.commit_asked(sent(request))[2] == {"requires_session": True}
+
+    request.ClearField("kind")
+
+    with pytest.raises(InvalidArgument, match="Finish the upgrade"):
+        catalogue.commit_asked(sent(request))

@@ -75,7 +75,7 @@ class QueueSpec(ManifestModel):
         description="How long MessageIds are remembered: PT20S to P7D.",
     )
     requires_session: StrictBool = Field(
-        False, description="Reserved until sessions exist. Cannot change."
+        False, description="Receive messages by session, in order. Cannot change."
     )
     dead_lettering_on_message_expiration: StrictBool = Field(
         False, description="Whether expired messages are dead-lettered or dropped."

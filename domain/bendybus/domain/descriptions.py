@@ -48,7 +48,7 @@ _MANIFEST_NAMES: Final[dict[str, str]] = {
     "rules": "rules",
 }
 # Accepted names whose behaviour does not exist yet: refused, never ignored.
-NOT_YET: Final = ("requires_session", "forward_to", "forward_dead_lettered_messages_to")
+NOT_YET: Final = ("forward_to", "forward_dead_lettered_messages_to")
 
 
 def field_names(described: type[Any]) -> tuple[str, ...]:
@@ -151,6 +151,12 @@ def _idle(name: str, value: int | None, tier: Tier) -> None:
         raise InvalidArgument(name, "must be at most P10675199D; omit it for never.")
 
 
+def _session(name: str, value: bool, tier: Tier) -> None:
+    if value and tier not in limits.SESSION_TIERS:
+        tiers = " or ".join(limits.SESSION_TIERS)
+        raise InvalidArgument(name, f"needs a namespace of tier {tiers}; this one is {tier}.")
+
+
 def _metadata(name: str, value: str, tier: Tier) -> None:
     if len(value) > limits.USER_METADATA_CHARS_MAX:
         raise InvalidArgument(
@@ -180,6 +186,7 @@ _RULES: Final[dict[str, Callable[[str, Any, Tier], None]]] = {
     "duplicate_detection_history_time_window_ms": _range(
         limits.DUPLICATE_WINDOW_MS_MIN, limits.DUPLICATE_WINDOW_MS_MAX, " ms"
     ),
+    "requires_session": _session,
     "max_delivery_count": _range(1, limits.MAX_DELIVERY_COUNT_MAX),
     "default_message_time_to_live_ms": _time_to_live,
     "auto_delete_on_idle_ms": _idle,

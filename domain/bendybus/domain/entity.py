@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Final
 
-from bendybus.domain import bounds, limits, subscription_name
+from bendybus.domain import bounds, limits, partitioning, subscription_name
 from bendybus.domain.descriptions import Description
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.errors import EntityNotFound, InvalidArgument, InvalidOperation
@@ -173,6 +173,12 @@ class Entity:
         if self.partitioned:
             return range(self.partition_count)
         return range(self.home_partition, self.home_partition + 1)
+
+    def partition_of(self, key: str) -> int:
+        """Return the partition that holds the messages of a key."""
+        if self.partitioned:
+            return partitioning.partition_of(key, self.partition_count)
+        return self.home_partition
 
     def message_bytes_max(self, tier: Tier) -> int:
         """Return the largest message that may be sent to this entity."""

@@ -55,30 +55,52 @@ class ReceiveResponse(_message.Message):
     def __init__(self, batches: _Optional[_Iterable[_Union[_message_pb2.DeliveredBatch, _Mapping]]] = ...) -> None: ...
 
 class ReceiveStreamRequest(_message.Message):
-    __slots__ = ("open", "ask", "cancel_ask", "settle", "further")
+    __slots__ = ("open", "ask", "cancel_ask", "settle", "close_session", "further")
     OPEN_FIELD_NUMBER: _ClassVar[int]
     ASK_FIELD_NUMBER: _ClassVar[int]
     CANCEL_ASK_FIELD_NUMBER: _ClassVar[int]
     SETTLE_FIELD_NUMBER: _ClassVar[int]
+    CLOSE_SESSION_FIELD_NUMBER: _ClassVar[int]
     FURTHER_FIELD_NUMBER: _ClassVar[int]
     open: OpenReceiver
     ask: Ask
     cancel_ask: CancelAsk
     settle: SettleFrame
+    close_session: CloseSession
     further: _containers.RepeatedCompositeFieldContainer[ReceiveStreamRequest]
-    def __init__(self, open: _Optional[_Union[OpenReceiver, _Mapping]] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., cancel_ask: _Optional[_Union[CancelAsk, _Mapping]] = ..., settle: _Optional[_Union[SettleFrame, _Mapping]] = ..., further: _Optional[_Iterable[_Union[ReceiveStreamRequest, _Mapping]]] = ...) -> None: ...
+    def __init__(self, open: _Optional[_Union[OpenReceiver, _Mapping]] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., cancel_ask: _Optional[_Union[CancelAsk, _Mapping]] = ..., settle: _Optional[_Union[SettleFrame, _Mapping]] = ..., close_session: _Optional[_Union[CloseSession, _Mapping]] = ..., further: _Optional[_Iterable[_Union[ReceiveStreamRequest, _Mapping]]] = ...) -> None: ...
 
 class OpenReceiver(_message.Message):
-    __slots__ = ("entity_path", "receive_mode", "client_id", "settler_id")
+    __slots__ = ("entity_path", "receive_mode", "client_id", "settler_id", "session")
     ENTITY_PATH_FIELD_NUMBER: _ClassVar[int]
     RECEIVE_MODE_FIELD_NUMBER: _ClassVar[int]
     CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
     SETTLER_ID_FIELD_NUMBER: _ClassVar[int]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
     entity_path: str
     receive_mode: ReceiveMode
     client_id: str
     settler_id: bytes
-    def __init__(self, entity_path: _Optional[str] = ..., receive_mode: _Optional[_Union[ReceiveMode, str]] = ..., client_id: _Optional[str] = ..., settler_id: _Optional[bytes] = ...) -> None: ...
+    session: AcceptSession
+    def __init__(self, entity_path: _Optional[str] = ..., receive_mode: _Optional[_Union[ReceiveMode, str]] = ..., client_id: _Optional[str] = ..., settler_id: _Optional[bytes] = ..., session: _Optional[_Union[AcceptSession, _Mapping]] = ...) -> None: ...
+
+class AcceptSession(_message.Message):
+    __slots__ = ("session_id", "next_available", "session_token", "max_wait_ms", "held_lock_tokens")
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    NEXT_AVAILABLE_FIELD_NUMBER: _ClassVar[int]
+    SESSION_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    MAX_WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    HELD_LOCK_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    session_id: str
+    next_available: bool
+    session_token: bytes
+    max_wait_ms: int
+    held_lock_tokens: bytes
+    def __init__(self, session_id: _Optional[str] = ..., next_available: bool = ..., session_token: _Optional[bytes] = ..., max_wait_ms: _Optional[int] = ..., held_lock_tokens: _Optional[bytes] = ...) -> None: ...
+
+class CloseSession(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
 
 class Ask(_message.Message):
     __slots__ = ("ask_id", "max_messages", "max_bytes", "max_wait_ms", "with_settle_frame_id")
@@ -119,26 +141,48 @@ class SettleFrame(_message.Message):
     def __init__(self, frame_id: _Optional[int] = ..., disposition: _Optional[_Union[Disposition, str]] = ..., lock_tokens: _Optional[bytes] = ..., changed_properties: _Optional[_Union[_message_pb2.ValueMap, _Mapping]] = ..., dead_letter_reason: _Optional[str] = ..., dead_letter_error_description: _Optional[str] = ..., repeat: bool = ...) -> None: ...
 
 class ReceiveStreamResponse(_message.Message):
-    __slots__ = ("opened", "delivery", "settle_result", "error", "moving", "further")
+    __slots__ = ("opened", "delivery", "settle_result", "error", "session_closed", "moving", "further")
     OPENED_FIELD_NUMBER: _ClassVar[int]
     DELIVERY_FIELD_NUMBER: _ClassVar[int]
     SETTLE_RESULT_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
+    SESSION_CLOSED_FIELD_NUMBER: _ClassVar[int]
     MOVING_FIELD_NUMBER: _ClassVar[int]
     FURTHER_FIELD_NUMBER: _ClassVar[int]
     opened: ReceiverOpened
     delivery: Delivery
     settle_result: SettleResult
     error: _message_pb2.Error
+    session_closed: SessionClosed
     moving: bool
     further: _containers.RepeatedCompositeFieldContainer[ReceiveStreamResponse]
-    def __init__(self, opened: _Optional[_Union[ReceiverOpened, _Mapping]] = ..., delivery: _Optional[_Union[Delivery, _Mapping]] = ..., settle_result: _Optional[_Union[SettleResult, _Mapping]] = ..., error: _Optional[_Union[_message_pb2.Error, _Mapping]] = ..., moving: bool = ..., further: _Optional[_Iterable[_Union[ReceiveStreamResponse, _Mapping]]] = ...) -> None: ...
+    def __init__(self, opened: _Optional[_Union[ReceiverOpened, _Mapping]] = ..., delivery: _Optional[_Union[Delivery, _Mapping]] = ..., settle_result: _Optional[_Union[SettleResult, _Mapping]] = ..., error: _Optional[_Union[_message_pb2.Error, _Mapping]] = ..., session_closed: _Optional[_Union[SessionClosed, _Mapping]] = ..., moving: bool = ..., further: _Optional[_Iterable[_Union[ReceiveStreamResponse, _Mapping]]] = ...) -> None: ...
 
 class ReceiverOpened(_message.Message):
-    __slots__ = ("lock_duration_ms",)
+    __slots__ = ("lock_duration_ms", "session")
     LOCK_DURATION_MS_FIELD_NUMBER: _ClassVar[int]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
     lock_duration_ms: int
-    def __init__(self, lock_duration_ms: _Optional[int] = ...) -> None: ...
+    session: OpenedSession
+    def __init__(self, lock_duration_ms: _Optional[int] = ..., session: _Optional[_Union[OpenedSession, _Mapping]] = ...) -> None: ...
+
+class OpenedSession(_message.Message):
+    __slots__ = ("session_id", "session_token", "locked_until_ms", "lock_remaining_ms")
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    SESSION_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    LOCKED_UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
+    LOCK_REMAINING_MS_FIELD_NUMBER: _ClassVar[int]
+    session_id: str
+    session_token: bytes
+    locked_until_ms: int
+    lock_remaining_ms: int
+    def __init__(self, session_id: _Optional[str] = ..., session_token: _Optional[bytes] = ..., locked_until_ms: _Optional[int] = ..., lock_remaining_ms: _Optional[int] = ...) -> None: ...
+
+class SessionClosed(_message.Message):
+    __slots__ = ("error",)
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    error: _message_pb2.Error
+    def __init__(self, error: _Optional[_Union[_message_pb2.Error, _Mapping]] = ...) -> None: ...
 
 class Delivery(_message.Message):
     __slots__ = ("ask_id", "batches", "error")
@@ -195,18 +239,20 @@ class SettleResponse(_message.Message):
     def __init__(self, failures: _Optional[_Iterable[_Union[SettleFailure, _Mapping]]] = ..., locked_until_ms: _Optional[int] = ...) -> None: ...
 
 class ReceiveDeferredRequest(_message.Message):
-    __slots__ = ("entity_path", "receive_mode", "sequence_numbers", "operation_id", "age_ms")
+    __slots__ = ("entity_path", "receive_mode", "sequence_numbers", "operation_id", "age_ms", "session_token")
     ENTITY_PATH_FIELD_NUMBER: _ClassVar[int]
     RECEIVE_MODE_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_NUMBERS_FIELD_NUMBER: _ClassVar[int]
     OPERATION_ID_FIELD_NUMBER: _ClassVar[int]
     AGE_MS_FIELD_NUMBER: _ClassVar[int]
+    SESSION_TOKEN_FIELD_NUMBER: _ClassVar[int]
     entity_path: str
     receive_mode: ReceiveMode
     sequence_numbers: _containers.RepeatedScalarFieldContainer[int]
     operation_id: bytes
     age_ms: int
-    def __init__(self, entity_path: _Optional[str] = ..., receive_mode: _Optional[_Union[ReceiveMode, str]] = ..., sequence_numbers: _Optional[_Iterable[int]] = ..., operation_id: _Optional[bytes] = ..., age_ms: _Optional[int] = ...) -> None: ...
+    session_token: bytes
+    def __init__(self, entity_path: _Optional[str] = ..., receive_mode: _Optional[_Union[ReceiveMode, str]] = ..., sequence_numbers: _Optional[_Iterable[int]] = ..., operation_id: _Optional[bytes] = ..., age_ms: _Optional[int] = ..., session_token: _Optional[bytes] = ...) -> None: ...
 
 class ReceiveDeferredResponse(_message.Message):
     __slots__ = ("batches",)
@@ -215,16 +261,18 @@ class ReceiveDeferredResponse(_message.Message):
     def __init__(self, batches: _Optional[_Iterable[_Union[_message_pb2.DeliveredBatch, _Mapping]]] = ...) -> None: ...
 
 class PeekRequest(_message.Message):
-    __slots__ = ("entity_path", "max_messages", "from_sequence_number", "cursor")
+    __slots__ = ("entity_path", "max_messages", "from_sequence_number", "cursor", "session_id")
     ENTITY_PATH_FIELD_NUMBER: _ClassVar[int]
     MAX_MESSAGES_FIELD_NUMBER: _ClassVar[int]
     FROM_SEQUENCE_NUMBER_FIELD_NUMBER: _ClassVar[int]
     CURSOR_FIELD_NUMBER: _ClassVar[int]
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     entity_path: str
     max_messages: int
     from_sequence_number: int
     cursor: bytes
-    def __init__(self, entity_path: _Optional[str] = ..., max_messages: _Optional[int] = ..., from_sequence_number: _Optional[int] = ..., cursor: _Optional[bytes] = ...) -> None: ...
+    session_id: str
+    def __init__(self, entity_path: _Optional[str] = ..., max_messages: _Optional[int] = ..., from_sequence_number: _Optional[int] = ..., cursor: _Optional[bytes] = ..., session_id: _Optional[str] = ...) -> None: ...
 
 class PeekResponse(_message.Message):
     __slots__ = ("batches", "cursor")
@@ -255,3 +303,65 @@ class DeleteMessagesResponse(_message.Message):
     DELETED_FIELD_NUMBER: _ClassVar[int]
     deleted: int
     def __init__(self, deleted: _Optional[int] = ...) -> None: ...
+
+class RenewSessionLockRequest(_message.Message):
+    __slots__ = ("entity_path", "session_token")
+    ENTITY_PATH_FIELD_NUMBER: _ClassVar[int]
+    SESSION_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    entity_path: str
+    session_token: bytes
+    def __init__(self, entity_path: _Optional[str] = ..., session_token: _Optional[bytes] = ...) -> None: ...
+
+class RenewSessionLockResponse(_message.Message):
+    __slots__ = ("locked_until_ms", "lock_remaining_ms")
+    LOCKED_UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
+    LOCK_REMAINING_MS_FIELD_NUMBER: _ClassVar[int]
+    locked_until_ms: int
+    lock_remaining_ms: int
+    def __init__(self, locked_until_ms: _Optional[int] = ..., lock_remaining_ms: _Optional[int] = ...) -> None: ...
+
+class GetSessionStateRequest(_message.Message):
+    __slots__ = ("entity_path", "session_token")
+    ENTITY_PATH_FIELD_NUMBER: _ClassVar[int]
+    SESSION_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    entity_path: str
+    session_token: bytes
+    def __init__(self, entity_path: _Optional[str] = ..., session_token: _Optional[bytes] = ...) -> None: ...
+
+class GetSessionStateResponse(_message.Message):
+    __slots__ = ("state",)
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    state: bytes
+    def __init__(self, state: _Optional[bytes] = ...) -> None: ...
+
+class SetSessionStateRequest(_message.Message):
+    __slots__ = ("entity_path", "session_token", "state")
+    ENTITY_PATH_FIELD_NUMBER: _ClassVar[int]
+    SESSION_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    entity_path: str
+    session_token: bytes
+    state: bytes
+    def __init__(self, entity_path: _Optional[str] = ..., session_token: _Optional[bytes] = ..., state: _Optional[bytes] = ...) -> None: ...
+
+class SetSessionStateResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListSessionsRequest(_message.Message):
+    __slots__ = ("entity_path", "page_size", "page_token")
+    ENTITY_PATH_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    entity_path: str
+    page_size: int
+    page_token: bytes
+    def __init__(self, entity_path: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[bytes] = ...) -> None: ...
+
+class ListSessionsResponse(_message.Message):
+    __slots__ = ("session_ids", "next_page_token")
+    SESSION_IDS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    session_ids: _containers.RepeatedScalarFieldContainer[str]
+    next_page_token: bytes
+    def __init__(self, session_ids: _Optional[_Iterable[str]] = ..., next_page_token: _Optional[bytes] = ...) -> None: ...

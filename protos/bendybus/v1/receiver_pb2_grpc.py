@@ -66,6 +66,26 @@ class ReceiverServiceStub(object):
                 request_serializer=bendybus_dot_v1_dot_receiver__pb2.DeleteMessagesRequest.SerializeToString,
                 response_deserializer=bendybus_dot_v1_dot_receiver__pb2.DeleteMessagesResponse.FromString,
                 _registered_method=True)
+        self.RenewSessionLock = channel.unary_unary(
+                '/bendybus.v1.ReceiverService/RenewSessionLock',
+                request_serializer=bendybus_dot_v1_dot_receiver__pb2.RenewSessionLockRequest.SerializeToString,
+                response_deserializer=bendybus_dot_v1_dot_receiver__pb2.RenewSessionLockResponse.FromString,
+                _registered_method=True)
+        self.GetSessionState = channel.unary_unary(
+                '/bendybus.v1.ReceiverService/GetSessionState',
+                request_serializer=bendybus_dot_v1_dot_receiver__pb2.GetSessionStateRequest.SerializeToString,
+                response_deserializer=bendybus_dot_v1_dot_receiver__pb2.GetSessionStateResponse.FromString,
+                _registered_method=True)
+        self.SetSessionState = channel.unary_unary(
+                '/bendybus.v1.ReceiverService/SetSessionState',
+                request_serializer=bendybus_dot_v1_dot_receiver__pb2.SetSessionStateRequest.SerializeToString,
+                response_deserializer=bendybus_dot_v1_dot_receiver__pb2.SetSessionStateResponse.FromString,
+                _registered_method=True)
+        self.ListSessions = channel.unary_unary(
+                '/bendybus.v1.ReceiverService/ListSessions',
+                request_serializer=bendybus_dot_v1_dot_receiver__pb2.ListSessionsRequest.SerializeToString,
+                response_deserializer=bendybus_dot_v1_dot_receiver__pb2.ListSessionsResponse.FromString,
+                _registered_method=True)
 
 
 class ReceiverServiceServicer(object):
@@ -116,6 +136,33 @@ class ReceiverServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RenewSessionLock(self, request, context):
+        """Lets the lock of a session last for a lock duration from now, and those of its messages.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetSessionState(self, request, context):
+        """What a receiver keeps for its session; under the session's lock.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetSessionState(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListSessions(self, request, context):
+        """Sessions with active messages or a state, a page at a time.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ReceiverServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -148,6 +195,26 @@ def add_ReceiverServiceServicer_to_server(servicer, server):
                     servicer.DeleteMessages,
                     request_deserializer=bendybus_dot_v1_dot_receiver__pb2.DeleteMessagesRequest.FromString,
                     response_serializer=bendybus_dot_v1_dot_receiver__pb2.DeleteMessagesResponse.SerializeToString,
+            ),
+            'RenewSessionLock': grpc.unary_unary_rpc_method_handler(
+                    servicer.RenewSessionLock,
+                    request_deserializer=bendybus_dot_v1_dot_receiver__pb2.RenewSessionLockRequest.FromString,
+                    response_serializer=bendybus_dot_v1_dot_receiver__pb2.RenewSessionLockResponse.SerializeToString,
+            ),
+            'GetSessionState': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetSessionState,
+                    request_deserializer=bendybus_dot_v1_dot_receiver__pb2.GetSessionStateRequest.FromString,
+                    response_serializer=bendybus_dot_v1_dot_receiver__pb2.GetSessionStateResponse.SerializeToString,
+            ),
+            'SetSessionState': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetSessionState,
+                    request_deserializer=bendybus_dot_v1_dot_receiver__pb2.SetSessionStateRequest.FromString,
+                    response_serializer=bendybus_dot_v1_dot_receiver__pb2.SetSessionStateResponse.SerializeToString,
+            ),
+            'ListSessions': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListSessions,
+                    request_deserializer=bendybus_dot_v1_dot_receiver__pb2.ListSessionsRequest.FromString,
+                    response_serializer=bendybus_dot_v1_dot_receiver__pb2.ListSessionsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -314,6 +381,114 @@ class ReceiverService(object):
             '/bendybus.v1.ReceiverService/DeleteMessages',
             bendybus_dot_v1_dot_receiver__pb2.DeleteMessagesRequest.SerializeToString,
             bendybus_dot_v1_dot_receiver__pb2.DeleteMessagesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RenewSessionLock(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/bendybus.v1.ReceiverService/RenewSessionLock',
+            bendybus_dot_v1_dot_receiver__pb2.RenewSessionLockRequest.SerializeToString,
+            bendybus_dot_v1_dot_receiver__pb2.RenewSessionLockResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetSessionState(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/bendybus.v1.ReceiverService/GetSessionState',
+            bendybus_dot_v1_dot_receiver__pb2.GetSessionStateRequest.SerializeToString,
+            bendybus_dot_v1_dot_receiver__pb2.GetSessionStateResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetSessionState(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/bendybus.v1.ReceiverService/SetSessionState',
+            bendybus_dot_v1_dot_receiver__pb2.SetSessionStateRequest.SerializeToString,
+            bendybus_dot_v1_dot_receiver__pb2.SetSessionStateResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListSessions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/bendybus.v1.ReceiverService/ListSessions',
+            bendybus_dot_v1_dot_receiver__pb2.ListSessionsRequest.SerializeToString,
+            bendybus_dot_v1_dot_receiver__pb2.ListSessionsResponse.FromString,
             options,
             channel_credentials,
             insecure,

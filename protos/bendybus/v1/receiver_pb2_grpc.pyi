@@ -49,6 +49,13 @@ class ReceiverServiceStub:
     """Shows messages without locking them: active, locked, deferred, scheduled."""
     DeleteMessages: _grpc.UnaryUnaryMultiCallable[_receiver_pb2.DeleteMessagesRequest, _receiver_pb2.DeleteMessagesResponse]
     """Deletes the oldest messages that are not locked, without receiving them."""
+    RenewSessionLock: _grpc.UnaryUnaryMultiCallable[_receiver_pb2.RenewSessionLockRequest, _receiver_pb2.RenewSessionLockResponse]
+    """Lets the lock of a session last for a lock duration from now, and those of its messages."""
+    GetSessionState: _grpc.UnaryUnaryMultiCallable[_receiver_pb2.GetSessionStateRequest, _receiver_pb2.GetSessionStateResponse]
+    """What a receiver keeps for its session; under the session's lock."""
+    SetSessionState: _grpc.UnaryUnaryMultiCallable[_receiver_pb2.SetSessionStateRequest, _receiver_pb2.SetSessionStateResponse]
+    ListSessions: _grpc.UnaryUnaryMultiCallable[_receiver_pb2.ListSessionsRequest, _receiver_pb2.ListSessionsResponse]
+    """Sessions with active messages or a state, a page at a time."""
 
 @_typing.type_check_only
 class ReceiverServiceAsyncStub(ReceiverServiceStub):
@@ -71,6 +78,13 @@ class ReceiverServiceAsyncStub(ReceiverServiceStub):
     """Shows messages without locking them: active, locked, deferred, scheduled."""
     DeleteMessages: _aio.UnaryUnaryMultiCallable[_receiver_pb2.DeleteMessagesRequest, _receiver_pb2.DeleteMessagesResponse]  # type: ignore[assignment]
     """Deletes the oldest messages that are not locked, without receiving them."""
+    RenewSessionLock: _aio.UnaryUnaryMultiCallable[_receiver_pb2.RenewSessionLockRequest, _receiver_pb2.RenewSessionLockResponse]  # type: ignore[assignment]
+    """Lets the lock of a session last for a lock duration from now, and those of its messages."""
+    GetSessionState: _aio.UnaryUnaryMultiCallable[_receiver_pb2.GetSessionStateRequest, _receiver_pb2.GetSessionStateResponse]  # type: ignore[assignment]
+    """What a receiver keeps for its session; under the session's lock."""
+    SetSessionState: _aio.UnaryUnaryMultiCallable[_receiver_pb2.SetSessionStateRequest, _receiver_pb2.SetSessionStateResponse]  # type: ignore[assignment]
+    ListSessions: _aio.UnaryUnaryMultiCallable[_receiver_pb2.ListSessionsRequest, _receiver_pb2.ListSessionsResponse]  # type: ignore[assignment]
+    """Sessions with active messages or a state, a page at a time."""
 
 class ReceiverServiceServicer(metaclass=_abc_1.ABCMeta):
     """Receives from queues (and, later, subscriptions) and their dead-letter sub-queues. An
@@ -126,5 +140,36 @@ class ReceiverServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_receiver_pb2.DeleteMessagesResponse, _abc.Awaitable[_receiver_pb2.DeleteMessagesResponse]]:
         """Deletes the oldest messages that are not locked, without receiving them."""
+
+    @_abc_1.abstractmethod
+    def RenewSessionLock(
+        self,
+        request: _receiver_pb2.RenewSessionLockRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_receiver_pb2.RenewSessionLockResponse, _abc.Awaitable[_receiver_pb2.RenewSessionLockResponse]]:
+        """Lets the lock of a session last for a lock duration from now, and those of its messages."""
+
+    @_abc_1.abstractmethod
+    def GetSessionState(
+        self,
+        request: _receiver_pb2.GetSessionStateRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_receiver_pb2.GetSessionStateResponse, _abc.Awaitable[_receiver_pb2.GetSessionStateResponse]]:
+        """What a receiver keeps for its session; under the session's lock."""
+
+    @_abc_1.abstractmethod
+    def SetSessionState(
+        self,
+        request: _receiver_pb2.SetSessionStateRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_receiver_pb2.SetSessionStateResponse, _abc.Awaitable[_receiver_pb2.SetSessionStateResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def ListSessions(
+        self,
+        request: _receiver_pb2.ListSessionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_receiver_pb2.ListSessionsResponse, _abc.Awaitable[_receiver_pb2.ListSessionsResponse]]:
+        """Sessions with active messages or a state, a page at a time."""
 
 def add_ReceiverServiceServicer_to_server(servicer: ReceiverServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

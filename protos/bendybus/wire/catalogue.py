@@ -3,7 +3,8 @@
 Peers of 0.4 know queues only, and take whatever stands where entries of queues stand for a queue.
 So topics and subscriptions travel in fields of their own, `others`, which such a peer does not
 read: it does not see them in a catalogue, and refuses a commit or a copy of one, since the field
-that it reads has no name. A partition says in its catalogue which kinds it can keep.
+that it reads has no name. Copies of session-aware queues travel so, too: such a peer would take one
+for a queue without sessions. A partition says in its catalogue what it can keep.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,6 +13,7 @@ from typing import Any
 from bendybus.domain import bounds, limits
 from bendybus.domain.entity import Entity
 from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.errors import InvalidArgument
 from bendybus.domain.filters.rule_set import RuleChange
 from bendybus.internal.v1 import entity_pb2
 from bendybus.wire import entities, rules
@@ -25,6 +27,7 @@ def watch_response(
         fingerprint=fingerprint,
         snapshot=snapshot,
         kinds=[entities.kind_to_proto(kind) for kind in EntityKind],
+        knows_sessions=True,
     )
     for entity in changed:
         into = response.entities if entity.kind is EntityKind.QUEUE else response.others
@@ -73,10 +76,19 @@ def rule_change(request: entity_pb2.CommitEntityRequest) -> RuleChange | None:
 def commit_asked(
     request: entity_pb2.CommitEntityRequest,
 ) -> tuple[EntityKind, str, dict[str, Any]]:
-    """Return (kind, name, fields of the description that are set) of a request."""
+    """Return (kind, name, fields of the description that are set) of a request.
+
+    Raises InvalidArgument for what its sender does not know.
+    """
     kind = entities.kind_from_proto(request.kind)
     name = request.name if kind is EntityKind.QUEUE else request.other_name
-    return kind, name, entities.description_changes(getattr(request, kind.value))
+    changes = entities.description_changes(getattr(request, kind.value))
+    if not request.kind and changes.get("requires_session"):
+        # It would copy the queue to other partitions as one without sessions.
+        raise InvalidArgument(
+            "requiresSession", "is not known to this front end of 0.4. Finish the upgrade first."
+        )
+    return kind, name, changes
 
 
 def commit_response(entity: Entity) -> entity_pb2.CommitEntityResponse:
@@ -95,13 +107,18 @@ def committed(response: entity_pb2.CommitEntityResponse) -> Entity:
 
 def apply_request(partition: int, entries: Sequence[Entity]) -> entity_pb2.ApplyEntityRequest:
     """Return the request to copy one queue's entry, or some of topics and subscriptions."""
-    if [each.kind for each in entries] == [EntityKind.QUEUE]:
+    if [each.kind for each in entries] == [EntityKind.QUEUE] and not by_session(entries[0]):
         [queue] = entries
         return entity_pb2.ApplyEntityRequest(
             partition=partition, entity=entities.entity_to_proto(queue)
         )
     others = [entities.entity_to_proto(each) for each in entries]
     return entity_pb2.ApplyEntityRequest(partition=partition, others=others)
+
+
+def by_session(entity: Entity) -> bool:
+    """Whether the messages of an entity are received by session."""
+    return entity.description.requires_session
 
 
 def applied(request: entity_pb2.ApplyEntityRequest) -> list[Entity]:

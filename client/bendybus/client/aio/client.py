@@ -106,15 +106,17 @@ class ServiceBusClient(BaseClient):
         `max_wait_time`: seconds without a message after which a receive returns, or the iterator
         ends; None: 60 seconds, and never. `auto_lock_renewer`: renews the lock of every message.
         `prefetch_count`: how many messages the client buffers ahead; they are locked meanwhile.
-        `client_identifier`: a name for logs, generated if None. `session_id` is not supported yet;
+        `client_identifier`: a name for logs, generated if None. `session_id`: of a queue that
+        requires sessions, the session to lock, by its name or NEXT_AVAILABLE_SESSION, for which
+        `max_wait_time` is waited; `auto_lock_renewer` renews the lock of the session then.
         `socket_timeout` has no effect.
         """
         self._check(queue_name)
-        core.refuse_session(session_id)
         made = ServiceBusReceiver(
             self.fully_qualified_namespace,
             self._credential,
             queue_name=queue_name,
+            session_id=session_id,
             sub_queue=sub_queue,
             receive_mode=receive_mode,
             max_wait_time=max_wait_time,

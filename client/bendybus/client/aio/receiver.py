@@ -7,9 +7,10 @@ from typing import Any, Final
 
 from bendybus.client import arguments
 from bendybus.client.aio import calls
+from bendybus.client.aio.sessions import ServiceBusSession
 from bendybus.client.aio.settling import SettlingReceiver
 from bendybus.client.aio.transaction import ServiceBusTransaction
-from bendybus.client.core import background_settlements
+from bendybus.client.core import background_settlements, session_link
 from bendybus.client.core import receiver as core
 from bendybus.client.core.pending_receive import PendingReceive
 from bendybus.client.messages.received_message import ServiceBusReceivedMessage
@@ -25,9 +26,11 @@ class ServiceBusReceiver(SettlingReceiver, AsyncIterator[ServiceBusReceivedMessa
     """
 
     _of_loop = True  # async only
+    _session: ServiceBusSession | None = None
 
     async def __aenter__(self) -> "ServiceBusReceiver":
         self._check_live()
+        await self._open_session()
         return self
 
     async def __aexit__(
@@ -50,6 +53,13 @@ class ServiceBusReceiver(SettlingReceiver, AsyncIterator[ServiceBusReceivedMessa
                 raise StopAsyncIteration
 
     # sync only: next = __next__
+
+    @property
+    def session(self) -> ServiceBusSession | None:
+        """The session of a receiver that has one."""
+        if self._session is None and self._by_session:
+            self._session = ServiceBusSession(self._session_id, self)
+        return self._session
 
     async def receive_messages(
         self, max_message_count: int | None = 1, max_wait_time: float | None = None
@@ -209,6 +219,7 @@ class ServiceBusReceiver(SettlingReceiver, AsyncIterator[ServiceBusReceivedMessa
         more than 15 is advised.
         """
         timeout_s = arguments.timeout(timeout)
+        await self._open_session()
         request = self._deferred_request(sequence_numbers, kwargs)
         if request is None:
             return []
@@ -233,6 +244,7 @@ class ServiceBusReceiver(SettlingReceiver, AsyncIterator[ServiceBusReceivedMessa
         whole call, 60 if None; more than 15 is advised.
         """
         timeout_s = arguments.timeout(timeout)
+        await self._open_session()
         request = self._peek_request(max_message_count, sequence_number, kwargs)
         with self._reading("peek") as found:
             answer = await calls.call(
@@ -285,6 +297,8 @@ class ServiceBusReceiver(SettlingReceiver, AsyncIterator[ServiceBusReceivedMessa
         self, max_message_count: int | None, max_wait_time: float | None
     ) -> list[ServiceBusReceivedMessage]:
         count, wait_s = self._wanted(max_message_count, max_wait_time)
+        if self._by_session:
+            await self._open_session()
         if ready := self._begin_step(count, wait_s):
             return ready
         stream = self._receive_stream()
@@ -299,6 +313,19 @@ class ServiceBusReceiver(SettlingReceiver, AsyncIterator[ServiceBusReceivedMessa
             io.submit(stream.forget, pending)
             raise
         return self._end_step(slices, count, wait_s)
+
+    async def _open_session(self) -> None:
+        """Wait until the session is locked, if there is one. Raises what refuses it."""
+        if not self._by_session:
+            return
+        stream = self._receive_stream()
+        if stream.session is not None and stream.session.ready:
+            return
+        waiter = self._shared.get().io.loop_waiter()
+        self._shared.get().io.submit(stream.open_session, waiter)
+        await waiter.wait(session_link.opens_within_s(self))
+        if self._auto_lock_renewer is not None:
+            self._auto_lock_renewer.register(self, self.session)
 
     async def _delete(self, max_message_count: int, before: datetime | None, *, purge: bool) -> int:
         request = self._delete_request(max_message_count, before, purge=purge)

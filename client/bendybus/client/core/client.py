@@ -6,7 +6,6 @@ from typing import Any
 from bendybus.client import connection_string
 from bendybus.client.core import settings
 from bendybus.client.core.shared_connection import SharedConnection
-from bendybus.client.exceptions import not_supported
 
 
 class BaseClient:
@@ -81,9 +80,3 @@ def arguments_of(conn_str: str, options: dict[str, Any]) -> dict[str, Any]:
         "use_tls": parsed.use_tls,
         "entity_name": parsed.entity_path,
     }
-
-
-def refuse_session(session_id: Any) -> None:
-    """Raise NotSupportedError if a session is requested."""
-    if session_id is not None:
-        raise not_supported("sessions")

@@ -18,13 +18,17 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
+from bendybus.client import exceptions
 from bendybus.client.core import message_buffer, receive_asks
 from bendybus.client.core.message_buffer import BatchSlice, MessageBuffer
 from bendybus.client.core.pending_receive import PendingReceive
 from bendybus.client.core.receive_asks import ReceiveAsks
 from bendybus.client.core.retry_policy import RetryPolicy
+from bendybus.client.core.session_link import SessionLink
 from bendybus.client.core.settlements import NoWaiter, Settlement, Settlements
 from bendybus.client.core.stream import Stream
+from bendybus.client.core.waiters import Waiter
+from bendybus.client.exceptions import ServiceBusError
 from bendybus.domain import limits
 from bendybus.domain.errors import BusError
 from bendybus.v1 import receiver_pb2
@@ -46,11 +50,13 @@ class ReceiveStream:
         opening: OpenReceiver,
         prefetch_count: int,
         explain: Callable[[BusError], BusError] = lambda error: error,
+        session: SessionLink | None = None,
     ) -> None:
         self._open_call = open_call
         self._loop = loop
         self._opening = opening
         self._prefetch = prefetch_count
+        self.session = session
         self._locks = opening.receive_mode == receiver_pb2.RECEIVE_MODE_PEEK_LOCK
         self.stream = Stream(self, retry, explain)
         self._settlements = Settlements(retry)
@@ -73,12 +79,25 @@ class ReceiveStream:
     def unfinished(self) -> bool:
         """Whether closing it would still tell the bus something."""
         holds = self._asks.ahead or self._buffer or len(self._settlements) or self._closing
+        holds = holds or (self.session is not None and self.session.ready)
         return self._opened and not self._closed and bool(holds)
+
+    def open_session(self, waiter: Waiter) -> None:
+        """Let a caller wait until the session is locked."""
+        assert self.session is not None
+        if self._closing:
+            waiter.fail(ServiceBusError("The receiver is closed."))
+            return
+        self.session.open(waiter, self._loop)
+        self.stream.wake()
 
     def receive(self, pending: PendingReceive) -> None:
         """Serve a receive from the buffer, or ask the bus for it."""
         if self._closing:
             pending.waiter.resolve([])
+            return
+        if self.session is not None and self.session.lost is not None:
+            pending.fail(self.session.lost)
             return
         self._left = False
         if ahead := self._asks.add(pending):
@@ -107,6 +126,8 @@ class ReceiveStream:
         """Take a settlement; its waiter gets an Outcome."""
         if not settlement.deadline_s:
             settlement.deadline_s = self._loop.time() + settlement.timeout_s
+        if self.session is not None and self._settle_in_session(self.session, settlement):
+            return
         self._settlements.add(settlement)
         if settlement.next_count:
             self._asks.plan_ahead(
@@ -116,6 +137,17 @@ class ReceiveStream:
             )
         self._watch()
         self.stream.wake()
+
+    def _settle_in_session(self, session: SessionLink, settlement: Settlement) -> bool:
+        """Follow a settlement in a session; return True if its lock is lost, and it has failed."""
+        if session.lost is not None:
+            settlement.waiter.fail(exceptions.from_bus_error(session.lost))
+            return True
+        if session.settling(settlement, self.stream.wake):
+            # What comes after it in the session comes again after it.
+            later = [*self._asks.ahead.reclaim(), *self._buffer.take_all()]
+            self._loop.call_soon(self._release, later)
+        return False
 
     def take_ahead(self, count: int) -> list[BatchSlice]:
         """Return the messages that came with the last settlement, if `count` were asked for.
@@ -136,6 +168,10 @@ class ReceiveStream:
         await self._until(lambda: not self._asks.open, deadline)
         self._release_all()
         await self._until(lambda: not len(self._settlements), deadline)
+        if (session := self.session) is not None and (session.ready or self._open_sent):
+            session.close()
+            self.stream.wake()
+            await self._until(lambda: session.closed or session.lost is not None, deadline + 1.0)
         with contextlib.suppress(TimeoutError):
             await self.stream.close()
         self._settlements.fail_all()
@@ -151,18 +187,28 @@ class ReceiveStream:
 
     def has_work(self) -> bool:
         """Return whether a receive or a settlement waits."""
-        return bool(self._asks.pending or len(self._settlements))
+        work = self._asks.pending or len(self._settlements)
+        return bool(work or (self.session is not None and self.session.has_work))
 
     def next_request(self) -> ReceiveStreamRequest | None:
         """Return what to write: the opening, settlements, cancelled asks, asks."""
         if not self._open_sent:
             self._open_sent = True
-            return ReceiveStreamRequest(open=self._opening)
+            opening, session = self._opening, self.session
+            if session is not None:
+                opening = session.opening(opening, self._loop.time())
+            return ReceiveStreamRequest(open=opening)
+        if self.session is not None and not len(self._settlements):
+            close = self.session.next_close(open_sent=self._open_sent)
+            if close is not None:
+                return ReceiveStreamRequest(close_session=close)
         if not self._opened:
             # A refusal of the opening would get lost behind another write.
             return None
         if self._settlements.has_waiting:
             return ReceiveStreamRequest(settle=self._settlements.next_frame())
+        if self.session is not None and self.session.returning:
+            return None
         return self._asks.next_request(self._settlements.frame_id)
 
     def handle(self, response: receiver_pb2.ReceiveStreamResponse) -> None:
@@ -186,18 +232,26 @@ class ReceiveStream:
             self.stream.wake()
             if response.opened.lock_duration_ms:
                 self._lock_duration_s = response.opened.lock_duration_ms / 1_000
+            if self.session is not None:
+                self.session.opened(response.opened.session)
+        elif kind == "session_closed" and self.session is not None:
+            self.session.closed = True
         elif kind == "error":
             self.broken(statuses.from_error(response.error))
 
     def broken(self, error: BusError) -> None:
         """Ask again on the next stream, or give up what the policy gives up."""
         self._open_sent = self._opened = False
+        if self.session is not None:
+            self.session.broken(error)
         self._settlements.stream_broke(error)
         self._asks.broken(error)
         self._changed.set()
 
     def _delivered(self, delivery: receiver_pb2.Delivery) -> None:
         slices = self._asks.delivered(delivery)
+        if self.session is not None:
+            slices = self._in_session(self.session, delivery, slices)
         if slices:
             self._buffer.add(slices)
             self._serve()
@@ -205,6 +259,20 @@ class ReceiveStream:
                 # There is room for another ask.
                 self.stream.wake()
             self._watch()
+
+    def _in_session(
+        self,
+        session: SessionLink,
+        delivery: receiver_pb2.Delivery,
+        slices: list[BatchSlice],
+    ) -> list[BatchSlice]:
+        """Note messages of a session; give them back while one before them goes back."""
+        for batch in delivery.batches:
+            session.hold(batch.lock_tokens)
+        if not session.returning:
+            return slices
+        self._release([*self._asks.ahead.reclaim(), *slices])
+        return []
 
     def _serve(self) -> None:
         if self._locks and self._buffer:

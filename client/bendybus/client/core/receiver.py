@@ -7,19 +7,20 @@ from datetime import datetime
 from typing import Any, Final
 
 from bendybus.client import arguments
-from bendybus.client.core import io_thread, tracing
+from bendybus.client.core import io_thread, session_link, tracing
 from bendybus.client.core.background_settlements import BackgroundSettlements
 from bendybus.client.core.connection import Connection
 from bendybus.client.core.entity_client import EntityClient
 from bendybus.client.core.message_buffer import BatchSlice
 from bendybus.client.core.receive_steps import ReceiveSteps
 from bendybus.client.core.receive_stream import ReceiveStream
+from bendybus.client.core.session_link import SessionLink
 from bendybus.client.core.settlements import NoWaiter, Outcome, Settlement
 from bendybus.client.core.tracing import NoOperation, Operation
 from bendybus.client.core.waiters import Waiter
 from bendybus.client.exceptions import MessageAlreadySettled, MessageLockLostError, not_supported
 from bendybus.client.messages import enums, received_message, values
-from bendybus.client.messages.enums import ServiceBusReceiveMode
+from bendybus.client.messages.enums import NEXT_AVAILABLE_SESSION, ServiceBusReceiveMode
 from bendybus.client.messages.received_message import Delivered, ServiceBusReceivedMessage
 from bendybus.domain import limits
 from bendybus.v1 import message_pb2, receiver_pb2
@@ -79,8 +80,20 @@ class BaseReceiver(EntityClient):
             kind="SBReceiver",
             options=kwargs,
         )
-        if subscription_name or kwargs.get("session_id") is not None:
-            raise not_supported("subscriptions" if subscription_name else "sessions")
+        if subscription_name:
+            raise not_supported("subscriptions")
+        session_id = kwargs.get("session_id")
+        # Whether it has a session; and its name, None: the next available one.
+        self._by_session = session_id is not None
+        self._session_id: str | None = None
+        if self._by_session and session_id is not NEXT_AVAILABLE_SESSION:
+            self._session_id = arguments.text("session_id", session_id, limits.KEY_CHARS_MAX)
+        if self._by_session and kwargs.get("sub_queue") is not None:
+            raise ValueError(
+                "session_id and sub_queue cannot be specified simultaneously. To connect to the "
+                "sub queue of a sessionful queue, please set sub_queue only as sub_queue does not "
+                "support session."
+            )
         path = enums.sub_queue_path(self.entity_name, kwargs.get("sub_queue"))
         if path is None:
             raise not_supported("transfer dead-letter queues")
@@ -103,11 +116,6 @@ class BaseReceiver(EntityClient):
         self._steps = ReceiveSteps()
         # Set when settlements do not wait for the bus.
         self._background: BackgroundSettlements | None = None
-
-    @property
-    def session(self) -> None:
-        """The session of a session receiver; sessions are not supported yet."""
-        return None
 
     @property
     def _locks(self) -> bool:
@@ -139,7 +147,7 @@ class BaseReceiver(EntityClient):
 
     def _made(self, slices: Sequence[BatchSlice]) -> list[ServiceBusReceivedMessage]:
         messages = received_message.make_all(slices, settled=not self._locks)
-        if self._auto_lock_renewer is not None:
+        if self._auto_lock_renewer is not None and not self._by_session:
             for message in messages:
                 self._auto_lock_renewer.register(self, message)
         return messages
@@ -177,6 +185,11 @@ class BaseReceiver(EntityClient):
             raise TypeError(
                 f"message: must be a ServiceBusReceivedMessage (got {type(message).__name__})"
             )
+        if self._by_session and disposition == RENEW_LOCK:
+            raise TypeError(
+                "Renewing message lock is an invalid operation when working with sessions. "
+                "Please renew the session lock instead."
+            )
         if message._peeked:
             raise ValueError(f"message: cannot {action} a peeked message; receive it")
         if not self._locks:
@@ -209,9 +222,13 @@ class BaseReceiver(EntityClient):
             reason=reason,
             description=description,
         )
-        if disposition != RENEW_LOCK:
+        if disposition != RENEW_LOCK and not self._back_in_session(disposition):
             self._steps.ask_with(settlement, (message,))
         return settlement
+
+    def _back_in_session(self, disposition: Any) -> bool:
+        """Whether nothing is asked for before a settlement is done, since it comes again first."""
+        return self._by_session and session_link.returns(disposition)
 
     def _settlement_of_all(
         self, messages: Sequence[Any], waiter: Waiter, disposition: Any = COMPLETE
@@ -220,6 +237,8 @@ class BaseReceiver(EntityClient):
             self._check_settling(message, disposition)
         tokens = b"".join(message._delivered.token(message._index) for message in messages)
         settlement = Settlement(disposition, tokens, waiter, SETTLE_TIMEOUT_S)
+        if self._back_in_session(disposition):
+            return settlement
         self._steps.ask_with(settlement, messages)
         return settlement
 
@@ -235,6 +254,7 @@ class BaseReceiver(EntityClient):
                 receive_mode=enums.WIRE_MODES[self._mode],
                 sequence_numbers=numbers,
                 operation_id=uuid.uuid4().bytes,
+                session_token=self._session_token(),
             )
             if numbers
             else None
@@ -255,6 +275,7 @@ class BaseReceiver(EntityClient):
             from_sequence_number=number,
             # An explicit start makes a new cursor.
             cursor=b"" if number else self._cursor,
+            session_id=self._link.session_id if self._link is not None else None,
         )
 
     def _peeked(self, response: receiver_pb2.PeekResponse) -> list[ServiceBusReceivedMessage]:
@@ -265,7 +286,18 @@ class BaseReceiver(EntityClient):
         self, response: receiver_pb2.ReceiveDeferredResponse
     ) -> list[ServiceBusReceivedMessage]:
         self._receive_stream()
+        if self._link is not None:
+            for batch in response.batches:
+                self._link.hold(batch.lock_tokens)
         return self._made(_slices(response.batches))
+
+    @property
+    def _link(self) -> SessionLink | None:
+        """The session, once a stream is made for it."""
+        return None if self._current is None else self._current.session
+
+    def _session_token(self) -> bytes:
+        return self._link.token if self._link is not None else b""
 
     def _reading(self, name: str) -> Operation | NoOperation:
         """Return the context manager that creates the span of a call that returns messages."""
@@ -347,6 +379,7 @@ def _new_receive_stream(handle: BaseReceiver, connection: Connection) -> Receive
         opening,
         handle._prefetch_count,
         connection.explained,
+        session_link.of(handle, connection.settings.retry),
     )
     made.stream.name = f"receiver of {handle.entity_path}"
     connection.io.submit(connection.keep_receive_stream, made)

@@ -7,11 +7,12 @@ from types import TracebackType
 from typing import Any, Final
 
 from bendybus.client import arguments
-from bendybus.client.core import background_settlements
+from bendybus.client.core import background_settlements, session_link
 from bendybus.client.core import receiver as core
 from bendybus.client.core.pending_receive import PendingReceive
 from bendybus.client.messages.received_message import ServiceBusReceivedMessage
 from bendybus.client.sync import calls
+from bendybus.client.sync.sessions import ServiceBusSession
 from bendybus.client.sync.settling import SettlingReceiver
 from bendybus.client.sync.transaction import ServiceBusTransaction
 from bendybus.domain import limits
@@ -25,8 +26,11 @@ class ServiceBusReceiver(SettlingReceiver, Iterator[ServiceBusReceivedMessage]):
     An iterator over messages: it ends when none arrives within `max_wait_time`; without it, never.
     """
 
+    _session: ServiceBusSession | None = None
+
     def __enter__(self) -> "ServiceBusReceiver":
         self._check_live()
+        self._open_session()
         return self
 
     def __exit__(
@@ -49,6 +53,13 @@ class ServiceBusReceiver(SettlingReceiver, Iterator[ServiceBusReceivedMessage]):
                 raise StopIteration
 
     next = __next__
+
+    @property
+    def session(self) -> ServiceBusSession | None:
+        """The session of a receiver that has one."""
+        if self._session is None and self._by_session:
+            self._session = ServiceBusSession(self._session_id, self)
+        return self._session
 
     def receive_messages(
         self, max_message_count: int | None = 1, max_wait_time: float | None = None
@@ -208,6 +219,7 @@ class ServiceBusReceiver(SettlingReceiver, Iterator[ServiceBusReceivedMessage]):
         more than 15 is advised.
         """
         timeout_s = arguments.timeout(timeout)
+        self._open_session()
         request = self._deferred_request(sequence_numbers, kwargs)
         if request is None:
             return []
@@ -232,6 +244,7 @@ class ServiceBusReceiver(SettlingReceiver, Iterator[ServiceBusReceivedMessage]):
         whole call, 60 if None; more than 15 is advised.
         """
         timeout_s = arguments.timeout(timeout)
+        self._open_session()
         request = self._peek_request(max_message_count, sequence_number, kwargs)
         with self._reading("peek") as found:
             answer = calls.call(
@@ -284,6 +297,8 @@ class ServiceBusReceiver(SettlingReceiver, Iterator[ServiceBusReceivedMessage]):
         self, max_message_count: int | None, max_wait_time: float | None
     ) -> list[ServiceBusReceivedMessage]:
         count, wait_s = self._wanted(max_message_count, max_wait_time)
+        if self._by_session:
+            self._open_session()
         if ready := self._begin_step(count, wait_s):
             return ready
         stream = self._receive_stream()
@@ -298,6 +313,19 @@ class ServiceBusReceiver(SettlingReceiver, Iterator[ServiceBusReceivedMessage]):
             io.submit(stream.forget, pending)
             raise
         return self._end_step(slices, count, wait_s)
+
+    def _open_session(self) -> None:
+        """Wait until the session is locked, if there is one. Raises what refuses it."""
+        if not self._by_session:
+            return
+        stream = self._receive_stream()
+        if stream.session is not None and stream.session.ready:
+            return
+        waiter = self._shared.get().io.thread_waiter()
+        self._shared.get().io.submit(stream.open_session, waiter)
+        waiter.wait(session_link.opens_within_s(self))
+        if self._auto_lock_renewer is not None:
+            self._auto_lock_renewer.register(self, self.session)
 
     def _delete(self, max_message_count: int, before: datetime | None, *, purge: bool) -> int:
         request = self._delete_request(max_message_count, before, purge=purge)

@@ -1,38 +1,66 @@
 # Generated from aio/sessions.py by `make sync`: edit that file.
-"""Sessions of the synchronous surface: the API exists, sessions are not supported yet."""
+"""The session of a receiver of the synchronous surface."""
 
+import time
 from datetime import datetime
 from typing import Any
 
-from bendybus.client.exceptions import not_supported
+from bendybus.client.core import session as core
+from bendybus.client.core.session import BaseSession
+from bendybus.client.sync import calls
 
 
-class ServiceBusSession:
-    """A session of a receiver. Sessions are not supported yet."""
+class ServiceBusSession(BaseSession):
+    """The session of a receiver: its lock, and what receivers keep for it. `receiver.session`.
 
-    def __init__(self, session_id: str, receiver: Any) -> None:
-        raise not_supported("sessions")
+    Every call accepts the session first, if the receiver has not done so yet. Raises
+    SessionLockLostError when its lock is lost: then get another receiver of the session.
+    """
 
-    @property
-    def session_id(self) -> str:
-        """Not supported yet."""
-        raise not_supported("sessions")
+    def get_state(self, *, timeout: float | None = None, **kwargs: Any) -> bytes | None:
+        """Return what is kept for the session; None: nothing.
 
-    @property
-    def locked_until_utc(self) -> datetime | None:
-        """Not supported yet."""
-        raise not_supported("sessions")
-
-    def get_state(self, *, timeout: float | None = None, **kwargs: Any) -> bytes:
-        """Not supported yet."""
-        raise not_supported("sessions")
+        `timeout`: seconds for the whole call, 60 if None; more than 15 is advised.
+        """
+        timeout_s = core.timeout_of(timeout, kwargs)
+        self._receiver._open_session()
+        answer = calls.call(
+            self._receiver._shared.get(),
+            lambda stubs: stubs.receiver.GetSessionState,
+            self._read_request(),
+            timeout_s,
+        )
+        return answer.state if answer.HasField("state") else None
 
     def set_state(
         self, state: str | bytes | bytearray | None, *, timeout: float | None = None, **kwargs: Any
     ) -> None:
-        """Not supported yet."""
-        raise not_supported("sessions")
+        """Keep something for the session; it stays when the lock ends.
+
+        `state`: at most as large as a message; a text is kept as UTF-8, None clears it. `timeout`:
+        seconds for the whole call, 60 if None; more than 15 is advised.
+        """
+        timeout_s = core.timeout_of(timeout, kwargs)
+        self._receiver._open_session()
+        calls.call(
+            self._receiver._shared.get(),
+            lambda stubs: stubs.receiver.SetSessionState,
+            self._state_request(state),
+            timeout_s,
+        )
 
     def renew_lock(self, *, timeout: float | None = None, **kwargs: Any) -> datetime:
-        """Not supported yet."""
-        raise not_supported("sessions")
+        """Renew the lock, and those of the session's messages. Returns its new expiry.
+
+        `timeout`: seconds for the whole call, 60 if None; more than 15 is advised.
+        """
+        timeout_s = core.timeout_of(timeout, kwargs)
+        self._receiver._open_session()
+        asked_s = time.monotonic()
+        answer = calls.call(
+            self._receiver._shared.get(),
+            lambda stubs: stubs.receiver.RenewSessionLock,
+            self._renew_request(),
+            timeout_s,
+        )
+        return self._renewed(answer, asked_s)

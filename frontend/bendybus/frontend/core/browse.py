@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 
-from bendybus.domain import limits, message_access
+from bendybus.domain import bounds, limits, message_access, session_access
 from bendybus.domain.errors import BusError
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core import columns, peek_cursor
@@ -24,6 +24,8 @@ class Peek:
     max_messages: int = 1
     from_sequence_number: int = 0
     cursor: bytes = b""
+    # Only messages of this session; None: of all.
+    session_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +44,18 @@ async def peek(front_end: FrontEnd, request: Peek) -> Peeked:
     positions = peek_cursor.start(
         request.cursor, len(front_end.upstreams), request.from_sequence_number
     )
-    asked = [p for p in entity.partitions() if positions[p] != peek_cursor.SKIP]
+    partitions: Sequence[int] = entity.partitions()
+    if request.session_id is not None:
+        session_access.check(entity, request.sub_queue, by_session=True)
+        bounds.check_text("session_id", request.session_id, limits.KEY_CHARS_MAX)
+        partitions = (entity.partition_of(request.session_id),)
+    asked = [p for p in partitions if positions[p] != peek_cursor.SKIP]
     target = Target(entity, request.sub_queue, front_end.settings.unary_timeout_s)
     upstreams = [front_end.upstreams[partition] for partition in asked]
     if request.from_sequence_number:
-        found = await _in_order(upstreams, target, positions, count)
+        found = await _in_order(upstreams, request, target, positions, count)
     else:
-        ask = _asking(target, positions, count, limits.PEEK_BYTES_MAX)
+        ask = _asking(request, target, positions, count, limits.PEEK_BYTES_MAX)
         found = await _first_answers(upstreams, ask)
     shown = _bounded(found, count)
     for partition, batch in shown:
@@ -59,13 +66,16 @@ async def peek(front_end: FrontEnd, request: Peek) -> Peeked:
 Ask = Callable[[Upstream], Coroutine[None, None, columns.DeliveredBatch]]
 
 
-def _asking(target: Target, positions: Sequence[int], count: int, size_bytes: int) -> Ask:
+def _asking(
+    request: Peek, target: Target, positions: Sequence[int], count: int, size_bytes: int
+) -> Ask:
     return lambda upstream: message_calls.peek(
         upstream,
         target,
         from_number=positions[upstream.partition],
         messages=count,
         size_bytes=size_bytes,
+        session_id=request.session_id,
     )
 
 
@@ -73,7 +83,11 @@ Found = list[tuple[int, columns.DeliveredBatch]]
 
 
 async def _in_order(
-    upstreams: Iterable[Upstream], target: Target, positions: Sequence[int], count: int
+    upstreams: Iterable[Upstream],
+    request: Peek,
+    target: Target,
+    positions: Sequence[int],
+    count: int,
 ) -> Found:
     """Go through the partitions in the order of numbers, leaving nothing out.
 
@@ -86,7 +100,7 @@ async def _in_order(
     for upstream in upstreams:
         while count > 0:
             try:
-                batch = await _asking(target, at, count, size_bytes)(upstream)
+                batch = await _asking(request, target, at, count, size_bytes)(upstream)
             except BusError:
                 if not found:
                     raise

@@ -43,7 +43,7 @@ async def cancel_scheduled(front_end: FrontEnd, asked: Operation) -> None:
 
 
 async def receive_deferred(
-    front_end: FrontEnd, asked: Operation, mode: ReceiveMode
+    front_end: FrontEnd, asked: Operation, mode: ReceiveMode, session_token: bytes = b""
 ) -> list[columns.DeliveredBatch]:
     """Lock deferred messages of one partition, or delete and return them. Raises the domain error.
 
@@ -62,7 +62,12 @@ async def receive_deferred(
         front_end.upstreams,
         by_partition,
         lambda upstream: message_calls.receive_deferred(
-            upstream, target, asked.name, mode=mode, numbers=by_partition[upstream.partition]
+            upstream,
+            target,
+            asked.name,
+            mode=mode,
+            numbers=by_partition[upstream.partition],
+            session_token=session_token,
         ),
         what="sequence_numbers",
     )

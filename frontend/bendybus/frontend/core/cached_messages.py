@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bendybus.frontend.core.credit import MESSAGES_MAX, Credit
@@ -89,6 +89,21 @@ class CachedMessages:
             GiveBack(each.data, each.start, len(each.sizes), each.partition)
             for each in self._remove(doomed)
         ]
+
+    def recall(self, recalled: Callable[[Any, int], bool]) -> None:
+        """Forget messages, by (data, index), that a partition took back; the others stay."""
+        kept: deque[Chunk] = deque()
+        for chunk in self._chunks:
+            self._held.add(chunk.owner, -chunk.bytes_left)
+            start = chunk.start
+            for at in range(chunk.start, len(chunk.sizes) + 1):
+                if at == len(chunk.sizes) or recalled(chunk.data, at):
+                    if at > start:
+                        run = replace(chunk, sizes=chunk.sizes[:at], start=start)
+                        kept.append(run)
+                        self._held.add(run.owner, run.bytes_left)
+                    start = at + 1
+        self._chunks = kept
 
     def times(self, used_ms: int | None, idle_ms: Callable[[Chunk], int]) -> list[int]:
         """Return when chunks are to be given back; not used since `used_ms`, None: in use."""

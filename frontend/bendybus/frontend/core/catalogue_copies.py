@@ -139,7 +139,12 @@ class CatalogueCopies:
             for entity in self._directory.lagging(upstream.partition)
             if subscription_name.family(entity.key) not in self._held
         ]
-        queues = [[entity] for entity in lagging if entity.kind is EntityKind.QUEUE]
+        queues = [
+            [entity]
+            for entity in lagging
+            if entity.kind is EntityKind.QUEUE
+            and (not entity.description.requires_session or upstream.knows_sessions)
+        ]
         # A partition of an earlier version gets topics and subscriptions when it is upgraded.
         others = [
             e for e in lagging if e.kind is not EntityKind.QUEUE and e.kind in upstream.entity_kinds

@@ -150,6 +150,12 @@ def without(
     return kept
 
 
+def token_set(lock_tokens: bytes) -> frozenset[bytes]:
+    """Return lock tokens, one after the other, as a set."""
+    size = lock_token.TOKEN_BYTES
+    return frozenset(lock_tokens[at : at + size] for at in range(0, len(lock_tokens), size))
+
+
 def tokens(batch: message_pb2.DeliveredBatch, start: int, end: int) -> bytes:
     """Return the lock tokens of messages [start, end)."""
     size = lock_token.TOKEN_BYTES

@@ -16,6 +16,7 @@ from bendybus.frontend.core.manage import EntityManager
 from bendybus.frontend.core.metrics import Metrics
 from bendybus.frontend.core.receive import ReceiveDispatcher
 from bendybus.frontend.core.send import SendDispatcher
+from bendybus.frontend.core.sessions import SessionDispatcher
 from bendybus.frontend.core.settle import SettleDispatcher
 from bendybus.frontend.core.transact import TransactionDispatcher
 from bendybus.frontend.settings import Settings
@@ -45,6 +46,7 @@ class FrontEnd:
         }
         self.sends = SendDispatcher(self.upstreams, self.directory, self.metrics)
         self.receives = ReceiveDispatcher(self.upstreams, self.directory, self.metrics)
+        self.sessions = SessionDispatcher(self.upstreams, self.receives)
         self.settles = SettleDispatcher(self.upstreams, self.metrics)
         self.transactions = TransactionDispatcher(self.upstreams, self.directory, self.metrics)
         timeout_s = settings.unary_timeout_s
@@ -91,8 +93,8 @@ class FrontEnd:
         """Pass messages or outcomes on."""
         if isinstance(answer, deliver_frames.Settled):
             self.settles.settled(answer)
-        else:
-            self.receives.delivered(partition, answer)
+        elif not self.receives.delivered(partition, answer):
+            self.sessions.answered(partition, answer)
 
     def send_stream_lost(self, partition: int, why: str) -> None:
         """Let frames go elsewhere."""
@@ -102,10 +104,12 @@ class FrontEnd:
         """Forget what the partition had reserved."""
         self.settles.lost(partition, why)
         self.receives.lost(partition)
+        self.sessions.lost(partition)
 
     def deliver_stream_moving(self, partition: int) -> None:
         """Ask again on the next stream for what was asked for on this one."""
         self.receives.moving(partition)
+        self.sessions.moving(partition)
 
     def stalled(self, partition: int, why: str) -> None:
         """Give up on what only this partition could store."""
@@ -115,6 +119,7 @@ class FrontEnd:
         """Ask the partition for messages again, and bring it up to date."""
         self.copies.changed()
         self.receives.back(partition)
+        self.sessions.back(partition)
 
     def catalogue(
         self, partition: int, fingerprint: Fingerprint, entries: list[Entity], *, snapshot: bool

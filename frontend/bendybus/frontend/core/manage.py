@@ -6,7 +6,7 @@ For every listener; requests and answers are plain values.
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from bendybus.domain import entity as entities
 from bendybus.domain import errors
@@ -71,7 +71,7 @@ class EntityManager:
         which is recorded then. A creation without a UID gets one.
         """
         entities.check_name_of(wanted.name, wanted.kind)
-        self._check_kind(wanted.kind)
+        self._check_version(wanted.kind, wanted.changes)
         if wanted.action is EntityAction.CREATE:
             uid = wanted.uid or str(uuid.uuid4())
             manifest_uid = uid if wanted.origin is Origin.MANIFEST else ""
@@ -147,18 +147,21 @@ class EntityManager:
         )
         return [sums(entity, answers) for entity in shown]
 
-    def _check_kind(self, kind: EntityKind) -> None:
-        """Raise InvalidOperation while a partition is of a version that lacks this kind."""
-        if kind is EntityKind.QUEUE:
+    def _check_version(self, kind: EntityKind, changes: Mapping[str, Any]) -> None:
+        """Raise InvalidOperation while a partition is of a version that lacks what is wanted."""
+        by_session = bool(changes.get("requires_session"))
+        if kind is EntityKind.QUEUE and not by_session:
             return
         behind = [
             partition
             for partition, upstream in self._upstreams.items()
-            if self._directory.heard(partition) and kind not in upstream.entity_kinds
+            if self._directory.heard(partition)
+            and (kind not in upstream.entity_kinds or (by_session and not upstream.knows_sessions))
         ]
         if behind:
+            what = "sessions" if kind is EntityKind.QUEUE else f"{kind}s"
             raise errors.InvalidOperation(
-                f"partitions {behind} run an earlier version, which has no {kind}s. Finish the "
+                f"partitions {behind} run an earlier version, which has no {what}. Finish the "
                 "upgrade of the bus first.",
                 metadata={"partitions": ",".join(map(str, behind))},
             )

@@ -5,13 +5,13 @@ import itertools
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bendybus.domain import errors, limits, message_access
+from bendybus.domain import errors, limits, session_access
 from bendybus.domain.directory import Directory
 from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
 from bendybus.domain.receive_mode import ReceiveMode
 from bendybus.domain.sub_queue import SubQueue
-from bendybus.frontend.core import columns
+from bendybus.frontend.core import columns, receivable
 from bendybus.frontend.core.cached_messages import HeldBytes
 from bendybus.frontend.core.credit import Credit
 from bendybus.frontend.core.metrics import Metrics
@@ -22,7 +22,8 @@ from bendybus.frontend.core.receive_actions import (
     WithdrawAsk,
 )
 from bendybus.frontend.core.receiver import Batches, Delivery, Fail, Hand, Receiver
-from bendybus.frontend.core.shared_cache import REASK_S, SharedCache
+from bendybus.frontend.core.session_cache import SessionCache
+from bendybus.frontend.core.shared_cache import REASK_S, Key, SharedCache
 from bendybus.frontend.upstreams import deliver_frames
 from bendybus.frontend.upstreams.upstream import Upstream, now_ms
 
@@ -30,8 +31,6 @@ CHECK_S: Final = 1.0
 # What all caches of this front end may hold, and those filled for one connection.
 HELD_BYTES_MAX: Final = 64 * limits.MB
 OWNER_BYTES_MAX: Final = 16 * limits.MB
-
-Key = tuple[str, SubQueue, ReceiveMode]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,8 @@ class _Pending:
         self.shared = shared
         self.credit = action.credit
         self.messages = action.messages
-        self.waiting: dict[int, tuple[int, columns.DeliveredBatch]] = {}
+        # By deliver id: partition, messages, when their locks end.
+        self.waiting: dict[int, tuple[int, columns.DeliveredBatch, int]] = {}
         self.ready: list[columns.DeliveredBatch] = []
 
 
@@ -78,19 +78,24 @@ class ReceiveDispatcher:
 
         Raises EntityNotFound, EntityDisabled, InvalidArgument.
         """
-        entity = self.directory.find(source.entity)
-        message_access.check(entity)
-        if not entity.description.status.receives:
-            raise errors.EntityDisabled(
-                f"{entity.title} is {entity.description.status}: receiving is disabled. Set its "
-                "status to Active.",
-                metadata={"entity": entity.name},
-            )
-        key = (entity.uid, source.sub_queue, source.mode)
-        shared = self._caches.get(key)
+        entity = receivable.find(self.directory, source.entity)
+        session_access.check(entity, source.sub_queue, by_session=False)
+        shared = self._caches.get((entity.uid, source.sub_queue, source.mode, b""))
         if shared is None:
             shared = SharedCache(self, entity, source.sub_queue, source.mode)
-            self._caches[key] = shared
+            self._caches[shared.key] = shared
+        return self._receiver(shared, hand, fail, owner)
+
+    def open_session(
+        self, shared: SessionCache, hand: Hand, fail: Fail, *, owner: Any = None
+    ) -> Receiver:
+        """Return the receiver of a session that is locked for it. Ends another one of it."""
+        if (before := self._caches.get(shared.key)) is not None:
+            self.fail(before, errors.SessionLockLost("the session was attached elsewhere."))
+        self._caches[shared.key] = shared
+        return self._receiver(shared, hand, fail, owner)
+
+    def _receiver(self, shared: SharedCache, hand: Hand, fail: Fail, owner: Any) -> Receiver:
         if owner in self._paused:
             shared.cache.pause(owner)
         receiver = Receiver(shared, owner, hand, fail)
@@ -204,6 +209,7 @@ class ReceiveDispatcher:
             mode=shared.mode,
             messages=action.messages,
             size_bytes=action.size_bytes,
+            session_token=shared.session_token,
         )
         if not self._upstreams[action.partition].ask(frame):
             del self._asks[action.ask_id]
@@ -230,13 +236,13 @@ class ReceiveDispatcher:
         now = now_ms()
         for data, start, end, partition, until_ms in action.slices:
             batch = columns.cut(data, start, end)
-            deliver_id = next(self._ids) if shared.deletes else 0
+            deliver_id = next(self._ids) if shared.confirms else 0
             frame = deliver_frames.deliver(partition, deliver_id, batch.lock_tokens)
             if not self._upstreams[partition].follow(frame):
                 # Its stream has ended: the partition gives the messages to another receiver.
                 continue
-            if shared.deletes:
-                pending.waiting[deliver_id] = (partition, batch)
+            if shared.confirms:
+                pending.waiting[deliver_id] = (partition, batch, until_ms)
                 self._deliveries[deliver_id] = pending
             else:
                 batch.lock_remaining_ms = max(1, until_ms - now)
@@ -245,18 +251,17 @@ class ReceiveDispatcher:
 
     # From partitions
 
-    def delivered(
-        self,
-        partition: int,
-        answer: deliver_frames.Reserved | deliver_frames.AskEnded | deliver_frames.Deleted,
-    ) -> None:
-        """Take an answer of the deliver stream (but not outcomes of settling)."""
+    def delivered(self, partition: int, answer: deliver_frames.Answer) -> bool:
+        """Take an answer of the deliver stream; False if it is not one for receivers."""
         if isinstance(answer, deliver_frames.Reserved):
             self._reserved(partition, answer)
         elif isinstance(answer, deliver_frames.AskEnded):
-            self._ask_ended(partition, answer)
-        else:
+            return self._ask_ended(partition, answer)
+        elif isinstance(answer, deliver_frames.Deleted):
             self._deleted(answer)
+        else:
+            return False
+        return True
 
     def lost(self, partition: int) -> None:
         """Take the end of a partition's stream: locks of this boot may be void."""
@@ -264,7 +269,10 @@ class ReceiveDispatcher:
         for deliver_id, pending in list(self._deliveries.items()):
             if pending.waiting[deliver_id][0] == partition:
                 # Whether they are deleted is unknown: they must not be handed over.
-                del self._deliveries[deliver_id], pending.waiting[deliver_id]
+                del self._deliveries[deliver_id]
+                _, batch, _ = pending.waiting.pop(deliver_id)
+                if isinstance(pending.shared, SessionCache):
+                    pending.shared.unconfirmed += batch.lock_tokens
                 self._finish(pending)
 
     def moving(self, partition: int) -> None:
@@ -288,20 +296,21 @@ class ReceiveDispatcher:
         for shared in list(self._caches.values()):
             shared.perform(shared.cache.partition_lost(partition, now_ms()))
 
-    def _ask_ended(self, partition: int, ended: deliver_frames.AskEnded) -> None:
+    def _ask_ended(self, partition: int, ended: deliver_frames.AskEnded) -> bool:
         known = self._asks.pop(ended.ask_id, None)
         if known is None:
-            return
+            return False
         shared = known[0]
         if ended.error is not None:
             shared.refused(ended.ask_id, partition, ended.error)
         else:
             shared.perform(shared.cache.ask_ended(ended.ask_id, partition, now_ms()))
+        return True
 
     def _reserved(self, partition: int, reserved: deliver_frames.Reserved) -> None:
         known = self._asks.pop(reserved.ask_id, None)
         batch = reserved.batch
-        if known is None or self._caches.get(_key(known[0])) is not known[0]:
+        if known is None or self._caches.get(known[0].key) is not known[0]:
             self.give_back(GiveBack(batch, 0, len(batch.messages), partition))
             return
         shared, now = known[0], now_ms()
@@ -342,9 +351,13 @@ class ReceiveDispatcher:
         pending = self._deliveries.pop(deleted.deliver_id, None)
         if pending is None:
             return
-        _, batch = pending.waiting.pop(deleted.deliver_id)
+        _, batch, until_ms = pending.waiting.pop(deleted.deliver_id)
         if not deleted.failed:
-            pending.ready += columns.without(batch, deleted.lost) if deleted.lost else [batch]
+            ready = columns.without(batch, deleted.lost) if deleted.lost else [batch]
+            if not pending.shared.deletes:
+                for each in ready:
+                    each.lock_remaining_ms = max(1, until_ms - now_ms())
+            pending.ready += ready
         self._finish(pending)
 
     def _finish(self, pending: _Pending) -> None:
@@ -377,7 +390,3 @@ class ReceiveDispatcher:
                 receiver.hand(credit, ())
         elif credit.checks is None or credit not in shared.cache:
             shared.perform(shared.cache.grant(credit, now_ms()))
-
-
-def _key(shared: SharedCache) -> Key:
-    return shared.entity.uid, shared.sub_queue, shared.mode

@@ -155,6 +155,11 @@ class Cache:
         self._messages.lose(partition)
         return self._drained(now_ms)
 
+    def recalled(self, recalled: Callable[[Any, int], bool], now_ms: int) -> list[Action]:
+        """Forget messages, by (data, index), that a partition took back: they come again."""
+        self._messages.recall(recalled)
+        return self._move(now_ms)
+
     def partition_back(self, partition: int, now_ms: int) -> list[Action]:
         """Ask a partition that returned, if there is credit."""
         wanted = self._credits.wanted and partition in self._partitions

@@ -41,6 +41,8 @@ class SettleRequest:
     settler_id: bytes = b""
     # The tokens were in a settlement of this settler before, whose outcome is not known.
     repeat: bool = False
+    # Of the receiver's session; empty: it has none.
+    session_token: bytes = b""
 
 
 @dataclass(slots=True)
@@ -256,6 +258,7 @@ def _frame(
         entity_uid=request.entity_uid,
         settler_id=request.settler_id,
         repeat=request.repeat,
+        session_token=request.session_token,
     )
 
 

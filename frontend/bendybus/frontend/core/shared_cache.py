@@ -1,7 +1,7 @@
 """A cache that the receivers of one queue share, with its timer and its way to the partitions."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 from bendybus.domain import errors
@@ -24,6 +24,9 @@ from bendybus.frontend.upstreams.upstream import now_ms
 REASK_S: Final = 0.05
 # Clocks of whole milliseconds: an alarm rings when its time is surely over.
 ALARM_LATE_MS: Final = 1
+
+# Entity, sub-queue, mode, session.
+Key = tuple[str, SubQueue, ReceiveMode, bytes]
 
 
 class CacheHost(Protocol):
@@ -60,8 +63,18 @@ class CacheHost(Protocol):
 class SharedCache:
     """The cache of one (entity, sub-queue, mode): executes its actions, keeps its timer."""
 
+    # Of a cache that is one session's; see `session_cache`.
+    session_token = b""
+
     def __init__(
-        self, host: CacheHost, entity: Entity, sub_queue: SubQueue, mode: ReceiveMode
+        self,
+        host: CacheHost,
+        entity: Entity,
+        sub_queue: SubQueue,
+        mode: ReceiveMode,
+        *,
+        partitions: Sequence[int] | None = None,
+        available: Callable[[int], bool] | None = None,
     ) -> None:
         self._host = host
         self.entity = entity
@@ -69,12 +82,23 @@ class SharedCache:
         self.mode = mode
         # Those of clients that are open.
         self.receivers: set[Any] = set()
+        # Whether what is handed over waits for the partition's confirmation.
+        self.confirms = self.deletes
         self.cache = Cache(
-            entity.partitions(), host.available, host.next_ask_id, now_ms(), host.held
+            partitions or entity.partitions(),
+            available or host.available,
+            host.next_ask_id,
+            now_ms(),
+            host.held,
         )
         # Its time is kept here: the handle of uvloop has none for a time that is over already.
         self._timer: asyncio.Handle | None = None
         self._rings_ms = 0
+
+    @property
+    def key(self) -> Key:
+        """What it is the cache of."""
+        return self.entity.uid, self.sub_queue, self.mode, self.session_token
 
     @property
     def deletes(self) -> bool:

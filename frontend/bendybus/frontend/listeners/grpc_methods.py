@@ -57,6 +57,10 @@ METHODS: Final[dict[str, Method]] = {
     f"{_RECEIVER}DeleteMessages": Method(Operation.DELETE_MESSAGES),
     # Its sends and settlements need the rights that they need outside of it.
     f"{_TRANSACTION}Transact": Method(Operation.SEND, stream=True),
+    f"{_RECEIVER}RenewSessionLock": Method(Operation.RENEW_SESSION),
+    f"{_RECEIVER}GetSessionState": Method(Operation.GET_SESSION_STATE),
+    f"{_RECEIVER}SetSessionState": Method(Operation.SET_SESSION_STATE),
+    f"{_RECEIVER}ListSessions": Method(Operation.LIST_SESSIONS),
     f"{_MANAGEMENT}GetNamespace": Method(Operation.GET_NAMESPACE),
     f"{_MANAGEMENT}CreateQueue": Method(Operation.CREATE_ENTITY, "name"),
     f"{_MANAGEMENT}UpdateQueue": Method(Operation.UPDATE_ENTITY, "name"),

@@ -8,7 +8,7 @@ from typing import Any, Final
 import grpc
 
 from bendybus.domain import bounds, errors, limits
-from bendybus.frontend.core import batch_delete, browse, by_number, receive_cache
+from bendybus.frontend.core import batch_delete, browse, by_number, receive_cache, session_states
 from bendybus.frontend.core.flow_control import FlowControl
 from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.core.receive import Source
@@ -111,8 +111,57 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
                     request.age_ms,
                 ),
                 request_values.receive_mode(request.receive_mode),
+                request.session_token,
             )
         return receiver_pb2.ReceiveDeferredResponse(batches=_as_read(context, batches))
+
+    @statuses.unary
+    async def RenewSessionLock(
+        self, request: receiver_pb2.RenewSessionLockRequest, context: Context
+    ) -> receiver_pb2.RenewSessionLockResponse:
+        """Renew the lock of a session."""
+        with self._front_end.metrics.refusals(request.entity_path):
+            until_ms, lasts_ms = await self._front_end.sessions.renew(
+                request_values.entity(request.entity_path), request.session_token
+            )
+        return receiver_pb2.RenewSessionLockResponse(
+            locked_until_ms=until_ms, lock_remaining_ms=lasts_ms
+        )
+
+    @statuses.unary
+    async def GetSessionState(
+        self, request: receiver_pb2.GetSessionStateRequest, context: Context
+    ) -> receiver_pb2.GetSessionStateResponse:
+        """Return what is kept for a session."""
+        with self._front_end.metrics.refusals(request.entity_path):
+            name = request_values.entity(request.entity_path)
+            state = await session_states.get(self._front_end, name, request.session_token)
+        return receiver_pb2.GetSessionStateResponse(state=state)
+
+    @statuses.unary
+    async def SetSessionState(
+        self, request: receiver_pb2.SetSessionStateRequest, context: Context
+    ) -> receiver_pb2.SetSessionStateResponse:
+        """Keep something for a session, or nothing."""
+        state = request.state if request.HasField("state") else None
+        with self._front_end.metrics.refusals(request.entity_path):
+            name = request_values.entity(request.entity_path)
+            await session_states.put(self._front_end, name, request.session_token, state)
+        return receiver_pb2.SetSessionStateResponse()
+
+    @statuses.unary
+    async def ListSessions(
+        self, request: receiver_pb2.ListSessionsRequest, context: Context
+    ) -> receiver_pb2.ListSessionsResponse:
+        """List sessions."""
+        with self._front_end.metrics.refusals(request.entity_path):
+            name = request_values.entity(request.entity_path)
+            page = await session_states.page(
+                self._front_end, name, request.page_size, request.page_token
+            )
+        return receiver_pb2.ListSessionsResponse(
+            session_ids=page.session_ids, next_page_token=page.following
+        )
 
     @statuses.unary
     async def Peek(
@@ -127,6 +176,7 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
                     request.max_messages,
                     request.from_sequence_number,
                     request.cursor,
+                    request.session_id if request.HasField("session_id") else None,
                 ),
             )
         return receiver_pb2.PeekResponse(

@@ -8,15 +8,19 @@ from typing import Final
 from google.protobuf.message import DecodeError
 
 from bendybus.domain import bounds, errors, limits
+from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
+from bendybus.domain.receive_mode import ReceiveMode
 from bendybus.frontend.core import settle
 from bendybus.frontend.core.flow_control import StreamFlow
 from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.core.receive import Source
 from bendybus.frontend.core.receiver import Delivery, Receiver
+from bendybus.frontend.core.session_cache import LockedSession
 from bendybus.frontend.core.settle import SettleOutcome, SettleRequest
 from bendybus.frontend.listeners import request_values
 from bendybus.frontend.listeners.answers import ANSWERS_MAX, Answer, Answers
+from bendybus.frontend.listeners.session_opening import SessionOpening
 from bendybus.frontend.security.authenticator import Caller
 from bendybus.frontend.security.operations import Operation
 from bendybus.frontend.upstreams.upstream import now_ms
@@ -48,6 +52,8 @@ class ReceiverStream:
         self._heads = heads
         self._closed = False
         self._receiver: Receiver | None = None
+        # What a session receiver waits for: to lock its session, or to give it up.
+        self._session: SessionOpening | None = None
         self._settler_id = b""
         # Under way; and the last one of a frame id.
         self._settles: set[settle.Settling] = set()
@@ -63,6 +69,8 @@ class ReceiverStream:
 
     async def __aexit__(self, *_: object) -> None:
         self._closed = True
+        if self._session is not None:
+            self._session.end()
         if self._receiver is not None:
             self._front_end.receives.close(self._receiver)
         for settling in self._settles:
@@ -85,6 +93,8 @@ class ReceiverStream:
     def finish(self) -> None:
         """Take nothing more, hand nothing more over; end when all is answered."""
         self._answers.finishing = True
+        if self._session is not None:
+            self._session.finish()
         if self._receiver is not None:
             self._receiver.finish()
         self._answers.end_if_done()
@@ -92,7 +102,8 @@ class ReceiverStream:
     def _outstanding(self) -> bool:
         # What partitions are deleting for this client must get to it.
         handing = self._receiver is not None and bool(self._receiver.handing)
-        return bool(self._settles) or handing
+        closing = self._session is not None and self._session.closing
+        return bool(self._settles) or handing or closing
 
     async def read(self, requests: AsyncIterator[receiver_pb2.ReceiveStreamRequest]) -> None:
         """Take what the client says until it ends."""
@@ -116,6 +127,9 @@ class ReceiverStream:
         if kind == "settle":
             await self._settle(request.settle)
             return
+        if kind == "close_session" and self._session is not None:
+            self._session.close(self._receiver)
+            return
         if self._receiver is None:
             raise errors.InvalidArgument("kind", "the first frame must be `open`.")
         if kind == "ask":
@@ -126,7 +140,7 @@ class ReceiverStream:
             raise errors.InvalidArgument("kind", "must be set.")
 
     def _open(self, request: receiver_pb2.OpenReceiver) -> None:
-        if self._receiver is not None:
+        if self._receiver is not None or self._session is not None:
             raise errors.InvalidArgument("open", "the receiver is already open.")
         if len(request.settler_id) > limits.SETTLER_ID_BYTES_MAX:
             raise errors.InvalidArgument(
@@ -135,21 +149,47 @@ class ReceiverStream:
         self._caller.check(Operation.RECEIVE, request.entity_path)
         self._settler_id = request.settler_id
         name, sub_queue = request_values.entity_and_sub_queue(request.entity_path)
+        source = Source(name, sub_queue, request_values.receive_mode(request.receive_mode))
+        if request.HasField("session"):
+            bounds.check_number("max_wait_ms", request.session.max_wait_ms, bounds.TIME_MS_MAX)
+            self._session = SessionOpening(
+                self._front_end.sessions, source, request.session, self._locked, self._answers.put
+            )
+            return
         self._receiver = self._front_end.receives.open(
-            Source(name, sub_queue, request_values.receive_mode(request.receive_mode)),
-            self._hand,
-            self._answers.put,
-            owner=self._flow.connection.owner,
+            source, self._hand, self._answers.put, owner=self._flow.connection.owner
         )
         opened = receiver_pb2.ReceiverOpened(
             lock_duration_ms=self._receiver.entity.description.lock_duration_ms
         )
         self._answers.put(Answer(receiver_pb2.ReceiveStreamResponse(opened=opened)))
 
+    def _locked(self, entity: Entity, mode: ReceiveMode, session: LockedSession) -> None:
+        """Open the receiver of a session that is locked for it."""
+        self._receiver = self._front_end.sessions.open(
+            entity,
+            mode,
+            session,
+            self._hand,
+            self._answers.put,
+            owner=self._flow.connection.owner,
+        )
+        opened = receiver_pb2.ReceiverOpened(
+            lock_duration_ms=entity.description.lock_duration_ms,
+            session=receiver_pb2.OpenedSession(
+                session_id=session.session_id,
+                session_token=session.token,
+                locked_until_ms=session.locked_until_ms,
+                lock_remaining_ms=session.lock_remaining_ms,
+            ),
+        )
+        self._answers.put(Answer(receiver_pb2.ReceiveStreamResponse(opened=opened)))
+
     def _ask(self, receiver: Receiver, ask: receiver_pb2.Ask) -> None:
         bounds.check_number("max_bytes", ask.max_bytes, bounds.BYTES_MAX)
         bounds.check_number("max_wait_ms", ask.max_wait_ms, bounds.TIME_MS_MAX, -bounds.TIME_MS_MAX)
-        if ask.with_settle_frame_id in self._frames:
+        # In a session nothing overtakes an outcome: after that of an abandon, all is in order.
+        if ask.with_settle_frame_id in self._frames and self._session is None:
             self._follows[ask.ask_id] = ask.with_settle_frame_id
         receiver.ask(ask.ask_id, ask.max_messages, ask.max_bytes, ask.max_wait_ms)
 
@@ -192,7 +232,9 @@ class ReceiverStream:
             self._caller.check(Operation.SETTLE)
         request = to_request(frame)
         # A token can be guessed; what the receiver was opened for was checked.
-        request.entity_uid = "" if self._receiver is None else self._receiver.entity.uid
+        if self._receiver is not None:
+            request.entity_uid = self._receiver.entity.uid
+            request.session_token = self._receiver.shared.session_token
         request.settler_id = self._settler_id
         count = settle.check(request)
         await self._room.acquire()

@@ -17,6 +17,16 @@ def entity_and_sub_queue(entity_path: str) -> tuple[str, SubQueue]:
     return entities.split_path(entity_path)
 
 
+def entity(entity_path: str) -> str:
+    """Return the name of an entity, whose sub-queues have no sessions. Raises InvalidOperation."""
+    name, sub_queue = entity_and_sub_queue(entity_path)
+    if sub_queue is not SubQueue.MAIN:
+        raise errors.InvalidOperation(
+            f"{entity_path!r}: sub-queues have no sessions.", metadata={"entity": name}
+        )
+    return name
+
+
 def receive_mode(number: int) -> ReceiveMode:
     """Return the mode of a receive; one that the contract does not name is PEEK_LOCK."""
     delete = number == ReceiveMode.RECEIVE_AND_DELETE

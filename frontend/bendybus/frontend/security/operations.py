@@ -19,6 +19,10 @@ class Operation(StrEnum):
     RECEIVE = "receive"
     SETTLE = "settle"
     RECEIVE_DEFERRED = "receive-deferred"
+    RENEW_SESSION = "renew-session"
+    GET_SESSION_STATE = "get-session-state"
+    SET_SESSION_STATE = "set-session-state"
+    LIST_SESSIONS = "list-sessions"
     PEEK = "peek"
     DELETE_MESSAGES = "delete-messages"
     GET_NAMESPACE = "get-namespace"
@@ -45,6 +49,10 @@ RULES: Final[dict[Operation, Rule]] = {
     # Lock tokens do not name their entity; an open receiver does, and was checked.
     Operation.SETTLE: Rule(Right.LISTEN, whole_namespace=True),
     Operation.RECEIVE_DEFERRED: Rule(Right.LISTEN),
+    Operation.RENEW_SESSION: Rule(Right.LISTEN),
+    Operation.GET_SESSION_STATE: Rule(Right.LISTEN),
+    Operation.SET_SESSION_STATE: Rule(Right.LISTEN),
+    Operation.LIST_SESSIONS: Rule(Right.LISTEN),
     Operation.PEEK: Rule(Right.LISTEN),
     Operation.DELETE_MESSAGES: Rule(Right.LISTEN),
     Operation.GET_NAMESPACE: Rule(Right.MANAGE, whole_namespace=True),

@@ -63,7 +63,33 @@ class Settled(NamedTuple):
     lock_remaining_ms: int
 
 
-Answer = Reserved | AskEnded | Deleted | Settled
+class SessionOffered(NamedTuple):
+    """A session for one that accepts; to be confirmed or closed."""
+
+    ask_id: int
+    session_id: str
+    session_token: bytes
+
+
+class SessionResult(NamedTuple):
+    """What became of a request about a session's lock."""
+
+    request_id: int
+    error: BusError | None
+    # As in Reserved; 0 after close.
+    locked_until_ms: int
+    lock_remaining_ms: int
+    locked_until_monotonic_ms: int
+
+
+class Recalled(NamedTuple):
+    """Messages of a session that are reserved no more: one before them came back."""
+
+    session_token: bytes
+    lock_tokens: bytes
+
+
+Answer = Reserved | AskEnded | Deleted | Settled | SessionOffered | SessionResult | Recalled
 
 
 def ask(
@@ -75,6 +101,7 @@ def ask(
     mode: ReceiveMode,
     messages: int,
     size_bytes: int,
+    session_token: bytes = b"",
 ) -> Frame:
     """Return the frame that asks a partition for messages."""
     return Frame(
@@ -85,6 +112,69 @@ def ask(
             receive_mode=MODES[mode],
             max_messages=messages,
             max_bytes=size_bytes,
+            session_token=session_token,
+        ),
+    )
+
+
+def accept_session(
+    *, partition: int, ask_id: int, entity: Entity, sub_queue: SubQueue, session_id: str | None
+) -> Frame:
+    """Return the frame that asks a partition for a session; None: for any."""
+    ref = entity_refs.to_proto(entity, sub_queue)
+    asked = partition_pb2.AcceptSession(ask_id=ask_id, entity=ref, session_id=session_id)
+    return Frame(partition=partition, accept_session=asked)
+
+
+def confirm_session(partition: int, request_id: int, session_token: bytes) -> Frame:
+    """Return the frame that locks a session which was offered."""
+    return Frame(
+        partition=partition,
+        confirm_session=partition_pb2.SessionRequest(
+            request_id=request_id, session_token=session_token
+        ),
+    )
+
+
+def close_session(partition: int, request_id: int, session_token: bytes) -> Frame:
+    """Return the frame that frees a session, or declines an offer."""
+    return Frame(
+        partition=partition,
+        close_session=partition_pb2.SessionRequest(
+            request_id=request_id, session_token=session_token
+        ),
+    )
+
+
+def renew_session(partition: int, request_id: int, session_token: bytes, entity_uid: str) -> Frame:
+    """Return the frame that renews a session's lock."""
+    return Frame(
+        partition=partition,
+        renew_session=partition_pb2.SessionRequest(
+            request_id=request_id, session_token=session_token, entity_uid=entity_uid
+        ),
+    )
+
+
+def attach_session(
+    partition: int,
+    request_id: int,
+    session_token: bytes,
+    entity_uid: str,
+    held_lock_tokens: bytes | None = None,
+) -> Frame:
+    """Return the frame that lets a session be served on this stream.
+
+    `held_lock_tokens`: the locks that its receiver has, others are given up; None: all stay.
+    """
+    return Frame(
+        partition=partition,
+        attach_session=partition_pb2.SessionRequest(
+            request_id=request_id,
+            session_token=session_token,
+            entity_uid=entity_uid,
+            release_others=held_lock_tokens is not None,
+            held_lock_tokens=held_lock_tokens or b"",
         ),
     )
 
@@ -119,6 +209,7 @@ def settle(
     entity_uid: str,
     settler_id: bytes,
     repeat: bool,
+    session_token: bytes = b"",
 ) -> Frame:
     """Return the frame that settles messages, or renews their locks."""
     return Frame(
@@ -133,6 +224,7 @@ def settle(
             entity_uid=entity_uid,
             settler_id=settler_id,
             repeat=repeat,
+            session_token=session_token,
         ),
     )
 
@@ -162,6 +254,24 @@ def answer(response: partition_pb2.DeliverFramesResponse) -> Answer:
         return Deleted(delivered.deliver_id, delivered.lost, delivered.HasField("error"))
     if kind == "withdrawn":
         return AskEnded(response.withdrawn.ask_id, None)
-    assert kind == "ask_refused", kind
-    refused = response.ask_refused
-    return AskEnded(refused.ask_id, statuses.from_error(refused.error))
+    if kind == "ask_refused":
+        refused = response.ask_refused
+        return AskEnded(refused.ask_id, statuses.from_error(refused.error))
+    return _session_answer(kind, response)
+
+
+def _session_answer(kind: str | None, response: partition_pb2.DeliverFramesResponse) -> Answer:
+    if kind == "session_offered":
+        offered = response.session_offered
+        return SessionOffered(offered.ask_id, offered.session_id, offered.session_token)
+    if kind == "recalled":
+        return Recalled(response.recalled.session_token, response.recalled.lock_tokens)
+    assert kind == "session_result", kind
+    result = response.session_result
+    return SessionResult(
+        result.request_id,
+        statuses.from_error(result.error) if result.HasField("error") else None,
+        result.locked_until_ms,
+        result.lock_remaining_ms,
+        result.locked_until_monotonic_ms,
+    )

@@ -40,7 +40,13 @@ class Repeatable:
 
 
 async def peek(
-    upstream: Upstream, target: Target, *, from_number: int, messages: int, size_bytes: int
+    upstream: Upstream,
+    target: Target,
+    *,
+    from_number: int,
+    messages: int,
+    size_bytes: int,
+    session_id: str | None = None,
 ) -> message_pb2.DeliveredBatch:
     """Return messages from a number on, without locks. Raises the domain error."""
     request = partition_pb2.PeekRequest(
@@ -49,6 +55,7 @@ async def peek(
         from_sequence_number=from_number,
         max_messages=messages,
         max_bytes=size_bytes,
+        session_id=session_id,
     )
     answer = await call(
         upstream, lambda calls, _: calls.Peek(request, timeout=target.timeout_s, metadata=_READS)
@@ -64,6 +71,7 @@ async def receive_deferred(
     *,
     mode: ReceiveMode,
     numbers: Sequence[int],
+    session_token: bytes = b"",
 ) -> message_pb2.DeliveredBatch:
     """Lock deferred messages, or delete them; return them. Raises the domain error."""
     request = partition_pb2.ReceiveDeferredRequest(
@@ -73,6 +81,7 @@ async def receive_deferred(
         sequence_numbers=numbers,
         operation_id=name.operation_id,
         age_ms=name.age_ms,
+        session_token=session_token,
     )
     answer = await call(
         upstream,
@@ -131,3 +140,44 @@ async def delete_messages(
         changes=True,
     )
     return int(answer.deleted)
+
+
+async def set_session_state(
+    upstream: Upstream, target: Target, token: bytes, state: bytes | None
+) -> None:
+    """Keep something for a session, or nothing. Raises the domain error."""
+    request = partition_pb2.SetSessionStateRequest(
+        partition=upstream.partition,
+        session_token=token,
+        state=state,
+        entity_uid=target.entity.uid,
+    )
+    await call(
+        upstream,
+        lambda calls, _: calls.SetSessionState(request, timeout=target.timeout_s),
+        changes=True,
+    )
+
+
+async def session_state(upstream: Upstream, target: Target, token: bytes) -> bytes | None:
+    """Return what is kept for a session. Raises the domain error."""
+    request = partition_pb2.GetSessionStateRequest(
+        partition=upstream.partition, session_token=token, entity_uid=target.entity.uid
+    )
+    answer = await call(
+        upstream, lambda calls, _: calls.GetSessionState(request, timeout=target.timeout_s)
+    )
+    return answer.state if answer.HasField("state") else None
+
+
+async def list_sessions(
+    upstream: Upstream, target: Target, *, sessions: int, after: str | None
+) -> tuple[Sequence[str], str | None]:
+    """Return sessions of one partition, and where to go on. Raises the domain error."""
+    request = partition_pb2.ListSessionsRequest(
+        partition=upstream.partition, entity=target.ref, max_sessions=sessions, after=after
+    )
+    answer = await call(
+        upstream, lambda calls, _: calls.ListSessions(request, timeout=target.timeout_s)
+    )
+    return answer.session_ids, answer.following if answer.HasField("following") else None

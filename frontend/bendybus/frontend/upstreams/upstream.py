@@ -118,6 +118,8 @@ class Upstream:
         self._watching: Any = None
         # The kinds of entities that the partition can keep, as its catalogue says.
         self.entity_kinds = frozenset({EntityKind.QUEUE})
+        # Whether it reads frames of sessions: partition servers of 0.4 do not.
+        self.knows_sessions = False
         self._use([self._channel() for _ in range(3)])
 
     def renew(self, credentials: grpc.ChannelCredentials) -> None:
@@ -264,6 +266,7 @@ class Upstream:
             try:
                 async for response in call:
                     self.entity_kinds = catalogue.kinds_of(response)
+                    self.knows_sessions = response.knows_sessions
                     self._listener.catalogue(
                         self.partition,
                         entities.fingerprint_from_proto(response.fingerprint),

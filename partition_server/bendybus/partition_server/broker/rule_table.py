@@ -50,6 +50,7 @@ from bendybus.partition_server.state.commands import (
     ReceiveDeferred,
     Release,
     RenewSession,
+    SessionRequest,
     SetSessionState,
     Settle,
     StreamEnded,
@@ -59,8 +60,6 @@ from bendybus.partition_server.state.commands import (
 )
 from bendybus.partition_server.state.due_times import Sweep
 from bendybus.partition_server.state.turn import Turn
-
-SessionRequest = ConfirmSession | CloseSession | RenewSession | AttachSession
 
 
 class Phase(Enum):

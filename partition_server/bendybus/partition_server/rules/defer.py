@@ -74,7 +74,9 @@ def _receive(turn: Turn, command: ReceiveDeferred) -> Delivery:
     session_receive.check(queue, command.session_token)
     session = None
     if isinstance(queue, SessionQueue):
-        _, session = session_locks.find(partition, command.session_token, turn.now)
+        found_in, session = session_locks.find(partition, command.session_token, turn.now)
+        if found_in is not queue:
+            raise session_locks.lost()
     message_numbers.check(partition, command.counters, DEFERRED_MAX)
     rows = _rows(turn, queue.slot, command.counters)
     found = {

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from bendybus.domain import errors, lock_token
 from bendybus.domain.lock_token import TOKEN_BYTES
-from bendybus.partition_server.rules import redeliver
+from bendybus.partition_server.rules import locks, redeliver
 from bendybus.partition_server.state.answers import AskRefused, Delivery, Recalled
 from bendybus.partition_server.state.commands import Now
 from bendybus.partition_server.state.message_lock import Lock
@@ -42,11 +42,17 @@ def lost() -> errors.BusError:
 
 
 def find(
-    partition: PartitionState, token: bytes, now: Now, *, confirmed: bool = True
+    partition: PartitionState,
+    token: bytes,
+    now: Now,
+    *,
+    confirmed: bool = True,
+    entity_uid: str = "",
 ) -> tuple[SessionQueue, SessionLock]:
     """Return the session that a token leads to, and its queue.
 
-    Raises SessionLockLost if its lock is over, or it was only offered and that is not enough.
+    Raises SessionLockLost if its lock is over, it is another entity's than `entity_uid`, or it was
+    only offered and that is not enough.
     """
     if len(token) != TOKEN_BYTES:
         raise errors.InvalidArgument(
@@ -56,6 +62,8 @@ def find(
     queue = partition.queues.at(parts.slot) if parts.partition == partition.index else None
     boot = partition.boot & lock_token.BOOT_MASK
     if not isinstance(queue, SessionQueue) or parts.boot != boot:
+        raise lost()
+    if entity_uid and queue.entity.uid != entity_uid:
         raise lost()
     session = queue.by_number.get(parts.counter & ~NUMBER_FLAG)
     if (
@@ -162,6 +170,29 @@ def detach(turn: Turn, queue: SessionQueue, session: SessionLock) -> None:
     session.stream = None
 
 
+def release_others(
+    turn: Turn, queue: SessionQueue, session: SessionLock, held_tokens: bytes
+) -> None:
+    """Free, uncounted, what is locked of a session's messages except what its receiver has.
+
+    The others were lost between partition and receiver: they come again, in their order.
+    """
+    if len(held_tokens) % TOKEN_BYTES or len(held_tokens) > LOCKS_PER_SESSION * TOKEN_BYTES:
+        raise errors.InvalidArgument(
+            "held_lock_tokens",
+            f"must be at most {LOCKS_PER_SESSION} tokens of {TOKEN_BYTES} bytes "
+            f"(got {len(held_tokens)} bytes).",
+        )
+    held = {
+        counter
+        for found, counter, lock in locks.find(turn.partition, held_tokens, turn.now)
+        if found is queue and lock is not None
+    }
+    for counter, lock in list(session.locks_alive(queue.locks).items()):
+        if counter not in held:
+            _give_back(turn, queue, counter, lock)
+
+
 def recall(turn: Turn, queue: MessageQueue, counter: int, lock: Lock) -> None:
     """Take back what is reserved after a message of a session that comes back, and say so.
 
@@ -181,7 +212,8 @@ def recall(turn: Turn, queue: MessageQueue, counter: int, lock: Lock) -> None:
     boot = turn.partition.boot & lock_token.BOOT_MASK
     pairs = [(number, each.generation) for number, each in later]
     tokens = lock_token.pack(turn.partition.index, queue.slot, boot, pairs)
-    turn.stage.answer(lock.session.stream, Recalled(tokens))
+    session_token = lock.session.token(turn.partition.index, queue.slot, turn.partition.boot)
+    turn.stage.answer(lock.session.stream, Recalled(tokens, session_token))
 
 
 def _give_back(turn: Turn, queue: SessionQueue, counter: int, lock: SessionMessageLock) -> None:

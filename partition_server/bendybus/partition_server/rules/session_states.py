@@ -20,7 +20,9 @@ LISTED_MAX: Final = 1_000
 def set_state(turn: Turn, command: SetSessionState) -> Done:
     """Keep a state for a session, also without messages, or none. Raises what refuses it."""
     partition, stage = turn.partition, turn.stage
-    queue, session = session_locks.find(partition, command.session_token, turn.now)
+    queue, session = session_locks.find(
+        partition, command.session_token, turn.now, entity_uid=command.entity_uid
+    )
     before = partition.store.sessions.state(queue.slot, session.session_id)
     entry = SessionState(queue.slot, session.session_id, command.state, turn.now.wall_ms)
     added_bytes = entry.size() - entry._replace(state=before).size()
@@ -60,7 +62,9 @@ def _check_room(turn: Turn, queue: SessionQueue, size_bytes: int, added_bytes: i
 
 def get_state(turn: Turn, command: GetSessionState) -> SessionStateRead:
     """Return what is kept for a session. Raises SessionLockLost."""
-    queue, session = session_locks.find(turn.partition, command.session_token, turn.now)
+    queue, session = session_locks.find(
+        turn.partition, command.session_token, turn.now, entity_uid=command.entity_uid
+    )
     return SessionStateRead(turn.partition.store.sessions.state(queue.slot, session.session_id))
 
 

@@ -25,6 +25,7 @@ from bendybus.partition_server.state.commands import (
     EntityRef,
     Now,
     RenewSession,
+    SessionRequest,
 )
 from bendybus.partition_server.state.partition_state import PartitionState
 from bendybus.partition_server.state.session_lock import NextSessionAsk, SessionLock
@@ -133,7 +134,7 @@ def _offer(
 
 def confirm(turn: Turn, command: ConfirmSession) -> SessionResult:
     """Lock a session that was offered on this stream. Raises what refuses it."""
-    found = session_locks.find(turn.partition, command.session_token, turn.now, confirmed=False)
+    found = _found(turn, command, confirmed=False)
     if found[1].stream != command.stream:
         raise session_locks.lost()
     if found[1].offered:
@@ -144,15 +145,17 @@ def confirm(turn: Turn, command: ConfirmSession) -> SessionResult:
 
 def renew(turn: Turn, command: RenewSession) -> SessionResult:
     """Let a lock last for a whole lock duration from now. Raises SessionLockLost."""
-    queue, session = session_locks.find(turn.partition, command.session_token, turn.now)
+    queue, session = _found(turn, command)
     _extend(turn, queue, session)
     return _result(turn, command.request_id, session)
 
 
 def attach(turn: Turn, command: AttachSession) -> SessionResult:
     """Serve a locked session on this stream, whatever served it before. Raises SessionLockLost."""
-    queue, session = session_locks.find(turn.partition, command.session_token, turn.now)
+    queue, session = _found(turn, command)
     partition, stage = turn.partition, turn.stage
+    if command.release_others:
+        session_locks.release_others(turn, queue, session, command.held_tokens)
     if session.stream != command.stream:
         session_locks.detach(turn, queue, session)
         for stream, ask_id in list(session.asks):
@@ -166,10 +169,21 @@ def attach(turn: Turn, command: AttachSession) -> SessionResult:
 
 def close(turn: Turn, command: CloseSession) -> SessionResult:
     """Give up a lock, or decline an offer. Raises SessionLockLost."""
-    token = command.session_token
-    queue, session = session_locks.find(turn.partition, token, turn.now, confirmed=False)
+    queue, session = _found(turn, command, confirmed=False)
     session_locks.end(turn, queue, session)
     return SessionResult(command.request_id)
+
+
+def _found(
+    turn: Turn, command: SessionRequest, *, confirmed: bool = True
+) -> tuple[SessionQueue, SessionLock]:
+    return session_locks.find(
+        turn.partition,
+        command.session_token,
+        turn.now,
+        confirmed=confirmed,
+        entity_uid=command.entity_uid,
+    )
 
 
 def _extend(turn: Turn, queue: SessionQueue, session: SessionLock) -> None:

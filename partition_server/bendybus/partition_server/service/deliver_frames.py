@@ -14,19 +14,12 @@ from bendybus.partition_server.state.commands import Command
 from bendybus.v1 import receiver_pb2
 from bendybus.wire import merged_frames, statuses
 
-_SESSION_REQUESTS: Final[dict[str, Callable[[Any, int, bytes], Command]]] = {
+_SESSION_REQUESTS: Final[dict[str, Callable[[Any, int, bytes, str], Command]]] = {
     "confirm_session": commands.ConfirmSession,
     "close_session": commands.CloseSession,
     "renew_session": commands.RenewSession,
-    "attach_session": commands.AttachSession,
 }
-_ANSWERED: Final = (
-    commands.Settle,
-    commands.ConfirmSession,
-    commands.CloseSession,
-    commands.RenewSession,
-    commands.AttachSession,
-)
+_ANSWERED: Final = (commands.Settle, commands.SessionRequest)
 _OUTCOMES: Final = (answers.Settled, answers.SessionResult)
 _DISPOSITIONS: Final[frozenset[int]] = frozenset(Disposition)
 
@@ -90,7 +83,18 @@ def _command(request: partition_pb2.DeliverFramesRequest, stream: Outbox[Any]) -
         )
     if kind in _SESSION_REQUESTS:
         about: partition_pb2.SessionRequest = getattr(request, kind)
-        return _SESSION_REQUESTS[kind](stream, about.request_id, about.session_token)
+        made = _SESSION_REQUESTS[kind]
+        return made(stream, about.request_id, about.session_token, about.entity_uid)
+    if kind == "attach_session":
+        attach = request.attach_session
+        return commands.AttachSession(
+            stream,
+            attach.request_id,
+            attach.session_token,
+            attach.entity_uid,
+            attach.release_others,
+            attach.held_lock_tokens,
+        )
     raise errors.InvalidArgument("kind", "must be set.")
 
 
@@ -141,7 +145,11 @@ def response(
     if isinstance(value, answers.SessionResult):
         return made(session_result=_session_result(value))
     if isinstance(value, answers.Recalled):
-        return made(recalled=partition_pb2.Recalled(lock_tokens=value.tokens))
+        return made(
+            recalled=partition_pb2.Recalled(
+                lock_tokens=value.tokens, session_token=value.session_token
+            )
+        )
     raise AssertionError(value)
 
 

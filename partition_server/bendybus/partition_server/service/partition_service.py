@@ -211,7 +211,9 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
         await self._ask(
             context,
             request.partition,
-            lambda reply: commands.SetSessionState(reply, request.session_token, state),
+            lambda reply: commands.SetSessionState(
+                reply, request.session_token, state, request.entity_uid
+            ),
         )
         return partition_pb2.SetSessionStateResponse()
 
@@ -222,7 +224,9 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
         read: answers.SessionStateRead = await self._ask(
             context,
             request.partition,
-            lambda reply: commands.GetSessionState(reply, request.session_token),
+            lambda reply: commands.GetSessionState(
+                reply, request.session_token, request.entity_uid
+            ),
         )
         return partition_pb2.GetSessionStateResponse(state=read.state)
 

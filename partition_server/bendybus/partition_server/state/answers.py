@@ -92,6 +92,7 @@ class Recalled:
     """What is reserved under these tokens is not any more: a message before it came back."""
 
     tokens: bytes
+    session_token: bytes = b""
 
 
 @dataclass(slots=True)

@@ -248,42 +248,40 @@ class AcceptSession(OfStream):
 
 
 @dataclass(slots=True)
-class ConfirmSession(OfStream):
-    """Lock the session that was offered on this stream; answered by SessionResult."""
+class SessionRequest(OfStream):
+    """What a receiver wants of its session's lock; answered by SessionResult."""
 
     stream: Any
     request_id: int
     session_token: bytes
+    # The lock of another entity's session is lost to it; empty: of none.
+    entity_uid: str = ""
 
 
 @dataclass(slots=True)
-class CloseSession(OfStream):
-    """Give up a session's lock, or decline its offer: its messages are free, uncounted.
+class ConfirmSession(SessionRequest):
+    """Lock the session that was offered on this stream."""
 
-    Answered by SessionResult.
+
+@dataclass(slots=True)
+class CloseSession(SessionRequest):
+    """Give up a session's lock, or decline its offer: its messages are free, uncounted."""
+
+
+@dataclass(slots=True)
+class RenewSession(SessionRequest):
+    """Let a session's lock last for a whole lock duration from now."""
+
+
+@dataclass(slots=True)
+class AttachSession(SessionRequest):
+    """Serve a locked session on this stream from now on.
+
+    `release_others`: what is locked of its messages is free, uncounted, except `held_tokens`.
     """
 
-    stream: Any
-    request_id: int
-    session_token: bytes
-
-
-@dataclass(slots=True)
-class RenewSession(OfStream):
-    """Let a session's lock last for a whole lock duration from now; answered by SessionResult."""
-
-    stream: Any
-    request_id: int
-    session_token: bytes
-
-
-@dataclass(slots=True)
-class AttachSession(OfStream):
-    """Serve a locked session on this stream from now on; answered by SessionResult."""
-
-    stream: Any
-    request_id: int
-    session_token: bytes
+    release_others: bool = False
+    held_tokens: bytes = b""
 
 
 @dataclass(slots=True)
@@ -293,6 +291,7 @@ class SetSessionState:
     reply_to: Any
     session_token: bytes
     state: bytes | None
+    entity_uid: str = ""
 
 
 @dataclass(slots=True)
@@ -301,6 +300,7 @@ class GetSessionState:
 
     reply_to: Any
     session_token: bytes
+    entity_uid: str = ""
 
 
 @dataclass(slots=True)

@@ -193,12 +193,18 @@ class AcceptSession(_message.Message):
     def __init__(self, ask_id: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., session_id: _Optional[str] = ...) -> None: ...
 
 class SessionRequest(_message.Message):
-    __slots__ = ("request_id", "session_token")
+    __slots__ = ("request_id", "session_token", "entity_uid", "release_others", "held_lock_tokens")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     SESSION_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    ENTITY_UID_FIELD_NUMBER: _ClassVar[int]
+    RELEASE_OTHERS_FIELD_NUMBER: _ClassVar[int]
+    HELD_LOCK_TOKENS_FIELD_NUMBER: _ClassVar[int]
     request_id: int
     session_token: bytes
-    def __init__(self, request_id: _Optional[int] = ..., session_token: _Optional[bytes] = ...) -> None: ...
+    entity_uid: str
+    release_others: bool
+    held_lock_tokens: bytes
+    def __init__(self, request_id: _Optional[int] = ..., session_token: _Optional[bytes] = ..., entity_uid: _Optional[str] = ..., release_others: bool = ..., held_lock_tokens: _Optional[bytes] = ...) -> None: ...
 
 class Ask(_message.Message):
     __slots__ = ("ask_id", "entity", "receive_mode", "max_messages", "max_bytes", "session_token")
@@ -311,10 +317,12 @@ class SessionResult(_message.Message):
     def __init__(self, request_id: _Optional[int] = ..., error: _Optional[_Union[_message_pb2.Error, _Mapping]] = ..., locked_until_ms: _Optional[int] = ..., lock_remaining_ms: _Optional[int] = ..., locked_until_monotonic_ms: _Optional[int] = ...) -> None: ...
 
 class Recalled(_message.Message):
-    __slots__ = ("lock_tokens",)
+    __slots__ = ("lock_tokens", "session_token")
     LOCK_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    SESSION_TOKEN_FIELD_NUMBER: _ClassVar[int]
     lock_tokens: bytes
-    def __init__(self, lock_tokens: _Optional[bytes] = ...) -> None: ...
+    session_token: bytes
+    def __init__(self, lock_tokens: _Optional[bytes] = ..., session_token: _Optional[bytes] = ...) -> None: ...
 
 class Reserved(_message.Message):
     __slots__ = ("ask_id", "batch", "lock_remaining_ms", "complete", "more", "locked_until_monotonic_ms")
@@ -523,26 +531,30 @@ class EntityCounts(_message.Message):
     def __init__(self, uid: _Optional[str] = ..., generation: _Optional[int] = ..., active: _Optional[int] = ..., locked: _Optional[int] = ..., deferred: _Optional[int] = ..., scheduled: _Optional[int] = ..., dead_letter: _Optional[int] = ..., size_in_bytes: _Optional[int] = ..., idle_ms: _Optional[int] = ..., accessed_at_ms: _Optional[int] = ...) -> None: ...
 
 class SetSessionStateRequest(_message.Message):
-    __slots__ = ("partition", "session_token", "state")
+    __slots__ = ("partition", "session_token", "state", "entity_uid")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     SESSION_TOKEN_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
+    ENTITY_UID_FIELD_NUMBER: _ClassVar[int]
     partition: int
     session_token: bytes
     state: bytes
-    def __init__(self, partition: _Optional[int] = ..., session_token: _Optional[bytes] = ..., state: _Optional[bytes] = ...) -> None: ...
+    entity_uid: str
+    def __init__(self, partition: _Optional[int] = ..., session_token: _Optional[bytes] = ..., state: _Optional[bytes] = ..., entity_uid: _Optional[str] = ...) -> None: ...
 
 class SetSessionStateResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
 class GetSessionStateRequest(_message.Message):
-    __slots__ = ("partition", "session_token")
+    __slots__ = ("partition", "session_token", "entity_uid")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     SESSION_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    ENTITY_UID_FIELD_NUMBER: _ClassVar[int]
     partition: int
     session_token: bytes
-    def __init__(self, partition: _Optional[int] = ..., session_token: _Optional[bytes] = ...) -> None: ...
+    entity_uid: str
+    def __init__(self, partition: _Optional[int] = ..., session_token: _Optional[bytes] = ..., entity_uid: _Optional[str] = ...) -> None: ...
 
 class GetSessionStateResponse(_message.Message):
     __slots__ = ("state",)

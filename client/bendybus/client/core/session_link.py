@@ -1,0 +1,230 @@
+"""The session of one receiver, on the I/O thread: locked as its stream opens, attached again later.
+
+    wanted ──opened──► locked ──stream lost──► attached again with the token ──► locked
+       │                  └──the lock ended──► lost: a receiver of its own accepts it again
+       └──refused──► the callers that wait are told; the next call tries again
+
+Order: while a message goes back to the queue (abandoned or released), nothing is asked for, and
+what arrives meanwhile goes back, too: the bus delivers all of it again, in order.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from bendybus.client import exceptions
+from bendybus.client.core.retry_policy import RetryPolicy, counted
+from bendybus.client.core.settlements import Outcome, Settlement
+from bendybus.client.core.waiters import Waiter
+from bendybus.domain import lock_token
+from bendybus.domain.errors import BusError, ServiceTimeout, SessionLockLost
+from bendybus.v1 import receiver_pb2
+from bendybus.v1.receiver_pb2 import CloseSession, OpenReceiver
+
+# The bus answers at the end of a wait; this is how long its answer may take to get here.
+GRACE_S: Final = 4.0
+WAIT_S_DEFAULT: Final = 60.0
+_RETURNING: Final = frozenset({receiver_pb2.DISPOSITION_ABANDON, receiver_pb2.DISPOSITION_RELEASE})
+_TOKEN_BYTES: Final = lock_token.TOKEN_BYTES
+
+
+def of(receiver: Any, retry: RetryPolicy) -> "SessionLink | None":
+    """Return the session of a receiver, if it is to have one."""
+    if not receiver._by_session:
+        return None
+    return SessionLink(receiver._session_id, _wait_s(receiver), retry)
+
+
+def opens_within_s(receiver: Any) -> float:
+    """Return how long the I/O thread may take to lock the session of a receiver."""
+    return _wait_s(receiver) + GRACE_S
+
+
+def _wait_s(receiver: Any) -> float:
+    return float(receiver._max_wait_time or WAIT_S_DEFAULT)
+
+
+def returns(disposition: int) -> bool:
+    """Whether messages go back to the queue with this disposition."""
+    return disposition in _RETURNING
+
+
+class SessionLink:
+    """See the module. `wanted`: the session's name, None: the next one that is free."""
+
+    def __init__(self, wanted: str | None, wait_s: float, retry: RetryPolicy) -> None:
+        self._retry = retry
+        self._wait_s = wait_s
+        self.session_id = wanted
+        self.token = b""
+        self.locked_until_ms = 0
+        # On the monotonic clock.
+        self.lock_end_s = 0.0
+        self.lost: BusError | None = None
+        # Settlements under way that give messages back.
+        self.returning = 0
+        self.closing = self.closed = False
+        self._close_sent = False
+        # Lock tokens of messages that are not settled.
+        self._held: set[bytes] = set()
+        self._waiters: list[Waiter] = []
+        self._deadline_s = 0.0
+        self._failures = 0
+        self._error: BusError | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    # Opening
+
+    @property
+    def has_work(self) -> bool:
+        """Whether the stream has to be open for it."""
+        return bool(self._waiters) or (self.closing and bool(self.token) and not self.closed)
+
+    @property
+    def ready(self) -> bool:
+        """Whether the session is locked, as far as is known. From any thread."""
+        return bool(self.token) and self.lost is None
+
+    def open(self, waiter: Waiter, loop: asyncio.AbstractEventLoop) -> None:
+        """Let a caller wait until the session is locked."""
+        if self.lost is not None:
+            waiter.fail(exceptions.from_bus_error(self.lost))
+        elif self.token:
+            waiter.resolve(None)
+        else:
+            if not self._waiters:
+                self._failures, self._error = 0, None
+                self._deadline_s = loop.time() + self._wait_s
+                end_s = self._deadline_s + GRACE_S
+                self._timer = loop.call_at(end_s, self._over)
+            self._waiters.append(waiter)
+
+    def opening(self, opening: OpenReceiver, now_s: float) -> OpenReceiver:
+        """Return how the stream opens now."""
+        made = OpenReceiver()
+        made.CopyFrom(opening)
+        session = made.session
+        if self.token:
+            session.session_token = self.token
+            session.held_lock_tokens = b"".join(self._held)
+        elif self.session_id is None:
+            session.next_available = True
+        else:
+            session.session_id = self.session_id
+        session.max_wait_ms = max(0, round((self._deadline_s - now_s) * 1_000))
+        self._close_sent = False
+        return made
+
+    def opened(self, session: receiver_pb2.OpenedSession) -> None:
+        """Take the lock."""
+        if not self.token:
+            self.session_id = session.session_id
+            self.token = session.session_token
+        self.renewed(session.locked_until_ms, session.lock_remaining_ms, time.monotonic())
+        self._end_waiting()
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            waiter.resolve(None)
+
+    def renewed(self, locked_until_ms: int, lock_remaining_ms: int, since_s: float) -> None:
+        """Note until when the lock lasts. From any thread."""
+        self.locked_until_ms = locked_until_ms
+        self.lock_end_s = since_s + lock_remaining_ms / 1_000
+
+    def broken(self, error: BusError) -> None:
+        """Take the end of the stream: the next one tries again, or its callers are told."""
+        if isinstance(error, SessionLockLost) and self.token:
+            self.lost = error
+            self._held.clear()
+        self._failures += counted(error)
+        if counted(error):
+            self._error = error
+        none_free = isinstance(error, ServiceTimeout) and not self.token
+        if none_free or not self._retry.allows(error, self._failures):
+            self._fail(error)
+
+    def _over(self) -> None:
+        self._timer = None
+        self._fail(self._error or ServiceTimeout("The bus did not answer in time."))
+
+    def _fail(self, error: BusError) -> None:
+        self._end_waiting()
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            waiter.fail(exceptions.from_bus_error(error))
+
+    def _end_waiting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # Closing
+
+    def close(self) -> None:
+        """Begin to give the session up."""
+        self.closing = True
+        self._fail(ServiceTimeout("The receiver was closed."))
+
+    def next_close(self, *, open_sent: bool) -> CloseSession | None:
+        """Return the frame that gives the session up, once in a stream."""
+        if not self.closing or self.closed or self._close_sent or not open_sent:
+            return None
+        self._close_sent = True
+        return CloseSession()
+
+    # Messages
+
+    def hold(self, tokens: bytes) -> None:
+        """Note messages that were delivered. From any thread."""
+        for at in range(0, len(tokens), _TOKEN_BYTES):
+            self._held.add(tokens[at : at + _TOKEN_BYTES])
+
+    def settling(self, settlement: Settlement, done: Callable[[], None]) -> bool:
+        """Follow a settlement to its end; `done` is called when what goes back has gone.
+
+        Returns whether it gives messages back.
+        """
+        if isinstance(settlement.waiter, _Settling):
+            # It is tried again.
+            return False
+        back = returns(settlement.disposition)
+        if settlement.disposition != receiver_pb2.DISPOSITION_RENEW_LOCK:
+            self.returning += back
+            settlement.waiter = _Settling(self, settlement, settlement.waiter, done)
+        return back
+
+    def settled(self, tokens: bytes) -> None:
+        """Forget messages that are settled, or whose locks are lost."""
+        for at in range(0, len(tokens), _TOKEN_BYTES):
+            self._held.discard(tokens[at : at + _TOKEN_BYTES])
+
+
+class _Settling:
+    """The waiter of a settlement in a session."""
+
+    def __init__(
+        self, link: SessionLink, settlement: Settlement, waiter: Waiter, done: Callable[[], None]
+    ) -> None:
+        self._link = link
+        # All of them: a repeat is of fewer.
+        self._tokens = settlement.tokens
+        self._back = returns(settlement.disposition)
+        self._waiter = waiter
+        self._done = done
+
+    def resolve(self, value: Outcome) -> None:
+        """Hand over the outcome."""
+        self._end()
+        self._waiter.resolve(value)
+
+    def fail(self, error: BaseException) -> None:
+        """Hand over the error."""
+        self._end()
+        self._waiter.fail(error)
+
+    def _end(self) -> None:
+        self._link.settled(self._tokens)
+        if self._back:
+            self._link.returning -= 1
+            self._done()

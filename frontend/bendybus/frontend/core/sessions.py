@@ -1,0 +1,223 @@
+"""Sessions, between receivers and partitions: accepted, attached, renewed, closed.
+
+    accept ──► offered (`session_offers`) ──confirm──► locked: `receive` makes its receiver
+
+The lock is the partition's. This front end serves it on its stream to that partition; when that
+stream is lost or moves, sessions with a receiver are attached to the next one.
+"""
+
+import asyncio
+import contextlib
+from typing import Any, Final
+
+from bendybus.domain import bounds, errors, limits, session_access
+from bendybus.domain.entity import Entity
+from bendybus.domain.errors import BusError
+from bendybus.domain.receive_mode import ReceiveMode
+from bendybus.domain.sub_queue import SubQueue
+from bendybus.frontend.core import receivable
+from bendybus.frontend.core.receive import ReceiveDispatcher
+from bendybus.frontend.core.receiver import Fail, Hand, Receiver
+from bendybus.frontend.core.session_accepts import Offer
+from bendybus.frontend.core.session_cache import LockedSession, SessionCache
+from bendybus.frontend.core.session_offers import SessionOffers
+from bendybus.frontend.core.session_requests import Result, SessionRequests, partition_of
+from bendybus.frontend.upstreams import deliver_frames
+from bendybus.frontend.upstreams.upstream import Upstream
+
+# The least time that partitions have to offer a session.
+OFFER_S_MIN: Final = 0.25
+# How long a session is asked for by name while its partition's stream moves.
+NAMED_S: Final = 2.0
+
+
+class SessionDispatcher:
+    """All sessions that receivers of this front end have or wait for."""
+
+    def __init__(self, upstreams: dict[int, Upstream], receives: ReceiveDispatcher) -> None:
+        self._upstreams = upstreams
+        self._receives = receives
+        self._requests = SessionRequests()
+        self._offers = SessionOffers(upstreams, receives, self._decline)
+        # Locked, by token.
+        self._served: dict[bytes, SessionCache] = {}
+
+    # From listeners
+
+    async def accept(
+        self, name: str, sub_queue: SubQueue, session_id: str | None, wait_ms: int
+    ) -> tuple[Entity, LockedSession]:
+        """Lock a session, None: any one that is free within the wait. Raises what refuses it.
+
+        ServiceTimeout if none is. A caller that is cancelled leaves no session locked.
+        """
+        if session_id is not None:
+            bounds.check_text("session_id", session_id, limits.KEY_CHARS_MAX)
+        least_s = OFFER_S_MIN if session_id is None else NAMED_S
+        until_s = asyncio.get_running_loop().time() + max(least_s, wait_ms / 1_000)
+        first = False
+        while True:
+            entity = receivable.find(self._receives.directory, name)
+            session_access.check(entity, sub_queue, by_session=True)
+            if session_id is None:
+                offer = await self._offers.any_of(entity, until_s, first=first)
+            else:
+                offer = await self._offers.named(entity, session_id, until_s)
+            locked = await self._confirm(offer)
+            if locked is not None:
+                return entity, locked
+            # The stream of the offer was lost, or the offer lapsed.
+            first = True
+
+    async def attach(
+        self, name: str, token: bytes, held_tokens: bytes
+    ) -> tuple[Entity, LockedSession]:
+        """Serve a session that its receiver has locked already. Raises SessionLockLost."""
+        entity = receivable.find(self._receives.directory, name)
+        upstream = self._upstream_of(token)
+        before = self._served.get(token)
+        if before is not None:
+            # Its stream may not have ended yet, as seen from here.
+            self._receives.fail(before, _elsewhere())
+        result = await self._requests.ask(
+            upstream,
+            lambda id_: deliver_frames.attach_session(
+                upstream.partition, id_, token, entity.uid, held_tokens
+            ),
+        )
+        return entity, LockedSession(
+            upstream.partition, "", token, result.locked_until_ms, result.lock_remaining_ms
+        )
+
+    def open(
+        self,
+        entity: Entity,
+        mode: ReceiveMode,
+        session: LockedSession,
+        hand: Hand,
+        fail: Fail,
+        *,
+        owner: Any = None,
+    ) -> Receiver:
+        """Return the receiver of a session that is locked; it stays attached while it is open."""
+        shared = SessionCache(self._receives, entity, mode, session)
+        self._served[session.token] = shared
+        return self._receives.open_session(shared, hand, fail, owner=owner)
+
+    async def renew(self, name: str, token: bytes) -> tuple[int, int]:
+        """Renew a lock; return when it ends, and how long it lasts. Raises SessionLockLost."""
+        entity = receivable.find(self._receives.directory, name)
+        upstream = self._upstream_of(token)
+        result = await self._requests.ask(
+            upstream,
+            lambda id_: deliver_frames.renew_session(upstream.partition, id_, token, entity.uid),
+        )
+        return result.locked_until_ms, result.lock_remaining_ms
+
+    async def close(self, shared: SessionCache) -> None:
+        """Free a session; one whose lock is lost is free. Raises what leaves that unknown."""
+        token = shared.session_token
+        self._served.pop(token, None)
+        upstream = self._upstream_of(token)
+        with contextlib.suppress(errors.SessionLockLost):
+            await self._requests.ask(
+                upstream,
+                lambda id_: deliver_frames.close_session(upstream.partition, id_, token),
+            )
+
+    async def _confirm(self, offer: Offer) -> LockedSession | None:
+        """Lock what was offered; None if the offer is void."""
+        upstream = self._upstreams[offer.partition]
+        try:
+            result = await self._requests.ask(
+                upstream,
+                lambda id_: deliver_frames.confirm_session(offer.partition, id_, offer.token),
+            )
+        except (errors.SessionLockLost, errors.PartitionUnavailable, errors.OutcomeUnknown):
+            self._decline(offer)
+            return None
+        except asyncio.CancelledError:
+            self._decline(offer)
+            raise
+        return LockedSession(
+            offer.partition,
+            offer.session_id,
+            offer.token,
+            result.locked_until_ms,
+            result.lock_remaining_ms,
+        )
+
+    def _decline(self, offer: Offer) -> None:
+        request_id = self._requests.next_id()
+        frame = deliver_frames.close_session(offer.partition, request_id, offer.token)
+        self._upstreams[offer.partition].follow(frame)
+
+    # From partitions
+
+    def answered(self, partition: int, answer: deliver_frames.Answer) -> None:
+        """Take an answer about sessions, or the end of an ask for one."""
+        if isinstance(answer, deliver_frames.SessionResult):
+            self._requests.answered(partition, answer)
+        elif isinstance(answer, deliver_frames.SessionOffered):
+            self._offers.offered(partition, answer)
+        elif isinstance(answer, deliver_frames.Recalled):
+            shared = self._served.get(answer.session_token)
+            if shared is not None:
+                shared.recall(answer.lock_tokens)
+        elif isinstance(answer, deliver_frames.AskEnded):
+            self._offers.ask_ended(partition, answer)
+
+    def lost(self, partition: int) -> None:
+        """Take the end of a partition's stream: its offers are void, requests are unanswered."""
+        self._detach(partition)
+        self._requests.lost(partition)
+
+    def moving(self, partition: int) -> None:
+        """Take note that a partition's stream closes cleanly; another one is opened."""
+        self._detach(partition)
+        self.back(partition)
+
+    def back(self, partition: int) -> None:
+        """Attach sessions, and ask for those that receivers wait for, on a new stream."""
+        self._offers.back()
+        for shared in list(self._served.values()):
+            if shared.session.partition == partition and not shared.attached:
+                self._attach(shared)
+
+    def _detach(self, partition: int) -> None:
+        self._offers.lost(partition)
+        for token, shared in list(self._served.items()):
+            if not shared.receivers:
+                del self._served[token]
+            elif shared.session.partition == partition:
+                shared.attached = False
+
+    def _attach(self, shared: SessionCache) -> None:
+        partition, token = shared.session.partition, shared.session_token
+        upstream = self._upstreams[partition]
+        request_id = self._requests.next_id()
+        frame = deliver_frames.attach_session(partition, request_id, token, shared.entity.uid)
+        if not upstream.follow(frame):
+            return
+        if shared.unconfirmed:
+            upstream.follow(deliver_frames.release(partition, bytes(shared.unconfirmed)))
+            shared.unconfirmed.clear()
+
+        def attached(result: Result | BusError) -> None:
+            if isinstance(result, errors.PartitionUnavailable):
+                return
+            if isinstance(result, BusError):
+                self._served.pop(token, None)
+                self._receives.fail(shared, result)
+                return
+            shared.attached = True
+            shared.again(partition)
+
+        self._requests.await_answer(request_id, partition, attached)
+
+    def _upstream_of(self, token: bytes) -> Upstream:
+        return self._upstreams[partition_of(token, self._upstreams)]
+
+
+def _elsewhere() -> BusError:
+    return errors.SessionLockLost("the session was attached to another stream of its receiver.")

@@ -1,0 +1,89 @@
+"""The session of one ReceiveStream: locked as the stream opens, given up before it ends."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from bendybus.domain import errors
+from bendybus.domain.entity import Entity
+from bendybus.domain.errors import BusError
+from bendybus.domain.receive_mode import ReceiveMode
+from bendybus.frontend.core.receive import Source
+from bendybus.frontend.core.receiver import Receiver
+from bendybus.frontend.core.session_cache import LockedSession, SessionCache
+from bendybus.frontend.core.sessions import SessionDispatcher
+from bendybus.frontend.listeners.answers import Answer
+from bendybus.v1 import receiver_pb2
+from bendybus.wire import statuses
+
+Locked = Callable[[Entity, ReceiveMode, LockedSession], None]
+
+
+class SessionOpening:
+    """See the module. `locked` is called once the session is; `put` takes errors and answers."""
+
+    def __init__(
+        self,
+        sessions: SessionDispatcher,
+        source: Source,
+        wanted: receiver_pb2.AcceptSession,
+        locked: Locked,
+        put: Callable[[Any], None],
+    ) -> None:
+        self._sessions = sessions
+        self._put = put
+        # Whether a CloseSession is not answered yet.
+        self.closing = False
+        self._closing: asyncio.Task[None] | None = None
+        loop = asyncio.get_running_loop()
+        self._opening = loop.create_task(self._open(source, wanted, locked), name="accept-session")
+
+    def finish(self) -> None:
+        """Wait for no session any more; the stream moves."""
+        self._opening.cancel()
+
+    def end(self) -> None:
+        """Let go: the stream has ended. A session that is locked stays so until its lock ends."""
+        self._opening.cancel()
+
+    def close(self, receiver: Receiver | None) -> None:
+        """Give the session up, or wait for none any more; answered by SessionClosed."""
+        if self.closing:
+            return
+        self.closing = True
+        self._opening.cancel()
+        loop = asyncio.get_running_loop()
+        self._closing = loop.create_task(self._close(receiver), name="close-session")
+
+    async def _open(
+        self, source: Source, wanted: receiver_pb2.AcceptSession, locked: Locked
+    ) -> None:
+        which = wanted.WhichOneof("which")
+        try:
+            if which == "session_token":
+                entity, session = await self._sessions.attach(
+                    source.entity, wanted.session_token, wanted.held_lock_tokens
+                )
+            elif which is None or (which == "next_available" and not wanted.next_available):
+                raise errors.InvalidArgument("session.which", "must be set.")
+            else:
+                entity, session = await self._sessions.accept(
+                    source.entity,
+                    source.sub_queue,
+                    wanted.session_id if which == "session_id" else None,
+                    wanted.max_wait_ms,
+                )
+        except BusError as error:
+            self._put(error)
+            return
+        locked(entity, source.mode, session)
+
+    async def _close(self, receiver: Receiver | None) -> None:
+        closed = receiver_pb2.SessionClosed()
+        try:
+            if receiver is not None and isinstance(receiver.shared, SessionCache):
+                await self._sessions.close(receiver.shared)
+        except BusError as error:
+            closed.error.CopyFrom(statuses.to_error(error))
+        self.closing = False
+        self._put(Answer(receiver_pb2.ReceiveStreamResponse(session_closed=closed)))
