@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bendybus.operator.handlers import admit_bus, admit_queue
+from bendybus.operator.handlers import admit_bus, admit_entity
 from bendybus.operator.kubernetes import names
 from bendybus.operator.settings import PREFIX, Settings
 from tests.charts import rendering
@@ -182,7 +182,7 @@ def test_the_paths_of_webhooks_are_the_ids_of_handlers() -> None:
     hooks = only(render(), "ValidatingWebhookConfiguration")["webhooks"]
 
     assert admit_bus is not None
-    assert admit_queue is not None
+    assert admit_entity is not None
     assert {hook["clientConfig"]["service"]["path"] for hook in hooks} == {f"/{i}" for i in ids}
     for hook in hooks:
         (rule,) = hook["rules"]
@@ -295,6 +295,7 @@ def test_crds_are_kept_unless_told_otherwise() -> None:
 
     assert {crd["metadata"]["name"] for crd in kept} == {
         "busnamespaces.bendybus.io", "queues.bendybus.io",
+        "topics.bendybus.io", "subscriptions.bendybus.io",
     }  # fmt: skip
     for crd in kept:
         assert crd["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"

@@ -9,7 +9,16 @@ from bendybus.crds.bundling import Place
 from bendybus.crds.errors import ManifestError
 from bendybus.crds.loading import Loaded
 from bendybus.domain.errors import BusError, PartitioningImmutable
+from bendybus.domain.filters.rule import (
+    CorrelationFilter,
+    FalseFilter,
+    Rule,
+    SqlFilter,
+    SqlRuleAction,
+    TrueFilter,
+)
 from bendybus.domain.limits import Tier
+from bendybus.domain.subscription_description import SubscriptionDescription
 
 
 def _manifest(kind: str, name: str, **spec: Any) -> Loaded:
@@ -134,3 +143,27 @@ def test_manifests_of_another_bus_are_refused() -> None:
 
     with pytest.raises(BusError, match="the bus that answers is 'other'"):
         bundling.check_against(Place("other"), wanted)
+
+
+@pytest.mark.requirement("R139")
+def test_a_rule_of_every_kind_becomes_the_rule_of_the_domain() -> None:
+    sql = {"sqlExpression": "user.a = @b", "parameters": {"b": 1.5}}
+    rules = [
+        {"name": "$Default"},
+        {"name": "none", "booleanFilter": False},
+        {"name": "sql", "sqlFilter": sql, "action": {"sqlExpression": "SET c = 1"}},
+        {"name": "all", "correlationFilter": {"label": "x", "properties": {"a": True, "b": "y"}}},
+    ]
+    topic = _manifest("Topic", "t")
+
+    bundle = bundling.bundle([_manifest("Subscription", "s", topicName="t", rules=rules), topic])
+
+    assert [wish.name for wish in bundle.entities] == ["t", "t/Subscriptions/s"]
+    described = bundle.entities[1].description
+    assert isinstance(described, SubscriptionDescription)
+    assert described.rules == (
+        Rule("$Default", TrueFilter()),
+        Rule("none", FalseFilter()),
+        Rule("sql", SqlFilter("user.a = @b", {"b": 1.5}), SqlRuleAction("SET c = 1")),
+        Rule("all", CorrelationFilter(label="x", properties={"a": True, "b": "y"})),
+    )

@@ -7,15 +7,24 @@ from typing import Any
 import pytest
 
 from bendybus.crds import __main__ as command
-from bendybus.crds import definitions, queue_manifest
+from bendybus.crds import definitions, entity_manifest, loading
 from bendybus.crds.definitions import Definition
+from bendybus.crds.manifest import ManifestModel
 from bendybus.crds.namespace_manifest import BusNamespaceSpec
 from bendybus.crds.queue_manifest import QueueSpec
+from bendybus.crds.subscription_manifest import SubscriptionSpec
+from bendybus.crds.topic_manifest import TopicSpec
 from bendybus.domain import descriptions, entity, immutable_fields
+from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.errors import InvalidArgument
-from bendybus.domain.queue_description import QueueDescription
 
 Schema = dict[str, Any]
+SPECS: dict[EntityKind, type[ManifestModel]] = {
+    EntityKind.QUEUE: QueueSpec,
+    EntityKind.TOPIC: TopicSpec,
+    EntityKind.SUBSCRIPTION: SubscriptionSpec,
+}
+ENTITIES = pytest.mark.parametrize("kind", EntityKind)
 EACH = pytest.mark.parametrize("definition", definitions.ALL, ids=lambda each: each.kind)
 
 
@@ -41,7 +50,8 @@ def test_the_schema_is_structural(definition: Definition) -> None:
     for path, node in _walk(_schema(definition)):
         assert not forbidden & node.keys(), path
         assert node.get("additionalProperties") is not False, path
-        assert "type" in node or node.get("x-kubernetes-int-or-string"), path
+        untyped = ("x-kubernetes-int-or-string", "x-kubernetes-preserve-unknown-fields")
+        assert "type" in node or any(node.get(each) for each in untyped), path
         assert node.get("default", "") is not None, path
 
 
@@ -69,8 +79,9 @@ def test_only_optional_fields_are_compared_with_has(definition: Definition) -> N
         for path in re.findall(r"(?<!has\()\bself((?:\.\w+)+) == oldSelf", rule["rule"]):
             node = spec
             for name in path.strip(".").split("."):
+                required = name in node.get("required", ())
                 node = node["properties"][name.strip("_")]
-            assert "default" in node or f"has(self{path})" in rule["rule"], rule
+            assert required or "default" in node or f"has(self{path})" in rule["rule"], rule
 
 
 def test_the_immutable_fields_are_those_of_the_design() -> None:
@@ -93,27 +104,58 @@ def test_the_immutable_fields_are_those_of_the_design() -> None:
             "requiresDuplicateDetection",
             "requiresSession",
         },
+        "Topic": {
+            "namespaceRef.name",
+            "namespaceRef.namespace",
+            "entityName",
+            "enablePartitioning",
+            "requiresDuplicateDetection",
+        },
+        "Subscription": {
+            "namespaceRef.name",
+            "namespaceRef.namespace",
+            "topicName",
+            "entityName",
+            "requiresSession",
+        },
     }
-    names = {
-        descriptions.manifest_names(QueueDescription)[field]
-        for field in immutable_fields.IMMUTABLE_FIELDS
+    for kind, described in descriptions.TYPES.items():
+        names = descriptions.manifest_names(described)
+        immutable = {names[f] for f in immutable_fields.IMMUTABLE_FIELDS if f in names}
+        assert immutable <= fixed[loading.ENTITIES[kind].KIND]
+
+
+@ENTITIES
+def test_every_field_of_the_domain_has_a_field_in_the_manifest(kind: EntityKind) -> None:
+    spec = SPECS[kind]
+    aliases = {field.alias for field in spec.model_fields.values()}
+
+    assert set(descriptions.manifest_names(descriptions.TYPES[kind]).values()) <= aliases
+
+
+@ENTITIES
+def test_the_defaults_of_the_manifest_are_those_of_the_domain(kind: EntityKind) -> None:
+    spec = {"topicName": "t"} if kind is EntityKind.SUBSCRIPTION else {}
+    manifest = loading.ENTITIES[kind].model_validate({"metadata": {"name": "q"}, "spec": spec})
+
+    assert entity_manifest.to_description(manifest) == descriptions.TYPES[kind]()
+
+
+def test_a_manifest_without_spec_is_refused_where_a_field_is_required() -> None:
+    required = {each.kind: _schema(each).get("required") for each in definitions.ALL}
+
+    assert required == {
+        "BusNamespace": None,
+        "Queue": None,
+        "Topic": None,
+        "Subscription": ["spec"],
     }
-    assert names <= fixed["Queue"]
-
-
-def test_every_field_of_the_domain_has_a_field_in_the_manifest() -> None:
-    aliases = {field.alias for field in QueueSpec.model_fields.values()}
-
-    assert set(descriptions.manifest_names(QueueDescription).values()) <= aliases
-
-
-def test_the_defaults_of_the_manifest_are_those_of_the_domain() -> None:
-    assert queue_manifest.to_description(QueueSpec()) == QueueDescription()
 
 
 def test_the_defaults_in_the_schema_are_those_of_the_model() -> None:
     for definition, model in (
         (definitions.QUEUE, QueueSpec),
+        (definitions.TOPIC, TopicSpec),
         (definitions.BUS_NAMESPACE, BusNamespaceSpec),
     ):
         spec = _schema(definition)["properties"]["spec"]
@@ -137,7 +179,7 @@ def test_the_default_of_an_object_holds_those_of_its_fields() -> None:
     "name", ["a", "orders", "a/b", "a.b-c_d", "x_", "-a", "a-", "", "a b", "ä", "a//b"]
 )
 def test_the_pattern_of_names_refuses_only_what_the_domain_refuses(name: str) -> None:
-    fits = re.fullmatch(queue_manifest.ENTITY_NAME_PATTERN, name) is not None
+    fits = re.fullmatch(entity_manifest.ENTITY_NAME_PATTERN, name) is not None
     try:
         entity.check_name(name)
         allowed = True
@@ -158,4 +200,6 @@ def test_a_stale_file_is_named(tmp_path: Any, capsys: pytest.CaptureFixture[str]
     code = command.main(["--check", "--directory", str(tmp_path)])
 
     assert code == 1
-    assert "queues.yaml: not what the models say" in capsys.readouterr().err
+    shown = capsys.readouterr().err
+    assert "queues.yaml" in shown
+    assert "not what the models say" in shown

@@ -65,9 +65,13 @@ def test_a_directory_stands_for_the_yaml_files_in_it(tmp_path: Path) -> None:
             "bus.yaml, document 1, Queeu 'orders': kind: 'Queeu' is not known. Did you mean Queue?",
         ),
         (
-            QUEUE.replace("kind: Queue", "kind: Topic"),
-            "bus.yaml, document 1, Topic 'orders': kind: 'Topic' is not supported yet."
-            " Remove the document.",
+            QUEUE.replace("kind: Queue", "kind: Subscription"),
+            "bus.yaml, document 1, Subscription 'orders': spec: is missing. It is required.",
+        ),
+        (
+            QUEUE.replace("kind: Queue", "kind: Subscription") + "spec: {topicname: t}",
+            "bus.yaml, document 1, Subscription 'orders': spec.topicName: is missing. It is "
+            "required.",
         ),
         (
             QUEUE.replace("v1alpha1", "v1"),

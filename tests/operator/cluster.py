@@ -22,7 +22,7 @@ from bendybus.operator.metrics import Metrics
 from bendybus.operator.settings import Settings
 from bendybus.partition_server import server
 from bendybus.partition_server.settings import Settings as PartitionSettings
-from bendybus.wire import entities
+from bendybus.wire import catalogue
 from tests.operator.memory_api import Body, MemoryKubernetesApi
 from tests.ports import free_port
 
@@ -90,8 +90,8 @@ class Operator:
         loop = asyncio.get_running_loop()
         if body["kind"] == "BusNamespace":
             loop.call_soon(self.manager.bus_event, change, body)
-        elif body["kind"] == "Queue":
-            loop.call_soon(self.manager.queue_event, change, body)
+        elif body["kind"] in ("Queue", "Topic", "Subscription"):
+            loop.call_soon(self.manager.entity_event, change, body)
         elif body["kind"] in CHILDREN:
             loop.call_soon(self.manager.child_event, change, body)
 
@@ -244,8 +244,7 @@ class Cluster:
             async for response in stub.WatchEntities(
                 entity_pb2.WatchEntitiesRequest(partition=index), timeout=WITHIN_S
             ):
-                found = [entities.entity_from_proto(each) for each in response.entities]
-                return {entity.name: entity for entity in found}
+                return {entity.name: entity for entity in catalogue.entries_of(response)}
         raise AssertionError("the partition told nothing")
 
     async def commit(self, bus: ObjectKey, action: Any, name: str, **fields: Any) -> None:

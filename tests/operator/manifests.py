@@ -3,15 +3,15 @@
 import copy
 from typing import Any, Final
 
-from bendybus.crds.queue_manifest import to_description
+from bendybus.crds.entity_manifest import to_description
 from bendybus.domain import descriptions, partitioning
+from bendybus.domain.descriptions import Description
 from bendybus.domain.entity import Entity, Origin
 from bendybus.domain.limits import Tier
-from bendybus.domain.queue_description import QueueDescription
 from bendybus.operator.builders.context import Context
 from bendybus.operator.decisions import manifests
 from bendybus.operator.decisions.data_identity import Identity
-from bendybus.operator.decisions.manifests import BusView, QueueView
+from bendybus.operator.decisions.manifests import BusView, EntityView
 from bendybus.operator.kubernetes.names import ObjectKey
 
 BUS: Final = ObjectKey("shop", "orders")
@@ -43,6 +43,32 @@ def queue_body(
     """Return a Queue of the bus `orders`."""
     spec = {"namespaceRef": {"name": "orders"}, **spec}
     return _body("Queue", name, namespace, uid or f"{name}-1", annotations, spec)
+
+
+def topic_body(
+    name: str = "sales",
+    *,
+    uid: str = "",
+    annotations: dict[str, str] | None = None,
+    namespace: str = "shop",
+    **spec: Any,
+) -> Body:
+    """Return a Topic of the bus `orders`."""
+    spec = {"namespaceRef": {"name": "orders"}, **spec}
+    return _body("Topic", name, namespace, uid or f"{name}-1", annotations, spec)
+
+
+def subscription_body(
+    name: str = "audit",
+    *,
+    uid: str = "",
+    annotations: dict[str, str] | None = None,
+    namespace: str = "shop",
+    **spec: Any,
+) -> Body:
+    """Return a Subscription of the topic `sales`."""
+    spec = {"namespaceRef": {"name": "orders"}, "topicName": "sales", **spec}
+    return _body("Subscription", name, namespace, uid or f"{name}-1", annotations, spec)
 
 
 def _body(
@@ -80,24 +106,34 @@ def bus(**options: Any) -> BusView:
     return manifests.bus_view(bus_body(**options))
 
 
-def queue(name: str = "paid", **options: Any) -> QueueView:
+def queue(name: str = "paid", **options: Any) -> EntityView:
     """Return the view of a Queue."""
-    return manifests.queue_view(queue_body(name, **options))
+    return manifests.entity_view(queue_body(name, **options))
 
 
-def entry(of: QueueView, on: BusView | None = None, **facts: Any) -> Entity:
+def topic(name: str = "sales", **options: Any) -> EntityView:
+    """Return the view of a Topic."""
+    return manifests.entity_view(topic_body(name, **options))
+
+
+def subscription(name: str = "audit", **options: Any) -> EntityView:
+    """Return the view of a Subscription."""
+    return manifests.entity_view(subscription_body(name, **options))
+
+
+def entry(of: EntityView, on: BusView | None = None, **facts: Any) -> Entity:
     """Return the catalogue's entry as the manifest makes it on the bus."""
     on = on or bus()
     assert of.manifest is not None
     assert on.manifest is not None
-    wanted: QueueDescription = facts.pop("description", None) or descriptions.settled(
-        to_description(of.manifest.spec),
+    wanted: Description = facts.pop("description", None) or descriptions.settled(
+        to_description(of.manifest),
         tier=on.manifest.tier,
         partition_count=on.manifest.partition_count,
     )
     count, home = partitioning.placement(
         of.entity_name,
-        enable_partitioning=wanted.enable_partitioning,
+        enable_partitioning=getattr(wanted, "enable_partitioning", False),
         tier=on.manifest.tier,
         partition_count=on.manifest.partition_count,
     )

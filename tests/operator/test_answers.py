@@ -134,14 +134,15 @@ async def test_a_bus_cannot_fill_the_operator_with_names(monkeypatch: pytest.Mon
     link = link_of()
     response = entity_pb2.WatchEntitiesResponse()
     response.ParseFromString(snapshot(*(entity(f"q{n}", uid=f"u{n}") for n in range(80))))
-    fingerprint, entries = answers.catalogue(response)
+    first = answers.catalogue_news(response)
 
     for partition in (0, 1, 0):
-        assert link.catalogue(partition, fingerprint, entries, snapshot=True)
+        assert link.catalogue(partition, first.fingerprint, first.entries, snapshot=True)
     more = entity_pb2.WatchEntitiesResponse()
     more.ParseFromString(snapshot(*(entity(f"r{n}", uid=f"v{n}") for n in range(80))))
+    then = answers.catalogue_news(more)
     with pytest.raises(InvalidAnswer, match="more than 100"):
-        link.catalogue(1, *answers.catalogue(more), snapshot=False)
+        link.catalogue(1, then.fingerprint, then.entries, snapshot=False)
 
     assert link.directory.size() == 80
 

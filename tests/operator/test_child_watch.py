@@ -130,7 +130,7 @@ def test_kopf_lists_manifests_and_nothing_else_of_the_cluster() -> None:
     assert handlers.bus_changed is not None
     watched = kopf.get_default_registry()._watching.get_all_handlers()
 
-    assert {handler.id for handler in watched} == {"bus_changed", "queue_changed"}
+    assert {handler.id for handler in watched} == {"bus_changed", "entity_changed"}
 
 
 # Against an API server over HTTP

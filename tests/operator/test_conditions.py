@@ -28,7 +28,7 @@ def test_a_condition_keeps_its_time_while_it_says_the_same() -> None:
 
 
 def test_a_partitioned_queue_is_not_ready_while_one_partition_is_away() -> None:
-    readiness = conditions.queue_readiness(entry(queue()), {1}, set())
+    readiness = conditions.entity_readiness(entry(queue()), {1}, set())
 
     assert (readiness.ready, readiness.reason) == (False, Reason.PARTITION_UNAVAILABLE)
     assert readiness.message.startswith("partition 1 unavailable; ")
@@ -38,20 +38,20 @@ def test_a_plain_queue_cares_for_its_home_only() -> None:
     plain = entry(queue(), STANDARD)
     others = set(range(16)) - {plain.home_partition}
 
-    assert conditions.queue_readiness(plain, others, others).ready
-    assert not conditions.queue_readiness(plain, {plain.home_partition}, set()).ready
+    assert conditions.entity_readiness(plain, others, others).ready
+    assert not conditions.entity_readiness(plain, {plain.home_partition}, set()).ready
 
 
 def test_a_queue_is_not_ready_before_every_partition_has_the_change() -> None:
-    readiness = conditions.queue_readiness(entry(queue()), set(), {0, 1})
+    readiness = conditions.entity_readiness(entry(queue()), set(), {0, 1})
 
     assert (readiness.ready, readiness.reason) == (False, Reason.PROGRESSING)
     assert readiness.message == "the change is being copied to partition 0, 1."
 
 
 def test_the_facts_of_a_queue() -> None:
-    spread = conditions.queue_facts(entry(queue()), {1}, Counts(3, 2, 1, size_bytes=9))
-    plain = conditions.queue_facts(entry(queue(), STANDARD), set(), None)
+    spread = conditions.entity_facts(entry(queue()), {1}, Counts(3, 2, 1, size_bytes=9))
+    plain = conditions.entity_facts(entry(queue(), STANDARD), set(), None)
 
     assert spread["availabilityStatus"] == "Limited"
     assert spread["maxSizeInMegabytesTotal"] == 2 * 1024
@@ -65,7 +65,7 @@ def test_the_facts_of_a_queue() -> None:
 def test_every_state_that_a_message_can_be_in_is_shown() -> None:
     counts = Counts(1, 2, 3, 4, 5, 6)
 
-    facts = conditions.queue_facts(entry(queue()), set(), counts + counts)
+    facts = conditions.entity_facts(entry(queue()), set(), counts + counts)
 
     assert facts["countDetails"] == {
         "activeMessageCount": 2,
@@ -80,7 +80,7 @@ def test_every_state_that_a_message_can_be_in_is_shown() -> None:
 
 
 def test_a_sum_that_no_schema_takes_is_cut_off() -> None:
-    facts = conditions.queue_facts(entry(queue()), set(), Counts(2**70, size_bytes=2**70))
+    facts = conditions.entity_facts(entry(queue()), set(), Counts(2**70, size_bytes=2**70))
 
     assert facts["countDetails"]["activeMessageCount"] == facts["sizeInBytes"] == 2**63 - 1
 
@@ -89,7 +89,7 @@ def test_the_api_server_keeps_every_field_of_a_status() -> None:
     """What the schema does not have is pruned, and would be written again and again."""
     ready = conditions.ready_condition(Readiness(True, Reason.AVAILABLE, "yes"), 1, [], NOW)
     common = {"conditions": [ready], "observedGeneration": 1}
-    of_queue = conditions.queue_facts(entry(queue(), STANDARD), set(), Counts())
+    of_queue = conditions.entity_facts(entry(queue(), STANDARD), set(), Counts())
     of_bus = conditions.bus_facts(BUS, STANDING.identity, set(), [], [], Counts())
 
     QueueStatus.model_validate({**common, **of_queue})

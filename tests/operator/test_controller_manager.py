@@ -250,7 +250,7 @@ async def test_a_bus_that_is_paused_is_left_alone(cluster: Cluster) -> None:
     await cluster.says("Queue", "new", "Available")
 
 
-async def test_queues_of_a_namespace_that_is_served_no_more_are_not_orphaned(
+async def test_entities_of_a_namespace_that_is_served_no_more_are_not_orphaned(
     cluster: Cluster,
 ) -> None:
     """Their manifests are there, only nobody may look: their sends must not be refused."""

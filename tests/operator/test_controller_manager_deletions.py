@@ -155,8 +155,8 @@ async def test_a_deletion_that_comes_after_the_new_queue_leaves_that_known(
     new = cluster.apply(queue_body(uid="paid-2", annotations={names.RETAINED_ANNOTATION: "adopt"}))
     operator.deaf = False
 
-    operator.manager.queue_event("ADDED", new)
-    operator.manager.queue_event("DELETED", old)
+    operator.manager.entity_event("ADDED", new)
+    operator.manager.entity_event("DELETED", old)
 
     await holds(cluster, 0, manifest_uid="paid-2", orphaned=False)
     await cluster.says("Queue", "paid", "Available")

@@ -148,7 +148,7 @@ async def test_what_happens_while_lists_are_read_is_not_forgotten(cluster: Clust
 
     await cluster.says("Queue", "born", "Available")
     await holds(cluster, 0, orphaned=True)
-    assert manager.cache.queue_by_uid("paid-1") is None
+    assert manager.cache.by_uid("paid-1") is None
     assert (await cluster.catalogue(BUS, 0))["born"].orphaned is False
 
 

@@ -26,7 +26,7 @@ from bendybus.operator.kubernetes import names
 from bendybus.operator.metrics import Metrics
 from bendybus.operator.settings import Settings
 from tests.operator.cluster import Cluster, Loopback, eventually
-from tests.operator.manifests import bus_body, changed, queue_body
+from tests.operator.manifests import bus_body, changed, queue_body, subscription_body, topic_body
 from tests.ports import free_port
 
 pytestmark = pytest.mark.integration
@@ -34,6 +34,8 @@ Body = dict[str, Any]
 WATCHED = {
     "bendybus.io/v1alpha1/busnamespaces": "BusNamespace",
     "bendybus.io/v1alpha1/queues": "Queue",
+    "bendybus.io/v1alpha1/topics": "Topic",
+    "bendybus.io/v1alpha1/subscriptions": "Subscription",
     "v1/namespaces": "Namespace",
     "v1/events": "Event",
     "apiextensions.k8s.io/v1/customresourcedefinitions": "CustomResourceDefinition",
@@ -50,8 +52,8 @@ class Ear:
     def bus_event(self, change: str | None, body: Body) -> None:
         self.heard.append(("bus", change, body["metadata"]["name"]))
 
-    def queue_event(self, change: str | None, body: Body) -> None:
-        self.heard.append(("queue", change, body["metadata"]["name"]))
+    def entity_event(self, change: str | None, body: Body) -> None:
+        self.heard.append((body["kind"].lower(), change, body["metadata"]["name"]))
 
 
 class Running:
@@ -123,12 +125,15 @@ class Running:
 
     async def ask(self, body: Body, *, old: Body | None = None, operation: str = "") -> Body:
         """Ask as the webhook configuration of the chart says."""
-        path = "/busnamespaces" if body["kind"] == "BusNamespace" else "/queues"
-        return await self.post(path, review(body, old, operation))
+        return await self.post(f"/{plural_of(body)}", review(body, old, operation))
+
+
+def plural_of(body: Body) -> str:
+    return f"{body['kind'].lower()}s"
 
 
 def review(body: Body, old: Body | None = None, operation: str = "") -> Body:
-    plural = "busnamespaces" if body["kind"] == "BusNamespace" else "queues"
+    plural = plural_of(body)
     gone = operation == "DELETE"
     return {
         "apiVersion": "admission.k8s.io/v1",
@@ -226,22 +231,39 @@ async def test_webhooks_allow_and_refuse(running: Running, cluster: Cluster) -> 
     assert (await running.ask(gone, operation="DELETE"))["allowed"], "a namespace must end"
 
 
+async def test_topics_and_subscriptions_have_their_webhooks(running: Running) -> None:
+    for body, other in (
+        (topic_body(), {"enablePartitioning": True}),
+        (subscription_body(), {"topicName": "other"}),
+    ):
+        allowed = await running.ask(body)
+        refused = await running.ask(changed(body, **other), old=body)
+
+        assert allowed["allowed"], allowed
+        assert not refused["allowed"]
+        assert "cannot be changed after creation" in refused["status"]["message"]
+
+
 async def test_events_reach_the_office_and_objects_stay_as_they_are(
     running: Running, kmock: kmock.KubernetesEmulator
 ) -> None:
     bodies = {
         "bendybus.io/v1alpha1/busnamespaces": bus_body(),
         "bendybus.io/v1alpha1/queues": queue_body(),
+        "bendybus.io/v1alpha1/topics": topic_body(),
+        "bendybus.io/v1alpha1/subscriptions": subscription_body(),
     }
     for resource, body in bodies.items():
         async with asyncio.timeout(10):
             await create(str(kmock.url), resource, body)
 
-    await eventually(lambda: len(running.ear.heard) >= 2)
+    await eventually(lambda: len(running.ear.heard) >= len(bodies))
 
     assert {(kind, name) for kind, _, name in running.ear.heard} == {
         ("bus", "orders"),
         ("queue", "paid"),
+        ("topic", "sales"),
+        ("subscription", "audit"),
     }
     for resource, body in bodies.items():
         stored = kmock.objects[resource, "shop", body["metadata"]["name"]]
@@ -273,6 +295,8 @@ def test_no_handler_needs_a_finalizer_or_remembers_anything() -> None:
     assert {handler.id for handler in registry._webhooks.get_all_handlers()} == {
         "busnamespaces",
         "queues",
+        "topics",
+        "subscriptions",
     }
 
 
@@ -281,7 +305,7 @@ def test_the_chart_posts_to_the_paths_that_are_handlers_ids() -> None:
     candidates = [template, *template.parent.glob("*webhook*.yaml")]
     text = "".join(path.read_text() for path in candidates if path.exists())
 
-    assert 'range $plural := list "busnamespaces" "queues"' in text
+    assert 'range $plural := list "busnamespaces" "queues" "topics" "subscriptions"' in text
     assert "path: /{{ $plural }}" in text
 
 

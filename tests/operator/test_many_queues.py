@@ -89,7 +89,7 @@ async def test_many_manifests_at_once_make_no_flood_of_status(cluster: Cluster) 
 
 
 @pytest.mark.parametrize("away", [{0, 1}, {1}])
-async def test_many_queues_of_a_bus_that_is_not_ready_cost_nothing_while_they_wait(
+async def test_many_entities_of_a_bus_that_is_not_ready_cost_nothing_while_they_wait(
     cluster: Cluster, away: set[int]
 ) -> None:
     """What they wait for is told. Looks are counted, not time: that is the machine's."""
@@ -101,9 +101,9 @@ async def test_many_queues_of_a_bus_that_is_not_ready_cost_nothing_while_they_wa
     await cluster.says("Queue", "q99", "PartitionUnavailable")
     manager = cluster.operators[0].manager
     ((controller, _),) = manager._controllers.values()
-    await eventually(lambda: controller._queues.next_due() == math.inf)
+    await eventually(lambda: controller._entities.next_due() == math.inf)
 
-    assert controller._queues.next_due() == math.inf, (
+    assert controller._entities.next_due() == math.inf, (
         "no queue is to be looked at before something happens"
     )
 

@@ -8,12 +8,15 @@ import pytest
 from bendybus.crds.manifest import DeletionPolicy
 from bendybus.domain import errors
 from bendybus.domain.entity import Origin
+from bendybus.domain.filters.rule import FalseFilter, Rule
+from bendybus.domain.queue_description import QueueDescription
+from bendybus.domain.subscription_description import SubscriptionDescription
 from bendybus.operator.decisions import plan
 from bendybus.operator.decisions.plan import ManifestDeletion, Step
 from bendybus.operator.decisions.reasons import Reason
 from bendybus.operator.kubernetes import names
 from tests.operator import manifests
-from tests.operator.manifests import bus, entry, queue
+from tests.operator.manifests import bus, entry, queue, subscription
 
 ADOPT = {names.RETAINED_ANNOTATION: "adopt"}
 PURGE = {names.RETAINED_ANNOTATION: "purge"}
@@ -24,7 +27,7 @@ def test_a_queue_without_an_entry_is_created_as_its_bus_keeps_it() -> None:
     decision = plan.decide(queue(), bus(), None)
 
     assert decision.step is Step.CREATE
-    assert decision.wanted is not None
+    assert isinstance(decision.wanted, QueueDescription)
     # Premium of two partitions: every entity is spread over them.
     assert decision.wanted.enable_partitioning
 
@@ -275,3 +278,21 @@ def test_a_manifest_of_another_namespace_that_came_back_continues_what_is_its_ow
     decision = plan.decide(guest, bus(allowedNamespaces=["guest"]), entry(guest, orphaned=True))
 
     assert decision.step is Step.ADOPT
+
+
+# Rules of subscriptions
+
+
+def test_rules_that_clients_made_of_a_subscription_stay() -> None:
+    view = subscription()
+    kept = (Rule("mine", FalseFilter()),)
+    description = SubscriptionDescription(rules=kept)
+
+    as_it_is = plan.decide(view, bus(), entry(view, description=description))
+    other = subscription(maxDeliveryCount=3)
+    update = plan.decide(other, bus(), entry(view, description=description))
+
+    assert as_it_is.step is Step.NOTHING
+    assert update.step is Step.UPDATE
+    assert isinstance(update.wanted, SubscriptionDescription)
+    assert update.wanted.rules == kept

@@ -21,13 +21,13 @@ def one(sentences: list[str]) -> str:
 
 def test_good_manifests_are_taken() -> None:
     assert validation.check_bus(bus_body(), None) == []
-    assert validation.check_queue(queue_body(), None, bus()) == []
+    assert validation.check_entity(queue_body(), None, bus()) == []
 
 
 def test_a_queue_may_come_before_its_bus() -> None:
     body = queue_body()
 
-    assert validation.check_queue(body, None, None) == []
+    assert validation.check_entity(body, None, None) == []
     assert "shop/orders" in one(validation.notes(body, None))
     assert validation.notes(body, bus()) == []
 
@@ -97,7 +97,7 @@ def test_a_volume_may_grow() -> None:
 def test_what_is_fixed_on_a_queue_is_refused(old: dict[str, Any], new: dict[str, Any]) -> None:
     before = queue_body(**old)
 
-    refused = one(validation.check_queue(changed(before, **new), before, None))
+    refused = one(validation.check_entity(changed(before, **new), before, None))
 
     assert next(iter(new)) in refused
 
@@ -106,13 +106,13 @@ def test_to_write_a_default_out_is_no_change() -> None:
     before = queue_body()
     after = changed(before, entityName="paid", enablePartitioning=False)
 
-    assert validation.check_queue(after, before, bus()) == []
+    assert validation.check_entity(after, before, bus()) == []
 
 
 def test_who_may_not_use_a_bus_is_refused_with_the_way_out() -> None:
     guest = queue_body(namespace="guest", namespaceRef={"name": "orders", "namespace": "shop"})
 
-    assert "spec.allowedNamespaces" in one(validation.check_queue(guest, None, bus()))
+    assert "spec.allowedNamespaces" in one(validation.check_entity(guest, None, bus()))
 
 
 def test_an_update_that_leaves_the_spec_alone_is_never_refused() -> None:
@@ -121,7 +121,7 @@ def test_an_update_that_leaves_the_spec_alone_is_never_refused() -> None:
     wrong = bus_body("x" * 60)
 
     for old, check in (
-        (guest, lambda body, old: validation.check_queue(body, old, bus())),
+        (guest, lambda body, old: validation.check_entity(body, old, bus())),
         (wrong, validation.check_bus),
     ):
         new = copy.deepcopy(old)
@@ -156,7 +156,7 @@ def test_webhook_and_reconciler_say_the_same(spec: dict[str, Any]) -> None:
     if "namespaceRef" in spec:
         standard = bus(namespace="elsewhere", **STANDARD)
 
-    refused = validation.check_queue(body, None, standard)
+    refused = validation.check_entity(body, None, standard)
     decision = plan.decide(queue(**spec), standard, None)
 
     assert bool(refused) == (decision.step is Step.REFUSE)

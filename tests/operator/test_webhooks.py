@@ -9,10 +9,22 @@ import pytest
 
 from bendybus.operator.bus import answers
 from bendybus.operator.controllers.webhooks import Webhooks
+from bendybus.operator.decisions.manifests import EntityView
 from bendybus.operator.metrics import Metrics
+from bendybus.wire import catalogue
 from tests.operator.cluster import Cluster, Loopback
-from tests.operator.manifests import BUS, bus_body, queue_body
-from tests.operator.talker import counted, talking
+from tests.operator.manifests import (
+    BUS,
+    bus_body,
+    changed,
+    entry,
+    queue_body,
+    subscription,
+    subscription_body,
+    topic,
+    topic_body,
+)
+from tests.operator.talker import counted, fingerprint, talking
 
 pytestmark = pytest.mark.integration
 Body = dict[str, Any]
@@ -41,18 +53,18 @@ async def test_a_message_in_any_state_keeps_its_queue_and_its_bus(
 
     async with asked(cluster, lambda _: counted(**{state: 1}), bus) as webhooks:
         with pytest.raises(kopf.AdmissionError, match=r"holds 1 message"):
-            await webhooks.queue("DELETE", queue_body(**DELETE), None)
+            await webhooks.entity("DELETE", queue_body(**DELETE), None)
         with pytest.raises(kopf.AdmissionError, match=r"holds 1 message"):
             await webhooks.bus("DELETE", bus, None)
 
 
 async def test_what_is_empty_may_go_and_so_may_a_queue_beside_a_full_one(cluster: Cluster) -> None:
     async with asked(cluster, lambda _: counted(), bus_body(**DELETE)) as webhooks:
-        await webhooks.queue("DELETE", queue_body(**DELETE), None)
+        await webhooks.entity("DELETE", queue_body(**DELETE), None)
         await webhooks.bus("DELETE", bus_body(**DELETE), None)
 
     async with asked(cluster, lambda _: counted(active=1), bus_body(**DELETE)) as webhooks:
-        await webhooks.queue("DELETE", queue_body("other", **DELETE), None)
+        await webhooks.entity("DELETE", queue_body("other", **DELETE), None)
 
 
 async def test_an_adopted_queue_is_known_by_the_uid_of_its_data_and_by_its_own(
@@ -65,7 +77,7 @@ async def test_an_adopted_queue_is_known_by_the_uid_of_its_data_and_by_its_own(
     async with asked(cluster, lambda _: counted(deferred=1), bus_body()) as webhooks:
         for body in (adopted, stale):
             with pytest.raises(kopf.AdmissionError, match=r"holds 1 message"):
-                await webhooks.queue("DELETE", body, None)
+                await webhooks.entity("DELETE", body, None)
 
 
 async def test_a_bus_whose_manifest_cannot_be_read_is_asked_all_the_same(
@@ -76,10 +88,120 @@ async def test_a_bus_whose_manifest_cannot_be_read_is_asked_all_the_same(
 
     async with asked(cluster, lambda _: counted(active=1), unreadable) as webhooks:
         with pytest.raises(kopf.AdmissionError, match=r"holds 1 message"):
-            await webhooks.queue("DELETE", queue_body(**DELETE), None)
+            await webhooks.entity("DELETE", queue_body(**DELETE), None)
 
 
 async def test_a_partition_that_cannot_be_understood_cannot_say(cluster: Cluster) -> None:
     async with asked(cluster, lambda _: b"\xff\xff", bus_body()) as webhooks:
         with pytest.raises(kopf.AdmissionError, match=r"partition\(s\) 0 cannot say"):
-            await webhooks.queue("DELETE", queue_body(**DELETE), None)
+            await webhooks.entity("DELETE", queue_body(**DELETE), None)
+
+
+def sql(text: str) -> Body:
+    """Return the filter of a rule."""
+    return {"sqlFilter": {"sqlExpression": text}}
+
+
+def family(*subscriptions: EntityView) -> bytes:
+    """Return a catalogue with the topic `sales` and these subscriptions."""
+    header = fingerprint()
+    entries = [entry(topic()), *(entry(each) for each in subscriptions)]
+    return catalogue.watch_response(header, entries, snapshot=True).SerializeToString()
+
+
+@pytest.mark.requirement("R135")
+@pytest.mark.parametrize("of", ["sales", "other"])
+async def test_a_message_in_a_subscription_keeps_its_topic(cluster: Cluster, of: str) -> None:
+    """A topic is deleted with its subscriptions, whoever made them."""
+    held = family(subscription("paid", topicName=of))
+
+    def answer(method: str) -> bytes:
+        return held if method == "WatchEntities" else counted(active=1)
+
+    async with asked(cluster, answer, bus_body()) as webhooks:
+        if of == "other":
+            await webhooks.entity("DELETE", topic_body(**DELETE), None)
+            return
+        with pytest.raises(kopf.AdmissionError, match=r"Topic 'sales' holds 1 message"):
+            await webhooks.entity("DELETE", topic_body(**DELETE), None)
+        with pytest.raises(kopf.AdmissionError, match=r"holds 1 message"):
+            await webhooks.entity("DELETE", subscription_body("paid", **DELETE), None)
+
+
+@pytest.mark.requirement("R135")
+async def test_a_topic_whose_subscriptions_are_not_known_cannot_be_deleted_with_its_data(
+    cluster: Cluster,
+) -> None:
+    async with asked(cluster, lambda _: b"\xff\xff", bus_body()) as webhooks:
+        with pytest.raises(kopf.AdmissionError, match=r"partition\(s\) 0 cannot say"):
+            await webhooks.entity("DELETE", topic_body(**DELETE), None)
+
+
+@pytest.mark.requirement("R135")
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        (
+            topic_body(),
+            changed(topic_body(), enablePartitioning=True),
+            "topic 'sales': enablePartitioning cannot be changed after creation (is false, got "
+            "true). Create another topic with that setting.",
+        ),
+        (
+            topic_body(),
+            changed(topic_body(), requiresDuplicateDetection=True),
+            "requiresDuplicateDetection cannot be changed",
+        ),
+        (
+            subscription_body(),
+            changed(subscription_body(), topicName="other"),
+            "spec.topicName cannot be changed after creation (is 'sales', got 'other'). Create "
+            "another Subscription.",
+        ),
+        (
+            subscription_body(),
+            changed(subscription_body(), entityName="b"),
+            "spec.entityName cannot be changed",
+        ),
+        (None, subscription_body("x" * 51), "entityName: must be at most 50 characters (got 51)"),
+        (None, subscription_body(topicName="a//b"), "spec.topicName: 'a//b' must start"),
+        (None, subscription_body(topicName=""), "spec.topicName"),
+        (None, subscription_body(lockDuration="PT1S"), "spec.lockDuration: must be 5000 ms"),
+        (None, topic_body(status="SendDisabled"), "spec.status"),
+        (
+            None,
+            subscription_body(
+                rules=[{"name": "a"}, {"name": "b", "sqlFilter": {"sqlExpression": "x ="}}]
+            ),
+            "spec.rules[1].filter.sqlExpression: ",
+        ),
+        (
+            None,
+            subscription_body(
+                rules=[{"name": "a", "booleanFilter": True, "sqlFilter": {"sqlExpression": "1=1"}}]
+            ),
+            "spec.rules.0: has more than one of sqlFilter",
+        ),
+        (None, subscription_body(rules=[{"name": "a"}, {"name": "A"}]), "two with the name 'A'"),
+        (None, subscription_body(rules=[{"name": "a b"}]), "spec.rules[0].name: 'a b' must start"),
+        (None, topic_body(lockDuration="PT1M"), "is not a known field"),
+    ],
+)
+async def test_what_a_topic_or_a_subscription_cannot_be_is_refused_with_the_same_sentences(
+    cluster: Cluster, old: Body | None, new: Body, sentence: str
+) -> None:
+    operation = "CREATE" if old is None else "UPDATE"
+
+    async with asked(cluster, lambda _: b"", bus_body(sku={"tier": "Standard"})) as webhooks:
+        with pytest.raises(kopf.AdmissionError) as caught:
+            await webhooks.entity(operation, new, old)
+
+    assert sentence in str(caught.value)
+
+
+@pytest.mark.requirement("R135")
+async def test_a_basic_bus_has_no_topics(cluster: Cluster) -> None:
+    async with asked(cluster, lambda _: b"", bus_body(sku={"tier": "Basic"})) as webhooks:
+        for body in (topic_body(), subscription_body()):
+            with pytest.raises(kopf.AdmissionError, match="need a namespace of tier Standard"):
+                await webhooks.entity("CREATE", body, None)

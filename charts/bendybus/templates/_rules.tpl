@@ -2,18 +2,21 @@
 {{- define "bendybus.namespacedRules" -}}
 # The manifests. Kopf may patch what it watches.
 - apiGroups: [bendybus.io]
-  resources: [busnamespaces, queues]
+  resources: [busnamespaces, queues, topics, subscriptions]
   verbs: [get, list, watch, patch]
 - apiGroups: [bendybus.io]
-  resources: [busnamespaces/status, queues/status]
-  verbs: [get, patch]
+  resources: [busnamespaces/status, queues/status, topics/status, subscriptions/status]
+  verbs: [patch]
 # What runs a bus. Applying server-side needs patch, and create for what is not there.
 - apiGroups: [apps]
-  resources: [statefulsets, deployments]
+  resources: [statefulsets]
   verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [apps]
+  resources: [deployments]
+  verbs: [get, list, watch, create, patch]
 - apiGroups: [""]
   resources: [services]
-  verbs: [get, list, watch, create, patch, delete]
+  verbs: [get, list, watch, create, patch]
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
   verbs: [get, list, create, patch, delete]
@@ -22,7 +25,7 @@
   verbs: [get, list, create, patch, delete]
 - apiGroups: [networking.k8s.io]
   resources: [networkpolicies]
-  verbs: [get, list, create, patch, delete]
+  verbs: [get, create, patch]
 # Certificates, and keys of applications. Watched by label; Kubernetes cannot limit a right to one.
 - apiGroups: [""]
   resources: [secrets]
@@ -31,13 +34,13 @@
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
   verbs: [get, list, patch, delete]
-- apiGroups: ["", events.k8s.io]
+- apiGroups: [""]
   resources: [events]
-  verbs: [create, patch]
+  verbs: [create]
 {{- if .Values.certManager.enabled }}
 - apiGroups: [cert-manager.io]
   resources: [certificates, issuers]
-  verbs: [get, create, patch]
+  verbs: [create, patch]
 {{- end }}
 {{- if .Values.watchNamespaces }}
 - apiGroups: [kopf.dev]

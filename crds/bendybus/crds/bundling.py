@@ -1,4 +1,4 @@
-"""Manifests of one bus put together: its namespace and its queues, checked against each other.
+"""Manifests of one bus put together: its namespace and its entities, checked against each other.
 
 Pure: loading is done before, sending to the bus after. The rules of entities are the domain's.
 """
@@ -6,15 +6,17 @@ Pure: loading is done before, sending to the bus after. The rules of entities ar
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bendybus.crds import entity_manifest
+from bendybus.crds.entity_manifest import EntityManifest
 from bendybus.crds.errors import ManifestError, Problem
 from bendybus.crds.loading import Loaded
 from bendybus.crds.manifest import DEFAULT_NAMESPACE
 from bendybus.crds.namespace_manifest import BusNamespace
-from bendybus.crds.queue_manifest import Queue, to_description
-from bendybus.domain import descriptions, entity, immutable_fields, limits
-from bendybus.domain.errors import BusError, InvalidArgument
+from bendybus.domain import descriptions, immutable_fields, limits
+from bendybus.domain.descriptions import Description
+from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.errors import BusError, InvalidArgument, InvalidOperation, QuotaExceeded
 from bendybus.domain.limits import Tier
-from bendybus.domain.queue_description import QueueDescription
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,28 +29,36 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class QueueWish:
-    """A queue that a manifest asks for."""
+class EntityWish:
+    """An entity that a manifest asks for. `name`: of a subscription TOPIC/Subscriptions/NAME."""
 
     name: str
     uid: str
-    description: QueueDescription
+    description: Description
     source: str
+
+    @property
+    def kind(self) -> EntityKind:
+        """What it is."""
+        return self.description.kind
 
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """What the manifests of one bus ask for. `implicit`: no BusNamespace was among them."""
+    """What the manifests of one bus ask for; topics before subscriptions.
+
+    `implicit`: no BusNamespace was among them.
+    """
 
     place: Place
     implicit: bool
-    queues: tuple[QueueWish, ...]
+    entities: tuple[EntityWish, ...]
 
 
 def bundle(loaded: Sequence[Loaded], *, running: Place | None = None) -> Bundle:
     """Return the one bus that the manifests describe.
 
-    Without a BusNamespace the queues join `running`, or a Standard one called `default`.
+    Without a BusNamespace the entities join `running`, or a Standard one called `default`.
     Raises ManifestError with every problem.
     """
     spaces = [item for item in loaded if isinstance(item.manifest, BusNamespace)]
@@ -62,14 +72,15 @@ def bundle(loaded: Sequence[Loaded], *, running: Place | None = None) -> Bundle:
         )
     place = _place(spaces[0]) if spaces else running or Place(DEFAULT_NAMESPACE)
     problems: list[Problem] = []
-    wishes: dict[str, QueueWish] = {}
+    wishes: dict[str, EntityWish] = {}
     for item in loaded:
-        if isinstance(item.manifest, Queue):
+        if isinstance(item.manifest, EntityManifest):
             problems.extend(_check(item, item.manifest, place, wishes))
     problems.extend(_check_number(place, wishes))
     if problems:
         raise ManifestError(*problems)
-    return Bundle(place, not spaces, tuple(wishes.values()))
+    in_order = sorted(wishes.values(), key=lambda wish: wish.kind is EntityKind.SUBSCRIPTION)
+    return Bundle(place, not spaces, tuple(in_order))
 
 
 def _place(item: Loaded) -> Place:
@@ -78,9 +89,11 @@ def _place(item: Loaded) -> Place:
     return Place(space.metadata.name, space.tier, space.partition_count)
 
 
-def _check(item: Loaded, queue: Queue, place: Place, wishes: dict[str, QueueWish]) -> list[Problem]:
-    """Add the queue to `wishes`, or return what is wrong with it."""
-    wanted_space = queue.spec.namespace_ref.name
+def _check(
+    item: Loaded, manifest: EntityManifest, place: Place, wishes: dict[str, EntityWish]
+) -> list[Problem]:
+    """Add the entity to `wishes`, or return what is wrong with it."""
+    wanted_space = manifest.spec.namespace_ref.name
     if wanted_space != place.name:
         return [
             item.problem(
@@ -89,23 +102,28 @@ def _check(item: Loaded, queue: Queue, place: Place, wishes: dict[str, QueueWish
                 f"of BusNamespace {wanted_space!r}, or refer to {place.name!r}.",
             )
         ]
-    name = queue.entity_name
+    name = manifest.entity_name
     if name.lower() in wishes:
         other = wishes[name.lower()]
         return [
             item.problem(
                 "spec.entityName",
-                f"{name!r} is already the name of the queue in {other.source}; case does not "
-                "count. Choose another name.",
+                f"{name!r} is already the name of the {other.kind} in {other.source}; case does "
+                "not count. Choose another name.",
             )
         ]
     try:
-        entity.check_new_name(name)
-        description = to_description(queue.spec)
+        manifest.check_name()
+        entity_manifest.check_rules(manifest)
+        description = entity_manifest.to_description(manifest)
         descriptions.check(description, tier=place.tier, partition_count=place.partition_count)
     except InvalidArgument as error:
         return [_of_domain(item, error)]
-    wishes[name.lower()] = QueueWish(name, queue.metadata.uid, description, item.source)
+    except InvalidOperation as error:
+        return [item.problem("kind", error.message)]
+    except QuotaExceeded as error:
+        return [item.problem("spec.rules", error.message)]
+    wishes[name.lower()] = EntityWish(name, manifest.metadata.uid, description, item.source)
     return []
 
 
@@ -113,8 +131,10 @@ def _of_domain(item: Loaded, error: InvalidArgument) -> Problem:
     return item.problem(f"spec.{error.field}", error.message.removeprefix(f"{error.field}: "))
 
 
-def _check_number(place: Place, wishes: dict[str, QueueWish]) -> list[Problem]:
-    spread = [wish for wish in wishes.values() if wish.description.enable_partitioning]
+def _check_number(place: Place, wishes: dict[str, EntityWish]) -> list[Problem]:
+    spread = [
+        wish for wish in wishes.values() if getattr(wish.description, "enable_partitioning", False)
+    ]
     most = limits.PARTITIONED_ENTITIES_PER_NAMESPACE
     if place.tier is not Tier.PREMIUM and len(spread) > most:
         sentence = f"{len(spread)} partitioned entities are more than the {most} of {place.tier}."

@@ -13,8 +13,14 @@ from pydantic import BaseModel
 from bendybus.crds import manifest, schema
 from bendybus.crds.namespace_manifest import BusNamespace, BusNamespaceSpec, BusNamespaceStatus
 from bendybus.crds.queue_manifest import Queue, QueueSpec, QueueStatus
-from bendybus.domain import descriptions
-from bendybus.domain.queue_description import QueueDescription
+from bendybus.crds.subscription_manifest import (
+    Subscription,
+    SubscriptionSpec,
+    SubscriptionStatus,
+)
+from bendybus.crds.topic_manifest import Topic, TopicSpec, TopicStatus
+from bendybus.domain import descriptions, immutable_fields
+from bendybus.domain.entity_kind import EntityKind
 
 Rule = dict[str, str]
 Column = dict[str, Any]
@@ -59,12 +65,35 @@ def _condition(field: str) -> str:
     return f".status.conditions[?(@.type=='Ready')].{field}"
 
 
-def _not_yet() -> tuple[Rule, ...]:
+def _immutable(kind: EntityKind) -> tuple[Rule, ...]:
+    """Return the rules that a kind's immutable settings keep their values."""
+    names = descriptions.manifest_names(descriptions.TYPES[kind])
+    return tuple(
+        _fixed(f"self.{names[field]}", always=True)
+        for field in immutable_fields.IMMUTABLE_FIELDS
+        if field in names
+    )
+
+
+def _placed(field: str) -> Rule:
+    """Return the rule that the name of a queue or a topic is not that of a subscription."""
+    return {
+        "rule": f"!has(self.{field}) || !(self.{field}.contains('//') || "
+        f"self.{field}.matches('(?i)/subscriptions(/|$)'))",
+        "message": f"{field} must not contain // or /Subscriptions/.",
+    }
+
+
+def _not_yet(kind: EntityKind) -> tuple[Rule, ...]:
     """Return the rules that refuse fields whose behaviour does not exist, as the domain does."""
     rules = []
+    described = descriptions.TYPES[kind]
+    names = descriptions.manifest_names(described)
     for name in descriptions.NOT_YET:
-        field = descriptions.manifest_names(QueueDescription)[name]
-        is_flag = isinstance(getattr(QueueDescription(), name), bool)
+        if name not in names:
+            continue
+        field = names[name]
+        is_flag = isinstance(getattr(described(), name), bool)
         unset = f"!self.{field}" if is_flag else f"self.{field} == ''"
         rules.append(
             {
@@ -79,10 +108,11 @@ _TAIL: Final = (
     _column("Ready", _condition("status")),
     _column("Reason", _condition("reason")),
 )
+_SIZE: Final = _column("Size", ".status.sizeInBytes", "integer", wide=True)
 _COUNTS: Final = (
     _column("Active", ".status.countDetails.activeMessageCount", "integer"),
     _column("DeadLetter", ".status.countDetails.deadLetterMessageCount", "integer"),
-    _column("Size", ".status.sizeInBytes", "integer", wide=True),
+    _SIZE,
 )
 _AGE: Final = _column("Age", ".metadata.creationTimestamp", "date")
 
@@ -108,11 +138,16 @@ BUS_NAMESPACE: Final = Definition(
         _column("Partitions", ".status.partitions", "integer"),
         *_TAIL,
         _column("Queues", ".status.queues", "integer"),
+        _column("Topics", ".status.topics", "integer", wide=True),
         *_COUNTS,
         _column("Orphaned", ".status.orphanedCount", "integer", wide=True),
         _column("Secret", ".status.connectionSecret", wide=True),
         _AGE,
     ),
+)
+_IN_A_BUS: Final = (
+    _fixed("self.namespaceRef.name", always=True),
+    _fixed("self.namespaceRef.namespace", always=False),
 )
 QUEUE: Final = Definition(
     model=Queue,
@@ -123,18 +158,15 @@ QUEUE: Final = Definition(
     short_name="bq",
     categories=("bendybus", "entities"),
     rules=(
-        _fixed("self.namespaceRef.name", always=True),
-        _fixed("self.namespaceRef.namespace", always=False),
+        *_IN_A_BUS,
         _fixed("self.entityName", always=False),
-        _fixed("self.enablePartitioning", always=True),
-        _fixed("self.requiresDuplicateDetection", always=True),
-        _fixed("self.requiresSession", always=True),
+        *_immutable(EntityKind.QUEUE),
         {
             "rule": "!has(self.entityName) || !(self.entityName.contains('//') || "
             "self.entityName.matches('(?i)/subscriptions/'))",
             "message": "entityName must not contain // or /Subscriptions/.",
         },
-        *_not_yet(),
+        *_not_yet(EntityKind.QUEUE),
     ),
     columns=(
         # Not "Namespace": with -A kubectl puts a column of that name in front.
@@ -145,7 +177,55 @@ QUEUE: Final = Definition(
         _AGE,
     ),
 )
-ALL: Final = (BUS_NAMESPACE, QUEUE)
+TOPIC: Final = Definition(
+    model=Topic,
+    spec=TopicSpec,
+    status=TopicStatus,
+    kind="Topic",
+    plural="topics",
+    short_name="bt",
+    categories=("bendybus", "entities"),
+    rules=(
+        *_IN_A_BUS,
+        _fixed("self.entityName", always=False),
+        *_immutable(EntityKind.TOPIC),
+        _placed("entityName"),
+    ),
+    columns=(
+        _column("Bus", ".spec.namespaceRef.name"),
+        _column("Partitions", ".status.partitions", "integer"),
+        *_TAIL,
+        _column("Subscriptions", ".status.subscriptionCount", "integer"),
+        _column("Scheduled", ".status.countDetails.scheduledMessageCount", "integer", wide=True),
+        _SIZE,
+        _AGE,
+    ),
+)
+SUBSCRIPTION: Final = Definition(
+    model=Subscription,
+    spec=SubscriptionSpec,
+    status=SubscriptionStatus,
+    kind="Subscription",
+    plural="subscriptions",
+    short_name="bsub",
+    categories=("bendybus", "entities"),
+    rules=(
+        *_IN_A_BUS,
+        _fixed("self.topicName", always=True),
+        _fixed("self.entityName", always=False),
+        *_immutable(EntityKind.SUBSCRIPTION),
+        _placed("topicName"),
+        *_not_yet(EntityKind.SUBSCRIPTION),
+    ),
+    columns=(
+        _column("Bus", ".spec.namespaceRef.name"),
+        _column("Topic", ".spec.topicName"),
+        *_TAIL,
+        *_COUNTS,
+        _AGE,
+    ),
+)
+ALL: Final = (BUS_NAMESPACE, QUEUE, TOPIC, SUBSCRIPTION)
 
 
 def crd(definition: Definition) -> dict[str, Any]:
@@ -173,6 +253,8 @@ def crd(definition: Definition) -> dict[str, Any]:
 def _version(definition: Definition) -> dict[str, Any]:
     spec = schema.structural(definition.spec)
     spec["x-kubernetes-validations"] = list(definition.rules)
+    # Without a default, a manifest without spec would get past the rules, which stand on it.
+    required = {} if "default" in spec else {"required": ["spec"]}
     return {
         "name": manifest.VERSION,
         "served": True,
@@ -183,6 +265,7 @@ def _version(definition: Definition) -> dict[str, Any]:
             "openAPIV3Schema": {
                 "description": (definition.model.__doc__ or "").strip(),
                 "type": "object",
+                **required,
                 "properties": {
                     "apiVersion": {"type": "string"},
                     "kind": {"type": "string"},

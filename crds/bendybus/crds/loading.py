@@ -7,26 +7,33 @@ raised, so that a file is not corrected error by error.
 import difflib
 import types
 import typing
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from bendybus.crds.entity_manifest import EntityManifest
 from bendybus.crds.errors import ManifestError, Problem
 from bendybus.crds.manifest import API_VERSION
 from bendybus.crds.namespace_manifest import BusNamespace
 from bendybus.crds.queue_manifest import Queue
+from bendybus.crds.subscription_manifest import Subscription
+from bendybus.crds.topic_manifest import Topic
+from bendybus.domain.entity_kind import EntityKind
 
-Manifest = BusNamespace | Queue
-KINDS: Final[dict[str, type[BusNamespace] | type[Queue]]] = {
+Manifest = BusNamespace | EntityManifest
+ENTITIES: Final[Mapping[EntityKind, type[EntityManifest]]] = MappingProxyType(
+    {kind.ENTITY_KIND: kind for kind in (Queue, Topic, Subscription)}
+)
+KINDS: Final[dict[str, type[BusNamespace] | type[EntityManifest]]] = {
     "BusNamespace": BusNamespace,
-    "Queue": Queue,
+    **{kind.KIND: kind for kind in ENTITIES.values()},
 }
-_LATER: Final = ("Topic", "Subscription")
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 
@@ -149,8 +156,6 @@ def _subject(document: dict[Any, Any]) -> str:
 def _unknown_kind(kind: object) -> str:
     if kind is None:
         return f"is missing. It must be one of {', '.join(KINDS)}."
-    if isinstance(kind, str) and kind in _LATER:
-        return f"{kind!r} is not supported yet. Remove the document."
     return f"{kind!r} is not known.{_did_you_mean(str(kind), KINDS)}"
 
 

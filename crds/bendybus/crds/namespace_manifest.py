@@ -172,8 +172,10 @@ class BusNamespaceStatus(Status):
         None, description="Secret with the connection string of RootManageSharedAccessKey."
     )
     queues: int | None = Field(None, description="Number of queues.")
+    topics: int | None = Field(None, description="Number of topics.")
+    subscriptions: int | None = Field(None, description="Number of subscriptions of all topics.")
     orphaned_count: int | None = Field(
-        None, description="Number of orphaned queues: without a manifest, messages retained."
+        None, description="Number of orphaned entities: without a manifest, messages retained."
     )
     orphaned: list[StrictStr] = Field(
         default_factory=list, description="Names of the first 20 of them: adopt or purge each."

@@ -88,6 +88,17 @@ class Directory:
         holders = set(self.holders(key))
         return [partition for partition in partitions if partition not in holders]
 
+    def shows(self, change: Entity) -> bool:
+        """Whether a change of a topic or a subscription came back from a catalogue.
+
+        Then all earlier changes of its topic did: a catalogue has them in their order, and the
+        topic's generation rises after each change of a subscription.
+        """
+        known, topic = self._best.get(change.key), self._best.get(change.topic_key)
+        if known is None or topic is None or known.generation < change.generation:
+            return False
+        return change.kind is EntityKind.TOPIC or topic.generation > change.generation
+
     # What there is
 
     def lookup(self, entity_path: str) -> tuple[Entity, SubQueue]:

@@ -128,6 +128,10 @@ class InvalidArgument(BusError):
         super().__init__(f"{field}: {message}", metadata={"field": field})
         self.field = field
 
+    def named(self, field: str) -> "InvalidArgument":
+        """Return the same error with another name of the field."""
+        return InvalidArgument(field, self.message.removeprefix(f"{self.field}: "))
+
 
 class InvalidOperation(BusError):
     """Raised when values contradict each other or the kind of entity forbids the operation."""

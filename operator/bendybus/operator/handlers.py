@@ -19,9 +19,11 @@ async def bus_changed(event: Any, memo: Any, **_: Any) -> None:
 
 
 @kopf.on.event(GROUP, VERSION, "queues")
-async def queue_changed(event: Any, memo: Any, **_: Any) -> None:
-    """Hand a Queue's event to the controller manager."""
-    memo.manager.queue_event(event["type"], dict(event["object"]))
+@kopf.on.event(GROUP, VERSION, "topics")
+@kopf.on.event(GROUP, VERSION, "subscriptions")
+async def entity_changed(event: Any, memo: Any, **_: Any) -> None:
+    """Hand the event of an entity's manifest to the controller manager."""
+    memo.manager.entity_event(event["type"], dict(event["object"]))
 
 
 @kopf.on.validate(GROUP, VERSION, "busnamespaces", id="busnamespaces")
@@ -32,10 +34,12 @@ async def admit_bus(memo: Any, body: Any, warnings: list[str], **facts: Any) -> 
 
 
 @kopf.on.validate(GROUP, VERSION, "queues", id="queues")
-async def admit_queue(memo: Any, body: Any, warnings: list[str], **facts: Any) -> None:
-    """Validate a change of a Queue."""
+@kopf.on.validate(GROUP, VERSION, "topics", id="topics")
+@kopf.on.validate(GROUP, VERSION, "subscriptions", id="subscriptions")
+async def admit_entity(memo: Any, body: Any, warnings: list[str], **facts: Any) -> None:
+    """Validate a change of an entity's manifest."""
     old = _dict(facts["old"])
-    warnings.extend(await memo.webhooks.queue(facts["operation"], dict(body), old))
+    warnings.extend(await memo.webhooks.entity(facts["operation"], dict(body), old))
 
 
 def _dict(body: Any) -> dict[str, Any] | None:

@@ -1,25 +1,25 @@
 """Plans the changes from manifests to a bus, and executes them. Planning is deterministic."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final, Protocol, TypeVar
 
-from bendybus.crds.bundling import Bundle, Place, QueueWish
-from bendybus.domain import descriptions, errors, immutable_fields, lifecycle
+from bendybus.cli.bus.manifest_entities import Existing
+from bendybus.crds.bundling import Bundle, EntityWish, Place
+from bendybus.domain import descriptions, errors, immutable_fields, lifecycle, subscription_name
+from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.errors import BusError
 from bendybus.domain.lifecycle import EntityAction, EntityState
-from bendybus.domain.queue_description import QueueDescription
 from bendybus.v1 import management_pb2 as pb
-from bendybus.wire import entities
 
 T = TypeVar("T")
 _RETRY_S: Final = 0.25
 
 
 class Change(StrEnum):
-    """What happens to a queue."""
+    """What happens to an entity."""
 
     CREATED = "created"
     UPDATED = "updated"
@@ -29,11 +29,12 @@ class Change(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One queue and what becomes of it; `wish` is None for one that no manifest declares."""
+    """One entity and what becomes of it; `wish` is None for one that no manifest declares."""
 
     change: Change
+    kind: EntityKind
     name: str
-    wish: QueueWish | None = None
+    wish: EntityWish | None = None
     generation: int = 0
 
 
@@ -46,55 +47,71 @@ class Outcome:
 
 
 class Bus(Protocol):
-    """What applying needs of a bus; `management.Management` is one."""
+    """What applying needs of a bus; `manifest_entities.ManifestEntities` is one."""
 
-    def queues(self, *, runtime: bool, orphaned: bool = False) -> list[pb.Queue]:
-        """Return all queues; orphaned ones only if asked for."""
+    def all(self) -> list[Existing]:
+        """Return every entity, orphaned ones, too."""
 
-    def create(self, name: str, wanted: QueueDescription, *, uid: str) -> pb.CreateQueueResponse:
-        """Make a queue."""
+    def create(self, wish: EntityWish) -> Sequence[pb.PartitionOutcome]:
+        """Make an entity."""
 
-    def update(
-        self, name: str, wanted: QueueDescription, *, if_generation: int
-    ) -> pb.UpdateQueueResponse:
-        """Change a queue."""
+    def update(self, wish: EntityWish, *, if_generation: int) -> Sequence[pb.PartitionOutcome]:
+        """Change an entity."""
 
 
-def plan(bundle: Bundle, existing: Sequence[pb.Queue]) -> list[Step]:
-    """Return the steps from `existing` to the manifests.
+def plan(bundle: Bundle, existing: Sequence[Existing]) -> list[Step]:
+    """Return the steps from `existing` to the manifests, in the order to do them.
 
-    Queues that a manifest made and none declares any more are kept, and said to be; orphans are
+    Entities that a manifest made and none declares any more are kept, and said to be; orphans are
     without an owner, and a manifest does not take one over by its name alone.
     Raises BusError for the first change that can never be made; then nothing is done.
     """
     steps: list[Step] = []
-    unclaimed = {queue.name.lower(): queue for queue in existing}
-    for wish in bundle.queues:
+    unclaimed = {entity.name.lower(): entity for entity in existing}
+    known = {each.name.lower() for each in existing if each.kind is EntityKind.TOPIC}
+    known |= {wish.name.lower() for wish in bundle.entities if wish.kind is EntityKind.TOPIC}
+    for wish in bundle.entities:
+        _check_topic(wish, known)
         found = unclaimed.pop(wish.name.lower(), None)
         steps.append(_step(wish, found, bundle.place))
-    for queue in unclaimed.values():
-        if queue.origin == pb.ENTITY_ORIGIN_MANIFEST and not queue.orphaned:
-            steps.append(Step(Change.KEPT, queue.name))
+    for entity in unclaimed.values():
+        if entity.has_manifest and not entity.orphaned:
+            steps.append(Step(Change.KEPT, entity.kind, entity.name))
     return steps
 
 
-def _step(wish: QueueWish, found: pb.Queue | None, place: Place) -> Step:
+def _check_topic(wish: EntityWish, known: Container[str]) -> None:
+    parts = subscription_name.split(wish.name) if wish.kind is EntityKind.SUBSCRIPTION else None
+    if parts is not None and parts[0].lower() not in known:
+        raise errors.EntityNotFound(
+            f"{wish.source}: topic {parts[0]!r} does not exist. Add its manifest, or correct "
+            "spec.topicName."
+        )
+
+
+def _step(wish: EntityWish, found: Existing | None, place: Place) -> Step:
     if found is None:
-        return Step(Change.CREATED, wish.name, wish)
+        return Step(Change.CREATED, wish.kind, wish.name, wish)
+    if found.kind is not wish.kind:
+        raise errors.EntityAlreadyExists(
+            f"{wish.source}: {found.name!r} is the name of a {found.kind} on this bus. Choose "
+            "another name."
+        )
     if found.orphaned:
-        lifecycle.after(EntityState.ORPHANED, EntityAction.CREATE, found.name, facts={})
-    current = entities.description_from_proto(found.description)
+        lifecycle.after(
+            EntityState.ORPHANED, EntityAction.CREATE, found.name, facts={}, kind=found.kind
+        )
     wanted = descriptions.settled(
         wish.description, tier=place.tier, partition_count=place.partition_count
     )
-    immutable_fields.check_entity(found.name, current, wanted)
-    if found.origin != pb.ENTITY_ORIGIN_MANIFEST:
+    immutable_fields.check_entity(found.name, found.description, wanted)
+    if not found.has_manifest:
         raise errors.EntityAlreadyExists(
-            f"{wish.source}: queue {found.name!r} was created by an administration call, not by a "
-            "manifest. Choose another name, or delete that queue first."
+            f"{wish.source}: {found.kind} {found.name!r} was created by an administration call, "
+            f"not by a manifest. Choose another name, or delete that {found.kind} first."
         )
-    change = Change.UNCHANGED if current == wanted else Change.UPDATED
-    return Step(change, found.name, wish, found.generation)
+    change = Change.UNCHANGED if found.description == wanted else Change.UPDATED
+    return Step(change, wish.kind, found.name, wish, found.generation)
 
 
 class Patience:
@@ -127,7 +144,7 @@ def apply(bus: Bus, bundle: Bundle, patience: Patience) -> list[Outcome]:
 
     Safe to repeat as a whole. Raises BusError when a change is refused or patience is over.
     """
-    steps = plan(bundle, patience.call(lambda: bus.queues(runtime=False, orphaned=True)))
+    steps = plan(bundle, patience.call(bus.all))
     return [_persist(bus, step, bundle, patience) for step in steps]
 
 
@@ -141,7 +158,7 @@ def _persist(bus: Bus, step: Step, bundle: Bundle, patience: Patience) -> Outcom
             return replace(_do(bus, now), step=step)
         except BusError as error:
             if error.retryable:
-                planned = plan(bundle, bus.queues(runtime=False, orphaned=True))
+                planned = plan(bundle, bus.all())
                 now = next((each for each in planned if each.name == step.name), now)
                 if now.change is Change.UNCHANGED:
                     # Recorded, but not on every partition: only another call tells when it is.
@@ -152,12 +169,10 @@ def _persist(bus: Bus, step: Step, bundle: Bundle, patience: Patience) -> Outcom
 
 
 def _do(bus: Bus, step: Step) -> Outcome:
-    answer: pb.CreateQueueResponse | pb.UpdateQueueResponse
     if step.wish is None or step.change is Change.UNCHANGED:
         return Outcome(step)
-    wanted = step.wish.description
     if step.change is Change.CREATED:
-        answer = bus.create(step.name, wanted, uid=step.wish.uid)
+        answer = bus.create(step.wish)
     else:
-        answer = bus.update(step.name, wanted, if_generation=step.generation)
-    return Outcome(step, tuple(each.partition for each in answer.outcomes if not each.done))
+        answer = bus.update(step.wish, if_generation=step.generation)
+    return Outcome(step, tuple(each.partition for each in answer if not each.done))

@@ -95,17 +95,6 @@ class Management:
         with self._translated():
             return self._stub.GetQueue(request, timeout=self._deadline_s).queue
 
-    def create(self, name: str, wanted: QueueDescription, *, uid: str) -> pb.CreateQueueResponse:
-        """Make a queue that belongs to a manifest."""
-        request = pb.CreateQueueRequest(
-            name=name,
-            description=entities.description_to_proto(wanted),
-            origin=pb.ENTITY_ORIGIN_MANIFEST,
-            uid=uid,
-        )
-        with self._translated():
-            return self._stub.CreateQueue(request, timeout=self._deadline_s)
-
     def create_by_hand(self, name: str, wanted: QueueDescription) -> pb.CreateQueueResponse:
         """Make a queue that belongs to no manifest."""
         request = pb.CreateQueueRequest(
@@ -115,19 +104,6 @@ class Management:
         )
         with self._translated():
             return self._stub.CreateQueue(request, timeout=self._deadline_s)
-
-    def update(
-        self, name: str, wanted: QueueDescription, *, if_generation: int
-    ) -> pb.UpdateQueueResponse:
-        """Update a queue to its manifest, unless it was changed since it was read."""
-        request = pb.UpdateQueueRequest(
-            name=name,
-            description=entities.description_to_proto(wanted),
-            origin=pb.ENTITY_ORIGIN_MANIFEST,
-            if_generation=if_generation,
-        )
-        with self._translated():
-            return self._stub.UpdateQueue(request, timeout=self._deadline_s)
 
     def delete(self, queue: pb.Queue) -> pb.DeleteQueueResponse:
         """Delete a queue and its messages, with the origin that created it."""

@@ -59,7 +59,9 @@ def description(name: str, fields: Sequence[str], place: Place) -> QueueDescript
     try:
         if not isinstance(found, loading.Loaded):
             raise ManifestError(*found)
-        return bundling.bundle([found], running=place).queues[0].description
+        (wish,) = bundling.bundle([found], running=place).entities
+        assert isinstance(wish.description, QueueDescription)
+        return wish.description
     except ManifestError as error:
         raise UsageError("\n".join(_told(problem) for problem in error.problems)) from error
 

@@ -12,10 +12,12 @@ _PAGE: Final = 1_000
 _CLIENT: Final = pb.ENTITY_ORIGIN_CLIENT
 
 
-def topics(bus: Management, *, orphaned: bool = False) -> list[pb.Topic]:
-    """Return all topics with their counts, by name; orphaned ones only if asked for."""
+def topics(bus: Management, *, orphaned: bool = False, runtime: bool = True) -> list[pb.Topic]:
+    """Return all topics, by name; orphaned ones only if asked for. `runtime`: with their counts."""
     found: list[pb.Topic] = []
-    request = pb.ListTopicsRequest(include_runtime=True, page_size=_PAGE, include_orphaned=orphaned)
+    request = pb.ListTopicsRequest(
+        include_runtime=runtime, page_size=_PAGE, include_orphaned=orphaned
+    )
     while True:
         page = bus.call("ListTopics", request)
         found.extend(page.topics)
@@ -25,12 +27,12 @@ def topics(bus: Management, *, orphaned: bool = False) -> list[pb.Topic]:
 
 
 def subscriptions(
-    bus: Management, topic_name: str, *, orphaned: bool = False
+    bus: Management, topic_name: str, *, orphaned: bool = False, runtime: bool = True
 ) -> list[pb.Subscription]:
-    """Return the subscriptions of a topic with their counts, by name. Raises EntityNotFound."""
+    """Return the subscriptions of a topic, by name; as `topics`. Raises EntityNotFound."""
     found: list[pb.Subscription] = []
     request = pb.ListSubscriptionsRequest(
-        topic_name=topic_name, include_runtime=True, page_size=_PAGE, include_orphaned=orphaned
+        topic_name=topic_name, include_runtime=runtime, page_size=_PAGE, include_orphaned=orphaned
     )
     while True:
         page = bus.call("ListSubscriptions", request)

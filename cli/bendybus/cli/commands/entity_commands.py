@@ -1,4 +1,4 @@
-"""`apply`, `get`, `describe`, `delete`: the queues of a bus, by manifest and by name."""
+"""`apply`: entities by manifest; `describe`, `delete`: the queues of a bus, by name."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -11,6 +11,7 @@ import typer
 
 from bendybus.cli.bus import apply_manifests, bus_choice, manifests, unavailable_partitions
 from bendybus.cli.bus.management import Management
+from bendybus.cli.bus.manifest_entities import ManifestEntities
 from bendybus.cli.cluster import apply_and_wait
 from bendybus.cli.cluster.kubectl import Kubectl
 from bendybus.cli.commands import completion, process_commands
@@ -18,6 +19,7 @@ from bendybus.cli.errors import CliError, UsageError
 from bendybus.cli.output import printing, queue_views
 from bendybus.cli.output.printing import Output
 from bendybus.cli.output.tables import Column
+from bendybus.crds import loading
 from bendybus.domain.errors import Unauthorized
 from bendybus.domain.lifecycle import EntityState
 from bendybus.v1 import management_pb2 as pb
@@ -70,13 +72,14 @@ def apply(
         with connected(context) as bus:
             bundle = process_commands.load_bundle(paths, bus)
             patience = apply_manifests.Patience(_PATIENCE_S)
+            entities = ManifestEntities(bus)
             if dry_run:
-                existing = patience.call(lambda: bus.queues(runtime=False, orphaned=True))
+                existing = patience.call(entities.all)
                 outcomes = [
                     apply_manifests.Outcome(step) for step in apply_manifests.plan(bundle, existing)
                 ]
             else:
-                outcomes = apply_manifests.apply(bus, bundle, patience)
+                outcomes = apply_manifests.apply(entities, bundle, patience)
     _say_applied(outcomes, as_json, dry_run)
 
 
@@ -85,7 +88,7 @@ def _say_applied(outcomes: Sequence[apply_manifests.Outcome], as_json: bool, dry
         if as_json:
             printing.json_line(
                 {
-                    "kind": "Queue",
+                    "kind": loading.ENTITIES[outcome.step.kind].KIND,
                     "name": outcome.step.name,
                     "change": outcome.step.change.value,
                     "unreached_partitions": list(outcome.unreached),
@@ -113,7 +116,7 @@ def _apply_to_cluster(
 
 
 def _told(outcome: apply_manifests.Outcome) -> str:
-    text = f"queue {outcome.step.name!r}: {outcome.step.change}"
+    text = f"{outcome.step.kind} {outcome.step.name!r}: {outcome.step.change}"
     if outcome.step.change is apply_manifests.Change.KEPT:
         text += " (in none of these manifests)"
     return text + lagging(outcome.unreached)

@@ -15,6 +15,7 @@ from bendybus.cli.bus import apply_manifests, bus_choice, manifests, unavailable
 from bendybus.cli.bus.apply_manifests import Change, Outcome
 from bendybus.cli.bus.bus_choice import Choice
 from bendybus.cli.bus.management import Management
+from bendybus.cli.bus.manifest_entities import ManifestEntities
 from bendybus.cli.errors import SERVER_MODULES, CliError, NotFound, UsageError, need_extra
 from bendybus.cli.local import control, data_directory, supervisor
 from bendybus.cli.local.programs import Programs
@@ -23,6 +24,7 @@ from bendybus.cli.output.printing import OUTPUT_HELP, Output
 from bendybus.cli.output.tables import Column
 from bendybus.crds import bundling, loading
 from bendybus.crds.bundling import Bundle
+from bendybus.domain import subscription_name
 from bendybus.domain.errors import BusError
 from bendybus.v1 import management_pb2 as pb
 
@@ -111,7 +113,8 @@ def _apply(
 ) -> tuple[list[Outcome], list[pb.NamespacePartition]]:
     """Return what became of the manifests, and how the partitions are then."""
     with Management(connection_string) as bus:
-        outcomes = apply_manifests.apply(bus, bundle, apply_manifests.Patience(30))
+        entities = ManifestEntities(bus)
+        outcomes = apply_manifests.apply(entities, bundle, apply_manifests.Patience(30))
         return outcomes, list(bus.namespace().partitions)
 
 
@@ -120,9 +123,11 @@ def _say_ready(
 ) -> None:
     for outcome in outcomes:
         if outcome.step.change is Change.KEPT:
+            kind, name = outcome.step.kind, outcome.step.name
+            parts = subscription_name.split(name) or (name,)
             printing.note(
-                f"queue {outcome.step.name!r} is in no manifest any more; it is kept. Remove it "
-                f"with bendybus delete queue {outcome.step.name}"
+                f"{kind} {name!r} is in no manifest any more; it is kept. Remove it with "
+                f"bendybus delete {kind} {' '.join(parts)}"
             )
     if as_json:
         keys = ("connection_string", "endpoint", "data", "processes", "metrics")

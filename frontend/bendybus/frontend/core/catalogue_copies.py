@@ -84,7 +84,7 @@ class CatalogueCopies:
         """
         try:
             async with asyncio.timeout(self._timeout_s):
-                while not self._knows(entity):
+                while not self._directory.shows(entity):
                     await self._news.wait()
         except TimeoutError:
             raise errors.PartitionUnavailable(
@@ -102,12 +102,6 @@ class CatalogueCopies:
             await self._copy_in_order(upstream, [e for e in lagging if e.topic_key == family])
 
         return await fan_out.each(self._upstreams, one)
-
-    def _knows(self, entity: Entity) -> bool:
-        known, topic = (self._directory.entry(key) for key in (entity.key, entity.topic_key))
-        if known is None or topic is None or known.generation < entity.generation:
-            return False
-        return entity.kind is EntityKind.TOPIC or topic.generation > entity.generation
 
     async def _copy_in_order(self, upstream: Upstream, entries: Sequence[Entity]) -> None:
         """Copy topics and subscriptions, oldest first; what follows a failure is not copied."""

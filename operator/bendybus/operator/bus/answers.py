@@ -7,11 +7,12 @@ that one partition count as not answering.
 
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from google.protobuf.message import DecodeError
 
-from bendybus.domain import limits
+from bendybus.domain import limits, subscription_name
 from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.errors import BusError
@@ -22,13 +23,20 @@ from bendybus.operator.decisions.conditions import (
     READY,
     Counts,
 )
-from bendybus.wire import entities
+from bendybus.wire import catalogue, entities
 
 Value = TypeVar("Value")
 # All that a bus may have and remember, with room for more of a later version.
-ENTRIES_MAX: Final = 2 * (limits.ENTITIES_PER_NAMESPACE + limits.TOMBSTONES_MAX)
-# An answer with so many entries of usual size is 20 MB.
-BYTES_MAX: Final = 32 * limits.MB
+ENTRIES_MAX: Final = 2 * (
+    limits.ENTITIES_PER_NAMESPACE + limits.SUBSCRIPTIONS_PER_NAMESPACE + limits.TOMBSTONES_MAX
+)
+# An answer with so many entries of usual size is 35 MB.
+BYTES_MAX: Final = 48 * limits.MB
+_NAME_CHARS_MAX: Final = {
+    EntityKind.QUEUE: limits.ENTITY_NAME_CHARS_MAX,
+    EntityKind.TOPIC: limits.ENTITY_NAME_CHARS_MAX,
+    EntityKind.SUBSCRIPTION: limits.ENTITY_PATH_CHARS_MAX,
+}
 UID_CHARS_MAX: Final = 512
 METADATA_CHARS_MAX: Final = 4 * limits.USER_METADATA_CHARS_MAX
 SENTENCE_CHARS_MAX: Final = 500
@@ -75,32 +83,42 @@ def sentence(text: str) -> str:
     return shown if len(text) <= SENTENCE_CHARS_MAX else f"{shown}…"
 
 
-def catalogue(response: entity_pb2.WatchEntitiesResponse) -> tuple[Fingerprint, list[Entity]]:
-    """Return the header and the entries of a catalogue. Raises InvalidAnswer."""
+@dataclass(frozen=True, slots=True)
+class CatalogueNews:
+    """What one answer of a watch says. `kinds`: those that the partition can keep."""
 
-    def convert() -> tuple[Fingerprint, list[Entity]]:
-        if len(response.entities) > ENTRIES_MAX:
+    fingerprint: Fingerprint
+    entries: list[Entity]
+    kinds: frozenset[EntityKind]
+
+
+def catalogue_news(response: entity_pb2.WatchEntitiesResponse) -> CatalogueNews:
+    """Return what an answer of a watch says. Raises InvalidAnswer."""
+
+    def convert() -> CatalogueNews:
+        if len(response.entities) + len(response.others) > ENTRIES_MAX:
             raise ValueError(f"more than {ENTRIES_MAX} entries")
         fingerprint = entities.fingerprint_from_proto(response.fingerprint)
         _within("partition_count", fingerprint.partition_count, 1)
-        return fingerprint, [_entry(each) for each in response.entities]
+        for each in response.entities:
+            if entities.kind_from_proto(each.kind) is not EntityKind.QUEUE:
+                raise ValueError(f"{each.kind}: not where queues are")
+        entries = [_checked(each) for each in catalogue.entries_of(response)]
+        return CatalogueNews(fingerprint, entries, catalogue.kinds_of(response))
 
     return understood(convert)
 
 
-def entry(proto: entity_pb2.Entity) -> Entity:
-    """Return one entry of a catalogue. Raises InvalidAnswer."""
-    return understood(lambda: _entry(proto))
+def committed(response: entity_pb2.CommitEntityResponse) -> Entity:
+    """Return the entry that the registrar committed. Raises InvalidAnswer."""
+    return understood(lambda: _checked(catalogue.committed(response)))
 
 
-def _entry(proto: entity_pb2.Entity) -> Entity:
-    made = entities.entity_from_proto(proto)
-    if made.kind is not EntityKind.QUEUE:
-        raise ValueError(f"{made.kind}: not where queues are")
+def _checked(made: Entity) -> Entity:
     _within("partition_count", made.partition_count, 1)
     _within("home_partition", made.home_partition, 0, limits.STANDARD_PARTITION_COUNT - 1)
     for name, text, longest in (
-        ("name", made.name, limits.ENTITY_NAME_CHARS_MAX),
+        ("name", made.name, _NAME_CHARS_MAX[made.kind]),
         ("uid", made.uid, UID_CHARS_MAX),
         ("manifest_uid", made.manifest_uid, UID_CHARS_MAX),
         ("user_metadata", made.description.user_metadata, METADATA_CHARS_MAX),
@@ -115,6 +133,8 @@ def _entry(proto: entity_pb2.Entity) -> Entity:
             raise ValueError(f"{name}: must be at most {longest} characters (got {len(text)})")
     if not made.name.isprintable() or not made.name:
         raise ValueError(f"name: {made.name!r} is not a name")
+    if made.kind is EntityKind.SUBSCRIPTION and subscription_name.split(made.name) is None:
+        raise ValueError(f"name: {made.name!r} is not the name of a subscription")
     return made
 
 

@@ -5,10 +5,12 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from bendybus.domain import descriptions, limits
+from bendybus.domain.descriptions import Description
 from bendybus.domain.directory import Directory
 from bendybus.domain.entity import Entity, Fingerprint
+from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.errors import BusError, PartitionUnavailable
-from bendybus.domain.queue_description import QueueDescription
 from bendybus.internal.v1 import entity_pb2
 from bendybus.operator.bus import answers
 from bendybus.operator.bus.answers import InvalidAnswer
@@ -18,7 +20,7 @@ from bendybus.operator.decisions.data_identity import Identity
 from bendybus.operator.endless import endless
 from bendybus.operator.kubernetes.names import ObjectKey
 from bendybus.v1 import management_pb2
-from bendybus.wire import entities, tls
+from bendybus.wire import catalogue, tls
 
 logger = logging.getLogger(__name__)
 REGISTRAR: Final = 0
@@ -40,6 +42,7 @@ class BusLink:
     ) -> None:
         """`entities_changed` is called with the keys of entities that changed."""
         self.bus = bus
+        self._timeout_s = timeout_s
         self.identity = identity
         self.material = material
         self.directory = Directory()
@@ -52,6 +55,8 @@ class BusLink:
         # Whether the total includes counts of a partition that is unavailable now.
         self._stale = False
         self._seen: set[int] = set()
+        # Replaced whenever it is set: entries came.
+        self._news = asyncio.Event()
         share = answers.Share()
         self._links = [
             PartitionLink(
@@ -94,6 +99,8 @@ class BusLink:
         confirmed = {entry.key for entry in entries} if not snapshot else lagged
         if changed := {entry.key for entry in news} | confirmed:
             self._entities_changed([*changed])
+        heard, self._news = self._news, asyncio.Event()
+        heard.set()
         return True
 
     def lost(self, partition: int) -> None:
@@ -118,6 +125,14 @@ class BusLink:
     def knows_catalogue(self) -> bool:
         """Whether the registrar answers and has sent its complete catalogue."""
         return self._links[REGISTRAR].reachable and self.directory.fingerprint is not None
+
+    def lacking_kind(self, kind: EntityKind) -> list[int]:
+        """Return the reachable partitions of a version that has no entities of a kind."""
+        return [
+            link.partition
+            for link in self._links
+            if link.reachable and kind not in link.entity_kinds
+        ]
 
     def behind(self, key: str) -> set[int]:
         """Return the reachable partitions that lack the current entry of a name."""
@@ -155,8 +170,9 @@ class BusLink:
         action: entity_pb2.EntityAction,
         name: str,
         *,
+        kind: EntityKind = EntityKind.QUEUE,
         manifest_uid: str = "",
-        wanted: QueueDescription | None = None,
+        wanted: Description | None = None,
         uid: str = "",
         if_generation: int = 0,
     ) -> Entity:
@@ -164,63 +180,109 @@ class BusLink:
 
         Raises BusError; after PartitionUnavailable it may have been done. Safe to repeat.
         """
-        request = entity_pb2.CommitEntityRequest(
+        changes = {}
+        if wanted is not None:
+            names = descriptions.field_names(type(wanted))
+            changes = {field: getattr(wanted, field) for field in names}
+        request = catalogue.commit_request(
+            kind,
+            name,
+            changes,
             partition=REGISTRAR,
             action=action,
-            name=name,
             origin=management_pb2.ENTITY_ORIGIN_MANIFEST,
             uid=uid,
             manifest_uid=manifest_uid,
             if_generation=if_generation,
         )
-        if wanted is not None:
-            request.queue.CopyFrom(entities.description_to_proto(wanted))
         registrar = self._links[REGISTRAR]
         if not registrar.reachable:
             raise PartitionUnavailable(
                 "partition 0, which commits changes of entities, does not answer."
             )
         entity = await registrar.commit(request)
-        self._learn(REGISTRAR, entity)
+        if entity.kind is EntityKind.QUEUE:
+            self._learn(REGISTRAR, [entity])
+        else:
+            await self._until_shown(entity)
         await self.copy(entity)
         return entity
 
+    async def _until_shown(self, entity: Entity) -> None:
+        """Wait until the registrar's catalogue shows a change of a topic or a subscription.
+
+        Its answer to the commit may overtake earlier changes of the same topic, which partitions
+        must have first; its catalogue does not.
+        """
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                while not self.directory.shows(entity):
+                    await self._news.wait()
+        except TimeoutError:
+            raise PartitionUnavailable(
+                "partition 0, which commits changes of entities, does not show the change."
+            ) from None
+
     async def copy(self, entity: Entity) -> None:
-        """Copy an entry to every reachable partition that lacks it; on failure it stays behind."""
-        lacking = self.behind(entity.key)
-        await asyncio.gather(*(self._copy(self._links[index], entity) for index in lacking))
+        """Copy an entry to every reachable partition that lacks it; on failure it stays behind.
+
+        Of a topic or a subscription: with what else changed of the topic, in that order.
+        """
+        family = entity.topic_key
+        links = [self._links[index] for index in self.behind(entity.key)]
+
+        async def one(link: PartitionLink) -> None:
+            if not family:
+                await self._copy(link, [entity])
+                return
+            lagging = self.directory.lagging(link.partition)
+            await self._copy_in_order(link, [e for e in lagging if e.topic_key == family])
+
+        await asyncio.gather(*(one(link) for link in links))
 
     async def catch_up(self) -> None:
         """Bring every reachable partition up to date."""
         await asyncio.gather(*(self._catch_up(link) for link in self._links if link.reachable))
 
     async def _catch_up(self, link: PartitionLink) -> None:
-        for entity in self.directory.lagging(link.partition):
+        lagging = self.directory.lagging(link.partition)
+        for entity in lagging:
             # A suspended partition would take a timeout for each.
-            if not await self._copy(link, entity):
+            if entity.kind is EntityKind.QUEUE and not await self._copy(link, [entity]):
+                return
+        await self._copy_in_order(link, [e for e in lagging if e.kind is not EntityKind.QUEUE])
+
+    async def _copy_in_order(self, link: PartitionLink, entries: list[Entity]) -> None:
+        """Copy topics and subscriptions, oldest first; what follows a failure is not copied."""
+        # A partition of an earlier version gets them when it is upgraded.
+        if not all(entry.kind in link.entity_kinds for entry in entries):
+            return
+        for start in range(0, len(entries), limits.ENTRIES_A_COPY_MAX):
+            if not await self._copy(link, entries[start : start + limits.ENTRIES_A_COPY_MAX]):
                 return
 
-    async def _copy(self, link: PartitionLink, entity: Entity) -> bool:
-        """Copy an entry to a partition; return whether it answered."""
+    async def _copy(self, link: PartitionLink, entries: list[Entity]) -> bool:
+        """Copy entries to a partition; return whether the next ones may be copied."""
         try:
-            await link.copy(entity)
+            await link.copy(entries)
         except BusError as error:
             logger.warning(
-                "partition %s/%d: queue %s not copied: %s",
+                "partition %s/%d: %s not copied: %s",
                 self.bus,
                 link.partition,
-                entity.name,
+                entries[0].title,
                 error.message,
-                extra={"partition": link.partition, "entity": entity.name, "action": "copy"},
+                extra={"partition": link.partition, "entity": entries[0].name, "action": "copy"},
             )
-            return not error.retryable
-        self._learn(link.partition, entity)
+            # What follows a refused change of a topic must not overtake it.
+            return not error.retryable and entries[0].kind is EntityKind.QUEUE
+        self._learn(link.partition, entries)
         return True
 
-    def _learn(self, partition: int, entity: Entity) -> None:
+    def _learn(self, partition: int, entries: list[Entity]) -> None:
         fingerprint = self.directory.fingerprint
         if fingerprint is not None and self._links[partition].reachable:
-            self.directory.update(partition, fingerprint, [entity], snapshot=False)
+            self.directory.update(partition, fingerprint, entries, snapshot=False)
 
     async def refresh_counts(self) -> list[str]:
         """Ask all partitions for counts; return the keys of entities whose counts changed."""

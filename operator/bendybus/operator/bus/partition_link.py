@@ -2,19 +2,20 @@
 
 import asyncio
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, Final, Protocol
 
 import grpc
 
 from bendybus.domain.backoff import Backoff
 from bendybus.domain.entity import Entity, Fingerprint
+from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.errors import BusError, PartitionUnavailable
 from bendybus.internal.v1 import entity_pb2, entity_pb2_grpc, partition_pb2, partition_pb2_grpc
 from bendybus.operator.bus import answers
 from bendybus.operator.bus.answers import InvalidAnswer, Share
 from bendybus.operator.decisions.conditions import Counts
-from bendybus.wire import entities, statuses, tls
+from bendybus.wire import catalogue, statuses, tls
 
 logger = logging.getLogger(__name__)
 RETRY: Final = Backoff(first_s=0.2, max_s=2.0, reset_after_s=5.0)
@@ -70,6 +71,8 @@ class PartitionLink:
         self.partition = partition
         self.address = address
         self.reachable = False
+        # The kinds of entities that it can keep; an earlier version knows queues only.
+        self.entity_kinds = frozenset({EntityKind.QUEUE})
         # The warnings in its last answer.
         self.conditions: tuple[str, ...] = ()
         # Why its last answer could not be parsed, "" if it could.
@@ -146,19 +149,33 @@ class PartitionLink:
         """Have the registrar commit a change; only on partition 0. Raises BusError."""
         answer = await self._ask(self._entities.CommitEntity, request)
         try:
-            return answers.understood(lambda: answers.entry(answer.entity))
+            return answers.committed(answer)
         except InvalidAnswer as error:
             self._note_invalid(error)
             raise PartitionUnavailable(
                 f"partition {self.partition}: its answer cannot be parsed: {error}"
             ) from error
 
-    async def copy(self, entity: Entity) -> None:
-        """Give the partition an entry that the registrar committed. Raises BusError."""
-        request = entity_pb2.ApplyEntityRequest(
-            partition=self.partition, entity=entities.entity_to_proto(entity)
-        )
+    async def copy(self, entries: Sequence[Entity]) -> None:
+        """Give the partition entries that the registrar committed. Raises BusError.
+
+        One queue's, or some of topics and subscriptions, in the order of their changes.
+        """
+        request = catalogue.apply_request(self.partition, entries)
         await self._ask(self._entities.ApplyEntity, request)
+
+    async def catalogue(self) -> list[Entity] | None:
+        """Return the partition's whole catalogue, None if it does not answer."""
+        request = entity_pb2.WatchEntitiesRequest(partition=self.partition)
+        stream = self._entities.WatchEntities(request, timeout=self._timeout_s)
+        try:
+            async for response in stream:
+                return answers.catalogue_news(response).entries
+        except (grpc.RpcError, InvalidAnswer) as error:
+            logger.warning("partition %s: no catalogue: %s", self.address, error)
+        finally:
+            stream.cancel()
+        return None
 
     async def counts(self, uids: Collection[str] = ()) -> dict[str, Counts] | None:
         """Return counts by UID of entity (none: of all), None if the partition does not answer.
@@ -203,9 +220,10 @@ class PartitionLink:
             ) from None
 
     def _heard(self, response: entity_pb2.WatchEntitiesResponse) -> None:
-        fingerprint, entries = answers.catalogue(response)
+        news = answers.catalogue_news(response)
+        self.entity_kinds = news.kinds
         believed = self._listener.catalogue(
-            self.partition, fingerprint, entries, snapshot=response.snapshot
+            self.partition, news.fingerprint, news.entries, snapshot=response.snapshot
         )
         if response.snapshot:
             self.invalid_answer = ""

@@ -17,14 +17,14 @@ from bendybus.operator.bus.bus_link import BusLink
 from bendybus.operator.bus.partition_endpoints import PartitionEndpoints
 from bendybus.operator.certificates.operator_issuer import now_utc
 from bendybus.operator.controllers.bus_reconciler import BusReconciler, ReconcileResult
+from bendybus.operator.controllers.entity_controller import PAUSED, EntityController
 from bendybus.operator.controllers.entity_reconciler import EntityReconciler
 from bendybus.operator.controllers.manifest_deletions import ManifestDeletions
-from bendybus.operator.controllers.queue_controller import PAUSED, QueueController
 from bendybus.operator.controllers.status_writer import StatusWriter, conditions_changed
 from bendybus.operator.decisions import conditions, validation
 from bendybus.operator.decisions.data_identity import DataDecision
 from bendybus.operator.decisions.manifest_cache import ManifestCache
-from bendybus.operator.decisions.manifests import BusView
+from bendybus.operator.decisions.manifests import BusView, EntityId
 from bendybus.operator.decisions.plan import ManifestDeletion
 from bendybus.operator.decisions.reasons import Reason
 from bendybus.operator.endless import endless
@@ -35,7 +35,7 @@ from bendybus.operator.metrics import Metrics
 from bendybus.operator.settings import Settings
 
 logger = logging.getLogger(__name__)
-# How often all queues are reconciled because partitions come and go.
+# How often all entities are reconciled because partitions come and go.
 RECONCILE_ALL_S: Final = 1.0
 RETRY: Final = Backoff(first_s=1.0, max_s=30.0)
 # How often a bus is checked whose end of waiting no event tells.
@@ -61,7 +61,7 @@ class Shared:
 
 
 class BusController:
-    """One bus, whether its BusNamespace exists or is only named by queues."""
+    """One bus, whether its BusNamespace exists or is only named by entities."""
 
     def __init__(self, bus: ObjectKey, shared: Shared) -> None:
         self.bus = bus
@@ -69,7 +69,7 @@ class BusController:
         self._wake = asyncio.Event()
         self._bus_due: float | None = 0.0
         self._bus_failures = 0
-        self._queues = QueueController(bus, shared.cache, shared.entities, shared.writer)
+        self._entities = EntityController(bus, shared.cache, shared.entities, shared.writer)
         self._deletions = ManifestDeletions(
             bus,
             shared.api,
@@ -92,15 +92,15 @@ class BusController:
         self._bus_due = 0.0
         self._wake.set()
 
-    def enqueue_queue(self, key: ObjectKey) -> None:
-        """Have a Queue reconciled."""
-        self._queues.enqueue(key)
+    def enqueue_entity(self, manifest: EntityId) -> None:
+        """Have an entity reconciled."""
+        self._entities.enqueue(manifest)
         self._wake.set()
 
     def enqueue_all(self) -> None:
         """Have everything reconciled, and orphans searched for: the cache is complete."""
         self._deletions.search_orphans()
-        self._enqueue_queues()
+        self._enqueue_entities()
         self.enqueue_bus()
 
     def manifest_deleted(self, deletion: ManifestDeletion) -> None:
@@ -109,30 +109,31 @@ class BusController:
         self._wake.set()
 
     def pending_names(self) -> list[str]:
-        """Return the names of queues whose manifests are gone and that are not released yet."""
+        """Return the names of entities whose manifests are gone and that are not released yet."""
         return self._deletions.pending_names()
 
     def deletions(self) -> list[ManifestDeletion]:
         """Return the deletions that are not carried out yet."""
         return self._deletions.deletions()
 
-    def _enqueue_queues(self, at_s: float = 0.0) -> None:
-        self._queues.enqueue_all(at_s)
+    def _enqueue_entities(self, at_s: float = 0.0) -> None:
+        self._entities.enqueue_all(at_s)
         self._wake.set()
 
     # Events, from the link
 
     def _entities_changed(self, keys: list[str]) -> None:
-        """Have the queues of changed entities reconciled."""
-        self._queues.enqueue_entities(keys)
+        """Have the manifests of changed entities reconciled."""
+        assert self._link is not None, "only a link that is open tells changes"
+        self._entities.enqueue_entities(keys, self._link.directory)
         self._wake.set()
 
     def _reachability_changed(self) -> None:
-        """Have all queues reconciled, at most once in RECONCILE_ALL_S."""
+        """Have all entities reconciled, at most once in RECONCILE_ALL_S."""
         self._deletions.retry_now()
         now_s = asyncio.get_running_loop().time()
         self._all_due_s = max(now_s, self._all_due_s + RECONCILE_ALL_S)
-        self._enqueue_queues(self._all_due_s)
+        self._enqueue_entities(self._all_due_s)
 
     # The two tasks
 
@@ -159,14 +160,14 @@ class BusController:
                 await self._wait_for_first_answers(view)
             if self._deletions_due() <= now and self._link is not None:
                 await self._deletions.carry_out(self._link, now)
-            await self._queues.reconcile(view, self._link, paused=self._paused)
+            await self._entities.reconcile(view, self._link, paused=self._paused)
             if self._link is not None:
                 await self._link.catch_up()
             self._show_bus(view)
 
     async def _wait(self, now: float) -> None:
         bus_due = math.inf if self._bus_due is None else self._bus_due
-        first = min(bus_due, self._queues.next_due(), self._deletions_due())
+        first = min(bus_due, self._entities.next_due(), self._deletions_due())
         timeout_s = None if first == math.inf else max(0.0, first - now)
         if timeout_s != 0.0:
             # Not wait_for: in Python 3.11 it loses a cancellation that comes with the wake-up.
@@ -207,7 +208,7 @@ class BusController:
             if link is None:
                 await asyncio.sleep(COUNTS_RETRY_S)
                 continue
-            self._queues.show_counts(await link.refresh_counts(), self._link)
+            self._entities.show_counts(await link.refresh_counts(), self._link)
             if self._grace_left_s() <= 0:
                 self._show_bus(self._shared.cache.buses.get(self.bus), urgent=False)
             every_s = COUNTS_RETRY_S if link.unreachable() else settings.counts_every_s
@@ -315,7 +316,7 @@ class BusController:
         self._link_task = asyncio.create_task(self._link.run(), name=f"link-{self.bus}")
         self._grace_until_s = asyncio.get_running_loop().time() + GRACE_S
         self._deletions.search_orphans()
-        self._enqueue_queues()
+        self._enqueue_entities()
 
     async def _close_link(self) -> None:
         task, self._link, self._link_task = self._link_task, None, None

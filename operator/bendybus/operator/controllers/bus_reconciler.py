@@ -221,7 +221,8 @@ class BusReconciler:
         """Delete the volumes of a bus whose manifest was deleted with deletionPolicy Delete."""
         for body in await self._claims(view.key):
             claim = data_identity.claim_of(body)
-            if claim is not None and view.uid in (claim.identity.uid, claim.adopted_by):
+            # Another manifest may have adopted them meanwhile.
+            if claim is not None and view.uid == (claim.adopted_by or claim.identity.uid):
                 await self._api.delete("PersistentVolumeClaim", view.key.namespace, claim.name)
 
     def _context(self, view: BusView, decision: DataDecision) -> Context:

@@ -17,17 +17,18 @@ from bendybus.domain.backoff import Backoff
 from bendybus.operator.bus.partition_endpoints import PartitionEndpoints, PodEndpoints
 from bendybus.operator.certificates.cert_manager_issuer import CertManagerIssuer
 from bendybus.operator.certificates.operator_issuer import OperatorIssuer, now_utc
-from bendybus.operator.controllers import leadership
+from bendybus.operator.controllers import leadership, manifest_lists
 from bendybus.operator.controllers.bus_controller import BusController, Shared
 from bendybus.operator.controllers.bus_reconciler import BusReconciler
 from bendybus.operator.controllers.entity_reconciler import EntityReconciler
 from bendybus.operator.controllers.kopf_settings import LIFETIME_S
 from bendybus.operator.controllers.leadership import Peers
 from bendybus.operator.controllers.status_writer import StatusWriter
+from bendybus.operator.controllers.volume_deletions import VolumeDeletions
 from bendybus.operator.decisions import manifests
 from bendybus.operator.decisions.conditions import READY
 from bendybus.operator.decisions.manifest_cache import ManifestCache
-from bendybus.operator.decisions.manifests import BusView, QueueView, View
+from bendybus.operator.decisions.manifests import BusView, EntityView, View
 from bendybus.operator.decisions.plan import ManifestDeletion
 from bendybus.operator.endless import endless
 from bendybus.operator.kubernetes import names
@@ -74,13 +75,15 @@ class ControllerManager:
             urgent_per_s=settings.urgent_patches_per_s,
         )
         self.cache = ManifestCache()
+        buses = BusReconciler(api, settings, self.authority, issued)
+        self._volumes = VolumeDeletions(buses)
         self._shared = Shared(
             api=api,
             settings=settings,
             cache=self.cache,
             writer=self._writer,
             metrics=metrics,
-            buses=BusReconciler(api, settings, self.authority, issued),
+            buses=buses,
             entities=EntityReconciler(metrics),
             endpoints=self.endpoints,
         )
@@ -88,7 +91,6 @@ class ControllerManager:
         self._children: dict[tuple[str, ObjectKey], int] = {}
         # Bus → how often its controller failed, and when last.
         self._failures: dict[ObjectKey, tuple[int, float]] = {}
-        self._forgetting: set[asyncio.Task[None]] = set()
         self.leading = False
         # Whether this operator is, and ever was, among its peers.
         self._present = self._signed_in = False
@@ -110,12 +112,15 @@ class ControllerManager:
             return
         view = manifests.bus_view(body)
         before = self.cache.buses.get(view.key)
+        if change != DELETED and before is not None and manifests.succeeded_by(view, before):
+            # Kopf orders the events of one UID only: this one was deleted meanwhile.
+            return
         if change == DELETED:
-            # Kopf orders the events of one UID only: the bus may have been recreated already.
+            # The bus may have been recreated already.
             if before is not None and before.uid == view.uid:
                 self.cache.drop_bus(view.key)
             if view.manifest and view.manifest.spec.deletion_policy is DeletionPolicy.DELETE:
-                self._forget_volumes(view)
+                self._volumes.start(view)
         else:
             self.cache.put_bus(view)
             if before is not None and _same(before, view):
@@ -123,26 +128,31 @@ class ControllerManager:
         controller = self._controller(view.key)
         controller.enqueue_all()
 
-    def queue_event(self, change: str | None, body: Body) -> None:
-        """Take an event of a Queue."""
+    def entity_event(self, change: str | None, body: Body) -> None:
+        """Take an event of an entity's manifest."""
         if self._deferred is not None:
-            self._deferred.append(lambda: self.queue_event(change, body))
+            self._deferred.append(lambda: self.entity_event(change, body))
             return
         if not self.leading:
             return
-        view = manifests.queue_view(body)
-        before = self.cache.queue(view.key)
+        view = manifests.entity_view(body)
+        before = self.cache.entity(view.id)
         if change == DELETED:
             if before is not None and before.uid == view.uid:
-                self.cache.drop_queue(view.key)
+                self.cache.drop_entity(view.id)
             self._manifest_deleted(view.bus, _deletion_of(view))
+            # What was known of it is forgotten.
+            self._controller(view.bus).enqueue_entity(view.id)
             return
-        self.cache.put_queue(view)
+        if before is not None and manifests.succeeded_by(view, before):
+            # Kopf orders the events of one UID only: this one was deleted meanwhile.
+            return
+        self.cache.put_entity(view)
         if before is not None and before.uid != view.uid:
             # Its deletion was missed, and so was the deletionPolicy of that time.
             self._manifest_deleted(before.bus, _deletion_of(before).retained())
         if before is None or not _same(before, view):
-            self._controller(view.bus).enqueue_queue(view.key)
+            self._controller(view.bus).enqueue_entity(view.id)
 
     def child_event(self, change: str | None, body: Body) -> None:
         """Take an event of an object that the operator created and others may have changed."""
@@ -162,23 +172,7 @@ class ControllerManager:
         controller = self._controller(bus)
         controller.manifest_deleted(deletion)
         for rival in self.cache.named(bus, deletion.name.lower()):
-            controller.enqueue_queue(rival.key)
-
-    def _forget_volumes(self, view: BusView) -> None:
-        async def forget() -> None:
-            try:
-                await self._shared.buses.forget(view)
-            except ApiError as error:
-                logger.error(
-                    "bus %s: volumes not deleted; they remain: %s",
-                    view.key,
-                    error.message,
-                    extra={"action": "forget"},
-                )
-
-        task = asyncio.create_task(forget(), name=f"forget-{view.key}")
-        self._forgetting.add(task)
-        task.add_done_callback(self._forgetting.discard)
+            controller.enqueue_entity(rival.id)
 
     # The task
 
@@ -259,18 +253,15 @@ class ControllerManager:
     async def _list_manifests(self) -> None:
         """Read all manifests and lead from then on. Raises ApiError.
 
-        Nothing is reconciled before the first complete lists: a queue that is not in the cache yet
-        would look like one whose manifest is gone. Events that come meanwhile are applied
+        Nothing is reconciled before the first complete lists: an entity that is not in the cache
+        yet would look like one whose manifest is gone. Events that come meanwhile are applied
         afterwards, since they may be newer.
         """
-        buses: list[Body] = []
-        queues: list[Body] = []
         self._deferred = []
         try:
-            for namespace in self._settings.watch_namespaces or ("",):
-                buses += await self._api.list("BusNamespace", namespace)
-                queues += await self._api.list("Queue", namespace)
-            self.cache.replace(map(manifests.bus_view, buses), map(manifests.queue_view, queues))
+            namespaces = self._settings.watch_namespaces or ("",)
+            found = await manifest_lists.read(self._api, namespaces)
+            self.cache.replace(found.buses, found.entities, found.kinds)
             self.leading = True
         finally:
             deferred, self._deferred = self._deferred, None
@@ -283,7 +274,7 @@ class ControllerManager:
         self._metrics.leading.set(self.leading)
         self._metrics.waiting.set(self._writer.waiting())
         self._metrics.written.set(self._writer.written)
-        views: list[tuple[str, View]] = [("Queue", view) for view in self.cache.queues()]
+        views: list[tuple[str, View]] = [(view.object_kind, view) for view in self.cache.entities()]
         views += [("BusNamespace", view) for view in self.cache.buses.values()]
         reasons = Counter(
             (kind, each.get("reason", ""))
@@ -340,8 +331,8 @@ class ControllerManager:
             if bus not in known:
                 if controller.pending_names():
                     logger.warning(
-                        "bus %s: deleted before its queues were released; if its data is restored, "
-                        "these are orphans: %s",
+                        "bus %s: deleted before its entities were released; if its data is "
+                        "restored, these are orphans: %s",
                         bus,
                         ", ".join(controller.pending_names()),
                         extra={"action": "undone"},
@@ -362,11 +353,11 @@ class ControllerManager:
             await asyncio.wait({task for _, task in controllers.values()})
 
 
-def _deletion_of(view: QueueView) -> ManifestDeletion:
+def _deletion_of(view: EntityView) -> ManifestDeletion:
     return ManifestDeletion(view.uid, view.entity_name, view.key.namespace, view.deletion_policy)
 
 
-def _same(before: BusView | QueueView, now: BusView | QueueView) -> bool:
+def _same(before: BusView | EntityView, now: BusView | EntityView) -> bool:
     """Whether only the status changed, which the operator writes itself."""
     return (before.uid, before.generation, before.annotations, before.deleting) == (
         now.uid,

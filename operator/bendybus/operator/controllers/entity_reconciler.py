@@ -10,13 +10,14 @@ from typing import Any, Final
 
 from bendybus.crds.manifest import DeletionPolicy
 from bendybus.domain.entity import Entity
+from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.errors import BusError, EntityNotFound
 from bendybus.internal.v1 import entity_pb2
 from bendybus.operator.bus.bus_link import BusLink
 from bendybus.operator.certificates.operator_issuer import now_utc
 from bendybus.operator.decisions import conditions, plan
 from bendybus.operator.decisions.conditions import Readiness
-from bendybus.operator.decisions.manifests import BusView, QueueView
+from bendybus.operator.decisions.manifests import BusView, EntityView
 from bendybus.operator.decisions.plan import Decision, ManifestDeletion, Step
 from bendybus.operator.decisions.reasons import Reason
 from bendybus.operator.metrics import Metrics
@@ -40,31 +41,40 @@ class EntityReconciler:
 
     async def reconcile(
         self,
-        queue: QueueView,
+        view: EntityView,
         bus: BusView | None,
         link: BusLink | None,
-        rival_of: Callable[[Entity], QueueView | None],
+        rival_of: Callable[[Entity], EntityView | None],
     ) -> Readiness:
-        """Reconcile a queue; return whether it is Ready. Errors of the bus become its reason."""
+        """Reconcile an entity; return whether it is Ready. Errors of the bus become its reason."""
         began = time.monotonic()
         try:
-            return await self._keep(queue, bus, link, rival_of)
+            return await self._keep(view, bus, link, rival_of)
         except BusError as error:
             return Readiness(False, plan.reason_of(error), error.message)
         finally:
-            self._metrics.reconciled("Queue", time.monotonic() - began)
+            self._metrics.reconciled(view.object_kind, time.monotonic() - began)
 
     async def _keep(
         self,
-        queue: QueueView,
+        view: EntityView,
         bus: BusView | None,
         link: BusLink | None,
-        rival_of: Callable[[Entity], QueueView | None],
+        rival_of: Callable[[Entity], EntityView | None],
     ) -> Readiness:
         for _ in range(STEPS_MAX):
-            entry = link.directory.entry(queue.entity_name.lower()) if link is not None else None
-            rival = rival_of(entry) if entry is not None else None
-            decision = plan.decide(queue, bus, entry, rival=rival)
+            entry = topic = None
+            if link is not None:
+                entry = link.directory.entry(view.entity_name.lower())
+                topic = link.directory.entry(view.topic_key)
+            decision = plan.decide(
+                view,
+                bus,
+                entry,
+                rival=rival_of(entry) if entry is not None else None,
+                topic=topic,
+                complete=link is not None and link.knows_catalogue(),
+            )
             if decision.step is Step.REFUSE:
                 return Readiness(False, decision.reason, decision.message)
             if link is None:
@@ -76,40 +86,52 @@ class EntityReconciler:
             if decision.step is Step.NOTHING:
                 assert entry is not None
                 await link.copy(entry)
-                return conditions.queue_readiness(entry, link.unreachable(), link.behind(entry.key))
+                return conditions.entity_readiness(
+                    entry, link.unreachable(), link.behind(entry.key), topic=topic
+                )
             if not link.knows_catalogue():
                 return Readiness(
                     False,
                     Reason.PARTITION_UNAVAILABLE,
                     "partition 0, which commits changes of entities, does not answer; retrying.",
                 )
-            await self._do(queue, decision, entry, link)
+            if lacking := link.lacking_kind(view.kind):
+                return Readiness(
+                    False,
+                    Reason.PARTITION_OUTDATED,
+                    f"partitions {', '.join(map(str, lacking))} run an earlier version, which has "
+                    f"no {view.kind}s; waiting for their upgrade.",
+                )
+            await self._do(view, decision, entry, link)
         # Partitions of another version may store an entity differently from what was requested.
         return Readiness(
             False,
             Reason.REFUSED,
-            f"the bus accepted {decision.step.value.lower()} {STEPS_MAX} times, but the queue "
-            "differs from the manifest; check that partitions and operator have the same version.",
+            f"the bus accepted {decision.step.value.lower()} {STEPS_MAX} times, but the "
+            f"{view.kind} differs from the manifest; check that partitions and operator have the "
+            "same version.",
         )
 
     async def _do(
-        self, queue: QueueView, decision: Decision, entry: Entity | None, link: BusLink
+        self, view: EntityView, decision: Decision, entry: Entity | None, link: BusLink
     ) -> None:
         current = entry if entry is not None and not entry.deleted else None
         await link.commit(
             ACTIONS[decision.step],
-            current.name if current is not None else queue.entity_name,
-            manifest_uid="" if decision.step is Step.PURGE else queue.uid,
+            current.name if current is not None else view.entity_name,
+            kind=current.kind if current is not None else view.kind,
+            manifest_uid="" if decision.step is Step.PURGE else view.uid,
             wanted=None if decision.step is Step.PURGE else decision.wanted,
-            uid=current.uid if current is not None else queue.uid,
+            uid=current.uid if current is not None else view.uid,
             if_generation=current.generation if current is not None else 0,
         )
         logger.info(
-            "queue %s: %s on bus %s",
-            queue.entity_name,
+            "%s %s: %s on bus %s",
+            view.kind,
+            view.entity_name,
             decision.step.value.lower(),
             link.bus,
-            extra={"entity": queue.entity_name, "action": decision.step.value},
+            extra={"entity": view.entity_name, "action": decision.step.value},
         )
 
     async def manifest_deleted(self, deletion: ManifestDeletion, link: BusLink) -> None:
@@ -134,6 +156,7 @@ class EntityReconciler:
             await link.commit(
                 action,
                 entity.name,
+                kind=entity.kind,
                 manifest_uid=entity.manifest_uid,
                 uid=entity.uid,
                 if_generation=entity.generation,
@@ -142,7 +165,8 @@ class EntityReconciler:
             return
         word = "deleted" if action == entity_pb2.ENTITY_ACTION_DELETE else "orphaned"
         logger.warning(
-            "queue %s: manifest deleted; %s on bus %s",
+            "%s %s: manifest deleted; %s on bus %s",
+            entity.kind,
             entity.name,
             word,
             link.bus,
@@ -150,12 +174,17 @@ class EntityReconciler:
         )
 
     @staticmethod
-    def status(queue: QueueView, readiness: Readiness, link: BusLink | None) -> conditions.Status:
-        """Return the complete status of a queue's manifest."""
-        before = queue.status.get("conditions") or []
-        ready = conditions.ready_condition(readiness, queue.generation, before, now_utc())
-        status: conditions.Status = {"conditions": [ready], "observedGeneration": queue.generation}
-        entity = link.directory.by_manifest_uid(queue.uid) if link is not None else None
+    def status(view: EntityView, readiness: Readiness, link: BusLink | None) -> conditions.Status:
+        """Return the complete status of an entity's manifest."""
+        before = view.status.get("conditions") or []
+        ready = conditions.ready_condition(readiness, view.generation, before, now_utc())
+        status: conditions.Status = {"conditions": [ready], "observedGeneration": view.generation}
+        entity = link.directory.by_manifest_uid(view.uid) if link is not None else None
         if link is not None and entity is not None and not entity.deleted:
-            status |= conditions.queue_facts(entity, link.unreachable(), link.counts(entity))
+            subscriptions = 0
+            if entity.kind is EntityKind.TOPIC:
+                subscriptions = link.directory.subscription_count(entity.key)
+            status |= conditions.entity_facts(
+                entity, link.unreachable(), link.counts(entity), subscriptions=subscriptions
+            )
         return status

@@ -1,4 +1,4 @@
-"""Carries out deletions of manifests: queues are orphaned, or deleted if deletionPolicy is Delete.
+"""Carries out deletions of manifests: entities are orphaned, or deleted by deletionPolicy Delete.
 
 Pending deletions are keyed by the manifest's UID, so they are bounded by the number of manifests.
 A failure is retried with exponential backoff, or at once when something changes.
@@ -45,7 +45,7 @@ class ManifestDeletions:
         self._deletions: dict[str, ManifestDeletion] = {}
         self._search_orphans = True
         self._failures = 0
-        # Queues whose manifests are gone or in a namespace that is not watched; those namespaces.
+        # Entities whose manifests are gone or in a namespace that is not watched; those namespaces.
         self.unseen: tuple[str, ...] = ()
         self.not_served: tuple[str, ...] = ()
         self.due: float | None = 0.0
@@ -56,7 +56,7 @@ class ManifestDeletions:
         self.retry_now()
 
     def search_orphans(self) -> None:
-        """Have the catalogue searched for queues without a manifest; the cache is complete."""
+        """Have the catalogue searched for entities without a manifest; the cache is complete."""
         self._search_orphans = True
         self.retry_now()
 
@@ -71,7 +71,7 @@ class ManifestDeletions:
         return list(self._deletions.values())
 
     def pending_names(self) -> list[str]:
-        """Return the names of queues whose manifests are gone and that are not released yet."""
+        """Return the names of entities whose manifests are gone and that are not released yet."""
         return [deletion.name for deletion in self._deletions.values()]
 
     async def carry_out(self, link: BusLink, now: float) -> None:
@@ -91,7 +91,7 @@ class ManifestDeletions:
         self._failures += 1
         delay_s = RETRY.delay_s(self._failures)
         logger.warning(
-            "bus %s: queues not released yet: %s; retrying in %.0f s: %s",
+            "bus %s: entities not released yet: %s; retrying in %.0f s: %s",
             self._bus,
             ", ".join(self.pending_names()[:NAMES_SHOWN]) or "orphans",
             delay_s,
@@ -115,13 +115,14 @@ class ManifestDeletions:
         return refused
 
     async def _mark_orphans(self, link: BusLink) -> None:
-        uids = {queue.uid for queue in self._cache.queues_of(self._bus).values()}
-        found = plan.orphans(link.directory.live(), uids, set(self._deletions))
+        uids = {view.uid for view in self._cache.entities_of(self._bus).values()}
+        known = link.directory.live()
+        found = plan.orphans(known, uids, set(self._deletions), self._cache.kinds)
         # Before the calls: a list that completes while they run requests another search.
         self._search_orphans = False
         self.unseen, self.not_served = (), ()
         if self._watched:
-            # Its manifest may be in a namespace that is not watched, and the queue in use: it is
+            # Its manifest may be in a namespace that is not watched, and the entity in use: it is
             # reported in status instead of orphaned, since orphans reject sends.
             view = self._cache.buses.get(self._bus)
             if view is None or view.manifest is None:

@@ -5,15 +5,18 @@ only the objects in the request, the API server and the partitions.
 """
 
 import asyncio
+import contextlib
 import logging
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final
 
 import kopf
 
+from bendybus.domain.entity_kind import EntityKind
 from bendybus.operator.bus.partition_endpoints import PartitionEndpoints
 from bendybus.operator.bus.partition_link import PartitionLink
 from bendybus.operator.decisions import manifests, validation
-from bendybus.operator.decisions.manifests import BusView
+from bendybus.operator.decisions.manifests import BusView, EntityView
 from bendybus.operator.decisions.validation import Held
 from bendybus.operator.kubernetes.api import ApiError, Body, KubernetesApi
 from bendybus.operator.kubernetes.names import ObjectKey
@@ -34,19 +37,21 @@ class Webhooks:
     async def bus(self, operation: str, body: Body, old: Body | None) -> list[str]:
         """Validate a BusNamespace; return warnings. Raises kopf.AdmissionError."""
         if operation == "DELETE":
-            await self._deletion("BusNamespace", body, manifests.key_of(body), "")
+            await self._deletion("BusNamespace", body, manifests.key_of(body))
             return []
         self._refuse("BusNamespace", validation.check_bus(body, old))
         return validation.annotation_notes(body)
 
-    async def queue(self, operation: str, body: Body, old: Body | None) -> list[str]:
-        """Validate a Queue; return warnings. Raises kopf.AdmissionError."""
-        view = manifests.queue_view(body)
+    async def entity(self, operation: str, body: Body, old: Body | None) -> list[str]:
+        """Validate an entity's manifest; return warnings. Raises kopf.AdmissionError."""
+        view = manifests.entity_view(body)
         if operation == "DELETE":
-            await self._deletion("Queue", body, view.bus, view.entity_name)
+            await self._deletion(view.object_kind, body, view.bus, view)
             return []
         bus = await self._bus_of(view.bus)
-        self._refuse("Queue", validation.check_queue(body, old, bus))
+        # In a thread: rules of subscriptions are compiled.
+        found = await asyncio.to_thread(validation.check_entity, body, old, bus)
+        self._refuse(view.object_kind, found)
         return validation.notes(body, bus)
 
     async def _bus_of(self, key: ObjectKey) -> BusView | None:
@@ -58,13 +63,18 @@ class Webhooks:
             ) from error
         return manifests.bus_view(found) if found is not None else None
 
-    async def _deletion(self, kind: str, body: Body, bus: ObjectKey, entity: str) -> None:
+    async def _deletion(
+        self, kind: str, body: Body, bus: ObjectKey, entity: EntityView | None = None
+    ) -> None:
         if not validation.guards(body) or await self._ending(body["metadata"]["namespace"]):
             return
         view = await self._bus_of(bus)
         if view is None:
             return
-        held = await self._held(view, validation.data_uids(body) if entity else frozenset())
+        uids = validation.data_uids(body) if entity is not None else frozenset()
+        is_topic = entity is not None and entity.kind is EntityKind.TOPIC
+        async with self._links(view) as links:
+            held = await _held(links, uids, with_subscriptions=is_topic)
         what = f"{kind} {body['metadata']['name']!r}"
         self._refuse(kind, validation.check_deletion(what, held))
 
@@ -76,8 +86,9 @@ class Webhooks:
             return False
         return found is None or "deletionTimestamp" in found["metadata"]
 
-    async def _held(self, view: BusView, uids: frozenset[str]) -> Held:
-        """Ask all partitions how many messages they hold; without `uids`, of all entities."""
+    @contextlib.asynccontextmanager
+    async def _links(self, view: BusView) -> AsyncIterator[list[PartitionLink]]:
+        """Give a link to each partition that may hold messages."""
         try:
             material = await self._endpoints.material(view.key)
         except ApiError as error:
@@ -96,23 +107,40 @@ class Webhooks:
             for index in range(validation.partitions_to_ask(view))
         ]
         try:
-            answers = await asyncio.gather(*(link.counts(uids) for link in links))
+            yield links
         finally:
             await asyncio.gather(*(link.close() for link in links))
-        messages, unknown = 0, []
-        for index, answer in enumerate(answers):
-            if answer is None:
-                unknown.append(index)
-                continue
-            for uid, counts in answer.items():
-                if not uids or uid in uids:
-                    messages += counts.messages
-        return Held(messages, tuple(unknown))
 
     def _refuse(self, kind: str, sentences: list[str]) -> None:
         if sentences:
             self._metrics.refused.labels(kind).inc()
             raise kopf.AdmissionError(" ".join(sentences), code=422)
+
+
+async def _held(
+    links: Sequence[PartitionLink], uids: frozenset[str], *, with_subscriptions: bool
+) -> Held:
+    """Ask all partitions how many messages they hold; without `uids`, of all entities.
+
+    `with_subscriptions`: also those of a topic's subscriptions, which are deleted with it.
+    """
+    if with_subscriptions:
+        entries = await links[0].catalogue()
+        if entries is None:
+            return Held(0, (links[0].partition,))
+        topics = {each.key for each in entries if each.uid in uids and not each.deleted}
+        family = (e.uid for e in entries if e.topic_key in topics and not e.deleted)
+        uids = uids.union(family)
+    answers = await asyncio.gather(*(link.counts(uids) for link in links))
+    messages, unknown = 0, []
+    for link, answer in zip(links, answers, strict=True):
+        if answer is None:
+            unknown.append(link.partition)
+            continue
+        for uid, counts in answer.items():
+            if not uids or uid in uids:
+                messages += counts.messages
+    return Held(messages, tuple(unknown))
 
 
 class _NoListener:

@@ -1,12 +1,14 @@
 """The status of manifests: one deterministic function per condition and kind."""
 
 import datetime as dt
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from bendybus.crds.manifest import AvailabilityStatus
 from bendybus.domain.entity import Entity
+from bendybus.domain.entity_kind import EntityKind
 from bendybus.operator.decisions.data_identity import DataDecision, Identity
 from bendybus.operator.decisions.reasons import Reason
 from bendybus.operator.kubernetes import names
@@ -36,7 +38,7 @@ Status = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Messages and bytes of one queue, or of a bus, over the partitions that answer."""
+    """Messages and bytes of one entity, or of a bus, over the partitions that answer."""
 
     active: int = 0
     dead_letter: int = 0
@@ -141,19 +143,19 @@ def certificates(
 
 
 def manifests_not_seen(
-    queues: Sequence[str],
+    unseen: Sequence[str],
     not_served: Sequence[str],
     generation: int,
     before: Sequence[Mapping[str, Any]],
     now: dt.datetime,
 ) -> list[Status]:
-    """Return a condition if queues have no manifest in the namespaces that are watched."""
-    if not queues:
+    """Return a condition if entities have no manifest in the namespaces that are watched."""
+    if not unseen:
         return []
     message = (
-        f"no manifest found for {_some(queues)}. It may be in {_some(not_served)}, which this "
-        "operator does not watch; the queues stay as they are. Add these namespaces to "
-        "watchNamespaces, or remove them from spec.allowedNamespaces: then queues without a "
+        f"no manifest found for {_some(unseen)}. It may be in {_some(not_served)}, which this "
+        "operator does not watch; these entities stay as they are. Add these namespaces to "
+        "watchNamespaces, or remove them from spec.allowedNamespaces: then entities without a "
         "manifest are orphaned."
     )
     return [_warning(MANIFESTS_NOT_SEEN, message, generation, before, now)]
@@ -185,12 +187,17 @@ def of_partitions(missing: Collection[int], what: str) -> Readiness | None:
     return Readiness(False, Reason.PARTITION_UNAVAILABLE, message)
 
 
-def queue_readiness(
-    entity: Entity, unreachable: Collection[int], behind: Collection[int]
+def entity_readiness(
+    entity: Entity,
+    unreachable: Collection[int],
+    behind: Collection[int],
+    *,
+    topic: Entity | None = None,
 ) -> Readiness:
-    """Return whether a queue in the catalogue is fully available.
+    """Return whether an entity in the catalogue is fully available.
 
-    `unreachable`: partitions that do not answer; `behind`: those that lack its latest change.
+    `unreachable`: partitions that do not answer; `behind`: those that lack its latest change;
+    `topic`: of a subscription.
     """
     held_by = set(entity.partitions())
     readiness = of_partitions(
@@ -205,6 +212,13 @@ def queue_readiness(
         return Readiness(
             False, Reason.PROGRESSING, f"the change is being copied to partition {named}."
         )
+    if topic is not None and topic.orphaned:
+        return Readiness(
+            False,
+            Reason.TOPIC_ORPHANED,
+            f"topic {topic.name!r} accepts no messages: its manifest was deleted. What the "
+            "subscription holds can be received. Adopt the topic with a manifest.",
+        )
     where = (
         f"spread over {entity.partition_count} partitions"
         if entity.partitioned
@@ -213,16 +227,22 @@ def queue_readiness(
     return Readiness(True, Reason.AVAILABLE, f"{entity.name} is {where}.")
 
 
-def queue_facts(entity: Entity, unreachable: Collection[int], counts: Counts | None) -> Status:
-    """Return the part of a queue's status that comes from the bus."""
+def entity_facts(
+    entity: Entity, unreachable: Collection[int], counts: Counts | None, *, subscriptions: int = 0
+) -> Status:
+    """Return the part of an entity's status that comes from the bus."""
     limited = bool(set(entity.partitions()) & set(unreachable))
     facts: Status = {
         "entityUid": entity.uid,
         "partitions": entity.partition_count,
         "availabilityStatus": _availability(limited).value,
-        "maxSizeInMegabytesTotal": entity.description.max_size_in_megabytes
-        * entity.partition_count,
     }
+    if entity.kind is not EntityKind.SUBSCRIPTION:
+        # What subscriptions hold counts to the size of their topic.
+        each = entity.description.max_size_in_megabytes
+        facts["maxSizeInMegabytesTotal"] = each * entity.partition_count
+    if entity.kind is EntityKind.TOPIC:
+        facts["subscriptionCount"] = subscriptions
     if not entity.partitioned:
         facts["homePartition"] = entity.home_partition
     return facts | (_counted(counts) if counts is not None else {})
@@ -259,7 +279,7 @@ def bus_facts(
     bus: ObjectKey,
     identity: Identity | None,
     unreachable: Collection[int],
-    queues: Collection[Entity],
+    live: Collection[Entity],
     orphaned: Sequence[Entity],
     counts: Counts | None,
 ) -> Status:
@@ -272,11 +292,17 @@ def bus_facts(
         "availabilityStatus": _availability(bool(unreachable)).value,
         "endpoint": f"sb://{names.frontend_host(bus)}:{names.FRONTEND_PORT}",
         "connectionSecret": names.access_secret(bus, names.ROOT_RULE),
-        "queues": len(queues),
+        **_numbers(live),
         "orphanedCount": len(orphaned),
         "orphaned": sorted(entity.name for entity in orphaned)[:ORPHANS_SHOWN],
     }
     return facts | (_counted(counts) if counts is not None else {})
+
+
+def _numbers(live: Collection[Entity]) -> Status:
+    found = Counter(entity.kind for entity in live)
+    shown = {f"{kind}s": found[kind] for kind in EntityKind if found[kind]}
+    return {"queues": 0, **shown}
 
 
 def _availability(limited: bool) -> AvailabilityStatus:

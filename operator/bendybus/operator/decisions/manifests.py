@@ -2,25 +2,39 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from bendybus.crds import loading
+from bendybus.crds.entity_manifest import EntityManifest
 from bendybus.crds.manifest import DeletionPolicy
 from bendybus.crds.namespace_manifest import BusNamespace
-from bendybus.crds.queue_manifest import Queue
+from bendybus.domain import subscription_name
+from bendybus.domain.entity_kind import EntityKind
 from bendybus.operator.kubernetes.names import ObjectKey
 
 Body = Mapping[str, Any]
 _EMPTY: Final[Mapping[str, Any]] = {}
 _NOWHERE: Final = ObjectKey("", "")
+_KINDS: Final = {kind.KIND: kind.ENTITY_KIND for kind in loading.ENTITIES.values()}
+
+
+class EntityId(NamedTuple):
+    """What an entity's manifest is known by: objects of different kinds may share a name."""
+
+    kind: EntityKind
+    key: ObjectKey
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What every kind of manifest has. `problems`: sentences, if it is invalid."""
+    """What every kind of manifest has. `problems`: sentences, if it is invalid.
+
+    `version`: grows with each change of any object; 0 if the API server does not say it so.
+    """
 
     key: ObjectKey
     uid: str
+    version: int
     generation: int
     annotations: Mapping[str, str]
     deleting: bool
@@ -36,21 +50,45 @@ class BusView(View):
 
 
 @dataclass(frozen=True, slots=True)
-class QueueView(View):
-    """A Queue, and the bus it names, which may not exist."""
+class EntityView(View):
+    """A manifest of an entity, and the bus it names, which may not exist."""
 
-    manifest: Queue | None = None
+    kind: EntityKind = EntityKind.QUEUE
+    manifest: EntityManifest | None = None
     bus: ObjectKey = _NOWHERE
+    # Of a subscription: its topic's name as the spec has it, also if that is invalid otherwise.
+    topic_name: str = ""
+
+    @property
+    def id(self) -> EntityId:
+        """What it is known by."""
+        return EntityId(self.kind, self.key)
+
+    @property
+    def object_kind(self) -> str:
+        """The kind of the Kubernetes object."""
+        return loading.ENTITIES[self.kind].KIND
 
     @property
     def entity_name(self) -> str:
-        """The name on the bus; metadata.name when the spec cannot be read."""
-        return self.manifest.entity_name if self.manifest else self.key.name
+        """The name as an entity; made of metadata.name when the spec cannot be read."""
+        if self.manifest is not None:
+            return self.manifest.entity_name
+        if self.kind is EntityKind.SUBSCRIPTION:
+            return subscription_name.compose(self.topic_name, self.key.name)
+        return self.key.name
+
+    @property
+    def topic_key(self) -> str:
+        """Of a subscription: its topic's name in lower case; "" of other kinds."""
+        return self.topic_name.lower()
 
     @property
     def deletion_policy(self) -> DeletionPolicy:
         """What happens to the messages; Retain if the spec cannot be read."""
-        return self.manifest.spec.deletion_policy if self.manifest else DeletionPolicy.RETAIN
+        if self.manifest is None:
+            return DeletionPolicy.RETAIN
+        return DeletionPolicy(self.manifest.spec.deletion_policy)
 
 
 def key_of(body: Body) -> ObjectKey:
@@ -63,11 +101,24 @@ def _common(body: Body) -> dict[str, Any]:
     return {
         "key": key_of(body),
         "uid": metadata.get("uid", ""),
+        "version": _version(metadata.get("resourceVersion")),
         "generation": metadata.get("generation", 0),
         "annotations": dict(metadata.get("annotations") or _EMPTY),
         "deleting": "deletionTimestamp" in metadata,
         "status": body.get("status") or {},
     }
+
+
+def _version(text: Any) -> int:
+    return int(text) if isinstance(text, str) and text.isdecimal() else 0
+
+
+def succeeded_by(view: View, other: View) -> bool:
+    """Whether `view` is an object that was gone when `other`, of the same name, was created.
+
+    Events of one UID come in order, those of two may not.
+    """
+    return view.uid != other.uid and 0 < view.version < other.version
 
 
 def _parsed(body: Body) -> tuple[Any, tuple[str, ...]]:
@@ -85,13 +136,21 @@ def bus_view(body: Body) -> BusView:
     return BusView(**_common(body), problems=problems, manifest=manifest)
 
 
-def queue_view(body: Body) -> QueueView:
-    """Return the view of a Queue object."""
+def entity_view(body: Body) -> EntityView:
+    """Return the view of an entity's object."""
     manifest, problems = _parsed(body)
     namespace = body["metadata"].get("namespace", "")
-    spec = body.get("spec")
-    found = spec.get("namespaceRef") if isinstance(spec, Mapping) else None
-    reference = found if isinstance(found, Mapping) else _EMPTY
+    found = body.get("spec")
+    spec = found if isinstance(found, Mapping) else _EMPTY
+    reference = spec.get("namespaceRef")
+    if not isinstance(reference, Mapping):
+        reference = _EMPTY
     place, name = reference.get("namespace") or namespace, reference.get("name") or "default"
-    bus = ObjectKey(str(place), str(name))
-    return QueueView(**_common(body), problems=problems, manifest=manifest, bus=bus)
+    return EntityView(
+        **_common(body),
+        kind=_KINDS[body["kind"]],
+        problems=problems,
+        manifest=manifest,
+        bus=ObjectKey(str(place), str(name)),
+        topic_name=str(spec.get("topicName") or ""),
+    )

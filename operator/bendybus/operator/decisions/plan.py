@@ -1,22 +1,23 @@
-"""Decides the next step for a queue: manifest and catalogue in, one decision out. Deterministic.
+"""Decides the next step for an entity: manifest and catalogue in, one decision out. Deterministic.
 
 One step at a time: once it is carried out, the catalogue has changed and the next is decided. The
 registrar validates each step again.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
+from bendybus.crds import entity_manifest
 from bendybus.crds.manifest import DeletionPolicy
-from bendybus.crds.queue_manifest import to_description
 from bendybus.domain import descriptions, immutable_fields
-from bendybus.domain import entity as entities
+from bendybus.domain.descriptions import Description
 from bendybus.domain.entity import Entity, Origin
+from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.errors import BusError, InvalidArgument, PartitioningImmutable
-from bendybus.domain.queue_description import QueueDescription
-from bendybus.operator.decisions.manifests import BusView, QueueView
+from bendybus.domain.subscription_description import SubscriptionDescription
+from bendybus.operator.decisions.manifests import BusView, EntityView
 from bendybus.operator.decisions.reasons import Reason
 from bendybus.operator.kubernetes import names
 
@@ -42,7 +43,7 @@ class Decision:
     step: Step
     reason: Reason = Reason.PROGRESSING
     message: str = ""
-    wanted: QueueDescription | None = None
+    wanted: Description | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,136 +66,197 @@ def refuse(reason: Reason, message: str) -> Decision:
 
 
 def decide(
-    queue: QueueView, bus: BusView | None, entry: Entity | None, *, rival: QueueView | None = None
+    view: EntityView,
+    bus: BusView | None,
+    entry: Entity | None,
+    *,
+    rival: EntityView | None = None,
+    topic: Entity | None = None,
+    complete: bool = True,
 ) -> Decision:
-    """Return what to do for `queue`.
+    """Return what to do for the entity of a manifest.
 
     `entry` is the catalogue's entry of its name, tombstones included; `rival` another manifest
-    that the entry belongs to, if there is one.
+    that the entry belongs to, if there is one; `topic` the entry of a subscription's topic.
+    `complete`: whether the catalogue is known, so that an entry that is missing does not exist.
     """
-    if queue.problems or queue.manifest is None:
-        return refuse(Reason.INVALID_SPEC, queue.problems[0] if queue.problems else "")
-    refusal = check_place(queue, bus)
+    if view.problems or view.manifest is None:
+        return refuse(Reason.INVALID_SPEC, view.problems[0] if view.problems else "")
+    refusal = check_place(view, bus)
     if refusal is not None:
         return refusal
     assert bus is not None
     assert bus.manifest is not None
+    missing = entry is None or entry.deleted
     try:
-        if entry is None or entry.deleted:
-            entities.check_new_name(queue.entity_name)
-        wanted = wanted_description(queue, bus)
+        if missing:
+            view.manifest.check_name()
+        wanted = _with_rules_of(entry, wanted_description(view, bus), view)
     except BusError as error:
         return refuse(Reason.INVALID_SPEC, error.message)
-    if entry is None or (entry.deleted and entry.manifest_uid != queue.uid):
+    if missing and complete and view.kind is EntityKind.SUBSCRIPTION:
+        refusal = _topic_missing(view, topic)
+        if refusal is not None:
+            return refusal
+    if entry is None or (entry.deleted and entry.manifest_uid != view.uid):
         return Decision(Step.CREATE, wanted=wanted)
     if entry.deleted:
-        return _after_deletion(queue, entry, wanted)
+        return _after_deletion(view, entry, wanted, topic)
     if entry.orphaned:
-        return _orphaned(queue, bus, entry, wanted)
-    if entry.manifest_uid != queue.uid:
-        return _taken(queue, entry, rival)
+        return _orphaned(view, bus, entry, wanted)
+    if entry.manifest_uid != view.uid:
+        return _taken(view, entry, rival)
     return _living(entry, wanted)
 
 
-def check_place(queue: QueueView, bus: BusView | None) -> Decision | None:
-    """Return the refusal of a queue that may not use its bus, None if it may."""
+def check_place(view: EntityView, bus: BusView | None) -> Decision | None:
+    """Return the refusal of an entity that may not use its bus, None if it may."""
     if bus is None:
         return refuse(
             Reason.NAMESPACE_NOT_FOUND,
-            f"there is no BusNamespace {queue.bus.name!r} in namespace {queue.bus.namespace!r}. "
-            "The queue is created when that exists.",
+            f"there is no BusNamespace {view.bus.name!r} in namespace {view.bus.namespace!r}. "
+            f"The {view.kind} is created when that exists.",
         )
     if bus.manifest is None:
         return refuse(
             Reason.NAMESPACE_NOT_READY, f"BusNamespace {bus.key.name!r} is invalid; fix it first."
         )
     allowed = (*bus.manifest.spec.allowed_namespaces, bus.key.namespace)
-    if queue.key.namespace not in allowed:
+    if view.key.namespace not in allowed:
         return refuse(
             Reason.NAMESPACE_NOT_ALLOWED,
-            f"namespace {queue.key.namespace!r} may not use BusNamespace {bus.key}. Add it to "
-            "spec.allowedNamespaces there, or put the queue into an allowed namespace.",
+            f"namespace {view.key.namespace!r} may not use BusNamespace {bus.key}. Add it to "
+            f"spec.allowedNamespaces there, or put the {view.kind} into an allowed namespace.",
         )
     return None
 
 
-def wanted_description(queue: QueueView, bus: BusView) -> QueueDescription:
+def _topic_missing(view: EntityView, topic: Entity | None) -> Decision | None:
+    """Return why a subscription cannot be created on its topic yet, None if it can."""
+    if topic is None or topic.deleted:
+        return refuse(
+            Reason.TOPIC_NOT_FOUND,
+            f"there is no topic {view.topic_name!r} on this bus. The subscription is created when "
+            "that exists.",
+        )
+    if topic.kind is not EntityKind.TOPIC:
+        return refuse(
+            Reason.TOPIC_NOT_FOUND,
+            f"{topic.name!r} is a {topic.kind} on this bus, not a topic. Correct spec.topicName "
+            "in a new manifest.",
+        )
+    if topic.orphaned:
+        return refuse(
+            Reason.TOPIC_ORPHANED,
+            f"the manifest of topic {topic.name!r} was deleted. The subscription is created when "
+            "a manifest adopts the topic.",
+        )
+    return None
+
+
+def wanted_description(view: EntityView, bus: BusView) -> Description:
     """Return what the manifest asks for, as this bus would keep it. Raises BusError."""
-    assert queue.manifest is not None
+    assert view.manifest is not None
     assert bus.manifest is not None
     tier, count = bus.manifest.tier, bus.manifest.partition_count
-    wanted = to_description(queue.manifest.spec)
+    wanted = entity_manifest.to_description(view.manifest)
     descriptions.check(wanted, tier=tier, partition_count=count)
     return descriptions.settled(wanted, tier=tier, partition_count=count)
 
 
-def _after_deletion(queue: QueueView, entry: Entity, wanted: QueueDescription) -> Decision:
+def _with_rules_of(entry: Entity | None, wanted: Description, view: EntityView) -> Description:
+    """Return a description with the rules that a subscription has, unless its manifest has some.
+
+    Those are made by clients; a new subscription begins with the default rule.
+    """
+    assert view.manifest is not None
+    if entry is None or entry.deleted or not isinstance(wanted, SubscriptionDescription):
+        return wanted
+    if not isinstance(entry.description, SubscriptionDescription):
+        return wanted
+    if view.manifest.spec.rules is not None:
+        return wanted
+    return replace(wanted, rules=entry.description.rules)
+
+
+def _after_deletion(
+    view: EntityView, entry: Entity, wanted: Description, topic: Entity | None
+) -> Decision:
     if entry.auto_deleted:
         return refuse(
             Reason.AUTO_DELETED,
-            f"the bus deleted queue {entry.name!r} after autoDeleteOnIdle without use. Delete the "
-            "manifest and apply it again to have the queue again.",
+            f"the bus deleted {entry.title} after autoDeleteOnIdle without use. Delete the "
+            f"manifest and apply it again to have the {entry.kind} again.",
         )
-    if queue.annotations.get(names.RETAINED_ANNOTATION) == PURGE:
+    # A subscription that was deleted with its topic follows the topic that is there now.
+    with_topic = topic is not None and entry.updated_at_ms <= topic.created_at_ms
+    if with_topic or view.annotations.get(names.RETAINED_ANNOTATION) == PURGE:
         return Decision(Step.CREATE, wanted=wanted)
     return refuse(
         Reason.REFUSED,
-        f"queue {entry.name!r} was deleted by an administration call. Delete the manifest and "
-        "apply it again to have the queue again.",
+        f"{entry.title} was deleted by an administration call. Delete the manifest and "
+        f"apply it again to have the {entry.kind} again.",
     )
 
 
-def _orphaned(queue: QueueView, bus: BusView, entry: Entity, wanted: QueueDescription) -> Decision:
+def _orphaned(view: EntityView, bus: BusView, entry: Entity, wanted: Description) -> Decision:
     """Adopt for the manifest that it had before; for another one follow its annotation."""
-    choice = queue.annotations.get(names.RETAINED_ANNOTATION)
-    if entry.manifest_uid != queue.uid and not _may_have(queue, bus):
+    choice = view.annotations.get(names.RETAINED_ANNOTATION)
+    if entry.manifest_uid != view.uid and not _may_have(view, bus):
         # The namespace of the former manifest is unknown.
         return refuse(
             Reason.RETAINED_DATA,
-            f"an earlier manifest left queue {entry.name!r} with its messages. To let namespace "
-            f"{queue.key.namespace!r} adopt or purge them, annotate BusNamespace {bus.key} with "
-            f"{names.RETAINED_TO_ANNOTATION}={queue.key.namespace}.",
+            f"an earlier manifest left {entry.title} with its messages. To let namespace "
+            f"{view.key.namespace!r} adopt or purge them, annotate BusNamespace {bus.key} with "
+            f"{names.RETAINED_TO_ANNOTATION}={view.key.namespace}.",
         )
-    if entry.manifest_uid == queue.uid or choice == ADOPT:
+    if choice == PURGE and entry.manifest_uid != view.uid:
+        return Decision(Step.PURGE, wanted=wanted)
+    if entry.kind is not view.kind:
+        return refuse(
+            Reason.RETAINED_DATA,
+            f"an earlier manifest left {entry.title} with its messages, which a {view.kind} "
+            f"cannot continue. Annotate this one with {names.RETAINED_ANNOTATION}={PURGE} to "
+            "delete them, or choose another name.",
+        )
+    if entry.manifest_uid == view.uid or choice == ADOPT:
         refusal = _fixed(entry, wanted)
         return refusal or Decision(Step.ADOPT, wanted=wanted)
-    if choice == PURGE:
-        return Decision(Step.PURGE, wanted=wanted)
     return refuse(
         Reason.RETAINED_DATA,
-        f"an earlier manifest left queue {entry.name!r} with its messages. Annotate this one with "
+        f"an earlier manifest left {entry.title} with its messages. Annotate this one with "
         f"{names.RETAINED_ANNOTATION}={ADOPT} to continue it, or ={PURGE} to delete them.",
     )
 
 
-def _may_have(queue: QueueView, bus: BusView) -> bool:
+def _may_have(view: EntityView, bus: BusView) -> bool:
     """Whether a manifest's namespace may adopt or purge retained data of other manifests."""
     allowed = bus.annotations.get(names.RETAINED_TO_ANNOTATION, "").split(",")
-    return queue.key.namespace in (bus.key.namespace, *(each.strip() for each in allowed))
+    return view.key.namespace in (bus.key.namespace, *(each.strip() for each in allowed))
 
 
-def _taken(queue: QueueView, entry: Entity, rival: QueueView | None) -> Decision:
+def _taken(view: EntityView, entry: Entity, rival: EntityView | None) -> Decision:
     if entry.origin is not Origin.MANIFEST:
         whose = "an administration call made it"
     elif rival is not None:
         whose = f"manifest {rival.key} has it"
     else:
         # Its manifest is gone: the catalogue will say Orphaned in a moment.
-        return refuse(Reason.PROGRESSING, f"queue {entry.name!r} is being released.")
+        return refuse(Reason.PROGRESSING, f"{entry.title} is being released.")
     return refuse(
         Reason.NAME_TAKEN,
-        f"the name {queue.entity_name!r} is taken on this bus: {whose}. Choose another "
-        "spec.entityName, or delete that queue first.",
+        f"the name {view.entity_name!r} is taken on this bus: {whose}. Choose another "
+        f"spec.entityName, or delete that {entry.kind} first.",
     )
 
 
-def _living(entry: Entity, wanted: QueueDescription) -> Decision:
+def _living(entry: Entity, wanted: Description) -> Decision:
     if entry.description == wanted:
         return Decision(Step.NOTHING, Reason.AVAILABLE, wanted=wanted)
     return _fixed(entry, wanted) or Decision(Step.UPDATE, wanted=wanted)
 
 
-def _fixed(entry: Entity, wanted: QueueDescription) -> Decision | None:
+def _fixed(entry: Entity, wanted: Description) -> Decision | None:
     try:
         immutable_fields.check_entity(entry.name, entry.description, wanted)
     except PartitioningImmutable as error:
@@ -215,12 +277,21 @@ def reason_of(error: BusError) -> Reason:
     return Reason.PARTITION_UNAVAILABLE if error.retryable else Reason.REFUSED
 
 
-def orphans(entries: Iterable[Entity], manifest_uids: set[str], departing: set[str]) -> list[str]:
-    """Return the names of entities whose manifest was deleted unnoticed."""
+def orphans(
+    entries: Iterable[Entity],
+    manifest_uids: set[str],
+    departing: set[str],
+    kinds: Collection[EntityKind] = tuple(EntityKind),
+) -> list[str]:
+    """Return the names of entities whose manifest was deleted unnoticed.
+
+    Of `kinds` only: the manifests of others could not be listed.
+    """
     return [
         entry.name
         for entry in entries
         if entry.origin is Origin.MANIFEST
+        and entry.kind in kinds
         and not entry.deleted
         and not entry.orphaned
         and entry.manifest_uid not in manifest_uids

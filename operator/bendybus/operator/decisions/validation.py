@@ -6,21 +6,24 @@ past a webhook that is off is refused in its status instead.
 
 import re
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
+from bendybus.crds import entity_manifest
 from bendybus.crds.manifest import DeletionPolicy
 from bendybus.crds.namespace_manifest import BusNamespace
-from bendybus.crds.queue_manifest import to_description
-from bendybus.domain import entity as entities
 from bendybus.domain import immutable_fields, limits
-from bendybus.domain.errors import BusError
+from bendybus.domain.errors import BusError, InvalidArgument
+from bendybus.domain.filters.rule import Rule
+from bendybus.domain.subscription_description import SubscriptionDescription
 from bendybus.operator.decisions import plan
-from bendybus.operator.decisions.manifests import Body, BusView, QueueView, bus_view, queue_view
+from bendybus.operator.decisions.manifests import Body, BusView, EntityView, bus_view, entity_view
 from bendybus.operator.decisions.storage import amount
 from bendybus.operator.kubernetes import names
 
 # Longer ones make names of pods and labels of revisions that Kubernetes does not take.
 BUS_NAME_CHARS_MAX: Final = 40
+# How many new rules a webhook compiles: a few ms each.
+RULES_COMPILED_MAX: Final = 200
 PARTITIONS_MAX: Final = limits.STANDARD_PARTITION_COUNT
 # As container runtimes read it: one pod at a time would be replaced by one that never starts.
 _NAME: Final = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
@@ -129,52 +132,76 @@ def _bus_changes(name: str, before: BusNamespace, now: BusNamespace) -> list[str
     return found
 
 
-def check_queue(body: Body, old: Body | None, bus: BusView | None) -> list[str]:
-    """Return why a Queue cannot be so; nothing if it can, or if its bus does not exist yet."""
+def check_entity(body: Body, old: Body | None, bus: BusView | None) -> list[str]:
+    """Return why an entity cannot be so; nothing if it can, or if its bus does not exist yet."""
     if _same_spec(body, old):
         return []
-    view = queue_view(body)
+    view = entity_view(body)
     if view.manifest is None:
         return list(view.problems)
     found = []
-    before = queue_view(old) if old is not None else None
+    before = entity_view(old) if old is not None else None
     if before is not None and before.manifest is not None:
-        found += _queue_changes(before, view)
+        found += _entity_changes(before, view)
     try:
         if old is None:
-            entities.check_new_name(view.entity_name)
+            view.manifest.check_name()
+        _check_rules(view, before)
         if bus is not None and bus.manifest is not None:
             refusal = plan.check_place(view, bus)
             if refusal is not None:
                 found.append(refusal.message)
             plan.wanted_description(view, bus)
-    except BusError as error:
+    except InvalidArgument as error:
         found.append(f"spec.{error.message}")
+    except BusError as error:
+        found.append(error.message)
     return found
 
 
-def _queue_changes(before: QueueView, now: QueueView) -> list[str]:
+def _check_rules(view: EntityView, before: EntityView | None) -> None:
+    """Raise BusError for rules that no subscription can have; those that were there are known.
+
+    More than a webhook has time to compile are left to the bus: status says what is wrong.
+    """
+    known: tuple[Rule, ...] = ()
+    if before is not None and before.manifest is not None:
+        described = entity_manifest.to_description(before.manifest)
+        known = described.rules if isinstance(described, SubscriptionDescription) else ()
+    assert view.manifest is not None
+    if len(getattr(view.manifest.spec, "rules", None) or ()) <= len(known) + RULES_COMPILED_MAX:
+        entity_manifest.check_rules(view.manifest, known)
+
+
+def _entity_changes(before: EntityView, now: EntityView) -> list[str]:
     assert before.manifest is not None
     assert now.manifest is not None
     found = []
     for field, old, new in (
         ("namespaceRef", str(before.bus), str(now.bus)),
-        ("entityName", before.entity_name, now.entity_name),
+        ("topicName", before.topic_name, now.topic_name),
+        ("entityName", _own_name(before), _own_name(now)),
     ):
         if old != new:
             found.append(
                 f"spec.{field} cannot be changed after creation (is {old!r}, got {new!r}). Create "
-                "another Queue."
+                f"another {now.object_kind}."
             )
     try:
         immutable_fields.check_entity(
             now.entity_name,
-            to_description(before.manifest.spec),
-            to_description(now.manifest.spec),
+            entity_manifest.to_description(before.manifest),
+            entity_manifest.to_description(now.manifest),
         )
     except BusError as error:
         found.append(error.message)
     return found
+
+
+def _own_name(view: EntityView) -> str:
+    """Return the name as the manifest has it: of a subscription, within its topic."""
+    assert view.manifest is not None
+    return view.manifest.spec.entity_name or view.key.name
 
 
 def guards(body: Body) -> bool:
@@ -188,7 +215,7 @@ def guards(body: Body) -> bool:
 
 
 def data_uids(body: Body) -> frozenset[str]:
-    """Return the UIDs that a Queue's data may have: after an adoption another than its own."""
+    """Return the UIDs that an entity's data may have: after an adoption another than its own."""
     found = {(body.get("status") or {}).get("entityUid"), body["metadata"].get("uid")}
     return frozenset(uid for uid in found if uid)
 
@@ -232,9 +259,12 @@ def annotation_notes(body: Body) -> list[str]:
 
 
 def notes(body: Body, bus: BusView | None) -> list[str]:
-    """Return warnings for a Queue that is taken."""
+    """Return warnings for an entity that is taken."""
     found = annotation_notes(body)
     if bus is not None:
         return found
-    key: Any = queue_view(body).bus
-    return [*found, f"there is no BusNamespace {key} yet; the queue is created when that exists"]
+    view = entity_view(body)
+    return [
+        *found,
+        f"there is no BusNamespace {view.bus} yet; the {view.kind} is created when that exists",
+    ]

@@ -28,6 +28,8 @@ WATCHERS: Final = 4
 KINDS: Final[dict[str, tuple[str, str, bool]]] = {
     "BusNamespace": ("/apis/bendybus.io/v1alpha1", "busnamespaces", True),
     "Queue": ("/apis/bendybus.io/v1alpha1", "queues", True),
+    "Topic": ("/apis/bendybus.io/v1alpha1", "topics", True),
+    "Subscription": ("/apis/bendybus.io/v1alpha1", "subscriptions", True),
     "Namespace": ("/api/v1", "namespaces", False),
     "Secret": ("/api/v1", "secrets", True),
     "Service": ("/api/v1", "services", True),

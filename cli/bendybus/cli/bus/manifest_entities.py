@@ -1,0 +1,81 @@
+"""Entities as manifests change them on a running bus: one shape for every kind. Raises BusError."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from bendybus.cli.bus import topics
+from bendybus.cli.bus.management import Management
+from bendybus.crds.bundling import EntityWish
+from bendybus.domain import subscription_name
+from bendybus.domain.descriptions import Description
+from bendybus.domain.entity_kind import EntityKind
+from bendybus.v1 import management_pb2 as pb
+from bendybus.wire import entities
+
+_MANIFEST: Final = pb.ENTITY_ORIGIN_MANIFEST
+
+
+@dataclass(frozen=True, slots=True)
+class Existing:
+    """An entity of a bus. `name`: of a subscription TOPIC/Subscriptions/NAME."""
+
+    name: str
+    description: Description
+    generation: int
+    has_manifest: bool
+    orphaned: bool
+
+    @property
+    def kind(self) -> EntityKind:
+        """What it is."""
+        return self.description.kind
+
+
+class ManifestEntities:
+    """The entities of one bus."""
+
+    def __init__(self, bus: Management) -> None:
+        self._bus = bus
+
+    def all(self) -> list[Existing]:
+        """Return every entity, orphaned ones, too."""
+        found = [
+            _existing(each, each.name) for each in self._bus.queues(orphaned=True, runtime=False)
+        ]
+        for topic in topics.topics(self._bus, runtime=False, orphaned=True):
+            found.append(_existing(topic, topic.name))
+            for each in topics.subscriptions(self._bus, topic.name, runtime=False, orphaned=True):
+                found.append(_existing(each, subscription_name.compose(topic.name, each.name)))
+        return found
+
+    def create(self, wish: EntityWish) -> Sequence[pb.PartitionOutcome]:
+        """Make an entity that belongs to a manifest; return what became of it per partition."""
+        return self._call("Create", wish, uid=wish.uid)
+
+    def update(self, wish: EntityWish, *, if_generation: int) -> Sequence[pb.PartitionOutcome]:
+        """Update an entity to its manifest, unless it was changed since it was read."""
+        return self._call("Update", wish, if_generation=if_generation)
+
+    def _call(self, verb: str, wish: EntityWish, **fields: Any) -> Sequence[pb.PartitionOutcome]:
+        parts = subscription_name.split(wish.name) if wish.kind is EntityKind.SUBSCRIPTION else None
+        names = {"topic_name": parts[0], "name": parts[1]} if parts else {"name": wish.name}
+        method = f"{verb}{wish.kind.value.capitalize()}"
+        request = getattr(pb, f"{method}Request")(
+            **names,
+            description=entities.description_to_proto(wish.description),
+            origin=_MANIFEST,
+            **fields,
+        )
+        outcomes: Sequence[pb.PartitionOutcome] = self._bus.call(method, request).outcomes
+        return outcomes
+
+
+def _existing(proto: Any, name: str) -> Existing:
+    return Existing(
+        name,
+        entities.description_from_proto(proto.description),
+        proto.generation,
+        proto.origin == _MANIFEST,
+        proto.orphaned,
+    )

@@ -1,0 +1,96 @@
+"""`apply` of topics and subscriptions against a management service in memory."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.fake_management import FakeManagement
+from tests.cli.test_entity_commands import FLIGHTS, run
+
+TOPICS = """
+apiVersion: bendybus.io/v1alpha1
+kind: Subscription
+metadata: {name: audit}
+spec: {namespaceRef: {name: flights}, topicName: delays, maxDeliveryCount: 3}
+---
+apiVersion: bendybus.io/v1alpha1
+kind: Topic
+metadata: {name: delays}
+spec: {namespaceRef: {name: flights}, enablePartitioning: true}
+"""
+
+
+@pytest.mark.requirement("R137")
+def test_apply_makes_topics_before_their_subscriptions_and_changes_them(
+    bus: FakeManagement, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "topics.yaml"
+    file.write_text(TOPICS)
+    codes = [run(bus, "apply", "-f", str(file)) for _ in range(2)]
+    file.write_text(TOPICS.replace("maxDeliveryCount: 3", "maxDeliveryCount: 4"))
+    codes.append(run(bus, "apply", "-f", str(file), "--json"))
+    shown = capsys.readouterr().out.splitlines()
+
+    assert codes == [0, 0, 0]
+    told = [line.split(";")[0] for line in shown[:4]]
+    assert told == [
+        "topic 'delays': created",
+        "subscription 'delays/Subscriptions/audit': created",
+        "topic 'delays': unchanged",
+        "subscription 'delays/Subscriptions/audit': unchanged",
+    ]
+    changes = [json.loads(line) for line in shown[4:]]
+    assert [(each["kind"], each["change"]) for each in changes] == [
+        ("Topic", "unchanged"),
+        ("Subscription", "updated"),
+    ]
+
+
+@pytest.mark.requirement("R137")
+@pytest.mark.parametrize(
+    ("manifest", "sentence"),
+    [
+        (TOPICS.split("---")[0], "topic 'delays' does not exist. Add its manifest"),
+        (TOPICS.replace("name: audit", "name: audit-"), "name"),
+        (TOPICS.replace("topicName: delays, ", ""), "spec.topicName: is missing"),
+        (TOPICS.replace("enablePartitioning", "lockDuration"), "is not a known field"),
+        (
+            f"{TOPICS}---{TOPICS.split('---')[1].replace('Topic', 'Queue')}",
+            "already the name of the topic",
+        ),
+    ],
+)
+def test_apply_refuses_what_topics_cannot_be_and_makes_nothing(
+    bus: FakeManagement,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    manifest: str,
+    sentence: str,
+) -> None:
+    file = tmp_path / "topics.yaml"
+    file.write_text(manifest)
+
+    code = run(bus, "apply", "-f", str(file))
+
+    assert code != 0
+    assert sentence in capsys.readouterr().err
+    assert bus.calls == []
+
+
+@pytest.mark.requirement("R137")
+def test_apply_says_what_is_in_no_manifest_any_more_of_every_kind(
+    bus: FakeManagement, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "topics.yaml"
+    file.write_text(TOPICS)
+    run(bus, "apply", "-f", str(file))
+    capsys.readouterr()
+
+    run(bus, "apply", "-f", FLIGHTS)
+
+    kept = [line for line in capsys.readouterr().out.splitlines() if "kept" in line]
+    assert kept == [
+        "topic 'delays': kept (in none of these manifests)",
+        "subscription 'delays/Subscriptions/audit': kept (in none of these manifests)",
+    ]
