@@ -12,6 +12,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from bendybus.cli.commands.app import app
+from bendybus.crds import bundling, loading
 from bendybus.domain import errors, shared_access
 from bendybus.frontend.core.metrics import Metrics as FrontEndMetrics
 from bendybus.frontend.listeners import grpc_methods
@@ -199,7 +200,17 @@ def test_commands_in_code_blocks_exist(page: Path) -> None:
     assert set(BENDYBUS.findall(blocks)) <= commands
 
 
-@pytest.mark.parametrize("name", ["shop.yaml", "volume-helper.yaml", "restored-claim.yaml"])
+def test_the_example_of_topics_is_a_bus() -> None:
+    file = ROOT / "examples" / "kubernetes" / "topics.yaml"
+
+    bundle = bundling.bundle(loading.load([file]))
+
+    assert [wish.kind for wish in bundle.entities] == ["topic", "subscription", "subscription"]
+
+
+@pytest.mark.parametrize(
+    "name", ["shop.yaml", "topics.yaml", "volume-helper.yaml", "restored-claim.yaml"]
+)
 def test_examples_for_kubernetes_are_manifests(name: str) -> None:
     text = (ROOT / "examples" / "kubernetes" / name).read_text(encoding="utf-8")
 

@@ -45,6 +45,24 @@ def pods_of(space: Space) -> set[str]:
     return {pod["metadata"]["uid"] for pod in pods}
 
 
+def test_a_topic_waits_until_its_bus_runs_a_version_that_has_topics(
+    space: Space, previous: str
+) -> None:
+    space.start(space.bus("bus", 2, image=previous), space.queue("orders", "bus"))
+    reference = {"namespaceRef": {"name": "bus"}}
+    space.cluster.apply(
+        space.manifest("Topic", "sales", **reference),
+        space.manifest("Subscription", "audit", topicName="sales", **reference),
+    )
+    space.cluster.await_reason("Topic", "sales", space.name, "PartitionOutdated", within_s=60)
+    space.cluster.await_ready("Queue", "orders", space.name)
+
+    space.cluster.apply(space.bus("bus", 2))
+
+    for kind, name in (("Topic", "sales"), ("Subscription", "audit"), ("Queue", "orders")):
+        space.cluster.await_ready(kind, name, space.name, within_s=120)
+
+
 @pytest.mark.core
 def test_a_bus_goes_from_the_last_version_to_this_one_under_load(
     space: Space, previous: str
