@@ -5,6 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from bendybus.cli.bus import apply_manifests
+from bendybus.crds import bundling, loading
+from bendybus.crds.bundling import Place
+from bendybus.domain.errors import InvalidArgument
+from bendybus.domain.limits import Tier
 from tests.cli.fake_management import FakeManagement
 from tests.cli.test_entity_commands import FLIGHTS, run
 
@@ -94,3 +99,16 @@ def test_apply_says_what_is_in_no_manifest_any_more_of_every_kind(
         "topic 'delays': kept (in none of these manifests)",
         "subscription 'delays/Subscriptions/audit': kept (in none of these manifests)",
     ]
+
+
+@pytest.mark.requirement("R200")
+def test_apply_makes_nothing_that_a_basic_bus_lacks(tmp_path: Path) -> None:
+    file = tmp_path / "queue.yaml"
+    file.write_text(
+        "apiVersion: bendybus.io/v1alpha1\nkind: Queue\nmetadata: {name: q}\n"
+        "spec: {namespaceRef: {name: b}, requiresDuplicateDetection: true}\n"
+    )
+    bundle = bundling.bundle(loading.load([file]), running=Place("b", Tier.BASIC))
+
+    with pytest.raises(InvalidArgument, match="this one is Basic"):
+        apply_manifests.plan(bundle, [])

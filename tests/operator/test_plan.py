@@ -16,7 +16,7 @@ from bendybus.operator.decisions.plan import ManifestDeletion, Step
 from bendybus.operator.decisions.reasons import Reason
 from bendybus.operator.kubernetes import names
 from tests.operator import manifests
-from tests.operator.manifests import bus, entry, queue, subscription
+from tests.operator.manifests import bus, entry, queue, subscription, topic
 
 ADOPT = {names.RETAINED_ANNOTATION: "adopt"}
 PURGE = {names.RETAINED_ANNOTATION: "purge"}
@@ -296,3 +296,21 @@ def test_rules_that_clients_made_of_a_subscription_stay() -> None:
     assert update.step is Step.UPDATE
     assert isinstance(update.wanted, SubscriptionDescription)
     assert update.wanted.rules == kept
+
+
+# Tiers
+
+
+@pytest.mark.requirement("R200")
+def test_what_a_basic_bus_lacks_is_refused_of_a_new_queue_and_goes_on_of_an_old_one() -> None:
+    basic = bus(sku={"tier": "Basic"})
+    view = queue(requiresDuplicateDetection=True)
+
+    new = plan.decide(view, basic, None)
+    old = plan.decide(view, basic, entry(view, basic))
+    topic_there = plan.decide(topic(), basic, None)
+
+    assert (new.step, new.reason) == (Step.REFUSE, Reason.INVALID_SPEC)
+    assert "requiresDuplicateDetection: needs a namespace of tier Standard" in new.message
+    assert old.step is Step.NOTHING
+    assert topic_there.reason is Reason.INVALID_SPEC

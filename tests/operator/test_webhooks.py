@@ -199,7 +199,17 @@ async def test_what_a_topic_or_a_subscription_cannot_be_is_refused_with_the_same
     assert sentence in str(caught.value)
 
 
-@pytest.mark.requirement("R135")
+@pytest.mark.requirement("R200")
+async def test_a_new_queue_of_a_basic_bus_detects_no_duplicates(cluster: Cluster) -> None:
+    body = queue_body(requiresDuplicateDetection=True)
+
+    async with asked(cluster, lambda _: b"", bus_body(sku={"tier": "Basic"})) as webhooks:
+        with pytest.raises(kopf.AdmissionError, match="needs a namespace of tier Standard"):
+            await webhooks.entity("CREATE", body, None)
+        await webhooks.entity("UPDATE", changed(body, maxDeliveryCount=3), body)
+
+
+@pytest.mark.requirement("R135", "R200")
 async def test_a_basic_bus_has_no_topics(cluster: Cluster) -> None:
     async with asked(cluster, lambda _: b"", bus_body(sku={"tier": "Basic"})) as webhooks:
         for body in (topic_body(), subscription_body()):

@@ -102,6 +102,19 @@ def check_tier(kind: EntityKind, tier: Tier) -> None:
         )
 
 
+def check_new(wanted: Description, tier: Tier) -> None:
+    """Raise InvalidArgument if a new entity would have what its tier lacks.
+
+    Beside `check`; what exists goes on: up to version 0.4 every tier detected duplicates.
+    """
+    if wanted.requires_duplicate_detection and tier not in limits.DUPLICATE_DETECTION_TIERS:
+        tiers = " or ".join(limits.DUPLICATE_DETECTION_TIERS)
+        raise InvalidArgument(
+            _MANIFEST_NAMES["requires_duplicate_detection"],
+            f"needs a namespace of tier {tiers}; this one is {tier}.",
+        )
+
+
 def merged(current: AnyDescription, changes: Mapping[str, Any]) -> AnyDescription:
     """Return `current` with the fields in `changes` replaced."""
     known = set(field_names(type(current)))

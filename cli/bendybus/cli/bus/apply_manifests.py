@@ -91,6 +91,7 @@ def _check_topic(wish: EntityWish, known: Container[str]) -> None:
 
 def _step(wish: EntityWish, found: Existing | None, place: Place) -> Step:
     if found is None:
+        descriptions.check_new(wish.description, place.tier)
         return Step(Change.CREATED, wish.kind, wish.name, wish)
     if found.kind is not wish.kind:
         raise errors.EntityAlreadyExists(

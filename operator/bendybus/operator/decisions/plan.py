@@ -92,6 +92,8 @@ def decide(
         if missing:
             view.manifest.check_name()
         wanted = _with_rules_of(entry, wanted_description(view, bus), view)
+        if missing:
+            descriptions.check_new(wanted, bus.manifest.tier)
     except BusError as error:
         return refuse(Reason.INVALID_SPEC, error.message)
     if missing and complete and view.kind is EntityKind.SUBSCRIPTION:

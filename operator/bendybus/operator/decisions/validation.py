@@ -11,7 +11,7 @@ from typing import Final
 from bendybus.crds import entity_manifest
 from bendybus.crds.manifest import DeletionPolicy
 from bendybus.crds.namespace_manifest import BusNamespace
-from bendybus.domain import immutable_fields, limits
+from bendybus.domain import descriptions, immutable_fields, limits
 from bendybus.domain.errors import BusError, InvalidArgument
 from bendybus.domain.filters.rule import Rule
 from bendybus.domain.subscription_description import SubscriptionDescription
@@ -151,7 +151,9 @@ def check_entity(body: Body, old: Body | None, bus: BusView | None) -> list[str]
             refusal = plan.check_place(view, bus)
             if refusal is not None:
                 found.append(refusal.message)
-            plan.wanted_description(view, bus)
+            wanted = plan.wanted_description(view, bus)
+            if old is None:
+                descriptions.check_new(wanted, bus.manifest.tier)
     except InvalidArgument as error:
         found.append(f"spec.{error.message}")
     except BusError as error:

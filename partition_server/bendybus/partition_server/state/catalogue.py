@@ -238,6 +238,7 @@ class Catalogue:
         descriptions.check(
             wanted, tier=fingerprint.tier, partition_count=fingerprint.partition_count
         )
+        descriptions.check_new(wanted, fingerprint.tier)
         name, count, home = self._place(command.name, wanted)
         return Entity(
             name=name,
