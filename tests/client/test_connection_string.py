@@ -75,8 +75,6 @@ def test_what_comes_later_is_refused_in_a_sentence() -> None:
         client.get_topic_sender("t")
     with pytest.raises(NotImplementedError):
         client.get_subscription_receiver("t", "s")
-    with pytest.raises(NotImplementedError):
-        client.list_queue_sessions("q")
 
 
 def test_a_closed_client_gives_nothing_out() -> None:

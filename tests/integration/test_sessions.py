@@ -4,21 +4,27 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from typing import Any
 
+import grpc
 import pytest
 
 from bendybus.client import (
     NEXT_AVAILABLE_SESSION,
+    AutoLockRenewer,
     ServiceBusClient,
     ServiceBusMessage,
     ServiceBusReceiver,
 )
 from bendybus.client.exceptions import (
+    AutoLockRenewTimeout,
     InvalidOperationError,
     OperationTimeoutError,
     SessionCannotBeLockedError,
+    SessionLockLostError,
 )
+from bendybus.v1 import receiver_pb2, receiver_pb2_grpc
 
 # 128 characters of any kind; the longest name that there is.
 LONG = ("é😀 \n/'\"%$#" * 20)[:128]
@@ -240,6 +246,96 @@ def test_deferred_and_peeked_messages_are_those_of_the_session(
     with client.get_queue_receiver(sessions) as plain:
         shown = bodies(plain.peek_messages(10)) + bodies(plain.peek_messages(10))
         assert sorted(shown) == ["a1", "b0"]
+
+
+@pytest.mark.requirement("R107")
+def test_the_sessions_of_all_partitions_are_listed(client: ServiceBusClient, sessions: str) -> None:
+    names = [f"s{number:02}" for number in range(20)]
+    for name in names:
+        send(client, sessions, name, "x")
+    with accept(client, sessions, "old") as receiver:
+        receiver.session.set_state("x")  # type: ignore[union-attr]
+    time.sleep(0.01)
+    since = datetime.now(UTC)
+    time.sleep(0.01)
+    with accept(client, sessions, LONG) as receiver:
+        receiver.session.set_state("x")  # type: ignore[union-attr]
+
+    assert sorted(client.list_queue_sessions(sessions)) == sorted([*names, LONG, "old"])
+    assert list(client.list_queue_sessions(sessions, state_updated_after=since)) == [LONG]
+
+
+@pytest.mark.requirement("R107")
+def test_a_list_of_sessions_goes_on_where_a_page_ended(bus: Any, sessions: str) -> None:
+    with bus.client() as client:
+        for number in range(10):
+            send(client, sessions, f"s{number}", "x")
+    channel = grpc.insecure_channel(bus.front_end_address)
+    stub = receiver_pb2_grpc.ReceiverServiceStub(channel)
+    found: list[str] = []
+    token = b""
+    while True:
+        request = receiver_pb2.ListSessionsRequest(
+            entity_path=sessions, page_size=2, page_token=token
+        )
+        answer = stub.ListSessions(request, timeout=30)
+        assert len(answer.session_ids) <= 2
+        found += answer.session_ids
+        token = answer.next_page_token
+        if not token:
+            break
+    channel.close()
+    assert sorted(found) == [f"s{number}" for number in range(10)]
+
+
+@pytest.mark.requirement("R109")
+def test_the_lock_of_a_session_is_renewed_in_the_background(
+    client: ServiceBusClient, new_queue: Callable[..., str]
+) -> None:
+    queue = new_queue(requires_session=True, lock_duration="PT5S")
+    send(client, queue, "s", "x")
+    with (
+        AutoLockRenewer() as renewer,
+        accept(client, queue, "s", auto_lock_renewer=renewer) as receiver,
+    ):
+        [message] = receiver.receive_messages()
+        session = receiver.session
+        assert session is not None
+        first = session.locked_until_utc
+        time.sleep(6)
+        assert session.locked_until_utc > first  # type: ignore[operator]
+        assert session.auto_renew_error is None
+        with pytest.raises(ValueError, match="no lock of its own"):
+            renewer.register(receiver, message)
+        receiver.complete_message(message)
+
+
+@pytest.mark.requirement("R109", "R105")
+def test_a_session_whose_lock_ended_is_lost_to_its_receiver(
+    client: ServiceBusClient, new_queue: Callable[..., str]
+) -> None:
+    queue = new_queue(requires_session=True, lock_duration="PT5S")
+    send(client, queue, "s", "x", "y")
+    failures: list[Any] = []
+    with (
+        AutoLockRenewer(max_lock_renewal_duration=1) as renewer,
+        accept(client, queue, "s") as receiver,
+    ):
+        session = receiver.session
+        assert session is not None
+        renewer.register(receiver, session, on_lock_renew_failure=lambda *a: failures.append(a))
+        [message] = receiver.receive_messages(1)
+        time.sleep(5.5)
+        with pytest.raises(SessionLockLostError):
+            receiver.complete_message(message)
+        with pytest.raises(SessionLockLostError):
+            receiver.receive_messages()
+        with pytest.raises(SessionLockLostError):
+            session.set_state("x")
+        assert isinstance(session.auto_renew_error, AutoLockRenewTimeout)
+    with accept(client, queue, "s") as receiver:
+        messages = receiver.receive_messages(2)
+        assert [(str(each), each.delivery_count) for each in messages] == [("x", 1), ("y", 0)]
 
 
 @pytest.mark.requirement("R102")

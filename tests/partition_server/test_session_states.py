@@ -136,6 +136,29 @@ def test_sessions_with_active_messages_or_a_state_are_listed_in_pages(sessions: 
     assert isinstance(refused.error, errors.InvalidArgument)
 
 
+@pytest.mark.requirement("R78", "R107")
+def test_sessions_whose_state_was_set_after_a_time_are_listed(sessions: Sessions) -> None:
+    driver = sessions.driver
+    sessions.send(("messages", b"x"))
+    for name in ("a", "b", "c", "d"):
+        keep(sessions, sessions.accept(name), b"s")
+        driver.advance(1_000)
+    since_ms = driver.now.wall_ms - 2_500
+
+    def after(count: int) -> list[str]:
+        names: list[str] = []
+        last = None
+        while True:
+            command = ListSessions("t", driver.ref(), count, last, since_ms)
+            [found] = driver.run(command)
+            names += found.session_ids
+            last = found.following
+            if last is None:
+                return names
+
+    assert after(100) == after(1) == after(2) == ["c", "d"]
+
+
 @pytest.mark.requirement("R78")
 def test_a_deleted_queue_takes_its_sessions_and_states_with_it(sessions: Sessions) -> None:
     from bendybus.domain.entity import Origin

@@ -349,14 +349,16 @@ class SetSessionStateResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class ListSessionsRequest(_message.Message):
-    __slots__ = ("entity_path", "page_size", "page_token")
+    __slots__ = ("entity_path", "page_size", "page_token", "state_updated_after_ms")
     ENTITY_PATH_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    STATE_UPDATED_AFTER_MS_FIELD_NUMBER: _ClassVar[int]
     entity_path: str
     page_size: int
     page_token: bytes
-    def __init__(self, entity_path: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[bytes] = ...) -> None: ...
+    state_updated_after_ms: int
+    def __init__(self, entity_path: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[bytes] = ..., state_updated_after_ms: _Optional[int] = ...) -> None: ...
 
 class ListSessionsResponse(_message.Message):
     __slots__ = ("session_ids", "next_page_token")

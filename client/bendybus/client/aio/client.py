@@ -4,8 +4,9 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any
 
-from bendybus.client.aio import calls
+from bendybus.client.aio import calls, sessions
 from bendybus.client.aio.lock_renewer import AutoLockRenewer
+from bendybus.client.aio.management.paging import AsyncItemPaged
 from bendybus.client.aio.receiver import ServiceBusReceiver
 from bendybus.client.aio.sender import ServiceBusSender
 from bendybus.client.aio.transaction import ServiceBusTransaction
@@ -18,6 +19,7 @@ from bendybus.client.messages.enums import (
     ServiceBusSessionFilter,
     ServiceBusSubQueue,
 )
+from bendybus.domain import subscription_name as subscription_name_rules
 
 
 class ServiceBusClient(BaseClient):
@@ -174,9 +176,14 @@ class ServiceBusClient(BaseClient):
         *,
         state_updated_after: datetime | None = None,
         timeout: float | None = None,
-    ) -> Any:
-        """Not supported yet."""
-        raise not_supported("sessions")
+    ) -> AsyncItemPaged[str]:
+        """Return the names of a queue's sessions that have active messages or a state.
+
+        `queue_name`: the queue. `state_updated_after`: only sessions whose state was set after
+        then. `timeout`: seconds for all pages together, 60 if None.
+        """
+        self._check(queue_name)
+        return sessions.listed(self._shared, queue_name, state_updated_after, timeout)
 
     def list_subscription_sessions(
         self,
@@ -185,9 +192,15 @@ class ServiceBusClient(BaseClient):
         *,
         state_updated_after: datetime | None = None,
         timeout: float | None = None,
-    ) -> Any:
-        """Not supported yet."""
-        raise not_supported("sessions")
+    ) -> AsyncItemPaged[str]:
+        """Return the names of a subscription's sessions that have active messages or a state.
+
+        `topic_name` and `subscription_name`: the subscription. `state_updated_after` and
+        `timeout`: as for `list_queue_sessions`.
+        """
+        self._check(topic_name)
+        path = subscription_name_rules.compose(topic_name, subscription_name)
+        return sessions.listed(self._shared, path, state_updated_after, timeout)
 
     async def close(self) -> None:
         """Close the senders and receivers, then the connection.

@@ -6,6 +6,7 @@ from typing import Any
 
 from bendybus.client.core.lock_renewer import DURATION_S_DEFAULT, BaseLockRenewer
 from bendybus.client.core.renewal_schedule import Failure, Renewal
+from bendybus.client.core.session import BaseSession
 from bendybus.client.exceptions import ServiceBusError
 from bendybus.client.messages.received_message import ServiceBusReceivedMessage
 
@@ -44,14 +45,14 @@ class AutoLockRenewer(BaseLockRenewer):
     def register(
         self,
         receiver: Any,
-        renewable: ServiceBusReceivedMessage,
+        renewable: ServiceBusReceivedMessage | BaseSession,
         max_lock_renewal_duration: float | None = None,
         on_lock_renew_failure: Failure | None = None,
     ) -> None:
-        """Renew the lock of a message until it is settled or the duration has passed.
+        """Renew the lock of a message or session until it is given up or the duration has passed.
 
-        `receiver`: the receiver of `renewable`, the message. `max_lock_renewal_duration` and
-        `on_lock_renew_failure` override those of the renewer.
+        `receiver`: the receiver of `renewable`, the message or its `session`.
+        `max_lock_renewal_duration` and `on_lock_renew_failure` override those of the renewer.
         """
         if self._loop is None:
             self._loop = asyncio.get_running_loop()

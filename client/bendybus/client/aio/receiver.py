@@ -27,6 +27,8 @@ class ServiceBusReceiver(SettlingReceiver, AsyncIterator[ServiceBusReceivedMessa
 
     _of_loop = True  # async only
     _session: ServiceBusSession | None = None
+    # Whether the lock of the session is renewed in the background.
+    _renewing = False
 
     async def __aenter__(self) -> "ServiceBusReceiver":
         self._check_live()
@@ -324,7 +326,8 @@ class ServiceBusReceiver(SettlingReceiver, AsyncIterator[ServiceBusReceivedMessa
         waiter = self._shared.get().io.loop_waiter()
         self._shared.get().io.submit(stream.open_session, waiter)
         await waiter.wait(session_link.opens_within_s(self))
-        if self._auto_lock_renewer is not None:
+        if self._auto_lock_renewer is not None and not self._renewing:
+            self._renewing = True
             self._auto_lock_renewer.register(self, self.session)
 
     async def _delete(self, max_message_count: int, before: datetime | None, *, purge: bool) -> int:

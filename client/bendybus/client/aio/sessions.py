@@ -5,8 +5,10 @@ from datetime import datetime
 from typing import Any
 
 from bendybus.client.aio import calls
+from bendybus.client.aio.management.paging import AsyncItemPaged
 from bendybus.client.core import session as core
 from bendybus.client.core.session import BaseSession
+from bendybus.client.core.shared_connection import SharedConnection
 
 
 class ServiceBusSession(BaseSession):
@@ -63,3 +65,22 @@ class ServiceBusSession(BaseSession):
             timeout_s,
         )
         return self._renewed(answer, asked_s)
+
+
+def listed(
+    shared: SharedConnection, path: str, state_updated_after: datetime | None, timeout: float | None
+) -> AsyncItemPaged[str]:
+    """Return the sessions of an entity, page by page."""
+    after_ms = core.updated_after_ms(state_updated_after)
+    until_s = time.monotonic() + core.timeout_of(timeout, {})
+
+    async def fetch(token: str) -> tuple[list[str], str]:
+        answer = await calls.call(
+            shared.get(),
+            lambda stubs: stubs.receiver.ListSessions,
+            core.list_request(path, token, after_ms),
+            max(0.001, until_s - time.monotonic()),
+        )
+        return list(answer.session_ids), answer.next_page_token.hex()
+
+    return AsyncItemPaged(fetch)

@@ -6,6 +6,8 @@ from typing import Any
 from bendybus.client.core import io_thread
 from bendybus.client.core.io_thread import IoThread
 from bendybus.client.core.renewal_schedule import Failure, Renewal, RenewalSchedule
+from bendybus.client.core.session import BaseSession
+from bendybus.client.core.session_renewal import SessionRenewal
 from bendybus.client.exceptions import ServiceBusError
 from bendybus.client.messages.received_message import ServiceBusReceivedMessage
 
@@ -29,28 +31,35 @@ class BaseLockRenewer:
     def register(
         self,
         receiver: Any,
-        renewable: ServiceBusReceivedMessage,
+        renewable: ServiceBusReceivedMessage | BaseSession,
         max_lock_renewal_duration: float | None = None,
         on_lock_renew_failure: Failure | None = None,
     ) -> None:
-        """Renew the lock of a message until it is settled or the duration has passed.
+        """Renew the lock of a message or session until it is given up or the duration has passed.
 
-        `receiver`: the receiver of `renewable`, the message. `max_lock_renewal_duration` and
-        `on_lock_renew_failure` override those of the renewer.
+        `receiver`: the receiver of `renewable`, the message or its `session`.
+        `max_lock_renewal_duration` and `on_lock_renew_failure` override those of the renewer.
         """
-        if not isinstance(renewable, ServiceBusReceivedMessage):
+        if not isinstance(renewable, ServiceBusReceivedMessage | BaseSession):
             raise TypeError(
-                f"renewable: must be a ServiceBusReceivedMessage (got {type(renewable).__name__})"
+                "renewable: must be a ServiceBusReceivedMessage or a ServiceBusSession "
+                f"(got {type(renewable).__name__})"
             )
         self._check_open()
-        if renewable.locked_until_utc is None or renewable._peeked:
-            raise ValueError("renewable: the message has no lock.")
-        entry = Renewal(
-            receiver._receive_stream(),
-            renewable,
-            self._duration_s if max_lock_renewal_duration is None else max_lock_renewal_duration,
-            on_lock_renew_failure or self._on_failure,
-        )
+        duration_s = self._duration_s
+        if max_lock_renewal_duration is not None:
+            duration_s = max_lock_renewal_duration
+        fail = on_lock_renew_failure or self._on_failure
+        stream = receiver._receive_stream()
+        entry: Renewal
+        if renewable.locked_until_utc is None:
+            raise ValueError("renewable: it has no lock.")
+        if isinstance(renewable, BaseSession):
+            entry = SessionRenewal(receiver._shared.get(), stream, renewable, duration_s, fail)
+        elif renewable._peeked or receiver._by_session:
+            raise ValueError("renewable: the message has no lock of its own.")
+        else:
+            entry = Renewal(stream, renewable, duration_s, fail)
         entry.receiver = receiver
         io = io_thread.current()
         with io_thread.making():

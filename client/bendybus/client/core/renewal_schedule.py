@@ -7,19 +7,22 @@ from typing import Any, Final
 
 from bendybus.client.core.receive_stream import ReceiveStream
 from bendybus.client.core.settlements import Outcome, Settlement
+from bendybus.client.core.waiters import Waiter
 from bendybus.client.exceptions import (
     AutoLockRenewFailed,
     AutoLockRenewTimeout,
     MessageLockLostError,
     ServiceBusError,
+    SessionLockLostError,
 )
 from bendybus.client.messages.received_message import ServiceBusReceivedMessage
 from bendybus.v1 import receiver_pb2
 
-Failure = Callable[[ServiceBusReceivedMessage, ServiceBusError | None], Any]
+Failure = Callable[[Any, ServiceBusError | None], Any]
 
 _TICK_S: Final = 0.25
 _TIMEOUT_S: Final = 30.0
+_LOST: Final = (MessageLockLostError, SessionLockLostError)
 
 
 class Renewal:
@@ -38,23 +41,36 @@ class Renewal:
     )
 
     def __init__(
-        self,
-        stream: ReceiveStream,
-        message: ServiceBusReceivedMessage,
-        duration_s: float,
-        fail: Failure | None,
+        self, stream: ReceiveStream, message: Any, duration_s: float, fail: Failure | None
     ) -> None:
         self.stream = stream
+        # Or the session whose lock it is.
         self.message = message
         self.fail = fail
         # Keeps the receiver from being garbage-collected while its locks are renewed.
         self.receiver: Any = None
         now = time.monotonic()
         self.end_s = now + duration_s
-        self.lock_s = lock_left_s(message)
+        self.lock_s = self._lock_left_s()
         self.lock_end_s = now + self.lock_s
         self.due_s = now + self.lock_s / 2
         self.asked_s = now
+
+    @property
+    def over(self) -> bool:
+        """Whether there is nothing to renew any more."""
+        return bool(self.message._settled)
+
+    def _lock_left_s(self) -> float:
+        return lock_left_s(self.message)
+
+    def extended(self, outcome: Outcome) -> None:
+        """Note the new expiry."""
+        self.message._locked_until_ms = outcome.locked_until_ms
+
+    def ask(self, waiter: Waiter) -> bool:
+        """Ask for the renewal of this lock alone; False if it goes with others in a frame."""
+        return False
 
 
 class RenewalSchedule:
@@ -87,13 +103,13 @@ class RenewalSchedule:
         lost = dict(outcome.errors)
         now = time.monotonic()
         for index, renewal in enumerate(renewals):
-            if index in lost and isinstance(lost[index], MessageLockLostError):
+            if index in lost and isinstance(lost[index], _LOST):
                 self._lost(renewal, lost[index])
             elif index in lost:
                 # The lock may outlast the cause of the failure.
                 self.failed([renewal], lost[index])
             elif renewal in self._renewals:
-                renewal.message._locked_until_ms = outcome.locked_until_ms
+                renewal.extended(outcome)
                 # Counted from the request: the response may have been delayed.
                 renewal.lock_end_s = renewal.asked_s + outcome.lock_remaining_ms / 1_000
                 renewal.lock_s = max(0.0, renewal.lock_end_s - now)
@@ -103,7 +119,7 @@ class RenewalSchedule:
         """Retry until the locks expire; then report them."""
         for renewal in renewals:
             now = time.monotonic()
-            if renewal.lock_end_s <= now:
+            if renewal.lock_end_s <= now or isinstance(error, _LOST):
                 self._lost(renewal, error)
             else:
                 renewal.due_s = now + min(1.0, renewal.lock_s / 8)
@@ -117,7 +133,7 @@ class RenewalSchedule:
         now = time.monotonic()
         due: dict[ReceiveStream, list[Renewal]] = {}
         for renewal in list(self._renewals):
-            if renewal.message._settled:
+            if renewal.over:
                 self._renewals.discard(renewal)
             elif now >= renewal.end_s:
                 self._renewals.discard(renewal)
@@ -125,10 +141,11 @@ class RenewalSchedule:
                     "The lock is no longer renewed: max_lock_renewal_duration has passed."
                 )
             elif now >= renewal.due_s:
-                due.setdefault(renewal.stream, []).append(renewal)
                 # Not again before the response.
                 renewal.due_s = now + _TIMEOUT_S
                 renewal.asked_s = now
+                if not renewal.ask(_Batch(self, [renewal])):
+                    due.setdefault(renewal.stream, []).append(renewal)
         for stream, renewals in due.items():
             tokens = b"".join(e.message._delivered.token(e.message._index) for e in renewals)
             stream.settle(
@@ -142,7 +159,7 @@ class RenewalSchedule:
         if renewal not in self._renewals:
             return
         self._renewals.discard(renewal)
-        if renewal.message._settled:
+        if renewal.over:
             return
         error = AutoLockRenewFailed(f"The lock could not be renewed: {cause}", error=cause)
         renewal.message.auto_renew_error = error

@@ -1,12 +1,15 @@
 """What the sessions of both surfaces share: arguments, requests, and what is known of the lock."""
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from bendybus.client import arguments
 from bendybus.client.core.session_link import SessionLink
 from bendybus.client.exceptions import AutoLockRenewFailed, AutoLockRenewTimeout
+from bendybus.client.messages import values
 from bendybus.v1 import receiver_pb2
+
+_PAGE_SIZE: Final = 1_000
 
 
 class BaseSession:
@@ -74,6 +77,23 @@ def timeout_of(timeout: float | None, options: dict[str, Any]) -> float:
     """Return the seconds that a call about a session may take."""
     arguments.warn_of_unknown(options)
     return arguments.timeout(timeout)
+
+
+def updated_after_ms(moment: datetime | None) -> int:
+    """Return when states must have been set to be listed; 0: no matter."""
+    if moment is None:
+        return 0
+    return max(1, values.to_milliseconds(arguments.moment("state_updated_after", moment)))
+
+
+def list_request(path: str, token: str, after_ms: int) -> receiver_pb2.ListSessionsRequest:
+    """Return the request for a page of sessions."""
+    return receiver_pb2.ListSessionsRequest(
+        entity_path=path,
+        page_token=bytes.fromhex(token),
+        page_size=_PAGE_SIZE,
+        state_updated_after_ms=after_ms,
+    )
 
 
 def _moment(milliseconds: int) -> datetime:

@@ -14,11 +14,13 @@ from bendybus.client.messages.enums import (
     ServiceBusSessionFilter,
     ServiceBusSubQueue,
 )
-from bendybus.client.sync import calls
+from bendybus.client.sync import calls, sessions
 from bendybus.client.sync.lock_renewer import AutoLockRenewer
+from bendybus.client.sync.management.paging import ItemPaged
 from bendybus.client.sync.receiver import ServiceBusReceiver
 from bendybus.client.sync.sender import ServiceBusSender
 from bendybus.client.sync.transaction import ServiceBusTransaction
+from bendybus.domain import subscription_name as subscription_name_rules
 
 
 class ServiceBusClient(BaseClient):
@@ -171,9 +173,14 @@ class ServiceBusClient(BaseClient):
         *,
         state_updated_after: datetime | None = None,
         timeout: float | None = None,
-    ) -> Any:
-        """Not supported yet."""
-        raise not_supported("sessions")
+    ) -> ItemPaged[str]:
+        """Return the names of a queue's sessions that have active messages or a state.
+
+        `queue_name`: the queue. `state_updated_after`: only sessions whose state was set after
+        then. `timeout`: seconds for all pages together, 60 if None.
+        """
+        self._check(queue_name)
+        return sessions.listed(self._shared, queue_name, state_updated_after, timeout)
 
     def list_subscription_sessions(
         self,
@@ -182,9 +189,15 @@ class ServiceBusClient(BaseClient):
         *,
         state_updated_after: datetime | None = None,
         timeout: float | None = None,
-    ) -> Any:
-        """Not supported yet."""
-        raise not_supported("sessions")
+    ) -> ItemPaged[str]:
+        """Return the names of a subscription's sessions that have active messages or a state.
+
+        `topic_name` and `subscription_name`: the subscription. `state_updated_after` and
+        `timeout`: as for `list_queue_sessions`.
+        """
+        self._check(topic_name)
+        path = subscription_name_rules.compose(topic_name, subscription_name)
+        return sessions.listed(self._shared, path, state_updated_after, timeout)
 
     def close(self) -> None:
         """Close the senders and receivers, then the connection.

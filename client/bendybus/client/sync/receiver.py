@@ -27,6 +27,8 @@ class ServiceBusReceiver(SettlingReceiver, Iterator[ServiceBusReceivedMessage]):
     """
 
     _session: ServiceBusSession | None = None
+    # Whether the lock of the session is renewed in the background.
+    _renewing = False
 
     def __enter__(self) -> "ServiceBusReceiver":
         self._check_live()
@@ -324,7 +326,8 @@ class ServiceBusReceiver(SettlingReceiver, Iterator[ServiceBusReceivedMessage]):
         waiter = self._shared.get().io.thread_waiter()
         self._shared.get().io.submit(stream.open_session, waiter)
         waiter.wait(session_link.opens_within_s(self))
-        if self._auto_lock_renewer is not None:
+        if self._auto_lock_renewer is not None and not self._renewing:
+            self._renewing = True
             self._auto_lock_renewer.register(self, self.session)
 
     def _delete(self, max_message_count: int, before: datetime | None, *, purge: bool) -> int:

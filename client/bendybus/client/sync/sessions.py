@@ -7,7 +7,9 @@ from typing import Any
 
 from bendybus.client.core import session as core
 from bendybus.client.core.session import BaseSession
+from bendybus.client.core.shared_connection import SharedConnection
 from bendybus.client.sync import calls
+from bendybus.client.sync.management.paging import ItemPaged
 
 
 class ServiceBusSession(BaseSession):
@@ -64,3 +66,22 @@ class ServiceBusSession(BaseSession):
             timeout_s,
         )
         return self._renewed(answer, asked_s)
+
+
+def listed(
+    shared: SharedConnection, path: str, state_updated_after: datetime | None, timeout: float | None
+) -> ItemPaged[str]:
+    """Return the sessions of an entity, page by page."""
+    after_ms = core.updated_after_ms(state_updated_after)
+    until_s = time.monotonic() + core.timeout_of(timeout, {})
+
+    def fetch(token: str) -> tuple[list[str], str]:
+        answer = calls.call(
+            shared.get(),
+            lambda stubs: stubs.receiver.ListSessions,
+            core.list_request(path, token, after_ms),
+            max(0.001, until_s - time.monotonic()),
+        )
+        return list(answer.session_ids), answer.next_page_token.hex()
+
+    return ItemPaged(fetch)

@@ -37,10 +37,13 @@ async def put(front_end: FrontEnd, name: str, token: bytes, state: bytes | None)
     await message_calls.set_session_state(upstream, target, token, state)
 
 
-async def page(front_end: FrontEnd, name: str, size: int, page_token: bytes) -> Page:
+async def page(
+    front_end: FrontEnd, name: str, size: int, page_token: bytes, state_updated_after_ms: int
+) -> Page:
     """Return sessions with active messages or a state, partition after partition.
 
-    Raises PartitionUnavailable rather than leave out those of a partition.
+    With a time only those whose state was set after it. Raises PartitionUnavailable rather than
+    leave out those of a partition.
     """
     entity = front_end.directory.find(name)
     message_access.check(entity)
@@ -56,6 +59,7 @@ async def page(front_end: FrontEnd, name: str, size: int, page_token: bytes) -> 
         target,
         sessions=size or PAGE_DEFAULT,
         after=after if left[0] == partition else None,
+        state_updated_after_ms=state_updated_after_ms,
     )
     if following is not None:
         return Page(found, _page_token(left[0], following))

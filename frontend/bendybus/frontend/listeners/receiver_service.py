@@ -157,7 +157,11 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
         with self._front_end.metrics.refusals(request.entity_path):
             name = request_values.entity(request.entity_path)
             page = await session_states.page(
-                self._front_end, name, request.page_size, request.page_token
+                self._front_end,
+                name,
+                request.page_size,
+                request.page_token,
+                request.state_updated_after_ms,
             )
         return receiver_pb2.ListSessionsResponse(
             session_ids=page.session_ids, next_page_token=page.following

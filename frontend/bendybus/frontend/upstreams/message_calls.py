@@ -171,11 +171,20 @@ async def session_state(upstream: Upstream, target: Target, token: bytes) -> byt
 
 
 async def list_sessions(
-    upstream: Upstream, target: Target, *, sessions: int, after: str | None
+    upstream: Upstream,
+    target: Target,
+    *,
+    sessions: int,
+    after: str | None,
+    state_updated_after_ms: int,
 ) -> tuple[Sequence[str], str | None]:
     """Return sessions of one partition, and where to go on. Raises the domain error."""
     request = partition_pb2.ListSessionsRequest(
-        partition=upstream.partition, entity=target.ref, max_sessions=sessions, after=after
+        partition=upstream.partition,
+        entity=target.ref,
+        max_sessions=sessions,
+        after=after,
+        state_updated_after_ms=state_updated_after_ms,
     )
     answer = await call(
         upstream, lambda calls, _: calls.ListSessions(request, timeout=target.timeout_s)

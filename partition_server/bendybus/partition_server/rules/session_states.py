@@ -74,5 +74,13 @@ def list_sessions(turn: Turn, command: ListSessions) -> SessionsListed:
     bounds.check_number("max_sessions", command.max_sessions, LISTED_MAX, 1)
     if command.after is not None:
         bounds.check_text("after", command.after, limits.KEY_CHARS_MAX)
+    bounds.check_number(
+        "state_updated_after_ms", command.state_updated_after_ms, bounds.TIME_MS_MAX
+    )
     reads = turn.partition.store.sessions
+    if command.state_updated_after_ms:
+        found = reads.updated(
+            queue.slot, command.after, command.max_sessions, command.state_updated_after_ms
+        )
+        return SessionsListed(*found)
     return SessionsListed(*reads.listed(queue.slot, command.after, command.max_sessions))

@@ -242,6 +242,7 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
                 conversions.entity_ref(request.entity),
                 request.max_sessions,
                 request.after if request.HasField("after") else None,
+                request.state_updated_after_ms,
             ),
         )
         return partition_pb2.ListSessionsResponse(

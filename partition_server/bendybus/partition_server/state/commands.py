@@ -305,13 +305,13 @@ class GetSessionState:
 
 @dataclass(slots=True)
 class ListSessions:
-    """List sessions with active messages or a state, by name; answered by SessionsListed."""
+    """List sessions, by name; answered by SessionsListed. See the contract."""
 
     reply_to: Any
     entity: EntityRef
     max_sessions: int
-    # None: from the first one on.
     after: str | None = None
+    state_updated_after_ms: int = 0
 
 
 @dataclass(slots=True)

@@ -53,6 +53,14 @@ class MemorySessions:
         last = looked[limit - 1] if len(looked) > limit else None
         return [name for name in looked[:limit] if name in wanted], last
 
+    def updated(
+        self, slot: int, after: str | None, limit: int, since_ms: int
+    ) -> tuple[list[str], str | None]:
+        """See SessionReads."""
+        looked = [name for name in self._with_state(slot) if after is None or name > after][:limit]
+        names = [name for name in looked if self._states[slot, name].at_ms > since_ms]
+        return names, looked[-1] if len(looked) == limit else None
+
     def with_state(self, slot: int, limit: int) -> list[str]:
         """See SessionReads."""
         return self._with_state(slot)[:limit]

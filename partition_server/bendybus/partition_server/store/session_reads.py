@@ -39,6 +39,11 @@ class SessionReads(Protocol):
         Looks at `limit` sessions at most; also returns where to go on, None at the end.
         """
 
+    def updated(
+        self, slot: int, after: str | None, limit: int, since_ms: int
+    ) -> tuple[list[str], str | None]:
+        """Return sessions whose state was set after `since_ms`; looks and goes on as `listed`."""
+
     def with_state(self, slot: int, limit: int) -> list[str]:
         """Return sessions that have a state."""
 

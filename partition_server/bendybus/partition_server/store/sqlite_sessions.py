@@ -97,6 +97,15 @@ class SqliteSessions:
         last = min((each for each in (at, end) if each is not None), default=None)
         return sorted(name for name in names if last is None or name <= last), last
 
+    def updated(
+        self, slot: int, after: str | None, limit: int, since_ms: int
+    ) -> tuple[list[str], str | None]:
+        """See SessionReads."""
+        start = "" if after is None else _following(after)
+        looked = self._read("session_updated", (slot, start, limit))
+        names = [session_id for session_id, updated_ms in looked if updated_ms > since_ms]
+        return names, looked[-1][0] if len(looked) == limit else None
+
     def with_state(self, slot: int, limit: int) -> list[str]:
         """See SessionReads."""
         found = self._read("session_with_state", (slot, "", limit))

@@ -563,16 +563,18 @@ class GetSessionStateResponse(_message.Message):
     def __init__(self, state: _Optional[bytes] = ...) -> None: ...
 
 class ListSessionsRequest(_message.Message):
-    __slots__ = ("partition", "entity", "max_sessions", "after")
+    __slots__ = ("partition", "entity", "max_sessions", "after", "state_updated_after_ms")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     ENTITY_FIELD_NUMBER: _ClassVar[int]
     MAX_SESSIONS_FIELD_NUMBER: _ClassVar[int]
     AFTER_FIELD_NUMBER: _ClassVar[int]
+    STATE_UPDATED_AFTER_MS_FIELD_NUMBER: _ClassVar[int]
     partition: int
     entity: EntityRef
     max_sessions: int
     after: str
-    def __init__(self, partition: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., max_sessions: _Optional[int] = ..., after: _Optional[str] = ...) -> None: ...
+    state_updated_after_ms: int
+    def __init__(self, partition: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., max_sessions: _Optional[int] = ..., after: _Optional[str] = ..., state_updated_after_ms: _Optional[int] = ...) -> None: ...
 
 class ListSessionsResponse(_message.Message):
     __slots__ = ("session_ids", "following")

@@ -64,6 +64,11 @@ FROM session_messages s WHERE slot = ? AND session_id >= ? ORDER BY session_id L
 SELECT session_id FROM session_states WHERE slot = ? AND session_id >= ?
 ORDER BY session_id LIMIT ?
 
+-- updated --
+-- Sessions that have a state, by name, and when it was set.
+SELECT session_id, updated_ms FROM session_states WHERE slot = ? AND session_id >= ?
+ORDER BY session_id LIMIT ?
+
 -- state --
 -- What is kept for a session.
 SELECT state FROM session_states WHERE slot = ? AND session_id = ?
