@@ -2,7 +2,7 @@
 
 import pytest
 
-from bendybus.client import ServiceBusClient, connection_string, exceptions, parse_connection_string
+from bendybus.client import ServiceBusClient, connection_string, parse_connection_string
 from bendybus.client.core.retry_policy import RetryPolicy
 from bendybus.domain import errors
 
@@ -66,15 +66,6 @@ def test_an_entity_path_binds_the_client() -> None:
 
     with pytest.raises(ValueError, match="EntityPath"):
         client.get_queue_sender("other")
-
-
-def test_what_comes_later_is_refused_in_a_sentence() -> None:
-    client = ServiceBusClient("host", "key")
-
-    with pytest.raises(exceptions.ServiceBusError, match="topics"):
-        client.get_topic_sender("t")
-    with pytest.raises(NotImplementedError):
-        client.get_subscription_receiver("t", "s")
 
 
 def test_a_closed_client_gives_nothing_out() -> None:

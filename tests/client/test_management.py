@@ -200,12 +200,8 @@ async def test_what_the_bus_refuses_names_the_field(administration: Any) -> None
 
 
 async def test_what_comes_later_is_refused_in_a_sentence(administration: Any) -> None:
-    with pytest.raises(NotSupportedError, match="rules are not supported by Bendybus yet"):
-        await administration.create_rule("t", "s", "r")
     with pytest.raises(NotSupportedError, match="filtering messages before publishing"):
         await administration.create_topic("t", filtering_messages_before_publishing=True)
-    with pytest.raises(NotSupportedError):
-        administration.target.list_rules("t", "s")
     with pytest.raises(NotSupportedError, match="express"):
         await administration.create_queue("orders", enable_express=True)
 

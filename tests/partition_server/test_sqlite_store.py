@@ -225,7 +225,7 @@ def test_every_query_has_one_caller() -> None:
     from importlib import resources
 
     folder = resources.files("bendybus.partition_server.store")
-    modules = ("sqlite_store.py", "file_header.py")
+    modules = ("sqlite_store.py", "sqlite_appends.py", "file_header.py")
     text = "".join((folder / module).read_text("utf-8") for module in modules)
 
     assert all(

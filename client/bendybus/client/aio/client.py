@@ -13,7 +13,6 @@ from bendybus.client.aio.transaction import ServiceBusTransaction
 from bendybus.client.core import background_settlements
 from bendybus.client.core import client as core
 from bendybus.client.core.client import BaseClient
-from bendybus.client.exceptions import not_supported
 from bendybus.client.messages.enums import (
     ServiceBusReceiveMode,
     ServiceBusSessionFilter,
@@ -137,8 +136,20 @@ class ServiceBusClient(BaseClient):
         socket_timeout: float | None = None,
         **kwargs: Any,
     ) -> ServiceBusSender:
-        """Not supported yet."""
-        raise not_supported("topics")
+        """Return a sender to a topic.
+
+        `topic_name`: the topic. `client_identifier`: a name for logs, generated if None.
+        `socket_timeout` has no effect.
+        """
+        self._check(topic_name)
+        made = ServiceBusSender(
+            self.fully_qualified_namespace,
+            self._credential,
+            topic_name=topic_name,
+            **self._options(client_identifier, kwargs),
+        )
+        self._entity_clients.add(made)
+        return made
 
     def get_subscription_receiver(
         self,
@@ -157,8 +168,29 @@ class ServiceBusClient(BaseClient):
         socket_timeout: float | None = None,  # async only
         **kwargs: Any,
     ) -> ServiceBusReceiver:
-        """Not supported yet."""
-        raise not_supported("topics and subscriptions")
+        """Return a receiver of a subscription, or of its dead-letter queue.
+
+        `topic_name`: the topic. `subscription_name`: the subscription, by its name within the
+        topic. `session_id`, `sub_queue`, `receive_mode`, `max_wait_time`, `auto_lock_renewer`,
+        `prefetch_count` and `client_identifier`: see get_queue_receiver. `socket_timeout` has no
+        effect.
+        """
+        self._check(topic_name)
+        made = ServiceBusReceiver(
+            self.fully_qualified_namespace,
+            self._credential,
+            topic_name=topic_name,
+            subscription_name=subscription_name,
+            session_id=session_id,
+            sub_queue=sub_queue,
+            receive_mode=receive_mode,
+            max_wait_time=max_wait_time,
+            auto_lock_renewer=auto_lock_renewer,
+            prefetch_count=prefetch_count,
+            **self._options(client_identifier, kwargs),
+        )
+        self._entity_clients.add(made)
+        return made
 
     def transaction(self) -> ServiceBusTransaction:
         """Return a transaction: sends and settlements that are done together, or not at all.

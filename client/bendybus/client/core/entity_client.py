@@ -6,8 +6,8 @@ from typing import Any
 from bendybus.client import arguments
 from bendybus.client.core import settings, tracing
 from bendybus.client.core.shared_connection import SharedConnection
-from bendybus.client.exceptions import not_supported
 from bendybus.domain import limits
+from bendybus.domain import subscription_name as subscription_names
 
 
 class EntityClient:
@@ -23,16 +23,13 @@ class EntityClient:
         *,
         queue_name: str | None,
         topic_name: str | None,
+        subscription_name: str | None = None,
         kind: str,
         options: dict[str, Any],
     ) -> None:
         if queue_name and topic_name:
             raise ValueError("queue_name, topic_name: only one of them is allowed")
-        if topic_name:
-            raise not_supported("topics and subscriptions")
-        if not queue_name:
-            raise ValueError("queue_name: is required")
-        arguments.text("queue_name", queue_name, limits.ENTITY_NAME_CHARS_MAX)
+        entity_name = _entity_name(queue_name, topic_name, subscription_name)
         identifier = arguments.optional_text(
             "client_identifier", options.get("client_identifier"), limits.KEY_CHARS_MAX
         )
@@ -45,7 +42,7 @@ class EntityClient:
         # None: no spans. Decided here, once, not in every call.
         self._tracing = tracing.of(self._shared.settings.tracing, self._shared.settings.target)
         self.fully_qualified_namespace = fully_qualified_namespace
-        self.entity_name = queue_name
+        self.entity_name = entity_name
         self._name: str = identifier or f"{kind}-{uuid.uuid4()}"
         self._closed = False
 
@@ -67,3 +64,17 @@ class EntityClient:
 
     def __str__(self) -> str:
         return f"{type(self).__name__} of {self.entity_name}, {self._name}"
+
+
+def _entity_name(queue: str | None, topic: str | None, subscription: str | None) -> str:
+    """Return the name of the entity that the arguments of a sender or receiver name."""
+    longest = limits.ENTITY_NAME_CHARS_MAX
+    if queue:
+        return arguments.text("queue_name", queue, longest)
+    if not topic:
+        raise ValueError("queue_name or topic_name: is required")
+    name = arguments.text("topic_name", topic, longest)
+    if subscription is None:
+        return name
+    within = arguments.text("subscription_name", subscription, limits.SUBSCRIPTION_NAME_CHARS_MAX)
+    return subscription_names.compose(name, within)

@@ -68,20 +68,21 @@ class BaseReceiver(EntityClient):
     ) -> None:
         """Create a receiver with its own connection; those of a ServiceBusClient share one.
 
-        `fully_qualified_namespace` and `credential`: as for ServiceBusClient. `queue_name`,
-        `receive_mode`, `max_wait_time`, `auto_lock_renewer` and `prefetch_count`: as for
-        `get_queue_receiver`. `topic_name` and `subscription_name` are not supported yet.
+        `fully_qualified_namespace` and `credential`: as for ServiceBusClient. `queue_name`, or
+        `topic_name` and `subscription_name`, `receive_mode`, `max_wait_time`, `auto_lock_renewer`
+        and `prefetch_count`: as for `get_queue_receiver` and `get_subscription_receiver`.
         """
         super().__init__(
             fully_qualified_namespace,
             credential,
             queue_name=queue_name,
             topic_name=topic_name,
+            subscription_name=subscription_name,
             kind="SBReceiver",
             options=kwargs,
         )
-        if subscription_name:
-            raise not_supported("subscriptions")
+        if topic_name and not subscription_name:
+            raise ValueError("subscription_name: is required with topic_name")
         session_id = kwargs.get("session_id")
         # Whether it has a session; and its name, None: the next available one.
         self._by_session = session_id is not None

@@ -33,7 +33,7 @@ class BaseSender(EntityClient):
         """Create a sender with its own connection; those of a ServiceBusClient share one.
 
         `fully_qualified_namespace` and `credential`: as for ServiceBusClient.
-        `queue_name`: the queue. `topic_name` is not supported yet.
+        `queue_name` or `topic_name`: the queue, or the topic.
         """
         super().__init__(
             fully_qualified_namespace,

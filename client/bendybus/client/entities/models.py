@@ -116,7 +116,7 @@ class MessageCountDetails:
 
 
 class SqlRuleFilter:
-    """A filter in the SQL rule language. Rules are not supported yet."""
+    """A filter in the SQL rule language."""
 
     def __init__(
         self, sql_expression: str | None = None, parameters: dict[str, Any] | None = None
@@ -141,7 +141,7 @@ class FalseRuleFilter(SqlRuleFilter):
 
 
 class SqlRuleAction:
-    """An action in the SQL rule language. Rules are not supported yet."""
+    """An action in the SQL rule language."""
 
     def __init__(
         self, sql_expression: str | None = None, parameters: dict[str, Any] | None = None
@@ -152,7 +152,7 @@ class SqlRuleAction:
 
 
 class CorrelationRuleFilter:
-    """A filter by equal properties. Rules are not supported yet."""
+    """A filter by equal properties."""
 
     def __init__(
         self,
@@ -310,7 +310,7 @@ class SubscriptionProperties(MappingMixin):
 
 
 class RuleProperties(MappingMixin):
-    """A rule of a subscription. Rules are not supported yet."""
+    """A rule of a subscription."""
 
     def __init__(
         self,

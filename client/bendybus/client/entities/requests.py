@@ -102,6 +102,15 @@ def get_subscription(topic: str, name: str) -> management_pb2.GetSubscriptionReq
     return management_pb2.GetSubscriptionRequest(**_subscription(topic, name), include_runtime=True)
 
 
+def rule_of(topic: str, subscription: str, **fields: Any) -> dict[str, Any]:
+    """Return the fields of a request about a rule, or about the rules of a subscription."""
+    return {
+        "topic_name": topic_name(topic),
+        "subscription_name": arguments.text("subscription_name", subscription),
+        **fields,
+    }
+
+
 def list_page(made: type[Any], token: str, *, runtime: bool, **fields: Any) -> Any:
     """Return the request of this type for the page that `token` names, "" for the first one."""
     return made(include_runtime=runtime, page_size=PAGE_SIZE, page_token=token, **fields)
@@ -119,8 +128,8 @@ def page_of(convert: Convert, items: Any, response: Any) -> tuple[list[Any], str
 
 def path_of(request: Any) -> str | None:
     """Return the path of the entity that a request is about; None: it is about no single one."""
-    name: str | None = getattr(request, "name", None)
     topic = getattr(request, "topic_name", None)
+    name: str | None = getattr(request, "subscription_name", getattr(request, "name", None))
     return f"{topic}/Subscriptions/{name}" if topic and name else topic or name
 
 

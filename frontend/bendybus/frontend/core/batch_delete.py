@@ -34,7 +34,7 @@ async def delete_messages(front_end: FrontEnd, request: BatchDelete) -> int:
     must not delete as many again. A repeat of the operation under its name learns it.
     """
     entity = front_end.directory.find(request.entity)
-    message_access.check(entity)
+    message_access.check(entity, message_access.Access.RECEIVE)
     fingerprint = front_end.directory.fingerprint
     assert fingerprint is not None
     most = limits.delete_messages_max(fingerprint.tier)

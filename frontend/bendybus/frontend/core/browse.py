@@ -39,7 +39,7 @@ class Peeked:
 async def peek(front_end: FrontEnd, request: Peek) -> Peeked:
     """Return messages of whichever partitions answer first, and a cursor to go on from."""
     entity = front_end.directory.find(request.entity)
-    message_access.check(entity)
+    message_access.check(entity, message_access.Access.BROWSE)
     count = max(1, min(request.max_messages, limits.FRAME_MESSAGES_MAX))
     positions = peek_cursor.start(
         request.cursor, len(front_end.upstreams), request.from_sequence_number

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bendybus.domain import bounds, errors, message_access, sequence_number
+from bendybus.domain.message_access import Access
 from bendybus.domain.receive_mode import ReceiveMode
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core import columns, fan_out
@@ -31,7 +32,7 @@ class Operation:
 
 async def cancel_scheduled(front_end: FrontEnd, asked: Operation) -> None:
     """Delete scheduled messages. Raises the domain error."""
-    target, by_partition = _located(front_end, asked)
+    target, by_partition = _located(front_end, asked, Access.SEND)
     await fan_out.gather(
         front_end.upstreams,
         by_partition,
@@ -49,7 +50,7 @@ async def receive_deferred(
 
     Not of several: locking in one and failing in another would leave locks behind.
     """
-    target, by_partition = _located(front_end, asked)
+    target, by_partition = _located(front_end, asked, Access.RECEIVE)
     if len(by_partition) > 1:
         name = target.entity.name
         raise errors.InvalidOperation(
@@ -74,10 +75,12 @@ async def receive_deferred(
     return list(answers.values())
 
 
-def _located(front_end: FrontEnd, asked: Operation) -> tuple[Target, dict[int, list[int]]]:
+def _located(
+    front_end: FrontEnd, asked: Operation, access: Access
+) -> tuple[Target, dict[int, list[int]]]:
     """Return the sub-queue and the numbers by partition."""
     entity = front_end.directory.find(asked.entity)
-    message_access.check(entity)
+    message_access.check(entity, access)
     bounds.check_numbers("sequence_numbers", asked.sequence_numbers)
     by_partition: dict[int, list[int]] = {}
     for number in asked.sequence_numbers:

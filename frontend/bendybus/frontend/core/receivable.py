@@ -8,7 +8,7 @@ from bendybus.domain.entity import Entity
 def find(directory: Directory, name: str) -> Entity:
     """Return an entity that gives messages. Raises EntityNotFound, EntityDisabled."""
     entity = directory.find(name)
-    message_access.check(entity)
+    message_access.check(entity, message_access.Access.RECEIVE)
     if not entity.description.status.receives:
         raise errors.EntityDisabled(
             f"{entity.title} is {entity.description.status}: receiving is disabled. Set its "

@@ -18,6 +18,7 @@ from bendybus.domain import bounds, errors, lifecycle, limits, message_access
 from bendybus.domain.directory import Directory
 from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
+from bendybus.domain.message_access import Access
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core import columns, routing
 from bendybus.frontend.core.metrics import Metrics
@@ -178,7 +179,7 @@ class SendDispatcher:
 
     def _frame(self, request: SendRequest, tag: _Tag) -> tuple[Frame, routing.Routed]:
         entity = self._directory.find(request.entity)
-        message_access.check(entity)
+        message_access.check(entity, Access.SEND)
         if request.sub_queue is not SubQueue.MAIN:
             raise errors.InvalidOperation(
                 f"queue {entity.name!r}: messages cannot be sent to a dead-letter sub-queue. Send "

@@ -46,7 +46,7 @@ async def page(
     leave out those of a partition.
     """
     entity = front_end.directory.find(name)
-    message_access.check(entity)
+    message_access.check(entity, message_access.Access.RECEIVE)
     session_access.check(entity, SubQueue.MAIN, by_session=True)
     bounds.check_number("page_size", size, PAGE_MAX)
     partition, after = _place(page_token)

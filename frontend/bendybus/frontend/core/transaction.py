@@ -21,6 +21,7 @@ from bendybus.domain import (
 from bendybus.domain.directory import Directory
 from bendybus.domain.disposition import Disposition
 from bendybus.domain.entity import Entity
+from bendybus.domain.message_access import Access
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core import columns, routing
 from bendybus.frontend.upstreams.transaction_calls import Part, SendPart, SettlePart
@@ -102,7 +103,8 @@ def _with(facts: _Facts, operation: Operation, directory: Directory) -> _Facts:
     entity = directory.find(operation.entity)
     if facts.entity is not None:
         transactions.check_entity(facts.entity, entity)
-    message_access.check(entity)
+    sends = isinstance(operation.part, SendPart)
+    message_access.check(entity, Access.SEND if sends else Access.RECEIVE)
     fingerprint = directory.fingerprint
     assert fingerprint is not None, "entities are known"
     transactions.check_allowed(fingerprint.tier)

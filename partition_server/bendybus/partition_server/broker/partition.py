@@ -13,6 +13,7 @@ Sweeps are stages of the same kind. Which rule handles what is a table, `rule_ta
 
 from collections.abc import Callable, Iterable
 from typing import Final
+from uuid import UUID
 
 from bendybus.domain.errors import BusError
 from bendybus.partition_server.broker.rule_table import COMMANDS, SWEEPS, CommandRule, Phase
@@ -48,10 +49,20 @@ class Partition:
         clock_hold_ms: int = CLOCK_HOLD_MS,
         machine: str = "",
         clock_ms: Callable[[], int] = lambda: 0,
+        new_id: Callable[[], UUID] = lambda: UUID(int=0),
     ) -> None:
-        """`machine` names the boot of the machine; `clock_ms` goes on during a turn."""
+        """`machine` names the boot of the machine; `clock_ms` goes on during a turn.
+
+        `new_id` is the randomness of rules.
+        """
         self.state = PartitionState(
-            opened, store, now, clock_hold_ms=clock_hold_ms, machine=machine, clock_ms=clock_ms
+            opened,
+            store,
+            now,
+            clock_hold_ms=clock_hold_ms,
+            machine=machine,
+            clock_ms=clock_ms,
+            new_id=new_id,
         )
         self._corrections = 0
         self._expiry_held = self.state.clock.expiry_held(now)

@@ -10,6 +10,7 @@ import contextlib
 import logging
 import threading
 import time
+import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -305,6 +306,7 @@ class PartitionThread:
             clock_hold_ms=self._settings.clock_hold_ms,
             machine=self._machine,
             clock_ms=lambda: self._clock().mono_ms,
+            new_id=uuid.uuid4,
         )
         self._failure = ""
         self.serving = True

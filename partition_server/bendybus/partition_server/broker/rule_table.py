@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 from bendybus.domain.errors import BusError
 from bendybus.partition_server.rules import (
     batch_delete,
+    bodies,
     browse,
     catalogue_entry,
     counts,
@@ -144,4 +145,5 @@ SWEEPS: Final[dict[Sweep, Callable[[Turn], None]]] = {
     Sweep.DELETION: batch_delete.sweep,
     Sweep.MARK: _mark,
     Sweep.UNFINISHED: settle.sweep,
+    Sweep.BODIES: bodies.sweep,
 }

@@ -53,12 +53,20 @@ def lines(database: Any, entity: str = "") -> Iterator[str]:
     sql = statements.load("inspecting.sql")
     slots = {slot["slot"]: slot for slot in database.query(sql["slots"]) if not slot["dropped"]}
     for values in database.query(sql["stored"]):
-        row = Row(**values)
+        row = _whole(database, sql, Row(**values))
         slot = slots.get(row.slot, {})
         entry = live.get(slot.get("uid", ""))
         name = entry["name"] if entry else f"(slot {row.slot})"
         if not wanted or name.lower() == wanted:
             yield json.dumps(_record(row, name, slot.get("sub_queue", 0), partition))
+
+
+def _whole(database: Any, sql: dict[str, str], row: Row) -> Row:
+    """Return a message with its body, also if it shares it with others."""
+    if not row.is_shared:
+        return row
+    found = database.query(sql["body"], (int.from_bytes(row.payload, "big"),))
+    return row._replace(payload=next((each["payload"] for each in found), b""))
 
 
 def _record(row: Row, name: str, sub_queue: int, partition: int) -> Record:

@@ -13,7 +13,7 @@ from bendybus.domain import message_format
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.offline import file_contents
 from bendybus.partition_server.store import statements
-from bendybus.partition_server.store.records import ROW_BYTES, State
+from bendybus.partition_server.store.records import ROW_BYTES, SHARED_FORMAT, State, body_size
 
 FIGURES: Final = ("active", "deferred", "scheduled", "size_bytes")
 _STATES: Final = {State.ACTIVE: "active", State.DEFERRED: "deferred", State.SCHEDULED: "scheduled"}
@@ -27,7 +27,9 @@ def findings(database: Any) -> list[str]:
         return [f"SQLite finds: {line}." for line in broken]
     tables = list(_tables(database))
     # Nothing more can be queried if tables are missing.
-    return tables or [*_slots(database), *_figures(database), *_sessions(database)]
+    if tables:
+        return tables
+    return [*_slots(database), *_figures(database), *_sessions(database), *_bodies(database)]
 
 
 def _tables(database: Any) -> Iterator[str]:
@@ -108,6 +110,25 @@ def _sessions(database: Any) -> Iterator[str]:
         yield f"slot {row['slot']}: message {row['counter']} is not in its session's order."
 
 
+def _bodies(database: Any) -> Iterator[str]:
+    sql = statements.load("inspecting.sql")
+    counted = Counter(
+        int.from_bytes(row["payload"], "big") for row in database.query(sql["references"])
+    )
+    recorded = {row["id"]: row["count"] for row in database.query(sql["body_references"])}
+    stored = {row["id"] for row in database.query(sql["body_ids"])}
+    for id_ in sorted(stored ^ recorded.keys()):
+        yield f"shared body {id_} is not stored and counted."
+    for id_ in sorted(counted.keys() - stored):
+        yield f"shared body {id_} is missing: {counted[id_]} messages refer to it."
+    for id_ in sorted(stored & recorded.keys()):
+        if recorded[id_] != counted[id_]:
+            yield (
+                f"shared body {id_} is recorded with {recorded[id_]} messages, but "
+                f"{counted[id_]} refer to it."
+            )
+
+
 def _counted(database: Any) -> tuple[dict[int, Counter[str]], dict[int, int], dict[int, int]]:
     """Return totals of messages and keys by slot: counters, highest number, newest time."""
     sql = statements.load("inspecting.sql")
@@ -118,7 +139,9 @@ def _counted(database: Any) -> tuple[dict[int, Counter[str]], dict[int, int], di
         slot = row["slot"]
         figures = counted[slot]
         figures[_STATES.get(row["state"], "unknown")] += 1
-        figures["formats_unknown"] += not 0 <= row["format"] <= message_format.NEWEST
+        shared = row["format"] >= SHARED_FORMAT
+        format_ = row["format"] - SHARED_FORMAT if shared else row["format"]
+        figures["formats_unknown"] += not 0 <= format_ <= message_format.NEWEST
         texts = len(row["message_id"]) + len(row["partition_key"]) + len(row["session_id"] or "")
         figures["size_bytes"] += row["content_bytes"] + texts + ROW_BYTES + row["extra_bytes"]
         highest[slot] = row["counter"]
@@ -129,4 +152,6 @@ def _counted(database: Any) -> tuple[dict[int, Counter[str]], dict[int, int], di
     for row in database.query(sql["session_states"]):
         size_bytes = len(row["session_id"]) + row["state_bytes"] + ROW_BYTES
         counted[row["slot"]]["size_bytes"] += size_bytes
+    for row in database.query(sql["bodies"]):
+        counted[row["slot"]]["size_bytes"] += body_size(row["length"])
     return counted, highest, newest

@@ -3,6 +3,7 @@
 from typing import Final
 
 from bendybus.domain import bounds, errors, limits
+from bendybus.domain.message_access import Access
 from bendybus.partition_server.state.answers import Delivery, Peeked
 from bendybus.partition_server.state.commands import Peek
 from bendybus.partition_server.state.message_queue import MessageQueue
@@ -15,7 +16,7 @@ PEEK_ROWS_MAX: Final = 1_000
 
 def peek(turn: Turn, command: Peek) -> Peeked:
     """Return messages of every state from a counter on, oldest first, at most 256 KB (but one)."""
-    queue = turn.partition.find(command.entity, turn.now)
+    queue = turn.partition.find(command.entity, turn.now, Access.BROWSE)
     bounds.check_number("from_sequence_number", command.start, bounds.NUMBER_MAX)
     bounds.check_number("max_bytes", command.max_bytes, bounds.BYTES_MAX)
     count = max(1, min(command.max_messages, PEEK_ROWS_MAX))

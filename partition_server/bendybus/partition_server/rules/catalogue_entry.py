@@ -97,6 +97,8 @@ def _take(partition: PartitionState, entity: Entity, stage: Stage, now: Now) -> 
         for queue in partition.queues.drop(old):
             _refuse_asks(partition, queue, stage, gone)
         partition.fenced_until.pop(old.uid, None)
+        partition.topics.drop(old.uid)
+    partition.topics.put(entity)
     if not entity.deleted:
         partition.queues.ensure(entity, now.mono_ms)
         # The front end asks again with what it knows then.
@@ -120,14 +122,20 @@ def remove_dropped(turn: Turn) -> None:
     """Remove some rows of a deleted entity's slot; when none is left, the slot."""
     partition, changes, budget = turn.partition, turn.stage.changes, turn.budget
     slot = next(iter(partition.queues.dropped))
+    # Its messages may share bodies: who knows what it was.
+    state = changes.slots[slot] = partition.queues.dropped[slot]
+    state.has_copies = state.dropped = True
     for summary in partition.store.summaries(slot, 0, COUNTER_MASK, budget.rows_left):
         changes.deletes.append(summary.id)
         budget.spend(summary.size_bytes)
         if budget.spent():
             return
+    # Of a topic, whose subscriptions are deleted with it: no message that can be read has them.
+    bodies = partition.store.bodies.of_slot(slot, budget.rows_left)
+    changes.bodies_removed += bodies
     keys = partition.store.history(slot, LAST_ID, budget.rows_left)
     changes.history_deletes += keys
     states = partition.store.sessions.with_state(slot, budget.rows_left)
     changes.session_states += [SessionState(slot, session_id, None, 0) for session_id in states]
-    if len(keys) < budget.rows_left and not (changes.deletes or states):
+    if len(keys) < budget.rows_left and not (changes.deletes or states or bodies):
         changes.slots_removed.append(slot)

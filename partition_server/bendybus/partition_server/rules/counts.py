@@ -1,9 +1,12 @@
 """What an entity holds in one partition."""
 
 from bendybus.domain import bounds
+from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.sub_queue import SubQueue
+from bendybus.partition_server.rules import publish
 from bendybus.partition_server.state.answers import EntityCounts
 from bendybus.partition_server.state.commands import Counts, Now
+from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.partition_state import PartitionState
 from bendybus.partition_server.state.turn import Turn
 
@@ -15,6 +18,13 @@ def counts(turn: Turn, command: Counts) -> list[EntityCounts]:
     wanted = command.uids or known
     held = set(known)
     return [count(turn.partition, uid, turn.now) for uid in wanted if uid in held]
+
+
+def _size_bytes(partition: PartitionState, main: MessageQueue) -> int:
+    """Return what counts to the quota of an entity; to that of a topic, all its subscriptions."""
+    if main.entity.kind is EntityKind.TOPIC:
+        return publish.measured(partition, main)
+    return partition.queues.size_bytes(main.entity.uid)
 
 
 def count(partition: PartitionState, uid: str, now: Now) -> EntityCounts:
@@ -32,7 +42,7 @@ def count(partition: PartitionState, uid: str, now: Now) -> EntityCounts:
         deferred=figures.deferred,
         scheduled=figures.scheduled,
         dead_letter=dead.state.active + dead.state.deferred if dead else 0,
-        size_bytes=partition.queues.size_bytes(uid),
+        size_bytes=_size_bytes(partition, main),
         # A receiver that waits for a message uses the entity.
         idle_ms=0 if any(queue.asks for queue in queues.values()) else now.mono_ms - used_ms,
         accessed_at_ms=max(queue.accessed_at_ms for queue in queues.values()),

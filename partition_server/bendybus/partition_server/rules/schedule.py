@@ -8,7 +8,9 @@ the sweep is committed (`Stage.on_commit`): one that fails is due again.
 from functools import partial
 
 from bendybus.domain import bounds
-from bendybus.partition_server.rules import message_numbers, scan
+from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.message_access import Access
+from bendybus.partition_server.rules import message_numbers, publish, scan
 from bendybus.partition_server.state import operation_memory
 from bendybus.partition_server.state.answers import Done
 from bendybus.partition_server.state.commands import CancelScheduled
@@ -34,7 +36,7 @@ def cancel(turn: Turn, command: CancelScheduled) -> Done:
 
 def _cancel(turn: Turn, command: CancelScheduled) -> Done:
     partition = turn.partition
-    queue = partition.find(command.entity, turn.now)
+    queue = partition.find(command.entity, turn.now, Access.SEND)
     message_numbers.check(partition, command.counters, bounds.NUMBERS_A_CALL_MAX)
     wanted = sorted(set(command.counters))
     summaries = [
@@ -77,6 +79,9 @@ def _activate(turn: Turn, queue: MessageQueue, summary: Summary) -> None:
         return
     row, state, now_ms = found[0], queue.state, turn.now.wall_ms
     turn.stage.remove(queue, row.id, row.state, row.size())
+    if queue.entity.kind is EntityKind.TOPIC:
+        publish.activate(turn, queue, row)
+        return
     state.last_enqueued_ms = max(state.last_enqueued_ms, now_ms)
     fresh = row._replace(
         id=row_id(state.slot, state.counter + 1),

@@ -9,7 +9,9 @@ from collections.abc import Iterator, Sequence
 from itertools import repeat
 
 from bendybus.domain import bounds, errors, limits, message_format, sequence_number
+from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.errors import BusError
+from bendybus.domain.message_access import Access
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.rules import duplicates, entity_status
 from bendybus.partition_server.state import producer_memory
@@ -41,7 +43,7 @@ def send(turn: Turn, command: Append) -> Appended:
         if known is None:
             raise
         return producer_memory.refuse_rest(command, known, error)
-    outcome = Appender(turn, queue).run(fresh)
+    outcome = appender(turn, queue).run(fresh)
     partition.producers.remember(fresh, outcome, turn.now, changes)
     if changes.producers_forgotten and not turn.expiry_held:
         # The next opening compares its clock with the one that says when this was forgotten.
@@ -51,7 +53,7 @@ def send(turn: Turn, command: Append) -> Appended:
 
 def target(turn: Turn, ref: EntityRef) -> MessageQueue:
     """Return the queue that messages are sent to. Raises what `find` does, InvalidOperation."""
-    queue = turn.partition.find(ref, turn.now)
+    queue = turn.partition.find(ref, turn.now, Access.SEND)
     if queue.state.sub_queue is not SubQueue.MAIN:
         raise errors.InvalidOperation(
             f"queue {queue.entity.name!r}: messages cannot be sent to a dead-letter sub-queue."
@@ -81,6 +83,16 @@ def check_deadline(turn: Turn, deadline_mono_ms: int) -> None:
             f"partition {index} got to this frame after its deadline; nothing of it is stored.",
             metadata={"partition": str(index)},
         )
+
+
+def appender(turn: Turn, queue: MessageQueue) -> "Appender":
+    """Return what appends a command's groups to a queue or a topic."""
+    if queue.entity.kind is EntityKind.TOPIC:
+        # Here, since it is an Appender itself.
+        from bendybus.partition_server.rules.publisher import Publisher
+
+        return Publisher(turn, queue)
+    return Appender(turn, queue)
 
 
 class Appender:
@@ -145,7 +157,7 @@ class Appender:
             size_bytes = self._check_group(batch, start, end)
             if size_bytes > self._room:
                 raise errors.QuotaExceeded(
-                    f"queue {self._entity.name!r}: partition {self._partition} is full "
+                    f"{self._entity.title}: partition {self._partition} is full "
                     f"({self._entity.description.max_size_in_megabytes} MB{self._with_history()}). "
                     "Receive or purge messages.",
                     metadata={"entity": self._entity.name, "partition": str(self._partition)},
@@ -184,18 +196,17 @@ class Appender:
         most = limits.batch_bytes_max(self._tier)
         if end - start > 1 and content > most:
             raise self._too_large("batch", content, most)
-        return (
-            content
-            + (end - start) * ROW_BYTES
-            + duplicates.history_bytes(self._entity, batch, start, end)
-        )
+        return content + (end - start) * ROW_BYTES + self._history_bytes(batch, start, end)
+
+    def _history_bytes(self, batch: Batch, start: int, end: int) -> int:
+        return duplicates.history_bytes(self._entity, batch, start, end)
 
     def _with_history(self) -> str:
         return "" if self._history is None else ", with the history of duplicate detection"
 
     def _too_large(self, what: str, size: int, most: int) -> BusError:
         return errors.MessageSizeExceeded(
-            f"queue {self._entity.name!r}: a {what} of {size} bytes is larger than the {most} "
+            f"{self._entity.title}: a {what} of {size} bytes is larger than the {most} "
             "allowed. Send less at a time, or keep the data elsewhere and send a reference.",
             metadata={"entity": self._entity.name, "limit": str(most)},
         )
@@ -223,11 +234,7 @@ class Appender:
     def _append(self, batch: Batch, start: int, end: int) -> None:
         state = self._queue.state
         first, count = state.counter + 1, end - start
-        if state.counter + count > sequence_number.COUNTER_MAX:
-            raise errors.QuotaExceeded(
-                f"queue {self._entity.name!r}: partition {self._partition} has given all its "
-                "sequence numbers. Create a new queue."
-            )
+        self._check_numbers(count)
         state.last_enqueued_ms = max(state.last_enqueued_ms, self._now.wall_ms)
         rows = list(map(Row._make, self._columns(batch, start, end, row_id(state.slot, first))))
         waiting = sum(row.state for row in rows) // State.SCHEDULED if batch.scheduled_ms else 0
@@ -239,6 +246,13 @@ class Appender:
         self._stage.touched[state.slot].fresh += rows
         number = sequence_number.compose(self._partition, first)
         self._numbers.extend(range(number, number + count))
+
+    def _check_numbers(self, count: int) -> None:
+        if self._queue.state.counter + count > sequence_number.COUNTER_MAX:
+            raise errors.QuotaExceeded(
+                f"{self._entity.title}: partition {self._partition} has given all its "
+                f"sequence numbers. Create a new {self._entity.kind}."
+            )
 
     def _columns(self, batch: Batch, start: int, end: int, first_id: int) -> Iterator[tuple]:  # type: ignore[type-arg]
         span = slice(start, end)

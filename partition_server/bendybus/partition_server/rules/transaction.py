@@ -11,8 +11,8 @@ is raised before, and not remembered.
 """
 
 from bendybus.domain import bounds, errors, limits, partitioning, transactions
-from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.errors import BusError
+from bendybus.domain.message_access import Access
 from bendybus.partition_server.rules import duplicates, send, settle
 from bendybus.partition_server.state.answers import Transacted, TransactionPart
 from bendybus.partition_server.state.commands import Append, Settle, Transact
@@ -54,7 +54,7 @@ def _check_name(command: Transact) -> None:
 
 def _check_now(turn: Turn, command: Transact) -> None:
     """Raise what refuses a transaction before its parts are looked at."""
-    entity = turn.partition.find(command.entity, turn.now).entity
+    entity = turn.partition.find(command.entity, turn.now, Access.BROWSE).entity
     send.check_deadline(turn, command.deadline_mono_ms)
     if entity.description.requires_session and len(command.sends()) < len(command.parts):
         raise errors.InvalidOperation(
@@ -63,11 +63,6 @@ def _check_now(turn: Turn, command: Transact) -> None:
             metadata={"entity": entity.name},
         )
     if command.sends():
-        if entity.kind is not EntityKind.QUEUE:
-            raise errors.InvalidOperation(
-                f"{entity.title} takes no messages in a transaction. Send them without one.",
-                metadata={"entity": entity.name},
-            )
         send.check_sends(turn, send.target(turn, command.entity), command.deadline_mono_ms)
     transactions.check_allowed(turn.partition.fingerprint.tier)
     # A part without messages is refused as well, when it is its turn.
@@ -92,7 +87,8 @@ def _decide(turn: Turn, command: Transact) -> Transacted:
 
 
 def _check_keys(turn: Turn, command: Transact) -> None:
-    entity, sends = turn.partition.find(command.entity, turn.now).entity, command.sends()
+    found = turn.partition.find(command.entity, turn.now, Access.BROWSE)
+    entity, sends = found.entity, command.sends()
     for part in sends:
         send.check_shape(part.batch, part.group_sizes)
     keys = [
@@ -109,7 +105,7 @@ def _check_keys(turn: Turn, command: Transact) -> None:
 
 
 def _send(turn: Turn, part: Append) -> TransactionPart:
-    outcome = send.Appender(turn, send.target(turn, part.entity)).run(part)
+    outcome = send.appender(turn, send.target(turn, part.entity)).run(part)
     if outcome.failures:
         raise outcome.failures[0][1]
     return TransactionPart(outcome.numbers, outcome.duplicates)

@@ -6,7 +6,7 @@ from bendybus.domain import lock_token, sequence_number
 from bendybus.internal.v1 import partition_pb2
 from bendybus.partition_server.state.answers import Delivery
 from bendybus.partition_server.state.commands import Batch, EntityRef
-from bendybus.partition_server.store.records import COUNTER_MASK, Row, State
+from bendybus.partition_server.store.records import COUNTER_MASK, SHARED_FORMAT, Row, State
 from bendybus.v1 import message_pb2
 from bendybus.wire import entity_refs, message_heads
 
@@ -56,7 +56,7 @@ def delivery_to_proto(
         )
     if any(row.format for row in rows):
         proto.formats.extend(
-            [row.format if 0 <= row.format <= _UNKNOWN else _UNKNOWN for row in rows]
+            [row.format if 0 <= row.format < SHARED_FORMAT else _format(row.format) for row in rows]
         )
         proto.heads.extend([row.head for row in rows])
         if not heads:
@@ -73,6 +73,13 @@ def delivery_to_proto(
     if any(row[_FIRST_RARE:_AFTER_RARE] != _NOTHING_RARE for row in rows):
         _add_rare(proto, rows)
     return proto
+
+
+def _format(stored: int) -> int:
+    """Return the format of a message that shares its body, or of one in a damaged file."""
+    if SHARED_FORMAT <= stored < 2 * SHARED_FORMAT:
+        return stored - SHARED_FORMAT
+    return _UNKNOWN
 
 
 def _add_texts(proto: message_pb2.DeliveredBatch, rows: Sequence[Row]) -> None:

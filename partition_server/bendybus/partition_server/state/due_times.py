@@ -32,6 +32,7 @@ class Sweep(IntEnum):
     DELETION = 5
     MARK = 6
     UNFINISHED = 7
+    BODIES = 8
 
 
 class SlotTimes:

@@ -5,8 +5,10 @@ Changes of what is durable go through a `Stage` and can be taken back; see there
 
 from collections.abc import Callable
 from typing import Any, Final
+from uuid import UUID
 
 from bendybus.domain import errors, lock_token, message_access
+from bendybus.domain.message_access import Access
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.state.budget import Budget, ServeBudget
 from bendybus.partition_server.state.catalogue import Catalogue
@@ -20,10 +22,12 @@ from bendybus.partition_server.state.operation_memory import Operations
 from bendybus.partition_server.state.producer_memory import Producers
 from bendybus.partition_server.state.queues import Queues
 from bendybus.partition_server.state.settler_memory import Settlers
+from bendybus.partition_server.state.topics import Topics
 from bendybus.partition_server.state.unfinished_work import Unfinished
 from bendybus.partition_server.store.store import Opened, Store
 
 FENCE_MS: Final = 10_000
+COLLECT_EVERY_MS: Final = 500
 
 
 class PartitionState:
@@ -38,15 +42,21 @@ class PartitionState:
         clock_hold_ms: int,
         machine: str,
         clock_ms: Callable[[], int],
+        new_id: Callable[[], UUID],
     ) -> None:
-        """`machine` names the boot of the machine; `clock_ms` goes on during a turn."""
+        """`machine` names the boot of the machine; `clock_ms` goes on during a turn.
+
+        `new_id` is the randomness of rules.
+        """
         self.fingerprint = opened.fingerprint
         self.index = opened.fingerprint.partition
         self.boot = opened.boot
         self.store = store
         self.clock_ms = clock_ms
         self.clock = ClockGuard(now, hold_ms=clock_hold_ms, seen=opened.seen, machine=machine)
+        self.new_id = new_id
         self.catalogue = Catalogue(opened.fingerprint, opened.entities)
+        self.topics = Topics()
         # Set by the shell: why sends are refused (no room on the disk), "" if they are not.
         self.sends_refused = ""
         # From somewhere else at every opening: a file that was restored has its boot numbers twice.
@@ -71,9 +81,12 @@ class PartitionState:
         # Slots that have more to deliver, or to look at, than fitted into the last turn.
         self.unserved: dict[int, None] = {}
         self.serve_budget = ServeBudget()
+        # When shared bodies are collected that no message has; None: there was none.
+        self._collect_mono_ms: int | None = None
         # What the commands of this turn may still do; begun with the first that is divisible.
         self._budget: Budget | None = None
         self.queues.open(opened.slots, self.catalogue, now.mono_ms)
+        self.topics.open(self.catalogue.existing())
         self.start_over()
 
     def begin_turn(self) -> None:
@@ -92,13 +105,13 @@ class PartitionState:
         self.lock_generation = self.lock_generation + 1 & lock_token.GENERATION_MASK
         return self.lock_generation
 
-    def find(self, ref: EntityRef, now: Now) -> MessageQueue:
+    def find(self, ref: EntityRef, now: Now, access: Access = Access.RECEIVE) -> MessageQueue:
         """Return the queue that a call is about, and note that it is in use.
 
         Raises EntityNotFound, GenerationMismatch, MessageNotFound, InvalidOperation or ServerBusy.
         """
         entity = self.catalogue.resolve(ref)
-        message_access.check(entity)
+        message_access.check(entity, access)
         queue = self.queues.of(ref.uid, ref.sub_queue)
         if queue is None:
             # Only a number leads here: its top 16 bits are the partition.
@@ -132,7 +145,20 @@ class PartitionState:
             waits.append((Sweep.DELETION, 0))
         if self.unfinished:
             waits.append((Sweep.UNFINISHED, 0))
+        if self.store.bodies.has_garbage:
+            waits.append((Sweep.BODIES, self._garbage_due_ms(now)))
         return waits
+
+    def _garbage_due_ms(self, now: Now) -> int:
+        """Return in how many ms bodies are collected: many at a time, so not at once."""
+        if self._collect_mono_ms is None:
+            self._collect_mono_ms = now.mono_ms + COLLECT_EVERY_MS
+        return self._collect_mono_ms - now.mono_ms
+
+    def no_garbage(self) -> None:
+        """Note that every body has messages again. STRICTLY AFTER the commit of a collection."""
+        self.store.bodies.has_garbage = False
+        self._collect_mono_ms = None
 
     def start_over(self) -> None:
         """Look at everything that has a time."""

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from bendybus.domain import errors
 from bendybus.domain.entity import Entity
+from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.sub_queue import OF_KIND, SubQueue
 from bendybus.partition_server.state.catalogue import Catalogue
 from bendybus.partition_server.state.message_queue import MessageQueue
@@ -38,6 +39,10 @@ class Queues:
         """Return a queue of an entity, None if this partition holds nothing of the entity."""
         queues = self._by_uid.get(uid)
         return None if queues is None else queues[sub_queue]
+
+    def main_of(self, uid: str) -> MessageQueue:
+        """Return the queue that receivers of an entity that has one here receive from."""
+        return self._by_uid[uid][SubQueue.MAIN]
 
     def dead_letters_of(self, queue: MessageQueue) -> MessageQueue:
         """Return the dead-letter sub-queue of the entity that `queue` belongs to."""
@@ -110,6 +115,7 @@ class Queues:
 
 def _queue(slot: SlotState, entity: Entity, mono_ms: int) -> MessageQueue:
     """Return the queue of a slot; dead-letter sub-queues are read without sessions."""
+    slot.has_copies = entity.kind is EntityKind.SUBSCRIPTION
     slot.by_session = entity.description.requires_session and slot.sub_queue is SubQueue.MAIN
     made = SessionQueue if slot.by_session else MessageQueue
     return made(slot, entity, last_used_mono_ms=mono_ms)

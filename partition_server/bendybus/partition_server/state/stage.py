@@ -101,6 +101,11 @@ class Stage:
         self.changes.inserts.append(row)
         touched.fresh.append(row)
 
+    def append_copy(self, queue: MessageQueue, row: Row, reference: bytes) -> None:
+        """Add a row that shares its body: the file has the reference, the window the body."""
+        self.append_row(queue, row)
+        self.changes.inserts[-1] = row._replace(payload=reference)
+
     def move(self, queue: MessageQueue, from_id: int, row: Row, content_bytes: int) -> None:
         """Make a message, removed from its place, the next one of a queue, with its payload."""
         touched = self.touch(queue)

@@ -3,14 +3,16 @@
 from collections.abc import Iterable, Mapping
 from itertools import islice
 
+from bendybus.partition_server.store.memory_bodies import MemoryBodies
 from bendybus.partition_server.store.records import Changes, Row, SessionState, State
 
 
 class MemorySessions:
     """Looks through all rows whenever it is asked, so it suits small numbers."""
 
-    def __init__(self, rows: Mapping[int, Row]) -> None:
+    def __init__(self, rows: Mapping[int, Row], bodies: MemoryBodies) -> None:
         self._rows = rows
+        self._bodies = bodies
         self._states: dict[tuple[int, str], SessionState] = {}
 
     def rows(
@@ -18,7 +20,8 @@ class MemorySessions:
     ) -> list[Row]:
         """See SessionReads."""
         active = (row for row in self._active(slot, expired_ms) if row.session_id == session_id)
-        return bounded((row for row in active if row.counter > after), limit, size_limit)
+        found = (self._bodies.resolved(row) for row in active if row.counter > after)
+        return bounded(found, limit, size_limit)
 
     def head(self, slot: int, session_id: str, expired_ms: int) -> int | None:
         """See SessionReads."""
@@ -41,7 +44,8 @@ class MemorySessions:
     ) -> list[Row]:
         """See SessionReads."""
         rows = (row for row in self._of(slot) if row.session_id == session_id)
-        return bounded((row for row in rows if row.counter >= start), limit, size_limit)
+        found = (self._bodies.resolved(row) for row in rows if row.counter >= start)
+        return bounded(found, limit, size_limit)
 
     def listed(self, slot: int, after: str | None, limit: int) -> tuple[list[str], str | None]:
         """See SessionReads."""

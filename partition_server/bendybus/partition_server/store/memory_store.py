@@ -9,6 +9,7 @@ from operator import attrgetter
 
 from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.partition_server.store.errors import FileRefused, StoreError
+from bendybus.partition_server.store.memory_bodies import MemoryBodies
 from bendybus.partition_server.store.memory_sessions import MemorySessions, bounded
 from bendybus.partition_server.store.records import (
     SLOT_SHIFT,
@@ -35,7 +36,8 @@ class MemoryStore:
         self.fail_next: StoreError | None = None
         self._boot = 0
         self._rows: dict[int, Row] = {}
-        self.sessions = MemorySessions(self._rows)
+        self.bodies = MemoryBodies(self._rows)
+        self.sessions = MemorySessions(self._rows, self.bodies)
         self._entities: dict[str, Entity] = {}
         self._slots: dict[int, SlotState] = {}
         self._history: dict[tuple[int, str], HistoryEntry] = {}
@@ -51,6 +53,7 @@ class MemoryStore:
     def open(self) -> Opened:
         """Return what is there; see Store."""
         self._boot += 1
+        self.bodies.opened()
         return Opened(
             self.fingerprint,
             self._boot,
@@ -67,7 +70,7 @@ class MemoryStore:
         """See Store."""
         rows = (
             row
-            for row in self._slot_rows(slot, after + 1)
+            for row in self._resolved(slot, after + 1)
             if row.state == State.ACTIVE
             and row.counter <= through
             and (row.expires_ms is None or row.expires_ms > expired_ms)
@@ -76,7 +79,8 @@ class MemoryStore:
 
     def rows(self, ids: Sequence[int]) -> list[Row]:
         """See Store."""
-        return [self._rows[id_] for id_ in sorted(ids) if id_ in self._rows]
+        found = [self._rows[id_] for id_ in sorted(ids) if id_ in self._rows]
+        return [self.bodies.resolved(row) for row in found]
 
     def envelope(self, id_: int) -> Envelope | None:
         """See Store."""
@@ -87,7 +91,7 @@ class MemoryStore:
 
     def browse(self, slot: int, start: int, limit: int, size_limit: int) -> list[Row]:
         """See Store."""
-        return bounded(self._slot_rows(slot, start), limit, size_limit)
+        return bounded(self._resolved(slot, start), limit, size_limit)
 
     def summaries(self, slot: int, start: int, through: int, limit: int) -> list[Summary]:
         """See Store."""
@@ -151,6 +155,7 @@ class MemoryStore:
             self._entities[entity.key] = entity
         for key in changes.entities_forgotten:
             self._entities.pop(key, None)
+        self.bodies.commit(changes)
         for row in changes.inserts:
             assert row.id not in self._rows, f"row {row.id} exists"
             self._rows[row.id] = row
@@ -187,6 +192,9 @@ class MemoryStore:
         if changes.producers_forgotten:
             del self._producers[: changes.producers_forgotten]
             self._producers_forgotten_until_ms = changes.producers_forgotten_until_ms
+
+    def _resolved(self, slot: int, start: int) -> list[Row]:
+        return [self.bodies.resolved(row) for row in self._slot_rows(slot, start)]
 
     def _slot_rows(self, slot: int, start: int) -> list[Row]:
         lowest, end = row_id(slot, start), (slot + 1) << SLOT_SHIFT

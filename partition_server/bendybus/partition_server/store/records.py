@@ -20,6 +20,10 @@ from bendybus.domain.sub_queue import SubQueue
 SLOT_SHIFT: Final = 44
 COUNTER_MASK: Final = 2**SLOT_SHIFT - 1
 SLOT_MAX: Final = 2**19 - 1
+# Of a stored message whose payload is the id of a body that it shares with others; the rest of the
+# number is its format. See sqlite_bodies.
+SHARED_FORMAT: Final = 16
+BODY_ID_BYTES: Final = 8
 # What a message costs beside its head, payload and texts, roughly, in the file.
 ROW_BYTES: Final = 64
 
@@ -73,13 +77,47 @@ class Row(NamedTuple):
         texts = len(self.message_id) + len(self.partition_key) + len(self.session_id or "")
         return self.content_bytes() + texts + ROW_BYTES + self.extra_bytes
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether other messages have the same body."""
+        return self.format >= SHARED_FORMAT
+
     def content_bytes(self) -> int:
-        """Return the bytes of head and payload."""
+        """Return the bytes of head and payload, as they are stored."""
+        if self.format >= SHARED_FORMAT and self.payload:
+            return len(self.head) + BODY_ID_BYTES
         return len(self.head) + len(self.payload)
 
     def delivered_bytes(self) -> int:
         """Return the bytes that are kept and delivered: also of what receivers changed or noted."""
         return len(self.head) + len(self.payload) + self.extra_bytes
+
+
+def shared_format_missing(row: Row) -> Row:
+    """Return a message whose body is not in the file: of a format that no receiver reads."""
+    return row._replace(payload=b"", format=2 * SHARED_FORMAT - 1)
+
+
+class Body(NamedTuple):
+    """A body that several messages have."""
+
+    # The id that its message had at its topic.
+    id: int
+    references: int
+    payload: bytes
+
+    def reference(self) -> bytes:
+        """Return what a message has instead of it."""
+        return self.id.to_bytes(BODY_ID_BYTES, "big")
+
+    def size(self) -> int:
+        """Return the bytes that count to the topic's quota."""
+        return body_size(len(self.payload))
+
+
+def body_size(length: int) -> int:
+    """Return what a body of this length counts to the topic's quota."""
+    return length + ROW_BYTES
 
 
 class Envelope(NamedTuple):
@@ -148,6 +186,8 @@ class SlotState:
     dropped: bool = False
     # Its messages are received by session; follows from its entity, not written.
     by_session: bool = field(default=False, compare=False)
+    # Its messages may share bodies; the same.
+    has_copies: bool = field(default=False, compare=False)
 
     def figures(self) -> tuple[int, int, int, int, int, int]:
         """Return what changes with messages, to restore it when a commit fails."""
@@ -237,6 +277,8 @@ class Changes:
     # Keys of entries that are forgotten; only beside `entities`.
     entities_forgotten: list[str] = field(default_factory=list)
     inserts: list[Row] = field(default_factory=list)
+    bodies: list[Body] = field(default_factory=list)
+    bodies_removed: list[int] = field(default_factory=list)
     updates: list[RowUpdate] = field(default_factory=list)
     moves: list[Move] = field(default_factory=list)
     deletes: list[int] = field(default_factory=list)
@@ -258,6 +300,7 @@ class Changes:
             self.slots
             or self.entities
             or self.inserts
+            or self.bodies_removed
             or self.updates
             or self.deletes
             or self.history_deletes

@@ -9,7 +9,6 @@ import contextlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +25,7 @@ from bendybus.partition_server.store.errors import (
 )
 from bendybus.partition_server.store.records import (
     ROW_BYTES,
+    SHARED_FORMAT,
     SLOT_SHIFT,
     Changes,
     ClockMark,
@@ -37,16 +37,15 @@ from bendybus.partition_server.store.records import (
     Summary,
     row_id,
 )
+from bendybus.partition_server.store.sqlite_appends import Appends
+from bendybus.partition_server.store.sqlite_bodies import SqliteBodies
 from bendybus.partition_server.store.sqlite_errors import translated
 from bendybus.partition_server.store.sqlite_sessions import SqliteSessions
 from bendybus.partition_server.store.store import Opened
 
 _FORGOTTEN: Final = "producers_forgotten_until_ms"
-# Rows of one INSERT step; smaller remainders go in powers of two, so few statements are prepared.
-_STEP_ROWS: Final = (256, 128, 64, 32, 16, 8, 4, 2, 1)
 _PAYLOAD: Final = Row._fields.index("payload")
 _PLAIN_COLUMNS: Final = Row._fields.index("changed_properties")
-_PLAIN_TAIL: Final = (None, None, None, None, 0, 0)
 
 
 class SqliteStore:
@@ -64,11 +63,8 @@ class SqliteStore:
         self.guard = file_guard.FileGuard(directory, fingerprint.partition, reserve_bytes)
         self._page_count_max = page_count_max
         self._queries = statements.load()
-        self._appends = {
-            rows: self._queries["append_messages"]
-            + ",".join(["(" + ",".join("?" * _PLAIN_COLUMNS) + ")"] * rows)
-            for rows in _STEP_ROWS
-        }
+        self._appends = Appends(self._queries)
+        self.bodies = SqliteBodies(self._queries, self._all)
         self.sessions = SqliteSessions(self._queries, self._all, self._page)
         self._db: apsw.Connection | None = None
         self._wal = f"{self.path}-wal"
@@ -153,6 +149,7 @@ class SqliteStore:
             if self._page_count_max:
                 db.pragma("max_page_count", self._page_count_max)
             self.sessions.opened()
+            self.bodies.opened()
             opened = self._read_all(*file_header.open_header(self.path, db, self.fingerprint))
         self.guard.opened()
         return opened
@@ -281,7 +278,9 @@ class SqliteStore:
         by_session = self.sessions.concerned(changes)
         if by_session:
             self.sessions.before(db, changes, _runs)
-        self._append(db, changes.inserts)
+        if changes.bodies or changes.deletes or changes.bodies_removed:
+            self.bodies.commit(db, changes, _runs)
+        self._appends.write(db, changes.inserts)
         for update in changes.updates:
             change = (*update[1:], update.id)
             db.execute(sql["update_message"], change)
@@ -308,21 +307,6 @@ class SqliteStore:
         if changes.seen is not None:
             db.execute(sql["write_seen"], changes.seen)
 
-    def _append(self, db: apsw.Connection, rows: list[Row]) -> None:
-        # One step for hundreds of rows: a step a row would give up the GIL at each of them.
-        plain = [row for row in rows if row[_PLAIN_COLUMNS:] == _PLAIN_TAIL]
-        if len(plain) < len(rows):
-            for row in rows:
-                if row[_PLAIN_COLUMNS:] != _PLAIN_TAIL:
-                    db.execute(self._queries["append_message"], row)
-        at = 0
-        for step in _STEP_ROWS:
-            while len(plain) - at >= step:
-                part = plain[at : at + step]
-                values = tuple(chain.from_iterable([row[:_PLAIN_COLUMNS] for row in part]))
-                db.execute(self._appends[step], values)
-                at += step
-
     def _connection(self) -> apsw.Connection:
         if self._db is None:
             raise StoreFailed(f"{self.path} is closed")
@@ -338,7 +322,10 @@ class SqliteStore:
         db = self._connection()
         with translated(self.path):
             for columns in db.execute(self._queries[name], values):
-                found.append(row := Row._make(columns))
+                row = Row._make(columns)
+                if row.format >= SHARED_FORMAT:
+                    row = self.bodies.resolved(row)
+                found.append(row)
                 size_limit -= row.delivered_bytes()
                 if size_limit <= 0:
                     break
@@ -367,7 +354,10 @@ class SqliteStore:
         ]
 
     def _rows(self, name: str, values: tuple[Any, ...]) -> list[Row]:
-        return list(map(Row._make, self._all(name, values)))
+        rows = list(map(Row._make, self._all(name, values)))
+        if any(row.format >= SHARED_FORMAT for row in rows):
+            return [self.bodies.resolved(row) if row.is_shared else row for row in rows]
+        return rows
 
 
 def _runs(ids: Iterable[int]) -> Iterator[tuple[int, int]]:

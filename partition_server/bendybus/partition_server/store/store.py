@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from bendybus.domain.entity import Entity, Fingerprint
+from bendybus.partition_server.store.body_reads import BodyReads
 from bendybus.partition_server.store.records import (
     Changes,
     ClockMark,
@@ -45,6 +46,10 @@ class Store(Protocol):
     @property
     def sessions(self) -> SessionReads:
         """What is read by session."""
+
+    @property
+    def bodies(self) -> BodyReads:
+        """What is read of shared bodies."""
 
     def open(self) -> Opened:
         """Raise the boot number durably and return what is there.

@@ -6,9 +6,9 @@ from types import TracebackType
 from typing import Any
 
 from bendybus.client.aio.management.paging import AsyncItemPaged
+from bendybus.client.aio.management.rules import RuleOperations
 from bendybus.client.aio.management.subscriptions import SubscriptionOperations
 from bendybus.client.aio.management.topics import TopicOperations
-from bendybus.client.aio.management.unsupported import UnsupportedOperations
 from bendybus.client.entities import descriptions, requests, runtime
 from bendybus.client.entities.models import (
     ApiVersion,
@@ -21,9 +21,7 @@ from bendybus.client.entities.runtime import QueueRuntimeProperties
 from bendybus.v1 import management_pb2
 
 
-class ServiceBusAdministrationClient(
-    TopicOperations, SubscriptionOperations, UnsupportedOperations
-):
+class ServiceBusAdministrationClient(TopicOperations, SubscriptionOperations, RuleOperations):
     """Creates, updates, lists and deletes entities."""
 
     _of_loop = True  # async only

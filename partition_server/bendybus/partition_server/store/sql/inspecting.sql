@@ -57,3 +57,23 @@ FROM messages GROUP BY id >> 44
 -- stored --
 -- Whole messages, in the order of their numbers.
 SELECT * FROM messages ORDER BY id
+
+-- bodies --
+-- Shared bodies, which count to their topics.
+SELECT id >> 44 AS slot, length(payload) AS length FROM bodies
+
+-- body_ids --
+-- Which shared bodies are stored.
+SELECT id FROM bodies
+
+-- body_references --
+-- How many messages each shared body is recorded with.
+SELECT id, count FROM body_references
+
+-- references --
+-- What messages refer to; those of deleted subscriptions, too.
+SELECT payload FROM messages WHERE format >= 16
+
+-- body --
+-- One shared body.
+SELECT payload FROM bodies WHERE id = ?

@@ -67,6 +67,12 @@ DELETE FROM slots WHERE slot = ?
 INSERT INTO messages (id, state, enqueued_ms, expires_ms, scheduled_ms, time_to_live_ms,
     delivery_count, message_id, partition_key, session_id, payload, format, head) VALUES
 
+-- append_copies --
+-- Many copies of published messages in one step: beside that, the number at their topic.
+INSERT INTO messages (id, state, enqueued_ms, expires_ms, scheduled_ms, time_to_live_ms,
+    delivery_count, message_id, partition_key, session_id, payload, format, head,
+    enqueued_sequence_number) VALUES
+
 -- append_message --
 -- One message with everything that it can have.
 INSERT INTO messages (id, state, enqueued_ms, expires_ms, scheduled_ms, time_to_live_ms,

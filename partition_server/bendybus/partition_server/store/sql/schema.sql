@@ -123,3 +123,17 @@ CREATE TABLE session_states (
     updated_ms INTEGER NOT NULL,
     PRIMARY KEY (slot, session_id)
 ) STRICT, WITHOUT ROWID;
+
+-- Bodies of messages that several subscriptions have, each stored once.
+CREATE TABLE bodies (
+    -- The id that the message had at its topic: slot << 44 | counter.
+    id INTEGER PRIMARY KEY,
+    payload BLOB NOT NULL
+) STRICT;
+
+-- How many messages have a body; a table of its own, as counting down must not write the body.
+CREATE TABLE body_references (
+    id INTEGER PRIMARY KEY,
+    count INTEGER NOT NULL
+) STRICT;
+CREATE INDEX body_references_none ON body_references (id) WHERE count <= 0;

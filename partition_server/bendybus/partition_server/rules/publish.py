@@ -1,0 +1,246 @@
+"""Publishing: a message that is sent to a topic becomes copies in its subscriptions, in one commit.
+
+    topic ──number, duplicates, schedule──► rules ──┬─► subscription a, with a number of its own
+                                                    ├─► subscription b
+                                                    └─► dead letters of c, whose filter failed
+
+The rules read the head only. Rules without an action make one copy in their subscription, each with
+an action a copy of its own. A message that no rule takes is accepted and dropped. A body that
+several copies have is stored once and counts once, to the topic; the copies refer to it.
+
+A scheduled message waits at the topic and is matched when it is due.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from bendybus.domain import bounds, errors, limits, message_format, sequence_number
+from bendybus.domain.filters.rule_index import Matches
+from bendybus.domain.filters.values import FilterError
+from bendybus.domain.subscription_description import SubscriptionDescription
+from bendybus.partition_server.state.commands import Now
+from bendybus.partition_server.state.message_queue import MessageQueue
+from bendybus.partition_server.state.partition_state import PartitionState
+from bendybus.partition_server.state.topics import SIZE_MS, Topic
+from bendybus.partition_server.state.turn import Turn
+from bendybus.partition_server.store.records import (
+    BODY_ID_BYTES,
+    ROW_BYTES,
+    SHARED_FORMAT,
+    Body,
+    Row,
+    State,
+    row_id,
+)
+from bendybus.wire import message_properties
+from bendybus.wire.message_properties import Parts
+
+NO_SESSION: Final = (
+    "Session ID is null.",
+    "Session enabled entity doesn't allow a message whose session identifier is null.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where a copy goes, and what it is there. `row`: its id is not given yet."""
+
+    queue: MessageQueue
+    row: Row
+
+
+def destinations(turn: Turn, topic: MessageQueue, row: Row) -> list[Destination]:
+    """Return the copies that a message makes, as they would be if they were made now.
+
+    `row`: the message as the topic has it. Raises InvalidArgument if its head cannot be decoded.
+    """
+    partition = turn.partition
+    parts = _parts(row, partition.index)
+    view = message_properties.View(parts, partition.new_id)
+    found = partition.topics.of(topic.entity).index.match(view)
+    made: list[Destination] = []
+    failed: dict[str, tuple[str, str]] = {}
+    for copy in found.copies:
+        changed = row
+        if copy.rule is not None:
+            try:
+                changes = copy.rule.changes(view)
+                changed = _with(row, message_properties.changed(parts, changes))
+            except FilterError as error:
+                failed.setdefault(copy.subscription, (FilterError.REASON, str(error)))
+                continue
+        queue = partition.queues.main_of(copy.subscription)
+        if queue.entity.description.requires_session and changed.session_id is None:
+            failed.setdefault(copy.subscription, NO_SESSION)
+            continue
+        made.append(Destination(queue, _lasting(changed, queue, turn.now)))
+    _add_failures(failed, found)
+    for uid, texts in failed.items():
+        made += _dead_letter(partition, uid, row, texts)
+    return made
+
+
+def size_bytes(row: Row, made: list[Destination]) -> int:
+    """Return what the copies of a message add to the size of its topic, with their body."""
+    shared = _shared(row, made)
+    total = ROW_BYTES + len(row.payload) if shared else 0
+    for each in made:
+        total += each.row.size()
+        if shared and each.row.payload is row.payload:
+            total += BODY_ID_BYTES - len(row.payload)
+    return total
+
+
+def store(turn: Turn, topic: MessageQueue, row: Row, made: list[Destination]) -> None:
+    """Put the copies of a message into their queues. `row`: as it is at the topic, with its id."""
+    stage, now_ms = turn.stage, turn.now.wall_ms
+    shared = _shared(row, made)
+    body = Body(row.id, shared, row.payload)
+    if shared:
+        stage.touch(topic)
+        stage.changes.bodies.append(body)
+        topic.state.size_bytes += body.size()
+    number = sequence_number.compose(turn.partition.index, row.counter)
+    for each in made:
+        queue, state = each.queue, each.queue.state
+        stage.touch(queue)
+        state.last_enqueued_ms = max(state.last_enqueued_ms, now_ms)
+        fresh = each.row._replace(
+            id=row_id(state.slot, state.counter + 1),
+            enqueued_ms=state.last_enqueued_ms,
+            enqueued_sequence_number=number,
+        )
+        if shared and fresh.payload is row.payload:
+            fresh = fresh._replace(format=fresh.format + SHARED_FORMAT)
+            stage.append_copy(queue, fresh, body.reference())
+        else:
+            stage.append_row(queue, fresh)
+
+
+def activate(turn: Turn, topic: MessageQueue, row: Row) -> None:
+    """Publish a scheduled message that is due, with a new number. Its room was checked before."""
+    state = topic.state
+    turn.stage.touch(topic)
+    state.counter += 1
+    state.last_enqueued_ms = max(state.last_enqueued_ms, turn.now.wall_ms)
+    due = row._replace(
+        id=row_id(state.slot, state.counter),
+        state=State.ACTIVE,
+        enqueued_ms=state.last_enqueued_ms,
+        expires_ms=bounds.end_of_life(turn.now.wall_ms, row.time_to_live_ms),
+    )
+    made = destinations(turn, topic, due)
+    store(turn, topic, due, made)
+    turn.budget.spend(size_bytes(due, made), rows=len(made))
+
+
+def room(partition: PartitionState, topic: MessageQueue, now: Now, wanted: int) -> int:
+    """Return the bytes that a topic has left, with all its subscriptions: at least, if it is much.
+
+    The sum over many subscriptions is made once a second, or when it decides; `published` counts
+    what comes in between.
+    """
+    found = partition.topics.of(topic.entity)
+    most = topic.entity.description.max_size_in_megabytes * limits.MB
+    old = now.mono_ms - found.measured_mono_ms >= SIZE_MS
+    if old or most - found.size_bytes < wanted:
+        found.size_bytes = measured(partition, topic)
+        found.measured_mono_ms = now.mono_ms
+    return most - found.size_bytes
+
+
+def measured(partition: PartitionState, topic: MessageQueue) -> int:
+    """Return the size of a topic with all its subscriptions."""
+    queues = partition.queues
+    within = partition.catalogue.subscriptions(topic.entity)
+    sizes = [queues.size_bytes(each.uid) for each in within if queues.all_of(each.uid)]
+    return queues.size_bytes(topic.entity.uid) + sum(sizes)
+
+
+def published(found: Topic, added_bytes: int) -> None:
+    """Count what was published since the size was measured."""
+    found.size_bytes += added_bytes
+
+
+def _shared(row: Row, made: list[Destination]) -> int:
+    """Return how many copies share the body of a message; 0: each has its own."""
+    if len(made) < 2 or len(row.payload) < limits.SHARED_BODY_BYTES_MIN:
+        return 0
+    count = sum(each.row.payload is row.payload for each in made)
+    return count if count > 1 else 0
+
+
+def _parts(row: Row, partition: int) -> Parts:
+    return Parts(
+        row.payload,
+        row.format,
+        row.head,
+        row.message_id,
+        row.partition_key,
+        row.session_id,
+        row.time_to_live_ms,
+        row.scheduled_ms,
+        row.enqueued_ms,
+        row.expires_ms,
+        sequence_number.compose(partition, row.counter),
+    )
+
+
+def _with(row: Row, parts: Parts) -> Row:
+    """Return the message with what an action made of it."""
+    return row._replace(
+        payload=parts.payload if parts.format != row.format else row.payload,
+        format=parts.format,
+        head=parts.head,
+        message_id=parts.message_id,
+        partition_key=parts.partition_key,
+        session_id=parts.session_id,
+        time_to_live_ms=parts.time_to_live_ms,
+    )
+
+
+def _lasting(row: Row, queue: MessageQueue, now: Now) -> Row:
+    """Return the copy with the shorter of both times to live."""
+    ceiling = queue.entity.description.default_message_time_to_live_ms
+    lives = min(row.time_to_live_ms or ceiling or 0, ceiling or row.time_to_live_ms)
+    return row._replace(
+        time_to_live_ms=lives, expires_ms=bounds.end_of_life(now.wall_ms, lives) if lives else None
+    )
+
+
+def _add_failures(failed: dict[str, tuple[str, str]], found: Matches[str]) -> None:
+    for failure in found.failures:
+        failed.setdefault(failure.subscription, (FilterError.REASON, str(failure.error)))
+
+
+def _dead_letter(
+    partition: PartitionState, uid: str, row: Row, texts: tuple[str, str]
+) -> list[Destination]:
+    """Return the copy that a subscription dead-letters; none if it is set to drop it."""
+    queue = partition.queues.main_of(uid)
+    described = queue.entity.description
+    assert isinstance(described, SubscriptionDescription), queue.entity
+    reason, sentence = texts[0], texts[1][: limits.DEAD_LETTER_TEXT_CHARS_MAX]
+    if texts is not NO_SESSION and not described.dead_lettering_on_filter_evaluation_exceptions:
+        return []
+    dead = row._replace(
+        expires_ms=None,
+        scheduled_ms=0,
+        dead_letter_reason=reason,
+        dead_letter_error_description=sentence,
+        extra_bytes=len(reason) + len(sentence),
+    )
+    return [Destination(partition.queues.dead_letters_of(queue), dead)]
+
+
+def check_copies(topic: MessageQueue, count: int) -> None:
+    """Raise InvalidOperation for a batch that makes more copies than one commit may write."""
+    if count > limits.PUBLISHED_COPIES_MAX:
+        raise errors.InvalidOperation(
+            f"{topic.entity.title}: the batch makes {count} copies in subscriptions, of at most "
+            f"{limits.PUBLISHED_COPIES_MAX}. Send fewer messages at a time.",
+            metadata={"entity": topic.entity.name, "limit": str(limits.PUBLISHED_COPIES_MAX)},
+        )
+
+
+assert message_format.NEWEST < SHARED_FORMAT
