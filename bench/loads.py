@@ -28,6 +28,7 @@ class Loads:
     """Messages for each size of small batches that are received one after the other."""
     tasks_each: int = 20
     """How many sends each of the tasks awaits."""
+    transactions: int = 2_000
     idle_s: float = 10.0
     slow: int = 60_000
     """Messages through brokers that are held back."""
@@ -45,6 +46,7 @@ QUICK: Final = Loads(
     loop=1_000,
     receives={10: 2_000, 50: 5_000, 100: 10_000},
     tasks_each=10,
+    transactions=300,
     idle_s=4.0,
     slow=20_000,
     peer=10_000,

@@ -25,6 +25,8 @@ CALLS: Final = 16
 KEYS: Final = 64
 _BODY: Final = os.urandom(loads.BODY_BYTES)
 _WAIT_S: Final = 5.0
+# Messages of one transaction.
+_OF_ONE: Final = 10
 
 
 def measure(load: Loads, folder: Path, emit: Callable[[Row], None]) -> None:
@@ -53,6 +55,7 @@ class Bench:
             await self._small_receives(client)
             await self._tasks(client)
             await self._keyed(client)
+            await self._transactions(client)
             await self._singles(client)
 
     def synchronous(self) -> None:
@@ -146,6 +149,24 @@ class Bench:
                     await _at_once([batch] * (count // FRAME_MESSAGES))
                 await self.receive(client, count)
         self._row("send_keyed", "send with PartitionKey, batches of 500", f"{KEYS} keys")
+
+    async def _transactions(self, client: ServiceBusClient) -> None:
+        """Transactions that send 10 messages each; counted are transactions."""
+        count = self._load.transactions
+
+        async def one(number: int) -> None:
+            key = f"key-{number % KEYS}"
+            async with client.transaction() as tx:
+                messages = [ServiceBusMessage(_BODY, partition_key=key) for _ in range(_OF_ONE)]
+                await sender.send_messages(messages, tx=tx)
+
+        async with client.get_queue_sender(QUEUE) as sender:
+            for _ in range(self._load.repeats):
+                with self._recorder.timing("transactions", count):
+                    await _at_once([one] * count)
+                await self.receive(client, count * _OF_ONE)
+        title = f"transactions of {_OF_ONE} messages, a second"
+        self._emit(self._recorder.row("transactions", title, f"{CALLS} at once"))
 
     async def _singles(self, client: ServiceBusClient) -> None:
         took: list[float] = []
