@@ -15,6 +15,18 @@ NOWHERE = (
     ("arguments", "sentence"),
     [
         (
+            ["purge", "q", "--older-than", "yesterday"],
+            "--older-than: 'yesterday': must be like PT1H or P7D.",
+        ),
+        (
+            ["purge", "q", "--older-than", "PT1H", "--dry-run"],
+            "--dry-run: messages are not counted by age. Leave out --older-than.",
+        ),
+        (
+            ["purge", "q", "--dead-letters", "--state", "active", "--dry-run"],
+            "--dry-run: dead letters are not counted by state. Leave out --state.",
+        ),
+        (
             ["receive", "q", "--mode", "receive-and-delete", "--no-complete"],
             "--no-complete: cannot be used with --mode receive-and-delete, which deletes "
             "messages when they are received.",

@@ -7,8 +7,9 @@ import grpc
 
 from bendybus.domain import errors
 from bendybus.domain.errors import BusError
+from bendybus.domain.message_state import MessageState
 from bendybus.v1 import receiver_pb2, receiver_pb2_grpc
-from bendybus.wire import merged_frames, message_heads, statuses
+from bendybus.wire import batch_deletes, merged_frames, message_heads, statuses
 from bendybus.wire.admission import ADMITTED
 from tests.client import memory_queue
 from tests.client.memory_queue import MemoryQueue
@@ -153,14 +154,19 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
 
     async def DeleteMessages(self, request: Any, context: Any) -> Any:
         queue = self._fake.queue(request.entity_path)
-        before = request.enqueued_before_ms or 1 << 62
+        before = batch_deletes.before_ms(request) or 1 << 62
+        states = batch_deletes.states(request)
         doomed = [
             one.number
             for one in queue.messages.values()
-            if not one.token
-            and one.enqueued_ms <= before
-            and (request.include_deferred_and_scheduled or not (one.deferred or one.scheduled_ms))
+            if not one.token and one.enqueued_ms <= before and _state_of(one) in states
         ][: request.max_messages]
         for number in doomed:
             del queue.messages[number]
         return receiver_pb2.DeleteMessagesResponse(deleted=len(doomed))
+
+
+def _state_of(message: Any) -> MessageState:
+    if message.scheduled_ms:
+        return MessageState.SCHEDULED
+    return MessageState.DEFERRED if message.deferred else MessageState.ACTIVE

@@ -169,7 +169,7 @@ def sending(number: int, size_bytes: int) -> Any:
 @pytest.mark.requirement("R124")
 async def test_a_client_that_never_ends_its_transactions_holds_a_bounded_number(bus: Bus) -> None:
     async with grpc.aio.insecure_channel(bus.front_end_address) as channel:
-        stub = transaction_pb2_grpc.TransactionServiceStub(channel)
+        stub: Any = transaction_pb2_grpc.TransactionServiceStub(channel)
         calls = [stub.Transact() for _ in range(transact.CLIENT_OPEN_MAX + 20)]
         refused = 0
         for number, call in enumerate(calls):
@@ -198,7 +198,7 @@ async def test_a_client_that_never_ends_its_transactions_holds_a_bounded_number(
 async def test_a_client_that_does_not_read_its_answers_costs_bounded_memory(bus: Bus) -> None:
     before = bus.front_end.rss_bytes()
     async with grpc.aio.insecure_channel(bus.front_end_address) as channel:
-        stub = transaction_pb2_grpc.TransactionServiceStub(channel)
+        stub: Any = transaction_pb2_grpc.TransactionServiceStub(channel)
 
         async def push(number: int) -> None:
             call = stub.Transact()

@@ -6,13 +6,15 @@ from typing import Any
 import grpc
 import pytest
 
-from bendybus.domain import errors
+from bendybus.domain import bounds, errors
 from bendybus.domain.limits import Tier
+from bendybus.domain.message_state import MessageState
 from bendybus.domain.receive_mode import ReceiveMode
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core import batch_delete, by_number
 from bendybus.frontend.core.batch_delete import BatchDelete
 from bendybus.internal.v1 import partition_pb2
+from bendybus.wire import batch_deletes
 from tests.frontend.entities import queue
 
 PARTITIONS = 3
@@ -134,3 +136,47 @@ async def test_a_lost_answer_to_a_receive_of_deferred_messages_is_of_unknown_out
         await by_number.receive_deferred(
             front_end, by_number.Operation("orders", SubQueue.MAIN, [1]), ReceiveMode.PEEK_LOCK
         )
+
+
+@pytest.mark.requirement("R195")
+async def test_states_and_age_reach_every_partition() -> None:
+    front_end = bus(1, 1)
+    asked: list[Any] = []
+    for each in front_end.upstreams.values():
+        each.DeleteMessages = keeping(each.DeleteMessages, asked)
+    states = frozenset({MessageState.DEFERRED, MessageState.SCHEDULED})
+
+    request = BatchDelete("orders", SubQueue.MAIN, 5, enqueued_before_ms=7_000, states=states)
+    await batch_delete.delete_messages(front_end, request)
+
+    assert [(batch_deletes.states(each), batch_deletes.before_ms(each)) for each in asked] == [
+        (states, 7_000)
+    ] * 2
+
+
+@pytest.mark.requirement("R196")
+async def test_a_partition_of_before_states_deletes_nothing_and_is_named() -> None:
+    front_end = bus(1, 1)
+
+    async def older(request: Any, timeout: float) -> Any:
+        # As partition servers of 0.4 do: they read no states.
+        bounds.check_number("enqueued_before", request.enqueued_before_ms, bounds.TIME_MS_MAX)
+        raise AssertionError("it would delete active messages")
+
+    for each in front_end.upstreams.values():
+        each.DeleteMessages = older
+    request = BatchDelete(
+        "orders", SubQueue.MAIN, 5, states=frozenset({MessageState.SCHEDULED}), operation_id=ME
+    )
+    with pytest.raises(errors.InvalidOperation, match="partition 0 runs an older version"):
+        await batch_delete.delete_messages(front_end, request)
+
+
+def keeping(delete: Any, asked: list[Any]) -> Any:
+    """Return a call that keeps its requests."""
+
+    async def kept(request: Any, timeout: float) -> Any:
+        asked.append(request)
+        return await delete(request, timeout)
+
+    return kept

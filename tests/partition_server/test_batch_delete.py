@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from bendybus.domain.message_state import ACTIVE_ONLY, EVERY_STATE
 from bendybus.partition_server.state import budget
 from bendybus.partition_server.state.answers import Done, Failed
 from bendybus.partition_server.state.commands import DeleteMessages
@@ -52,7 +53,7 @@ def test_a_batch_delete_that_could_not_be_written_is_told_and_not_done_behind_th
 ) -> None:
     monkeypatch.setattr(budget, "TURN_ROWS", 10)
     queue.send(*[b"x"] * 35)
-    command = DeleteMessages("t", queue.ref(), 30, 0, False)
+    command = DeleteMessages("t", queue.ref(), 30, 0, ACTIVE_ONLY)
     [group] = queue.partition.grouped([command])
     first = queue.partition.decide(group, queue.now)
     queue.store.commit(first.changes)
@@ -81,7 +82,9 @@ def test_a_batch_delete_gets_past_any_number_of_messages_that_it_leaves(
     queue.send(*[b"x"] * 50)
     reads = Reads(queue.store, monkeypatch)
 
-    answers = queue.run(DeleteMessages("t", queue.ref(), 4_000, 0, everything))
+    answers = queue.run(
+        DeleteMessages("t", queue.ref(), 4_000, 0, EVERY_STATE if everything else ACTIVE_ONLY)
+    )
     assert answers == []
     answers = queue.sweep()
 
@@ -97,8 +100,8 @@ def test_batch_deletes_take_turns(queue: Driver, monkeypatch: pytest.MonkeyPatch
     queue.send(*[b"x"] * 100)
 
     queue.run(
-        DeleteMessages("long", queue.ref(), 100, 0, False),
-        DeleteMessages("short", queue.ref("other"), 100, 0, False),
+        DeleteMessages("long", queue.ref(), 100, 0, ACTIVE_ONLY),
+        DeleteMessages("short", queue.ref("other"), 100, 0, ACTIVE_ONLY),
     )
     ends = [answer.to for stage in turns(queue) for answer in stage.answers]
 
@@ -115,7 +118,7 @@ def test_a_batch_delete_whose_queue_is_deleted_ends(
 
     monkeypatch.setattr(budget, "TURN_ROWS", 10)
     queue.send(*[b"x"] * 100)
-    queue.run(DeleteMessages("t", queue.ref(), 100, 0, False))
+    queue.run(DeleteMessages("t", queue.ref(), 100, 0, ACTIVE_ONLY))
 
     queue.run(CommitEntity("c", EntityAction.DELETE, "orders", Origin.CLIENT))
 

@@ -1,13 +1,18 @@
 """Peek and batch delete, inside one partition."""
 
+from itertools import combinations
+
 import pytest
 
 from bendybus.domain import errors
 from bendybus.domain.disposition import Disposition
 from bendybus.domain.limits import KB, PEEK_BYTES_MAX
+from bendybus.domain.message_state import ACTIVE_ONLY, EVERY_STATE, MessageState
 from bendybus.partition_server.state.answers import Done
 from bendybus.partition_server.state.commands import DeleteMessages, Peek, ReceiveDeferred, Settle
 from tests.partition_server.driver import Driver
+
+STATES = [set(each) for n in (1, 2) for each in combinations(EVERY_STATE, n)]
 
 
 @pytest.mark.requirement("R14")
@@ -67,7 +72,11 @@ def test_peek_shows_dead_letters(queue: Driver) -> None:
 
 def delete(queue: Driver, count: int = 100, *, before_ms: int = 0, everything: bool = False) -> int:
     """Delete messages; return how many."""
-    [done] = queue.run(DeleteMessages("t", queue.ref(), count, before_ms, everything))
+    [done] = queue.run(
+        DeleteMessages(
+            "t", queue.ref(), count, before_ms, EVERY_STATE if everything else ACTIVE_ONLY
+        )
+    )
     assert isinstance(done, Done), done
     return done.count
 
@@ -98,6 +107,38 @@ def test_a_purge_takes_deferred_and_scheduled_too(queue: Driver) -> None:
     assert isinstance(answer.error, errors.MessageNotFound)
 
 
+@pytest.mark.requirement("R195")
+@pytest.mark.parametrize(
+    "states", [set(each) for n in (1, 2) for each in combinations(EVERY_STATE, n)]
+)
+@pytest.mark.parametrize("old", [True, False])
+def test_a_purge_takes_the_states_and_the_age_that_are_asked_for(
+    queue: Driver, states: set[MessageState], old: bool
+) -> None:
+    bodies = {}
+    for age in (True, False):
+        names = {state: f"{state.name} {age}".encode() for state in EVERY_STATE}
+        queue.send(names[MessageState.DEFERRED])
+        [*_, (_, token)] = queue.receive(10)
+        queue.settle(Disposition.DEFER, token)
+        queue.send(names[MessageState.SCHEDULED], scheduled_ms=[queue.wall_ms + 500_000])
+        bodies.update({(state, age): name for state, name in names.items()})
+        queue.advance(1_000)
+    for age in (True, False):
+        queue.send(bodies[MessageState.ACTIVE, age])
+    before_ms = queue.wall_ms - 1_500 if old else 0
+
+    command = DeleteMessages("t", queue.ref(), 100, before_ms, frozenset(states))
+    queue.run(command)
+
+    gone = {
+        body
+        for (state, age), body in bodies.items()
+        if state in states and (not old or (age and state is not MessageState.ACTIVE))
+    }
+    assert {row.payload for row in queue.peek()} == set(bodies.values()) - gone
+
+
 def test_delete_stops_at_a_time(queue: Driver) -> None:
     queue.send(b"old")
     queue.advance(1_000)
@@ -122,7 +163,7 @@ def test_settling_and_deleting_in_one_turn_do_not_collide(queue: Driver) -> None
 
     queue.run(
         Settle("s", 1, Disposition.COMPLETE, token),
-        DeleteMessages("t", queue.ref(), 10, 0, False),
+        DeleteMessages("t", queue.ref(), 10, 0, ACTIVE_ONLY),
     )
 
     counts = queue.counts()

@@ -20,7 +20,7 @@ from bendybus.partition_server.state import answers, commands
 from bendybus.partition_server.store.records import Changes, Row, SlotState, row_id
 from bendybus.partition_server.store.sqlite_store import SqliteStore
 from bendybus.v1 import message_pb2
-from bendybus.wire import catalogue
+from bendybus.wire import batch_deletes, catalogue
 from tests.contract_messages import batches, messages
 from tests.partition_server.driver import Driver, fingerprint
 
@@ -154,8 +154,8 @@ def test_no_call_by_number_stops_a_partition(
             "t",
             ref,
             delete.max_messages,
-            delete.enqueued_before_ms,
-            delete.include_deferred_and_scheduled,
+            batch_deletes.before_ms(delete),
+            batch_deletes.states(delete),
         ),
     )
 

@@ -7,6 +7,7 @@ import pytest
 
 from bendybus.domain import errors
 from bendybus.domain.disposition import Disposition
+from bendybus.domain.message_state import EVERY_STATE
 from bendybus.partition_server.broker import disk_space
 from bendybus.partition_server.state.answers import Appended, Failed, Reserved, Settled
 from bendybus.partition_server.state.commands import (
@@ -129,7 +130,7 @@ def test_space_of_deleted_messages_returns_to_the_volume(
     for _ in range(16):
         runner.ask(Append("t", ref, Batch([b"x" * 1_000_000])))
     assert runner.store.path.stat().st_size > 10_000_000
-    runner.ask(DeleteMessages("t", ref, 100, 0, True))
+    runner.ask(DeleteMessages("t", ref, 100, 0, EVERY_STATE))
 
     # Until it is so: how long that takes is the machine's.
     deadline = time.monotonic() + 60

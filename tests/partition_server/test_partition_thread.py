@@ -7,6 +7,7 @@ import pytest
 
 from bendybus.domain import errors
 from bendybus.domain.disposition import Disposition
+from bendybus.domain.message_state import ACTIVE_ONLY
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.broker.partition import Partition
 from bendybus.partition_server.state import budget
@@ -220,7 +221,7 @@ def test_who_waits_for_a_batch_delete_is_told_when_the_store_fails(
 
     monkeypatch.setattr(runner.store, "commit", fail_second)
 
-    told = runner.ask(DeleteMessages("t", ref, 9, 0, False))
+    told = runner.ask(DeleteMessages("t", ref, 9, 0, ACTIVE_ONLY))
 
     assert isinstance(told, Failed)
 

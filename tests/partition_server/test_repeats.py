@@ -4,6 +4,7 @@ import pytest
 
 from bendybus.domain.disposition import Disposition
 from bendybus.domain.errors import InvalidArgument, OutcomeUnknown
+from bendybus.domain.message_state import ACTIVE_ONLY, EVERY_STATE
 from bendybus.partition_server.state import operation_memory, settler_memory
 from bendybus.partition_server.state.answers import Delivery, Done, Failed
 from bendybus.partition_server.state.commands import (
@@ -80,21 +81,25 @@ def test_what_receivers_settled_is_bounded_in_frames_bytes_and_age() -> None:
 
 def test_a_repeated_batch_delete_deletes_nothing_more(queue: Driver) -> None:
     queue.send(*[b"x"] * 12)
-    delete = DeleteMessages("t", queue.ref(), 5, 0, False, operation_id=ME)
+    delete = DeleteMessages("t", queue.ref(), 5, 0, ACTIVE_ONLY, operation_id=ME)
 
     assert queue.run(delete) == [Done(5)]
     assert queue.run(delete) == [Done(5)]
-    assert queue.run(DeleteMessages("t", queue.ref(), 5, 0, False, operation_id=OTHER)) == [Done(5)]
+    assert queue.run(DeleteMessages("t", queue.ref(), 5, 0, ACTIVE_ONLY, operation_id=OTHER)) == [
+        Done(5)
+    ]
 
     assert queue.counts().active == 2
 
 
 def test_what_an_operation_deleted_is_told_without_deleting(queue: Driver) -> None:
     queue.send(*[b"x"] * 12)
-    ask = DeleteMessages("t", queue.ref(), 1, 0, False, operation_id=ME, only_known=True)
+    ask = DeleteMessages("t", queue.ref(), 1, 0, ACTIVE_ONLY, operation_id=ME, only_known=True)
 
     assert queue.run(ask) == [Done(0)]
-    assert queue.run(DeleteMessages("t", queue.ref(), 5, 0, False, operation_id=ME)) == [Done(5)]
+    assert queue.run(DeleteMessages("t", queue.ref(), 5, 0, ACTIVE_ONLY, operation_id=ME)) == [
+        Done(5)
+    ]
     assert queue.run(ask) == [Done(5)]
 
     assert queue.counts().active == 7
@@ -140,7 +145,7 @@ def test_an_operation_that_may_have_been_done_before_the_file_was_opened_is_unkn
 ) -> None:
     queue.send(b"a")
 
-    delete = DeleteMessages("t", queue.ref(), 5, 0, False, operation_id=ME, age_ms=5_000)
+    delete = DeleteMessages("t", queue.ref(), 5, 0, ACTIVE_ONLY, operation_id=ME, age_ms=5_000)
     [answer] = queue.run(delete)
 
     assert isinstance(answer, Failed)
@@ -163,13 +168,13 @@ def test_the_name_of_an_operation_of_another_kind_is_refused(queue: Driver) -> N
     queue.send(b"a")
     [(row, token)] = queue.receive()
     queue.settle(Disposition.DEFER, token)
-    delete = DeleteMessages("t", queue.ref(), 5, 0, False, operation_id=ME)
+    delete = DeleteMessages("t", queue.ref(), 5, 0, ACTIVE_ONLY, operation_id=ME)
     receive = ReceiveDeferred("t", queue.ref(), False, [row.counter], operation_id=OTHER)
     queue.run(delete, receive)
 
     answers = queue.run(
         ReceiveDeferred("t", queue.ref(), False, [row.counter], operation_id=ME),
-        DeleteMessages("t", queue.ref(), 5, 0, False, operation_id=OTHER),
+        DeleteMessages("t", queue.ref(), 5, 0, ACTIVE_ONLY, operation_id=OTHER),
         CancelScheduled("t", queue.ref(), [row.counter], operation_id=OTHER),
     )
 
@@ -188,13 +193,15 @@ def test_the_same_name_at_another_queue_is_another_operation(queue: Driver) -> N
     none = queue.ref("other")
 
     done = [
-        queue.run(DeleteMessages("t", ref, 5, 0, True, operation_id=ME))[0].count
+        queue.run(DeleteMessages("t", ref, 5, 0, EVERY_STATE, operation_id=ME))[0].count
         for ref in (other, none, first, other)
     ]
 
     assert done == [1, 0, 0, 1]
     queue.advance(600_000)
-    assert queue.run(DeleteMessages("t", first, 5, 0, True, operation_id=OTHER))[0].count == 1
+    assert (
+        queue.run(DeleteMessages("t", first, 5, 0, EVERY_STATE, operation_id=OTHER))[0].count == 1
+    )
 
 
 def test_an_operation_that_is_done_once_more_is_counted_once(

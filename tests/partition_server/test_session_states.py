@@ -7,6 +7,7 @@ import pytest
 
 from bendybus.domain import errors
 from bendybus.domain.disposition import Disposition
+from bendybus.domain.message_state import ACTIVE_ONLY
 from bendybus.partition_server.rules import session_states
 from bendybus.partition_server.state import session_ready_set
 from bendybus.partition_server.state.answers import (
@@ -331,6 +332,6 @@ def test_whatever_receivers_do_each_session_stays_in_order_and_has_one_receiver(
             tokens = {each: {} for each in "abc"}
         assert sessions.driver.counts().active == sum(map(len, expected.values()))
         assert sessions.driver.counts().locked == sum(map(len, tokens.values()))
-    sessions.driver.run(DeleteMessages("t", sessions.driver.ref(), 1_000, 0, False))
+    sessions.driver.run(DeleteMessages("t", sessions.driver.ref(), 1_000, 0, ACTIVE_ONLY))
     left = sum(map(len, tokens.values()))
     assert sessions.driver.counts().active == left

@@ -4,6 +4,7 @@ import pytest
 
 from bendybus.domain import errors
 from bendybus.domain.disposition import Disposition
+from bendybus.domain.message_state import ACTIVE_ONLY
 from bendybus.partition_server.state.answers import (
     AskRefused,
     Delivery,
@@ -297,7 +298,7 @@ def test_a_session_is_peeked_alone_with_messages_of_every_state(sessions: Sessio
 def test_what_is_deleted_or_expires_is_neither_received_nor_offered(sessions: Sessions) -> None:
     sessions.send(("old", b"1"), ("old", b"2"), time_to_live_ms=[1_000, 1_000])
     sessions.send(("doomed", b"3"))
-    sessions.driver.run(DeleteMessages("t", sessions.driver.ref(), 10, 0, False))
+    sessions.driver.run(DeleteMessages("t", sessions.driver.ref(), 10, 0, ACTIVE_ONLY))
     sessions.send(("old", b"4"), time_to_live_ms=[1_000])
     sessions.send(("alive", b"5"))
     sessions.driver.advance(1_000)

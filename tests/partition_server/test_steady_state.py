@@ -6,6 +6,7 @@ These tests count entries and rows, never time: a benchmark of ten seconds sees 
 import pytest
 
 from bendybus.domain.disposition import Disposition
+from bendybus.domain.message_state import EVERY_STATE
 from bendybus.partition_server.state import message_queue
 from bendybus.partition_server.state.commands import (
     Append,
@@ -140,7 +141,7 @@ def test_what_was_deleted_is_forgotten_when_the_window_is_empty(queue: Driver) -
     for _ in range(20):
         queue.send(*[b"x"] * 10)
         queue.receive(1)
-        queue.run(DeleteMessages("t", queue.ref(), 100, 0, True))
+        queue.run(DeleteMessages("t", queue.ref(), 100, 0, EVERY_STATE))
         assert queue.receive(5) == []
 
     held = queue.partition.state.queues.at(0)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from bendybus.cli import errors
@@ -18,6 +19,7 @@ from bendybus.cli.errors import CliError, NotFound, UsageError
 from bendybus.cli.output import json_lines, json_values, printing
 from bendybus.client import (
     ServiceBusClient,
+    ServiceBusMessageState,
     ServiceBusReceivedMessage,
     ServiceBusReceiveMode,
     ServiceBusReceiver,
@@ -34,6 +36,7 @@ from bendybus.client.exceptions import (
 )
 from bendybus.client.messages import raw_amqp_message
 from bendybus.domain import durations
+from bendybus.domain.errors import InvalidArgument
 
 READ_AT_ONCE: Final = 100
 # Locks end: what is only to be looked at is given back before they do.
@@ -171,10 +174,35 @@ def peek(
             show([shown(message) for message in batch])
 
 
-def purge(bus: ServiceBusClient, queue: str, *, dead_letters: bool) -> int:
-    """Delete all unlocked messages; return their number."""
+def purge(
+    bus: ServiceBusClient,
+    queue: str,
+    *,
+    dead_letters: bool,
+    states: Sequence[str] | None = None,
+    before: datetime | None = None,
+) -> int:
+    """Delete unlocked messages, of these states and enqueued before then; return their number."""
+    wanted = [ServiceBusMessageState[state.upper()] for state in states] if states else None
     with bus.get_queue_receiver(queue, **sub_queue(dead_letters)) as receiver:
-        return int(receiver.purge_messages())
+        return int(receiver.purge_messages(before_enqueued_time_utc=before, states=wanted))
+
+
+def moment_before(older_than: str) -> datetime | None:
+    """Return when a duration ago was; None: no duration is given. Raises UsageError."""
+    if not older_than:
+        return None
+    try:
+        return datetime.now(UTC) - timedelta(milliseconds=_milliseconds(older_than))
+    except (InvalidArgument, OverflowError) as error:
+        raise UsageError(f"--older-than: {older_than[:40]!r}: must be like PT1H or P7D.") from error
+
+
+def _milliseconds(text: str) -> int:
+    found = durations.parse("--older-than", text)
+    if not found:
+        raise InvalidArgument("--older-than", "must be a duration.")
+    return found
 
 
 def sub_queue(dead_letters: bool) -> dict[str, Any]:

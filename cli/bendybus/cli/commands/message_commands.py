@@ -43,6 +43,14 @@ class Mode(StrEnum):
     RECEIVE_AND_DELETE = "receive-and-delete"
 
 
+class PurgedState(StrEnum):
+    """The states of messages."""
+
+    ACTIVE = "active"
+    DEFERRED = "deferred"
+    SCHEDULED = "scheduled"
+
+
 def receive(
     context: typer.Context,
     queue: QueueName,
@@ -115,6 +123,12 @@ def purge(
     context: typer.Context,
     queue: QueueName,
     dead_letters: DeadLetters = False,
+    states: Annotated[
+        list[PurgedState] | None, typer.Option("--state", help="Only in this state. Repeatable.")
+    ] = None,
+    older_than: Annotated[
+        str, typer.Option(help="Only enqueued, or scheduled, longer ago: PT1H, P7D, …")
+    ] = "",
     yes: entity_commands.Yes = False,
     dry_run: entity_commands.DryRun = False,
     as_json: JsonFlag = False,
@@ -122,13 +136,19 @@ def purge(
     """Delete all messages of a queue, except those that a receiver has locked."""
     from bendybus.cli.bus import messages
 
+    if dry_run and older_than:
+        raise UsageError("--dry-run: messages are not counted by age. Leave out --older-than.")
     if dry_run:
-        deleted = _would_purge(context, queue, dead_letters)
+        deleted = _would_purge(context, queue, dead_letters, states or list(PurgedState))
     else:
-        what = "dead letters" if dead_letters else "messages"
-        entity_commands.confirm(f"Delete all {what} of queue {queue!r}?", yes)
+        before = messages.moment_before(older_than)
+        named = " and ".join(states or []) or "all"
+        what = f"{named} {'dead letters' if dead_letters else 'messages'}"
+        entity_commands.confirm(f"Delete {what} of queue {queue!r}?", yes)
         with messages.client(context.obj) as bus:
-            deleted = messages.purge(bus, queue, dead_letters=dead_letters)
+            deleted = messages.purge(
+                bus, queue, dead_letters=dead_letters, states=states, before=before
+            )
     if as_json:
         printing.json_line({"queue": queue, "deleted": deleted, "dry_run": dry_run})
     elif dry_run:
@@ -137,13 +157,21 @@ def purge(
         printing.line(f"{deleted} deleted from {queue!r}")
 
 
-def _would_purge(context: typer.Context, queue: str, dead_letters: bool) -> int:
+def _would_purge(
+    context: typer.Context, queue: str, dead_letters: bool, states: Sequence[PurgedState]
+) -> int:
+    if dead_letters and set(states) != set(PurgedState):
+        raise UsageError("--dry-run: dead letters are not counted by state. Leave out --state.")
     with entity_commands.connected(context) as bus:
         counts = bus.queue(queue).runtime.count_details
     if dead_letters:
         return counts.dead_letter_message_count
-    unlocked = counts.active_message_count - counts.locked_message_count
-    return max(0, unlocked) + counts.scheduled_message_count + counts.deferred_message_count
+    by_state = {
+        PurgedState.ACTIVE: max(0, counts.active_message_count - counts.locked_message_count),
+        PurgedState.SCHEDULED: counts.scheduled_message_count,
+        PurgedState.DEFERRED: counts.deferred_message_count,
+    }
+    return sum(by_state[state] for state in set(states))
 
 
 @deadletter_app.command("list")

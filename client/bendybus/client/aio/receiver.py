@@ -1,6 +1,6 @@
 """The receiver of the asynchronous surface."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Final
@@ -10,9 +10,10 @@ from bendybus.client.aio import calls
 from bendybus.client.aio.sessions import ServiceBusSession
 from bendybus.client.aio.settling import SettlingReceiver
 from bendybus.client.aio.transaction import ServiceBusTransaction
-from bendybus.client.core import background_settlements, session_link
+from bendybus.client.core import background_settlements, deletions, session_link
 from bendybus.client.core import receiver as core
 from bendybus.client.core.pending_receive import PendingReceive
+from bendybus.client.messages.enums import ServiceBusMessageState
 from bendybus.client.messages.received_message import ServiceBusReceivedMessage
 from bendybus.domain import limits
 
@@ -262,17 +263,26 @@ class ServiceBusReceiver(SettlingReceiver, AsyncIterator[ServiceBusReceivedMessa
         `max_message_count`: the maximum to delete. `before_enqueued_time_utc`: only messages
         enqueued before then.
         """
-        return await self._delete(max_message_count, before_enqueued_time_utc, purge=False)
+        active = [ServiceBusMessageState.ACTIVE]
+        return await self._delete(max_message_count, before_enqueued_time_utc, active)
 
-    async def purge_messages(self, *, before_enqueued_time_utc: datetime | None = None) -> int:
+    async def purge_messages(
+        self,
+        *,
+        before_enqueued_time_utc: datetime | None = None,
+        states: Iterable[ServiceBusMessageState] | None = None,
+    ) -> int:
         """Delete all unlocked messages, including deferred and scheduled ones. Returns how many.
 
-        `before_enqueued_time_utc`: only messages enqueued before then; None: before now, so that
-        messages sent meanwhile stay.
+        `before_enqueued_time_utc`: only messages enqueued, or scheduled, before then; None: before
+        now, so that messages sent meanwhile stay. `states`: only messages in these states.
         """
-        before = before_enqueued_time_utc or datetime.now(UTC)
+        before, wanted = (
+            before_enqueued_time_utc or datetime.now(UTC),
+            deletions.states_to_purge(states),
+        )
         total = 0
-        while deleted := await self._delete(_PURGE_AT_ONCE, before, purge=True):
+        while deleted := await self._delete(_PURGE_AT_ONCE, before, wanted, purge=True):
             total += deleted
         return total
 
@@ -330,8 +340,16 @@ class ServiceBusReceiver(SettlingReceiver, AsyncIterator[ServiceBusReceivedMessa
             self._renewing = True
             self._auto_lock_renewer.register(self, self.session)
 
-    async def _delete(self, max_message_count: int, before: datetime | None, *, purge: bool) -> int:
-        request = self._delete_request(max_message_count, before, purge=purge)
+    async def _delete(
+        self,
+        max_message_count: int,
+        before: datetime | None,
+        states: Iterable[ServiceBusMessageState],
+        *,
+        purge: bool = False,
+    ) -> int:
+        self._check_live()
+        request = deletions.request(self.entity_path, max_message_count, before, states)
         with self._calling("purge" if purge else "delete"):
             response = await calls.call(
                 self._shared.get(), lambda stubs: stubs.receiver.DeleteMessages, request

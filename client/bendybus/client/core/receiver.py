@@ -20,7 +20,10 @@ from bendybus.client.core.tracing import NoOperation, Operation
 from bendybus.client.core.waiters import Waiter
 from bendybus.client.exceptions import MessageAlreadySettled, MessageLockLostError, not_supported
 from bendybus.client.messages import enums, received_message, values
-from bendybus.client.messages.enums import NEXT_AVAILABLE_SESSION, ServiceBusReceiveMode
+from bendybus.client.messages.enums import (
+    NEXT_AVAILABLE_SESSION,
+    ServiceBusReceiveMode,
+)
 from bendybus.client.messages.received_message import Delivered, ServiceBusReceivedMessage
 from bendybus.domain import limits
 from bendybus.v1 import message_pb2, receiver_pb2
@@ -310,21 +313,6 @@ class BaseReceiver(EntityClient):
         if self._tracing is None:
             return tracing.NO_OPERATION
         return self._tracing.calling(self.entity_path, name)
-
-    def _delete_request(
-        self, max_message_count: int, before: datetime | None, *, purge: bool
-    ) -> receiver_pb2.DeleteMessagesRequest:
-        self._check_live()
-        count = arguments.count("max_message_count", max_message_count)
-        if before is not None:
-            before = arguments.moment("before_enqueued_time_utc", before)
-        return receiver_pb2.DeleteMessagesRequest(
-            entity_path=self.entity_path,
-            max_messages=count,
-            enqueued_before_ms=0 if before is None else values.to_milliseconds(before),
-            include_deferred_and_scheduled=purge,
-            operation_id=uuid.uuid4().bytes,
-        )
 
 
 def note_settled(message: ServiceBusReceivedMessage, outcome: Outcome) -> None:

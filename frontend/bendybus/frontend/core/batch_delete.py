@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from bendybus.domain import bounds, errors, limits, message_access
 from bendybus.domain.errors import BusError, RetryableError
+from bendybus.domain.message_state import ACTIVE_ONLY, MessageState
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.upstreams import message_calls
@@ -21,7 +22,7 @@ class BatchDelete:
     max_messages: int
     # Only messages that were enqueued before; 0: all.
     enqueued_before_ms: int = 0
-    include_deferred_and_scheduled: bool = False
+    states: frozenset[MessageState] = ACTIVE_ONLY
     operation_id: bytes = b""
     # Since the first try; 0: this is it.
     age_ms: int = 0
@@ -51,7 +52,7 @@ async def delete_messages(front_end: FrontEnd, request: BatchDelete) -> int:
             name,
             messages=most,
             enqueued_before_ms=request.enqueued_before_ms,
-            include_deferred_and_scheduled=request.include_deferred_and_scheduled,
+            states=request.states,
             only_known=only_known,
         )
 

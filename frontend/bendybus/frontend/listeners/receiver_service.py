@@ -17,7 +17,7 @@ from bendybus.frontend.listeners import deadlines, receiver_stream, request_valu
 from bendybus.frontend.listeners.client_streams import ClientStreams
 from bendybus.frontend.listeners.receiver_stream import ReceiverStream
 from bendybus.v1 import message_pb2, receiver_pb2, receiver_pb2_grpc
-from bendybus.wire import merged_frames, message_heads, statuses
+from bendybus.wire import batch_deletes, merged_frames, message_heads, statuses
 from bendybus.wire.admission import ADMITTED
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -198,8 +198,8 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
                 batch_delete.BatchDelete(
                     *request_values.entity_and_sub_queue(request.entity_path),
                     request.max_messages,
-                    request.enqueued_before_ms,
-                    request.include_deferred_and_scheduled,
+                    batch_deletes.before_ms(request),
+                    batch_deletes.states(request),
                     request.operation_id,
                     request.age_ms,
                 ),

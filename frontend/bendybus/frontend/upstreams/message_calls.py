@@ -3,15 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bendybus.domain import errors
 from bendybus.domain.entity import Entity
+from bendybus.domain.message_state import MessageState
 from bendybus.domain.receive_mode import ReceiveMode
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.upstreams.deliver_frames import MODES
-from bendybus.frontend.upstreams.unary_calls import call
+from bendybus.frontend.upstreams.unary_calls import call, older
 from bendybus.frontend.upstreams.upstream import Upstream
 from bendybus.internal.v1 import partition_pb2
 from bendybus.v1 import message_pb2
-from bendybus.wire import entity_refs, message_heads
+from bendybus.wire import batch_deletes, entity_refs, message_heads
 
 _READS = (message_heads.READS,)
 
@@ -117,7 +119,7 @@ async def delete_messages(
     *,
     messages: int,
     enqueued_before_ms: int,
-    include_deferred_and_scheduled: bool,
+    states: frozenset[MessageState],
     only_known: bool = False,
 ) -> int:
     """Delete the oldest messages; return how many. Raises the domain error.
@@ -128,17 +130,21 @@ async def delete_messages(
         partition=upstream.partition,
         entity=target.ref,
         max_messages=messages,
-        enqueued_before_ms=enqueued_before_ms,
-        include_deferred_and_scheduled=include_deferred_and_scheduled,
         operation_id=name.operation_id,
         age_ms=name.age_ms,
         only_known=only_known,
     )
-    answer = await call(
-        upstream,
-        lambda calls, _: calls.DeleteMessages(request, timeout=target.timeout_s),
-        changes=True,
-    )
+    batch_deletes.write(request, states, enqueued_before_ms)
+    try:
+        answer = await call(
+            upstream,
+            lambda calls, _: calls.DeleteMessages(request, timeout=target.timeout_s),
+            changes=True,
+        )
+    except errors.InvalidArgument as error:
+        if request.states and error.field == "enqueued_before":
+            raise older(upstream) from error
+        raise
     return int(answer.deleted)
 
 

@@ -163,7 +163,8 @@ def unknown(upstream: Upstream) -> BusError:
     )
 
 
-def _older(upstream: Upstream) -> BusError:
+def older(upstream: Upstream) -> BusError:
+    """Return the error for an operation that a partition is too old for."""
     partition = upstream.partition
     return errors.InvalidOperation(
         f"partition {partition} runs an older version of Bendybus, which does not have this "
@@ -181,7 +182,7 @@ async def _answer(
         return await make()
     except grpc.RpcError as error:
         if error.code() is grpc.StatusCode.UNIMPLEMENTED:
-            raise _older(upstream) from error
+            raise older(upstream) from error
         found = statuses.from_rpc_error(error)
         if type(found) in (errors.RetryableError, errors.ServiceTimeout):
             raise (unknown(upstream) if changes else unreachable(upstream)) from error

@@ -1,8 +1,10 @@
 """Batch deletes: without looking, within the budget of a turn, however much lies between."""
 
 from dataclasses import replace
+from typing import Final
 
 from bendybus.domain import bounds, errors, limits
+from bendybus.domain.message_state import MessageState
 from bendybus.partition_server.state import operation_memory
 from bendybus.partition_server.state.answers import Done
 from bendybus.partition_server.state.budget import Budget
@@ -10,6 +12,12 @@ from bendybus.partition_server.state.commands import DeleteMessages
 from bendybus.partition_server.state.deletions import DELETIONS_MAX, Deletion
 from bendybus.partition_server.state.turn import Turn
 from bendybus.partition_server.store.records import COUNTER_MASK, State
+
+_STORED: Final = {
+    MessageState.ACTIVE: State.ACTIVE,
+    MessageState.DEFERRED: State.DEFERRED,
+    MessageState.SCHEDULED: State.SCHEDULED,
+}
 
 
 def delete(turn: Turn, command: DeleteMessages) -> Done | None:
@@ -53,7 +61,7 @@ def _deletion(turn: Turn, command: DeleteMessages) -> Deletion:
         queue.entity.uid,
         command.max_messages,
         command.enqueued_before_ms or max(turn.now.wall_ms, queue.state.last_enqueued_ms) + 1,
-        command.include_deferred_and_scheduled,
+        frozenset(_STORED[state] for state in command.states),
         name=operation_memory.name_of(command),
     )
 
@@ -79,7 +87,7 @@ def _go_on(turn: Turn, deletion: Deletion, budget: Budget) -> Deletion | None:
             complete = not left
             break
         at = summary.counter + 1
-        wanted = summary.state == State.ACTIVE or deletion.everything
+        wanted = summary.state in deletion.states
         doomed = (
             wanted
             and summary.enqueued_ms < deletion.before_ms

@@ -20,7 +20,7 @@ from bendybus.partition_server.service.hosts import Hosts, submit
 from bendybus.partition_server.state import answers, commands
 from bendybus.partition_server.state.commands import Command
 from bendybus.v1 import receiver_pb2
-from bendybus.wire import merged_frames, message_heads, statuses
+from bendybus.wire import batch_deletes, merged_frames, message_heads, statuses
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -194,8 +194,8 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
                 reply,
                 conversions.entity_ref(request.entity),
                 request.max_messages,
-                request.enqueued_before_ms,
-                request.include_deferred_and_scheduled,
+                batch_deletes.before_ms(request),
+                batch_deletes.states(request),
                 request.operation_id,
                 request.age_ms,
                 request.only_known,

@@ -13,6 +13,7 @@ from bendybus.domain.entity import Entity, Origin
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.filters.rule_set import RuleChange
 from bendybus.domain.lifecycle import EntityAction
+from bendybus.domain.message_state import MessageState
 from bendybus.domain.sub_queue import SubQueue
 
 
@@ -224,9 +225,8 @@ class DeleteMessages:
     reply_to: Any
     entity: EntityRef
     max_messages: int
-    # 0: now.
-    enqueued_before_ms: int
-    include_deferred_and_scheduled: bool
+    enqueued_before_ms: int  # 0: now
+    states: frozenset[MessageState]
     operation_id: bytes = b""
     age_ms: int = 0
     # Nothing is deleted: how many the operation deleted before is asked for.

@@ -10,6 +10,7 @@ from bendybus.partition_server.state.answers import Done, Failed
 from bendybus.partition_server.state.commands import Now
 from bendybus.partition_server.state.operation_memory import Operations
 from bendybus.partition_server.state.stage import Answer, Stage
+from bendybus.partition_server.store.records import State
 
 # Batch deletes of one partition that are under way.
 DELETIONS_MAX: Final = 1_000
@@ -27,7 +28,7 @@ class Deletion:
     uid: str
     left: int
     before_ms: int
-    everything: bool
+    states: frozenset[State]
     start: int = 0
     deleted: int = 0
     # See `operation_memory.name_of`.

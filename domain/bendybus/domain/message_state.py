@@ -1,0 +1,29 @@
+"""The states of a message in its queue; numbers are those of the contract."""
+
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import Final
+
+from bendybus.domain.errors import InvalidArgument
+
+
+class MessageState(IntEnum):
+    """What a message waits for. A locked message is active, or deferred."""
+
+    ACTIVE = 1
+    DEFERRED = 2
+    SCHEDULED = 3
+
+
+ACTIVE_ONLY: Final = frozenset({MessageState.ACTIVE})
+EVERY_STATE: Final = frozenset(MessageState)
+
+
+def read(field: str, numbers: Iterable[int]) -> frozenset[MessageState]:
+    """Return the states of these numbers. Raises InvalidArgument for one that is unknown."""
+    try:
+        return frozenset(map(MessageState, numbers))
+    except ValueError:
+        raise InvalidArgument(
+            field, f"each must be one of 1 to {max(MessageState)}: active, deferred, scheduled."
+        ) from None

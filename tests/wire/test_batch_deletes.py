@@ -1,0 +1,49 @@
+"""Which messages a batch delete is for: what older servers know, and what they must refuse."""
+
+from itertools import chain, combinations
+from typing import Any
+
+import pytest
+
+from bendybus.domain import errors
+from bendybus.domain.message_state import ACTIVE_ONLY, EVERY_STATE, MessageState
+from bendybus.internal.v1 import partition_pb2
+from bendybus.v1 import message_pb2, receiver_pb2
+from bendybus.wire import batch_deletes
+
+REQUESTS = [receiver_pb2.DeleteMessagesRequest, partition_pb2.DeleteMessagesRequest]
+SETS = [frozenset(each) for each in chain(*(combinations(EVERY_STATE, n) for n in (1, 2, 3)))]
+
+
+@pytest.mark.requirement("R195")
+@pytest.mark.parametrize("make", REQUESTS)
+@pytest.mark.parametrize("states", SETS)
+def test_states_and_time_are_read_as_they_were_written(
+    make: Any, states: frozenset[MessageState]
+) -> None:
+    request = make()
+    batch_deletes.write(request, states, 12_345)
+
+    assert batch_deletes.states(request) == states
+    assert batch_deletes.before_ms(request) == 12_345
+
+
+@pytest.mark.requirement("R196")
+@pytest.mark.parametrize("states", SETS)
+def test_what_older_servers_cannot_do_they_refuse(states: frozenset[MessageState]) -> None:
+    request = receiver_pb2.DeleteMessagesRequest()
+    batch_deletes.write(request, states, 12_345)
+
+    known = states in (ACTIVE_ONLY, EVERY_STATE)
+    assert (request.enqueued_before_ms == 12_345) == known
+    assert (request.enqueued_before_ms < 0) != known
+
+
+def test_what_contradicts_itself_is_refused() -> None:
+    request = receiver_pb2.DeleteMessagesRequest(states=[message_pb2.MESSAGE_STATE_ACTIVE])
+    with pytest.raises(errors.InvalidArgument, match="must be -1 with states"):
+        batch_deletes.before_ms(request)
+    unknown = receiver_pb2.DeleteMessagesRequest()
+    unknown.states.append(9)  # type: ignore[arg-type]
+    with pytest.raises(errors.InvalidArgument, match="active, deferred, scheduled"):
+        batch_deletes.states(unknown)
