@@ -31,6 +31,14 @@ NOWHERE = (
             "--no-complete: cannot be used with --mode receive-and-delete, which deletes "
             "messages when they are received.",
         ),
+        (
+            ["receive", "q", "--session", "s", "--dead-letters"],
+            "--session, --next-session, --dead-letters: only one of them is allowed.",
+        ),
+        (
+            ["session", "state", "q", "s", "--set", "x", "--clear"],
+            "--clear: cannot be used with --set.",
+        ),
         (["send", "q", "x", "--ttl", "0"], "--ttl: must be greater than 0; 0 expires at once."),
         (
             ["send", "q", "x", "-p", "time_to_live=5"],

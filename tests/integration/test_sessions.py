@@ -1,10 +1,12 @@
 """Sessions through everything: client, front end, partitions, files."""
 
+import runpy
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -25,7 +27,9 @@ from bendybus.client.exceptions import (
     SessionLockLostError,
 )
 from bendybus.v1 import receiver_pb2, receiver_pb2_grpc
+from tests.integration.test_command_line import rows, run
 
+EXAMPLE = Path(__file__).parents[2] / "examples" / "sessions.py"
 # 128 characters of any kind; the longest name that there is.
 LONG = ("é😀 \n/'\"%$#" * 20)[:128]
 
@@ -363,3 +367,28 @@ def test_a_receiver_that_stops_to_wait_holds_no_session(
     send(client, sessions, "s", "x")
     with accept(client, sessions, NEXT_AVAILABLE_SESSION, max_wait_time=10) as receiver:
         assert bodies(receiver.receive_messages()) == ["x"]
+
+
+def test_the_command_line_shows_sessions(bus: Any, client: ServiceBusClient) -> None:
+    created = run(bus, "create", "queue", "cli-sessions", "--requires-session")
+    assert created.returncode == 0, created.stderr
+    for body in ("0", "1"):
+        done = run(bus, "send", "cli-sessions", body, "-p", "session_id=ada")
+        assert done.returncode == 0, done.stderr
+
+    listed = rows(run(bus, "session", "list", "cli-sessions", "--json"))
+    assert listed == [{"session_id": "ada"}]
+    run(bus, "session", "state", "cli-sessions", "ada", "--set", "step 2")
+    [state] = rows(run(bus, "session", "state", "cli-sessions", "ada", "--json"))
+    assert state == {"session_id": "ada", "state": "step 2"}
+    got = rows(run(bus, "receive", "cli-sessions", "--next-session", "--max", "1", "--json"))
+    got += rows(run(bus, "receive", "cli-sessions", "--session", "ada", "--max", "1", "--json"))
+    assert [each["body"] for each in got] == ["0", "1"]
+    none = run(bus, "receive", "cli-sessions", "--next-session", "--wait", "0.5")
+    assert none.returncode == 0, none.stderr
+    assert "SEQUENCE" in none.stdout
+
+
+def test_the_example_of_sessions_runs(bus: Any, sessions: str) -> None:
+    module = runpy.run_path(str(EXAMPLE))
+    assert module["main"](bus.connection_string, sessions) == {"ada": 6, "bob": 6, "cyd": 6}

@@ -18,6 +18,7 @@ from bendybus.cli.bus.bus_choice import Choice, Target
 from bendybus.cli.errors import CliError, NotFound, UsageError
 from bendybus.cli.output import json_lines, json_values, printing
 from bendybus.client import (
+    NEXT_AVAILABLE_SESSION,
     ServiceBusClient,
     ServiceBusMessageState,
     ServiceBusReceivedMessage,
@@ -31,6 +32,7 @@ from bendybus.client.exceptions import (
     MessageNotFoundError,
     MessagingEntityNotFoundError,
     OperationTimeoutError,
+    OutcomeUnknownError,
     ServiceBusConnectionError,
     ServiceBusError,
 )
@@ -88,6 +90,8 @@ class Receive:
     complete: bool = True
     dead_letters: bool = False
     follow: bool = False
+    session: str | None = None
+    next_session: bool = False
 
 
 def receive(bus: ServiceBusClient, queue: str, wanted: Receive, show: Show) -> bool:
@@ -102,7 +106,13 @@ def receive(bus: ServiceBusClient, queue: str, wanted: Receive, show: Show) -> b
     options: dict[str, Any] = {"receive_mode": mode}
     if wanted.dead_letters:
         options["sub_queue"] = ServiceBusSubQueue.DEAD_LETTER
-    with bus.get_queue_receiver(queue, **options) as receiver:
+    if wanted.next_session or wanted.session is not None:
+        options["session_id"] = NEXT_AVAILABLE_SESSION if wanted.next_session else wanted.session
+        options["max_wait_time"] = wanted.wait_s
+    receiver = bus.get_queue_receiver(queue, **options)
+    if wanted.next_session and not _has_session(receiver):
+        return False
+    with receiver:
         left = wanted.most
         held: list[ServiceBusReceivedMessage] = []
         give_back_at = float("inf")
@@ -133,6 +143,18 @@ def receive(bus: ServiceBusClient, queue: str, wanted: Receive, show: Show) -> b
             # Only at the end: a message given back now would be the next one received.
             give_back(receiver, held)
     return False
+
+
+def _has_session(receiver: ServiceBusReceiver) -> bool:
+    """Whether a session became free in time; it is locked then."""
+    assert receiver.session is not None
+    try:
+        receiver.session.get_state()
+    except OperationTimeoutError as error:
+        if isinstance(error, OutcomeUnknownError):
+            raise
+        return False
+    return True
 
 
 def _show(batch: Sequence[ServiceBusReceivedMessage], wanted: Receive, show: Show) -> None:

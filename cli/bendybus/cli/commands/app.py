@@ -16,6 +16,7 @@ from bendybus.cli.commands import (
     message_commands,
     process_commands,
     send_command,
+    session_commands,
 )
 from bendybus.cli.errors import UsageError
 
@@ -102,3 +103,4 @@ app.command("receive", rich_help_panel=_MESSAGES)(message_commands.receive)
 app.command("peek", rich_help_panel=_MESSAGES)(message_commands.peek)
 app.command("purge", rich_help_panel=_MESSAGES)(message_commands.purge)
 app.add_typer(message_commands.deadletter_app, name="deadletter", rich_help_panel=_MESSAGES)
+app.add_typer(session_commands.session_app, name="session", rich_help_panel=_MESSAGES)

@@ -140,6 +140,9 @@ def create_queue(
     detect_duplicates: Annotated[
         bool, typer.Option("--detect-duplicates", help="By MessageId; cannot be changed.")
     ] = False,
+    requires_session: Annotated[
+        bool, typer.Option("--requires-session", help="Receive by session; cannot be changed.")
+    ] = False,
     fields: Annotated[
         list[str] | None,
         typer.Option("--set", help="FIELD=VALUE, as in a manifest: lockDuration=PT30S."),
@@ -151,6 +154,7 @@ def create_queue(
     given = list(fields or ())
     given += ["enablePartitioning=true"] if partitioned else []
     given += ["requiresDuplicateDetection=true"] if detect_duplicates else []
+    given += ["requiresSession=true"] if requires_session else []
     if context.obj.cluster is not None:
         raise UsageError(
             "create queue: not supported on a cluster. Write a Queue manifest, and run "

@@ -33,6 +33,7 @@ deadletter_app = typer.Typer(help="Messages that could not be processed.")
 
 Most = Annotated[int, typer.Option("--max", min=1, help="Maximum number of messages.")]
 Wait = Annotated[float, typer.Option(min=0, help="Seconds without a message after which to end.")]
+Session = Annotated[str | None, typer.Option("--session", help="Of the session of this name.")]
 DeadLetters = Annotated[bool, typer.Option("--dead-letters", help="Of the dead-letter sub-queue.")]
 
 
@@ -66,6 +67,10 @@ def receive(
     ] = True,
     follow: Annotated[bool, typer.Option("--follow", help="Wait for more until Ctrl-C.")] = False,
     dead_letters: DeadLetters = False,
+    session: Session = None,
+    next_session: Annotated[
+        bool, typer.Option("--next-session", help="Of the next session that is free.")
+    ] = False,
     output: OutputOption = Output.TABLE,
     as_json: JsonFlag = False,
 ) -> None:
@@ -82,6 +87,8 @@ def receive(
             "--no-complete: cannot be used with --mode receive-and-delete, which deletes "
             "messages when they are received."
         )
+    if (session is not None) + next_session + dead_letters > 1:
+        raise UsageError("--session, --next-session, --dead-letters: only one of them is allowed.")
     shown = _Shown(Output.JSON if as_json else output, dead_letters)
     wanted = Receive(
         most if most is not None else _ALL if follow else 1,
@@ -90,6 +97,8 @@ def receive(
         complete=complete,
         dead_letters=dead_letters,
         follow=follow,
+        session=session,
+        next_session=next_session,
     )
     with messages.client(context.obj) as bus:
         early = messages.receive(bus, queue, wanted, shown)

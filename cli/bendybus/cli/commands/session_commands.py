@@ -1,0 +1,83 @@
+"""`session …`: the sessions of a queue, and what receivers keep for them."""
+
+import base64
+from itertools import islice
+from typing import Annotated
+
+import typer
+
+from bendybus.cli.commands.entity_commands import OutputOption, QueueName
+from bendybus.cli.commands.process_commands import JsonFlag
+from bendybus.cli.errors import UsageError
+from bendybus.cli.output import printing
+from bendybus.cli.output.printing import Output
+from bendybus.cli.output.tables import Column
+
+session_app = typer.Typer(help="Sessions of a queue that requires them.")
+_NAME = Column("SESSION", text=True)
+
+SessionName = Annotated[str, typer.Argument(help="Name of the session.")]
+
+
+@session_app.command("list")
+def session_list(
+    context: typer.Context,
+    queue: QueueName,
+    most: Annotated[int, typer.Option("--max", min=1, help="Maximum number of sessions.")] = 1_000,
+    output: OutputOption = Output.TABLE,
+    as_json: JsonFlag = False,
+) -> None:
+    """List the sessions that have active messages or a state."""
+    from bendybus.cli.bus import messages, sessions
+
+    with messages.client(context.obj) as bus:
+        names = list(islice(sessions.listed(bus, queue), most + 1))
+    if as_json or output in (Output.JSON, Output.YAML):
+        for name in names[:most]:
+            printing.structured({"session_id": name}, Output.JSON if as_json else output)
+    else:
+        printing.Table((_NAME,)).rows([[name] for name in names[:most]], header=True)
+    if len(names) > most:
+        printing.note(f"There are more than {most} sessions; --max shows more of them.")
+
+
+@session_app.command("state")
+def session_state(
+    context: typer.Context,
+    queue: QueueName,
+    session_id: SessionName,
+    text: Annotated[
+        str | None, typer.Option("--set", help="Keep this text for the session.")
+    ] = None,
+    clear: Annotated[bool, typer.Option("--clear", help="Keep nothing for it.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show what receivers keep for a session, which must not be locked; or set or clear it."""
+    from bendybus.cli.bus import messages, sessions
+
+    if text is not None and clear:
+        raise UsageError("--clear: cannot be used with --set.")
+    with messages.client(context.obj) as bus:
+        if text is not None or clear:
+            sessions.set_state(bus, queue, session_id, None if text is None else text.encode())
+            state = None if text is None else text.encode()
+        else:
+            state = sessions.state(bus, queue, session_id)
+    if as_json:
+        printing.json_line({"session_id": session_id, **_as_json(state)})
+    elif text is not None or clear:
+        done = "cleared" if clear else "set"
+        printing.line(f"state of session {session_id!r} of {queue!r}: {done}")
+    elif state is None:
+        printing.note(f"Nothing is kept for session {session_id!r} of {queue!r}.")
+    else:
+        printing.line(state.decode(errors="backslashreplace"))
+
+
+def _as_json(state: bytes | None) -> dict[str, str | None]:
+    if state is None:
+        return {"state": None}
+    try:
+        return {"state": state.decode()}
+    except UnicodeDecodeError:
+        return {"state_base64": base64.b64encode(state).decode()}
