@@ -125,3 +125,28 @@ def test_tier_and_choice_decide_how_a_queue_is_spread(
     assert found == count
     assert 0 <= home < partitions
     assert home == same_home
+
+
+@pytest.mark.requirement("R202")
+@pytest.mark.parametrize(("partitions", "count"), [(1, 1), (2, 2), (4, 2), (16, 2)])
+def test_a_migrated_entity_keeps_two_partitions_where_there_are_so_many(
+    partitions: int, count: int
+) -> None:
+    found, _ = partitioning.placement(
+        "Orders",
+        enable_partitioning=partitions > 1,
+        tier=Tier.PREMIUM,
+        partition_count=partitions,
+        migrated=True,
+    )
+
+    assert found == count
+
+
+@pytest.mark.requirement("R202")
+@pytest.mark.parametrize("tier", [Tier.BASIC, Tier.STANDARD])
+def test_only_premium_takes_migrated_entities(tier: Tier) -> None:
+    with pytest.raises(InvalidOperation, match="only a Premium namespace"):
+        partitioning.placement(
+            "q", enable_partitioning=True, tier=tier, partition_count=16, migrated=True
+        )

@@ -134,7 +134,7 @@ async def test_a_partition_that_was_away_gets_the_changes_of_a_topic_when_it_ret
     assert found["sales"].generation > found["sales/Subscriptions/billing"].generation
 
 
-@pytest.mark.requirement("R132")
+@pytest.mark.requirement("R131", "R132")
 async def test_a_topic_deleted_with_its_data_takes_its_subscriptions_and_they_wait_for_the_next(
     cluster: Cluster,
 ) -> None:

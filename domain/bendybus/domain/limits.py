@@ -25,6 +25,7 @@ DAY_MS: Final = 24 * 60 * MINUTE_MS
 # Partitions
 STANDARD_PARTITION_COUNT: Final = 16
 PREMIUM_PARTITION_COUNTS: Final = (1, 2, 4, 8, 16)
+MIGRATED_PARTITION_COUNT: Final = 2  # of an entity of the earlier premium form
 
 # Entities
 ENTITIES_PER_NAMESPACE: Final = 10_000  # queues and topics

@@ -59,13 +59,26 @@ def home_partition(entity_name: str, partition_count: int) -> int:
 
 
 def placement(
-    entity_name: str, *, enable_partitioning: bool, tier: Tier, partition_count: int
+    entity_name: str,
+    *,
+    enable_partitioning: bool,
+    tier: Tier,
+    partition_count: int,
+    migrated: bool = False,
 ) -> tuple[int, int]:
     """Return (number of partitions, home partition) of a new entity; they never change.
 
     Premium: every entity is spread over the partitions of the namespace. Basic and Standard:
-    only if it enables partitioning; otherwise its home partition holds all of it.
+    only if it enables partitioning; otherwise its home partition holds all of it. `migrated`: from
+    a namespace of the earlier premium form; it keeps its two partitions, where there are so many.
     """
+    if migrated and tier is not Tier.PREMIUM:
+        raise InvalidOperation(
+            f"only a Premium namespace takes migrated entities; this one is {tier}. Create it "
+            "without `migrated`.",
+            metadata={"field": "migrated"},
+        )
     spread = enable_partitioning or tier is Tier.PREMIUM
     home = home_partition(entity_name, partition_count)
-    return (partition_count, home) if spread and partition_count > 1 else (1, home)
+    count = min(limits.MIGRATED_PARTITION_COUNT, partition_count) if migrated else partition_count
+    return (count, home) if spread and count > 1 else (1, home)

@@ -188,16 +188,18 @@ class NamespacePartition(_message.Message):
     def __init__(self, partition: _Optional[int] = ..., available: bool = ..., address: _Optional[str] = ..., conditions: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class CreateQueueRequest(_message.Message):
-    __slots__ = ("name", "description", "origin", "uid")
+    __slots__ = ("name", "description", "origin", "uid", "migrated")
     NAME_FIELD_NUMBER: _ClassVar[int]
     DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
     ORIGIN_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
+    MIGRATED_FIELD_NUMBER: _ClassVar[int]
     name: str
     description: QueueDescription
     origin: EntityOrigin
     uid: str
-    def __init__(self, name: _Optional[str] = ..., description: _Optional[_Union[QueueDescription, _Mapping]] = ..., origin: _Optional[_Union[EntityOrigin, str]] = ..., uid: _Optional[str] = ...) -> None: ...
+    migrated: bool
+    def __init__(self, name: _Optional[str] = ..., description: _Optional[_Union[QueueDescription, _Mapping]] = ..., origin: _Optional[_Union[EntityOrigin, str]] = ..., uid: _Optional[str] = ..., migrated: bool = ...) -> None: ...
 
 class CreateQueueResponse(_message.Message):
     __slots__ = ("queue", "outcomes")
@@ -455,16 +457,18 @@ class Subscription(_message.Message):
     def __init__(self, topic_name: _Optional[str] = ..., name: _Optional[str] = ..., uid: _Optional[str] = ..., generation: _Optional[int] = ..., origin: _Optional[_Union[EntityOrigin, str]] = ..., description: _Optional[_Union[SubscriptionDescription, _Mapping]] = ..., partition_count: _Optional[int] = ..., home_partition: _Optional[int] = ..., runtime: _Optional[_Union[QueueRuntime, _Mapping]] = ..., orphaned: bool = ...) -> None: ...
 
 class CreateTopicRequest(_message.Message):
-    __slots__ = ("name", "description", "origin", "uid")
+    __slots__ = ("name", "description", "origin", "uid", "migrated")
     NAME_FIELD_NUMBER: _ClassVar[int]
     DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
     ORIGIN_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
+    MIGRATED_FIELD_NUMBER: _ClassVar[int]
     name: str
     description: TopicDescription
     origin: EntityOrigin
     uid: str
-    def __init__(self, name: _Optional[str] = ..., description: _Optional[_Union[TopicDescription, _Mapping]] = ..., origin: _Optional[_Union[EntityOrigin, str]] = ..., uid: _Optional[str] = ...) -> None: ...
+    migrated: bool
+    def __init__(self, name: _Optional[str] = ..., description: _Optional[_Union[TopicDescription, _Mapping]] = ..., origin: _Optional[_Union[EntityOrigin, str]] = ..., uid: _Optional[str] = ..., migrated: bool = ...) -> None: ...
 
 class CreateTopicResponse(_message.Message):
     __slots__ = ("topic", "outcomes")

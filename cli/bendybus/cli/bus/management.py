@@ -95,12 +95,15 @@ class Management:
         with self._translated():
             return self._stub.GetQueue(request, timeout=self._deadline_s).queue
 
-    def create_by_hand(self, name: str, wanted: QueueDescription) -> pb.CreateQueueResponse:
+    def create_by_hand(
+        self, name: str, wanted: QueueDescription, *, migrated: bool = False
+    ) -> pb.CreateQueueResponse:
         """Make a queue that belongs to no manifest."""
         request = pb.CreateQueueRequest(
             name=name,
             description=entities.description_to_proto(wanted),
             origin=pb.ENTITY_ORIGIN_CLIENT,
+            migrated=migrated,
         )
         with self._translated():
             return self._stub.CreateQueue(request, timeout=self._deadline_s)

@@ -57,10 +57,14 @@ def subscription(bus: Management, topic_name: str, name: str) -> pb.Subscription
     return found
 
 
-def create_topic(bus: Management, name: str, wanted: TopicDescription) -> Any:
+def create_topic(
+    bus: Management, name: str, wanted: TopicDescription, *, migrated: bool = False
+) -> Any:
     """Make a topic that belongs to no manifest."""
     description = entities.description_to_proto(wanted)
-    request = pb.CreateTopicRequest(name=name, description=description, origin=_CLIENT)
+    request = pb.CreateTopicRequest(
+        name=name, description=description, origin=_CLIENT, migrated=migrated
+    )
     return bus.call("CreateTopic", request)
 
 

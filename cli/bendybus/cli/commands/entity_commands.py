@@ -40,6 +40,13 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Print what would be done, without doing it.")
 ]
+Migrated = Annotated[
+    bool,
+    typer.Option(
+        "--migrated",
+        help="From an earlier form of Premium: it keeps its 2 partitions. Premium only.",
+    ),
+]
 QueueName = Annotated[
     str, typer.Argument(help="Name of the queue.", autocompletion=completion.queue_names)
 ]
@@ -147,6 +154,7 @@ def create_queue(
         list[str] | None,
         typer.Option("--set", help="FIELD=VALUE, as in a manifest: lockDuration=PT30S."),
     ] = None,
+    migrated: Migrated = False,
     dry_run: DryRun = False,
     as_json: process_commands.JsonFlag = False,
 ) -> None:
@@ -164,7 +172,7 @@ def create_queue(
         wanted = manifests.description(name, given, bus.place())
         missing = []
         if not dry_run:
-            answer = bus.create_by_hand(name, wanted)
+            answer = bus.create_by_hand(name, wanted, migrated=migrated)
             missing = [each.partition for each in answer.outcomes if not each.done]
     if as_json:
         facts = {"kind": "Queue", "name": name, "change": "created", "dry_run": dry_run}

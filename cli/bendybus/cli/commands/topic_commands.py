@@ -41,6 +41,7 @@ def create_topic(
         bool, typer.Option("--detect-duplicates", help="By MessageId; cannot be changed.")
     ] = False,
     fields: Fields = None,
+    migrated: entity_commands.Migrated = False,
     dry_run: DryRun = False,
     as_json: process_commands.JsonFlag = False,
 ) -> None:
@@ -51,7 +52,7 @@ def create_topic(
     _refuse_on_a_cluster(context, "create topic")
     with entity_commands.connected(context) as bus:
         wanted = setting_texts.description(TopicDescription(), given, bus.place())
-        answer = None if dry_run else topics.create_topic(bus, name, wanted)
+        answer = None if dry_run else topics.create_topic(bus, name, wanted, migrated=migrated)
     _say_created("Topic", name, answer, as_json)
 
 

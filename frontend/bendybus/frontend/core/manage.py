@@ -6,7 +6,7 @@ For every listener; requests and answers are plain values.
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from bendybus.domain import entity as entities
 from bendybus.domain import errors
@@ -71,7 +71,7 @@ class EntityManager:
         which is recorded then. A creation without a UID gets one.
         """
         entities.check_name_of(wanted.name, wanted.kind)
-        self._check_version(wanted.kind, wanted.changes)
+        self._check_version(wanted)
         if wanted.action is EntityAction.CREATE:
             uid = wanted.uid or str(uuid.uuid4())
             manifest_uid = uid if wanted.origin is Origin.MANIFEST else ""
@@ -147,9 +147,11 @@ class EntityManager:
         )
         return [sums(entity, answers) for entity in shown]
 
-    def _check_version(self, kind: EntityKind, changes: Mapping[str, Any]) -> None:
+    def _check_version(self, wanted: Commit) -> None:
         """Raise InvalidOperation while a partition is of a version that lacks what is wanted."""
-        by_session = bool(changes.get("requires_session"))
+        # What takes migrated entities has topics: the same version brought both.
+        kind = EntityKind.TOPIC if wanted.migrated else wanted.kind
+        by_session = bool(wanted.changes.get("requires_session"))
         if kind is EntityKind.QUEUE and not by_session:
             return
         behind = [
@@ -160,6 +162,7 @@ class EntityManager:
         ]
         if behind:
             what = "sessions" if kind is EntityKind.QUEUE else f"{kind}s"
+            what = "migrated entities" if wanted.migrated else what
             raise errors.InvalidOperation(
                 f"partitions {behind} run an earlier version, which has no {what}. Finish the "
                 "upgrade of the bus first.",

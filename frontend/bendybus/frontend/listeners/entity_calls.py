@@ -34,6 +34,8 @@ class EntityCalls:
             changes=entities.description_changes(request.description),
             uid=request.uid,
             kind=kind,
+            # A subscription is where its topic is.
+            migrated=kind is not EntityKind.SUBSCRIPTION and request.migrated,
         )
 
     async def update(self, kind: EntityKind, name: str, request: Any) -> Changed:

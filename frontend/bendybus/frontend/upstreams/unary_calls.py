@@ -40,6 +40,8 @@ class Commit:
     kind: EntityKind = EntityKind.QUEUE
     # Only with UPDATE of a subscription.
     rule_change: RuleChange | None = None
+    # Only at creation: it keeps the partitions that it had elsewhere.
+    migrated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,7 @@ async def commit(upstream: Upstream, change: Commit, timeout_s: float) -> Entity
         uid=change.uid,
         manifest_uid=change.manifest_uid,
         if_generation=change.if_generation,
+        migrated=change.migrated,
     )
     response = await _answer(
         upstream,

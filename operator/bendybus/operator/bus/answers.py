@@ -90,6 +90,7 @@ class CatalogueNews:
     fingerprint: Fingerprint
     entries: list[Entity]
     kinds: frozenset[EntityKind]
+    knows_sessions: bool
 
 
 def catalogue_news(response: entity_pb2.WatchEntitiesResponse) -> CatalogueNews:
@@ -104,7 +105,8 @@ def catalogue_news(response: entity_pb2.WatchEntitiesResponse) -> CatalogueNews:
             if entities.kind_from_proto(each.kind) is not EntityKind.QUEUE:
                 raise ValueError(f"{each.kind}: not where queues are")
         entries = [_checked(each) for each in catalogue.entries_of(response)]
-        return CatalogueNews(fingerprint, entries, catalogue.kinds_of(response))
+        kinds = catalogue.kinds_of(response)
+        return CatalogueNews(fingerprint, entries, kinds, response.knows_sessions)
 
     return understood(convert)
 

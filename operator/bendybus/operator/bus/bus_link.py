@@ -126,12 +126,16 @@ class BusLink:
         """Whether the registrar answers and has sent its complete catalogue."""
         return self._links[REGISTRAR].reachable and self.directory.fingerprint is not None
 
-    def lacking_kind(self, kind: EntityKind) -> list[int]:
-        """Return the reachable partitions of a version that has no entities of a kind."""
+    def outdated(self, wanted: Description) -> list[int]:
+        """Return the reachable partitions of a version that cannot keep such an entity."""
         return [
             link.partition
             for link in self._links
-            if link.reachable and kind not in link.entity_kinds
+            if link.reachable
+            and (
+                wanted.kind not in link.entity_kinds
+                or (wanted.requires_session and not link.knows_sessions)
+            )
         ]
 
     def behind(self, key: str) -> set[int]:

@@ -73,6 +73,7 @@ class PartitionLink:
         self.reachable = False
         # The kinds of entities that it can keep; an earlier version knows queues only.
         self.entity_kinds = frozenset({EntityKind.QUEUE})
+        self.knows_sessions = False
         # The warnings in its last answer.
         self.conditions: tuple[str, ...] = ()
         # Why its last answer could not be parsed, "" if it could.
@@ -221,7 +222,7 @@ class PartitionLink:
 
     def _heard(self, response: entity_pb2.WatchEntitiesResponse) -> None:
         news = answers.catalogue_news(response)
-        self.entity_kinds = news.kinds
+        self.entity_kinds, self.knows_sessions = news.kinds, news.knows_sessions
         believed = self._listener.catalogue(
             self.partition, news.fingerprint, news.entries, snapshot=response.snapshot
         )

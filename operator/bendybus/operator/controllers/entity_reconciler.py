@@ -95,12 +95,14 @@ class EntityReconciler:
                     Reason.PARTITION_UNAVAILABLE,
                     "partition 0, which commits changes of entities, does not answer; retrying.",
                 )
-            if lacking := link.lacking_kind(view.kind):
+            assert decision.wanted is not None
+            if outdated := link.outdated(decision.wanted):
+                what = "sessions" if view.kind is EntityKind.QUEUE else f"{view.kind}s"
                 return Readiness(
                     False,
                     Reason.PARTITION_OUTDATED,
-                    f"partitions {', '.join(map(str, lacking))} run an earlier version, which has "
-                    f"no {view.kind}s; waiting for their upgrade.",
+                    f"partitions {', '.join(map(str, outdated))} run an earlier version, which "
+                    f"has no {what}; waiting for their upgrade.",
                 )
             await self._do(view, decision, entry, link)
         # Partitions of another version may store an entity differently from what was requested.

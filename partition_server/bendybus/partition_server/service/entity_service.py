@@ -45,6 +45,7 @@ class EntityService(entity_pb2_grpc.EntityServiceServicer):
                 request.manifest_uid,
                 kind,
                 catalogue.rule_change(request),
+                request.migrated,
             ),
         )
         return catalogue.commit_response(entity)

@@ -239,7 +239,7 @@ class Catalogue:
             wanted, tier=fingerprint.tier, partition_count=fingerprint.partition_count
         )
         descriptions.check_new(wanted, fingerprint.tier)
-        name, count, home = self._place(command.name, wanted)
+        name, count, home = self._place(command.name, wanted, migrated=command.migrated)
         return Entity(
             name=name,
             uid=self._new_uid(manifest_uid or command.uid, current),
@@ -253,7 +253,7 @@ class Catalogue:
             manifest_uid=manifest_uid,
         )
 
-    def _place(self, name: str, wanted: Description) -> tuple[str, int, int]:
+    def _place(self, name: str, wanted: Description, *, migrated: bool) -> tuple[str, int, int]:
         """Return name, number of partitions and home of a new entity, if there is room for it."""
         if isinstance(wanted, SubscriptionDescription):
             topic, own_name = self._topic_of(name)
@@ -265,6 +265,7 @@ class Catalogue:
             enable_partitioning=wanted.enable_partitioning,
             tier=self._fingerprint.tier,
             partition_count=self._fingerprint.partition_count,
+            migrated=migrated,
         )
         self._check_room(count)
         return name, count, home

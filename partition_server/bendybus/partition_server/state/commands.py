@@ -332,13 +332,13 @@ class CommitEntity:
     origin: Origin
     # The description's fields that are set; at update: those to change.
     changes: dict[str, Any] = field(default_factory=dict)
-    # At create: the UID to have (the shell makes one); else: refuse another one, unless "".
-    uid: str = ""
+    uid: str = ""  # at create: the one to have; else: refuse another one, unless ""
     if_generation: int = 0
     # At create from a manifest, and at adopt: the manifest. Else: refuse another one, unless "".
     manifest_uid: str = ""
     kind: EntityKind = EntityKind.QUEUE
     rule_change: RuleChange | None = None  # only with UPDATE of a subscription
+    migrated: bool = False  # only at create: it keeps the partitions that it had elsewhere
 
 
 @dataclass(slots=True)

@@ -73,7 +73,7 @@ class Entity(_message.Message):
     def __init__(self, name: _Optional[str] = ..., uid: _Optional[str] = ..., generation: _Optional[int] = ..., origin: _Optional[_Union[_management_pb2.EntityOrigin, str]] = ..., queue: _Optional[_Union[_management_pb2.QueueDescription, _Mapping]] = ..., partition_count: _Optional[int] = ..., home_partition: _Optional[int] = ..., deleted: bool = ..., created_at_ms: _Optional[int] = ..., updated_at_ms: _Optional[int] = ..., orphaned: bool = ..., manifest_uid: _Optional[str] = ..., auto_deleted: bool = ..., kind: _Optional[_Union[EntityKind, str]] = ..., topic: _Optional[_Union[_management_pb2.TopicDescription, _Mapping]] = ..., subscription: _Optional[_Union[_management_pb2.SubscriptionDescription, _Mapping]] = ...) -> None: ...
 
 class CommitEntityRequest(_message.Message):
-    __slots__ = ("partition", "action", "name", "queue", "origin", "uid", "if_generation", "manifest_uid", "kind", "other_name", "topic", "subscription", "rule_change")
+    __slots__ = ("partition", "action", "name", "queue", "origin", "uid", "if_generation", "manifest_uid", "kind", "other_name", "topic", "subscription", "rule_change", "migrated")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     ACTION_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -87,6 +87,7 @@ class CommitEntityRequest(_message.Message):
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     RULE_CHANGE_FIELD_NUMBER: _ClassVar[int]
+    MIGRATED_FIELD_NUMBER: _ClassVar[int]
     partition: int
     action: EntityAction
     name: str
@@ -100,7 +101,8 @@ class CommitEntityRequest(_message.Message):
     topic: _management_pb2.TopicDescription
     subscription: _management_pb2.SubscriptionDescription
     rule_change: RuleChange
-    def __init__(self, partition: _Optional[int] = ..., action: _Optional[_Union[EntityAction, str]] = ..., name: _Optional[str] = ..., queue: _Optional[_Union[_management_pb2.QueueDescription, _Mapping]] = ..., origin: _Optional[_Union[_management_pb2.EntityOrigin, str]] = ..., uid: _Optional[str] = ..., if_generation: _Optional[int] = ..., manifest_uid: _Optional[str] = ..., kind: _Optional[_Union[EntityKind, str]] = ..., other_name: _Optional[str] = ..., topic: _Optional[_Union[_management_pb2.TopicDescription, _Mapping]] = ..., subscription: _Optional[_Union[_management_pb2.SubscriptionDescription, _Mapping]] = ..., rule_change: _Optional[_Union[RuleChange, _Mapping]] = ...) -> None: ...
+    migrated: bool
+    def __init__(self, partition: _Optional[int] = ..., action: _Optional[_Union[EntityAction, str]] = ..., name: _Optional[str] = ..., queue: _Optional[_Union[_management_pb2.QueueDescription, _Mapping]] = ..., origin: _Optional[_Union[_management_pb2.EntityOrigin, str]] = ..., uid: _Optional[str] = ..., if_generation: _Optional[int] = ..., manifest_uid: _Optional[str] = ..., kind: _Optional[_Union[EntityKind, str]] = ..., other_name: _Optional[str] = ..., topic: _Optional[_Union[_management_pb2.TopicDescription, _Mapping]] = ..., subscription: _Optional[_Union[_management_pb2.SubscriptionDescription, _Mapping]] = ..., rule_change: _Optional[_Union[RuleChange, _Mapping]] = ..., migrated: bool = ...) -> None: ...
 
 class RuleChange(_message.Message):
     __slots__ = ("kind", "rule")

@@ -1,0 +1,124 @@
+"""Copies of topics and subscriptions: in the order of their changes, to whom can keep them."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from bendybus.domain.entity import Entity, Fingerprint
+from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.errors import PartitionUnavailable
+from bendybus.domain.limits import Tier
+from bendybus.domain.queue_description import QueueDescription
+from bendybus.domain.topic_description import TopicDescription
+from bendybus.internal.v1 import entity_pb2
+from bendybus.operator.bus.bus_link import BusLink
+from tests.operator.manifests import BUS, entry, subscription, topic
+from tests.operator.talker import IDENTITY
+
+ALL = frozenset(EntityKind)
+
+
+class Link:
+    """A partition that takes every copy, and commits what a test says."""
+
+    def __init__(self, partition: int) -> None:
+        self.partition = partition
+        self.reachable = True
+        self.entity_kinds = ALL
+        self.knows_sessions = True
+        self.copied: list[list[str]] = []
+        self.committed: Entity | None = None
+
+    async def commit(self, _: Any) -> Entity:
+        assert self.committed is not None
+        return self.committed
+
+    async def copy(self, entries: Sequence[Entity]) -> None:
+        self.copied.append([f"{each.name}@{each.generation}" for each in entries])
+
+
+def linked(timeout_s: float = 5.0) -> tuple[BusLink, list[Link]]:
+    """Return a link to a bus whose two partitions have the topic `sales` of generation 1."""
+    made = BusLink(
+        BUS,
+        IDENTITY,
+        None,
+        timeout_s=timeout_s,
+        entities_changed=lambda _: None,
+        reachability_changed=lambda: None,
+        address=lambda *_: "x:1",
+    )
+    links = [Link(0), Link(1)]
+    made._links = links  # type: ignore[assignment]
+    for partition in (0, 1):
+        made.catalogue(partition, header(partition), [sales(1)], snapshot=True)
+    return made, links
+
+
+def header(partition: int) -> Fingerprint:
+    return Fingerprint("orders", "bus-1", Tier.PREMIUM, 2, partition)
+
+
+def sales(generation: int) -> Entity:
+    return entry(topic(), generation=generation)
+
+
+def of_sales(name: str, generation: int) -> Entity:
+    return entry(subscription(name), generation=generation)
+
+
+@pytest.mark.requirement("R130")
+async def test_a_subscription_is_copied_when_the_registrars_catalogue_shows_it() -> None:
+    """Its answer may overtake what another front end changed before, which would be skipped."""
+    link, (registrar, other) = linked()
+    registrar.committed = of_sales("b", 4)
+    committing = asyncio.create_task(
+        link.commit(
+            entity_pb2.ENTITY_ACTION_CREATE, "sales/Subscriptions/b", kind=EntityKind.SUBSCRIPTION
+        )
+    )
+    await asyncio.sleep(0.05)
+    assert not other.copied
+
+    link.catalogue(0, header(0), [of_sales("a", 2), sales(3)], snapshot=False)
+    await asyncio.sleep(0.05)
+    assert not other.copied
+    link.catalogue(0, header(0), [of_sales("b", 4), sales(5)], snapshot=False)
+    await committing
+
+    assert other.copied == [["sales/Subscriptions/a@2", "sales/Subscriptions/b@4", "sales@5"]]
+    assert registrar.copied == []
+
+
+async def test_a_registrar_that_does_not_show_a_change_is_asked_again_later() -> None:
+    link, (registrar, other) = linked(timeout_s=0.05)
+    registrar.committed = of_sales("b", 4)
+
+    with pytest.raises(PartitionUnavailable, match="does not show the change"):
+        await link.commit(
+            entity_pb2.ENTITY_ACTION_CREATE, "sales/Subscriptions/b", kind=EntityKind.SUBSCRIPTION
+        )
+
+    assert other.copied == []
+
+
+async def test_a_partition_of_an_earlier_version_gets_no_topic() -> None:
+    link, (_, other) = linked()
+    other.entity_kinds = frozenset({EntityKind.QUEUE})
+
+    link.catalogue(0, header(0), [of_sales("a", 2), sales(3)], snapshot=False)
+    await link.catch_up()
+
+    assert other.copied == []
+    assert link.outdated(TopicDescription()) == [1]
+    assert link.outdated(QueueDescription()) == []
+
+
+async def test_a_queue_with_sessions_waits_for_partitions_that_know_them() -> None:
+    link, (_, other) = linked()
+    other.knows_sessions = False
+
+    assert link.outdated(QueueDescription(requires_session=True)) == [1]
+    assert link.outdated(QueueDescription()) == []
