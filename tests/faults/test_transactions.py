@@ -156,6 +156,23 @@ def test_a_partition_that_is_killed_before_the_commit_has_lost_its_locks(bus: Bu
         assert _held(client) == ["a request"]
 
 
+@pytest.mark.requirement("R127")
+def test_a_front_end_that_is_restarted_in_order_rolls_nothing_back(bus: Bus) -> None:
+    with bus.client() as client:
+        sender, receiver = client.get_queue_sender("orders"), client.get_queue_receiver("orders")
+        sender.send_messages(keyed("a request"))
+        (message,) = receiver.receive_messages(max_wait_time=10)
+        with client.transaction() as tx:
+            sender.send_messages(keyed("an answer"), tx=tx)
+            assert bus.front_end.terminate() < 15
+            bus.start_front_end()
+            receiver.complete_message(message, tx=tx)
+            assert bus.front_end.terminate() < 15
+            bus.start_front_end()
+
+        assert eventually(lambda: _held(client), what="the bus whole again") == ["an answer"]
+
+
 def sending(number: int, size_bytes: int) -> Any:
     """Return a request that begins a transaction."""
     batch = message_pb2.MessageBatch(messages=[bytes(size_bytes)], partition_keys=[KEY])

@@ -1,14 +1,20 @@
 """Transactions through real processes, with the public client."""
 
+import asyncio
 import runpy
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from bendybus.client import ServiceBusClient, ServiceBusMessage
-from bendybus.client.exceptions import InvalidOperationError, MessageLockLostError
+from bendybus.client import ServiceBusClient, ServiceBusMessage, ServiceBusSubQueue, aio
+from bendybus.client.exceptions import (
+    InvalidOperationError,
+    MessageLockLostError,
+    ServiceBusError,
+)
 from tests.integration.processes import Bus
+from tests.integration.test_messages import drain
 
 NewQueue = Callable[..., str]
 KEY = "a customer"
@@ -115,3 +121,92 @@ def test_the_example_turns_orders_into_invoices(bus: Bus, new_queue: NewQueue) -
         "invoice for order 1",
         "invoice for order 2",
     ]
+
+
+@pytest.mark.requirement("R120")
+async def test_the_asynchronous_surface_commits_and_rolls_back(
+    bus: Bus, new_queue: NewQueue
+) -> None:
+    queue = new_queue()
+    made = aio.ServiceBusClient.from_connection_string(bus.connection_string)
+    async with made as client, client.get_queue_sender(queue) as sender:
+        async with client.transaction() as tx:
+            await asyncio.gather(*(sender.send_messages(keyed(str(n)), tx=tx) for n in range(10)))
+        async with client.get_queue_receiver(queue) as receiver:
+            messages = []
+            while len(messages) < 10:
+                messages += await receiver.receive_messages(10, max_wait_time=10)
+
+            async def fail() -> None:
+                async with client.transaction() as tx:
+                    await receiver.complete_messages(messages, tx=tx)
+                    raise RuntimeError
+
+            with pytest.raises(RuntimeError):
+                await fail()
+            async with client.transaction() as tx:
+                until = await receiver.renew_message_lock(messages[0], tx=tx)
+                await receiver.complete_messages(messages[1:], tx=tx)
+            assert messages[0].locked_until_utc is not None
+            assert messages[0].locked_until_utc > until
+            await receiver.complete_message(messages[0])
+
+            left = await receiver.peek_messages(10, sequence_number=1)
+    assert left == []
+
+
+@pytest.mark.requirement("R128")
+async def test_a_cancelled_operation_rolls_all_of_it_back(bus: Bus, new_queue: NewQueue) -> None:
+    queue = new_queue()
+    made = aio.ServiceBusClient.from_connection_string(bus.connection_string)
+    async with made as client, client.get_queue_sender(queue) as sender:
+        tx = client.transaction()
+        await sender.send_messages(keyed("first"), tx=tx)
+        sending = asyncio.ensure_future(sender.send_messages(keyed("second"), tx=tx))
+        await asyncio.sleep(0)
+        sending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await sending
+
+        with pytest.raises(ServiceBusError, match="was rolled back"):
+            await tx.commit()
+        receiver = client.get_queue_receiver(queue)
+        assert await receiver.peek_messages(10) == []
+
+
+@pytest.mark.requirement("R123")
+def test_a_dead_letter_is_completed_with_the_message_that_replaces_it(
+    client: ServiceBusClient, new_queue: NewQueue
+) -> None:
+    queue = new_queue()
+    sender, receiver = client.get_queue_sender(queue), client.get_queue_receiver(queue)
+    dead = client.get_queue_receiver(queue, sub_queue=ServiceBusSubQueue.DEAD_LETTER)
+    sender.send_messages(keyed("an order"))
+    (message,) = receiver.receive_messages(max_wait_time=10)
+    with client.transaction() as tx:
+        receiver.dead_letter_message(message, "NoPrice", tx=tx)
+    (letter,) = dead.receive_messages(max_wait_time=10)
+
+    with client.transaction() as tx:
+        sender.send_messages(keyed("an order with a price"), tx=tx)
+        dead.complete_message(letter, tx=tx)
+
+    assert letter.dead_letter_reason == "NoPrice"
+    assert bodies(client, queue) == ["an order with a price"]
+    assert dead.peek_messages(10) == []
+
+
+@pytest.mark.requirement("R124")
+def test_a_hundred_messages_are_one_commit_and_no_more(
+    client: ServiceBusClient, new_queue: NewQueue
+) -> None:
+    queue = new_queue()
+    sender = client.get_queue_sender(queue)
+
+    with client.transaction() as tx:
+        for n in range(10):
+            sender.send_messages([keyed(f"{n}.{i}") for i in range(10)], tx=tx)
+        with pytest.raises(InvalidOperationError, match="1 to 100 messages"):
+            sender.send_messages(keyed("one more"), tx=tx)
+
+    assert len(drain(client, queue)) == 100
