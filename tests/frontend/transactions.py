@@ -76,6 +76,8 @@ def directory(tier: Tier = Tier.PREMIUM) -> Directory:
         queue("other"),
         queue("plain", partitions=1),
         queue("unique", requires_duplicate_detection=True),
+        queue("sessions", requires_session=True),
+        queue("plain-sessions", partitions=1, requires_session=True),
     ]
     made.update(0, Fingerprint("n", "u", tier, 4, 0), entries, snapshot=True)
     return made

@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from bendybus.client import ServiceBusClient, ServiceBusMessage, ServiceBusSubQueue, aio
+from bendybus.client import (
+    ServiceBusClient,
+    ServiceBusMessage,
+    ServiceBusReceivedMessage,
+    ServiceBusSubQueue,
+    aio,
+)
 from bendybus.client.exceptions import (
     InvalidOperationError,
     MessageLockLostError,
@@ -133,7 +139,7 @@ async def test_the_asynchronous_surface_commits_and_rolls_back(
         async with client.transaction() as tx:
             await asyncio.gather(*(sender.send_messages(keyed(str(n)), tx=tx) for n in range(10)))
         async with client.get_queue_receiver(queue) as receiver:
-            messages = []
+            messages: list[ServiceBusReceivedMessage] = []
             while len(messages) < 10:
                 messages += await receiver.receive_messages(10, max_wait_time=10)
 

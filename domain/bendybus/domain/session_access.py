@@ -29,3 +29,13 @@ def check(entity: Entity, sub_queue: SubQueue, *, by_session: bool) -> None:
             "requiresSession.",
             metadata={"entity": entity.name},
         )
+
+
+def missing(entity: Entity) -> InvalidOperation:
+    """Return the error for a message without SessionId; the text is that of Service Bus."""
+    return InvalidOperation(
+        "The SessionId was not set on a message, and it cannot be sent to the entity. "
+        "Entities that have session support enabled can only receive messages that have "
+        "the SessionId set to a valid value.",
+        metadata={"entity": entity.name},
+    )

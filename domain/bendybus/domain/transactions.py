@@ -42,6 +42,16 @@ def check_entity(first: Entity, other: Entity) -> None:
         )
 
 
+def check_settles(entity: Entity) -> None:
+    """Raise InvalidOperation for an entity whose messages are not settled in a transaction."""
+    if entity.description.requires_session:
+        raise InvalidOperation(
+            f"{entity.title} requires sessions: its messages are not settled in a transaction. "
+            "Settle them without one.",
+            metadata={"entity": entity.name},
+        )
+
+
 def check_disposition(disposition: Disposition) -> None:
     """Raise InvalidArgument for what is not done in a transaction."""
     if disposition is Disposition.RELEASE:

@@ -61,6 +61,11 @@ def keys(batch: message_pb2.MessageBatch) -> Keys:
     )
 
 
+def all_in_sessions(batch: message_pb2.MessageBatch) -> bool:
+    """Whether each message has a session."""
+    return bool(batch.session_ids) and all(batch.session_present)
+
+
 def faults(batch: message_pb2.MessageBatch) -> dict[int, BusError]:
     """Return why messages, by index, cannot be sent: a text or a number out of its bounds."""
     expected = len(batch.messages)

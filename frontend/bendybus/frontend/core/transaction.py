@@ -16,6 +16,7 @@ from bendybus.domain import (
     lock_token,
     message_access,
     partitioning,
+    session_access,
     transactions,
 )
 from bendybus.domain.directory import Directory
@@ -136,6 +137,8 @@ def _with_send(facts: _Facts, entity: Entity, messages: columns.MessageBatch) ->
     count = columns.count(messages)
     if not count:
         raise errors.InvalidArgument("messages", "a send has at least one message.")
+    if entity.description.requires_session and not columns.all_in_sessions(messages):
+        raise session_access.missing(entity)
     # Checked also on a plain entity: what contradicts itself is refused whatever it is sent to.
     keys = facts.keys | set(routing.effective_keys(entity, columns.keys(messages)))
     transactions.check_keys(entity, keys)
@@ -155,6 +158,7 @@ def _with_send(facts: _Facts, entity: Entity, messages: columns.MessageBatch) ->
 
 def _with_settle(facts: _Facts, entity: Entity, settle: SettlePart) -> _Facts:
     transactions.check_disposition(settle.disposition)
+    transactions.check_settles(entity)
     changed = settle.changed_properties
     changed_bytes = 0 if changed is None else changed.ByteSize()
     bounds.check_settlement(

@@ -8,7 +8,14 @@ and one bad group does not harm the others of its frame.
 from collections.abc import Iterator, Sequence
 from itertools import repeat
 
-from bendybus.domain import bounds, errors, limits, message_format, sequence_number
+from bendybus.domain import (
+    bounds,
+    errors,
+    limits,
+    message_format,
+    sequence_number,
+    session_access,
+)
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.errors import BusError
 from bendybus.domain.message_access import Access
@@ -178,12 +185,7 @@ class Appender:
 
     def _check_group(self, batch: Batch, start: int, end: int) -> int:
         if self._entity.description.requires_session and not _all_in_sessions(batch, start, end):
-            raise errors.InvalidOperation(
-                "The SessionId was not set on a message, and it cannot be sent to the entity. "
-                "Entities that have session support enabled can only receive messages that have "
-                "the SessionId set to a valid value.",
-                metadata={"entity": self._entity.name},
-            )
+            raise session_access.missing(self._entity)
         largest = self._entity.message_bytes_max(self._tier)
         texts = _columns_of(batch, start, end)
         if not bounds.messages_fit(*texts):

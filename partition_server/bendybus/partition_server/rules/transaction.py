@@ -56,12 +56,8 @@ def _check_now(turn: Turn, command: Transact) -> None:
     """Raise what refuses a transaction before its parts are looked at."""
     entity = turn.partition.find(command.entity, turn.now, Access.BROWSE).entity
     send.check_deadline(turn, command.deadline_mono_ms)
-    if entity.description.requires_session and len(command.sends()) < len(command.parts):
-        raise errors.InvalidOperation(
-            f"{entity.title} requires sessions: its messages are not settled in a transaction. "
-            "Settle them without one.",
-            metadata={"entity": entity.name},
-        )
+    if len(command.sends()) < len(command.parts):
+        transactions.check_settles(entity)
     if command.sends():
         send.check_sends(turn, send.target(turn, command.entity), command.deadline_mono_ms)
     transactions.check_allowed(turn.partition.fingerprint.tier)
