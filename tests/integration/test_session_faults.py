@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -156,3 +157,115 @@ async def test_a_thousand_receivers_wait_for_a_session_and_each_gets_its_own(own
                 await asyncio.to_thread(send, sending, "orders", f"s{number}", "x")
         await waiting
         assert sorted(opened) == sorted(f"s{n}" for n in range(served))
+
+
+class Work:
+    """Senders and receivers of the queue `quick`, and what became of its messages.
+
+    Receivers take messages one by one and give a session up after any failure. So once a message
+    is completed, nothing before it in its session may be completed any more.
+    """
+
+    def __init__(self, bus: Bus) -> None:
+        self.bus = bus
+        self.names = [f"s{number}" for number in range(6)]
+        self.stored: set[str] = set()
+        self.done: set[str] = set()
+        # By session: the numbers of what was completed, in the order of that.
+        self.completed: dict[str, list[int]] = {name: [] for name in self.names}
+        self.stop = threading.Event()
+
+    def client(self) -> Any:
+        """Return a client that is not patient."""
+        return self.bus.client(retry_total=2, retry_backoff_factor=0.1)
+
+    def send(self, random: Random) -> None:
+        """Send messages of all sessions."""
+        number = 0
+        with self.client() as client:
+            while number < 1_500:
+                name = random.choice(self.names)
+                listed = [f"{name}/{number + offset}" for offset in range(random.randint(1, 5))]
+                number += len(listed)
+                try:
+                    send(client, "quick", name, *listed)
+                except ServiceBusError:
+                    continue
+                self.stored.update(listed)
+                time.sleep(0.01)
+
+    def receive(self, random: Random) -> None:
+        """Take one session after the other."""
+        with self.client() as client:
+            while not self.stop.is_set():
+                receiver = client.get_queue_receiver(
+                    "quick",
+                    session_id=NEXT_AVAILABLE_SESSION,
+                    max_wait_time=2,
+                    prefetch_count=random.choice([0, 5]),
+                )
+                try:
+                    with receiver:
+                        for _ in range(random.randint(1, 40)):
+                            if not self._some(receiver, random):
+                                break
+                except ServiceBusError:
+                    time.sleep(0.05)
+
+    def _some(self, receiver: Any, random: Random) -> bool:
+        """Work some messages off; False: the session is to be given up."""
+        for message in receiver.receive_messages(random.randint(1, 3)):
+            if random.random() < 0.2:
+                receiver.abandon_message(message)
+                # Those behind it are not touched: they would overtake it.
+                return False
+            try:
+                receiver.complete_message(message)
+            except OutcomeUnknownError:
+                self.done.add(str(message))
+                raise
+            self.completed[str(message.session_id)].append(message.sequence_number)
+            self.done.add(str(message))
+        return True
+
+
+@pytest.mark.requirement("R103", "R104", "R105")
+def test_sessions_stay_in_order_and_lose_nothing_while_processes_die(own_bus: Bus) -> None:
+    with own_bus.administration() as administration:
+        administration.create_queue("quick", requires_session=True, lock_duration="PT5S")
+    work, choose = Work(own_bus), Random(1)
+    threads = [threading.Thread(target=work.receive, args=(Random(n),)) for n in range(4)]
+    sender = threading.Thread(target=work.send, args=(Random(9),))
+    for thread in (*threads, sender):
+        thread.start()
+    for _ in range(3):
+        time.sleep(1.5)
+        if choose.random() < 0.5:
+            own_bus.front_end.kill()
+            own_bus.start_front_end()
+        else:
+            partition = choose.randrange(PARTITIONS)
+            own_bus.partitions[partition].kill()
+            own_bus.start_partition(partition)
+    sender.join(60)
+    # Sessions of receivers that are gone are free when their locks end.
+    eventually(lambda: work.stored <= work.done, what="every message")
+    work.stop.set()
+    for thread in threads:
+        thread.join(60)
+
+    for name, numbers in work.completed.items():
+        assert numbers == sorted(set(numbers)), name
+
+
+def test_what_is_deleted_as_it_is_received_comes_in_order(own_bus: Bus) -> None:
+    expected = [f"{number}" for number in range(50)]
+    got: list[str] = []
+    with own_bus.client() as client:
+        send(client, "orders", "s", *expected)
+        with accept(client, "orders", "s", receive_mode="receiveanddelete") as receiver:
+            while len(got) < len(expected):
+                got += bodies(receiver.receive_messages(7, max_wait_time=10))
+        with accept(client, "orders", "s", max_wait_time=1) as receiver:
+            assert receiver.receive_messages() == []
+    assert got == expected

@@ -15,7 +15,9 @@ from bendybus.partition_server.state.answers import (
 )
 from bendybus.partition_server.state.commands import (
     AcceptSession,
+    Append,
     Ask,
+    Batch,
     CloseSession,
     DeleteMessages,
     Deliver,
@@ -317,3 +319,17 @@ def test_receive_and_delete_of_a_session_deletes_what_is_delivered(sessions: Ses
 
     assert payloads(sessions.receive(sessions.accept("a"))) == [b"3"]
     assert sessions.driver.counts().active == 1
+
+
+@pytest.mark.requirement("R108")
+def test_a_partition_key_that_differs_from_the_session_is_refused(sessions: Sessions) -> None:
+    batch = Batch([b"1", b"2"], session_ids=["a", "a"], partition_keys=["", "a"])
+    [stored] = sessions.driver.run(Append("t", sessions.driver.ref(), batch))
+    assert not stored.failures
+
+    batch = Batch([b"1", b"2"], session_ids=["a", "a"], partition_keys=["a", "b"])
+    [refused] = sessions.driver.run(Append("t", sessions.driver.ref(), batch, (1, 1)))
+
+    assert [(group, type(error)) for group, error in refused.failures] == [
+        (1, errors.InvalidOperation)
+    ]

@@ -104,6 +104,11 @@ class SessionDispatcher:
         self._served[session.token] = shared
         return self._receives.open_session(shared, hand, fail, owner=owner)
 
+    def leave(self, shared: SessionCache) -> None:
+        """Take note that a session has no receiver here any more; its lock stays."""
+        if self._served.get(shared.session_token) is shared:
+            del self._served[shared.session_token]
+
     async def renew(self, name: str, token: bytes) -> tuple[int, int]:
         """Renew a lock; return when it ends, and how long it lasts. Raises SessionLockLost."""
         entity = receivable.find(self._receives.directory, name)
@@ -186,10 +191,8 @@ class SessionDispatcher:
 
     def _detach(self, partition: int) -> None:
         self._offers.lost(partition)
-        for token, shared in list(self._served.items()):
-            if not shared.receivers:
-                del self._served[token]
-            elif shared.session.partition == partition:
+        for shared in self._served.values():
+            if shared.session.partition == partition:
                 shared.attached = False
 
     def _attach(self, shared: SessionCache) -> None:

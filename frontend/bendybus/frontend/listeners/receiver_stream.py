@@ -70,7 +70,7 @@ class ReceiverStream:
     async def __aexit__(self, *_: object) -> None:
         self._closed = True
         if self._session is not None:
-            self._session.end()
+            self._session.end(self._receiver)
         if self._receiver is not None:
             self._front_end.receives.close(self._receiver)
         for settling in self._settles:

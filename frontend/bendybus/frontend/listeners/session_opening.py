@@ -42,9 +42,11 @@ class SessionOpening:
         """Wait for no session any more; the stream moves."""
         self._opening.cancel()
 
-    def end(self) -> None:
+    def end(self, receiver: Receiver | None) -> None:
         """Let go: the stream has ended. A session that is locked stays so until its lock ends."""
         self._opening.cancel()
+        if receiver is not None and isinstance(receiver.shared, SessionCache):
+            self._sessions.leave(receiver.shared)
 
     def close(self, receiver: Receiver | None) -> None:
         """Give the session up, or wait for none any more; answered by SessionClosed."""

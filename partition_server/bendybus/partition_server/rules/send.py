@@ -13,9 +13,11 @@ from bendybus.domain import (
     errors,
     limits,
     message_format,
+    partitioning,
     sequence_number,
     session_access,
 )
+from bendybus.domain.entity import Entity
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.errors import BusError
 from bendybus.domain.message_access import Access
@@ -144,7 +146,9 @@ class Appender:
     # Whole frames: a few comparisons instead of some per message.
 
     def _all_fit(self, batch: Batch, sizes: Sequence[int]) -> bool:
-        if self._entity.description.requires_session and not _all_in_sessions(batch, 0, None):
+        if self._entity.description.requires_session and (
+            batch.partition_keys or not _all_in_sessions(batch, 0, None)
+        ):
             return False
         contents = batch.sizes()
         total = sum(contents)
@@ -184,8 +188,8 @@ class Appender:
         self._room -= self._queue.state.size_bytes - before_bytes
 
     def _check_group(self, batch: Batch, start: int, end: int) -> int:
-        if self._entity.description.requires_session and not _all_in_sessions(batch, start, end):
-            raise session_access.missing(self._entity)
+        if self._entity.description.requires_session:
+            _check_sessions(self._entity, batch, start, end)
         largest = self._entity.message_bytes_max(self._tier)
         texts = _columns_of(batch, start, end)
         if not bounds.messages_fit(*texts):
@@ -327,6 +331,19 @@ def _columns_of(
 def _all_in_sessions(batch: Batch, start: int, end: int | None) -> bool:
     """Whether each message has a session."""
     return bool(batch.session_ids) and all(batch.session_present[start:end])
+
+
+def _check_sessions(entity: Entity, batch: Batch, start: int, end: int) -> None:
+    """Raise InvalidOperation for a message without a session, or with another partition key."""
+    if not _all_in_sessions(batch, start, end):
+        raise session_access.missing(entity)
+    for index in range(start, end) if batch.partition_keys else ():
+        partitioning.effective_key(
+            session_id=batch.session_ids[index],
+            partition_key=batch.partition_keys[index],
+            message_id="",
+            detects_duplicates=False,
+        )
 
 
 def _lifetime(asked_ms: int, ceiling: int | None) -> int:
