@@ -59,6 +59,44 @@ def test_the_example_of_topics_becomes_ready_and_kubectl_shows_it(space: Space) 
     )
 
 
+# Publishes two messages, and shows what each subscription of the example gets of them.
+PROGRAM = """
+import os
+from bendybus.client import ServiceBusClient, ServiceBusMessage
+
+connection = os.environ["BENDYBUS_CONNECTION_STRING"]
+with ServiceBusClient.from_connection_string(connection) as client:
+    with client.get_topic_sender("sales") as sender:
+        for amount in (1, 5000):
+            sender.send_messages(
+                ServiceBusMessage(str(amount), application_properties={"amount": amount})
+            )
+    for name, count in (("audit", 2), ("large", 1)):
+        found = []
+        with client.get_subscription_receiver("sales", name) as receiver:
+            while len(found) < count:
+                messages = receiver.receive_messages(10, max_wait_time=10)
+                for message in messages:
+                    receiver.complete_message(message)
+                found += [str(message) for message in messages]
+                if not messages:
+                    break
+        print(name, *sorted(found))
+"""
+
+
+@pytest.mark.core
+def test_what_is_published_reaches_the_subscriptions_of_the_manifests(space: Space) -> None:
+    file = str(ROOT / "examples" / "kubernetes" / "topics.yaml")
+    space.cluster.kubectl("apply", "-n", space.name, "-f", file)
+    for kind, name in (("Subscription", "audit"), ("Subscription", "large")):
+        space.cluster.await_ready(kind, name, space.name, within_s=120)
+
+    said = space.say(f"python3 -c '{PROGRAM}'", secret="shop-rootmanagesharedaccesskey")
+
+    assert said.splitlines()[-2:] == ["audit 1 5000", "large 5000"]
+
+
 @pytest.mark.core
 def test_what_the_bus_has_of_a_topic_is_what_its_manifests_say(shared: Space) -> None:
     said = shared.say("bendybus get subscription sales audit -o json", secret=SECRET)

@@ -137,7 +137,7 @@ async def test_a_topic_whose_subscriptions_are_not_known_cannot_be_deleted_with_
             await webhooks.entity("DELETE", topic_body(**DELETE), None)
 
 
-@pytest.mark.requirement("R135")
+@pytest.mark.requirement("R135", "R139")
 @pytest.mark.parametrize(
     ("old", "new", "sentence"),
     [

@@ -55,6 +55,8 @@ class BusLink:
         # Whether the total includes counts of a partition that is unavailable now.
         self._stale = False
         self._seen: set[int] = set()
+        # One per partition: held while changes of topics are copied to it.
+        self._copying = [asyncio.Lock() for _ in range(identity.partition_count)]
         # Replaced whenever it is set: entries came.
         self._news = asyncio.Event()
         share = answers.Share()
@@ -239,8 +241,7 @@ class BusLink:
             if not family:
                 await self._copy(link, [entity])
                 return
-            lagging = self.directory.lagging(link.partition)
-            await self._copy_in_order(link, [e for e in lagging if e.topic_key == family])
+            await self._copy_topics(link, family)
 
         await asyncio.gather(*(one(link) for link in links))
 
@@ -254,10 +255,20 @@ class BusLink:
             # A suspended partition would take a timeout for each.
             if entity.kind is EntityKind.QUEUE and not await self._copy(link, [entity]):
                 return
-        await self._copy_in_order(link, [e for e in lagging if e.kind is not EntityKind.QUEUE])
+        await self._copy_topics(link)
+
+    async def _copy_topics(self, link: PartitionLink, family: str = "") -> None:
+        """Copy the changes of one topic, or of all, in their order; a failure ends it."""
+        # One at a time: what another call copies meanwhile is not copied twice.
+        async with self._copying[link.partition]:
+            entries = [
+                entry
+                for entry in self.directory.lagging(link.partition)
+                if entry.kind is not EntityKind.QUEUE and family in ("", entry.topic_key)
+            ]
+            await self._copy_in_order(link, entries)
 
     async def _copy_in_order(self, link: PartitionLink, entries: list[Entity]) -> None:
-        """Copy topics and subscriptions, oldest first; what follows a failure is not copied."""
         # A partition of an earlier version gets them when it is upgraded.
         if not all(entry.kind in link.entity_kinds for entry in entries):
             return
