@@ -178,6 +178,23 @@ def test_a_namespace_has_a_bounded_number_of_rules(
         subscription(news, "news/Subscriptions/c")
 
 
+def test_the_rules_of_a_namespace_have_a_bounded_size(
+    news: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Front ends and the operator get the whole catalogue in one answer."""
+    large = Rule("large", SqlFilter("a = 1".ljust(1_000)))
+    monkeypatch.setattr(limits, "RULE_CHARS_PER_NAMESPACE", 1_500)
+    change(news, RuleAction.CREATE, large)
+
+    with pytest.raises(errors.QuotaExceeded, match=r"characters, of at most 1500"):
+        change(news, RuleAction.CREATE, replace(large, name="large2"))
+    news.restart()
+    with pytest.raises(errors.QuotaExceeded, match=r"characters, of at most 1500"):
+        change(news, RuleAction.CREATE, replace(large, name="large2"))
+    change(news, RuleAction.DELETE, large)
+    change(news, RuleAction.CREATE, replace(large, name="large2"))
+
+
 def test_a_queue_has_no_rules(driver: Driver) -> None:
     driver.create("news")
 

@@ -22,6 +22,7 @@ class RuleCounts:
         # (key of the topic, whether with a SQL filter) → how many.
         self._by_topic: Counter[tuple[str, bool]] = Counter()
         self._total = 0
+        self._chars = 0
 
     def count(self, subscription: Entity, change: int) -> None:
         """Note that a subscription exists from now on (1), or no longer does (-1)."""
@@ -56,6 +57,14 @@ class RuleCounts:
                 metadata={"limit": str(most)},
             )
 
+        more, most = _chars(new) - _chars(old), limits.RULE_CHARS_PER_NAMESPACE
+        if more > 0 and self._chars + more > most:
+            raise errors.QuotaExceeded(
+                f"the rules of the namespace have {self._chars} characters, of at most {most}. "
+                "Remove rules that are no longer needed, or use shorter ones.",
+                metadata={"limit": str(most)},
+            )
+
     def _add(self, topic_key: str, rules: tuple[Rule, ...], change: int) -> None:
         for each in rules:
             key = (topic_key, isinstance(each.filter, SqlFilter))
@@ -63,6 +72,7 @@ class RuleCounts:
             if not self._by_topic[key]:
                 del self._by_topic[key]
         self._total += change * len(rules)
+        self._chars += change * _chars(rules)
 
 
 def changed(subscription: Entity, change: RuleChange) -> SubscriptionDescription:
@@ -91,6 +101,10 @@ def settled(
     rule_set.check(wanted.rules, known, partitioned=topic.partitioned)
     counts.check_room(topic.key, known, wanted.rules)
     return replace(wanted, rules=rule_set.stamped(wanted.rules, known, now_ms))
+
+
+def _chars(rules: tuple[Rule, ...]) -> int:
+    return sum(map(rule_set.size, rules))
 
 
 def _rules_of(subscription: Entity) -> tuple[Rule, ...]:
