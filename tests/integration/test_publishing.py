@@ -1,5 +1,7 @@
 """Publishing through everything: client, front end, partitions, files."""
 
+import threading
+from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -154,3 +156,98 @@ def test_wrong_ends_are_refused_in_a_sentence(bus: Bus) -> None:
 def _active(administration: Any, topic: str, name: str) -> int:
     found = administration.get_subscription_runtime_properties(topic, name)
     return int(found.active_message_count)
+
+
+@pytest.mark.requirement("R181")
+def test_a_kill_while_publishing_loses_no_copy_and_leaves_no_body(own_bus: Bus) -> None:
+    bus, accepted = own_bus, list[int]()
+    with bus.administration() as administration:
+        administration.create_topic(TOPIC)
+        for name, wanted, action in (
+            ("all", TrueRuleFilter(), None),
+            ("even", SqlRuleFilter("n % 2 = 0"), None),
+            ("tagged", TrueRuleFilter(), SqlRuleAction("SET tag = 1")),
+        ):
+            administration.create_subscription(TOPIC, name)
+            administration.update_rule(
+                TOPIC, name, {"name": "$Default"}, filter=wanted, action=action
+            )
+    stop = threading.Event()
+
+    def publish() -> None:
+        with bus.client() as client, client.get_topic_sender(TOPIC) as sender:
+            while not stop.is_set():
+                first = 10 * len(accepted)
+                batch = [message(str(first + i), n=first + i) for i in range(10)]
+                sender.send_messages(batch)
+                accepted.append(first)
+
+    publisher = threading.Thread(target=publish)
+    publisher.start()
+    try:
+        for kill in range(4):
+            before = len(accepted)
+            eventually(lambda: len(accepted) > before + 10, what="more messages")  # noqa: B023
+            bus.partitions[kill % 2].kill()
+            bus.start_partition(kill % 2)
+    finally:
+        stop.set()
+        publisher.join(60)
+    assert not publisher.is_alive()
+
+    with bus.client() as client:
+        found = {name: Counter(bodies(client, TOPIC, name)) for name in ("all", "even", "tagged")}
+
+    for first in accepted:
+        for n in range(first, first + 10):
+            assert found["all"][str(n)] >= 1, n
+    # What was stored twice, as a partition died before its answer, has all copies twice.
+    assert found["tagged"] == found["all"]
+    assert found["even"] == Counter({n: k for n, k in found["all"].items() if int(n) % 2 == 0})
+    with bus.administration() as administration:
+        eventually(
+            lambda: administration.get_topic_runtime_properties(TOPIC).size_in_bytes == 0,
+            what="no body that no message has",
+        )
+
+
+@pytest.mark.requirement("R113", "R181")
+def test_rules_change_while_traffic_flows(own_bus: Bus) -> None:
+    bus, sent = own_bus, list[int]()
+    with bus.administration() as administration:
+        administration.create_topic(TOPIC)
+        administration.create_subscription(TOPIC, "some")
+        administration.delete_rule(TOPIC, "some", "$Default")
+        stop, expected, refused = threading.Event(), set[str](), set[str]()
+
+        def publish() -> None:
+            with bus.client() as client, client.get_topic_sender(TOPIC) as sender:
+                while not stop.is_set():
+                    sender.send_messages(message(str(len(sent)), n=len(sent)))
+                    sent.append(len(sent))
+
+        def more() -> tuple[int, int]:
+            """Return the numbers of messages that are sent, first to last, from now on."""
+            first = len(sent) + 1
+            eventually(lambda: len(sent) > first + 20, what="more messages")
+            return first, len(sent)
+
+        publisher = threading.Thread(target=publish)
+        publisher.start()
+        try:
+            for i in range(4):
+                # One more than is under way: its send begins after the change is answered.
+                administration.create_rule(TOPIC, "some", f"r{i}")
+                first, end = more()
+                expected |= {str(n) for n in range(first, end)}
+                administration.delete_rule(TOPIC, "some", f"r{i}")
+                first, end = more()
+                refused |= {str(n) for n in range(first, end)}
+        finally:
+            stop.set()
+            publisher.join(60)
+
+    with bus.client() as client:
+        found = bodies(client, TOPIC, "some")
+    assert expected <= set(found)
+    assert not refused & set(found)
