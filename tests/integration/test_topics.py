@@ -67,3 +67,34 @@ def test_topics_live_through_commands_outages_and_restarts(own_bus: Bus) -> None
             administration.get_subscription("news", "a")
         assert [queue.name for queue in administration.list_queues()] == ["orders"]
         assert list(administration.list_topics()) == []
+
+
+@pytest.mark.requirement("R110", "R111", "R114")
+def test_rules_are_made_shown_and_deleted_by_commands(bus: Bus) -> None:
+    def done(*arguments: str) -> str:
+        result = run(bus, *arguments)
+        assert result.returncode == 0, result.stderr
+        return result.stdout
+
+    done("create", "topic", "departures-cli", "--partitioned")
+    done("create", "subscription", "departures-cli", "late")
+    rule = ("rule", "departures-cli", "late")
+    done("create", *rule, "carrier", "--sql", "carrier IN ('UA', 'DL')", "--action", "SET a = 1")
+    done("create", *rule, "label", "--equal", "label=x", "--equal", "color=red")
+    done("create", *rule, "never", "--none")
+    wrong = run(bus, "create", *rule, "bad", "--sql", "carrier = = 1")
+    assert wrong.returncode != 0
+    assert "line 1, column 11" in wrong.stderr
+
+    shown = rows(run(bus, "get", "rules", "departures-cli", "late", "-o", "json"))
+    assert [each["name"] for each in shown] == ["$Default", "carrier", "label", "never"]
+    assert "sys.Label = 'x', color = 'red'" in done("describe", *rule, "label")
+    done("delete", *rule, "$Default", "--yes")
+    done("send", "departures-cli", "UA is late", "--property", "carrier=UA")
+    done("send", "departures-cli", "AA is late", "--property", "carrier=AA")
+
+    received = done("receive", "departures-cli/Subscriptions/late", "-o", "json")
+    assert "UA is late" in received
+    assert "AA is late" not in received
+    described = rows(run(bus, "describe", "subscription", "departures-cli", "late", "-o", "json"))
+    assert len(described[0]["spec"]["rules"]) == 3

@@ -3,10 +3,12 @@
 from typing import Any, Final
 
 from bendybus.cli.bus.management import Management
+from bendybus.domain.filters.rule import Rule
 from bendybus.domain.subscription_description import SubscriptionDescription
 from bendybus.domain.topic_description import TopicDescription
 from bendybus.v1 import management_pb2 as pb
 from bendybus.wire import entities
+from bendybus.wire import rules as rule_protos
 
 _PAGE: Final = 1_000
 _CLIENT: Final = pb.ENTITY_ORIGIN_CLIENT
@@ -90,3 +92,45 @@ def delete_subscription(bus: Management, found: pb.Subscription) -> Any:
         topic_name=found.topic_name, name=found.name, origin=found.origin
     )
     return bus.call("DeleteSubscription", request)
+
+
+def rules(bus: Management, topic_name: str, subscription_name: str) -> list[pb.Rule]:
+    """Return the rules of a subscription, by name. Raises EntityNotFound."""
+    found: list[pb.Rule] = []
+    request = pb.ListRulesRequest(
+        topic_name=topic_name, subscription_name=subscription_name, page_size=_PAGE
+    )
+    while True:
+        page = bus.call("ListRules", request)
+        found.extend(page.rules)
+        request.page_token = page.next_page_token
+        if not page.next_page_token:
+            return found
+
+
+def rule(bus: Management, topic_name: str, subscription_name: str, name: str) -> pb.Rule:
+    """Return one rule. Raises EntityNotFound."""
+    request = pb.GetRuleRequest(
+        topic_name=topic_name, subscription_name=subscription_name, name=name
+    )
+    found: pb.Rule = bus.call("GetRule", request).rule
+    return found
+
+
+def create_rule(bus: Management, topic_name: str, subscription_name: str, wanted: Rule) -> Any:
+    """Make a rule."""
+    request = pb.CreateRuleRequest(
+        topic_name=topic_name,
+        subscription_name=subscription_name,
+        rule=rule_protos.to_proto(wanted),
+        origin=_CLIENT,
+    )
+    return bus.call("CreateRule", request)
+
+
+def delete_rule(bus: Management, topic_name: str, subscription_name: str, name: str) -> Any:
+    """Delete a rule."""
+    request = pb.DeleteRuleRequest(
+        topic_name=topic_name, subscription_name=subscription_name, name=name, origin=_CLIENT
+    )
+    return bus.call("DeleteRule", request)

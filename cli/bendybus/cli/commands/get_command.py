@@ -7,7 +7,7 @@ from typing import Annotated, Final
 import typer
 
 from bendybus.cli.bus.management import Management
-from bendybus.cli.commands import completion, topic_commands
+from bendybus.cli.commands import completion, rule_commands, topic_commands
 from bendybus.cli.commands.entity_commands import OutputOption, connected
 from bendybus.cli.errors import UsageError
 from bendybus.cli.output import printing, queue_views
@@ -21,7 +21,7 @@ def get(
     what: Annotated[
         str,
         typer.Argument(
-            help="queues, topics or subscriptions, or the name of a queue.",
+            help="queues, topics, subscriptions or rules, or the name of a queue.",
             autocompletion=completion.queues_or_a_name,
         ),
     ] = "queues",
@@ -34,7 +34,10 @@ def get(
         ),
     ] = "",
     within: Annotated[
-        str, typer.Argument(metavar="[subscription]", help="get subscription TOPIC NAME.")
+        str,
+        typer.Argument(
+            metavar="[subscription]", help="get subscription TOPIC NAME; get rules TOPIC NAME."
+        ),
     ] = "",
     output: OutputOption = Output.TABLE,
     everything: Annotated[
@@ -45,7 +48,7 @@ def get(
         float, typer.Option(min=0.1, help="Seconds between repetitions, with --watch.")
     ] = 2.0,
 ) -> None:
-    """List the queues, topics or subscriptions of a bus with their counts."""
+    """List the queues, topics or subscriptions of a bus with their counts, or rules."""
     if what.lower() in (*topic_commands.TOPIC_WORDS, *topic_commands.SUBSCRIPTION_WORDS):
         shown = partial(
             topic_commands.show,
@@ -55,6 +58,8 @@ def get(
             output=output,
             orphaned=everything,
         )
+    elif what.lower() in rule_commands.WORDS:
+        shown = partial(rule_commands.show, topic=name, subscription=within, output=output)
     else:
         shown = partial(_show_queues, what=what, name=name, output=output, orphaned=everything)
         if within:

@@ -49,11 +49,11 @@ def create_topic(
     given = list(fields or ())
     given += ["enablePartitioning=true"] if partitioned else []
     given += ["requiresDuplicateDetection=true"] if detect_duplicates else []
-    _refuse_on_a_cluster(context, "create topic")
+    refuse_on_a_cluster(context, "create topic")
     with entity_commands.connected(context) as bus:
         wanted = setting_texts.description(TopicDescription(), given, bus.place())
         answer = None if dry_run else topics.create_topic(bus, name, wanted, migrated=migrated)
-    _say_created("Topic", name, answer, as_json)
+    say_created("Topic", name, answer, as_json)
 
 
 @entity_commands.create_app.command("subscription")
@@ -66,13 +66,13 @@ def create_subscription(
     as_json: process_commands.JsonFlag = False,
 ) -> None:
     """Create a subscription of a topic without a manifest."""
-    _refuse_on_a_cluster(context, "create subscription")
+    refuse_on_a_cluster(context, "create subscription")
     with entity_commands.connected(context) as bus:
         wanted = setting_texts.description(
             SubscriptionDescription(), list(fields or ()), bus.place()
         )
         answer = None if dry_run else topics.create_subscription(bus, topic, name, wanted)
-    _say_created("Subscription", subscription_name.compose(topic, name), answer, as_json)
+    say_created("Subscription", subscription_name.compose(topic, name), answer, as_json)
 
 
 @entity_commands.describe_app.command("topic")
@@ -102,7 +102,7 @@ def delete_topic(
     context: typer.Context, name: TopicName, yes: Yes = False, dry_run: DryRun = False
 ) -> None:
     """Delete a topic, its subscriptions and every message in them."""
-    _refuse_on_a_cluster(context, "delete topic")
+    refuse_on_a_cluster(context, "delete topic")
     with entity_commands.connected(context) as bus:
         found = topics.topic(bus, name)
         within = topics.subscriptions(bus, found.name, orphaned=True)
@@ -114,7 +114,7 @@ def delete_topic(
             return
         entity_commands.confirm(f"Delete {what}, {with_all}?", yes)
         answer = topics.delete_topic(bus, found)
-    printing.line(f"{what}: deleted{entity_commands.lagging(_missing(answer))}")
+    printing.line(f"{what}: deleted{entity_commands.lagging(missing(answer))}")
 
 
 @entity_commands.delete_app.command("subscription")
@@ -122,7 +122,7 @@ def delete_subscription(
     context: typer.Context, topic: TopicName, name: Name, yes: Yes = False, dry_run: DryRun = False
 ) -> None:
     """Delete a subscription and every message in it."""
-    _refuse_on_a_cluster(context, "delete subscription")
+    refuse_on_a_cluster(context, "delete subscription")
     with entity_commands.connected(context) as bus:
         found = topics.subscription(bus, topic, name)
         own = subscription_name.compose(found.topic_name, found.name)
@@ -132,7 +132,7 @@ def delete_subscription(
             return
         entity_commands.confirm(f"Delete {what} and its {_held(found)} messages?", yes)
         answer = topics.delete_subscription(bus, found)
-    printing.line(f"{what}: deleted{entity_commands.lagging(_missing(answer))}")
+    printing.line(f"{what}: deleted{entity_commands.lagging(missing(answer))}")
 
 
 def show(
@@ -188,22 +188,24 @@ def _held(found: Any) -> int:
     )
 
 
-def _say_created(kind: str, name: str, answer: Any, as_json: bool) -> None:
+def say_created(kind: str, name: str, answer: Any, as_json: bool) -> None:
     """Print what was made; no answer: a dry run."""
-    missing = _missing(answer) if answer is not None else []
+    away = missing(answer) if answer is not None else []
     if as_json:
         facts = {"kind": kind, "name": name, "change": "created", "dry_run": answer is None}
-        printing.json_line({**facts, "unreached_partitions": missing})
+        printing.json_line({**facts, "unreached_partitions": away})
         return
-    tail = " (dry run)" if answer is None else entity_commands.lagging(missing)
+    tail = " (dry run)" if answer is None else entity_commands.lagging(away)
     printing.line(f"{kind.lower()} {name!r}: created{tail}")
 
 
-def _missing(answer: Any) -> list[int]:
+def missing(answer: Any) -> list[int]:
+    """Return the partitions that a change has not reached."""
     return [each.partition for each in answer.outcomes if not each.done]
 
 
-def _refuse_on_a_cluster(context: typer.Context, command: str) -> None:
+def refuse_on_a_cluster(context: typer.Context, command: str) -> None:
+    """Raise UsageError for a command that needs the port for clients."""
     if context.obj.cluster is not None:
         raise UsageError(
             f"{command}: not supported on a cluster yet. Connect with --connection-string."

@@ -1,0 +1,131 @@
+"""`create`, `describe`, `delete` of rules, and what `get` shows of them."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Final
+
+import typer
+
+from bendybus.cli.bus import topics
+from bendybus.cli.bus.management import Management
+from bendybus.cli.commands import entity_commands, process_commands, topic_commands
+from bendybus.cli.commands.entity_commands import DryRun, OutputOption, Yes
+from bendybus.cli.commands.topic_commands import Name, TopicName
+from bendybus.cli.errors import UsageError
+from bendybus.cli.output import printing, rule_views
+from bendybus.cli.output.printing import Output
+from bendybus.domain.errors import BusError
+from bendybus.domain.filters import rule as rules
+from bendybus.domain.filters.rule import (
+    CorrelationFilter,
+    FalseFilter,
+    Filter,
+    Rule,
+    SqlFilter,
+    SqlRuleAction,
+    TrueFilter,
+)
+
+WORDS: Final = ("rule", "rules")
+RuleName = Annotated[str, typer.Argument(help="Name of the rule within its subscription.")]
+_FIELDS: Final = {name.replace("_", "-"): name for name in rules.SYSTEM_PROPERTIES}
+
+
+@entity_commands.create_app.command("rule")
+def create_rule(
+    context: typer.Context,
+    topic: TopicName,
+    subscription: Name,
+    rule: RuleName,
+    sql: Annotated[str, typer.Option(help="Takes messages for which this is true.")] = "",
+    equal: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--equal",
+            help="PROPERTY=TEXT, or label=TEXT, message-id=TEXT …: takes messages that have all.",
+        ),
+    ] = None,
+    nothing: Annotated[bool, typer.Option("--none", help="Takes no message.")] = False,
+    action: Annotated[str, typer.Option(help="What its copy has different: SET a = 1.")] = "",
+    dry_run: DryRun = False,
+    as_json: process_commands.JsonFlag = False,
+) -> None:
+    """Create a rule of a subscription; without a filter, it takes every message."""
+    topic_commands.refuse_on_a_cluster(context, "create rule")
+    wanted = Rule(
+        rule,
+        _filter(sql, equal or (), nothing=nothing),
+        SqlRuleAction(action) if action else None,
+    )
+    try:
+        rules.check(wanted, partitioned=False)
+    except BusError as error:
+        raise UsageError(error.message) from error
+    with entity_commands.connected(context) as bus:
+        answer = None if dry_run else topics.create_rule(bus, topic, subscription, wanted)
+    topic_commands.say_created("Rule", rule, answer, as_json)
+
+
+@entity_commands.describe_app.command("rule")
+def describe_rule(
+    context: typer.Context,
+    topic: TopicName,
+    subscription: Name,
+    rule: RuleName,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Show a rule: its filter and its action."""
+    with entity_commands.connected(context) as bus:
+        found = topics.rule(bus, topic, subscription, rule)
+    rule_views.show([found], output)
+
+
+@entity_commands.delete_app.command("rule")
+def delete_rule(
+    context: typer.Context,
+    topic: TopicName,
+    subscription: Name,
+    rule: RuleName,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+) -> None:
+    """Delete a rule; messages that its subscription has stay."""
+    topic_commands.refuse_on_a_cluster(context, "delete rule")
+    with entity_commands.connected(context) as bus:
+        found = topics.rule(bus, topic, subscription, rule)
+        what = f"rule {found.name!r}"
+        if dry_run:
+            printing.line(f"{what}: would be deleted")
+            return
+        entity_commands.confirm(f"Delete {what}?", yes)
+        answer: Any = topics.delete_rule(bus, topic, subscription, found.name)
+    lagging = entity_commands.lagging(topic_commands.missing(answer))
+    printing.line(f"{what}: deleted{lagging}")
+
+
+def show(bus: Management, *, topic: str, subscription: str, output: Output) -> None:
+    """Print the rules of a subscription for `get`."""
+    if not subscription:
+        raise UsageError("get rules needs a topic and a subscription: get rules TOPIC NAME.")
+    rule_views.show(topics.rules(bus, topic, subscription), output)
+
+
+def _filter(sql: str, equal: Sequence[str], *, nothing: bool) -> Filter:
+    if bool(sql) + bool(equal) + nothing > 1:
+        raise UsageError("--sql, --equal, --none: only one of them is allowed.")
+    if nothing:
+        return FalseFilter()
+    if sql:
+        return SqlFilter(sql)
+    if not equal:
+        return TrueFilter()
+    texts: dict[str, str] = {}
+    properties: dict[str, Any] = {}
+    for each in equal:
+        name, sign, text = each.partition("=")
+        if not sign or not name:
+            raise UsageError(f"--equal: must be PROPERTY=TEXT (got {each!r}).")
+        if name in _FIELDS:
+            texts[_FIELDS[name]] = text
+        else:
+            properties[name] = text
+    return CorrelationFilter(**texts, properties=properties)
