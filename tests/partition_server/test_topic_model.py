@@ -74,7 +74,7 @@ class TopicMachine(RuleBasedStateMachine):
         super().__init__()
         self.driver = Driver(MemoryStore(fingerprint()))
         topic(self.driver)
-        self.rules: dict[str, frozenset[str]] = {}
+        self.wanted: dict[str, frozenset[str]] = {}
         self.held: dict[str, Copies] = {}
         self.sizes: dict[int, int] = {}
         self.made = self.number = 0
@@ -86,21 +86,21 @@ class TopicMachine(RuleBasedStateMachine):
         name = f"s{self.made}"
         rules = tuple(KNOWN[each][0] for each in sorted(wanted))
         subscription(self.driver, f"news/Subscriptions/{name}", changes={"rules": rules})
-        self.rules[name], self.held[name] = wanted, Counter()
+        self.wanted[name], self.held[name] = wanted, Counter()
         return name
 
     @rule(name=consumes(names))
     def remove(self, name: str) -> None:
         """Delete a subscription, with what it has."""
         subscription(self.driver, f"news/Subscriptions/{name}", DELETE)
-        del self.rules[name], self.held[name]
+        del self.wanted[name], self.held[name]
 
     @rule(name=names, wanted=st.frozensets(st.sampled_from([*sorted(KNOWN), "failing"])))
     def change(self, name: str, wanted: frozenset[str]) -> None:
         """Give a subscription other rules."""
         found = (FAILING if each == "failing" else KNOWN[each][0] for each in sorted(wanted))
         set_rules(self.driver, name, *found)
-        self.rules[name] = wanted
+        self.wanted[name] = wanted
 
     @rule(
         colors=st.lists(st.sampled_from(COLORS), min_size=1, max_size=3),
@@ -120,7 +120,7 @@ class TopicMachine(RuleBasedStateMachine):
             self.driver.advance(10)
         for color, n in zip(colors, numbers, strict=True):
             self.sizes[n] = size
-            for name, wanted in self.rules.items():
+            for name, wanted in self.wanted.items():
                 self.held[name].update(_expected(wanted, color, n))
 
     @precondition(lambda self: any(self.held.values()))
