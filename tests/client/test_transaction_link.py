@@ -90,12 +90,28 @@ class Bus:
     def __init__(self, *script: Step, retries: int = 3) -> None:
         self.calls: list[FakeCall] = []
         self._script = deque(script)
-        policy = RetryPolicy(total=retries, backoff_factor_s=0.0)
-        self.link = TransactionLink(self._open, policy, lambda error: error)
+        self.kept: list[FakeCall] = []
+        self._retry = RetryPolicy(total=retries, backoff_factor_s=0.0)
+        self.link = self.begin()
 
-    async def _open(self) -> FakeCall:
+    def begin(self) -> TransactionLink:
+        """Return another transaction of the same connection."""
+        return TransactionLink(self, self._retry)
+
+    async def open_transaction_stream(self) -> FakeCall:
+        """Return a stream."""
+        if self.kept:
+            return self.kept.pop()
         self.calls.append(FakeCall(self._script))
         return self.calls[-1]
+
+    def keep_transaction_stream(self, call: FakeCall) -> None:
+        """Take a stream back."""
+        self.kept.append(call)
+
+    def explained(self, error: BusError) -> BusError:
+        """Explain nothing."""
+        return error
 
     @property
     def requests(self) -> list[Any]:
@@ -123,7 +139,7 @@ async def test_operations_and_commit_go_over_one_stream() -> None:
     assert len({each.transaction_id for each in call.written}) == 1
     assert call.written[2].commit.age_ms == 0
     assert (bus.link.state, len(bus.link.results)) == (State.COMMITTED, 1)
-    assert call.cancelled
+    assert (bus.kept, call.cancelled) == ([call], False)
 
 
 @pytest.mark.requirement("R127")
@@ -228,6 +244,8 @@ async def test_a_commit_that_was_refused_for_now_is_repeated_as_a_first_one() ->
     await bus.link.commit(5)
 
     assert [each.commit.age_ms for each in bus.requests] == [0, 0, 0]
+    # The bus takes nothing more under this id on the stream where it ended.
+    assert len(bus.calls) == 2
 
 
 @pytest.mark.requirement("R121")
@@ -326,10 +344,38 @@ async def test_a_front_end_of_an_older_version_is_named() -> None:
         def end(self, status: grpc.StatusCode) -> None:
             super().end(grpc.StatusCode.UNIMPLEMENTED)
 
-    async def older() -> FakeCall:
-        return Older(deque([ENDS]))
-
-    link = TransactionLink(older, RetryPolicy(), lambda error: error)
+    bus.kept.append(Older(deque([ENDS])))
+    link = bus.link
     with pytest.raises(errors.InvalidOperation, match="older version of Bendybus"):
         await link.add(operation(), 5)
     assert not bus.calls
+
+
+@pytest.mark.requirement("R128")
+async def test_a_stream_serves_one_transaction_after_the_other() -> None:
+    bus = Bus(COLLECTED, COMMITTED, COLLECTED, Response(ended=True), COLLECTED, COMMITTED)
+    await bus.link.add(operation(), 5)
+    await bus.link.commit(5)
+    second, third = bus.begin(), bus.begin()
+    await second.add(operation(), 5)
+    await second.rollback()
+    await third.add(operation(), 5)
+    await third.commit(5)
+
+    assert len(bus.calls) == 1
+    ids = [each.transaction_id for each in bus.requests]
+    assert len(set(ids)) == 3
+    assert ids == sorted(ids, key=ids.index)
+
+
+@pytest.mark.requirement("R127")
+async def test_an_idle_stream_that_has_ended_costs_a_transaction_nothing() -> None:
+    bus = Bus(COLLECTED, COMMITTED)
+    idle = FakeCall(deque())
+    idle.end(grpc.StatusCode.OK)
+    bus.kept.append(idle)
+
+    await bus.link.add(operation(), 5)
+    await bus.link.commit(5)
+
+    assert bus.link.state is State.COMMITTED

@@ -69,6 +69,7 @@ _CHANGES: Final = (
     UpdateSubscriptionRequest,
     *_DELETIONS,
 )
+_IDLE_TRANSACTIONS_MAX: Final = 16
 _log = logging.getLogger("bendybus.client")
 
 
@@ -92,6 +93,8 @@ class Connection:
         self._ready = asyncio.Event()
         self._ready.set()
         self._calls: set[Any] = set()
+        # Streams of transactions that have ended.
+        self._idle_transactions: list[Any] = []
         self._streams: set[Stream] = set()
         self._receive_streams: weakref.WeakSet[ReceiveStream] = weakref.WeakSet()
         self.send_stream = SendStream(
@@ -172,6 +175,7 @@ class Connection:
     async def pause(self) -> None:
         """Close every object of gRPC: the process is about to fork."""
         self._ready.clear()
+        self._idle_transactions.clear()
         for call in list(self._calls):
             call.cancel()
         for stream in list(self._streams):
@@ -255,12 +259,24 @@ class Connection:
         return (await self._stubs()).receiver.ReceiveStream(metadata=metadata)
 
     async def open_transaction_stream(self) -> Any:
-        """Open a stream of a transaction, which a fork and `close` end. On the I/O thread."""
+        """Return a stream without a transaction; a fork and `close` end it. On the I/O thread."""
+        while self._idle_transactions:
+            idle = self._idle_transactions.pop()
+            if not idle.done():
+                return idle
         metadata = await self._credentials.metadata()
         call = (await self._stubs()).transaction.Transact(metadata=metadata)
         self._calls.add(call)
         call.add_done_callback(self._calls.discard)
         return call
+
+    def keep_transaction_stream(self, call: Any) -> None:
+        """Keep a stream for the next transaction: opening one costs as much as a commit."""
+        idle = self._idle_transactions
+        if self._ready.is_set() and not self.closed and len(idle) < _IDLE_TRANSACTIONS_MAX:
+            idle.append(call)
+        else:
+            call.cancel()
 
     def explained(self, error: BusError) -> BusError:
         """Return an error with what to change, where the address, TLS or a token is the reason."""

@@ -28,9 +28,7 @@ class BaseTransaction:
         """Created by `ServiceBusClient.transaction`, with its connection, `shared`."""
         self._shared = shared
         self._connection = connection = shared.get()
-        self._link = TransactionLink(
-            connection.open_transaction_stream, connection.settings.retry, connection.explained
-        )
+        self._link = TransactionLink(connection, connection.settings.retry)
         # By index of the operation: what it settles, to be noted at the commit.
         self._settled: dict[int, tuple[Any, Sequence[ServiceBusReceivedMessage]]] = {}
         # One that is garbage-collected is rolled back.

@@ -7,9 +7,9 @@ the same id. On the I/O thread only; operations of several callers are done one 
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import grpc
 
@@ -35,24 +35,31 @@ class State(Enum):
     UNKNOWN = "may be committed"
 
 
-class TransactionLink:
-    """See the module. `open_call` opens a stream; `explain` says what to do about an error."""
+class Streams(Protocol):
+    """Gives a transaction its stream, and takes it back."""
 
-    def __init__(
-        self,
-        open_call: Callable[[], Awaitable[Any]],
-        retry: RetryPolicy,
-        explain: Callable[[BusError], BusError],
-    ) -> None:
+    async def open_transaction_stream(self) -> Any:
+        """Return a stream without a transaction."""
+
+    def keep_transaction_stream(self, call: Any) -> None:
+        """Take a stream whose transaction has ended, all of it answered."""
+
+    def explained(self, error: BusError) -> BusError:
+        """Return an error with what to do about it."""
+
+
+class TransactionLink:
+    """See the module."""
+
+    def __init__(self, streams: Streams, retry: RetryPolicy) -> None:
         self.state = State.OPEN
         # Why it was rolled back, if its caller did not ask for that.
         self.failure: BusError | None = None
         # Of the commit: one per operation.
         self.results: Sequence[transaction_pb2.TransactionResult] = ()
         self._id = uuid.uuid4().bytes
-        self._open_call = open_call
+        self._streams = streams
         self._retry = retry
-        self._explain = explain
         self._operations: list[Operation] = []
         self._turn = asyncio.Lock()
         self._call: Any = None
@@ -124,7 +131,9 @@ class TransactionLink:
                 if self._call is not None:
                     request = Request(transaction_id=self._id)
                     request.rollback.SetInParent()
-                    await self._exchange(request, _now() + _ROLLBACK_S)
+                    answer = await self._exchange(request, _now() + _ROLLBACK_S)
+                    if not answer.HasField("error"):
+                        self._hand_back()
             except BusError:
                 # It is rolled back with its stream.
                 pass
@@ -149,11 +158,13 @@ class TransactionLink:
             answered = False
             try:
                 answer = await self._exchange(self._commit_request(deadline_s), deadline_s)
-                self._drop()
                 if not answer.HasField("error"):
+                    self._hand_back()
                     self.results = list(answer.results)
                     self._end(State.COMMITTED)
                     return
+                # A stream takes nothing more for a transaction that has ended on it.
+                self._drop()
                 answered = True
                 error = statuses.from_error(answer.error)
             except BusError as exc:
@@ -209,7 +220,7 @@ class TransactionLink:
         try:
             async with asyncio.timeout_at(deadline_s):
                 if self._call is None:
-                    self._call = await self._open_call()
+                    self._call = await self._streams.open_transaction_stream()
                 if await admission.admitted(self._call):
                     self._written = True
                     await self._call.write(request)
@@ -220,13 +231,13 @@ class TransactionLink:
             raise AssertionError("a stream that has ended has a status")
         except BusError as error:
             self._drop()
-            raise self._explain(error) from error.__cause__
+            raise self._streams.explained(error) from error.__cause__
         except TimeoutError:
             self._drop()
             raise errors.ServiceTimeout("the bus did not answer in time.") from None
         except grpc.aio.AioRpcError as error:
             self._drop()
-            raise self._explain(_bus_error(error)) from error
+            raise self._streams.explained(_bus_error(error)) from error
         except (asyncio.InvalidStateError, grpc.aio.UsageError):
             # Written to a stream that has just ended: nothing of it was read.
             self._written = False
@@ -258,7 +269,7 @@ class TransactionLink:
             raise Moved("The bus closed the stream of the transaction.")
         metadata = await call.initial_metadata(), await call.trailing_metadata()
         error = grpc.aio.AioRpcError(code, *metadata, details)
-        raise self._explain(_bus_error(error)) from error
+        raise self._streams.explained(_bus_error(error)) from error
 
     def _check_open(self) -> None:
         if self.state is State.OPEN:
@@ -278,6 +289,12 @@ class TransactionLink:
     def _end(self, state: State, failure: BusError | None = None) -> None:
         self.state, self.failure = state, failure
         self._drop()
+
+    def _hand_back(self) -> None:
+        """Let go of the stream, whose last answer has ended the transaction."""
+        call, self._call = self._call, None
+        if call is not None:
+            self._streams.keep_transaction_stream(call)
 
     def _drop(self) -> None:
         """Let go of the stream. Nothing else may keep it: a fork waits until gRPC is gone."""
