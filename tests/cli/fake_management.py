@@ -79,7 +79,7 @@ class FakeManagement(management_pb2_grpc.ManagementServiceServicer):
         return pb.GetQueueResponse(queue=self._found(request.name, context))
 
     def CreateQueue(self, request: Any, context: Any) -> pb.CreateQueueResponse:
-        self.calls.append(f"create {request.name}")
+        self.calls.append(f"create {request.name}{' migrated' if request.migrated else ''}")
         wanted = entities.description_from_proto(request.description)
         # As the real ones do: what the tier decides is written down.
         wanted = descriptions.merged(wanted, {"max_message_size_in_kilobytes": 256})

@@ -362,3 +362,11 @@ def test_authorities_that_are_not_there_are_refused(
 ) -> None:
     assert run(bus, "--ca-file", "/no/such.crt", "get") == 2
     assert "/no/such.crt" in capsys.readouterr().err
+
+
+@pytest.mark.requirement("R202")
+def test_a_migrated_queue_is_created_only_where_asked(bus: FakeManagement) -> None:
+    codes = [run(bus, "create", "queue", "a"), run(bus, "create", "queue", "b", "--migrated")]
+
+    assert codes == [0, 0]
+    assert bus.calls == ["create a", "create b migrated"]
