@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import grpc
 import pytest
@@ -234,8 +235,11 @@ def test_a_message_without_a_session_is_refused(client: ServiceBusClient, sessio
 def test_deferred_and_peeked_messages_are_those_of_the_session(
     client: ServiceBusClient, sessions: str
 ) -> None:
+    # In the same partition, and before those of the session.
+    names = (f"b{number}" for number in range(1_000))
+    near = next(n for n in names if crc32(n.encode()) % 4 == crc32(b"a") % 4)
+    send(client, sessions, near, "b0")
     send(client, sessions, "a", "a0", "a1")
-    send(client, sessions, "b", "b0")
 
     with accept(client, sessions, "a") as receiver:
         [message] = receiver.receive_messages(1)

@@ -1,6 +1,7 @@
 """The session of one ReceiveStream: locked as the stream opens, given up before it ends."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,7 @@ from bendybus.frontend.listeners.answers import Answer
 from bendybus.v1 import receiver_pb2
 from bendybus.wire import statuses
 
+logger = logging.getLogger(__name__)
 Locked = Callable[[Entity, ReceiveMode, LockedSession], None]
 
 
@@ -77,6 +79,11 @@ class SessionOpening:
                 )
         except BusError as error:
             self._put(error)
+            return
+        except Exception as error:
+            # The boundary of this task: its client must not wait for ever.
+            logger.exception("session: could not be accepted")
+            self._put(errors.BusError(f"the session could not be accepted: {error!r}"))
             return
         locked(entity, source.mode, session)
 
