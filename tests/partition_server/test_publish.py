@@ -1,4 +1,4 @@
-"""Publishing in one partition: rules, copies, shared bodies, what happens to them."""
+"""Publishing in one partition: rules, and the copies that they make."""
 
 import pytest
 
@@ -35,7 +35,7 @@ from tests.partition_server.publishing import (
     set_status,
     topic_bytes,
 )
-from tests.partition_server.topic_changes import CREATE, DELETE, make_news, subscription, topic
+from tests.partition_server.topic_changes import CREATE, make_news, subscription, topic
 from tests.partition_server.transacting import sending
 
 RED = Rule("red", SqlFilter("color = 'red'"))
@@ -131,110 +131,17 @@ def test_a_copy_that_becomes_too_large_is_dead_lettered(news: Driver) -> None:
     assert "at most" in (dead.dead_letter_error_description or "")
 
 
-@pytest.mark.requirement("R116")
-def test_a_body_is_stored_and_counted_once(news: Driver) -> None:
-    subscription(news, "news/Subscriptions/c")
+@pytest.mark.requirement("R115")
+def test_a_message_without_a_session_is_dead_lettered_where_one_is_required(news: Driver) -> None:
+    subscription(news, "news/Subscriptions/c", changes={"requires_session": True})
 
-    publish(news, head())
+    publish(news, head(n=1), head(n=2), session_ids=["", "s"], session_present=[False, True])
 
-    assert topic_bytes(news) == body_size(len(BODY))
-    sizes = [news.counts_of(f"news/Subscriptions/{name}").size_bytes for name in "abc"]
-    assert max(sizes) < len(BODY)
-    assert news.counts_of("news").size_bytes == sum(sizes) + body_size(len(BODY))
-    assert [rows(news, name)[0].payload for name in "abc"] == [BODY] * 3
-
-
-@pytest.mark.requirement("R116")
-@pytest.mark.parametrize("restart", [False, True])
-def test_a_shared_body_goes_with_its_last_copy(news: Driver, restart: bool) -> None:
-    publish(news, head(), head())
-    for name in "ab":
-        assert news.store.bodies.of_slot(_slot(news), 9) != []
-        tokens = [token for _, token in receive(news, name, 2)]
-        news.settle(Disposition.COMPLETE, *tokens)
-
-    if restart:
-        news.restart()
-    collect(news)
-
-    assert news.store.bodies.of_slot(_slot(news), 9) == []
-    assert topic_bytes(news) == news.counts_of("news").size_bytes == 0
-
-
-@pytest.mark.requirement("R116")
-def test_one_copy_has_its_body_itself(news: Driver) -> None:
-    set_rules(news, "b")
-
-    publish(news, head())
-
-    assert news.store.bodies.of_slot(_slot(news), 9) == []
-    [copy] = rows(news, "a")
-    assert news.counts_of("news").size_bytes == copy.size()
-
-
-@pytest.mark.requirement("R116")
-def test_copies_with_other_heads_share_the_body(news: Driver) -> None:
-    set_rules(news, "a", Rule("tag", action=SqlRuleAction("SET tag = 1")))
-
-    publish(news, head())
-    news.restart()
-
-    assert len(news.store.bodies.of_slot(_slot(news), 9)) == 1
-    [(row, _)] = receive(news, "a")
-    assert row.payload == BODY
-    assert properties_of(row) == {"tag": 1, "RuleName": "tag"}
-
-
-@pytest.mark.requirement("R116")
-def test_a_dead_lettered_copy_keeps_its_body(news: Driver) -> None:
-    publish(news, head())
-    [(_, token)] = receive(news, "a")
-    news.settle(Disposition.DEAD_LETTER, token, dead_letter_reason="r")
-    [(_, token)] = receive(news, "b")
-    news.settle(Disposition.COMPLETE, token)
-    collect(news)
-    news.restart()
-
-    [(dead, token)] = receive(news, "a", dead_letter=True)
-
-    assert dead.payload == BODY
-    news.settle(Disposition.COMPLETE, token)
-    collect(news)
-    assert news.counts_of("news").size_bytes == 0
-
-
-@pytest.mark.requirement("R116")
-@pytest.mark.parametrize("restart", [False, True])
-def test_a_deleted_subscription_gives_its_references_up(news: Driver, restart: bool) -> None:
-    publish(news, *[head()] * 50)
-    tokens = [token for _, token in receive(news, "a", 50)]
-    news.settle(Disposition.COMPLETE, *tokens)
-
-    subscription(news, "news/Subscriptions/b", DELETE)
-    if restart:
-        news.restart()
-    collect(news)
-
-    assert news.store.bodies.of_slot(_slot(news), 9) == []
-    assert news.counts_of("news").size_bytes == 0
-
-
-@pytest.mark.requirement("R116")
-@pytest.mark.parametrize("restart", [False, True])
-def test_a_deleted_topic_leaves_nothing(news: Driver, restart: bool) -> None:
-    publish(news, *[head()] * 50)
-    slot = _slot(news)
-
-    topic(news, action=DELETE)
-    if restart:
-        news.restart()
-    collect(news)
-
-    assert news.store.bodies.of_slot(slot, 9) == []
-    assert not news.partition.state.queues.dropped
-    make_news(news)
-    publish(news, head())
-    assert len(rows(news, "a")) == 1
+    [dead] = rows(news, "c", dead_letter=True)
+    assert dead.dead_letter_reason == "Session ID is null."
+    assert properties_of(dead) == {"n": 1}
+    assert [properties_of(row) for row in rows(news, "c")] == [{"n": 2}]
+    assert len(rows(news, "a")) == 2
 
 
 @pytest.mark.requirement("R117")
@@ -389,9 +296,3 @@ def test_a_batch_that_makes_too_many_copies_is_refused_whole(
         publish(news, head(), head(), head())
 
     assert len(rows(news, "a")) == 2
-
-
-def _slot(driver: Driver) -> int:
-    """Return the slot of the topic."""
-    state = driver.partition.state
-    return state.queues.main_of(driver.ref("news").uid).slot

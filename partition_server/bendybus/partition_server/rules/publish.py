@@ -100,19 +100,20 @@ def store(turn: Turn, topic: MessageQueue, row: Row, made: list[Destination]) ->
         stage.touch(topic)
         stage.changes.bodies.append(body)
         topic.state.size_bytes += body.size()
-    number = sequence_number.compose(turn.partition.index, row.counter)
+    number, reference = sequence_number.compose(turn.partition.index, row.counter), body.reference()
     for each in made:
         queue, state = each.queue, each.queue.state
         stage.touch(queue)
         state.last_enqueued_ms = max(state.last_enqueued_ms, now_ms)
+        refers = shared and each.row.payload is row.payload
         fresh = each.row._replace(
             id=row_id(state.slot, state.counter + 1),
             enqueued_ms=state.last_enqueued_ms,
             enqueued_sequence_number=number,
+            format=each.row.format + SHARED_FORMAT if refers else each.row.format,
         )
-        if shared and fresh.payload is row.payload:
-            fresh = fresh._replace(format=fresh.format + SHARED_FORMAT)
-            stage.append_copy(queue, fresh, body.reference())
+        if refers:
+            stage.append_copy(queue, fresh, reference)
         else:
             stage.append_row(queue, fresh)
 
@@ -202,6 +203,11 @@ def _with(row: Row, parts: Parts) -> Row:
 def _lasting(row: Row, queue: MessageQueue, now: Now) -> Row:
     """Return the copy with the shorter of both times to live."""
     ceiling = queue.entity.description.default_message_time_to_live_ms
+    if not ceiling:
+        # As it lives at the topic, unless an action says otherwise.
+        lives = row.time_to_live_ms
+        if row.expires_ms == bounds.end_of_life(now.wall_ms, lives):
+            return row
     lives = min(row.time_to_live_ms or ceiling or 0, ceiling or row.time_to_live_ms)
     return row._replace(
         time_to_live_ms=lives, expires_ms=bounds.end_of_life(now.wall_ms, lives) if lives else None

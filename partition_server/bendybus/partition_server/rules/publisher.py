@@ -21,7 +21,7 @@ class Publisher(Appender):
         self._topic = turn.partition.topics.of(queue.entity)
         # Of the group that is looked at: its first message, then each with its copies.
         self._start = 0
-        self._matched: list[tuple[Row, list[Destination]]] = []
+        self._matched: list[tuple[Row, list[Destination], int]] = []
 
     def _all_fit(self, batch: Batch, sizes: Sequence[int]) -> bool:
         # Each message may be refused for what is in it.
@@ -38,10 +38,11 @@ class Publisher(Appender):
             # Also of a scheduled message: what cannot be decoded is refused now.
             made = publish.destinations(self._turn, self._queue, row)
             if row.state == State.SCHEDULED:
-                made = []
-                added_bytes += row.size()
-            self._matched.append((row, made))
-            added_bytes += publish.size_bytes(row, made)
+                made, size_bytes = [], row.size()
+            else:
+                size_bytes = publish.size_bytes(row, made)
+            self._matched.append((row, made, size_bytes))
+            added_bytes += size_bytes
             copies += len(made)
             publish.check_copies(self._queue, copies)
         now = self._turn.now
@@ -51,15 +52,14 @@ class Publisher(Appender):
     def _append(self, batch: Batch, start: int, end: int) -> None:
         state = self._queue.state
         self._check_numbers(end - start)
-        for row, made in self._matched[start - self._start : end - self._start]:
+        for row, made, size_bytes in self._matched[start - self._start : end - self._start]:
             numbered = row._replace(
                 id=row_id(state.slot, state.counter + 1), enqueued_ms=state.last_enqueued_ms
             )
             if row.state == State.SCHEDULED:
                 self._turn.stage.append_row(self._queue, numbered)
-                publish.published(self._topic, row.size())
             else:
                 state.counter += 1
                 publish.store(self._turn, self._queue, numbered, made)
-                publish.published(self._topic, publish.size_bytes(row, made))
+            publish.published(self._topic, size_bytes)
             self._numbers.append(sequence_number.compose(self._partition, state.counter))
