@@ -14,7 +14,7 @@ from bendybus.domain.lock_token import LockToken
 from bendybus.domain.receive_mode import ReceiveMode
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core.metrics import Metrics
-from bendybus.frontend.core.receive import ReceiveDispatcher
+from bendybus.frontend.core.receive import ReceiveDispatcher, Source
 from bendybus.frontend.core.receiver import Delivery, Receiver
 from bendybus.frontend.core.session_cache import LockedSession
 from bendybus.frontend.core.sessions import SessionDispatcher
@@ -378,3 +378,12 @@ async def test_tokens_that_are_none_are_refused() -> None:
         await bus.sessions.accept("audit", SubQueue.MAIN, "s", 0)
     with pytest.raises(errors.InvalidOperation, match="sub-queues have no sessions"):
         await bus.sessions.accept("orders", SubQueue.DEAD_LETTER, "s", 0)
+
+
+@pytest.mark.requirement("R108")
+async def test_a_receiver_without_a_session_is_refused_before_a_partition_is_asked() -> None:
+    bus = Bus()
+    with pytest.raises(errors.InvalidOperation, match="create a non-sessionful"):
+        bus.receives.open(Source("orders"), bus.handed.append, bus.failed.append)
+    bus.receives.open(Source("orders", SubQueue.DEAD_LETTER), bus.handed.append, bus.failed.append)
+    assert not any(each.told for each in bus.upstreams)

@@ -1,16 +1,12 @@
 """Sessions through everything: client, front end, partitions, files."""
 
-import runpy
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-import grpc
 import pytest
 
 from bendybus.client import (
@@ -27,10 +23,7 @@ from bendybus.client.exceptions import (
     SessionCannotBeLockedError,
     SessionLockLostError,
 )
-from bendybus.v1 import receiver_pb2, receiver_pb2_grpc
-from tests.integration.test_command_line import rows, run
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "sessions.py"
 # 128 characters of any kind; the longest name that there is.
 LONG = ("é😀 \n/'\"%$#" * 20)[:128]
 
@@ -256,46 +249,6 @@ def test_deferred_and_peeked_messages_are_those_of_the_session(
         assert sorted(shown) == ["a1", "b0"]
 
 
-@pytest.mark.requirement("R107")
-def test_the_sessions_of_all_partitions_are_listed(client: ServiceBusClient, sessions: str) -> None:
-    names = [f"s{number:02}" for number in range(20)]
-    for name in names:
-        send(client, sessions, name, "x")
-    with accept(client, sessions, "old") as receiver:
-        receiver.session.set_state("x")  # type: ignore[union-attr]
-    time.sleep(0.01)
-    since = datetime.now(UTC)
-    time.sleep(0.01)
-    with accept(client, sessions, LONG) as receiver:
-        receiver.session.set_state("x")  # type: ignore[union-attr]
-
-    assert sorted(client.list_queue_sessions(sessions)) == sorted([*names, LONG, "old"])
-    assert list(client.list_queue_sessions(sessions, state_updated_after=since)) == [LONG]
-
-
-@pytest.mark.requirement("R107")
-def test_a_list_of_sessions_goes_on_where_a_page_ended(bus: Any, sessions: str) -> None:
-    with bus.client() as client:
-        for number in range(10):
-            send(client, sessions, f"s{number}", "x")
-    channel = grpc.insecure_channel(bus.front_end_address)
-    stub = receiver_pb2_grpc.ReceiverServiceStub(channel)
-    found: list[str] = []
-    token = b""
-    while True:
-        request = receiver_pb2.ListSessionsRequest(
-            entity_path=sessions, page_size=2, page_token=token
-        )
-        answer = stub.ListSessions(request, timeout=30)
-        assert len(answer.session_ids) <= 2
-        found += answer.session_ids
-        token = answer.next_page_token
-        if not token:
-            break
-    channel.close()
-    assert sorted(found) == [f"s{number}" for number in range(10)]
-
-
 @pytest.mark.requirement("R109")
 def test_the_lock_of_a_session_is_renewed_in_the_background(
     client: ServiceBusClient, new_queue: Callable[..., str]
@@ -371,28 +324,3 @@ def test_a_receiver_that_stops_to_wait_holds_no_session(
     send(client, sessions, "s", "x")
     with accept(client, sessions, NEXT_AVAILABLE_SESSION, max_wait_time=10) as receiver:
         assert bodies(receiver.receive_messages()) == ["x"]
-
-
-def test_the_command_line_shows_sessions(bus: Any, client: ServiceBusClient) -> None:
-    created = run(bus, "create", "queue", "cli-sessions", "--requires-session")
-    assert created.returncode == 0, created.stderr
-    for body in ("0", "1"):
-        done = run(bus, "send", "cli-sessions", body, "-p", "session_id=ada")
-        assert done.returncode == 0, done.stderr
-
-    listed = rows(run(bus, "session", "list", "cli-sessions", "--json"))
-    assert listed == [{"session_id": "ada"}]
-    run(bus, "session", "state", "cli-sessions", "ada", "--set", "step 2")
-    [state] = rows(run(bus, "session", "state", "cli-sessions", "ada", "--json"))
-    assert state == {"session_id": "ada", "state": "step 2"}
-    got = rows(run(bus, "receive", "cli-sessions", "--next-session", "--max", "1", "--json"))
-    got += rows(run(bus, "receive", "cli-sessions", "--session", "ada", "--max", "1", "--json"))
-    assert [each["body"] for each in got] == ["0", "1"]
-    none = run(bus, "receive", "cli-sessions", "--next-session", "--wait", "0.5")
-    assert none.returncode == 0, none.stderr
-    assert "SEQUENCE" in none.stdout
-
-
-def test_the_example_of_sessions_runs(bus: Any, sessions: str) -> None:
-    module = runpy.run_path(str(EXAMPLE))
-    assert module["main"](bus.connection_string, sessions) == {"ada": 6, "bob": 6, "cyd": 6}
