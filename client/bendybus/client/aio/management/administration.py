@@ -75,7 +75,7 @@ class ServiceBusAdministrationClient(TopicOperations, SubscriptionOperations, Ru
         """Create a queue; options that are None get their defaults. Raises ResourceExistsError.
 
         `queue_name`: its name. Immutable: `enable_partitioning` (spread over all partitions),
-        `requires_duplicate_detection`, `requires_session` (not supported yet).
+        `requires_duplicate_detection`, `requires_session`.
         `lock_duration`, `max_delivery_count`, `default_message_time_to_live`,
         `dead_lettering_on_message_expiration`, `duplicate_detection_history_time_window`,
         `auto_delete_on_idle`, `max_size_in_megabytes`, `max_message_size_in_kilobytes` and

@@ -38,7 +38,7 @@ class SubscriptionOperations(ManagementCalls):
         """Create a subscription; options that are None get their defaults.
 
         `topic_name`: the topic, which must exist. `subscription_name`: its name within the topic.
-        Immutable: `requires_session` (not supported yet).
+        Immutable: `requires_session`.
         `lock_duration`, `max_delivery_count`, `default_message_time_to_live`,
         `dead_lettering_on_message_expiration`, `dead_lettering_on_filter_evaluation_exceptions`,
         `auto_delete_on_idle` and `user_metadata` are as in Service Bus; durations are timedelta or
