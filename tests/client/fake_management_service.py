@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 from bendybus.domain import descriptions, errors
 from bendybus.domain.entity import Entity, Origin
 from bendybus.domain.errors import BusError
-from bendybus.domain.queue_description import QueueDescription
 from bendybus.v1 import management_pb2, management_pb2_grpc
 from bendybus.wire import entities, statuses
 from tests import topics_in_memory
@@ -59,11 +58,8 @@ class ManagementService(management_pb2_grpc.ManagementServiceServicer):
             await statuses.abort(context, taken)
         try:
             wanted = entities.description_from_proto(request.description)
-            for field in descriptions.NOT_YET:
-                if getattr(wanted, field):
-                    raise errors.InvalidArgument(
-                        descriptions.manifest_names(QueueDescription)[field], "is refused."
-                    )
+            if wanted.forward_to:
+                raise errors.InvalidArgument("forwardTo", "is refused.")
         except BusError as exc:
             await statuses.abort(context, exc)
         self._fake.add_queue(request.name, lock_ms=wanted.lock_duration_ms)

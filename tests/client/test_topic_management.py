@@ -161,5 +161,5 @@ async def test_bad_arguments_are_named(administration: Any) -> None:
         await administration.create_subscription("news", "x", enable_partitioning=True)
     with pytest.raises(exceptions.InvalidArgumentError, match="at most 50 characters"):
         await administration.create_subscription("news", "x" * 51)
-    with pytest.raises(exceptions.InvalidArgumentError, match="forwardTo"):
+    with pytest.raises(exceptions.ResourceNotFoundError, match="forwardTo"):
         await administration.create_subscription("news", "x", forward_to="other")

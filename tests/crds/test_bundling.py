@@ -91,10 +91,9 @@ def test_a_name_may_be_taken_once_whatever_its_case() -> None:
 @pytest.mark.parametrize(
     ("spec", "sentence"),
     [
-        ({"forwardTo": "audit"}, "spec.forwardTo: is not supported yet"),
         (
-            {"forwardDeadLetteredMessagesTo": "audit"},
-            "spec.forwardDeadLetteredMessagesTo: is not supported yet",
+            {"forwardTo": "audit", "requiresSession": True},
+            "spec.forwardTo: a queue that requires sessions cannot forward its messages",
         ),
         ({"lockDuration": "PT1S"}, "spec.lockDuration: must be 5000 ms to 300000 ms (got 1000 ms)"),
         ({"lockDuration": "P10675199DT2H48M5.4775807S"}, "spec.lockDuration: "),
@@ -167,3 +166,19 @@ def test_a_rule_of_every_kind_becomes_the_rule_of_the_domain() -> None:
         Rule("sql", SqlFilter("user.a = @b", {"b": 1.5}), SqlRuleAction("SET c = 1")),
         Rule("all", CorrelationFilter(label="x", properties={"a": True, "b": "y"})),
     )
+
+
+@pytest.mark.requirement("R148")
+def test_destinations_come_before_what_forwards_to_them() -> None:
+    made = bundling.bundle(
+        [
+            _manifest("Queue", "a", forwardTo="NEWS"),
+            _manifest("Queue", "b", forwardDeadLetteredMessagesTo="c"),
+            _manifest("Queue", "c", forwardTo="a"),
+            _manifest("Queue", "x", forwardTo="y"),
+            _manifest("Queue", "y", forwardTo="x"),
+            _manifest("Topic", "news"),
+        ]
+    )
+
+    assert [wish.name for wish in made.entities] == ["news", "a", "c", "b", "y", "x"]

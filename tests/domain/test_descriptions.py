@@ -61,7 +61,7 @@ def test_a_basic_namespace_has_no_topics(wanted: Description) -> None:
         (SUBSCRIPTION, {"auto_delete_on_idle_ms": 299_999}, "autoDeleteOnIdle"),
         (SUBSCRIPTION, {"user_metadata": "x" * 1_025}, "userMetadata"),
         (SUBSCRIPTION, {"status": EntityStatus.RECEIVE_DISABLED}, "status"),
-        (SUBSCRIPTION, {"forward_to": "x"}, "forwardTo"),
+        (SUBSCRIPTION, {"forward_to": "x", "requires_session": True}, "forwardTo"),
     ],
 )
 def test_a_setting_has_the_same_limits_whatever_has_it(

@@ -73,5 +73,8 @@ def test_the_dead_letter_queue_is_found_by_its_path() -> None:
     assert entities.split_path("a/b") == ("a/b", SubQueue.MAIN)
     assert entities.split_path("q/$DeadLetterQueue") == ("q", SubQueue.DEAD_LETTER)
     assert entities.split_path("q/$deadletterqueue") == ("q", SubQueue.DEAD_LETTER)
-    with pytest.raises(InvalidOperation, match="only sub-queue"):
+    transfer = ("q", SubQueue.TRANSFER_DEAD_LETTER)
+    assert entities.split_path("q/$Transfer/$DeadLetterQueue") == transfer
+    assert entities.split_path("q/$transfer/$deadletterqueue") == transfer
+    with pytest.raises(InvalidOperation, match="the sub-queues are"):
         entities.split_path("q/$Other")

@@ -105,6 +105,8 @@ ELSEWHERE: dict[str, str] = {
     "SUBSCRIPTIONS_PER_TOPIC": "R82",
     "TOPIC_TIERS": "R80",
     "SESSION_TIERS": "test_a_basic_namespace_has_queues_and_nothing_more",
+    "FORWARDING_TIERS": "R148",
+    "FORWARD_HOPS_MAX": "R142",
     "DUPLICATE_DETECTION_TIERS": "test_a_basic_namespace_has_queues_and_nothing_more",
     "QUEUE_SIZES_MB": "test_sizes_of_queues_are_those_of_the_service",
     "STANDARD_MESSAGE_BYTES_MAX": "test_the_largest_message",

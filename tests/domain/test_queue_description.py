@@ -70,12 +70,14 @@ def test_basic_has_no_sessions() -> None:
         check(Tier.BASIC, requires_session=True)
 
 
-@pytest.mark.parametrize("field", sorted(descriptions.NOT_YET))
-def test_what_does_not_work_yet_is_refused_and_not_ignored(field: str) -> None:
+@pytest.mark.requirement("R148")
+@pytest.mark.parametrize("field", ["forward_to", "forward_dead_lettered_messages_to"])
+def test_basic_has_no_forwarding(field: str) -> None:
     wanted: dict[str, Any] = {field: "other"}
 
-    with pytest.raises(InvalidArgument, match="not supported yet") as caught:
-        check(**wanted)
+    check(Tier.STANDARD, **wanted)
+    with pytest.raises(InvalidArgument, match="tier Standard or Premium") as caught:
+        check(Tier.BASIC, **wanted)
 
     assert caught.value.field == descriptions.manifest_names(QueueDescription)[field]
 

@@ -97,7 +97,7 @@ def test_a_manifest_with_a_problem_is_refused_with_its_sentence() -> None:
 
 @pytest.mark.parametrize(
     "fields",
-    [{"lockDuration": "PT1S"}, {"entityName": "-"}, {"forwardTo": "x"}],
+    [{"lockDuration": "PT1S"}, {"entityName": "-"}, {"forwardTo": "x", "requiresSession": True}],
 )
 def test_a_value_that_the_domain_refuses_is_refused(fields: dict[str, Any]) -> None:
     decision = plan.decide(queue(**fields), bus(), None)

@@ -137,7 +137,7 @@ def test_an_update_that_leaves_the_spec_alone_is_never_refused() -> None:
         {"maxSizeInMegabytes": 3},
         {"maxDeliveryCount": 0},
         {"autoDeleteOnIdle": "PT1M"},
-        {"forwardTo": "x"},
+        {"forwardTo": "x", "requiresSession": True},
         {"entityName": "a//b"},
         {"nonsense": 1},
         {"maxMessageSizeInKilobytes": 2048},

@@ -19,10 +19,10 @@ from bendybus.partition_server.state.answers import (
     Reserved,
     Settled,
 )
+from bendybus.partition_server.state.batch import Batch
 from bendybus.partition_server.state.commands import (
     Append,
     Ask,
-    Batch,
     Command,
     CommitEntity,
     Counts,

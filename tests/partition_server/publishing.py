@@ -7,15 +7,8 @@ from bendybus.domain.filters import values
 from bendybus.domain.filters.rule import Rule
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.state.answers import Appended, Failed, Peeked, Reserved
-from bendybus.partition_server.state.commands import (
-    Append,
-    Ask,
-    Batch,
-    Deliver,
-    EntityRef,
-    Peek,
-    Withdraw,
-)
+from bendybus.partition_server.state.batch import Batch
+from bendybus.partition_server.state.commands import Append, Ask, Deliver, EntityRef, Peek, Withdraw
 from bendybus.partition_server.store.records import Row
 from bendybus.v1 import message_pb2
 from bendybus.wire import message_properties

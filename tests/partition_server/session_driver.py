@@ -11,11 +11,11 @@ from bendybus.partition_server.state.answers import (
     SessionOffered,
     SessionResult,
 )
+from bendybus.partition_server.state.batch import Batch
 from bendybus.partition_server.state.commands import (
     AcceptSession,
     Append,
     Ask,
-    Batch,
     CloseSession,
     ConfirmSession,
     Deliver,

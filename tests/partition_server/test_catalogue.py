@@ -138,8 +138,9 @@ def test_a_watcher_gets_everything_and_then_every_change(driver: Driver) -> None
         ({"user_metadata": "x" * 1_025}, "userMetadata"),
         ({"max_message_size_in_kilobytes": 1_023}, "maxMessageSizeInKilobytes"),
         ({"max_size_in_megabytes": 0}, "maxSizeInMegabytes"),
-        ({"forward_to": "x"}, "forwardTo"),
-        ({"forward_dead_lettered_messages_to": "x"}, "forwardDeadLetteredMessagesTo"),
+        ({"forward_to": "x" * 261}, "forwardTo"),
+        ({"forward_dead_lettered_messages_to": "x" * 261}, "forwardDeadLetteredMessagesTo"),
+        ({"forward_to": "x", "requires_session": True}, "forwardTo"),
     ],
 )
 def test_a_bad_description_names_the_field_and_creates_nothing(

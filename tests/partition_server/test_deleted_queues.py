@@ -6,11 +6,11 @@ from bendybus.domain import errors, limits
 from bendybus.domain.entity import Origin
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.partition_server.state.answers import AskRefused, Done, Failed
+from bendybus.partition_server.state.batch import Batch
 from bendybus.partition_server.state.commands import (
     Append,
     ApplyEntity,
     Ask,
-    Batch,
     CommitEntity,
     FenceIdle,
 )

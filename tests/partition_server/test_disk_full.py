@@ -10,10 +10,10 @@ from bendybus.domain.disposition import Disposition
 from bendybus.domain.message_state import EVERY_STATE
 from bendybus.partition_server.broker import disk_space
 from bendybus.partition_server.state.answers import Appended, Failed, Reserved, Settled
+from bendybus.partition_server.state.batch import Batch
 from bendybus.partition_server.state.commands import (
     Append,
     Ask,
-    Batch,
     Deliver,
     Release,
     Settle,

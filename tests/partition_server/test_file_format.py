@@ -215,14 +215,14 @@ def test_an_old_file_and_its_copy_get_incarnations_of_their_own(
 @pytest.mark.parametrize(
     ("statement", "sentence"),
     [
-        ("UPDATE entities SET version = 3", "entries of the catalogue of version 3"),
+        ("UPDATE entities SET version = 4", "entries of the catalogue of version 4"),
         (
             "INSERT INTO producers (producer_id, sequence, position, outcome, at_ms, version)"
             " VALUES (x'00', 1, 0, 'new', 0, 7)",
             "outcomes of sends of version 7",
         ),
         ("UPDATE slots SET sub_queue = 3 WHERE slot = 1", "sub-queues of kind 3"),
-        ("PRAGMA user_version = 8", "has format 8; this version reads up to 7"),
+        ("PRAGMA user_version = 9", "has format 9; this version reads up to 8"),
     ],
 )
 def test_what_a_newer_version_wrote_is_refused_and_left_as_it_is(

@@ -8,7 +8,8 @@ from bendybus.domain import errors, limits
 from bendybus.domain.disposition import Disposition
 from bendybus.partition_server.service import conversions
 from bendybus.partition_server.state import answers
-from bendybus.partition_server.state.commands import Append, Batch
+from bendybus.partition_server.state.batch import Batch
+from bendybus.partition_server.state.commands import Append
 from bendybus.v1 import message_pb2
 from tests.partition_server.conftest import MakeStore
 from tests.partition_server.driver import Driver

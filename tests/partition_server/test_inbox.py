@@ -4,7 +4,8 @@ import pytest
 
 from bendybus.partition_server.broker import inbox
 from bendybus.partition_server.broker.inbox import Inbox
-from bendybus.partition_server.state.commands import Append, Batch, EntityRef, Withdraw
+from bendybus.partition_server.state.batch import Batch
+from bendybus.partition_server.state.commands import Append, EntityRef, Withdraw
 
 
 def append(uid: str, payload: bytes = b"x") -> Append:

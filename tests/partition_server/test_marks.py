@@ -14,13 +14,14 @@ from bendybus.domain import errors, sequence_number
 from bendybus.domain.disposition import Disposition
 from bendybus.domain.entity import Origin
 from bendybus.domain.lifecycle import EntityAction
+from bendybus.domain.message_state import MessageState
 from bendybus.partition_server.broker import partition as broker
 from bendybus.partition_server.broker.rule_table import COMMANDS
 from bendybus.partition_server.state import budget, producer_memory
 from bendybus.partition_server.state.answers import Delivery, Reserved
+from bendybus.partition_server.state.batch import Batch
 from bendybus.partition_server.state.commands import (
     Append,
-    Batch,
     CancelScheduled,
     Command,
     CommitEntity,
@@ -173,6 +174,7 @@ def alone(bus: Bus) -> st.SearchStrategy[Command]:
     deferred = st.lists(st.sampled_from(bus.deferred), min_size=1, max_size=2)
     scheduled = st.lists(st.sampled_from(bus.scheduled), min_size=1, max_size=2)
     name = st.sampled_from([b"", b"operation"])
+    states = st.frozensets(st.sampled_from(MessageState), min_size=1)
     catalogue = st.builds(
         CommitEntity,
         st.just("t"),
@@ -184,9 +186,7 @@ def alone(bus: Bus) -> st.SearchStrategy[Command]:
     return (
         st.builds(ReceiveDeferred, st.just("t"), refs, st.booleans(), deferred, operation_id=name)
         | st.builds(CancelScheduled, st.just("t"), refs, scheduled, operation_id=name)
-        | st.builds(
-            DeleteMessages, st.just("t"), refs, st.integers(1, 9), st.just(0), st.booleans()
-        )
+        | st.builds(DeleteMessages, st.just("t"), refs, st.integers(1, 9), st.just(0), states)
         | catalogue
     )
 

@@ -2,7 +2,8 @@
 
 from bendybus.domain.entity import Origin
 from bendybus.domain.lifecycle import EntityAction
-from bendybus.partition_server.state.commands import Append, Batch, CommitEntity
+from bendybus.partition_server.state.batch import Batch
+from bendybus.partition_server.state.commands import Append, CommitEntity
 from tests.partition_server.driver import Driver
 
 

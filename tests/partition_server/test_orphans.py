@@ -15,11 +15,11 @@ from bendybus.domain.entity_status import EntityStatus
 from bendybus.domain.lifecycle import EntityAction, EntityState
 from bendybus.domain.queue_description import QueueDescription
 from bendybus.partition_server.state.answers import AskRefused
+from bendybus.partition_server.state.batch import Batch
 from bendybus.partition_server.state.commands import (
     Append,
     ApplyEntity,
     Ask,
-    Batch,
     CommitEntity,
     EntityRef,
     FenceIdle,

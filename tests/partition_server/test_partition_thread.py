@@ -12,14 +12,8 @@ from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.broker.partition import Partition
 from bendybus.partition_server.state import budget
 from bendybus.partition_server.state.answers import Appended, Failed, Reserved
-from bendybus.partition_server.state.commands import (
-    Append,
-    Ask,
-    Batch,
-    CancelScheduled,
-    EntityRef,
-    Settle,
-)
+from bendybus.partition_server.state.batch import Batch
+from bendybus.partition_server.state.commands import Append, Ask, CancelScheduled, EntityRef, Settle
 from bendybus.partition_server.store.errors import NotCommitted, StoreFailed
 from bendybus.partition_server.store.sqlite_store import SqliteStore
 from tests.partition_server.driver import fingerprint, tokens_of

@@ -6,7 +6,8 @@ import pytest
 
 from bendybus.domain import errors, limits
 from bendybus.partition_server.state import producer_memory
-from bendybus.partition_server.state.commands import Append, Batch
+from bendybus.partition_server.state.batch import Batch
+from bendybus.partition_server.state.commands import Append
 from bendybus.partition_server.store.records import Changes, ProducerEntry
 from tests.partition_server.driver import Driver
 

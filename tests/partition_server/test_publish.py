@@ -13,13 +13,8 @@ from bendybus.domain.filters.rule import (
     SqlRuleAction,
 )
 from bendybus.domain.lifecycle import EntityAction
-from bendybus.partition_server.state.commands import (
-    Append,
-    Ask,
-    Batch,
-    CancelScheduled,
-    Transact,
-)
+from bendybus.partition_server.state.batch import Batch
+from bendybus.partition_server.state.commands import Append, Ask, CancelScheduled, Transact
 from bendybus.partition_server.store.records import body_size
 from tests.partition_server.driver import Driver
 from tests.partition_server.publishing import (

@@ -9,10 +9,10 @@ from bendybus.domain.entity_status import EntityStatus
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.partition_server.state import ready_set
 from bendybus.partition_server.state.answers import AskRefused, Delivered, Reserved, Withdrawn
+from bendybus.partition_server.state.batch import Batch
 from bendybus.partition_server.state.commands import (
     Append,
     Ask,
-    Batch,
     CommitEntity,
     Deliver,
     Release,

@@ -5,7 +5,8 @@ from typing import get_args
 from bendybus.domain import errors
 from bendybus.partition_server.broker.rule_table import COMMANDS, SWEEPS, Phase
 from bendybus.partition_server.state import commands
-from bendybus.partition_server.state.commands import Append, Batch, Counts, StreamEnded
+from bendybus.partition_server.state.batch import Batch
+from bendybus.partition_server.state.commands import Append, Counts, StreamEnded
 from bendybus.partition_server.state.due_times import Sweep
 from tests.partition_server.driver import Driver
 

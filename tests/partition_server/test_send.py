@@ -8,7 +8,8 @@ from bendybus.domain import errors, limits, sequence_number
 from bendybus.domain.entity_status import EntityStatus
 from bendybus.domain.queue_description import QueueDescription
 from bendybus.partition_server.state.answers import Failed
-from bendybus.partition_server.state.commands import Append, Batch
+from bendybus.partition_server.state.batch import Batch
+from bendybus.partition_server.state.commands import Append
 from tests.partition_server.conftest import MakeStore
 from tests.partition_server.driver import Driver, fingerprint
 

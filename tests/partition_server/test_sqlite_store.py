@@ -18,7 +18,8 @@ from bendybus.domain.disposition import Disposition
 from bendybus.domain.limits import Tier
 from bendybus.partition_server.broker.partition import Partition
 from bendybus.partition_server.offline import backup_copy
-from bendybus.partition_server.state.commands import Append, Batch
+from bendybus.partition_server.state.batch import Batch
+from bendybus.partition_server.state.commands import Append
 from bendybus.partition_server.store import statements
 from bendybus.partition_server.store.errors import FileRefused, StoreFailed, StoreFull
 from bendybus.partition_server.store.records import Changes, Row, row_id

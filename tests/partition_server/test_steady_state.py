@@ -8,10 +8,10 @@ import pytest
 from bendybus.domain.disposition import Disposition
 from bendybus.domain.message_state import EVERY_STATE
 from bendybus.partition_server.state import message_queue
+from bendybus.partition_server.state.batch import Batch
 from bendybus.partition_server.state.commands import (
     Append,
     Ask,
-    Batch,
     CancelScheduled,
     Now,
     StreamEnded,

@@ -19,10 +19,10 @@ from bendybus.partition_server.broker import disk_space, partition_thread
 from bendybus.partition_server.broker.partition_thread import PartitionThread
 from bendybus.partition_server.settings import Settings
 from bendybus.partition_server.state.answers import Failed, Reserved, Withdrawn
+from bendybus.partition_server.state.batch import Batch
 from bendybus.partition_server.state.commands import (
     Append,
     Ask,
-    Batch,
     CancelScheduled,
     CommitEntity,
     Deliver,

@@ -8,14 +8,8 @@ import pytest
 from bendybus.domain import errors, limits, sequence_number
 from bendybus.domain.disposition import Disposition
 from bendybus.partition_server.state.answers import Failed
-from bendybus.partition_server.state.commands import (
-    Append,
-    Ask,
-    Batch,
-    Counts,
-    Settle,
-    Transact,
-)
+from bendybus.partition_server.state.batch import Batch
+from bendybus.partition_server.state.commands import Append, Ask, Counts, Settle, Transact
 from bendybus.partition_server.store.errors import StoreFull
 from bendybus.partition_server.store.memory_store import MemoryStore
 from bendybus.partition_server.store.sqlite_store import SqliteStore

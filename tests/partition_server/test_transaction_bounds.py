@@ -11,11 +11,8 @@ from bendybus.domain.limits import Tier
 from bendybus.domain.queue_description import QueueDescription
 from bendybus.internal.v1 import partition_pb2
 from bendybus.partition_server.service import transactions
-from bendybus.partition_server.state.commands import (
-    Append,
-    Ask,
-    Batch,
-)
+from bendybus.partition_server.state.batch import Batch
+from bendybus.partition_server.state.commands import Append, Ask
 from bendybus.partition_server.store.memory_store import MemoryStore
 from bendybus.v1 import receiver_pb2
 from tests.partition_server.driver import Driver, fingerprint

@@ -4,7 +4,8 @@ from typing import Any
 
 from bendybus.domain.disposition import Disposition
 from bendybus.partition_server.state.answers import Failed, Transacted
-from bendybus.partition_server.state.commands import Append, Batch, EntityRef, Settle, Transact
+from bendybus.partition_server.state.batch import Batch
+from bendybus.partition_server.state.commands import Append, EntityRef, Settle, Transact
 from tests.partition_server.driver import Driver
 
 ID = b"transaction-0001"

@@ -37,10 +37,10 @@ from bendybus.partition_server.state.answers import (
     Settled,
     Withdrawn,
 )
+from bendybus.partition_server.state.batch import Batch
 from bendybus.partition_server.state.commands import (
     Append,
     Ask,
-    Batch,
     Deliver,
     EntityRef,
     Release,

@@ -6,7 +6,8 @@ from typing import Any
 from bendybus.domain import lock_token, partitioning
 from bendybus.domain.disposition import Disposition
 from bendybus.partition_server.state.answers import Failed, Transacted
-from bendybus.partition_server.state.commands import Append, Batch, EntityRef, Settle, Transact
+from bendybus.partition_server.state.batch import Batch
+from bendybus.partition_server.state.commands import Append, EntityRef, Settle, Transact
 from tests.simulation.bus import Bus, Lease
 from tests.simulation.partitions import PARTITIONS
 

@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from bendybus.domain import partitioning, sequence_number
 from bendybus.partition_server.state.answers import Appended, Done, Failed
-from bendybus.partition_server.state.commands import Append, ApplyEntity, Batch, EntityRef
+from bendybus.partition_server.state.batch import Batch
+from bendybus.partition_server.state.commands import Append, ApplyEntity, EntityRef
 from bendybus.partition_server.store.records import State
 from tests.simulation.bus import Bus
 from tests.simulation.partitions import PARTITIONS, START_MS, Node

@@ -3,7 +3,7 @@
 Pure: loading is done before, sending to the bus after. The rules of entities are the domain's.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bendybus.crds import entity_manifest
@@ -12,7 +12,7 @@ from bendybus.crds.errors import ManifestError, Problem
 from bendybus.crds.loading import Loaded
 from bendybus.crds.manifest import DEFAULT_NAMESPACE
 from bendybus.crds.namespace_manifest import BusNamespace
-from bendybus.domain import descriptions, immutable_fields, limits
+from bendybus.domain import descriptions, forwarding, immutable_fields, limits
 from bendybus.domain.descriptions import Description
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.errors import BusError, InvalidArgument, InvalidOperation, QuotaExceeded
@@ -45,7 +45,8 @@ class EntityWish:
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """What the manifests of one bus ask for; topics before subscriptions.
+    """What the manifests of one bus ask for; topics before subscriptions, destinations before
+    what forwards to them.
 
     `implicit`: no BusNamespace was among them.
     """
@@ -79,8 +80,31 @@ def bundle(loaded: Sequence[Loaded], *, running: Place | None = None) -> Bundle:
     problems.extend(_check_number(place, wishes))
     if problems:
         raise ManifestError(*problems)
-    in_order = sorted(wishes.values(), key=lambda wish: wish.kind is EntityKind.SUBSCRIPTION)
-    return Bundle(place, not spaces, tuple(in_order))
+    return Bundle(place, not spaces, tuple(_in_order(wishes)))
+
+
+def _in_order(wishes: Mapping[str, EntityWish]) -> list[EntityWish]:
+    """Return entities in the order in which they can be made. The bus refuses what has none."""
+    in_order: dict[str, EntityWish] = {}
+    seen: set[str] = set()
+
+    def add(key: str) -> None:
+        wish = wishes.get(key)
+        if wish is None or key in seen:
+            return
+        seen.add(key)
+        for destination in _destinations(wish):
+            add(destination)
+        in_order[key] = wish
+
+    for wish in sorted(wishes.values(), key=lambda wish: wish.kind is EntityKind.SUBSCRIPTION):
+        add(wish.name.lower())
+    return list(in_order.values())
+
+
+def _destinations(wish: EntityWish) -> list[str]:
+    names = (getattr(wish.description, field) for field in forwarding.FIELDS)
+    return [name.lower() for name in names if name]
 
 
 def _place(item: Loaded) -> Place:

@@ -84,26 +84,6 @@ def _placed(field: str) -> Rule:
     }
 
 
-def _not_yet(kind: EntityKind) -> tuple[Rule, ...]:
-    """Return the rules that refuse fields whose behaviour does not exist, as the domain does."""
-    rules = []
-    described = descriptions.TYPES[kind]
-    names = descriptions.manifest_names(described)
-    for name in descriptions.NOT_YET:
-        if name not in names:
-            continue
-        field = names[name]
-        is_flag = isinstance(getattr(described(), name), bool)
-        unset = f"!self.{field}" if is_flag else f"self.{field} == ''"
-        rules.append(
-            {
-                "rule": f"!has(self.{field}) || {unset}",
-                "message": f"{field} is not supported yet. Omit it.",
-            }
-        )
-    return tuple(rules)
-
-
 _TAIL: Final = (
     _column("Ready", _condition("status")),
     _column("Reason", _condition("reason")),
@@ -166,7 +146,6 @@ QUEUE: Final = Definition(
             "self.entityName.matches('(?i)/subscriptions/'))",
             "message": "entityName must not contain // or /Subscriptions/.",
         },
-        *_not_yet(EntityKind.QUEUE),
     ),
     columns=(
         # Not "Namespace": with -A kubectl puts a column of that name in front.
@@ -215,7 +194,6 @@ SUBSCRIPTION: Final = Definition(
         _fixed("self.entityName", always=False),
         *_immutable(EntityKind.SUBSCRIPTION),
         _placed("topicName"),
-        *_not_yet(EntityKind.SUBSCRIPTION),
     ),
     columns=(
         _column("Bus", ".spec.namespaceRef.name"),

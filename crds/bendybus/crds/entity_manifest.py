@@ -74,7 +74,12 @@ Sessions = Annotated[
 DeadLetterExpired = Annotated[
     StrictBool, Field(description="Whether expired messages are dead-lettered or dropped.")
 ]
-Forwarding = Annotated[EntityName | None, Field(description="Reserved until forwarding exists.")]
+Forwarding = Annotated[
+    EntityName | None, Field(description="Queue or topic that its messages go on to.")
+]
+DeadLetterForwarding = Annotated[
+    EntityName | None, Field(description="Queue or topic that its dead letters go on to.")
+]
 UserMetadata = Annotated[
     StrictStr, Field(max_length=limits.USER_METADATA_CHARS_MAX, description="Free text.")
 ]

@@ -43,7 +43,7 @@ class QueueSpec(ManifestModel):
     requires_session: entity_manifest.Sessions = False
     dead_lettering_on_message_expiration: entity_manifest.DeadLetterExpired = False
     forward_to: entity_manifest.Forwarding = None
-    forward_dead_lettered_messages_to: entity_manifest.Forwarding = None
+    forward_dead_lettered_messages_to: entity_manifest.DeadLetterForwarding = None
     auto_delete_on_idle: Annotated[
         Duration,
         Field(description="Delete the queue when it was not used for so long; PT5M or more."),

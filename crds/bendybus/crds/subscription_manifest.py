@@ -60,7 +60,7 @@ class SubscriptionSpec(ManifestModel):
         Field(description="Whether messages that a rule fails on are dead-lettered or dropped."),
     ] = True
     forward_to: entity_manifest.Forwarding = None
-    forward_dead_lettered_messages_to: entity_manifest.Forwarding = None
+    forward_dead_lettered_messages_to: entity_manifest.DeadLetterForwarding = None
     auto_delete_on_idle: Annotated[
         Duration,
         Field(

@@ -47,8 +47,6 @@ _MANIFEST_NAMES: Final[dict[str, str]] = {
     "user_metadata": "userMetadata",
     "rules": "rules",
 }
-# Accepted names whose behaviour does not exist yet: refused, never ignored.
-NOT_YET: Final = ("forward_to", "forward_dead_lettered_messages_to")
 
 
 def field_names(described: type[Any]) -> tuple[str, ...]:
@@ -68,9 +66,6 @@ def check(wanted: Description, *, tier: Tier, partition_count: int) -> None:
     """
     check_tier(wanted.kind, tier)
     names = field_names(type(wanted))
-    for name in NOT_YET:
-        if name in names and getattr(wanted, name):
-            raise InvalidArgument(_MANIFEST_NAMES[name], "is not supported yet. Omit it.")
     if wanted.status not in wanted.statuses:
         allowed = " or ".join(wanted.statuses)
         raise InvalidArgument(
@@ -79,6 +74,12 @@ def check(wanted: Description, *, tier: Tier, partition_count: int) -> None:
     for name in names:
         if rule := _RULES.get(name):
             rule(_MANIFEST_NAMES[name], getattr(wanted, name), tier)
+    if wanted.requires_session and wanted.forward_to:
+        raise InvalidArgument(
+            _MANIFEST_NAMES["forward_to"],
+            f"a {wanted.kind} that requires sessions cannot forward its messages; what it "
+            "dead-letters can be forwarded. Set only one of both.",
+        )
     if (
         tier is Tier.PREMIUM
         and not isinstance(wanted, SubscriptionDescription)
@@ -170,6 +171,16 @@ def _session(name: str, value: bool, tier: Tier) -> None:
         raise InvalidArgument(name, f"needs a namespace of tier {tiers}; this one is {tier}.")
 
 
+def _forward(name: str, value: str, tier: Tier) -> None:
+    if value and tier not in limits.FORWARDING_TIERS:
+        tiers = " or ".join(limits.FORWARDING_TIERS)
+        raise InvalidArgument(name, f"needs a namespace of tier {tiers}; this one is {tier}.")
+    if len(value) > limits.ENTITY_NAME_CHARS_MAX:
+        raise InvalidArgument(
+            name, f"must be at most {limits.ENTITY_NAME_CHARS_MAX} characters (got {len(value)})."
+        )
+
+
 def _metadata(name: str, value: str, tier: Tier) -> None:
     if len(value) > limits.USER_METADATA_CHARS_MAX:
         raise InvalidArgument(
@@ -203,6 +214,8 @@ _RULES: Final[dict[str, Callable[[str, Any, Tier], None]]] = {
     "max_delivery_count": _range(1, limits.MAX_DELIVERY_COUNT_MAX),
     "default_message_time_to_live_ms": _time_to_live,
     "auto_delete_on_idle_ms": _idle,
+    "forward_to": _forward,
+    "forward_dead_lettered_messages_to": _forward,
     "user_metadata": _metadata,
     "max_size_in_megabytes": _size,
     "max_message_size_in_kilobytes": _message_size,

@@ -19,7 +19,12 @@ from bendybus.domain.sub_queue import SubQueue
 from bendybus.domain.subscription_description import SubscriptionDescription
 
 DEAD_LETTER_SUFFIX: Final = "$DeadLetterQueue"
+TRANSFER_DEAD_LETTER_SUFFIX: Final = f"$Transfer/{DEAD_LETTER_SUFFIX}"
 PARTITIONS_MAX: Final = max(limits.PREMIUM_PARTITION_COUNTS)
+_SUB_QUEUES: Final = {
+    DEAD_LETTER_SUFFIX.lower(): SubQueue.DEAD_LETTER,
+    TRANSFER_DEAD_LETTER_SUFFIX.lower(): SubQueue.TRANSFER_DEAD_LETTER,
+}
 _NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._/-]*[A-Za-z0-9_])?\Z")
 
 
@@ -92,6 +97,12 @@ def check_entry(entry: "Entity") -> None:
         value = getattr(entry.description, field.name)
         if isinstance(value, int):
             bounds.check_number(field.name, value, bounds.NUMBER_MAX)
+    bounds.check_text("forwardTo", entry.description.forward_to, limits.ENTITY_NAME_CHARS_MAX)
+    bounds.check_text(
+        "forwardDeadLetteredMessagesTo",
+        entry.description.forward_dead_lettered_messages_to,
+        limits.ENTITY_NAME_CHARS_MAX,
+    )
     if len(entry.description.user_metadata) > limits.USER_METADATA_CHARS_MAX:
         raise InvalidArgument(
             "userMetadata", f"must be at most {limits.USER_METADATA_CHARS_MAX} characters."
@@ -223,9 +234,11 @@ def split_path(entity_path: str) -> tuple[str, SubQueue]:
     name, separator, suffix = entity_path.partition("/$")
     if not separator:
         return entity_path, SubQueue.MAIN
-    if f"${suffix}".lower() != DEAD_LETTER_SUFFIX.lower():
+    sub_queue = _SUB_QUEUES.get(f"${suffix}".lower())
+    if sub_queue is None:
         raise InvalidOperation(
-            f"{entity_path!r}: the only sub-queue is NAME/{DEAD_LETTER_SUFFIX}.",
+            f"{entity_path!r}: the sub-queues are NAME/{DEAD_LETTER_SUFFIX} and "
+            f"NAME/{TRANSFER_DEAD_LETTER_SUFFIX}.",
             metadata={"field": "entity_path"},
         )
-    return name, SubQueue.DEAD_LETTER
+    return name, sub_queue

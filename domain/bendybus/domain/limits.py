@@ -34,6 +34,7 @@ SUBSCRIPTIONS_PER_TOPIC: Final = 2_000
 TOPIC_TIERS: Final = (Tier.STANDARD, Tier.PREMIUM)
 SESSION_TIERS: Final = (Tier.STANDARD, Tier.PREMIUM)
 DUPLICATE_DETECTION_TIERS: Final = (Tier.STANDARD, Tier.PREMIUM)
+FORWARDING_TIERS: Final = (Tier.STANDARD, Tier.PREMIUM)
 ENTITY_NAME_CHARS_MAX: Final = 260
 SUBSCRIPTION_NAME_CHARS_MAX: Final = 50
 ENTITY_PATH_CHARS_MAX: Final = 512  # a name, and what may follow it
@@ -46,6 +47,7 @@ MAX_DELIVERY_COUNT_MAX: Final = 2**31 - 1
 DUPLICATE_WINDOW_MS_MIN: Final = 20 * SECOND_MS
 DUPLICATE_WINDOW_MS_MAX: Final = 7 * DAY_MS
 DUPLICATE_WINDOW_MS_DEFAULT: Final = 10 * MINUTE_MS
+FORWARD_HOPS_MAX: Final = 4  # a message that is forwarded once more is dead-lettered
 AUTO_DELETE_ON_IDLE_MS_MIN: Final = 5 * MINUTE_MS
 TIME_TO_LIVE_MS_MAX: Final = 922_337_203_685_477  # TimeSpan.MaxValue: as good as never
 BASIC_TIME_TO_LIVE_MS_MAX: Final = 14 * DAY_MS
@@ -107,6 +109,7 @@ RULES_PER_SUBSCRIPTION: Final = 2_000
 RULE_CHARS_PER_SUBSCRIPTION: Final = 1_000_000  # in names, texts and values
 RULES_PER_NAMESPACE: Final = 200_000
 RULE_CHARS_PER_NAMESPACE: Final = 10_000_000  # the whole catalogue travels in one answer
+FORWARD_REFUSED_MS: Final = MINUTE_MS  # until a message that its destination refuses is set aside
 DELIVERY_COUNT_STORED_MAX: Final = 2**31 - 1
 
 

@@ -27,6 +27,7 @@ def parser() -> argparse.ArgumentParser:
     serve.add_argument("--free-space-min-bytes", type=int)
     serve.add_argument("--reserve-bytes", type=int)
     serve.add_argument("--clock-hold-ms", type=int)
+    serve.add_argument("--forward-refused-ms", type=int)
     serve.add_argument("--tls-directory", type=Path, help="of tls.crt, tls.key and ca.crt")
     serve.add_argument("--bus-identity", help="spiffe://bendybus/ns/NS/bus/NAME: who may call")
     serve.add_argument("--drain-s", type=float, help="longest time for calls in flight at the end")

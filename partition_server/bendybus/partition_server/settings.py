@@ -35,6 +35,8 @@ class Settings:
     """Preallocated per partition; given up when the disk is full: enough to end a checkpoint."""
     clock_hold_ms: int = 5 * limits.MINUTE_MS
     """How long expiry waits after the wall clock jumped."""
+    forward_refused_ms: int = limits.FORWARD_REFUSED_MS
+    """How long a destination refuses before messages are set aside."""
     log_level: str = "info"
     exit_with_parent: bool = False
     drain_s: float = 5.0

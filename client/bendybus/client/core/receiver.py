@@ -18,7 +18,7 @@ from bendybus.client.core.session_link import SessionLink
 from bendybus.client.core.settlements import NoWaiter, Outcome, Settlement
 from bendybus.client.core.tracing import NoOperation, Operation
 from bendybus.client.core.waiters import Waiter
-from bendybus.client.exceptions import MessageAlreadySettled, MessageLockLostError, not_supported
+from bendybus.client.exceptions import MessageAlreadySettled, MessageLockLostError
 from bendybus.client.messages import enums, received_message, values
 from bendybus.client.messages.enums import (
     NEXT_AVAILABLE_SESSION,
@@ -98,10 +98,7 @@ class BaseReceiver(EntityClient):
                 "sub queue of a sessionful queue, please set sub_queue only as sub_queue does not "
                 "support session."
             )
-        path = enums.sub_queue_path(self.entity_name, kwargs.get("sub_queue"))
-        if path is None:
-            raise not_supported("transfer dead-letter queues")
-        self.entity_path = path
+        self.entity_path = enums.sub_queue_path(self.entity_name, kwargs.get("sub_queue"))
         self._mode = ServiceBusReceiveMode(receive_mode)
         self._max_wait_time = (
             None if max_wait_time is None else arguments.seconds("max_wait_time", max_wait_time)

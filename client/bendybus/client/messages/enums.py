@@ -47,12 +47,12 @@ WIRE_MODES: Final = {
     ServiceBusReceiveMode.PEEK_LOCK: receiver_pb2.RECEIVE_MODE_PEEK_LOCK,
     ServiceBusReceiveMode.RECEIVE_AND_DELETE: receiver_pb2.RECEIVE_MODE_RECEIVE_AND_DELETE,
 }
-_SUB_QUEUE_SUFFIX: Final = {ServiceBusSubQueue.DEAD_LETTER: f"/{entity.DEAD_LETTER_SUFFIX}"}
+_SUB_QUEUE_SUFFIX: Final = {
+    ServiceBusSubQueue.DEAD_LETTER: f"/{entity.DEAD_LETTER_SUFFIX}",
+    ServiceBusSubQueue.TRANSFER_DEAD_LETTER: f"/{entity.TRANSFER_DEAD_LETTER_SUFFIX}",
+}
 
 
-def sub_queue_path(name: str, sub_queue: ServiceBusSubQueue | str | None) -> str | None:
-    """Return the path of a queue or of its sub-queue; None for one that does not exist yet."""
-    if sub_queue is None:
-        return name
-    suffix = _SUB_QUEUE_SUFFIX.get(ServiceBusSubQueue(sub_queue))
-    return None if suffix is None else name + suffix
+def sub_queue_path(name: str, sub_queue: ServiceBusSubQueue | str | None) -> str:
+    """Return the path of a queue or of its sub-queue."""
+    return name + (_SUB_QUEUE_SUFFIX[ServiceBusSubQueue(sub_queue)] if sub_queue else "")

@@ -5,7 +5,7 @@ import itertools
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bendybus.domain import errors, limits, session_access
+from bendybus.domain import errors, forwarding, limits, session_access
 from bendybus.domain.directory import Directory
 from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
@@ -80,6 +80,7 @@ class ReceiveDispatcher:
         """
         entity = receivable.find(self.directory, source.entity)
         session_access.check(entity, source.sub_queue, by_session=False)
+        forwarding.check_receives(entity, source.sub_queue)
         shared = self._caches.get((entity.uid, source.sub_queue, source.mode, b""))
         if shared is None:
             shared = SharedCache(self, entity, source.sub_queue, source.mode)

@@ -107,6 +107,8 @@ def _guarded(handler: Handler, name: str, method: Method, caller: Caller) -> Han
             request = parsed(name, data, handler.request_deserializer)
             if method.on_entity:
                 caller.check(method.operation, method.entity_of(request))
+                for destination in method.destinations_of(request):
+                    caller.check(method.operation, destination)
         del data
         return await handler.unary_unary(request, context)
 

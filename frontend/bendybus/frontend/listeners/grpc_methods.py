@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bendybus.domain import limits, subscription_name
+from bendybus.domain import forwarding, limits, subscription_name
 from bendybus.frontend.security.operations import RULES, Operation
 
 _SENDER: Final = "/bendybus.v1.SenderService/"
@@ -31,6 +31,12 @@ class Method:
     def on_entity(self) -> bool:
         """Whether the right is looked for on the entity that the request names."""
         return not RULES[self.operation].whole_namespace
+
+    def destinations_of(self, request: Any) -> list[str]:
+        """Return the entities that a request lets messages go on to: the right is needed there."""
+        described = getattr(request, "description", None)
+        names = (getattr(described, field, "") for field in forwarding.FIELDS)
+        return [name for name in names if name]
 
     def entity_of(self, request: Any) -> str:
         """Return the path of the entity that a request names."""

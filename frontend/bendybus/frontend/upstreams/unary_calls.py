@@ -55,6 +55,7 @@ class Counts:
     locked: int = 0
     size_in_bytes: int = 0
     accessed_at_ms: int = 0
+    transfer_dead_letter: int = 0
 
     def __add__(self, other: "Counts") -> "Counts":
         return Counts(
@@ -65,6 +66,7 @@ class Counts:
             self.locked + other.locked,
             self.size_in_bytes + other.size_in_bytes,
             max(self.accessed_at_ms, other.accessed_at_ms),
+            self.transfer_dead_letter + other.transfer_dead_letter,
         )
 
 
@@ -144,6 +146,7 @@ async def counts(upstream: Upstream, uids: Sequence[str], timeout_s: float) -> d
             each.locked,
             each.size_in_bytes,
             each.accessed_at_ms,
+            each.transfer_dead_letter,
         )
         for each in answer.entities
     }

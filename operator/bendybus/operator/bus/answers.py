@@ -49,6 +49,7 @@ STATES: Final[dict[str, str]] = {
     "scheduled": "scheduled",
     "deferred": "deferred",
     "locked": "locked",
+    "transfer_dead_letter": "transfer_dead_letter",
 }
 NO_STATES: Final = frozenset({"uid", "generation", "size_in_bytes", "idle_ms", "accessed_at_ms"})
 # Conditions that the operator itself sets.
@@ -160,6 +161,7 @@ def _counts(proto: partition_pb2.EntityCounts) -> Counts:
         max(proto.deferred, 0),
         max(proto.locked, 0),
         max(proto.size_in_bytes, 0),
+        max(proto.transfer_dead_letter, 0),
     )
 
 

@@ -47,6 +47,8 @@ class Counts:
     # Of the active and deferred ones: how many are locked now.
     locked: int = 0
     size_bytes: int = 0
+    # Could not be forwarded.
+    transfer_dead_letter: int = 0
 
     def __add__(self, other: "Counts") -> "Counts":
         return Counts(
@@ -56,13 +58,14 @@ class Counts:
             self.deferred + other.deferred,
             self.locked + other.locked,
             self.size_bytes + other.size_bytes,
+            self.transfer_dead_letter + other.transfer_dead_letter,
         )
 
     @property
     def messages(self) -> int:
         """Number of messages, whatever state they are in."""
         stored = self.active + self.dead_letter + self.scheduled + self.deferred
-        return max(stored, self.locked)
+        return max(stored + self.transfer_dead_letter, self.locked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,7 +321,7 @@ def _counted(counts: Counts) -> Status:
             "deferredMessageCount": _shown(counts.deferred),
             "lockedMessageCount": _shown(counts.locked),
             "transferMessageCount": 0,
-            "transferDeadLetterMessageCount": 0,
+            "transferDeadLetterMessageCount": _shown(counts.transfer_dead_letter),
         },
         "sizeInBytes": _shown(counts.size_bytes),
     }

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 from uuid import UUID
 
+from bendybus.domain import limits
 from bendybus.domain.errors import BusError
 from bendybus.partition_server.broker.rule_table import COMMANDS, SWEEPS, CommandRule, Phase
 from bendybus.partition_server.rules import catalogue_entry, receive
@@ -50,10 +51,11 @@ class Partition:
         machine: str = "",
         clock_ms: Callable[[], int] = lambda: 0,
         new_id: Callable[[], UUID] = lambda: UUID(int=0),
+        forward_refused_ms: int = limits.FORWARD_REFUSED_MS,
     ) -> None:
         """`machine` names the boot of the machine; `clock_ms` goes on during a turn.
 
-        `new_id` is the randomness of rules.
+        `new_id` is the randomness of rules; `forward_refused_ms`: see `Forwards`.
         """
         self.state = PartitionState(
             opened,
@@ -63,6 +65,7 @@ class Partition:
             machine=machine,
             clock_ms=clock_ms,
             new_id=new_id,
+            forward_refused_ms=forward_refused_ms,
         )
         self._corrections = 0
         self._expiry_held = self.state.clock.expiry_held(now)
@@ -168,6 +171,8 @@ class Partition:
             if detecting is not None:
                 state.watch_keys(detecting, now.wall_ms)
         stage.be_remembered(state.settlers, state.operations, now)
+        if state.forwards.sources:
+            state.forwards.note(stage.served)
         self._forget_streams(stage)
         self._handle_after(stage, now)
         self._serve(stage, now)

@@ -307,6 +307,7 @@ class PartitionThread:
             machine=self._machine,
             clock_ms=lambda: self._clock().mono_ms,
             new_id=uuid.uuid4,
+            forward_refused_ms=self._settings.forward_refused_ms,
         )
         self._failure = ""
         self.serving = True

@@ -19,6 +19,7 @@ from bendybus.partition_server.rules import (
     defer,
     duplicates,
     expire,
+    forward,
     lock_ends,
     receive,
     reservations,
@@ -146,4 +147,5 @@ SWEEPS: Final[dict[Sweep, Callable[[Turn], None]]] = {
     Sweep.MARK: _mark,
     Sweep.UNFINISHED: settle.sweep,
     Sweep.BODIES: bodies.sweep,
+    Sweep.FORWARD: forward.sweep,
 }

@@ -16,8 +16,6 @@ from typing import Any, Final
 from google.protobuf.message import DecodeError
 
 from bendybus.domain import sequence_number
-from bendybus.domain.entity import DEAD_LETTER_SUFFIX
-from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.offline import file_contents
 from bendybus.partition_server.offline.file_contents import Record
 from bendybus.partition_server.store import statements
@@ -72,7 +70,7 @@ def _whole(database: Any, sql: dict[str, str], row: Row) -> Row:
 def _record(row: Row, name: str, sub_queue: int, partition: int) -> Record:
     record: Record = {
         "entity": name,
-        "sub_queue": DEAD_LETTER_SUFFIX if sub_queue == SubQueue.DEAD_LETTER else "",
+        "sub_queue": file_contents.SUFFIXES.get(sub_queue, ""),
         "sequence_number": sequence_number.compose(partition, row.counter),
         "state": State(row.state).name.capitalize(),
         "enqueued_time": file_contents.iso(row.enqueued_ms),

@@ -5,13 +5,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from bendybus.domain.entity import DEAD_LETTER_SUFFIX
+from bendybus.domain.entity import DEAD_LETTER_SUFFIX, TRANSFER_DEAD_LETTER_SUFFIX
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.store import statements
 from bendybus.partition_server.store.errors import FileRefused
 
 Record = dict[str, Any]
+# What follows the name of an entity in the path of its sub-queue.
+SUFFIXES: Final[dict[int, str]] = {
+    SubQueue.DEAD_LETTER: DEAD_LETTER_SUFFIX,
+    SubQueue.TRANSFER_DEAD_LETTER: TRANSFER_DEAD_LETTER_SUFFIX,
+}
 _YEAR_9999_MS: Final = 253_402_300_000_000
 
 
@@ -50,7 +55,8 @@ def catalogue(database: Any) -> list[Record]:
 def path_of(entry: Record | None, sub_queue: int) -> str:
     """Return the name of a (sub-)queue."""
     name = entry["name"] if entry else "(deleted)"
-    return f"{name}/{DEAD_LETTER_SUFFIX}" if sub_queue == SubQueue.DEAD_LETTER else name
+    suffix = SUFFIXES.get(sub_queue)
+    return f"{name}/{suffix}" if suffix else name
 
 
 def iso(milliseconds: int | None) -> str:

@@ -53,7 +53,7 @@ def fence(turn: Turn, command: FenceIdle) -> bool:
         return False
     # Whoever uses a subscription uses its topic.
     family = [entity, *partition.catalogue.subscriptions(entity)]
-    if any(each.orphaned for each in family):
+    if any(each.orphaned or partition.catalogue.is_never_idle(each) for each in family):
         return False
     uids = [each.uid for each in family if partition.queues.all_of(each.uid)]
     if any(counts.count(partition, uid, now).idle_ms < command.idle_ms for uid in uids):
@@ -96,6 +96,7 @@ def _take(partition: PartitionState, entity: Entity, stage: Stage, now: Now) -> 
         gone = errors.EntityNotFound(f"{old.title} was deleted.")
         for queue in partition.queues.drop(old):
             _refuse_asks(partition, queue, stage, gone)
+            partition.forwards.drop(queue.slot)
         partition.fenced_until.pop(old.uid, None)
         partition.topics.drop(old.uid)
     partition.topics.put(entity)
@@ -107,6 +108,7 @@ def _take(partition: PartitionState, entity: Entity, stage: Stage, now: Now) -> 
             _refuse_asks(partition, queue, stage, changed)
             # The window of its keys may be another one now.
             partition.watch_keys(queue, 0)
+            partition.watch_forwarding(queue)
 
 
 def _refuse_asks(

@@ -31,6 +31,7 @@ def count(partition: PartitionState, uid: str, now: Now) -> EntityCounts:
     """Count the messages of an entity that has queues here."""
     queues = {queue.state.sub_queue: queue for queue in partition.queues.all_of(uid)}
     main, dead = queues[SubQueue.MAIN], queues.get(SubQueue.DEAD_LETTER)
+    transfer = queues.get(SubQueue.TRANSFER_DEAD_LETTER)
     entity, figures = main.entity, main.state
     used_ms = max(queue.last_used_mono_ms for queue in queues.values())
     return EntityCounts(
@@ -42,6 +43,7 @@ def count(partition: PartitionState, uid: str, now: Now) -> EntityCounts:
         deferred=figures.deferred,
         scheduled=figures.scheduled,
         dead_letter=dead.state.active + dead.state.deferred if dead else 0,
+        transfer_dead_letter=transfer.state.active + transfer.state.deferred if transfer else 0,
         size_bytes=_size_bytes(partition, main),
         # A receiver that waits for a message uses the entity.
         idle_ms=0 if any(queue.asks for queue in queues.values()) else now.mono_ms - used_ms,

@@ -45,10 +45,11 @@ def move(
     description: str,
     *,
     changed: bytes | None = None,
+    to: MessageQueue | None = None,
 ) -> None:
     """Move a message that is not locked (any more) from `queue` to the dead-letter sub-queue.
 
-    `changed`: its changed properties from now on, with those that it has.
+    `changed`: its changed properties from now on, with those that it has. `to`: another sub-queue.
     """
     row, stage = envelope.row, turn.stage
     update = forget_update(turn, row.id)
@@ -57,7 +58,7 @@ def move(
     if update is not None:
         count, changed = update.delivery_count, update.changed_properties
         row = row._replace(delivery_count=count)
-    dead_letters = turn.partition.queues.dead_letters_of(queue)
+    dead_letters = to or turn.partition.queues.dead_letters_of(queue)
     target = dead_letters.state
     original = row.enqueued_sequence_number or sequence_number.compose(
         turn.partition.index, row.counter

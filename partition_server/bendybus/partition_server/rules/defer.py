@@ -70,7 +70,7 @@ def _receive(turn: Turn, command: ReceiveDeferred) -> Delivery:
     """
     partition = turn.partition
     queue = partition.find(command.entity, turn.now)
-    entity_status.check_receives(queue.entity)
+    entity_status.check_receives(queue.entity, queue.state.sub_queue)
     session_receive.check(queue, command.session_token)
     session = None
     if isinstance(queue, SessionQueue):

@@ -8,8 +8,9 @@ from typing import Final
 
 from bendybus.domain import partitioning
 from bendybus.domain.entity import Entity
+from bendybus.partition_server.state.batch import Batch
 from bendybus.partition_server.state.clock_guard import JUMP_MS
-from bendybus.partition_server.state.commands import Batch, Now
+from bendybus.partition_server.state.commands import Now
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.stage import Stage
 from bendybus.partition_server.state.turn import Turn

@@ -1,7 +1,8 @@
 """What the status of an entity allows."""
 
-from bendybus.domain import errors, lifecycle
+from bendybus.domain import errors, forwarding, lifecycle
 from bendybus.domain.entity import Entity
+from bendybus.domain.sub_queue import SubQueue
 
 
 def check_sends(entity: Entity) -> None:
@@ -16,8 +17,9 @@ def check_sends(entity: Entity) -> None:
         )
 
 
-def check_receives(entity: Entity) -> None:
-    """Raise what refuses receives from an entity that is disabled."""
+def check_receives(entity: Entity, sub_queue: SubQueue) -> None:
+    """Raise what refuses receives from an entity that is disabled, or forwards its messages."""
+    forwarding.check_receives(entity, sub_queue)
     status = entity.description.status
     if not status.receives:
         raise errors.EntityDisabled(

@@ -100,7 +100,11 @@ def store(turn: Turn, topic: MessageQueue, row: Row, made: list[Destination]) ->
         stage.touch(topic)
         stage.changes.bodies.append(body)
         topic.state.size_bytes += body.size()
-    number, reference = sequence_number.compose(turn.partition.index, row.counter), body.reference()
+    # Of a message that was forwarded to the topic, the number that it had first.
+    number = row.enqueued_sequence_number or sequence_number.compose(
+        turn.partition.index, row.counter
+    )
+    reference = body.reference()
     for each in made:
         queue, state = each.queue, each.queue.state
         stage.touch(queue)
@@ -234,7 +238,10 @@ def _dead_letter(
         scheduled_ms=0,
         dead_letter_reason=reason,
         dead_letter_error_description=sentence,
-        extra_bytes=len(reason) + len(sentence),
+        extra_bytes=len(reason)
+        + len(sentence)
+        + len(row.changed_properties or b"")
+        + len(row.dead_letter_source or ""),
     )
     return [Destination(partition.queues.dead_letters_of(queue), dead)]
 

@@ -6,7 +6,7 @@ from bendybus.domain import sequence_number
 from bendybus.partition_server.rules import publish
 from bendybus.partition_server.rules.publish import Destination
 from bendybus.partition_server.rules.send import Appender
-from bendybus.partition_server.state.commands import Batch
+from bendybus.partition_server.state.batch import Batch
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.turn import Turn
 from bendybus.partition_server.store.records import Row, State, row_id

@@ -25,7 +25,7 @@ def ask(turn: Turn, command: Ask) -> None:
     """Open an ask; it is served at the end of the stage. Raises what refuses it."""
     partition = turn.partition
     queue = partition.find(command.entity, turn.now)
-    entity_status.check_receives(queue.entity)
+    entity_status.check_receives(queue.entity, queue.state.sub_queue)
     bounds.check_number("max_messages", command.max_messages, bounds.ASK_MESSAGES_MAX, 1)
     bounds.check_number("max_bytes", command.max_bytes, bounds.BYTES_MAX, 1)
     session_receive.check(queue, command.session_token)

@@ -7,6 +7,7 @@ and one bad group does not harm the others of its frame.
 
 from collections.abc import Iterator, Sequence
 from itertools import repeat
+from typing import Final
 
 from bendybus.domain import (
     bounds,
@@ -25,10 +26,14 @@ from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.rules import duplicates, entity_status
 from bendybus.partition_server.state import producer_memory
 from bendybus.partition_server.state.answers import Appended
-from bendybus.partition_server.state.commands import Append, Batch, EntityRef
+from bendybus.partition_server.state.batch import Batch
+from bendybus.partition_server.state.commands import Append, EntityRef
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.turn import Turn
 from bendybus.partition_server.store.records import ROW_BYTES, Row, State, row_id
+
+# The last columns of a row, of what comes from a sender.
+_NOTHING_CARRIED: Final = (*[repeat(None)] * 4, *[repeat(0)] * 3)
 
 
 def send(turn: Turn, command: Append) -> Appended:
@@ -157,7 +162,7 @@ class Appender:
         if max(contents) > self._entity.message_bytes_max(self._tier):
             return False
         overhead = (ROW_BYTES + 3 * limits.KEY_CHARS_MAX * 4) * len(contents)
-        if total + overhead > self._room:
+        if total + overhead + _carried_bytes(batch, 0, None) > self._room:
             return False
         return len(sizes) == len(contents) or total <= limits.batch_bytes_max(self._tier)
 
@@ -202,6 +207,7 @@ class Appender:
         most = limits.batch_bytes_max(self._tier)
         if end - start > 1 and content > most:
             raise self._too_large("batch", content, most)
+        content += _carried_bytes(batch, start, end)
         return content + (end - start) * ROW_BYTES + self._history_bytes(batch, start, end)
 
     def _history_bytes(self, batch: Batch, start: int, end: int) -> int:
@@ -300,12 +306,7 @@ class Appender:
             batch.payloads[span],
             batch.formats[span] if batch.formats else repeat(message_format.WHOLE),
             batch.heads[span] if batch.heads else repeat(b""),
-            repeat(None),
-            repeat(None),
-            repeat(None),
-            repeat(None),
-            repeat(0),
-            repeat(0),
+            *(zip(*batch.carried[span], strict=True) if batch.carried else _NOTHING_CARRIED),
             strict=False,
         )
 
@@ -346,6 +347,11 @@ def _check_sessions(entity: Entity, batch: Batch, start: int, end: int) -> None:
         )
 
 
+def _carried_bytes(batch: Batch, start: int, end: int | None) -> int:
+    """Return what forwarded messages take along beside what their sender sent."""
+    return sum(each.extra_bytes for each in batch.carried[start:end])
+
+
 def _lifetime(asked_ms: int, ceiling: int | None) -> int:
     """Return the time to live, 0 for none: the entity's default is a ceiling."""
     if asked_ms and ceiling:
@@ -358,7 +364,7 @@ def _text_bytes(batch: Batch, start: int, end: int) -> int:
     total = sum(sum(map(len, column[start:end])) for column in columns if column)
     if batch.session_ids:
         total += sum(len(duplicates.session_of(batch, i) or "") for i in range(start, end))
-    return total
+    return total + _carried_bytes(batch, start, end)
 
 
 def check_shape(batch: Batch, group_sizes: Sequence[int]) -> None:

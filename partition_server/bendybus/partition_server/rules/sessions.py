@@ -53,7 +53,7 @@ def accept(turn: Turn, command: AcceptSession) -> None:
     """Offer a session by its name, or let the receiver wait for any. Raises what refuses it."""
     partition, now = turn.partition, turn.now
     queue = queue_of(partition, command.entity, now)
-    entity_status.check_receives(queue.entity)
+    entity_status.check_receives(queue.entity, queue.state.sub_queue)
     stream, ask_id, name = command.stream, command.ask_id, command.session_id
     if name is None:
         check_room(queue)

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from bendybus.domain import lock_token, sequence_number
 from bendybus.internal.v1 import partition_pb2
 from bendybus.partition_server.state.answers import Delivery
-from bendybus.partition_server.state.commands import Batch, EntityRef
+from bendybus.partition_server.state.batch import Batch
+from bendybus.partition_server.state.commands import EntityRef
 from bendybus.partition_server.store.records import COUNTER_MASK, SHARED_FORMAT, Row, State
 from bendybus.v1 import message_pb2
 from bendybus.wire import entity_refs, message_heads

@@ -272,6 +272,7 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
                     size_in_bytes=count.size_bytes,
                     idle_ms=count.idle_ms,
                     accessed_at_ms=count.accessed_at_ms,
+                    transfer_dead_letter=count.transfer_dead_letter,
                 )
                 for count in counts
             ],

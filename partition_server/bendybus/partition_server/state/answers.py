@@ -184,11 +184,20 @@ class EntityCounts:
     idle_ms: int
     accessed_at_ms: int
     orphaned: bool = False
+    transfer_dead_letter: int = 0
 
     @property
     def messages(self) -> int:
         """How many messages that is, in all states."""
-        return self.active + self.deferred + self.scheduled + self.dead_letter
+        return sum(
+            (
+                self.active,
+                self.deferred,
+                self.scheduled,
+                self.dead_letter,
+                self.transfer_dead_letter,
+            )
+        )
 
 
 @dataclass(slots=True)

@@ -21,6 +21,7 @@ from bendybus.domain import (
     bounds,
     descriptions,
     errors,
+    forwarding,
     immutable_fields,
     limits,
     partitioning,
@@ -32,7 +33,11 @@ from bendybus.domain.entity import Entity, Fingerprint, Origin
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.lifecycle import EntityAction, EntityState
 from bendybus.domain.subscription_description import SubscriptionDescription
-from bendybus.partition_server.state import catalogue_checks, catalogue_rules
+from bendybus.partition_server.state import (
+    catalogue_checks,
+    catalogue_forwarding,
+    catalogue_rules,
+)
 from bendybus.partition_server.state.catalogue_rules import RuleCounts
 from bendybus.partition_server.state.commands import CommitEntity, EntityRef, Now
 
@@ -49,6 +54,8 @@ class Catalogue:
         # Topic → its subscriptions, by name in lower case.
         self._by_topic: dict[str, dict[str, Entity]] = {}
         self._subscription_count = 0
+        # What is forwarded to, by name in lower case: by which entities.
+        self._sources: dict[str, set[str]] = {}
         self._rule_counts = RuleCounts()
         # Partitioned queues and topics.
         self._spread = 0
@@ -93,8 +100,17 @@ class Catalogue:
             self._by_uid[entity.uid] = entity
             self._count(entity, 1)
 
+    def is_never_idle(self, entity: Entity) -> bool:
+        """Whether an entity is in use also without clients: it forwards, or is forwarded to."""
+        return bool(entity.description.forward_to) or entity.key in self._sources
+
     def _count(self, entity: Entity, change: int) -> None:
         """Note that an entity exists from now on, or no longer does."""
+        for name in forwarding.destinations(entity):
+            sources = self._sources.setdefault(name, set())
+            (sources.add if change > 0 else sources.discard)(entity.key)
+            if not sources:
+                del self._sources[name]
         if entity.kind is not EntityKind.SUBSCRIPTION:
             self._spread += change * entity.partitioned
             return
@@ -156,7 +172,9 @@ class Catalogue:
             return current, []
         next_state = catalogue_checks.state_after(command, current)
         if command.action is EntityAction.CREATE:
-            return self._with_family(self._create(command, current, now))
+            made = self._create(command, current, now)
+            catalogue_forwarding.check(self, made, None)
+            return self._with_family(made)
         assert current is not None, "the table lets nothing else happen to what is absent"
         catalogue_checks.check_may_change(command, current)
         changes: dict[str, Any] = {}
@@ -167,6 +185,8 @@ class Catalogue:
         if changes == {"description": current.description} and command.rule_change is None:
             return current, []
         deleted = next_state is EntityState.DELETED
+        if command.action is EntityAction.DELETE_IDLE:
+            catalogue_checks.check_may_be_idle(current, in_use=self.is_never_idle(current))
         if deleted:
             catalogue_checks.check_subscriptions_may_go(
                 command, current, self.subscriptions(current)
@@ -180,6 +200,7 @@ class Catalogue:
             updated_at_ms=now.wall_ms,
             **changes,
         )
+        catalogue_forwarding.check(self, entity, current)
         return self._with_family(entity)
 
     def _with_family(self, entity: Entity) -> tuple[Entity, list[Entity]]:

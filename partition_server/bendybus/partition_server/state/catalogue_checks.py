@@ -108,6 +108,15 @@ def _check_identity(command: CommitEntity, current: Entity, *, any_manifest: boo
         )
 
 
+def check_may_be_idle(current: Entity, *, in_use: bool) -> None:
+    """Raise when an entity that forwards, or is forwarded to, is to be deleted for being idle."""
+    if in_use:
+        raise errors.InvalidOperation(
+            f"{current.title} forwards its messages or is forwarded to: it is never idle.",
+            metadata={"entity": current.name},
+        )
+
+
 def check_subscriptions_may_go(
     command: CommitEntity, topic: Entity, subscriptions: Iterable[Entity]
 ) -> None:

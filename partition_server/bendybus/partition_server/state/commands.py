@@ -4,7 +4,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from operator import add
 from typing import Any, NamedTuple
 
 from bendybus.domain import lock_token
@@ -15,6 +14,7 @@ from bendybus.domain.filters.rule_set import RuleChange
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.domain.message_state import MessageState
 from bendybus.domain.sub_queue import SubQueue
+from bendybus.partition_server.state.batch import Batch as Batch
 
 
 class Now(NamedTuple):
@@ -42,30 +42,6 @@ class OfStream:
     def reply_to(self) -> Any:
         """Where the answer goes."""
         return self.stream
-
-
-@dataclass(slots=True)
-class Batch:
-    """Messages in columns; a column is empty or as long as `payloads`."""
-
-    payloads: Sequence[bytes]
-    message_ids: Sequence[str] = ()
-    partition_keys: Sequence[str] = ()
-    session_ids: Sequence[str] = ()
-    session_present: Sequence[bool] = ()
-    time_to_live_ms: Sequence[int] = ()
-    scheduled_ms: Sequence[int] = ()
-    heads: Sequence[bytes] = ()
-    formats: Sequence[int] = ()
-
-    def content_bytes(self) -> int:
-        """Return the bytes of all heads and payloads."""
-        return sum(map(len, self.payloads)) + sum(map(len, self.heads))
-
-    def sizes(self) -> list[int]:
-        """Return the bytes of each message: its head and its payload."""
-        sizes = map(len, self.payloads)
-        return list(map(add, sizes, map(len, self.heads)) if self.heads else sizes)
 
 
 @dataclass(slots=True)

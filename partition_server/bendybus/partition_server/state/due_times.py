@@ -33,6 +33,7 @@ class Sweep(IntEnum):
     MARK = 6
     UNFINISHED = 7
     BODIES = 8
+    FORWARD = 9
 
 
 class SlotTimes:

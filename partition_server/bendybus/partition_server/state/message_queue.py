@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from bendybus.domain.entity import Entity
-from bendybus.domain.sub_queue import SubQueue
+from bendybus.domain.sub_queue import DEAD_LETTERS
 from bendybus.partition_server.state.message_lock import Lock, OpenAsk
 from bendybus.partition_server.state.ready_set import ReadySet, ReadyWindow
 from bendybus.partition_server.store.records import SlotState
@@ -48,8 +48,8 @@ class MessageQueue:
 
     @property
     def is_dead_letter(self) -> bool:
-        """Whether this is a dead-letter sub-queue."""
-        return self.state.sub_queue is SubQueue.DEAD_LETTER
+        """Whether this is a sub-queue of rejected messages."""
+        return self.state.sub_queue in DEAD_LETTERS
 
     # Locks
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 from uuid import UUID
 
-from bendybus.domain import errors, lock_token, message_access
+from bendybus.domain import errors, forwarding, limits, lock_token, message_access
 from bendybus.domain.message_access import Access
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.state.budget import Budget, ServeBudget
@@ -16,11 +16,13 @@ from bendybus.partition_server.state.clock_guard import ClockGuard
 from bendybus.partition_server.state.commands import EntityRef, Now
 from bendybus.partition_server.state.deletions import Deletions
 from bendybus.partition_server.state.due_times import DueTimes, Sweep
+from bendybus.partition_server.state.forwards import Forwards
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.open_streams import OpenStreams
 from bendybus.partition_server.state.operation_memory import Operations
 from bendybus.partition_server.state.producer_memory import Producers
 from bendybus.partition_server.state.queues import Queues
+from bendybus.partition_server.state.session_queue import SessionQueue
 from bendybus.partition_server.state.settler_memory import Settlers
 from bendybus.partition_server.state.topics import Topics
 from bendybus.partition_server.state.unfinished_work import Unfinished
@@ -43,10 +45,11 @@ class PartitionState:
         machine: str,
         clock_ms: Callable[[], int],
         new_id: Callable[[], UUID],
+        forward_refused_ms: int = limits.FORWARD_REFUSED_MS,
     ) -> None:
         """`machine` names the boot of the machine; `clock_ms` goes on during a turn.
 
-        `new_id` is the randomness of rules.
+        `new_id` is the randomness of rules; `forward_refused_ms`: see `Forwards`.
         """
         self.fingerprint = opened.fingerprint
         self.index = opened.fingerprint.partition
@@ -57,6 +60,7 @@ class PartitionState:
         self.new_id = new_id
         self.catalogue = Catalogue(opened.fingerprint, opened.entities)
         self.topics = Topics()
+        self.forwards = Forwards(forward_refused_ms)
         # Set by the shell: why sends are refused (no room on the disk), "" if they are not.
         self.sends_refused = ""
         # From somewhere else at every opening: a file that was restored has its boot numbers twice.
@@ -87,6 +91,8 @@ class PartitionState:
         self._budget: Budget | None = None
         self.queues.open(opened.slots, self.catalogue, now.mono_ms)
         self.topics.open(self.catalogue.existing())
+        for queue in self.queues:
+            self.watch_forwarding(queue)
         self.start_over()
 
     def begin_turn(self) -> None:
@@ -145,6 +151,9 @@ class PartitionState:
             waits.append((Sweep.DELETION, 0))
         if self.unfinished:
             waits.append((Sweep.UNFINISHED, 0))
+        forward = self.forwards.due.first()
+        if forward is not None:
+            waits.append((Sweep.FORWARD, forward[0] - now.mono_ms))
         if self.store.bodies.has_garbage:
             waits.append((Sweep.BODIES, self._garbage_due_ms(now)))
         return waits
@@ -177,6 +186,14 @@ class PartitionState:
         for queue in self.queues:
             queue.ready.rewind()
             self.unserved[queue.slot] = None
+        self.forwards.note_all()
+
+    def watch_forwarding(self, queue: MessageQueue) -> None:
+        """Note whether a queue forwards its messages, as its entity is now described."""
+        destination = forwarding.destination_of(queue.entity, queue.state.sub_queue)
+        forwards = destination != "" and not isinstance(queue, SessionQueue)
+        if forwards or queue.slot in self.forwards.sources:
+            self.forwards.put(queue.slot, forwards=forwards)
 
     def watch_keys(self, queue: MessageQueue, since_ms: int) -> None:
         """Look for keys to forget in a queue that detects duplicates, from `since_ms` on."""

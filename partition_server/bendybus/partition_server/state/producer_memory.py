@@ -24,7 +24,8 @@ from bendybus.domain import errors, limits
 from bendybus.domain.errors import BusError
 from bendybus.partition_server.state import producer_outcomes, transaction_outcomes
 from bendybus.partition_server.state.answers import Appended, Failed, Transacted
-from bendybus.partition_server.state.commands import Append, Batch, Now, Transact
+from bendybus.partition_server.state.batch import Batch
+from bendybus.partition_server.state.commands import Append, Now, Transact
 from bendybus.partition_server.store.records import Changes, ProducerEntry
 
 ENTRIES_MAX: Final = 65_536

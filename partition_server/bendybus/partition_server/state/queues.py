@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from bendybus.domain import errors
 from bendybus.domain.entity import Entity
 from bendybus.domain.entity_kind import EntityKind
-from bendybus.domain.sub_queue import OF_KIND, SubQueue
+from bendybus.domain.sub_queue import OF_KIND, ON_NEED, SubQueue
 from bendybus.partition_server.state.catalogue import Catalogue
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.session_queue import SessionQueue
@@ -38,7 +38,16 @@ class Queues:
     def of(self, uid: str, sub_queue: SubQueue) -> MessageQueue | None:
         """Return a queue of an entity, None if this partition holds nothing of the entity."""
         queues = self._by_uid.get(uid)
-        return None if queues is None else queues[sub_queue]
+        if queues is None:
+            return None
+        found = queues.get(sub_queue)
+        return self._needed(queues[SubQueue.MAIN], sub_queue) if found is None else found
+
+    def transfer_dead_letters_of(self, queue: MessageQueue) -> MessageQueue:
+        """Return where messages of an entity are that could not be forwarded."""
+        found = self.of(queue.entity.uid, SubQueue.TRANSFER_DEAD_LETTER)
+        assert found is not None, queue.entity
+        return found
 
     def main_of(self, uid: str) -> MessageQueue:
         """Return the queue that receivers of an entity that has one here receive from."""
@@ -80,13 +89,11 @@ class Queues:
         known = self._by_uid.get(entity.uid, {})
         if entity.deleted or not (known or self._partition in entity.partitions()):
             return
+        for queue in known.values():
+            queue.entity = entity
         for sub_queue in OF_KIND[entity.kind]:
-            if sub_queue in known:
-                known[sub_queue].entity = entity
-            else:
-                slot = SlotState(self._free_slot(), entity.uid, sub_queue)
-                self._slots_end = max(self._slots_end, slot.slot + 1)
-                self._put(_queue(slot, entity, mono_ms))
+            if sub_queue not in known:
+                self._make(entity, sub_queue, mono_ms)
 
     def drop(self, entity: Entity) -> Sequence[MessageQueue]:
         """Take the queues of a deleted entity out; return them."""
@@ -97,6 +104,19 @@ class Queues:
             queue.state.dropped = True
             self.dropped[queue.slot] = queue.state
         return gone
+
+    def _needed(self, main: MessageQueue, sub_queue: SubQueue) -> MessageQueue | None:
+        """Return a sub-queue that is made now, None if the kind of entity has none such."""
+        if sub_queue not in ON_NEED[main.entity.kind]:
+            return None
+        return self._make(main.entity, sub_queue, main.last_used_mono_ms)
+
+    def _make(self, entity: Entity, sub_queue: SubQueue, mono_ms: int) -> MessageQueue:
+        slot = SlotState(self._free_slot(), entity.uid, sub_queue)
+        self._slots_end = max(self._slots_end, slot.slot + 1)
+        made = _queue(slot, entity, mono_ms)
+        self._put(made)
+        return made
 
     def _put(self, queue: MessageQueue) -> None:
         self._by_slot[queue.slot] = queue

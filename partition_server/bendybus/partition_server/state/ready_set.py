@@ -119,6 +119,12 @@ class ReadyWindow:
         if counter <= self.loaded:
             heapq.heappush(self.returned, counter)
 
+    def put_back(self, counters: Sequence[int]) -> None:
+        """Let messages that were taken, and not locked, be taken again, in their places."""
+        for counter in counters:
+            if counter <= self.loaded:
+                heapq.heappush(self.returned, counter)
+
     def forget(self, counters: Sequence[int]) -> None:
         """Note that ACTIVE rows which may lie in the window are no longer there to be received."""
         if not self.window:

@@ -13,13 +13,12 @@ from typing import Any, Final
 
 import apsw
 
-from bendybus.domain import descriptions
+from bendybus.domain import descriptions, forwarding
 from bendybus.domain import entity as entities
 from bendybus.domain.entity import Entity, Origin
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.entity_status import EntityStatus
 from bendybus.domain.filters import rule_json
-from bendybus.domain.sub_queue import SubQueue
 from bendybus.domain.subscription_description import SubscriptionDescription
 from bendybus.partition_server.store import statements
 from bendybus.partition_server.store.errors import FileRefused
@@ -33,7 +32,7 @@ WAL_PAGES_MAX: Final = 1_000
 # Of what is serialised in columns: the entries of the catalogue, the outcomes of producers; and
 # the format that first says it.
 VERSIONED_SINCE: Final = 4
-ENTRY_VERSION: Final = 2
+ENTRY_VERSION: Final = 3
 OUTCOME_VERSION: Final = 1
 
 
@@ -89,22 +88,29 @@ def migrate(db: apsw.Connection) -> None:
 def check_contents(path: Path, entry: int, outcome: int, sub_queue: int) -> None:
     """Raise FileRefused where something inside the tables is of a newer version.
 
-    The arguments are the highest versions, and the highest kind of sub-queue, in the file.
+    The arguments are the highest versions in the file, and a kind of sub-queue of a later program.
     """
     for what, found, known in (
         ("entries of the catalogue of version", entry, ENTRY_VERSION),
         ("outcomes of sends of version", outcome, OUTCOME_VERSION),
-        ("sub-queues of kind", sub_queue, max(SubQueue)),
     ):
         if found > known:
             raise FileRefused(
                 f"{path} holds {what} {found}; this version reads up to {int(known)}. Use the "
                 "version that wrote it, or a later one."
             )
+    if sub_queue:
+        raise FileRefused(
+            f"{path} holds sub-queues of kind {sub_queue}, which this version does not know. Use "
+            "the version that wrote it, or a later one."
+        )
 
 
 def entry_version(entity: Entity) -> int:
     """Return the version of an entry: that of the first programs that read it."""
+    if forwarding.destinations(entity):
+        # An earlier program would keep the messages that are to go on.
+        return 3
     return 1 if entity.kind is EntityKind.QUEUE else 2
 
 

@@ -61,6 +61,8 @@ class Row(NamedTuple):
     enqueued_sequence_number: int = 0
     # What changed properties and the texts of a dead letter add to the size.
     extra_bytes: int = 0
+    # How often it was forwarded.
+    hops: int = 0
 
     @property
     def counter(self) -> int:

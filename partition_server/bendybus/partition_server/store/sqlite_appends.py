@@ -11,7 +11,7 @@ from bendybus.partition_server.store.records import Row
 # Rows of one INSERT step; smaller remainders go in powers of two, so few statements are prepared.
 _STEP_ROWS: Final = (256, 128, 64, 32, 16, 8, 4, 2, 1)
 _PLAIN: Final = Row._fields.index("changed_properties")
-_PLAIN_TAIL: Final = (None, None, None, None, 0, 0)
+_PLAIN_TAIL: Final = (None, None, None, None, 0, 0, 0)
 # Of a copy of a published message, only the number is beside what a plain one has.
 _NUMBER: Final = Row._fields.index("enqueued_sequence_number")
 _COPY_TAIL: Final = (None, None, None, None)
@@ -34,7 +34,7 @@ class Appends:
             for row in rows:
                 if row[_PLAIN:] == _PLAIN_TAIL:
                     continue
-                if row[_PLAIN:_NUMBER] == _COPY_TAIL and not row.extra_bytes:
+                if row[_PLAIN:_NUMBER] == _COPY_TAIL and not (row.extra_bytes or row.hops):
                     copies.append((*row[:_PLAIN], row.enqueued_sequence_number))
                 else:
                     db.execute(self._one, row)

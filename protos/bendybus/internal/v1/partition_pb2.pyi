@@ -14,9 +14,11 @@ class SubQueue(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     SUB_QUEUE_UNSPECIFIED: _ClassVar[SubQueue]
     SUB_QUEUE_MAIN: _ClassVar[SubQueue]
     SUB_QUEUE_DEAD_LETTER: _ClassVar[SubQueue]
+    SUB_QUEUE_TRANSFER_DEAD_LETTER: _ClassVar[SubQueue]
 SUB_QUEUE_UNSPECIFIED: SubQueue
 SUB_QUEUE_MAIN: SubQueue
 SUB_QUEUE_DEAD_LETTER: SubQueue
+SUB_QUEUE_TRANSFER_DEAD_LETTER: SubQueue
 
 class EntityRef(_message.Message):
     __slots__ = ("uid", "generation", "dead_letter", "sub_queue")
@@ -511,7 +513,7 @@ class GetCountsResponse(_message.Message):
     def __init__(self, entities: _Optional[_Iterable[_Union[EntityCounts, _Mapping]]] = ..., conditions: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class EntityCounts(_message.Message):
-    __slots__ = ("uid", "generation", "active", "locked", "deferred", "scheduled", "dead_letter", "size_in_bytes", "idle_ms", "accessed_at_ms")
+    __slots__ = ("uid", "generation", "active", "locked", "deferred", "scheduled", "dead_letter", "size_in_bytes", "idle_ms", "accessed_at_ms", "transfer_dead_letter")
     UID_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     ACTIVE_FIELD_NUMBER: _ClassVar[int]
@@ -522,6 +524,7 @@ class EntityCounts(_message.Message):
     SIZE_IN_BYTES_FIELD_NUMBER: _ClassVar[int]
     IDLE_MS_FIELD_NUMBER: _ClassVar[int]
     ACCESSED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    TRANSFER_DEAD_LETTER_FIELD_NUMBER: _ClassVar[int]
     uid: str
     generation: int
     active: int
@@ -532,7 +535,8 @@ class EntityCounts(_message.Message):
     size_in_bytes: int
     idle_ms: int
     accessed_at_ms: int
-    def __init__(self, uid: _Optional[str] = ..., generation: _Optional[int] = ..., active: _Optional[int] = ..., locked: _Optional[int] = ..., deferred: _Optional[int] = ..., scheduled: _Optional[int] = ..., dead_letter: _Optional[int] = ..., size_in_bytes: _Optional[int] = ..., idle_ms: _Optional[int] = ..., accessed_at_ms: _Optional[int] = ...) -> None: ...
+    transfer_dead_letter: int
+    def __init__(self, uid: _Optional[str] = ..., generation: _Optional[int] = ..., active: _Optional[int] = ..., locked: _Optional[int] = ..., deferred: _Optional[int] = ..., scheduled: _Optional[int] = ..., dead_letter: _Optional[int] = ..., size_in_bytes: _Optional[int] = ..., idle_ms: _Optional[int] = ..., accessed_at_ms: _Optional[int] = ..., transfer_dead_letter: _Optional[int] = ...) -> None: ...
 
 class SetSessionStateRequest(_message.Message):
     __slots__ = ("partition", "session_token", "state", "entity_uid")

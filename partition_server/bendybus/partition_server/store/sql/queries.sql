@@ -4,10 +4,10 @@ SELECT namespace_name, namespace_uid, tier, partition_count, partition_index, bo
     incarnation, seen_wall_ms, seen_mono_ms, seen_machine FROM header
 
 -- read_versions --
--- The highest versions of what is inside columns, and the highest kind of sub-queue.
+-- The highest versions of what is inside columns; a kind of sub-queue of a later program, or 0.
 SELECT (SELECT coalesce(max(version), 0) FROM entities),
     (SELECT coalesce(max(version), 0) FROM producers),
-    (SELECT coalesce(max(sub_queue), 0) FROM slots)
+    (SELECT coalesce(max(sub_queue), 0) FROM slots WHERE sub_queue NOT IN (1, 2, 4))
 
 -- write_header --
 -- The fingerprint of a new file.
@@ -78,8 +78,8 @@ INSERT INTO messages (id, state, enqueued_ms, expires_ms, scheduled_ms, time_to_
 INSERT INTO messages (id, state, enqueued_ms, expires_ms, scheduled_ms, time_to_live_ms,
     delivery_count, message_id, partition_key, session_id, payload, format, head,
     changed_properties, dead_letter_reason, dead_letter_error_description, dead_letter_source,
-    enqueued_sequence_number, extra_bytes)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    enqueued_sequence_number, extra_bytes, hops)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- update_message --
 -- Abandoned, deferred or no longer locked.
@@ -91,7 +91,8 @@ UPDATE messages SET state = ?, delivery_count = ?, changed_properties = ?,
 UPDATE messages SET id = ?, state = ?, enqueued_ms = ?, expires_ms = ?, scheduled_ms = ?,
     time_to_live_ms = ?, delivery_count = ?, message_id = ?, partition_key = ?, session_id = ?,
     changed_properties = ?, dead_letter_reason = ?, dead_letter_error_description = ?,
-    dead_letter_source = ?, enqueued_sequence_number = ?, extra_bytes = ? WHERE id = ?
+    dead_letter_source = ?, enqueued_sequence_number = ?, extra_bytes = ?, hops = ?
+WHERE id = ?
 
 -- delete_range --
 -- Messages with ids without a gap.
@@ -102,7 +103,7 @@ DELETE FROM messages WHERE id BETWEEN ? AND ?
 SELECT id, state, enqueued_ms, expires_ms, scheduled_ms, time_to_live_ms, delivery_count,
     message_id, partition_key, session_id, payload, format, head, changed_properties,
     dead_letter_reason, dead_letter_error_description, dead_letter_source,
-    enqueued_sequence_number, extra_bytes
+    enqueued_sequence_number, extra_bytes, hops
 FROM messages WHERE id BETWEEN ? AND ? AND state = 0
 AND (expires_ms IS NULL OR expires_ms > ?) ORDER BY id LIMIT ?
 
@@ -111,7 +112,7 @@ AND (expires_ms IS NULL OR expires_ms > ?) ORDER BY id LIMIT ?
 SELECT id, state, enqueued_ms, expires_ms, scheduled_ms, time_to_live_ms, delivery_count,
     message_id, partition_key, session_id, payload, format, head, changed_properties,
     dead_letter_reason, dead_letter_error_description, dead_letter_source,
-    enqueued_sequence_number, extra_bytes
+    enqueued_sequence_number, extra_bytes, hops
 FROM messages WHERE id = ?
 
 -- read_envelope --
@@ -119,14 +120,15 @@ FROM messages WHERE id = ?
 SELECT id, state, enqueued_ms, expires_ms, scheduled_ms, time_to_live_ms, delivery_count,
     message_id, partition_key, session_id, x'', format, x'', changed_properties,
     dead_letter_reason, dead_letter_error_description, dead_letter_source,
-    enqueued_sequence_number, extra_bytes, length(payload) + length(head) FROM messages WHERE id = ?
+    enqueued_sequence_number, extra_bytes, hops, length(payload) + length(head)
+FROM messages WHERE id = ?
 
 -- browse --
 -- Messages of every state, in order.
 SELECT id, state, enqueued_ms, expires_ms, scheduled_ms, time_to_live_ms, delivery_count,
     message_id, partition_key, session_id, payload, format, head, changed_properties,
     dead_letter_reason, dead_letter_error_description, dead_letter_source,
-    enqueued_sequence_number, extra_bytes
+    enqueued_sequence_number, extra_bytes, hops
 FROM messages WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?
 
 -- read_summaries --

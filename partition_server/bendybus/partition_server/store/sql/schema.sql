@@ -39,7 +39,7 @@ CREATE TABLE slots (
     size_bytes INTEGER NOT NULL,
     last_enqueued_ms INTEGER NOT NULL,
     dropped INTEGER NOT NULL,
-    -- 1 main, 2 dead-letter
+    -- 1 main, 2 dead-letter, 4 transfer dead-letter
     sub_queue INTEGER NOT NULL DEFAULT 1
 ) STRICT;
 
@@ -67,7 +67,9 @@ CREATE TABLE messages (
     -- 0: the payload is a whole message; 1: head and payload are its parts (domain/message_format.py).
     format INTEGER NOT NULL DEFAULT 0,
     -- What filters read; empty in format 0.
-    head BLOB NOT NULL DEFAULT x''
+    head BLOB NOT NULL DEFAULT x'',
+    -- How often it was forwarded.
+    hops INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
 -- Partial: a message without an end or a schedule costs no index entry.

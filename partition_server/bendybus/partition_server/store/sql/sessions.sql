@@ -26,7 +26,7 @@ WHERE slot = ? AND session_id = ? AND state = ? AND counter = ?
 SELECT id, m.state, enqueued_ms, expires_ms, scheduled_ms, time_to_live_ms, delivery_count,
     message_id, partition_key, m.session_id, payload, format, head, changed_properties,
     dead_letter_reason, dead_letter_error_description, dead_letter_source,
-    enqueued_sequence_number, extra_bytes
+    enqueued_sequence_number, extra_bytes, hops
 FROM session_messages s CROSS JOIN messages m ON m.id = s.slot << 44 | s.counter
 WHERE s.slot = ? AND s.session_id = ? AND s.state = 0 AND s.counter > ?
 AND (expires_ms IS NULL OR expires_ms > ?) ORDER BY s.counter LIMIT ?
@@ -48,7 +48,7 @@ AND (expires_ms IS NULL OR expires_ms > ?) ORDER BY id LIMIT ?
 SELECT id, m.state, enqueued_ms, expires_ms, scheduled_ms, time_to_live_ms, delivery_count,
     message_id, partition_key, m.session_id, payload, format, head, changed_properties,
     dead_letter_reason, dead_letter_error_description, dead_letter_source,
-    enqueued_sequence_number, extra_bytes
+    enqueued_sequence_number, extra_bytes, hops
 FROM session_messages s CROSS JOIN messages m ON m.id = s.slot << 44 | s.counter
 WHERE s.slot = ? AND s.session_id = ? AND s.state = ? AND s.counter >= ?
 ORDER BY s.counter LIMIT ?

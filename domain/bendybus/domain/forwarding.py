@@ -1,0 +1,60 @@
+"""Forwarding: messages that go on by themselves, to another queue or topic.
+
+    queue or subscription ──forwardTo──────────────────────────► queue or topic
+          └── dead letters ──forwardDeadLetteredMessagesTo─────► queue or topic
+
+A message that cannot be forwarded ends in the transfer dead-letter sub-queue of its entity.
+"""
+
+from typing import Final
+
+from bendybus.domain import limits
+from bendybus.domain.entity import Entity
+from bendybus.domain.errors import InvalidOperation
+from bendybus.domain.sub_queue import SubQueue
+
+HOPS_REASON: Final = "MaxTransferHopCountExceeded"
+HOPS_DESCRIPTION: Final = (
+    "The maximum number of allowed hops when forwarding between queues or topics has been "
+    f"exceeded. This value is set to {limits.FORWARD_HOPS_MAX}."
+)
+FIELDS: Final = ("forward_to", "forward_dead_lettered_messages_to")
+
+
+def destination_of(entity: Entity, sub_queue: SubQueue) -> str:
+    """Return the name that the messages of a (sub-)queue are forwarded to, "" if they stay."""
+    if sub_queue is SubQueue.MAIN:
+        return entity.description.forward_to
+    if sub_queue is SubQueue.DEAD_LETTER:
+        return entity.description.forward_dead_lettered_messages_to
+    return ""
+
+
+def destinations(entity: Entity) -> list[str]:
+    """Return the names that an entity forwards to, in lower case."""
+    names = (getattr(entity.description, field) for field in FIELDS)
+    return [name.lower() for name in names if name]
+
+
+def check_receives(entity: Entity, sub_queue: SubQueue) -> None:
+    """Raise InvalidOperation for a receive from what is forwarded."""
+    destination = destination_of(entity, sub_queue)
+    if destination:
+        raise InvalidOperation(
+            "Cannot create a message receiver on an entity with auto-forwarding enabled: "
+            f"{entity.title} forwards to {destination!r}. Receive there.",
+            metadata={"entity": entity.name, "destination": destination},
+        )
+
+
+def stays(source: Entity, destination: Entity) -> bool:
+    """Whether each message has the same partition at its destination as here, whatever its key."""
+    if not source.partitioned:
+        return not destination.partitioned and source.home_partition == destination.home_partition
+    if source.partition_count != destination.partition_count:
+        return False
+    # A MessageId is a key only where duplicates are detected; without a key, a message stays.
+    return (
+        source.description.requires_duplicate_detection
+        or not destination.description.requires_duplicate_detection
+    )

@@ -1,0 +1,240 @@
+"""Forwarding: messages go on to another queue or topic by themselves, each exactly once.
+
+    source ──take──► destination, in the same commit: its send rules apply (size, room, duplicates)
+       │
+       ├── refused for what it is (too large, no session) ─► transfer dead letters, at once
+       ├── refused by the destination (missing, disabled, full) ─► waits, in order; when that has
+       │                                          lasted for its time ─► transfer dead letters
+       └── forwarded four times before ─► dead letters
+
+A message keeps its body, identifiers, keys, what is left of its time to live and the number that it
+had first; it gets a number and an enqueued time at its destination. Dead letters have no end there
+but the destination's own.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+from bendybus.domain import errors, forwarding, limits, message_format, sequence_number
+from bendybus.domain.errors import BusError
+from bendybus.domain.sub_queue import SubQueue
+from bendybus.partition_server.rules import dead_letter, entity_status, send
+from bendybus.partition_server.state.batch import Batch, Carried
+from bendybus.partition_server.state.commands import Append, EntityRef
+from bendybus.partition_server.state.forwards import RETRY_MS
+from bendybus.partition_server.state.message_queue import MessageQueue
+from bendybus.partition_server.state.ready_set import ReadyWindow
+from bendybus.partition_server.state.turn import Turn
+from bendybus.partition_server.store.records import SHARED_FORMAT, Row
+
+PAGE_ROWS: Final = 500
+
+
+def sweep(turn: Turn) -> None:
+    """Forward some messages of the queue whose turn it is."""
+    partition = turn.partition
+    forwards = partition.forwards
+    first = forwards.due.first()
+    assert first is not None, "nothing is due"
+    queue = partition.queues.at(first[1])
+    assert queue is not None, "a queue that is dropped is forgotten"
+    _Look(turn, queue).run()
+
+
+class Aside(NamedTuple):
+    """Where a message goes that is not forwarded, and why."""
+
+    to: SubQueue
+    reason: str
+    description: str
+
+
+_TOO_OFTEN: Final = Aside(SubQueue.DEAD_LETTER, forwarding.HOPS_REASON, forwarding.HOPS_DESCRIPTION)
+
+
+def _aside(error: BusError) -> Aside:
+    text = error.message[: limits.DEAD_LETTER_TEXT_CHARS_MAX]
+    return Aside(SubQueue.TRANSFER_DEAD_LETTER, type(error).__name__, text)
+
+
+class _Look:
+    """One look at a queue that forwards."""
+
+    def __init__(self, turn: Turn, queue: MessageQueue) -> None:
+        assert isinstance(queue.ready, ReadyWindow), "a queue of sessions does not forward"
+        self._turn = turn
+        self._queue = queue
+        self._ready = queue.ready
+
+    def run(self) -> None:
+        """Forward a page of messages, as far as the destination takes them."""
+        forwards, slot = self._turn.partition.forwards, self._queue.slot
+        now_ms = self._turn.now.mono_ms
+        refused: BusError | None
+        try:
+            target = self._target()
+        except errors.PartitionUnavailable:
+            self._end("", RETRY_MS)
+            return
+        except BusError as error:
+            refused, done = error, 0
+            lasts = forwards.lasts(slot, type(error).__name__, now_ms)
+            rows = self._take(PAGE_ROWS if lasts else 0)
+            for row in rows:
+                self._set_aside(row, _aside(error))
+        else:
+            lasts = forwards.lasts(slot, errors.QuotaExceeded.__name__, now_ms)
+            # A destination that was full is tried with one message, unless that has lasted.
+            rows = self._take(1 if forwards.is_refused(slot) and not lasts else PAGE_ROWS)
+            done, refused = self._forward(target, rows, lasts=lasts)
+            self._ready.put_back([row.counter for row in rows[done:]])
+        if refused is None:
+            self._end("", 0)
+        else:
+            self._end(type(refused).__name__, 0 if lasts else RETRY_MS)
+
+    def _target(self) -> MessageQueue:
+        """Return where messages go. Raises what refuses all of them."""
+        partition, source = self._turn.partition, self._queue.entity
+        name = forwarding.destination_of(source, self._queue.state.sub_queue)
+        entity = partition.catalogue.by_key(name.lower())
+        if entity is None or entity.deleted:
+            raise errors.EntityNotFound(f"{source.title} forwards to {name!r}: it does not exist.")
+        entity_status.check_sends(entity)
+        if not forwarding.stays(source, entity):
+            raise errors.InvalidOperation(
+                f"{source.title} forwards to {entity.title}, whose messages are in other "
+                "partitions: forwarding between partitions is not supported yet."
+            )
+        if partition.sends_refused:
+            raise errors.PartitionUnavailable(partition.sends_refused)
+        return partition.queues.main_of(entity.uid)
+
+    def _take(self, count: int) -> Sequence[Row]:
+        """Take messages out of the queue, which gets them back if the commit fails."""
+        turn = self._turn
+        rows = self._ready.take(
+            min(count, turn.budget.rows_left),
+            min(turn.budget.bytes_left, limits.FRAME_BYTES_MAX),
+            now_ms=turn.now.wall_ms,
+            store=turn.partition.store,
+        )
+        turn.budget.spend(sum(row.delivered_bytes() for row in rows), rows=len(rows))
+        counters = [row.counter for row in rows]
+        turn.stage.on_failure.append(partial(self._ready.put_back, counters))
+        return rows
+
+    def _end(self, refused: str, wait_ms: int) -> None:
+        """Note what was refused and when to look again, if there is something left to look at."""
+        turn, slot, more = self._turn, self._queue.slot, self._ready.has_ready()
+        next_ms = turn.now.mono_ms + wait_ms if more else None
+        looked = turn.partition.forwards.looked
+        turn.stage.on_commit.append(
+            partial(looked, slot, next_ms, refused if more else "", turn.now.mono_ms)
+        )
+
+    # One page
+
+    def _forward(
+        self, target: MessageQueue, rows: Sequence[Row], *, lasts: bool
+    ) -> tuple[int, BusError | None]:
+        """Forward messages in order; return how many are dealt with, and what refuses the next."""
+        turn = self._turn
+        going = [row for row in rows if _kept_from_going(row) is None]
+        mark = turn.mark()
+        try:
+            failed = self._append(target, going)
+        except BusError as error:
+            # One message is amiss in a way that refuses a whole frame: it is tried alone.
+            turn.take_back_to(mark)
+            if len(rows) > 1:
+                return self._forward(target, rows[:1], lasts=lasts)
+            self._set_aside(rows[0], _aside(error))
+            return 1, None
+        full = [at for at in sorted(failed) if isinstance(failed[at], errors.QuotaExceeded)]
+        if not full or lasts:
+            turn.keep(mark)
+            self._settle(rows, {going[at].id: error for at, error in failed.items()})
+            return len(rows), failed[full[0]] if full else None
+        # In order: nothing overtakes the first that there is no room for.
+        turn.take_back_to(mark)
+        done = rows.index(going[full[0]])
+        if done:
+            self._forward(target, rows[:done], lasts=False)
+        return done, failed[full[0]]
+
+    def _settle(self, rows: Sequence[Row], failed: Mapping[int, BusError]) -> None:
+        """Take messages out of the source: those that were forwarded, and those that cannot be."""
+        for row in rows:
+            error = failed.get(row.id)
+            aside = _kept_from_going(row) or (_aside(error) if error else None)
+            if aside is None:
+                self._turn.stage.remove(self._queue, row.id, row.state, row.size())
+            else:
+                self._set_aside(row, aside)
+
+    def _append(self, target: MessageQueue, rows: Sequence[Row]) -> Mapping[int, BusError]:
+        """Send messages to their destination, each by itself; return what refuses which."""
+        if not rows:
+            return {}
+        entity, now = target.entity, self._turn.now
+        target.used(now.wall_ms, now.mono_ms)
+        ref = EntityRef(entity.uid, entity.generation)
+        command = Append(None, ref, self._batch(rows), [1] * len(rows))
+        return dict(send.appender(self._turn, target).run(command).failures)
+
+    def _batch(self, rows: Sequence[Row]) -> Batch:
+        lives = [self._lifetime(row) for row in rows]
+        by_session = any(row.session_id is not None for row in rows)
+        return Batch(
+            [row.payload for row in rows],
+            [row.message_id for row in rows],
+            [row.partition_key for row in rows],
+            [row.session_id or "" for row in rows] if by_session else (),
+            [row.session_id is not None for row in rows] if by_session else (),
+            lives if any(lives) else (),
+            (),
+            [row.head for row in rows],
+            [row.format % SHARED_FORMAT for row in rows],
+            [self._carried(row) for row in rows],
+        )
+
+    def _lifetime(self, row: Row) -> int:
+        """Return what is left of the time to live, 0 for none: it ends no later for going on."""
+        if row.expires_ms is None:
+            return 0
+        return max(1, row.expires_ms - self._turn.now.wall_ms)
+
+    def _carried(self, row: Row) -> Carried:
+        index, source = self._turn.partition.index, row.dead_letter_source
+        if self._queue.is_dead_letter:
+            source = self._queue.entity.name
+        return Carried(
+            row.changed_properties,
+            row.dead_letter_reason,
+            row.dead_letter_error_description,
+            source,
+            row.enqueued_sequence_number or sequence_number.compose(index, row.counter),
+            row.extra_bytes - len(row.dead_letter_source or "") + len(source or ""),
+            row.hops + 1,
+        )
+
+    def _set_aside(self, row: Row, aside: Aside) -> None:
+        """Dead-letter a message that is not forwarded; one that is a dead letter, too."""
+        turn, queue, queues = self._turn, self._queue, self._turn.partition.queues
+        envelope = dead_letter.envelope_of(turn, queue, row.counter)
+        assert envelope is not None, row.id
+        away = queues.dead_letters_of(queue)
+        if away is queue or aside.to is SubQueue.TRANSFER_DEAD_LETTER:
+            away = queues.transfer_dead_letters_of(queue)
+        dead_letter.move(turn, queue, envelope, aside.reason, aside.description, to=away)
+
+
+def _kept_from_going(row: Row) -> Aside | None:
+    """Return what becomes of a message before its destination is asked, None if it may go."""
+    if row.hops >= limits.FORWARD_HOPS_MAX:
+        return _TOO_OFTEN
+    if row.format % SHARED_FORMAT > message_format.NEWEST:
+        return _aside(errors.InvalidArgument("format", f"{row.format} cannot be read."))
+    return None

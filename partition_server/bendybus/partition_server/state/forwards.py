@@ -1,0 +1,84 @@
+"""Which queues of a partition forward their messages: when to look at each, and what refuses them.
+
+Kept beside the queues, so that those that do not forward have nothing of it. In memory only: after
+a restart each is looked at, and the time of a refusal begins again.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from bendybus.partition_server.state.due_times import SlotTimes
+from bendybus.partition_server.state.message_queue import MessageQueue
+
+# Between two looks at a destination that refuses.
+RETRY_MS: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What a destination refuses, and since when; on the monotonic clock."""
+
+    code: str
+    since_mono_ms: int
+
+
+class Forwards:
+    """The forwarding queues of one partition, by slot."""
+
+    def __init__(self, refused_ms: int) -> None:
+        """`refused_ms`: how long a refusal lasts before the message is set aside."""
+        self.refused_ms = refused_ms
+        self.sources: set[int] = set()
+        # Monotonic times of the next looks.
+        self.due = SlotTimes()
+        self._refusals: dict[int, Refusal] = {}
+
+    def put(self, slot: int, *, forwards: bool) -> None:
+        """Note whether a queue forwards; if it does, look at it."""
+        if forwards:
+            self.sources.add(slot)
+            self.due.add(0, slot)
+        else:
+            self.drop(slot)
+
+    def drop(self, slot: int) -> None:
+        """Forget a queue."""
+        self.sources.discard(slot)
+        self._refusals.pop(slot, None)
+        self.due.replace(slot, None)
+
+    def note(self, changed: Mapping[int, MessageQueue]) -> None:
+        """Look soon at those that forward among queues that changed, unless they are refused."""
+        for slot, queue in changed.items():
+            if slot in self.sources and slot not in self._refusals and queue.ready.has_ready():
+                self.due.add(0, slot)
+
+    def note_all(self) -> None:
+        """Look at every queue that forwards."""
+        for slot in self.sources:
+            self.due.add(0, slot)
+
+    def is_refused(self, slot: int) -> bool:
+        """Whether the last look at a queue met a refusal."""
+        return slot in self._refusals
+
+    def lasts(self, slot: int, code: str, now_mono_ms: int) -> bool:
+        """Whether the destination of a queue has refused for the stated time, for this reason."""
+        refusal = self._refusals.get(slot)
+        if refusal is None or refusal.code != code:
+            return self.refused_ms <= 0
+        return now_mono_ms - refusal.since_mono_ms >= self.refused_ms
+
+    # STRICTLY AFTER the commit of a look.
+
+    def looked(self, slot: int, next_mono_ms: int | None, refused: str, now_mono_ms: int) -> None:
+        """Note the next look, and what was refused: "" for nothing."""
+        if slot not in self.sources:
+            return
+        known = self._refusals.get(slot)
+        if not refused:
+            self._refusals.pop(slot, None)
+        elif known is None or known.code != refused:
+            self._refusals[slot] = Refusal(refused, now_mono_ms)
+        self.due.replace(slot, next_mono_ms)
