@@ -25,7 +25,7 @@ BAD_QUEUES: list[tuple[Changes, str]] = [
     ({"maxMessageSizeInKilobytes": 2048}, "maxMessageSizeInKilobytes: can be set only in Premium"),
     ({"maxDeliveryCount": 0}, "spec.maxDeliveryCount"),
     ({"autoDeleteOnIdle": "PT1M"}, "autoDeleteOnIdle: must be at least PT5M"),
-    ({"forwardTo": "other"}, "forwardTo is not supported yet"),
+    ({"forwardTo": "x", "requiresSession": True}, "that requires sessions cannot forward"),
     ({"status": "Sleeping"}, "spec.status"),
     ({"entityName": "-x"}, "spec.entityName"),
     ({"entityName": "a//b"}, "entityName must not contain // or /Subscriptions/"),
