@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final, Protocol, TypeVar
 
-from bendybus.crds.bundling import Bundle, Place, QueueWish
+from bendybus.crds.bundling import Bundle, NamespaceSettings, QueueWish
 from bendybus.domain import errors, immutable_fields, lifecycle, queue_description
 from bendybus.domain.errors import BusError
 from bendybus.domain.lifecycle import EntityAction, EntityState
@@ -71,21 +71,21 @@ def plan(bundle: Bundle, existing: Sequence[pb.Queue]) -> list[Step]:
     unclaimed = {queue.name.lower(): queue for queue in existing}
     for wish in bundle.queues:
         found = unclaimed.pop(wish.name.lower(), None)
-        steps.append(_step(wish, found, bundle.place))
+        steps.append(_step(wish, found, bundle.namespace))
     for queue in unclaimed.values():
         if queue.origin == pb.ENTITY_ORIGIN_MANIFEST and not queue.orphaned:
             steps.append(Step(Change.KEPT, queue.name))
     return steps
 
 
-def _step(wish: QueueWish, found: pb.Queue | None, place: Place) -> Step:
+def _step(wish: QueueWish, found: pb.Queue | None, namespace: NamespaceSettings) -> Step:
     if found is None:
         return Step(Change.CREATED, wish.name, wish)
     if found.orphaned:
         lifecycle.after(EntityState.ORPHANED, EntityAction.CREATE, found.name, facts={})
     current = entities.description_from_proto(found.description)
     wanted = queue_description.settled(
-        wish.description, tier=place.tier, partition_count=place.partition_count
+        wish.description, tier=namespace.tier, partition_count=namespace.partition_count
     )
     immutable_fields.check_queue(found.name, current, wanted)
     if found.origin != pb.ENTITY_ORIGIN_MANIFEST:
