@@ -7,7 +7,7 @@ import pytest
 
 from bendybus.cli.bus import apply_manifests
 from bendybus.crds import bundling, loading
-from bendybus.crds.bundling import Place
+from bendybus.crds.bundling import NamespaceSettings
 from bendybus.domain.errors import InvalidArgument
 from bendybus.domain.limits import Tier
 from tests.cli.fake_management import FakeManagement
@@ -108,7 +108,7 @@ def test_apply_makes_nothing_that_a_basic_bus_lacks(tmp_path: Path) -> None:
         "apiVersion: bendybus.io/v1alpha1\nkind: Queue\nmetadata: {name: q}\n"
         "spec: {namespaceRef: {name: b}, requiresDuplicateDetection: true}\n"
     )
-    bundle = bundling.bundle(loading.load([file]), running=Place("b", Tier.BASIC))
+    bundle = bundling.bundle(loading.load([file]), running=NamespaceSettings("b", Tier.BASIC))
 
     with pytest.raises(InvalidArgument, match="this one is Basic"):
         apply_manifests.plan(bundle, [])

@@ -14,7 +14,7 @@ import pytest
 
 from bendybus.cli.__main__ import main
 from bendybus.cli.cluster import connection, port_forward
-from bendybus.cli.cluster.connection import Access, ClusterChoice, Place
+from bendybus.cli.cluster.connection import Access, BusKey, ClusterChoice
 from bendybus.cli.cluster.kubectl import Kubectl
 from bendybus.cli.errors import CliError, NotFound, Unreachable
 from bendybus.domain.entity import Origin
@@ -61,7 +61,7 @@ def front_end() -> Iterator[tuple[FakeManagement, int]]:
 def test_the_only_bus_is_the_one(kubectl: FakeKubectl) -> None:
     kubectl.answers(get=listed("flights"))
 
-    assert connection.find(Kubectl(), "") == Place("shop", "flights")
+    assert connection.find(Kubectl(), "") == BusKey("shop", "flights")
 
 
 def test_several_buses_must_be_told_apart(kubectl: FakeKubectl) -> None:
@@ -105,13 +105,13 @@ def test_a_secret_that_cannot_be_used_says_why(
     kubectl.answers(get_secret=answer)
 
     with pytest.raises(CliError, match=sentence):
-        connection.read_access(Kubectl(), Place("shop", "flights"))
+        connection.read_access(Kubectl(), BusKey("shop", "flights"))
 
 
 def test_keys_show_nowhere(kubectl: FakeKubectl) -> None:
     kubectl.answers(get_secret=secret(primaryConnectionString=STRING, ca_crt="PEM"))
 
-    access = connection.read_access(Kubectl(), Place("shop", "flights"))
+    access = connection.read_access(Kubectl(), BusKey("shop", "flights"))
 
     assert access == Access(STRING, "PEM")
     assert KEY not in repr(access)

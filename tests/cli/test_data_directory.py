@@ -7,42 +7,42 @@ import pytest
 from bendybus.cli.errors import CliError
 from bendybus.cli.local import data_directory
 from bendybus.cli.local.programs import Programs
-from bendybus.crds.bundling import Place
+from bendybus.crds.bundling import NamespaceSettings
 from bendybus.domain.errors import PartitioningImmutable
 from bendybus.domain.limits import Tier
 
-PLACE = Place("bus", Tier.PREMIUM, 4)
+NAMESPACE = NamespaceSettings("bus", Tier.PREMIUM, 4)
 
 
 @pytest.mark.requirement("R07")
 @pytest.mark.parametrize(
     ("wanted", "sentence"),
     [
-        (Place("bus", Tier.PREMIUM, 8), "premiumMessagingPartitions is 4 since"),
-        (Place("bus", Tier.STANDARD, 16), "sku.tier is Premium since"),
+        (NamespaceSettings("bus", Tier.PREMIUM, 8), "premiumMessagingPartitions is 4 since"),
+        (NamespaceSettings("bus", Tier.STANDARD, 16), "sku.tier is Premium since"),
     ],
 )
 def test_a_folder_keeps_its_tier_and_its_number_of_partitions(
-    tmp_path: Path, wanted: Place, sentence: str
+    tmp_path: Path, wanted: NamespaceSettings, sentence: str
 ) -> None:
-    first = data_directory.identify(tmp_path, PLACE)
+    first = data_directory.identify(tmp_path, NAMESPACE)
 
     with pytest.raises(PartitioningImmutable, match=sentence):
         data_directory.identify(tmp_path, wanted)
 
-    assert data_directory.identify(tmp_path, PLACE) == first
+    assert data_directory.identify(tmp_path, NAMESPACE) == first
 
 
 def test_a_folder_of_another_bus_is_refused(tmp_path: Path) -> None:
-    data_directory.identify(tmp_path, PLACE)
+    data_directory.identify(tmp_path, NAMESPACE)
 
     with pytest.raises(CliError, match="holds BusNamespace 'bus', not 'other'"):
-        data_directory.identify(tmp_path, Place("other", Tier.PREMIUM, 4))
+        data_directory.identify(tmp_path, NamespaceSettings("other", Tier.PREMIUM, 4))
 
 
 @pytest.mark.requirement("R06")
 def test_partition_servers_are_told_how_many_partitions_their_bus_has(tmp_path: Path) -> None:
-    identity = data_directory.identify(tmp_path, PLACE)
+    identity = data_directory.identify(tmp_path, NAMESPACE)
 
     command = Programs().partition_server_command(
         identity, data=tmp_path, partitions=(1, 3), listen="127.0.0.1:0", metrics_port=1

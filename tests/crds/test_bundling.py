@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from bendybus.crds import bundling, loading
-from bendybus.crds.bundling import Place
+from bendybus.crds.bundling import NamespaceSettings
 from bendybus.crds.errors import ManifestError
 from bendybus.crds.loading import Loaded
 from bendybus.domain.errors import BusError, PartitioningImmutable
@@ -37,17 +37,17 @@ def test_queues_alone_get_a_standard_namespace_called_default() -> None:
     bundle = bundling.bundle([_manifest("Queue", "orders")])
 
     assert bundle.implicit
-    assert bundle.place == Place("default", Tier.STANDARD, 16)
+    assert bundle.namespace == NamespaceSettings("default", Tier.STANDARD, 16)
 
 
 def test_queues_alone_join_the_bus_that_runs() -> None:
-    running = Place("big", Tier.PREMIUM, 4)
+    running = NamespaceSettings("big", Tier.PREMIUM, 4)
 
     bundle = bundling.bundle(
         [_manifest("Queue", "orders", namespaceRef={"name": "big"})], running=running
     )
 
-    assert bundle.place == running
+    assert bundle.namespace == running
 
 
 @pytest.mark.requirement("R05", "R06")
@@ -63,7 +63,7 @@ def test_queues_alone_join_the_bus_that_runs() -> None:
 def test_the_tier_decides_how_many_partitions_there_are(spec: dict[str, Any], count: int) -> None:
     bundle = bundling.bundle([_manifest("BusNamespace", "bus", **spec)])
 
-    assert bundle.place.partition_count == count
+    assert bundle.namespace.partition_count == count
 
 
 def test_two_namespaces_in_one_run_are_refused() -> None:
@@ -123,7 +123,7 @@ def test_a_running_bus_never_changes_its_partitioning() -> None:
     wanted = bundling.bundle([_manifest("BusNamespace", "bus", sku={"tier": "Premium"})])
 
     with pytest.raises(PartitioningImmutable, match=r"sku.tier is Standard since the namespace"):
-        bundling.check_against(Place("bus"), wanted)
+        bundling.check_against(NamespaceSettings("bus"), wanted)
 
 
 @pytest.mark.requirement("R07")
@@ -131,7 +131,7 @@ def test_a_running_premium_bus_never_changes_the_number_of_its_partitions() -> N
     manifest = _manifest(
         "BusNamespace", "bus", sku={"tier": "Premium"}, premiumMessagingPartitions=4
     )
-    running = Place("bus", Tier.PREMIUM, 2)
+    running = NamespaceSettings("bus", Tier.PREMIUM, 2)
 
     with pytest.raises(PartitioningImmutable, match="premiumMessagingPartitions is 2 since"):
         bundling.check_against(running, bundling.bundle([manifest]))
@@ -141,7 +141,7 @@ def test_manifests_of_another_bus_are_refused() -> None:
     wanted = bundling.bundle([_manifest("BusNamespace", "bus")])
 
     with pytest.raises(BusError, match="the bus that answers is 'other'"):
-        bundling.check_against(Place("other"), wanted)
+        bundling.check_against(NamespaceSettings("other"), wanted)
 
 
 @pytest.mark.requirement("R139")

@@ -20,7 +20,7 @@ from bendybus.domain.limits import Tier
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class NamespaceSettings:
     """The bus that entities are checked against."""
 
     name: str
@@ -51,12 +51,12 @@ class Bundle:
     `implicit`: no BusNamespace was among them.
     """
 
-    place: Place
+    namespace: NamespaceSettings
     implicit: bool
     entities: tuple[EntityWish, ...]
 
 
-def bundle(loaded: Sequence[Loaded], *, running: Place | None = None) -> Bundle:
+def bundle(loaded: Sequence[Loaded], *, running: NamespaceSettings | None = None) -> Bundle:
     """Return the one bus that the manifests describe.
 
     Without a BusNamespace the entities join `running`, or a Standard one called `default`.
@@ -71,16 +71,18 @@ def bundle(loaded: Sequence[Loaded], *, running: Place | None = None) -> Bundle:
                 "Give the files of one bus at a time.",
             )
         )
-    place = _place(spaces[0]) if spaces else running or Place(DEFAULT_NAMESPACE)
+    namespace = (
+        _namespace_of(spaces[0]) if spaces else running or NamespaceSettings(DEFAULT_NAMESPACE)
+    )
     problems: list[Problem] = []
     wishes: dict[str, EntityWish] = {}
     for item in loaded:
         if isinstance(item.manifest, EntityManifest):
-            problems.extend(_check(item, item.manifest, place, wishes))
-    problems.extend(_check_number(place, wishes))
+            problems.extend(_check(item, item.manifest, namespace, wishes))
+    problems.extend(_check_number(namespace, wishes))
     if problems:
         raise ManifestError(*problems)
-    return Bundle(place, not spaces, tuple(_in_order(wishes)))
+    return Bundle(namespace, not spaces, tuple(_in_order(wishes)))
 
 
 def _in_order(wishes: Mapping[str, EntityWish]) -> list[EntityWish]:
@@ -107,23 +109,26 @@ def _destinations(wish: EntityWish) -> list[str]:
     return [name.lower() for name in names if name]
 
 
-def _place(item: Loaded) -> Place:
+def _namespace_of(item: Loaded) -> NamespaceSettings:
     space = item.manifest
     assert isinstance(space, BusNamespace)
-    return Place(space.metadata.name, space.tier, space.partition_count)
+    return NamespaceSettings(space.metadata.name, space.tier, space.partition_count)
 
 
 def _check(
-    item: Loaded, manifest: EntityManifest, place: Place, wishes: dict[str, EntityWish]
+    item: Loaded,
+    manifest: EntityManifest,
+    namespace: NamespaceSettings,
+    wishes: dict[str, EntityWish],
 ) -> list[Problem]:
     """Add the entity to `wishes`, or return what is wrong with it."""
     wanted_space = manifest.spec.namespace_ref.name
-    if wanted_space != place.name:
+    if wanted_space != namespace.name:
         return [
             item.problem(
                 "spec.namespaceRef.name",
-                f"{wanted_space!r} is not the bus of this run, {place.name!r}. Add the manifest "
-                f"of BusNamespace {wanted_space!r}, or refer to {place.name!r}.",
+                f"{wanted_space!r} is not the bus of this run, {namespace.name!r}. Add the "
+                f"manifest of BusNamespace {wanted_space!r}, or refer to {namespace.name!r}.",
             )
         ]
     name = manifest.entity_name
@@ -140,7 +145,9 @@ def _check(
         manifest.check_name()
         entity_manifest.check_rules(manifest)
         description = entity_manifest.to_description(manifest)
-        descriptions.check(description, tier=place.tier, partition_count=place.partition_count)
+        descriptions.check(
+            description, tier=namespace.tier, partition_count=namespace.partition_count
+        )
     except InvalidArgument as error:
         return [_of_domain(item, error)]
     except InvalidOperation as error:
@@ -155,28 +162,30 @@ def _of_domain(item: Loaded, error: InvalidArgument) -> Problem:
     return item.problem(f"spec.{error.field}", error.message.removeprefix(f"{error.field}: "))
 
 
-def _check_number(place: Place, wishes: dict[str, EntityWish]) -> list[Problem]:
+def _check_number(namespace: NamespaceSettings, wishes: dict[str, EntityWish]) -> list[Problem]:
     spread = [
         wish for wish in wishes.values() if getattr(wish.description, "enable_partitioning", False)
     ]
     most = limits.PARTITIONED_ENTITIES_PER_NAMESPACE
-    if place.tier is not Tier.PREMIUM and len(spread) > most:
-        sentence = f"{len(spread)} partitioned entities are more than the {most} of {place.tier}."
+    if namespace.tier is not Tier.PREMIUM and len(spread) > most:
+        sentence = (
+            f"{len(spread)} partitioned entities are more than the {most} of {namespace.tier}."
+        )
         return [Problem(spread[-1].source, "", "spec.enablePartitioning", sentence)]
     return []
 
 
-def check_against(place: Place, wanted: Bundle) -> None:
-    """Raise BusError unless `wanted` can be applied to the running bus `place`."""
-    if wanted.place.name != place.name:
+def check_against(namespace: NamespaceSettings, wanted: Bundle) -> None:
+    """Raise BusError unless `wanted` can be applied to the running bus `namespace`."""
+    if wanted.namespace.name != namespace.name:
         raise BusError(
-            f"The manifests are of BusNamespace {wanted.place.name!r}, but the bus that answers "
-            f"is {place.name!r}. Choose the bus with --connection-string."
+            f"The manifests are of BusNamespace {wanted.namespace.name!r}, but the bus that "
+            f"answers is {namespace.name!r}. Choose the bus with --connection-string."
         )
     immutable_fields.check_namespace(
-        place.name,
-        tier=place.tier,
-        partition_count=place.partition_count,
-        wanted_tier=wanted.place.tier,
-        wanted_count=wanted.place.partition_count,
+        namespace.name,
+        tier=namespace.tier,
+        partition_count=namespace.partition_count,
+        wanted_tier=wanted.namespace.tier,
+        wanted_count=wanted.namespace.partition_count,
     )

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final, Protocol, TypeVar
 
 from bendybus.cli.bus.manifest_entities import Existing
-from bendybus.crds.bundling import Bundle, EntityWish, Place
+from bendybus.crds.bundling import Bundle, EntityWish, NamespaceSettings
 from bendybus.domain import descriptions, errors, immutable_fields, lifecycle, subscription_name
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.errors import BusError
@@ -73,7 +73,7 @@ def plan(bundle: Bundle, existing: Sequence[Existing]) -> list[Step]:
     for wish in bundle.entities:
         _check_topic(wish, known)
         found = unclaimed.pop(wish.name.lower(), None)
-        steps.append(_step(wish, found, bundle.place))
+        steps.append(_step(wish, found, bundle.namespace))
     for entity in unclaimed.values():
         if entity.has_manifest and not entity.orphaned:
             steps.append(Step(Change.KEPT, entity.kind, entity.name))
@@ -89,9 +89,9 @@ def _check_topic(wish: EntityWish, known: Container[str]) -> None:
         )
 
 
-def _step(wish: EntityWish, found: Existing | None, place: Place) -> Step:
+def _step(wish: EntityWish, found: Existing | None, namespace: NamespaceSettings) -> Step:
     if found is None:
-        descriptions.check_new(wish.description, place.tier)
+        descriptions.check_new(wish.description, namespace.tier)
         return Step(Change.CREATED, wish.kind, wish.name, wish)
     if found.kind is not wish.kind:
         raise errors.EntityAlreadyExists(
@@ -103,7 +103,7 @@ def _step(wish: EntityWish, found: Existing | None, place: Place) -> Step:
             EntityState.ORPHANED, EntityAction.CREATE, found.name, facts={}, kind=found.kind
         )
     wanted = descriptions.settled(
-        wish.description, tier=place.tier, partition_count=place.partition_count
+        wish.description, tier=namespace.tier, partition_count=namespace.partition_count
     )
     immutable_fields.check_entity(found.name, found.description, wanted)
     if not found.has_manifest:

@@ -13,7 +13,7 @@ from bendybus.cli import endpoint
 from bendybus.cli import errors as cli_errors
 from bendybus.cli.endpoint import Endpoint
 from bendybus.cli.errors import UsageError
-from bendybus.crds.bundling import Place
+from bendybus.crds.bundling import NamespaceSettings
 from bendybus.domain import errors
 from bendybus.domain.limits import Tier
 from bendybus.domain.queue_description import QueueDescription
@@ -66,10 +66,10 @@ class Management:
         with self._translated():
             return self._stub.GetNamespace(pb.GetNamespaceRequest(), timeout=self._deadline_s)
 
-    def place(self) -> Place:
+    def namespace_settings(self) -> NamespaceSettings:
         """Return the bus as manifests are checked against it."""
         answer = self.namespace()
-        return Place(answer.name, Tier(answer.tier), answer.partition_count)
+        return NamespaceSettings(answer.name, Tier(answer.tier), answer.partition_count)
 
     def queues(self, *, runtime: bool, orphaned: bool = False) -> list[pb.Queue]:
         """Return all queues, by name; orphaned ones only if asked for."""

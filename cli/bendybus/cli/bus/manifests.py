@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from bendybus.cli.errors import UsageError
 from bendybus.crds import bundling, loading, manifest
-from bendybus.crds.bundling import Place
+from bendybus.crds.bundling import NamespaceSettings
 from bendybus.crds.errors import ManifestError, Problem
 from bendybus.domain.queue_description import QueueDescription
 
@@ -40,9 +40,9 @@ def readable(files: Sequence[Path]) -> Iterator[list[Path]]:
             ) from error
 
 
-def description(name: str, fields: Sequence[str], place: Place) -> QueueDescription:
+def description(name: str, fields: Sequence[str], namespace: NamespaceSettings) -> QueueDescription:
     """Return the queue that `FIELD=VALUE`s describe, with a manifest's names and checks."""
-    spec: dict[str, Any] = {"namespaceRef": {"name": place.name}, "entityName": name}
+    spec: dict[str, Any] = {"namespaceRef": {"name": namespace.name}, "entityName": name}
     for text in fields:
         field, equals, value = text.partition("=")
         if not equals or not field:
@@ -59,7 +59,7 @@ def description(name: str, fields: Sequence[str], place: Place) -> QueueDescript
     try:
         if not isinstance(found, loading.Loaded):
             raise ManifestError(*found)
-        (wish,) = bundling.bundle([found], running=place).entities
+        (wish,) = bundling.bundle([found], running=namespace).entities
         assert isinstance(wish.description, QueueDescription)
         return wish.description
     except ManifestError as error:

@@ -4,14 +4,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from bendybus.cli.errors import UsageError
-from bendybus.crds.bundling import Place
+from bendybus.crds.bundling import NamespaceSettings
 from bendybus.domain import descriptions, durations
 from bendybus.domain.descriptions import AnyDescription
 from bendybus.domain.entity_status import EntityStatus
 from bendybus.domain.errors import BusError, InvalidArgument
 
 
-def description(default: AnyDescription, fields: Sequence[str], place: Place) -> AnyDescription:
+def description(
+    default: AnyDescription, fields: Sequence[str], namespace: NamespaceSettings
+) -> AnyDescription:
     """Return the description that `FIELD=VALUE`s make of the default one. Raises UsageError."""
     fields_by_name = {
         manifest_name: field
@@ -31,7 +33,7 @@ def description(default: AnyDescription, fields: Sequence[str], place: Place) ->
         changes[field] = _value(name, value, field, getattr(default, field))
     wanted = descriptions.merged(default, changes)
     try:
-        descriptions.check(wanted, tier=place.tier, partition_count=place.partition_count)
+        descriptions.check(wanted, tier=namespace.tier, partition_count=namespace.partition_count)
     except InvalidArgument as error:
         raise UsageError(f"--set {error.message}") from error
     except BusError as error:

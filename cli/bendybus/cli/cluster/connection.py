@@ -36,7 +36,7 @@ class ClusterChoice:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BusKey:
     """Kubernetes namespace and name of a bus."""
 
     namespace: str
@@ -64,9 +64,9 @@ def reached(
     the block. Raises CliError.
     """
     kubectl = choice.kubectl
-    place = find(kubectl, choice.bus)
-    kubectl = Kubectl(choice.context, place.namespace)
-    access = read_access(kubectl, place)
+    bus = find(kubectl, choice.bus)
+    kubectl = Kubectl(choice.context, bus.namespace)
+    access = read_access(kubectl, bus)
     with tempfile.TemporaryDirectory(prefix="bendybus-") as folder:
         trusted = None
         if access.authorities:
@@ -76,16 +76,16 @@ def reached(
         if not choice.context and _IN_POD in environment and _resolves(host):
             yield access.connection_string, trusted
             return
-        with port_forward.forwarded(kubectl, f"{place.name}-frontend", int(port)) as local:
+        with port_forward.forwarded(kubectl, f"{bus.name}-frontend", int(port)) as local:
             address = f"{port_forward.HOST}:{local}"
             yield moved(access.connection_string, address), trusted
 
 
-def find(kubectl: Kubectl, wanted: str) -> Place:
+def find(kubectl: Kubectl, wanted: str) -> BusKey:
     """Return the bus that is meant: the named one, or the only one. Raises CliError."""
     if wanted:
         try:
-            return _place(kubectl.json("get", _BUSES, wanted))
+            return _key_of(kubectl.json("get", _BUSES, wanted))
         except Absent as error:
             raise NotFound(
                 f"There is no BusNamespace {wanted!r} in namespace {kubectl.namespace_name()!r} of "
@@ -98,13 +98,13 @@ def find(kubectl: Kubectl, wanted: str) -> Place:
             f"{kubectl.where}. Choose another with --namespace; kubectl get busnamespaces -A lists "
             "them."
         )
-    return only([_place(each) for each in found])
+    return only([_key_of(each) for each in found])
 
 
-def only(found: Sequence[Place]) -> Place:
+def only(found: Sequence[BusKey]) -> BusKey:
     """Return the one bus. Raises CliError that names them if there are several."""
     if len(found) > 1:
-        names = ", ".join(place.name for place in found)
+        names = ", ".join(bus.name for bus in found)
         raise CliError(
             f"Several buses are in namespace {found[0].namespace!r}: {names}. Choose one with "
             "--bus NAME."
@@ -112,24 +112,24 @@ def only(found: Sequence[Place]) -> Place:
     return found[0]
 
 
-def read_access(kubectl: Kubectl, place: Place) -> Access:
+def read_access(kubectl: Kubectl, bus: BusKey) -> Access:
     """Return connection string and authorities from the bus's Secret. Raises CliError."""
-    name = _SECRET.format(name=place.name)
+    name = _SECRET.format(name=bus.name)
     try:
         data = kubectl.json("get", "secret", name).get("data") or {}
     except Absent as error:
         raise NotFound(
-            f"Secret {place.namespace}/{name} does not exist yet; the operator creates it. Check "
-            f"kubectl describe busnamespace {place.name} -n {place.namespace}."
+            f"Secret {bus.namespace}/{name} does not exist yet; the operator creates it. Check "
+            f"kubectl describe busnamespace {bus.name} -n {bus.namespace}."
         ) from error
     except Forbidden as error:
         raise CliError(
-            f"You may not read Secret {place.namespace}/{name}, which holds the keys. Ask for the "
+            f"You may not read Secret {bus.namespace}/{name}, which holds the keys. Ask for the "
             "right to get it, or use a connection string that you have, with --connection-string."
         ) from error
     if _STRING not in data:
         raise CliError(
-            f"Secret {place.namespace}/{name} has no {_STRING}. Delete it; the operator then "
+            f"Secret {bus.namespace}/{name} has no {_STRING}. Delete it; the operator then "
             "recreates it with new keys."
         )
     return Access(_text(data, _STRING), _text(data, _AUTHORITIES))
@@ -142,9 +142,9 @@ def moved(connection_string: str, address: str) -> str:
     return ";".join([f"Endpoint=sb://{address}", *kept])
 
 
-def _place(body: Mapping[str, Any]) -> Place:
+def _key_of(body: Mapping[str, Any]) -> BusKey:
     metadata = body["metadata"]
-    return Place(metadata["namespace"], metadata["name"])
+    return BusKey(metadata["namespace"], metadata["name"])
 
 
 def _text(data: Mapping[str, str], name: str) -> str:

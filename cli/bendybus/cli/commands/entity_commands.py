@@ -169,7 +169,7 @@ def create_queue(
             "bendybus apply -f FILE."
         )
     with connected(context) as bus:
-        wanted = manifests.description(name, given, bus.place())
+        wanted = manifests.description(name, given, bus.namespace_settings())
         missing = []
         if not dry_run:
             answer = bus.create_by_hand(name, wanted, migrated=migrated)

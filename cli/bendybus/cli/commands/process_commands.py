@@ -71,17 +71,17 @@ def run_up(
     need_extra("server", SERVER_MODULES, "bendybus up")
     with manifests.readable(files) as paths:
         bundle = bundling.bundle(loading.load(paths))
-    place = bundle.place
+    namespace = bundle.namespace
     root = data_directory.root(choice.environment)
-    directory = (data or choice.data or root / place.name).absolute()
+    directory = (data or choice.data or root / namespace.name).absolute()
     cores = _cores()
-    count = min(cores, place.partition_count) if processes is None else processes
-    if not 1 <= count <= place.partition_count:
-        raise UsageError(f"--processes: {count} is outside 1 to {place.partition_count}.")
+    count = min(cores, namespace.partition_count) if processes is None else processes
+    if not 1 <= count <= namespace.partition_count:
+        raise UsageError(f"--processes: {count} is outside 1 to {namespace.partition_count}.")
     with data_directory.held(directory):
         # Behind the folder's lock: the bus that runs on it is a better reason than its port.
         supervisor.check_port(port)
-        identity = data_directory.identify(directory, place)
+        identity = data_directory.identify(directory, namespace)
         settings = supervisor.Settings(directory, count, port=port, programs=programs or Programs())
         asyncio.run(_supervise(supervisor.Supervisor(settings, identity), bundle, as_json))
 
@@ -135,12 +135,12 @@ def _say_ready(
         return
     printing.note(f"Connection string: {facts['connection_string']}")
     printing.note(f"Metrics: {_metrics_told(facts['metrics'])}")
-    place = bundle.place
+    namespace = bundle.namespace
     implicit = ", implied: no BusNamespace was given" if bundle.implicit else ""
     printing.line(
-        f"Ready: bus {place.name!r} ({place.tier}{implicit}) with {place.partition_count} "
-        f"partitions at {facts['endpoint']}, data in {facts['data']}. This machine only, any key "
-        "is accepted. Ctrl-C ends it."
+        f"Ready: bus {namespace.name!r} ({namespace.tier}{implicit}) with "
+        f"{namespace.partition_count} partitions at {facts['endpoint']}, data in "
+        f"{facts['data']}. This machine only, any key is accepted. Ctrl-C ends it."
     )
 
 
@@ -321,10 +321,10 @@ def store_copy(
 
 def load_bundle(files: Sequence[Path], bus: Management) -> Bundle:
     """Return the manifests in `files`, checked against a running bus."""
-    place = bus.place()
-    bundle = bundling.bundle(loading.load(files), running=place)
+    namespace = bus.namespace_settings()
+    bundle = bundling.bundle(loading.load(files), running=namespace)
     try:
-        bundling.check_against(place, bundle)
+        bundling.check_against(namespace, bundle)
     except BusError as error:
         raise CliError(error.message) from error
     return bundle

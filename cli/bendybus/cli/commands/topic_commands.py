@@ -51,7 +51,7 @@ def create_topic(
     given += ["requiresDuplicateDetection=true"] if detect_duplicates else []
     refuse_on_a_cluster(context, "create topic")
     with entity_commands.connected(context) as bus:
-        wanted = setting_texts.description(TopicDescription(), given, bus.place())
+        wanted = setting_texts.description(TopicDescription(), given, bus.namespace_settings())
         answer = None if dry_run else topics.create_topic(bus, name, wanted, migrated=migrated)
     say_created("Topic", name, answer, as_json)
 
@@ -69,7 +69,7 @@ def create_subscription(
     refuse_on_a_cluster(context, "create subscription")
     with entity_commands.connected(context) as bus:
         wanted = setting_texts.description(
-            SubscriptionDescription(), list(fields or ()), bus.place()
+            SubscriptionDescription(), list(fields or ()), bus.namespace_settings()
         )
         answer = None if dry_run else topics.create_subscription(bus, topic, name, wanted)
     say_created("Subscription", subscription_name.compose(topic, name), answer, as_json)

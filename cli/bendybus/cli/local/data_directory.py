@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bendybus.cli.errors import CliError
-from bendybus.crds.bundling import Place
+from bendybus.crds.bundling import NamespaceSettings
 from bendybus.domain import immutable_fields
 from bendybus.domain.limits import Tier
 
@@ -35,7 +35,7 @@ _LOCK: Final = "lock"
 class Identity:
     """What a data directory is of."""
 
-    place: Place
+    namespace: NamespaceSettings
     uid: str
 
 
@@ -94,7 +94,7 @@ def is_held(directory: Path) -> bool:
     return False
 
 
-def identify(directory: Path, wanted: Place) -> Identity:
+def identify(directory: Path, wanted: NamespaceSettings) -> Identity:
     """Return what the directory is of; a new one becomes that of `wanted`, with a new UID.
 
     Raises PartitioningImmutable when tier or partition count differ, CliError when the name does.
@@ -105,15 +105,15 @@ def identify(directory: Path, wanted: Place) -> Identity:
         _write(path, _to_json(identity))
         return identity
     identity = _identity(path)
-    if identity.place.name != wanted.name:
+    if identity.namespace.name != wanted.name:
         raise CliError(
-            f"{directory} holds BusNamespace {identity.place.name!r}, not {wanted.name!r}. Choose "
-            "another folder with --data."
+            f"{directory} holds BusNamespace {identity.namespace.name!r}, not {wanted.name!r}. "
+            "Choose another folder with --data."
         )
     immutable_fields.check_namespace(
         wanted.name,
-        tier=identity.place.tier,
-        partition_count=identity.place.partition_count,
+        tier=identity.namespace.tier,
+        partition_count=identity.namespace.partition_count,
         wanted_tier=wanted.tier,
         wanted_count=wanted.partition_count,
     )
@@ -123,8 +123,10 @@ def identify(directory: Path, wanted: Place) -> Identity:
 def _identity(path: Path) -> Identity:
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-        place = Place(value["name"], Tier(value["tier"]), int(value["partition_count"]))
-        return Identity(place, str(value["uid"]))
+        namespace = NamespaceSettings(
+            value["name"], Tier(value["tier"]), int(value["partition_count"])
+        )
+        return Identity(namespace, str(value["uid"]))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CliError(
             f"{path} cannot be read ({error}). Restore it from a backup: it says to which bus the "
@@ -134,10 +136,10 @@ def _identity(path: Path) -> Identity:
 
 def _to_json(identity: Identity) -> dict[str, Any]:
     return {
-        "name": identity.place.name,
+        "name": identity.namespace.name,
         "uid": identity.uid,
-        "tier": identity.place.tier.value,
-        "partition_count": identity.place.partition_count,
+        "tier": identity.namespace.tier.value,
+        "partition_count": identity.namespace.partition_count,
     }
 
 

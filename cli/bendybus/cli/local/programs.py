@@ -39,14 +39,14 @@ class Programs:
         metrics_port: int,
     ) -> list[str]:
         """Return the command that hosts some partitions."""
-        place = identity.place
+        namespace = identity.namespace
         return [
             *self.partition_server,
             *("--data", str(data)),
-            *("--namespace-name", place.name),
+            *("--namespace-name", namespace.name),
             *("--namespace-uid", identity.uid),
-            *("--tier", place.tier.value),
-            *("--partition-count", str(place.partition_count)),
+            *("--tier", namespace.tier.value),
+            *("--partition-count", str(namespace.partition_count)),
             *("--partitions", ",".join(str(partition) for partition in partitions)),
             *("--listen", listen),
             *("--metrics-port", str(metrics_port)),

@@ -80,7 +80,7 @@ class Supervisor:
             "connection_string": endpoint.local(front.address),
             "endpoint": front.address,
             "data": str(self._settings.data),
-            "namespace": self._identity.place.name,
+            "namespace": self._identity.namespace.name,
             "control": self._control,
             "processes": [child.facts() for child in self._children],
             "metrics": {child.name: child.metrics for child in reversed(self._children)},
@@ -127,8 +127,8 @@ class Supervisor:
         self._serving = False
 
     async def _start_partition_servers(self) -> None:
-        place = self._identity.place
-        dealt = placement.deal(place.partition_count, self._settings.process_count)
+        namespace = self._identity.namespace
+        dealt = placement.deal(namespace.partition_count, self._settings.process_count)
         for number, partitions in enumerate(dealt):
 
             def choose(partitions: tuple[int, ...] = partitions) -> Start:
@@ -245,7 +245,7 @@ class Supervisor:
         for child in self._children:
             if partition in child.partitions and not isinstance(partition, bool):
                 return child
-        last = self._identity.place.partition_count - 1
+        last = self._identity.namespace.partition_count - 1
         raise CliError(f"Partition {partition} does not exist; this bus has 0 to {last}.")
 
 
