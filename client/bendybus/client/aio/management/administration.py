@@ -80,7 +80,8 @@ class ServiceBusAdministrationClient(TopicOperations, SubscriptionOperations, Ru
         `dead_lettering_on_message_expiration`, `duplicate_detection_history_time_window`,
         `auto_delete_on_idle`, `max_size_in_megabytes`, `max_message_size_in_kilobytes` and
         `user_metadata` are as in Service Bus; durations are timedelta or ISO-8601 text.
-        `forward_to` and `forward_dead_lettered_messages_to` are not supported yet;
+        `forward_to` and `forward_dead_lettered_messages_to` name a queue or topic that messages, or
+        dead letters, are handed on to;
         `enable_batched_operations`, `enable_express` and `authorization_rules` have no effect: the
         rules of a bus are in its manifest.
         """

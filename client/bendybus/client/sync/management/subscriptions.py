@@ -42,7 +42,8 @@ class SubscriptionOperations(ManagementCalls):
         `lock_duration`, `max_delivery_count`, `default_message_time_to_live`,
         `dead_lettering_on_message_expiration`, `dead_lettering_on_filter_evaluation_exceptions`,
         `auto_delete_on_idle` and `user_metadata` are as in Service Bus; durations are timedelta or
-        ISO-8601 text. `forward_to` and `forward_dead_lettered_messages_to` are not supported yet;
+        ISO-8601 text. `forward_to` and `forward_dead_lettered_messages_to` name a queue or topic
+        that messages, or dead letters, are handed on to;
         `enable_batched_operations` has no effect.
         Raises ResourceExistsError, and ResourceNotFoundError without the topic.
         """
