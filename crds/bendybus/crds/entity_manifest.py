@@ -3,6 +3,7 @@
 A field has one type here, with its bounds and its description, whichever kinds have it.
 """
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Final
 
@@ -118,9 +119,9 @@ class EntityManifest(ManifestModel):
     spec: Any
 
     @property
+    @abstractmethod
     def entity_name(self) -> str:
         """The name as an entity of the bus."""
-        raise NotImplementedError
 
     def check_name(self) -> None:
         """Raise InvalidArgument, with the field's name here, unless the name can be a new one."""
