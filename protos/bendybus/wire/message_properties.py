@@ -210,8 +210,9 @@ def _moment(ms: int | None) -> Timestamp | None:
 
 
 def _char(code: int) -> FilterValue:
-    # No client of ours sends one that is none.
-    return chr(code) if code < 0x110000 else Composite()
+    # No client of ours sends one that is none. Half of a surrogate pair cannot be written as text.
+    is_character = code < 0xD800 or 0xDFFF < code < 0x110000
+    return chr(code) if is_character else Composite()
 
 
 _IN_HEAD: Final[Mapping[str, str]] = {

@@ -67,13 +67,17 @@ class RuleIndex(Generic[S]):
 
     def add(self, subscription: S, rule: CompiledRule) -> None:
         """Add a rule. Raises EntityAlreadyExists, QuotaExceeded."""
-        name = rule.rule.name
-        if name in self._entries.get(subscription, ()):
-            raise EntityAlreadyExists(
-                f"rule {name!r} exists already in subscription {subscription}. "
-                "Choose another name, or remove it first."
-            )
+        self._check_new(subscription, rule.rule.name)
         self._check_room(rule)
+        self.put(subscription, rule)
+
+    def put(self, subscription: S, rule: CompiledRule) -> None:
+        """Add a rule that was accepted elsewhere, however many there are by now.
+
+        Raises EntityAlreadyExists.
+        """
+        name = rule.rule.name
+        self._check_new(subscription, name)
         entry = _Entry(next(self._orders), subscription, rule)
         self._entries.setdefault(subscription, {})[name] = entry
         self._count(rule, 1)
@@ -119,6 +123,13 @@ class RuleIndex(Generic[S]):
         found.sort(key=_order_of)
         failed.sort(key=lambda each: each[0])
         return Matches(tuple(_copies(found)), tuple(failure for _, failure in failed))
+
+    def _check_new(self, subscription: S, name: str) -> None:
+        if name in self._entries.get(subscription, ()):
+            raise EntityAlreadyExists(
+                f"rule {name!r} exists already in subscription {subscription}. "
+                "Choose another name, or remove it first."
+            )
 
     def _check_room(self, rule: CompiledRule) -> None:
         if isinstance(rule.rule.filter, SqlFilter):

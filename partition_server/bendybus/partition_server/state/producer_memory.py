@@ -37,8 +37,8 @@ ENTRY_BYTES: Final = 260
 PARTS_MAX: Final = 256
 # Entries are forgotten this many at a time.
 FORGET_STEP: Final = 1_024
-# Of a transaction's entry: its id stands for a producer that has nothing else.
-TRANSACTION_SEQUENCE: Final = 0
+# Of a transaction's entry, beside its id as producer: no frame has it, whatever a client names one.
+TRANSACTION_SEQUENCE: Final = -1
 # Five times what a send may take by default.
 AGE_MS_MAX: Final = 5 * limits.MINUTE_MS
 

@@ -83,7 +83,9 @@ class Topics:
                 continue
             if old is not None:
                 index.remove(entity.uid, each.name)
-            index.add(entity.uid, _compiled(each, partitioned=entity.partitioned))
+            # Counted by the registrar alone: entries are copied one after the other, and those of
+            # another subscription, which had more rules before, may come later.
+            index.put(entity.uid, _compiled(each, partitioned=entity.partitioned))
 
 
 def _compiled(rule: Rule, *, partitioned: bool) -> CompiledRule:
