@@ -23,6 +23,7 @@ from bendybus.partition_server.state.commands import (
     Deliver,
     Peek,
     ReceiveDeferred,
+    Release,
     StreamEnded,
     Withdraw,
 )
@@ -144,6 +145,21 @@ def test_an_accept_that_waits_can_be_taken_back(sessions: Sessions) -> None:
 
 
 # Order
+
+
+@pytest.mark.requirement("R72")
+def test_what_a_front_end_gives_back_comes_before_the_later_messages_that_it_keeps(
+    sessions: Sessions,
+) -> None:
+    sessions.send(*[("a", b"%d" % n) for n in range(1, 5)])
+    token = sessions.accept("a")
+    given_back, kept = sessions.reserve(token, 2), sessions.reserve(token, 2)
+
+    tokens = b"".join(each for _, each in given_back)
+    answers = sessions.driver.run(Release("s", tokens))
+
+    assert recalled(answers) == [each for _, each in kept]
+    assert payloads(sessions.receive(token)) == [b"1", b"2", b"3", b"4"]
 
 
 @pytest.mark.requirement("R72")

@@ -178,8 +178,11 @@ class ReceiveAsks:
             error = statuses.from_error(delivery.error) if delivery.HasField("error") else None
             self._nothing(asked, delivery.ask_id, error)
         elif asked is self.ahead and self.ahead.ask_id == delivery.ask_id and not self._closed:
-            self.ahead.arrived(slices)
-            return []
+            if not self._buffer:
+                self.ahead.arrived(slices)
+                return []
+            # Messages of an ask that was cancelled came first: they are received first.
+            self.ahead.withdraw()
         elif (
             isinstance(asked, PendingReceive)
             and asked.ask_id == delivery.ask_id

@@ -116,7 +116,7 @@ class ReceiveStream:
 
     def put_back(self, slices: list[BatchSlice]) -> None:
         """Take messages that a caller was given but never saw."""
-        self._buffer.put_back(slices)
+        self._buffer.put_back([*slices, *self._asks.ahead.reclaim()])
         if self._closing:
             self._release_all()
         self._serve()

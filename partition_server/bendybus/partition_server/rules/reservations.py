@@ -9,21 +9,31 @@ Source: "Service Bus caches the other messages and returns them when it receives
 requests"; messages that are "locked and cached in another front end" are received by nobody else.
 """
 
+from operator import itemgetter
+
 from bendybus.domain import bounds
 from bendybus.partition_server.rules import locks, redeliver, session_locks
 from bendybus.partition_server.state.commands import Release, StreamEnded
+from bendybus.partition_server.state.message_lock import Lock
 from bendybus.partition_server.state.message_queue import MessageQueue
+from bendybus.partition_server.state.session_lock import SessionLock, SessionMessageLock
 from bendybus.partition_server.state.session_queue import SessionQueue
 from bendybus.partition_server.state.turn import Turn
 
 
 def release(turn: Turn, command: Release) -> None:
-    """Give back what is still locked; no delivery is counted."""
+    """Give back what is still locked; no delivery is counted. Of a session, what follows, too."""
     bounds.check_tokens(command.tokens)
+    first: dict[SessionLock, tuple[MessageQueue, int, Lock]] = {}
     for queue, counter, lock in locks.find(turn.partition, command.tokens, turn.now):
         if lock is not None:
             turn.stage.unlock(queue, counter)
             redeliver.give_back(turn, queue, counter, lock, lock.size_bytes)
+            if isinstance(lock, SessionMessageLock):
+                known = first.setdefault(lock.session, (queue, counter, lock))
+                first[lock.session] = min(known, (queue, counter, lock), key=itemgetter(1))
+    for queue, counter, lock in first.values():
+        session_locks.recall(turn, queue, counter, lock)
 
 
 def end_stream(turn: Turn, command: StreamEnded) -> None:
