@@ -319,7 +319,7 @@ async def test_a_session_is_attached_to_the_next_stream_before_it_is_asked_for()
     bus.sessions.lost(1)
     bus.receives.back(1)
     bus.sessions.back(1)
-    assert bus.upstreams[1].kinds()[told:] == ["attach_session", "release"]
+    assert bus.upstreams[1].kinds()[told:] == ["release", "attach_session"]
     assert bus.upstreams[1].of("release")[-1].lock_tokens == message_token(1, 5)
     bus.result(1, "attach_session")
     await asyncio.sleep(0.1)
@@ -361,7 +361,9 @@ async def test_a_receiver_attaches_with_what_it_holds() -> None:
 async def test_close_frees_the_session_and_a_lost_one_is_free() -> None:
     bus = Bus()
     receiver: Any = bus.open()
-    closing = asyncio.get_running_loop().create_task(bus.sessions.close(receiver.shared))
+    closing = asyncio.get_running_loop().create_task(
+        bus.sessions.close(receiver.shared.session_token)
+    )
     await settle_down()
     bus.result(1, "close_session", errors.SessionLockLost("over"))
     await closing

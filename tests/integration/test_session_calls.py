@@ -1,16 +1,18 @@
 """Sessions through calls and commands: lists, tokens, the command line, the example."""
 
+import asyncio
 import runpy
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import grpc
 import pytest
 
-from bendybus.client import ServiceBusClient
+from bendybus.client import NEXT_AVAILABLE_SESSION, ServiceBusClient, aio
 from bendybus.v1 import receiver_pb2, receiver_pb2_grpc
 from bendybus.wire import statuses
 from tests.integration.test_command_line import rows, run
@@ -114,3 +116,31 @@ def test_the_command_line_shows_sessions(bus: Any, client: ServiceBusClient) -> 
 def test_the_example_of_sessions_runs(bus: Any, sessions: str) -> None:
     module = runpy.run_path(str(EXAMPLE))
     assert module["main"](bus.connection_string, sessions) == {"ada": 6, "bob": 6, "cyd": 6}
+
+
+@pytest.mark.requirement("R102")
+async def test_accepts_that_are_cancelled_at_any_moment_leave_no_session_locked(
+    bus: Any, client: ServiceBusClient, sessions: str
+) -> None:
+    random, names = Random(1), [f"s{number}" for number in range(20)]
+    for name in names:
+        send(client, sessions, name, "x")
+    async with aio.ServiceBusClient(bus.front_end_address, ("n", "k"), use_tls=False) as calling:
+
+        def receiver(which: Any) -> Any:
+            return calling.get_queue_receiver(sessions, session_id=which, max_wait_time=10)
+
+        wanted = [*names, *[NEXT_AVAILABLE_SESSION] * 20]
+        tasks = [asyncio.ensure_future(receiver(each).__aenter__()) for each in wanted]
+        for task in tasks:
+            await asyncio.sleep(random.random() / 200)
+            task.cancel()
+        done = await asyncio.gather(*tasks, return_exceptions=True)
+        for each in done:
+            if not isinstance(each, BaseException):
+                await each.close()
+
+        # Sooner than any lock ends.
+        async with asyncio.timeout(15):
+            opened = await asyncio.gather(*(receiver(name).__aenter__() for name in names))
+        assert len(opened) == len(names)

@@ -75,6 +75,19 @@ def test_the_next_session_is_the_free_one_with_the_oldest_message(sessions: Sess
 
 
 @pytest.mark.requirement("R71")
+def test_a_session_whose_oldest_message_is_gone_takes_its_turn_by_the_next_one(
+    sessions: Sessions,
+) -> None:
+    sessions.send(("a", b"a1"), time_to_live_ms=[1_000])
+    sessions.send(("b", b"b1"), ("c", b"c1"), ("a", b"a2"))
+    sessions.driver.advance(1_000)
+
+    accepted = [payloads(sessions.receive(sessions.accept())) for _ in range(3)]
+
+    assert accepted == [[b"b1"], [b"c1"], [b"a2"]]
+
+
+@pytest.mark.requirement("R71")
 def test_receivers_that_wait_for_a_session_get_them_in_turn(sessions: Sessions) -> None:
     assert sessions.ask_accept(stream="one") == []
     assert sessions.ask_accept(stream="two") == []

@@ -18,8 +18,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from bendybus.client import exceptions
-from bendybus.client.core import message_buffer, receive_asks
+from bendybus.client.core import message_buffer, receive_asks, settlements
 from bendybus.client.core.message_buffer import BatchSlice, MessageBuffer
 from bendybus.client.core.pending_receive import PendingReceive
 from bendybus.client.core.receive_asks import ReceiveAsks
@@ -59,6 +58,8 @@ class ReceiveStream:
         self.session = session
         self._locks = opening.receive_mode == receiver_pb2.RECEIVE_MODE_PEEK_LOCK
         self.stream = Stream(self, retry, explain)
+        if session is not None:
+            session.wake = self.stream.wake
         self._settlements = Settlements(retry)
         self._buffer = MessageBuffer()
         self._asks = ReceiveAsks(
@@ -91,14 +92,22 @@ class ReceiveStream:
         self.session.open(waiter, self._loop)
         self.stream.wake()
 
+    def forget_session(self, waiter: Waiter) -> None:
+        """Give up the session, if a caller that has gone was the last one that it is for."""
+        assert self.session is not None
+        if not self._closing:
+            self.session.leave(waiter, open_sent=self._open_sent)
+
     def receive(self, pending: PendingReceive) -> None:
         """Serve a receive from the buffer, or ask the bus for it."""
         if self._closing:
             pending.waiter.resolve([])
             return
-        if self.session is not None and self.session.lost is not None:
-            pending.fail(self.session.lost)
-            return
+        if self.session is not None:
+            self.session.used()
+            if self.session.lost is not None:
+                pending.fail(self.session.lost)
+                return
         self._left = False
         if ahead := self._asks.add(pending):
             self._buffer.put_back(ahead)
@@ -141,7 +150,7 @@ class ReceiveStream:
     def _settle_in_session(self, session: SessionLink, settlement: Settlement) -> bool:
         """Follow a settlement in a session; return True if its lock is lost, and it has failed."""
         if session.lost is not None:
-            settlement.waiter.fail(exceptions.from_bus_error(session.lost))
+            settlements.refuse(settlement, session.lost)
             return True
         if session.settling(settlement, self.stream.wake):
             # What comes after it in the session comes again after it.
@@ -193,10 +202,13 @@ class ReceiveStream:
     def next_request(self) -> ReceiveStreamRequest | None:
         """Return what to write: the opening, settlements, cancelled asks, asks."""
         if not self._open_sent:
-            self._open_sent = True
             opening, session = self._opening, self.session
             if session is not None:
+                if not self.has_work():
+                    # Its callers have gone while the stream was opened.
+                    return None
                 opening = session.opening(opening, self._loop.time())
+            self._open_sent = True
             return ReceiveStreamRequest(open=opening)
         if self.session is not None and not len(self._settlements):
             close = self.session.next_close(open_sent=self._open_sent)
@@ -235,7 +247,9 @@ class ReceiveStream:
             if self.session is not None:
                 self.session.opened(response.opened.session)
         elif kind == "session_closed" and self.session is not None:
-            self.session.closed = True
+            if self.session.close_answered():
+                # Another session, or this one again, is locked on a stream of its own.
+                self.stream.half_close()
         elif kind == "error":
             self.broken(statuses.from_error(response.error))
 
@@ -245,6 +259,8 @@ class ReceiveStream:
         if self.session is not None:
             self.session.broken(error)
         self._settlements.stream_broke(error)
+        if self.session is not None and self.session.lost is not None:
+            self._settlements.refuse(self.session.lost)
         self._asks.broken(error)
         self._changed.set()
 

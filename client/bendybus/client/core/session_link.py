@@ -56,7 +56,9 @@ class SessionLink:
     def __init__(self, wanted: str | None, wait_s: float, retry: RetryPolicy) -> None:
         self._retry = retry
         self._wait_s = wait_s
-        self.session_id = wanted
+        self._wanted = self.session_id = wanted
+        # Lets the stream look for something to write.
+        self.wake: Callable[[], None] = lambda: None
         self.token = b""
         self.locked_until_ms = 0
         # On the monotonic clock.
@@ -66,6 +68,10 @@ class SessionLink:
         self.returning = 0
         self.closing = self.closed = False
         self._close_sent = False
+        # No caller waits for the session any more: it is given up, should it be locked.
+        self._withdrawn = False
+        # Callers that were told of the lock, until the session is used.
+        self._told: list[Waiter] = []
         # Lock tokens of messages that are not settled.
         self._held: set[bytes] = set()
         self._waiters: list[Waiter] = []
@@ -84,13 +90,13 @@ class SessionLink:
     @property
     def ready(self) -> bool:
         """Whether the session is locked, as far as is known. From any thread."""
-        return bool(self.token) and self.lost is None
+        return bool(self.token) and self.lost is None and not self._withdrawn
 
     def open(self, waiter: Waiter, loop: asyncio.AbstractEventLoop) -> None:
         """Let a caller wait until the session is locked."""
         if self.lost is not None:
             waiter.fail(exceptions.from_bus_error(self.lost))
-        elif self.token:
+        elif self.ready:
             waiter.resolve(None)
         else:
             if not self._waiters:
@@ -113,12 +119,16 @@ class SessionLink:
         else:
             session.session_id = self.session_id
         session.max_wait_ms = max(0, round((self._deadline_s - now_s) * 1_000))
-        self._close_sent = False
+        self._close_sent = self._withdrawn = False
         return made
 
     def opened(self, session: receiver_pb2.OpenedSession) -> None:
         """Take the lock."""
+        if self._withdrawn:
+            # It is given up on the same stream.
+            return
         if not self.token:
+            self._told = list(self._waiters)
             self.session_id = session.session_id
             self.token = session.session_token
         self.renewed(session.locked_until_ms, session.lock_remaining_ms, time.monotonic())
@@ -127,6 +137,26 @@ class SessionLink:
         for waiter in waiters:
             waiter.resolve(None)
 
+    def leave(self, waiter: Waiter, *, open_sent: bool) -> None:
+        """Forget a caller that has gone; without callers there is to be no lock."""
+        waiting = waiter in self._waiters
+        if waiting:
+            self._waiters.remove(waiter)
+        elif waiter in self._told:
+            self._told.remove(waiter)
+        else:
+            return
+        if self._waiters or self._told or (self.token and (waiting or self._held)):
+            return
+        if not self.token:
+            self._end_waiting()
+        if open_sent:
+            self._withdraw()
+
+    def _withdraw(self) -> None:
+        self._withdrawn = True
+        self.wake()
+
     def renewed(self, locked_until_ms: int, lock_remaining_ms: int, since_s: float) -> None:
         """Note until when the lock lasts. From any thread."""
         self.locked_until_ms = locked_until_ms
@@ -134,6 +164,9 @@ class SessionLink:
 
     def broken(self, error: BusError) -> None:
         """Take the end of the stream: the next one tries again, or its callers are told."""
+        if self._withdrawn:
+            # It is given up, as far as is known.
+            self._forget_lock()
         if isinstance(error, SessionLockLost) and self.token:
             self.lost = error
             self._held.clear()
@@ -147,6 +180,8 @@ class SessionLink:
     def _over(self) -> None:
         self._timer = None
         self._fail(self._error or ServiceTimeout("The bus did not answer in time."))
+        # Its answer may still come.
+        self._withdraw()
 
     def _fail(self, error: BusError) -> None:
         self._end_waiting()
@@ -168,12 +203,30 @@ class SessionLink:
 
     def next_close(self, *, open_sent: bool) -> CloseSession | None:
         """Return the frame that gives the session up, once in a stream."""
-        if not self.closing or self.closed or self._close_sent or not open_sent:
+        wanted = self._withdrawn or (self.closing and not self.closed)
+        if not wanted or self._close_sent or not open_sent:
             return None
         self._close_sent = True
         return CloseSession()
 
+    def close_answered(self) -> bool:
+        """Take note that the session is given up; return whether another one may be locked."""
+        if self.closing:
+            self.closed = True
+            return False
+        self._forget_lock()
+        return True
+
+    def _forget_lock(self) -> None:
+        self._withdrawn = False
+        self.session_id, self.token = self._wanted, b""
+        self._held.clear()
+
     # Messages
+
+    def used(self) -> None:
+        """Note that a caller uses the session."""
+        self._told.clear()
 
     def hold(self, tokens: bytes) -> None:
         """Note messages that were delivered. From any thread."""

@@ -17,6 +17,7 @@ from bendybus.domain.errors import (
     MessageLockLost,
     OutcomeUnknown,
     RetryableError,
+    SessionLockLost,
     Unauthenticated,
     Unauthorized,
 )
@@ -211,6 +212,11 @@ class Settlements:
             else:
                 settlement.waiter.fail(_of_unknown_outcome(error))
 
+    def refuse(self, error: BusError) -> None:
+        """Fail what waits: it cannot be done any more; an earlier try of it may have done it."""
+        while self._waiting:
+            refuse(self._waiting.popleft(), error)
+
     def expire(self, now_s: float) -> None:
         """Fail what has timed out."""
         late = [entry for entry in self._waiting if entry.deadline_s <= now_s]
@@ -283,9 +289,16 @@ class Settlements:
         )
 
 
+def refuse(settlement: Settlement, error: BusError) -> None:
+    """Fail a settlement that cannot be done any more; an earlier try of it may have done it."""
+    final = _of_unknown_outcome if settlement.unknown else exceptions.from_bus_error
+    settlement.waiter.fail(final(error))
+
+
 def _of_unknown_outcome(error: BusError) -> ServiceBusError:
-    # A settled message has no lock: for a bus that forgot the settlement, its lock is lost.
-    if not isinstance(error, RetryableError | MessageLockLost):
+    # A settled message has no lock: for a bus that forgot the settlement, its lock is lost. And a
+    # session whose lock is lost is forgotten with what was settled in it.
+    if not isinstance(error, RetryableError | MessageLockLost | SessionLockLost):
         return exceptions.from_bus_error(error)
     return exceptions.from_bus_error(
         OutcomeUnknown(

@@ -83,6 +83,11 @@ class Stream:
         """Look for requests again."""
         self._wake.set()
 
+    def half_close(self) -> None:
+        """Write nothing more on the current call: the bus ends it, which is no failure."""
+        self._moving = True
+        self._wake.set()
+
     async def run(self) -> None:
         """Keep the stream until `close`; the task of the owner."""
         failures = 0

@@ -333,9 +333,15 @@ class ServiceBusReceiver(SettlingReceiver, Iterator[ServiceBusReceivedMessage]):
         stream = self._receive_stream()
         if stream.session is not None and stream.session.ready:
             return
-        waiter = self._shared.get().io.thread_waiter()
-        self._shared.get().io.submit(stream.open_session, waiter)
-        waiter.wait(session_link.opens_within_s(self))
+        io = self._shared.get().io
+        waiter = io.thread_waiter()
+        io.submit(stream.open_session, waiter)
+        try:
+            waiter.wait(session_link.opens_within_s(self))
+        except BaseException:
+            # A session that is locked for no caller would stay locked.
+            io.submit(stream.forget_session, waiter)
+            raise
         if self._auto_lock_renewer is not None and not self._renewing:
             self._renewing = True
             self._auto_lock_renewer.register(self, self.session)

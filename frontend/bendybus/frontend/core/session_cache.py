@@ -23,6 +23,8 @@ class LockedSession(NamedTuple):
     token: bytes
     locked_until_ms: int
     lock_remaining_ms: int
+    # On which stream to its partition, counted from the start of the front end.
+    stream: int = 0
 
 
 class SessionCache(SharedCache):

@@ -116,8 +116,9 @@ class SessionOffers:
             self._perform(entity.uid, accepts.leave(future))
             if not taken:
                 self._decline_late(future)
-            if not accepts:
-                self._next.pop(entity.uid, None)
+            if not accepts and self._next.get(entity.uid) is accepts:
+                # Not another one, made since for a receiver that waits.
+                del self._next[entity.uid]
 
     # Asking
 

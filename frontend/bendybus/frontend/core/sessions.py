@@ -7,7 +7,6 @@ stream is lost or moves, sessions with a receiver are attached to the next one.
 """
 
 import asyncio
-import contextlib
 from typing import Any, Final
 
 from bendybus.domain import bounds, errors, limits, session_access
@@ -22,6 +21,7 @@ from bendybus.frontend.core.session_accepts import Offer
 from bendybus.frontend.core.session_cache import LockedSession, SessionCache
 from bendybus.frontend.core.session_offers import SessionOffers
 from bendybus.frontend.core.session_requests import Result, SessionRequests, partition_of
+from bendybus.frontend.core.unclosed_sessions import UnclosedSessions
 from bendybus.frontend.upstreams import deliver_frames
 from bendybus.frontend.upstreams.upstream import Upstream
 
@@ -41,6 +41,10 @@ class SessionDispatcher:
         self._offers = SessionOffers(upstreams, receives, self._decline)
         # Locked, by token.
         self._served: dict[bytes, SessionCache] = {}
+        self._unclosed = UnclosedSessions()
+        # How often the stream to a partition ended: what was locked on an earlier one is not
+        # served on this one.
+        self._streams = dict.fromkeys(upstreams, 0)
 
     # From listeners
 
@@ -75,10 +79,12 @@ class SessionDispatcher:
         """Serve a session that its receiver has locked already. Raises SessionLockLost."""
         entity = receivable.find(self._receives.directory, name)
         upstream = self._upstream_of(token)
+        self._unclosed.keep(upstream.partition, token)
         before = self._served.get(token)
         if before is not None:
             # Its stream may not have ended yet, as seen from here.
             self._receives.fail(before, _elsewhere())
+        stream = self._streams[upstream.partition]
         result = await self._requests.ask(
             upstream,
             lambda id_: deliver_frames.attach_session(
@@ -86,7 +92,7 @@ class SessionDispatcher:
             ),
         )
         return entity, LockedSession(
-            upstream.partition, "", token, result.locked_until_ms, result.lock_remaining_ms
+            upstream.partition, "", token, result.locked_until_ms, result.lock_remaining_ms, stream
         )
 
     def open(
@@ -101,8 +107,13 @@ class SessionDispatcher:
     ) -> Receiver:
         """Return the receiver of a session that is locked; it stays attached while it is open."""
         shared = SessionCache(self._receives, entity, mode, session)
+        shared.attached = session.stream == self._streams[session.partition]
         self._served[session.token] = shared
-        return self._receives.open_session(shared, hand, fail, owner=owner)
+        receiver = self._receives.open_session(shared, hand, fail, owner=owner)
+        if not shared.attached:
+            # The stream ended in the moment in which the session was locked.
+            self._attach(shared)
+        return receiver
 
     def leave(self, shared: SessionCache) -> None:
         """Take note that a session has no receiver here any more; its lock stays."""
@@ -119,20 +130,31 @@ class SessionDispatcher:
         )
         return result.locked_until_ms, result.lock_remaining_ms
 
-    async def close(self, shared: SessionCache) -> None:
-        """Free a session; one whose lock is lost is free. Raises what leaves that unknown."""
-        token = shared.session_token
+    async def close(self, token: bytes) -> None:
+        """Free a session; one whose lock is lost is free.
+
+        Raises what leaves that unknown; it is freed when its partition is back.
+        """
         self._served.pop(token, None)
         upstream = self._upstream_of(token)
-        with contextlib.suppress(errors.SessionLockLost):
+        try:
             await self._requests.ask(
                 upstream,
                 lambda id_: deliver_frames.close_session(upstream.partition, id_, token),
             )
+        except errors.SessionLockLost:
+            return
+        except (errors.PartitionUnavailable, errors.OutcomeUnknown):
+            self._unclosed.note(upstream.partition, token)
+            raise
+
+    def give_up(self, token: bytes) -> None:
+        """Free a session of which no client was told."""
+        self._free(self._upstream_of(token).partition, token)
 
     async def _confirm(self, offer: Offer) -> LockedSession | None:
         """Lock what was offered; None if the offer is void."""
-        upstream = self._upstreams[offer.partition]
+        upstream, stream = self._upstreams[offer.partition], self._streams[offer.partition]
         try:
             result = await self._requests.ask(
                 upstream,
@@ -150,12 +172,25 @@ class SessionDispatcher:
             offer.token,
             result.locked_until_ms,
             result.lock_remaining_ms,
+            stream,
         )
 
     def _decline(self, offer: Offer) -> None:
+        self._free(offer.partition, offer.token)
+
+    def _free(self, partition: int, token: bytes) -> None:
+        """Give up a lock that no receiver has; until its partition has read that, again."""
         request_id = self._requests.next_id()
-        frame = deliver_frames.close_session(offer.partition, request_id, offer.token)
-        self._upstreams[offer.partition].follow(frame)
+        frame = deliver_frames.close_session(partition, request_id, token)
+        if not self._upstreams[partition].follow(frame):
+            self._unclosed.note(partition, token)
+            return
+
+        def answered(result: Result | BusError) -> None:
+            if isinstance(result, errors.PartitionUnavailable):
+                self._unclosed.note(partition, token)
+
+        self._requests.await_answer(request_id, partition, answered)
 
     # From partitions
 
@@ -184,12 +219,15 @@ class SessionDispatcher:
 
     def back(self, partition: int) -> None:
         """Attach sessions, and ask for those that receivers wait for, on a new stream."""
+        for token in self._unclosed.take(partition):
+            self._free(partition, token)
         self._offers.back()
         for shared in list(self._served.values()):
             if shared.session.partition == partition and not shared.attached:
                 self._attach(shared)
 
     def _detach(self, partition: int) -> None:
+        self._streams[partition] += 1
         self._offers.lost(partition)
         for shared in self._served.values():
             if shared.session.partition == partition:
@@ -198,13 +236,14 @@ class SessionDispatcher:
     def _attach(self, shared: SessionCache) -> None:
         partition, token = shared.session.partition, shared.session_token
         upstream = self._upstreams[partition]
+        released = bytes(shared.unconfirmed)
+        if released:
+            # STRICTLY BEFORE it is attached: the answer to that is the answer to both.
+            upstream.follow(deliver_frames.release(partition, released))
         request_id = self._requests.next_id()
         frame = deliver_frames.attach_session(partition, request_id, token, shared.entity.uid)
         if not upstream.follow(frame):
             return
-        if shared.unconfirmed:
-            upstream.follow(deliver_frames.release(partition, bytes(shared.unconfirmed)))
-            shared.unconfirmed.clear()
 
         def attached(result: Result | BusError) -> None:
             if isinstance(result, errors.PartitionUnavailable):
@@ -213,6 +252,7 @@ class SessionDispatcher:
                 self._served.pop(token, None)
                 self._receives.fail(shared, result)
                 return
+            del shared.unconfirmed[: len(released)]
             shared.attached = True
             shared.again(partition)
 

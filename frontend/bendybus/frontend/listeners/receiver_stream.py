@@ -54,6 +54,8 @@ class ReceiverStream:
         self._receiver: Receiver | None = None
         # What a session receiver waits for: to lock its session, or to give it up.
         self._session: SessionOpening | None = None
+        # What tells the client that its session is locked.
+        self._opened: Answer | None = None
         self._settler_id = b""
         # Under way; and the last one of a frame id.
         self._settles: set[settle.Settling] = set()
@@ -70,7 +72,7 @@ class ReceiverStream:
     async def __aexit__(self, *_: object) -> None:
         self._closed = True
         if self._session is not None:
-            self._session.end(self._receiver)
+            self._session.end(self._receiver, told=self._opened not in self._answers)
         if self._receiver is not None:
             self._front_end.receives.close(self._receiver)
         for settling in self._settles:
@@ -183,7 +185,8 @@ class ReceiverStream:
                 lock_remaining_ms=session.lock_remaining_ms,
             ),
         )
-        self._answers.put(Answer(receiver_pb2.ReceiveStreamResponse(opened=opened)))
+        self._opened = Answer(receiver_pb2.ReceiveStreamResponse(opened=opened))
+        self._answers.put(self._opened)
 
     def _ask(self, receiver: Receiver, ask: receiver_pb2.Ask) -> None:
         bounds.check_number("max_bytes", ask.max_bytes, bounds.BYTES_MAX)

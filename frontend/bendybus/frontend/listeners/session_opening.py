@@ -34,6 +34,8 @@ class SessionOpening:
     ) -> None:
         self._sessions = sessions
         self._put = put
+        # Of a session that its receiver has locked already.
+        self._token = wanted.session_token
         # Whether a CloseSession is not answered yet.
         self.closing = False
         self._closing: asyncio.Task[None] | None = None
@@ -44,11 +46,16 @@ class SessionOpening:
         """Wait for no session any more; the stream moves."""
         self._opening.cancel()
 
-    def end(self, receiver: Receiver | None) -> None:
-        """Let go: the stream has ended. A session that is locked stays so until its lock ends."""
+    def end(self, receiver: Receiver | None, *, told: bool) -> None:
+        """Let go: the stream has ended. A session that is locked stays so until its lock ends.
+
+        `told`: whether its client may know that it is locked; else it is freed.
+        """
         self._opening.cancel()
         if receiver is not None and isinstance(receiver.shared, SessionCache):
             self._sessions.leave(receiver.shared)
+            if not told and not self._token:
+                self._sessions.give_up(receiver.shared.session_token)
 
     def close(self, receiver: Receiver | None) -> None:
         """Give the session up, or wait for none any more; answered by SessionClosed."""
@@ -89,9 +96,10 @@ class SessionOpening:
 
     async def _close(self, receiver: Receiver | None) -> None:
         closed = receiver_pb2.SessionClosed()
+        token = self._token if receiver is None else receiver.shared.session_token
         try:
-            if receiver is not None and isinstance(receiver.shared, SessionCache):
-                await self._sessions.close(receiver.shared)
+            if token:
+                await self._sessions.close(token)
         except BusError as error:
             closed.error.CopyFrom(statuses.to_error(error))
         self.closing = False

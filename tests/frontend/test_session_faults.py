@@ -1,0 +1,263 @@
+"""Sessions at the front end when streams are lost at the wrong moment, and clients leave."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from bendybus.domain import errors
+from bendybus.domain.receive_mode import ReceiveMode
+from bendybus.domain.sub_queue import SubQueue
+from bendybus.frontend.core.flow_control import ConnectionFlow, FlowControl, StreamFlow
+from bendybus.frontend.core.receive import Source
+from bendybus.frontend.core.session_cache import LockedSession
+from bendybus.frontend.listeners.receiver_stream import ReceiverStream
+from bendybus.frontend.listeners.session_opening import SessionOpening
+from bendybus.frontend.upstreams import deliver_frames
+from bendybus.v1 import receiver_pb2
+from tests.frontend.test_sessions import Bus, message_token, settle_down, token_of
+
+PEEK_LOCK = receiver_pb2.RECEIVE_MODE_PEEK_LOCK
+
+
+def lose(bus: Bus, partition: int) -> None:
+    """Let the stream to a partition end."""
+    bus.receives.lost(partition)
+    bus.sessions.lost(partition)
+
+
+def back(bus: Bus, partition: int) -> None:
+    """Let the next one open."""
+    bus.receives.back(partition)
+    bus.sessions.back(partition)
+
+
+@pytest.mark.requirement("R104")
+async def test_what_may_be_delivered_is_released_until_a_partition_has_attached_the_session() -> (
+    None
+):
+    bus = Bus()
+    bus.open().ask(1, 10, 0, -1)
+    bus.reserve(1, 5)
+    lose(bus, 1)
+    back(bus, 1)
+
+    # The partition may not have read it: else it would keep the message, and give the next ones.
+    lose(bus, 1)
+    told = len(bus.upstreams[1].told)
+    back(bus, 1)
+
+    assert bus.upstreams[1].kinds()[told:] == ["release", "attach_session"]
+    assert bus.upstreams[1].of("release")[-1].lock_tokens == message_token(1, 5)
+    bus.result(1, "attach_session")
+    told = len(bus.upstreams[1].told)
+    lose(bus, 1)
+    back(bus, 1)
+    assert bus.upstreams[1].kinds()[told:] == ["attach_session"]
+
+
+@pytest.mark.requirement("R104")
+async def test_a_session_whose_stream_ended_as_it_was_locked_is_attached_to_the_next_one() -> None:
+    bus = Bus()
+    accepting = bus.accept()
+    await settle_down()
+    bus.offer(1)
+    await settle_down()
+    bus.result(1, "confirm_session")
+    lose(bus, 1)
+    entity, locked = await accepting
+    receiver = bus.sessions.open(
+        entity, ReceiveMode.PEEK_LOCK, locked, bus.handed.append, bus.failed.append
+    )
+    receiver.ask(1, 10, 0, -1)
+    assert "ask" not in bus.upstreams[1].kinds()
+
+    back(bus, 1)
+    assert bus.upstreams[1].kinds()[-1] == "attach_session"
+    bus.result(1, "attach_session")
+    await asyncio.sleep(0.1)
+    assert bus.upstreams[1].kinds()[-1] == "ask"
+
+
+@pytest.mark.requirement("R104")
+async def test_a_session_whose_stream_moved_as_it_was_locked_is_attached_at_once() -> None:
+    bus = Bus()
+    accepting = bus.accept()
+    await settle_down()
+    bus.offer(1)
+    await settle_down()
+    bus.result(1, "confirm_session")
+    bus.receives.moving(1)
+    bus.sessions.moving(1)
+    entity, locked = await accepting
+
+    bus.sessions.open(
+        entity, ReceiveMode.PEEK_LOCK, locked, bus.handed.append, bus.failed.append
+    ).ask(1, 10, 0, -1)
+
+    assert bus.upstreams[1].kinds()[-1] == "attach_session"
+
+
+@pytest.mark.requirement("R102")
+async def test_a_receiver_that_stops_waiting_does_not_make_others_wait_for_ever() -> None:
+    bus = Bus()
+    one, other = bus.accept(), bus.accept()
+    await settle_down()
+    ask_ids = [each.ask_id for each in bus.upstreams[1].of("accept_session")]
+    # Both get an offer that cannot be confirmed: the first one waits again before the second one
+    # has looked at its own.
+    bus.upstreams[1].available = False
+    for number, ask_id in enumerate(ask_ids):
+        token = token_of(1, number)
+        bus.answer(1, deliver_frames.SessionOffered(ask_id, f"s{number}", token))
+    await settle_down()
+    bus.upstreams[1].available = True
+    back(bus, 1)
+
+    asked = bus.upstreams[2].of("accept_session")[-2:]
+    for number, (ask, name) in enumerate(zip(asked, "ab", strict=True)):
+        offered = deliver_frames.SessionOffered(ask.ask_id, name, token_of(2, number))
+        bus.answer(2, offered)
+    await settle_down()
+    for request in bus.upstreams[2].of("confirm_session"):
+        bus.answer(2, deliver_frames.SessionResult(request.request_id, None, 1, 30_000, 0))
+    assert {(await each)[1].session_id for each in (one, other)} == {"a", "b"}
+
+
+@pytest.mark.requirement("R102")
+async def test_an_offer_that_cannot_be_declined_is_declined_on_the_next_stream() -> None:
+    bus = Bus()
+    accepting = bus.accept("abc")
+    await settle_down()
+    partition = bus.entity.partition_of("abc")
+    token = bus.offer(partition, "abc")
+    await settle_down()
+    # It may be locked by now, for no receiver.
+    bus.upstreams[partition].available = False
+    lose(bus, partition)
+    await settle_down()
+    accepting.cancel()
+    bus.upstreams[partition].available = True
+    told = len(bus.upstreams[partition].told)
+
+    back(bus, partition)
+
+    assert bus.upstreams[partition].kinds()[told:] == ["close_session"]
+    assert bus.upstreams[partition].of("close_session")[-1].session_token == token
+    # Answered or not: an offer lapses, and another lock ends.
+    bus.result(partition, "close_session")
+    lose(bus, partition)
+    back(bus, partition)
+    assert len(bus.upstreams[partition].of("close_session")) == 1
+
+
+@pytest.mark.requirement("R105")
+async def test_a_session_that_cannot_be_closed_is_closed_on_the_next_stream() -> None:
+    bus = Bus()
+    receiver: Any = bus.open()
+    bus.upstreams[1].available = False
+    lose(bus, 1)
+    with pytest.raises(errors.PartitionUnavailable):
+        await bus.sessions.close(receiver.shared.session_token)
+
+    bus.upstreams[1].available = True
+    back(bus, 1)
+    assert bus.upstreams[1].kinds() == ["close_session"]
+
+
+@pytest.mark.requirement("R105")
+async def test_a_receiver_that_attaches_again_keeps_its_session_though_it_was_to_be_closed() -> (
+    None
+):
+    bus = Bus()
+    receiver: Any = bus.open()
+    bus.upstreams[1].available = False
+    lose(bus, 1)
+    with pytest.raises(errors.PartitionUnavailable):
+        await bus.sessions.close(receiver.shared.session_token)
+    bus.upstreams[1].available = True
+
+    attaching = asyncio.get_running_loop().create_task(
+        bus.sessions.attach("orders", token_of(1), b"")
+    )
+    await settle_down()
+    bus.sessions.back(1)
+    bus.result(1, "attach_session")
+    await attaching
+
+    assert bus.upstreams[1].kinds() == ["attach_session"]
+
+
+class Caller:
+    """Allows everything."""
+
+    def check(self, *_: Any) -> None:
+        """Allow."""
+
+
+class FrontEnd:
+    """What a stream needs of it."""
+
+    def __init__(self, bus: Bus) -> None:
+        self.receives, self.sessions, self.settles = bus.receives, bus.sessions, None
+
+
+@pytest.mark.requirement("R102")
+@pytest.mark.parametrize("told", [True, False])
+async def test_a_client_that_is_gone_before_it_is_told_of_its_session_has_none(told: bool) -> None:
+    bus = Bus()
+    front_end: Any = FrontEnd(bus)
+    caller: Any = Caller()
+    flow = StreamFlow(ConnectionFlow(FlowControl(bus.receives), "me"))
+    wanted = receiver_pb2.AcceptSession(next_available=True, max_wait_ms=5_000)
+    opening = receiver_pb2.OpenReceiver(
+        entity_path="orders", receive_mode=PEEK_LOCK, session=wanted
+    )
+
+    async def requests() -> AsyncIterator[receiver_pb2.ReceiveStreamRequest]:
+        yield receiver_pb2.ReceiveStreamRequest(open=opening)
+        await asyncio.sleep(60)
+
+    async with ReceiverStream(front_end, caller, flow) as stream:
+        reader = asyncio.get_running_loop().create_task(stream.read(requests()))
+        await settle_down()
+        token = bus.offer(1)
+        await settle_down()
+        bus.result(1, "confirm_session")
+        await settle_down()
+        if told:
+            await anext(stream.frames())
+        reader.cancel()
+
+    closed = [each.session_token for each in bus.upstreams[1].of("close_session")]
+    assert closed == ([] if told else [token])
+
+
+def opening(bus: Bus, wanted: receiver_pb2.AcceptSession, put: Any = None) -> SessionOpening:
+    """Open the session of a stream."""
+
+    def locked(entity: Any, mode: ReceiveMode, session: LockedSession) -> None:
+        bus.sessions.open(entity, mode, session, bus.handed.append, bus.failed.append)
+
+    return SessionOpening(
+        bus.sessions, Source("orders", SubQueue.MAIN), wanted, locked, put or (lambda _: None)
+    )
+
+
+@pytest.mark.requirement("R105")
+async def test_a_receiver_that_is_closed_while_it_attaches_frees_its_session() -> None:
+    bus = Bus()
+    said: list[Any] = []
+    wanted = receiver_pb2.AcceptSession(session_token=token_of(1))
+    session = opening(bus, wanted, said.append)
+    await settle_down()
+    assert bus.upstreams[1].kinds() == ["attach_session"]
+
+    session.close(None)
+    await settle_down()
+
+    assert bus.upstreams[1].kinds()[-1] == "close_session"
+    bus.result(1, "close_session")
+    await settle_down()
+    assert said[-1].frame.HasField("session_closed")
