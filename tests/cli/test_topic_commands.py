@@ -5,6 +5,7 @@ import json
 import pytest
 import yaml
 
+from bendybus.v1 import management_pb2 as pb
 from tests.cli.fake_management import FakeManagement
 from tests.cli.test_entity_commands import run
 
@@ -152,3 +153,62 @@ def test_a_dry_run_makes_nothing(bus: FakeManagement, capsys: Capture) -> None:
     assert (made["kind"], made["name"], made["change"]) == ("Topic", "news", "created")
     assert run(bus, "create", "topic", "news") == 1
     assert "topic 'news' already exists" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--sql", "--action"])
+def test_an_empty_expression_is_no_rule_for_every_message(
+    news: FakeManagement, capsys: Capture, option: str
+) -> None:
+    code = run(news, "create", "rule", "news", "a", "empty", option, " ")
+
+    assert code == 2
+    assert capsys.readouterr().err == (
+        f"bendybus: {option}: must not be empty. Leave it out, or give an expression.\n"
+    )
+
+
+def test_the_rules_of_a_subscription_are_described_as_rules(
+    news: FakeManagement, capsys: Capture
+) -> None:
+    code = run(news, "describe", "subscription", "news", "a")
+
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert code == 0
+    assert ["rules", "1"] in lines
+    at = lines.index(["NAME", "FILTER", "ACTION"])
+    assert lines[at + 1 :] == [["$Default", "every", "message", "-"]]
+
+
+@pytest.mark.parametrize("given", ["news/Subscriptions/a", "news/subscriptions/A"])
+def test_a_dry_run_of_purge_counts_a_subscription(
+    news: FakeManagement, capsys: Capture, given: str
+) -> None:
+    code = run(news, "purge", given, "--dry-run")
+
+    assert (code, capsys.readouterr().out) == (0, f"0 would be deleted from {given!r}\n")
+
+
+def test_a_dry_run_of_purge_counts_the_sub_queue_that_is_named(
+    bus: FakeManagement, capsys: Capture
+) -> None:
+    run(bus, "create", "queue", "q")
+    bus.count(
+        "q",
+        pb.MessageCountDetails(
+            active_message_count=1,
+            dead_letter_message_count=2,
+            transfer_dead_letter_message_count=3,
+        ),
+    )
+    capsys.readouterr()
+
+    for arguments in (
+        ("q", "--dead-letters"),
+        ("q/$DeadLetterQueue",),
+        ("q", "--transfer-dead-letters"),
+        ("q/$Transfer/$DeadLetterQueue",),
+    ):
+        assert run(bus, "purge", *arguments, "--dry-run") == 0
+
+    counts = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert counts == ["2", "2", "3", "3"]

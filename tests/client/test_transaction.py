@@ -45,9 +45,9 @@ async def test_a_transaction_of_the_other_surface_is_refused(client: ServiceBusC
         tx: Any = other.transaction()
         with pytest.raises(InvalidArgumentError, match="of another client"):
             sender.send_messages(MESSAGE, tx=tx)
-    tx = "a text"
-    with pytest.raises(TypeError, match="must be a ServiceBusTransaction"):
-        sender.send_messages(MESSAGE, tx=tx)
+    for tx in ("a text", client, sender):
+        with pytest.raises(TypeError, match="must be a ServiceBusTransaction"):
+            sender.send_messages(MESSAGE, tx=tx)
 
 
 def test_what_cannot_be_part_of_a_transaction_is_not_done_without_it(
@@ -75,3 +75,17 @@ async def test_an_empty_block_does_not_need_the_bus(client: ServiceBusClient) ->
         states = {tx._link.state, also._link.state}
 
     assert states == {State.COMMITTED}
+
+
+async def test_a_client_that_was_closed_opens_again_where_its_next_block_begins() -> None:
+    # As in the official sample about rules, which enters its client once per receiver.
+    client = ServiceBusClient.from_connection_string(NOWHERE)
+    for _ in range(2):
+        with client:
+            client.get_subscription_receiver("news", "a")
+        with pytest.raises(ValueError, match="is closed"):
+            client.get_subscription_receiver("news", "a")
+    other = aio.ServiceBusClient.from_connection_string(NOWHERE)
+    for _ in range(2):
+        async with other:
+            other.get_subscription_receiver("news", "a")

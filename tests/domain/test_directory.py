@@ -272,3 +272,11 @@ def test_a_change_costs_the_same_however_many_entities_there_are() -> None:
     assert EntityState.LIVE is directory.lookup("new")[0].state
     assert few > 500
     assert many <= few * 1.1
+
+
+def test_a_subscription_that_does_not_exist_is_called_one() -> None:
+    directory = Directory()
+    directory.update(0, FINGERPRINT, [], snapshot=True)
+
+    with pytest.raises(errors.EntityNotFound, match="there is no subscription 'news/Subs"):
+        directory.lookup("news/Subscriptions/a/$DeadLetterQueue")

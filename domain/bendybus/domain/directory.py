@@ -123,7 +123,7 @@ class Directory:
                 "the front end has not reached any partition yet. Try again in a moment."
             )
         raise errors.EntityNotFound(
-            f"there is no {kind or EntityKind.QUEUE} {name!r}. Create it first (bendybus apply, or "
+            f"there is no {kind or _kind_of(name)} {name!r}. Create it first (bendybus apply, or "
             "an administration client).",
             metadata={"entity": name},
         )
@@ -233,3 +233,8 @@ class Directory:
         for partition, generations in self._known.items():
             if generations.get(key, 0) < entry.generation:
                 self._behind[partition].add(key)
+
+
+def _kind_of(name: str) -> EntityKind:
+    """Return of which kind an entity of a name would be, to say that there is none."""
+    return EntityKind.QUEUE if subscription_name.split(name) is None else EntityKind.SUBSCRIPTION

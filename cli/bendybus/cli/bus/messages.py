@@ -19,12 +19,12 @@ from bendybus.cli.errors import CliError, NotFound, UsageError
 from bendybus.cli.output import json_lines, json_values, printing
 from bendybus.client import (
     NEXT_AVAILABLE_SESSION,
+    AutoLockRenewer,
     ServiceBusClient,
     ServiceBusMessageState,
     ServiceBusReceivedMessage,
     ServiceBusReceiveMode,
     ServiceBusReceiver,
-    ServiceBusSubQueue,
 )
 from bendybus.client.amqp import AmqpMessageBodyType
 from bendybus.client.exceptions import (
@@ -44,6 +44,8 @@ READ_AT_ONCE: Final = 100
 # Locks end: what is only to be looked at is given back before they do.
 _SPARE_SHARE: Final = 0.5
 _RESCUE_S: Final = 0.5
+# How long a command may follow a session: a year.
+_FOLLOWED_S: Final = 365 * 86_400.0
 # What dead-lettering adds; it is shown under names of its own.
 ADDED_PROPERTIES: Final = ("DeadLetterReason", "DeadLetterErrorDescription")
 _NUMBERS: Final = ("delivery_count",)
@@ -88,7 +90,8 @@ class Receive:
     wait_s: float
     delete: bool = False
     complete: bool = True
-    dead_letters: bool = False
+    # As the client names it; "": none.
+    sub_queue: str = ""
     follow: bool = False
     session: str | None = None
     next_session: bool = False
@@ -103,12 +106,13 @@ def receive(bus: ServiceBusClient, queue: str, wanted: Receive, show: Show) -> b
     mode = ServiceBusReceiveMode.PEEK_LOCK
     if wanted.delete:
         mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
-    options: dict[str, Any] = {"receive_mode": mode}
-    if wanted.dead_letters:
-        options["sub_queue"] = ServiceBusSubQueue.DEAD_LETTER
+    options: dict[str, Any] = {"receive_mode": mode, **_of(wanted.sub_queue)}
     if wanted.next_session or wanted.session is not None:
         options["session_id"] = NEXT_AVAILABLE_SESSION if wanted.next_session else wanted.session
         options["max_wait_time"] = wanted.wait_s
+        if wanted.follow:
+            # Of the session; nothing else would keep it while no message comes.
+            options["auto_lock_renewer"] = AutoLockRenewer(_FOLLOWED_S)
     receiver = bus.get_queue_receiver(queue, **options)
     if wanted.next_session and not _has_session(receiver):
         return False
@@ -181,10 +185,10 @@ def give_back(receiver: ServiceBusReceiver, held: Sequence[ServiceBusReceivedMes
 
 
 def peek(
-    bus: ServiceBusClient, queue: str, *, most: int, start: int, dead_letters: bool, show: Show
+    bus: ServiceBusClient, queue: str, *, most: int, start: int, sub_queue: str, show: Show
 ) -> None:
     """Show messages without locking them, from sequence number `start` (0: the oldest)."""
-    with bus.get_queue_receiver(queue, **sub_queue(dead_letters)) as receiver:
+    with bus.get_queue_receiver(queue, **_of(sub_queue)) as receiver:
         left = most
         while left > 0:
             arguments = {"sequence_number": start} if start else {}
@@ -200,13 +204,13 @@ def purge(
     bus: ServiceBusClient,
     queue: str,
     *,
-    dead_letters: bool,
+    sub_queue: str,
     states: Sequence[str] | None = None,
     before: datetime | None = None,
 ) -> int:
     """Delete unlocked messages, of these states and enqueued before then; return their number."""
     wanted = [ServiceBusMessageState[state.upper()] for state in states] if states else None
-    with bus.get_queue_receiver(queue, **sub_queue(dead_letters)) as receiver:
+    with bus.get_queue_receiver(queue, **_of(sub_queue)) as receiver:
         return int(receiver.purge_messages(before_enqueued_time_utc=before, states=wanted))
 
 
@@ -227,9 +231,9 @@ def _milliseconds(text: str) -> int:
     return found
 
 
-def sub_queue(dead_letters: bool) -> dict[str, Any]:
-    """Return the options of a receiver of dead letters."""
-    return {"sub_queue": ServiceBusSubQueue.DEAD_LETTER} if dead_letters else {}
+def _of(sub_queue: str) -> dict[str, Any]:
+    """Return the options of a receiver of a sub-queue."""
+    return {"sub_queue": sub_queue} if sub_queue else {}
 
 
 def shown(message: ServiceBusReceivedMessage) -> dict[str, Any]:

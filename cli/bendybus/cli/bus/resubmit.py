@@ -18,6 +18,7 @@ from bendybus.cli.errors import UsageError
 from bendybus.cli.output import json_values
 from bendybus.client import ServiceBusClient, ServiceBusReceivedMessage, ServiceBusSubQueue
 from bendybus.client.amqp import AmqpAnnotatedMessage, AmqpMessageProperties
+from bendybus.domain import subscription_name
 
 ORIGINAL_ID: Final = "ResubmittedMessageId"
 _SCHEDULED: Final = b"x-opt-scheduled-enqueue-time"
@@ -50,6 +51,8 @@ class Resubmit:
     where: tuple[Where, ...] = ()
     detects: bool = True
     dry_run: bool = False
+    # As the client names it.
+    sub_queue: str = ServiceBusSubQueue.DEAD_LETTER.value
 
     def wants(self, facts: dict[str, Any]) -> bool:
         """Return whether a dead letter is one of them."""
@@ -84,10 +87,12 @@ def resubmit(bus: ServiceBusClient, queue: str, wanted: Resubmit, step: Step) ->
     # Received, and not completed: given back in the end, uncounted.
     held: dict[int, ServiceBusReceivedMessage] = {}
     missing = set(wanted.numbers)
+    # No message can be sent to a subscription: its topic decides again who gets it.
+    destination = subscription_name.family(queue)
     give_back_at = float("inf")
     with (
-        bus.get_queue_receiver(queue, sub_queue=ServiceBusSubQueue.DEAD_LETTER) as receiver,
-        bus.get_queue_sender(queue) as sender,
+        bus.get_queue_receiver(queue, sub_queue=wanted.sub_queue) as receiver,
+        bus.get_queue_sender(destination) as sender,
     ):
         try:
             while done.resubmitted < wanted.most and (missing or not wanted.numbers):

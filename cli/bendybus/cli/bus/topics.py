@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from bendybus.cli.bus.management import Management
+from bendybus.domain import subscription_name
 from bendybus.domain.filters.rule import Rule
 from bendybus.domain.subscription_description import SubscriptionDescription
 from bendybus.domain.topic_description import TopicDescription
@@ -57,6 +58,19 @@ def subscription(bus: Management, topic_name: str, name: str) -> pb.Subscription
     request = pb.GetSubscriptionRequest(topic_name=topic_name, name=name, include_runtime=True)
     found: pb.Subscription = bus.call("GetSubscription", request).subscription
     return found
+
+
+def held_in(bus: Management, name: str) -> pb.Queue | pb.Subscription:
+    """Return the queue or subscription of a name, with its counts. Raises EntityNotFound."""
+    parts = subscription_name.split(name)
+    return bus.queue(name) if parts is None else subscription(bus, *parts)
+
+
+def detects_duplicates(bus: Management, name: str) -> bool:
+    """Return whether duplicates are detected where the messages of `name` are sent to."""
+    parts = subscription_name.split(name)
+    found = bus.queue(name) if parts is None else topic(bus, parts[0])
+    return found.description.requires_duplicate_detection
 
 
 def create_topic(

@@ -25,7 +25,7 @@ _EPILOG = (
     "usage, 3 not found, 4 no bus answers. Errors are one sentence on stderr."
 )
 _LOCAL = "On this machine"
-_QUEUES = "Queues"
+_ENTITIES = "Queues, topics, subscriptions, rules"
 _MESSAGES = "Messages"
 
 app = typer.Typer(
@@ -93,11 +93,11 @@ app.command("up", rich_help_panel=_LOCAL)(process_commands.up)
 app.command("ps", rich_help_panel=_LOCAL)(process_commands.ps)
 app.add_typer(process_commands.partition_app, name="partition", rich_help_panel=_LOCAL)
 app.add_typer(process_commands.store_app, name="store", rich_help_panel=_LOCAL)
-app.command("apply", rich_help_panel=_QUEUES)(entity_commands.apply)
-app.command("get", rich_help_panel=_QUEUES)(get_command.get)
-app.add_typer(entity_commands.create_app, name="create", rich_help_panel=_QUEUES)
-app.add_typer(entity_commands.describe_app, name="describe", rich_help_panel=_QUEUES)
-app.add_typer(entity_commands.delete_app, name="delete", rich_help_panel=_QUEUES)
+app.command("apply", rich_help_panel=_ENTITIES)(entity_commands.apply)
+app.command("get", rich_help_panel=_ENTITIES)(get_command.get)
+app.add_typer(entity_commands.create_app, name="create", rich_help_panel=_ENTITIES)
+app.add_typer(entity_commands.describe_app, name="describe", rich_help_panel=_ENTITIES)
+app.add_typer(entity_commands.delete_app, name="delete", rich_help_panel=_ENTITIES)
 app.command("send", rich_help_panel=_MESSAGES)(send_command.send)
 app.command("receive", rich_help_panel=_MESSAGES)(message_commands.receive)
 app.command("peek", rich_help_panel=_MESSAGES)(message_commands.peek)

@@ -31,7 +31,7 @@ _ORPHANED: Final = (
     "a manifest of this name with bendybus.io/retained-data: adopt; to purge it with its "
     "messages: bendybus delete queue {name}"
 )
-create_app = typer.Typer(help="Create a queue without a manifest.")
+create_app = typer.Typer(help="Create what a bus holds, without a manifest.")
 describe_app = typer.Typer(help="Show all details.")
 delete_app = typer.Typer(help="Delete what a bus holds.")
 
@@ -49,6 +49,15 @@ Migrated = Annotated[
 ]
 QueueName = Annotated[
     str, typer.Argument(help="Name of the queue.", autocompletion=completion.queue_names)
+]
+
+# Where messages are received from; a queue's name, or a subscription's.
+SourceName = Annotated[
+    str,
+    typer.Argument(
+        help="Name of the queue, or TOPIC/Subscriptions/NAME.",
+        autocompletion=completion.queue_names,
+    ),
 ]
 
 

@@ -6,15 +6,17 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from bendybus.cli.bus import bus_choice
+from bendybus.cli.bus import bus_choice, topics
 from bendybus.cli.bus.management import Management
 from bendybus.cli.commands import entity_commands
-from bendybus.cli.commands.entity_commands import OutputOption, QueueName
+from bendybus.cli.commands.entity_commands import OutputOption, SourceName
 from bendybus.cli.commands.process_commands import JsonFlag
 from bendybus.cli.errors import NotFound, UsageError
 from bendybus.cli.output import printing
 from bendybus.cli.output.printing import Output
 from bendybus.cli.output.tables import Column
+from bendybus.domain import entity
+from bendybus.domain.sub_queue import SubQueue
 
 _ALL: Final = 2**31 - 1
 _BODY: Final = Column("BODY", cut=16, room=24, text=True)
@@ -35,6 +37,9 @@ Most = Annotated[int, typer.Option("--max", min=1, help="Maximum number of messa
 Wait = Annotated[float, typer.Option(min=0, help="Seconds without a message after which to end.")]
 Session = Annotated[str | None, typer.Option("--session", help="Of the session of this name.")]
 DeadLetters = Annotated[bool, typer.Option("--dead-letters", help="Of the dead-letter sub-queue.")]
+Undelivered = Annotated[
+    bool, typer.Option("--transfer-dead-letters", help="Of what could not be forwarded.")
+]
 
 
 class Mode(StrEnum):
@@ -54,7 +59,7 @@ class PurgedState(StrEnum):
 
 def receive(
     context: typer.Context,
-    queue: QueueName,
+    queue: SourceName,
     most: Annotated[
         int | None, typer.Option("--max", min=1, help="Maximum number of messages; default 1.")
     ] = None,
@@ -67,6 +72,7 @@ def receive(
     ] = True,
     follow: Annotated[bool, typer.Option("--follow", help="Wait for more until Ctrl-C.")] = False,
     dead_letters: DeadLetters = False,
+    undelivered: Undelivered = False,
     session: Session = None,
     next_session: Annotated[
         bool, typer.Option("--next-session", help="Of the next session that is free.")
@@ -89,13 +95,16 @@ def receive(
         )
     if (session is not None) + next_session + dead_letters > 1:
         raise UsageError("--session, --next-session, --dead-letters: only one of them is allowed.")
-    shown = _Shown(Output.JSON if as_json else output, dead_letters)
+    if undelivered and (session is not None or next_session):
+        raise UsageError("--transfer-dead-letters: sub-queues have no sessions. Leave one out.")
+    sub_queue = _sub_queue(dead_letters, undelivered)
+    shown = _Shown(Output.JSON if as_json else output, dead_letters=bool(sub_queue))
     wanted = Receive(
         most if most is not None else _ALL if follow else 1,
         max(wait, 0.1),
         delete=mode is Mode.RECEIVE_AND_DELETE,
         complete=complete,
-        dead_letters=dead_letters,
+        sub_queue=sub_queue,
         follow=follow,
         session=session,
         next_session=next_session,
@@ -112,26 +121,29 @@ def receive(
 
 def peek(
     context: typer.Context,
-    queue: QueueName,
+    queue: SourceName,
     most: Most = 10,
     start: Annotated[int, typer.Option("--from", min=0, help="Sequence number; 0: oldest.")] = 0,
     dead_letters: DeadLetters = False,
+    undelivered: Undelivered = False,
     output: OutputOption = Output.TABLE,
     as_json: JsonFlag = False,
 ) -> None:
     """Show messages without locking or removing them."""
     from bendybus.cli.bus import messages
 
-    shown = _Shown(Output.JSON if as_json else output, dead_letters)
+    sub_queue = _sub_queue(dead_letters, undelivered)
+    shown = _Shown(Output.JSON if as_json else output, dead_letters=bool(sub_queue))
     with messages.client(context.obj) as bus:
-        messages.peek(bus, queue, most=most, start=start, dead_letters=dead_letters, show=shown)
+        messages.peek(bus, queue, most=most, start=start, sub_queue=sub_queue, show=shown)
     shown.end()
 
 
 def purge(
     context: typer.Context,
-    queue: QueueName,
+    queue: SourceName,
     dead_letters: DeadLetters = False,
+    undelivered: Undelivered = False,
     states: Annotated[
         list[PurgedState] | None, typer.Option("--state", help="Only in this state. Repeatable.")
     ] = None,
@@ -145,19 +157,18 @@ def purge(
     """Delete all messages of a queue, except those that a receiver has locked."""
     from bendybus.cli.bus import messages
 
+    sub_queue = _sub_queue(dead_letters, undelivered)
     if dry_run and older_than:
         raise UsageError("--dry-run: messages are not counted by age. Leave out --older-than.")
     if dry_run:
-        deleted = _would_purge(context, queue, dead_letters, states or list(PurgedState))
+        deleted = _would_purge(context, queue, sub_queue, states or list(PurgedState))
     else:
         before = messages.moment_before(older_than)
         named = " and ".join(states or []) or "all"
-        what = f"{named} {'dead letters' if dead_letters else 'messages'}"
+        what = f"{named} {'dead letters' if sub_queue else 'messages'}"
         entity_commands.confirm(f"Delete {what} of queue {queue!r}?", yes)
         with messages.client(context.obj) as bus:
-            deleted = messages.purge(
-                bus, queue, dead_letters=dead_letters, states=states, before=before
-            )
+            deleted = messages.purge(bus, queue, sub_queue=sub_queue, states=states, before=before)
     if as_json:
         printing.json_line({"queue": queue, "deleted": deleted, "dry_run": dry_run})
     elif dry_run:
@@ -166,13 +177,25 @@ def purge(
         printing.line(f"{deleted} deleted from {queue!r}")
 
 
+def _sub_queue(dead_letters: bool, undelivered: bool) -> str:
+    """Return what the client calls the sub-queue that the options name; "": none."""
+    if dead_letters and undelivered:
+        raise UsageError("--dead-letters, --transfer-dead-letters: only one of them is allowed.")
+    return "deadletter" if dead_letters else "transferdeadletter" if undelivered else ""
+
+
 def _would_purge(
-    context: typer.Context, queue: str, dead_letters: bool, states: Sequence[PurgedState]
+    context: typer.Context, queue: str, sub_queue: str, states: Sequence[PurgedState]
 ) -> int:
-    if dead_letters and set(states) != set(PurgedState):
+    name, named = entity.split_path(queue)
+    dead_letters = sub_queue == "deadletter" or named is SubQueue.DEAD_LETTER
+    undelivered = sub_queue == "transferdeadletter" or named is SubQueue.TRANSFER_DEAD_LETTER
+    if (dead_letters or undelivered) and set(states) != set(PurgedState):
         raise UsageError("--dry-run: dead letters are not counted by state. Leave out --state.")
     with entity_commands.connected(context) as bus:
-        counts = bus.queue(queue).runtime.count_details
+        counts = topics.held_in(bus, name).runtime.count_details
+    if undelivered:
+        return counts.transfer_dead_letter_message_count
     if dead_letters:
         return counts.dead_letter_message_count
     by_state = {
@@ -186,19 +209,20 @@ def _would_purge(
 @deadletter_app.command("list")
 def deadletter_list(
     context: typer.Context,
-    queue: QueueName,
+    queue: SourceName,
     most: Most = 10,
+    undelivered: Undelivered = False,
     output: OutputOption = Output.TABLE,
     as_json: JsonFlag = False,
 ) -> None:
     """Show dead letters and their reasons."""
-    peek(context, queue, most, 0, True, output, as_json)
+    peek(context, queue, most, 0, not undelivered, undelivered, output, as_json)
 
 
 @deadletter_app.command("resubmit")
 def deadletter_resubmit(
     context: typer.Context,
-    queue: QueueName,
+    queue: SourceName,
     most: Most = _ALL,
     wait: Wait = 2.0,
     numbers: Annotated[
@@ -208,12 +232,15 @@ def deadletter_resubmit(
         list[str] | None,
         typer.Option(help="NAME=VALUE: only where reason, subject, … or a property is this."),
     ] = None,
+    undelivered: Undelivered = False,
     dry_run: entity_commands.DryRun = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Send dead letters to their queue again.
 
     Each is completed after its copy is stored.
+
+    Those of a subscription are sent to its topic, so that other subscriptions get them again, too.
 
     In a queue that detects duplicates the copy gets a MessageId of its own.
 
@@ -228,6 +255,7 @@ def deadletter_resubmit(
         tuple(resubmit.parse_where(text) for text in where or ()),
         detects=_detects_duplicates(context, queue),
         dry_run=dry_run,
+        sub_queue=_sub_queue(not undelivered, undelivered),
     )
     with messages.client(context.obj) as bus, printing.progress("resubmitting", None) as step:
         done = resubmit.resubmit(bus, queue, wanted, step)
@@ -253,7 +281,7 @@ def _detects_duplicates(context: typer.Context, queue: str) -> bool:
     with bus_choice.target(context.obj) as target:
         try:
             with Management(target.connection_string, ca_file=target.ca_file) as bus:
-                return bus.queue(queue).description.requires_duplicate_detection
+                return topics.detects_duplicates(bus, queue)
         except Unauthorized:
             return True
 
@@ -261,7 +289,7 @@ def _detects_duplicates(context: typer.Context, queue: str) -> bool:
 class _Shown:
     """Prints batches of messages as they arrive."""
 
-    def __init__(self, output: Output, dead_letters: bool) -> None:
+    def __init__(self, output: Output, *, dead_letters: bool) -> None:
         self._output = output
         self._wide = output is Output.WIDE
         self._dead = dead_letters

@@ -36,7 +36,7 @@ def create_rule(
     topic: TopicName,
     subscription: Name,
     rule: RuleName,
-    sql: Annotated[str, typer.Option(help="Takes messages for which this is true.")] = "",
+    sql: Annotated[str | None, typer.Option(help="Takes messages for which this is true.")] = None,
     equal: Annotated[
         list[str] | None,
         typer.Option(
@@ -45,7 +45,9 @@ def create_rule(
         ),
     ] = None,
     nothing: Annotated[bool, typer.Option("--none", help="Takes no message.")] = False,
-    action: Annotated[str, typer.Option(help="What its copy has different: SET a = 1.")] = "",
+    action: Annotated[
+        str | None, typer.Option(help="What its copy has different: SET a = 1.")
+    ] = None,
     dry_run: DryRun = False,
     as_json: process_commands.JsonFlag = False,
 ) -> None:
@@ -54,7 +56,7 @@ def create_rule(
     wanted = Rule(
         rule,
         _filter(sql, equal or (), nothing=nothing),
-        SqlRuleAction(action) if action else None,
+        None if action is None else SqlRuleAction(_text("--action", action)),
     )
     try:
         rules.check(wanted, partitioned=False)
@@ -109,13 +111,13 @@ def show(bus: Management, *, topic: str, subscription: str, output: Output) -> N
     rule_views.show(topics.rules(bus, topic, subscription), output)
 
 
-def _filter(sql: str, equal: Sequence[str], *, nothing: bool) -> Filter:
-    if bool(sql) + bool(equal) + nothing > 1:
+def _filter(sql: str | None, equal: Sequence[str], *, nothing: bool) -> Filter:
+    if (sql is not None) + bool(equal) + nothing > 1:
         raise UsageError("--sql, --equal, --none: only one of them is allowed.")
     if nothing:
         return FalseFilter()
-    if sql:
-        return SqlFilter(sql)
+    if sql is not None:
+        return SqlFilter(_text("--sql", sql))
     if not equal:
         return TrueFilter()
     texts: dict[str, str] = {}
@@ -129,3 +131,10 @@ def _filter(sql: str, equal: Sequence[str], *, nothing: bool) -> Filter:
         else:
             properties[name] = text
     return CorrelationFilter(**texts, properties=properties)
+
+
+def _text(option: str, text: str) -> str:
+    """Return the text of an option: an unset variable of a shell must not mean every message."""
+    if not text.strip():
+        raise UsageError(f"{option}: must not be empty. Leave it out, or give an expression.")
+    return text

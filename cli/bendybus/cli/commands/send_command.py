@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from bendybus.cli.commands.entity_commands import QueueName
+from bendybus.cli.commands import completion
 from bendybus.cli.commands.process_commands import JsonFlag
 from bendybus.cli.errors import CliError, UsageError
 from bendybus.cli.output import printing
@@ -22,7 +22,10 @@ _OPTION_OF: Final = {"time_to_live": "--ttl", "scheduled_enqueue_time_utc": "--a
 
 def send(
     context: typer.Context,
-    queue: QueueName,
+    queue: Annotated[
+        str,
+        typer.Argument(help="Name of the queue or topic.", autocompletion=completion.queue_names),
+    ],
     body: Annotated[
         str | None, typer.Argument(help="The body; without it, or -: --from-file or stdin.")
     ] = None,

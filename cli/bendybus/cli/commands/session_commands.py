@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
-from bendybus.cli.commands.entity_commands import OutputOption, QueueName
+from bendybus.cli.commands.entity_commands import OutputOption, SourceName
 from bendybus.cli.commands.process_commands import JsonFlag
 from bendybus.cli.errors import UsageError
 from bendybus.cli.output import printing
 from bendybus.cli.output.printing import Output
 from bendybus.cli.output.tables import Column
 
-session_app = typer.Typer(help="Sessions of a queue that requires them.")
+session_app = typer.Typer(help="Sessions of a queue or subscription that requires them.")
 _NAME = Column("SESSION", text=True)
 
 SessionName = Annotated[str, typer.Argument(help="Name of the session.")]
@@ -22,7 +22,7 @@ SessionName = Annotated[str, typer.Argument(help="Name of the session.")]
 @session_app.command("list")
 def session_list(
     context: typer.Context,
-    queue: QueueName,
+    queue: SourceName,
     most: Annotated[int, typer.Option("--max", min=1, help="Maximum number of sessions.")] = 1_000,
     output: OutputOption = Output.TABLE,
     as_json: JsonFlag = False,
@@ -44,7 +44,7 @@ def session_list(
 @session_app.command("state")
 def session_state(
     context: typer.Context,
-    queue: QueueName,
+    queue: SourceName,
     session_id: SessionName,
     text: Annotated[
         str | None, typer.Option("--set", help="Keep this text for the session.")

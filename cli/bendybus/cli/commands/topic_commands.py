@@ -9,13 +9,14 @@ from bendybus.cli.bus.management import Management
 from bendybus.cli.commands import entity_commands, process_commands
 from bendybus.cli.commands.entity_commands import DryRun, OutputOption, Yes
 from bendybus.cli.errors import UsageError
-from bendybus.cli.output import printing, queue_views, topic_views
+from bendybus.cli.output import printing, queue_views, rule_views, topic_views
 from bendybus.cli.output.printing import Output
 from bendybus.cli.output.tables import Column
 from bendybus.domain import subscription_name
 from bendybus.domain.lifecycle import EntityState
 from bendybus.domain.subscription_description import SubscriptionDescription
 from bendybus.domain.topic_description import TopicDescription
+from bendybus.wire import entities
 
 TOPIC_WORDS: Final = ("topic", "topics")
 SUBSCRIPTION_WORDS: Final = ("subscription", "subscriptions", "sub", "subs")
@@ -94,7 +95,12 @@ def describe_subscription(
     with entity_commands.connected(context) as bus:
         found = topics.subscription(bus, topic, name)
     facts = topic_views.subscription_as_json(found)
-    _describe(found, facts, [("topic", found.topic_name)], output)
+    rules = entities.description_from_proto(found.description).rules
+    extra: list[tuple[str, object]] = [("topic", found.topic_name), ("rules", len(rules))]
+    _describe(found, facts, extra, output)
+    if output in (Output.TABLE, Output.WIDE):
+        printing.line("")
+        rule_views.table(rules)
 
 
 @entity_commands.delete_app.command("topic")
@@ -170,7 +176,7 @@ def _describe(
         ("homePartition", facts["homePartition"]),
         ("availability", facts["availabilityStatus"]),
         ("size", printing.size(found.runtime.size_in_bytes)),
-        *facts["spec"].items(),
+        *((name, value) for name, value in facts["spec"].items() if name != "rules"),
     ]
     printing.table(("FIELD", Column("VALUE", wrap=20)), rows)
     printing.line("")

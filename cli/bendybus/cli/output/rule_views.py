@@ -20,6 +20,11 @@ def show(found: Sequence[pb.Rule], output: Output) -> None:
         for each in known:
             printing.structured(rule_json.to_json(each), output)
         return
+    table(known)
+
+
+def table(known: Sequence[Rule]) -> None:
+    """Print rules as a table."""
     columns = [Column("NAME", text=True), Column("FILTER", wrap=30), Column("ACTION", wrap=20)]
     printing.table(columns, [_row(each) for each in known])
 

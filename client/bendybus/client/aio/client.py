@@ -27,6 +27,8 @@ class ServiceBusClient(BaseClient):
     _of_loop = True  # async only
 
     async def __aenter__(self) -> "ServiceBusClient":
+        # Entered once more after it was closed, it connects again, as the original does.
+        self._closed = False
         return self
 
     async def __aexit__(

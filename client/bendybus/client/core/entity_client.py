@@ -57,7 +57,7 @@ class EntityClient:
 
     def _check_tx(self, tx: Any) -> None:
         """Raise TypeError or ValueError unless an operation here can be part of `tx`."""
-        check = getattr(tx, "_check", None)
+        check = getattr(tx, "_check_use", None)
         if check is None:
             raise TypeError(f"tx: must be a ServiceBusTransaction (got {type(tx).__name__})")
         check(self)

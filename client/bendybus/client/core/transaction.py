@@ -34,7 +34,7 @@ class BaseTransaction:
         # One that is garbage-collected is rolled back.
         weakref.finalize(self, _end, connection, self._link).atexit = False
 
-    def _check(self, used: EntityClient | None = None) -> None:
+    def _check_use(self, used: EntityClient | None = None) -> None:
         """Raise ValueError unless it can be used here, with this sender or receiver."""
         if used is not None and used._shared is not self._shared:
             raise arguments.invalid(

@@ -26,6 +26,8 @@ class ServiceBusClient(BaseClient):
     """Creates senders and receivers that share one connection. Threads may share it."""
 
     def __enter__(self) -> "ServiceBusClient":
+        # Entered once more after it was closed, it connects again, as the original does.
+        self._closed = False
         return self
 
     def __exit__(

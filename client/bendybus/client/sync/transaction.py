@@ -49,13 +49,13 @@ class ServiceBusTransaction(BaseTransaction):
         `timeout`: seconds for the whole call, 60 if None.
         """
         timeout_s = arguments.timeout(timeout)
-        self._check()
+        self._check_use()
         self._run(lambda: self._link.commit(timeout_s), timeout_s)
         self._committed()
 
     def rollback(self) -> None:
         """Roll back: nothing of it is done, and what it was to settle stays locked as before."""
-        self._check()
+        self._check_use()
         self._run(self._link.rollback, ROLLBACK_S)
 
     def _send(
