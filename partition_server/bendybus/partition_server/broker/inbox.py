@@ -9,7 +9,7 @@ import threading
 from collections import deque
 from typing import Final
 
-from bendybus.partition_server.state.commands import Append, Command, Transact
+from bendybus.partition_server.state.commands import Append, Command, TakeForwarded, Transact
 
 URGENT_MAX: Final = 100_000
 SEND_FRAMES_MAX: Final = 10_000
@@ -20,7 +20,8 @@ TAKE_MESSAGES: Final = 20_000
 TAKE_BYTES: Final = 8 * 1024 * 1024
 
 
-_SENDS: Final = (Append, Transact)
+Send = Append | Transact | TakeForwarded
+_SENDS: Final = (Append, Transact, TakeForwarded)
 
 
 class Inbox:
@@ -34,7 +35,7 @@ class Inbox:
         self._alarm.acquire()
         self._sleeping = False
         self._urgent: deque[Command] = deque()
-        self._sends: dict[str, deque[tuple[Append | Transact, int]]] = {}
+        self._sends: dict[str, deque[tuple[Send, int]]] = {}
         self._frames = 0
         self._bytes = 0
         self._woken = False
@@ -53,7 +54,7 @@ class Inbox:
             self._ring()
         return True
 
-    def _put_send(self, command: Append | Transact) -> bool:
+    def _put_send(self, command: Send) -> bool:
         size_bytes = _content_bytes(command)
         full = self._frames >= SEND_FRAMES_MAX or (
             self._frames and self._bytes + size_bytes > SEND_BYTES_MAX
@@ -114,11 +115,11 @@ class Inbox:
         return taken
 
 
-def _content_bytes(command: Append | Transact) -> int:
-    if isinstance(command, Append):
+def _content_bytes(command: Send) -> int:
+    if not isinstance(command, Transact):
         return command.batch.content_bytes()
     return sum(part.batch.content_bytes() for part in command.sends())
 
 
-def _count(command: Append | Transact) -> int:
-    return len(command.batch.payloads) if isinstance(command, Append) else command.messages()
+def _count(command: Send) -> int:
+    return command.messages() if isinstance(command, Transact) else len(command.batch.payloads)

@@ -19,7 +19,7 @@ from bendybus.domain import limits
 from bendybus.domain.errors import BusError
 from bendybus.partition_server.broker.rule_table import COMMANDS, SWEEPS, CommandRule, Phase
 from bendybus.partition_server.rules import catalogue_entry, receive
-from bendybus.partition_server.state.answers import Recalled
+from bendybus.partition_server.state.answers import Failed, Recalled
 from bendybus.partition_server.state.budget import Budget
 from bendybus.partition_server.state.commands import (
     Append,
@@ -27,6 +27,7 @@ from bendybus.partition_server.state.commands import (
     Now,
     Release,
     StreamEnded,
+    TakeForwarded,
     Transact,
     stores,
 )
@@ -222,9 +223,14 @@ class Partition:
     def refuse_sends(self, commands: Iterable[Command], error: BusError, now: Now) -> list[Answer]:
         """Return the answers to sends that find no room; what is stored already is told so."""
         return [
-            Answer(command.reply_to, self.state.producers.refused(command, error, now))
+            Answer(
+                command.reply_to,
+                Failed(error)
+                if isinstance(command, TakeForwarded)
+                else self.state.producers.refused(command, error, now),
+            )
             for command in commands
-            if isinstance(command, Append | Transact) and stores(command)
+            if isinstance(command, Append | Transact | TakeForwarded) and stores(command)
         ]
 
     def _serve(self, stage: Stage, now: Now) -> None:

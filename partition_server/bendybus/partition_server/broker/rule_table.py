@@ -20,6 +20,7 @@ from bendybus.partition_server.rules import (
     duplicates,
     expire,
     forward,
+    forwarded,
     lock_ends,
     receive,
     reservations,
@@ -56,6 +57,7 @@ from bendybus.partition_server.state.commands import (
     SetSessionState,
     Settle,
     StreamEnded,
+    TakeForwarded,
     Transact,
     Watch,
     Withdraw,
@@ -107,6 +109,7 @@ def _deliver_refused(command: Deliver, error: BusError) -> Delivered:
 
 COMMANDS: Final[dict[type[Command], CommandRule]] = {
     Append: CommandRule(Phase.TOGETHER, send.send, _failed),
+    TakeForwarded: CommandRule(Phase.ALONE, forwarded.take, _failed),
     Transact: CommandRule(Phase.TOGETHER, transaction.transact, _failed),
     Settle: CommandRule(Phase.TOGETHER, settle.settle, settle.refused),
     Deliver: CommandRule(Phase.TOGETHER, settle.deliver, _deliver_refused),

@@ -68,6 +68,11 @@ def _change(turn: Turn, entries: Sequence[Entity]) -> None:
         return
     changes, catalogue = turn.stage.changes, turn.partition.catalogue
     changes.entities.extend(entries)
+    # Nothing of a deleted entity is forwarded any more, nor of what had its name before.
+    for entry in entries:
+        old = catalogue.by_key(entry.key)
+        if old is not None and not old.deleted and (entry.deleted or entry.uid != old.uid):
+            changes.forward_sources_removed.append(old.uid)
     # Never a name that changes now: its tombstone, if it has one, stays or becomes an entity.
     changing = {entry.key for entry in entries}
     changes.entities_forgotten.extend(key for key in catalogue.forgettable() if key not in changing)

@@ -19,9 +19,8 @@ from typing import Final, NamedTuple
 from bendybus.domain import errors, forwarding, limits, message_format, sequence_number
 from bendybus.domain.errors import BusError
 from bendybus.domain.sub_queue import SubQueue
-from bendybus.partition_server.rules import dead_letter, entity_status, send
+from bendybus.partition_server.rules import dead_letter, entity_status, forwarded
 from bendybus.partition_server.state.batch import Batch, Carried
-from bendybus.partition_server.state.commands import Append, EntityRef
 from bendybus.partition_server.state.forwards import RETRY_MS
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.ready_set import ReadyWindow
@@ -140,29 +139,13 @@ class _Look:
         self, target: MessageQueue, rows: Sequence[Row], *, lasts: bool
     ) -> tuple[int, BusError | None]:
         """Forward messages in order; return how many are dealt with, and what refuses the next."""
-        turn = self._turn
         going = [row for row in rows if _kept_from_going(row) is None]
-        mark = turn.mark()
-        try:
-            failed = self._append(target, going)
-        except BusError as error:
-            # One message is amiss in a way that refuses a whole frame: it is tried alone.
-            turn.take_back_to(mark)
-            if len(rows) > 1:
-                return self._forward(target, rows[:1], lasts=lasts)
-            self._set_aside(rows[0], _aside(error))
-            return 1, None
-        full = [at for at in sorted(failed) if isinstance(failed[at], errors.QuotaExceeded)]
-        if not full or lasts:
-            turn.keep(mark)
-            self._settle(rows, {going[at].id: error for at, error in failed.items()})
-            return len(rows), failed[full[0]] if full else None
-        # In order: nothing overtakes the first that there is no room for.
-        turn.take_back_to(mark)
-        done = rows.index(going[full[0]])
-        if done:
-            self._forward(target, rows[:done], lasts=False)
-        return done, failed[full[0]]
+        batch = self._batch(going)
+        reached, failed = forwarded.append(self._turn, target, batch, overtake=lasts)
+        done = rows.index(going[reached]) if reached < len(going) else len(rows)
+        self._settle(rows[:done], {going[at].id: error for at, error in failed.items()})
+        full = (error for error in failed.values() if isinstance(error, errors.QuotaExceeded))
+        return done, failed[reached] if reached in failed else next(full, None)
 
     def _settle(self, rows: Sequence[Row], failed: Mapping[int, BusError]) -> None:
         """Take messages out of the source: those that were forwarded, and those that cannot be."""
@@ -173,16 +156,6 @@ class _Look:
                 self._turn.stage.remove(self._queue, row.id, row.state, row.size())
             else:
                 self._set_aside(row, aside)
-
-    def _append(self, target: MessageQueue, rows: Sequence[Row]) -> Mapping[int, BusError]:
-        """Send messages to their destination, each by itself; return what refuses which."""
-        if not rows:
-            return {}
-        entity, now = target.entity, self._turn.now
-        target.used(now.wall_ms, now.mono_ms)
-        ref = EntityRef(entity.uid, entity.generation)
-        command = Append(None, ref, self._batch(rows), [1] * len(rows))
-        return dict(send.appender(self._turn, target).run(command).failures)
 
     def _batch(self, rows: Sequence[Row]) -> Batch:
         lives = [self._lifetime(row) for row in rows]

@@ -1,6 +1,6 @@
 """What a partition answers to commands. Values only: no protobuf, no streams."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bendybus.domain.entity import Entity
@@ -166,6 +166,18 @@ class Done:
     """It is done."""
 
     count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardedTaken:
+    """What became of forwarded messages.
+
+    The first `done` are dealt with: stored, now or before, unless `failures` has their position.
+    What follows is not stored; `failures[done]`, if there is one, says why.
+    """
+
+    done: int
+    failures: Mapping[int, BusError]
 
 
 @dataclass(frozen=True, slots=True)

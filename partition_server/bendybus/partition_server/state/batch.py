@@ -34,6 +34,11 @@ class Batch:
     # Only of what is forwarded.
     carried: Sequence[Carried] = ()
 
+    def chosen(self, positions: Sequence[int]) -> "Batch":
+        """Return some of the messages."""
+        columns = (getattr(self, name) for name in self.__slots__)
+        return Batch(*([column[i] for i in positions] if column else () for column in columns))
+
     def content_bytes(self) -> int:
         """Return the bytes of all heads and payloads."""
         return sum(map(len, self.payloads)) + sum(map(len, self.heads))

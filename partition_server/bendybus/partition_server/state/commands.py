@@ -89,6 +89,27 @@ class Transact:
 
 
 @dataclass(slots=True)
+class TakeForwarded:
+    """Store messages that another partition forwards, each once; answered by ForwardedTaken."""
+
+    reply_to: Any
+    entity: EntityRef
+    # What names the source; see ForwardedFrame. Its frames come one after the other.
+    source: bytes
+    source_uid: str
+    boot: int
+    sequence: int
+    # The messages, and their numbers at the source.
+    counters: Sequence[int]
+    batch: Batch
+    settled: Sequence[int] = ()
+    settled_below: int = 0
+    # What there is no room for may be overtaken by what follows.
+    overtake: bool = False
+    deadline_mono_ms: int = 0
+
+
+@dataclass(slots=True)
 class Ask(OfStream):
     """Reserve messages for receivers; answered once: Reserved, AskRefused or Withdrawn."""
 
@@ -345,6 +366,7 @@ class Watch(OfStream):
 Command = (
     Append
     | Transact
+    | TakeForwarded
     | Ask
     | Withdraw
     | Deliver
@@ -373,4 +395,6 @@ Command = (
 
 def stores(command: Command) -> bool:
     """Whether a command stores messages, so that it needs room on the disk."""
-    return isinstance(command, Append) or (isinstance(command, Transact) and bool(command.sends()))
+    if isinstance(command, Append | TakeForwarded):
+        return True
+    return isinstance(command, Transact) and bool(command.sends())

@@ -10,6 +10,7 @@ from operator import attrgetter
 from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.partition_server.store.errors import FileRefused, StoreError
 from bendybus.partition_server.store.memory_bodies import MemoryBodies
+from bendybus.partition_server.store.memory_forwards import MemoryForwards
 from bendybus.partition_server.store.memory_sessions import MemorySessions, bounded
 from bendybus.partition_server.store.records import (
     SLOT_SHIFT,
@@ -37,6 +38,7 @@ class MemoryStore:
         self._boot = 0
         self._rows: dict[int, Row] = {}
         self.bodies = MemoryBodies(self._rows)
+        self.forwards = MemoryForwards()
         self.sessions = MemorySessions(self._rows, self.bodies)
         self._entities: dict[str, Entity] = {}
         self._slots: dict[int, SlotState] = {}
@@ -156,6 +158,7 @@ class MemoryStore:
         for key in changes.entities_forgotten:
             self._entities.pop(key, None)
         self.bodies.commit(changes)
+        self.forwards.commit(changes)
         for row in changes.inserts:
             assert row.id not in self._rows, f"row {row.id} exists"
             self._rows[row.id] = row

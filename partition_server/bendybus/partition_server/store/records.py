@@ -10,6 +10,7 @@ to be read in order:
     └───────────────┴─────────────────────────────┘
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final, NamedTuple
@@ -259,6 +260,21 @@ class SessionState(NamedTuple):
         return 0 if self.state is None else len(self.session_id) + len(self.state) + ROW_BYTES
 
 
+class ForwardedFrame(NamedTuple):
+    """A frame that another partition forwarded, and what is known of its source from now on."""
+
+    # UID, sub-queue and partition of the source, and the incarnation of its file.
+    source: bytes
+    uid: str
+    boot: int
+    sequence: int
+    # Numbers at the source: of what is stored now; of what the source has deleted since.
+    stored: Sequence[int]
+    settled: Sequence[int]
+    # The source has none before this.
+    settled_below: int
+
+
 class ProducerEntry(NamedTuple):
     """A part of a producer's frame that was stored, and the numbers that it got."""
 
@@ -292,6 +308,9 @@ class Changes:
     # … and what was first tried before this is no longer known. Only beside `producers_forgotten`.
     producers_forgotten_until_ms: int = 0
     session_states: list[SessionState] = field(default_factory=list)
+    forwarded: list[ForwardedFrame] = field(default_factory=list)
+    # UIDs of entities that are deleted: nothing of them comes again.
+    forward_sources_removed: list[str] = field(default_factory=list)
     slots: dict[int, SlotState] = field(default_factory=dict)
     slots_removed: list[int] = field(default_factory=list)
     # The clocks as they are at this commit.
@@ -307,6 +326,7 @@ class Changes:
             or self.deletes
             or self.history_deletes
             or self.session_states
+            or self.forwarded
             or self.producers
             or self.slots_removed
             or self.seen

@@ -40,6 +40,7 @@ from bendybus.partition_server.store.records import (
 from bendybus.partition_server.store.sqlite_appends import Appends
 from bendybus.partition_server.store.sqlite_bodies import SqliteBodies
 from bendybus.partition_server.store.sqlite_errors import translated
+from bendybus.partition_server.store.sqlite_forwards import SqliteForwards
 from bendybus.partition_server.store.sqlite_sessions import SqliteSessions
 from bendybus.partition_server.store.store import Opened
 
@@ -65,6 +66,7 @@ class SqliteStore:
         self._queries = statements.load()
         self._appends = Appends(self._queries)
         self.bodies = SqliteBodies(self._queries, self._all)
+        self.forwards = SqliteForwards(self._queries, self._all)
         self.sessions = SqliteSessions(self._queries, self._all, self._page)
         self._db: apsw.Connection | None = None
         self._wal = f"{self.path}-wal"
@@ -290,6 +292,8 @@ class SqliteStore:
             db.execute(sql["delete_range"], span)
         if by_session:
             self.sessions.after(db, changes)
+        if changes.forwarded or changes.forward_sources_removed:
+            self.forwards.commit(db, changes)
         for key in changes.history:
             db.execute(sql["remember_key"], key)
         for key in changes.history_deletes:

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.partition_server.store.body_reads import BodyReads
+from bendybus.partition_server.store.forward_reads import ForwardReads
 from bendybus.partition_server.store.records import (
     Changes,
     ClockMark,
@@ -46,6 +47,10 @@ class Store(Protocol):
     @property
     def sessions(self) -> SessionReads:
         """What is read by session."""
+
+    @property
+    def forwards(self) -> ForwardReads:
+        """What is read of frames that were forwarded here."""
 
     @property
     def bodies(self) -> BodyReads:

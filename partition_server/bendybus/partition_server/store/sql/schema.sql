@@ -139,3 +139,21 @@ CREATE TABLE body_references (
     count INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX body_references_none ON body_references (id) WHERE count <= 0;
+
+-- What forwards into this partition from other ones: the last frame of each source.
+CREATE TABLE forward_sources (
+    -- UID, sub-queue and partition of the source, and the incarnation of its file.
+    source BLOB PRIMARY KEY,
+    uid TEXT NOT NULL,
+    -- Of the last frame: the opening of the source's file, and the number within it.
+    boot INTEGER NOT NULL,
+    sequence INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Messages of a source that are stored here and may come again, until it has deleted them.
+CREATE TABLE forwarded (
+    source BLOB NOT NULL,
+    -- The number of the message in its slot at the source.
+    counter INTEGER NOT NULL,
+    PRIMARY KEY (source, counter)
+) STRICT, WITHOUT ROWID;

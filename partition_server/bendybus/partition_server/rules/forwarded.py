@@ -1,0 +1,101 @@
+"""Forwarded messages at their destination: stored by the rules of sending, each once.
+
+A source is a (sub-)queue in one partition's file. It has one frame on its way to a partition at a
+time; frames are numbered by the opening of the source's file and within it. What is stored is
+remembered by its number at the source, in the same commit, until the source reports that it has
+deleted it. So a frame that comes again, in whatever cut, stores nothing twice; and one that comes
+late, after a newer one, is refused whole.
+"""
+
+from collections.abc import Mapping
+
+from bendybus.domain import bounds, errors
+from bendybus.domain.errors import BusError
+from bendybus.partition_server.rules import send
+from bendybus.partition_server.state.answers import ForwardedTaken
+from bendybus.partition_server.state.batch import Batch
+from bendybus.partition_server.state.commands import Append, EntityRef, TakeForwarded
+from bendybus.partition_server.state.message_queue import MessageQueue
+from bendybus.partition_server.state.turn import Turn
+from bendybus.partition_server.store.records import ForwardedFrame
+
+
+def take(turn: Turn, command: TakeForwarded) -> ForwardedTaken:
+    """Store the messages of a frame that are not stored yet. Raises what refuses all of it."""
+    _check_shape(command)
+    forwards = turn.partition.store.forwards
+    if (command.boot, command.sequence) <= forwards.last(command.source):
+        raise errors.InvalidOperation(
+            "the frame is late: a newer one of its source was here. Nothing of it is stored."
+        )
+    queue = send.target(turn, command.entity)
+    send.check_sends(turn, queue, command.deadline_mono_ms)
+    known = forwards.known(command.source, command.counters)
+    fresh = [i for i, counter in enumerate(command.counters) if counter not in known]
+    done, failures = append(turn, queue, command.batch.chosen(fresh), overtake=command.overtake)
+    stored = [command.counters[fresh[i]] for i in range(done) if i not in failures]
+    turn.stage.changes.forwarded.append(
+        ForwardedFrame(
+            command.source,
+            command.source_uid,
+            command.boot,
+            command.sequence,
+            stored,
+            command.settled,
+            command.settled_below,
+        )
+    )
+    reached = fresh[done] if done < len(fresh) else len(command.counters)
+    return ForwardedTaken(reached, {fresh[i]: error for i, error in failures.items()})
+
+
+def append(
+    turn: Turn, target: MessageQueue, batch: Batch, *, overtake: bool
+) -> tuple[int, Mapping[int, BusError]]:
+    """Append messages in order, each by itself; return how many are dealt with, and what failed.
+
+    A message that there is no room for ends it, and is the first that is not dealt with, unless
+    what follows may `overtake` it.
+    """
+    count = len(batch.payloads)
+    if not count:
+        return 0, {}
+    mark = turn.mark()
+    try:
+        failed = _append(turn, target, batch)
+    except BusError as error:
+        # One message is amiss in a way that refuses a whole frame: it is tried alone.
+        turn.take_back_to(mark)
+        if count > 1:
+            return append(turn, target, batch.chosen([0]), overtake=overtake)
+        return 1, {0: error}
+    full = min((i for i in failed if isinstance(failed[i], errors.QuotaExceeded)), default=None)
+    if full is None or overtake:
+        turn.keep(mark)
+        return count, failed
+    turn.take_back_to(mark)
+    done, before = append(turn, target, batch.chosen(range(full)), overtake=False)
+    return done, {**before, full: failed[full]}
+
+
+def _append(turn: Turn, target: MessageQueue, batch: Batch) -> dict[int, BusError]:
+    entity, now = target.entity, turn.now
+    target.used(now.wall_ms, now.mono_ms)
+    ref = EntityRef(entity.uid, entity.generation)
+    command = Append(None, ref, batch, [1] * len(batch.payloads))
+    return dict(send.appender(turn, target).run(command).failures)
+
+
+def _check_shape(command: TakeForwarded) -> None:
+    """Raise InvalidArgument unless the columns of a frame fit together."""
+    send.check_shape(command.batch, [1] * len(command.batch.payloads))
+    count = len(command.batch.payloads)
+    if len(command.counters) != count or len(set(command.counters)) != count:
+        raise errors.InvalidArgument("counters", f"must be {count} different numbers.")
+    bounds.check_text("source_uid", command.source_uid, bounds.UID_CHARS_MAX)
+    for name in ("boot", "sequence", "settled_below", "deadline_mono_ms"):
+        bounds.check_number(name, getattr(command, name), bounds.NUMBER_MAX)
+    bounds.check_number("source", len(command.source), bounds.FORWARD_SOURCE_BYTES_MAX, 1)
+    bounds.check_number("settled", len(command.settled), bounds.NUMBERS_A_CALL_MAX)
+    for number in (*command.counters, *command.settled):
+        bounds.check_number("counters", number, bounds.NUMBER_MAX)

@@ -1,0 +1,35 @@
+"""What other partitions forwarded, in the store without a file."""
+
+from collections.abc import Sequence
+
+from bendybus.partition_server.store.records import Changes
+
+
+class MemoryForwards:
+    """See forward_reads.ForwardReads."""
+
+    def __init__(self) -> None:
+        # Source → UID, boot, sequence.
+        self._last: dict[bytes, tuple[str, int, int]] = {}
+        self._known: dict[bytes, set[int]] = {}
+
+    def last(self, source: bytes) -> tuple[int, int]:
+        """See ForwardReads."""
+        return self._last.get(source, ("", 0, 0))[1:]
+
+    def known(self, source: bytes, counters: Sequence[int]) -> set[int]:
+        """See ForwardReads."""
+        return self._known.get(source, set()) & set(counters)
+
+    def commit(self, changes: Changes) -> None:
+        """Take what a commit notes and forgets."""
+        for frame in changes.forwarded:
+            self._last[frame.source] = (frame.uid, frame.boot, frame.sequence)
+            known = self._known.setdefault(frame.source, set())
+            known.difference_update(frame.settled)
+            known.difference_update({n for n in known if n < frame.settled_below})
+            known.update(frame.stored)
+        for uid in changes.forward_sources_removed:
+            for source in [each for each, last in self._last.items() if last[0] == uid]:
+                del self._last[source]
+                self._known.pop(source, None)

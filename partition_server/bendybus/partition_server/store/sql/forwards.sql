@@ -1,0 +1,32 @@
+-- last --
+-- The last frame of a source.
+SELECT boot, sequence FROM forward_sources WHERE source = ?
+
+-- known --
+-- Whether a message of a source is stored here.
+SELECT counter FROM forwarded WHERE source = ? AND counter = ?
+
+-- note --
+-- A frame of a source.
+INSERT INTO forward_sources (source, uid, boot, sequence) VALUES (?, ?, ?, ?)
+ON CONFLICT (source) DO UPDATE SET boot = excluded.boot, sequence = excluded.sequence
+
+-- remember --
+-- A message that is stored and may come again.
+INSERT INTO forwarded (source, counter) VALUES (?, ?)
+
+-- forget --
+-- A message that its source has deleted.
+DELETE FROM forwarded WHERE source = ? AND counter = ?
+
+-- forget_below --
+-- Messages before the first that the source still has.
+DELETE FROM forwarded WHERE source = ? AND counter < ?
+
+-- forget_messages_of --
+-- Messages of a source that is deleted.
+DELETE FROM forwarded WHERE source IN (SELECT source FROM forward_sources WHERE uid = ?)
+
+-- forget_source --
+-- A source that is deleted.
+DELETE FROM forward_sources WHERE uid = ?

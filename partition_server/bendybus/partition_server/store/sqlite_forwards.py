@@ -1,0 +1,49 @@
+"""What other partitions forwarded, in the SQLite file."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import apsw
+
+from bendybus.partition_server.store import statements
+from bendybus.partition_server.store.records import Changes
+
+Read = Callable[[str, tuple[Any, ...]], list[tuple[Any, ...]]]
+PREFIX: Final = "forward_"
+
+
+class SqliteForwards:
+    """See forward_reads.ForwardReads."""
+
+    def __init__(self, sql: dict[str, str], read: Read) -> None:
+        """`read` executes a statement of `sql`, by name."""
+        sql |= {PREFIX + name: text for name, text in statements.load("forwards.sql").items()}
+        self._sql = sql
+        self._read = read
+
+    def last(self, source: bytes) -> tuple[int, int]:
+        """See ForwardReads."""
+        for boot, sequence in self._read("forward_last", (source,)):
+            return boot, sequence
+        return 0, 0
+
+    def known(self, source: bytes, counters: Sequence[int]) -> set[int]:
+        """See ForwardReads."""
+        found = (self._read("forward_known", (source, counter)) for counter in counters)
+        return {row[0] for rows in found for row in rows}
+
+    def commit(self, db: apsw.Connection, changes: Changes) -> None:
+        """Write what a commit notes and forgets."""
+        sql = self._sql
+        for frame in changes.forwarded:
+            note = (frame.source, frame.uid, frame.boot, frame.sequence)
+            db.execute(sql["forward_note"], note)
+            for counter in frame.settled:
+                db.execute(sql["forward_forget"], (frame.source, counter))
+            if frame.settled_below:
+                db.execute(sql["forward_forget_below"], (frame.source, frame.settled_below))
+            for counter in frame.stored:
+                db.execute(sql["forward_remember"], (frame.source, counter))
+        for uid in changes.forward_sources_removed:
+            db.execute(sql["forward_forget_messages_of"], (uid,))
+            db.execute(sql["forward_forget_source"], (uid,))
