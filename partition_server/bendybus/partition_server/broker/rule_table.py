@@ -20,6 +20,7 @@ from bendybus.partition_server.rules import (
     duplicates,
     expire,
     forward,
+    forward_lanes,
     forwarded,
     lock_ends,
     receive,
@@ -63,6 +64,7 @@ from bendybus.partition_server.state.commands import (
     Withdraw,
 )
 from bendybus.partition_server.state.due_times import Sweep
+from bendybus.partition_server.state.lanes import ForwardOutcome
 from bendybus.partition_server.state.turn import Turn
 
 
@@ -110,6 +112,7 @@ def _deliver_refused(command: Deliver, error: BusError) -> Delivered:
 COMMANDS: Final[dict[type[Command], CommandRule]] = {
     Append: CommandRule(Phase.TOGETHER, send.send, _failed),
     TakeForwarded: CommandRule(Phase.ALONE, forwarded.take, _failed),
+    ForwardOutcome: CommandRule(Phase.ALONE, forward_lanes.settle, _unanswered),
     Transact: CommandRule(Phase.TOGETHER, transaction.transact, _failed),
     Settle: CommandRule(Phase.TOGETHER, settle.settle, settle.refused),
     Deliver: CommandRule(Phase.TOGETHER, settle.deliver, _deliver_refused),

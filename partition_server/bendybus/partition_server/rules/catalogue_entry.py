@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from bendybus.domain import errors
 from bendybus.domain.entity import Entity
-from bendybus.partition_server.rules import counts
+from bendybus.partition_server.rules import counts, forward_lanes
 from bendybus.partition_server.state.answers import AskRefused, CatalogueChanged, Done
 from bendybus.partition_server.state.commands import (
     ApplyEntity,
@@ -102,6 +102,7 @@ def _take(partition: PartitionState, entity: Entity, stage: Stage, now: Now) -> 
         for queue in partition.queues.drop(old):
             _refuse_asks(partition, queue, stage, gone)
             partition.forwards.drop(queue.slot)
+            partition.lanes.drop(queue.slot)
         partition.fenced_until.pop(old.uid, None)
         partition.topics.drop(old.uid)
     partition.topics.put(entity)
@@ -113,6 +114,8 @@ def _take(partition: PartitionState, entity: Entity, stage: Stage, now: Now) -> 
             _refuse_asks(partition, queue, stage, changed)
             # The window of its keys may be another one now.
             partition.watch_keys(queue, 0)
+            if queue.slot in partition.forwards.sources:
+                forward_lanes.give_back(partition, queue)
             partition.watch_forwarding(queue)
 
 

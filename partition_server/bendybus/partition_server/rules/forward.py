@@ -14,18 +14,18 @@ but the destination's own.
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
-from bendybus.domain import errors, forwarding, limits, message_format, sequence_number
+from bendybus.domain import errors, forwarding, limits
+from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
-from bendybus.domain.sub_queue import SubQueue
-from bendybus.partition_server.rules import dead_letter, entity_status, forwarded
-from bendybus.partition_server.state.batch import Batch, Carried
+from bendybus.partition_server.rules import entity_status, forward_lanes, forwarded, leaving
+from bendybus.partition_server.rules.leaving import Leaving
 from bendybus.partition_server.state.forwards import RETRY_MS
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.ready_set import ReadyWindow
 from bendybus.partition_server.state.turn import Turn
-from bendybus.partition_server.store.records import SHARED_FORMAT, Row
+from bendybus.partition_server.store.records import Row
 
 PAGE_ROWS: Final = 500
 
@@ -41,22 +41,6 @@ def sweep(turn: Turn) -> None:
     _Look(turn, queue).run()
 
 
-class Aside(NamedTuple):
-    """Where a message goes that is not forwarded, and why."""
-
-    to: SubQueue
-    reason: str
-    description: str
-
-
-_TOO_OFTEN: Final = Aside(SubQueue.DEAD_LETTER, forwarding.HOPS_REASON, forwarding.HOPS_DESCRIPTION)
-
-
-def _aside(error: BusError) -> Aside:
-    text = error.message[: limits.DEAD_LETTER_TEXT_CHARS_MAX]
-    return Aside(SubQueue.TRANSFER_DEAD_LETTER, type(error).__name__, text)
-
-
 class _Look:
     """One look at a queue that forwards."""
 
@@ -65,6 +49,7 @@ class _Look:
         self._turn = turn
         self._queue = queue
         self._ready = queue.ready
+        self._leaving = Leaving(turn, queue)
 
     def run(self) -> None:
         """Forward a page of messages, as far as the destination takes them."""
@@ -72,16 +57,22 @@ class _Look:
         now_ms = self._turn.now.mono_ms
         refused: BusError | None
         try:
-            target = self._target()
+            entity = self._destination()
+            if not forwarding.stays(self._queue.entity, entity):
+                self._by_lanes(entity)
+                return
+            forward_lanes.give_back(self._turn.partition, self._queue)
+            target = self._turn.partition.queues.main_of(entity.uid)
         except errors.PartitionUnavailable:
             self._end("", RETRY_MS)
             return
         except BusError as error:
             refused, done = error, 0
+            forward_lanes.give_back(self._turn.partition, self._queue)
             lasts = forwards.lasts(slot, type(error).__name__, now_ms)
             rows = self._take(PAGE_ROWS if lasts else 0)
             for row in rows:
-                self._set_aside(row, _aside(error))
+                self._leaving.set_aside(row, leaving.aside_for(error))
         else:
             lasts = forwards.lasts(slot, errors.QuotaExceeded.__name__, now_ms)
             # A destination that was full is tried with one message, unless that has lasted.
@@ -93,7 +84,7 @@ class _Look:
         else:
             self._end(type(refused).__name__, 0 if lasts else RETRY_MS)
 
-    def _target(self) -> MessageQueue:
+    def _destination(self) -> Entity:
         """Return where messages go. Raises what refuses all of them."""
         partition, source = self._turn.partition, self._queue.entity
         name = forwarding.destination_of(source, self._queue.state.sub_queue)
@@ -101,14 +92,32 @@ class _Look:
         if entity is None or entity.deleted:
             raise errors.EntityNotFound(f"{source.title} forwards to {name!r}: it does not exist.")
         entity_status.check_sends(entity)
-        if not forwarding.stays(source, entity):
+        if partition.forward_link is None and not forwarding.stays(source, entity):
             raise errors.InvalidOperation(
                 f"{source.title} forwards to {entity.title}, whose messages are in other "
                 "partitions: forwarding between partitions is not supported yet."
             )
         if partition.sends_refused:
             raise errors.PartitionUnavailable(partition.sends_refused)
-        return partition.queues.main_of(entity.uid)
+        return entity
+
+    def _by_lanes(self, entity: Entity) -> None:
+        """Send what a lane has parked, else take more out of the queue."""
+        turn, queue = self._turn, self._queue
+        index = forward_lanes.next_lane(turn, queue)
+        if index is not None:
+            forward_lanes.send(turn, queue, entity, index)
+        elif forward_lanes.has_room(turn, queue):
+            forward_lanes.park(turn, queue, entity, self._take(PAGE_ROWS))
+        # STRICTLY AFTER what the lanes note at the commit.
+        turn.stage.on_commit.append(partial(self._look_at_lanes_again))
+
+    def _look_at_lanes_again(self) -> None:
+        turn, queue = self._turn, self._queue
+        next_ms = forward_lanes.next_look_ms(turn, queue)
+        if self._ready.has_ready() and forward_lanes.has_room(turn, queue):
+            next_ms = turn.now.mono_ms
+        turn.partition.forwards.looked(queue.slot, next_ms, "", turn.now.mono_ms)
 
     def _take(self, count: int) -> Sequence[Row]:
         """Take messages out of the queue, which gets them back if the commit fails."""
@@ -139,8 +148,8 @@ class _Look:
         self, target: MessageQueue, rows: Sequence[Row], *, lasts: bool
     ) -> tuple[int, BusError | None]:
         """Forward messages in order; return how many are dealt with, and what refuses the next."""
-        going = [row for row in rows if _kept_from_going(row) is None]
-        batch = self._batch(going)
+        going = [row for row in rows if leaving.kept_from_going(row) is None]
+        batch = self._leaving.batch(going)
         reached, failed = forwarded.append(self._turn, target, batch, overtake=lasts)
         done = rows.index(going[reached]) if reached < len(going) else len(rows)
         self._settle(rows[:done], {going[at].id: error for at, error in failed.items()})
@@ -151,63 +160,8 @@ class _Look:
         """Take messages out of the source: those that were forwarded, and those that cannot be."""
         for row in rows:
             error = failed.get(row.id)
-            aside = _kept_from_going(row) or (_aside(error) if error else None)
+            aside = leaving.kept_from_going(row) or (leaving.aside_for(error) if error else None)
             if aside is None:
                 self._turn.stage.remove(self._queue, row.id, row.state, row.size())
             else:
-                self._set_aside(row, aside)
-
-    def _batch(self, rows: Sequence[Row]) -> Batch:
-        lives = [self._lifetime(row) for row in rows]
-        by_session = any(row.session_id is not None for row in rows)
-        return Batch(
-            [row.payload for row in rows],
-            [row.message_id for row in rows],
-            [row.partition_key for row in rows],
-            [row.session_id or "" for row in rows] if by_session else (),
-            [row.session_id is not None for row in rows] if by_session else (),
-            lives if any(lives) else (),
-            (),
-            [row.head for row in rows],
-            [row.format % SHARED_FORMAT for row in rows],
-            [self._carried(row) for row in rows],
-        )
-
-    def _lifetime(self, row: Row) -> int:
-        """Return what is left of the time to live, 0 for none: it ends no later for going on."""
-        if row.expires_ms is None:
-            return 0
-        return max(1, row.expires_ms - self._turn.now.wall_ms)
-
-    def _carried(self, row: Row) -> Carried:
-        index, source = self._turn.partition.index, row.dead_letter_source
-        if self._queue.is_dead_letter:
-            source = self._queue.entity.name
-        return Carried(
-            row.changed_properties,
-            row.dead_letter_reason,
-            row.dead_letter_error_description,
-            source,
-            row.enqueued_sequence_number or sequence_number.compose(index, row.counter),
-            row.extra_bytes - len(row.dead_letter_source or "") + len(source or ""),
-            row.hops + 1,
-        )
-
-    def _set_aside(self, row: Row, aside: Aside) -> None:
-        """Dead-letter a message that is not forwarded; one that is a dead letter, too."""
-        turn, queue, queues = self._turn, self._queue, self._turn.partition.queues
-        envelope = dead_letter.envelope_of(turn, queue, row.counter)
-        assert envelope is not None, row.id
-        away = queues.dead_letters_of(queue)
-        if away is queue or aside.to is SubQueue.TRANSFER_DEAD_LETTER:
-            away = queues.transfer_dead_letters_of(queue)
-        dead_letter.move(turn, queue, envelope, aside.reason, aside.description, to=away)
-
-
-def _kept_from_going(row: Row) -> Aside | None:
-    """Return what becomes of a message before its destination is asked, None if it may go."""
-    if row.hops >= limits.FORWARD_HOPS_MAX:
-        return _TOO_OFTEN
-    if row.format % SHARED_FORMAT > message_format.NEWEST:
-        return _aside(errors.InvalidArgument("format", f"{row.format} cannot be read."))
-    return None
+                self._leaving.set_aside(row, aside)

@@ -15,6 +15,7 @@ from bendybus.domain.lifecycle import EntityAction
 from bendybus.domain.message_state import MessageState
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.state.batch import Batch as Batch
+from bendybus.partition_server.state.lanes import ForwardOutcome
 
 
 class Now(NamedTuple):
@@ -367,6 +368,7 @@ Command = (
     Append
     | Transact
     | TakeForwarded
+    | ForwardOutcome
     | Ask
     | Withdraw
     | Deliver

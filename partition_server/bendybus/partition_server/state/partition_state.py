@@ -17,6 +17,7 @@ from bendybus.partition_server.state.commands import EntityRef, Now
 from bendybus.partition_server.state.deletions import Deletions
 from bendybus.partition_server.state.due_times import DueTimes, Sweep
 from bendybus.partition_server.state.forwards import Forwards
+from bendybus.partition_server.state.lanes import Lanes
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.open_streams import OpenStreams
 from bendybus.partition_server.state.operation_memory import Operations
@@ -61,6 +62,9 @@ class PartitionState:
         self.catalogue = Catalogue(opened.fingerprint, opened.entities)
         self.topics = Topics()
         self.forwards = Forwards(forward_refused_ms)
+        self.lanes = Lanes()
+        # Takes frames for other partitions; None: there is no way to them.
+        self.forward_link: Any = None
         # Set by the shell: why sends are refused (no room on the disk), "" if they are not.
         self.sends_refused = ""
         # From somewhere else at every opening: a file that was restored has its boot numbers twice.
@@ -185,6 +189,7 @@ class PartitionState:
         """Read every queue from its beginning: what was passed over may be alive after all."""
         for queue in self.queues:
             queue.ready.rewind()
+            self.lanes.unpark(queue.slot)
             self.unserved[queue.slot] = None
         self.forwards.note_all()
 

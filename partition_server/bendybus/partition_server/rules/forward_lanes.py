@@ -1,0 +1,296 @@
+"""Forwarding to a destination whose messages are in several partitions.
+
+A look takes messages out of the queue and parks each in the lane of its partition, or sends what a
+lane has parked: into this partition in the same commit, to another one as a frame, whose messages
+stay locked until its outcome comes. See `lanes`.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Final
+
+from bendybus.domain import errors, limits, partitioning
+from bendybus.domain.entity import Entity
+from bendybus.domain.errors import BusError
+from bendybus.partition_server.rules import forwarded, leaving
+from bendybus.partition_server.rules.leaving import Leaving
+from bendybus.partition_server.state.forwards import RETRY_MS
+from bendybus.partition_server.state.lanes import PARKED_MAX, ForwardOutcome, Lane, Outgoing
+from bendybus.partition_server.state.message_lock import Lock
+from bendybus.partition_server.state.message_queue import MessageQueue
+from bendybus.partition_server.state.partition_state import PartitionState
+from bendybus.partition_server.state.ready_set import ReadyWindow
+from bendybus.partition_server.state.turn import Turn
+from bendybus.partition_server.store.records import COUNTER_MASK, Row, State, row_id
+
+FRAME_ROWS: Final = 500
+# A message in flight is locked until its outcome comes, however long that takes.
+_NEVER_MS: Final = 2**62
+
+
+def partition_of(row: Row, destination: Entity, here: int) -> int:
+    """Return the partition that a message belongs to at its destination.
+
+    Without a key it stays here, if it can. Raises InvalidOperation for contradicting keys.
+    """
+    key = partitioning.effective_key(
+        session_id=row.session_id,
+        partition_key=row.partition_key,
+        message_id=row.message_id,
+        detects_duplicates=destination.description.requires_duplicate_detection,
+    )
+    if key is not None:
+        return destination.partition_of(key)
+    partitions = destination.partitions()
+    return here if here in partitions else partitions[here % len(partitions)]
+
+
+def park(turn: Turn, queue: MessageQueue, destination: Entity, rows: Sequence[Row]) -> None:
+    """Put messages that were taken out of the queue into their lanes."""
+    lanes, slot = turn.partition.lanes, queue.slot
+    out = Leaving(turn, queue)
+    for row in rows:
+        try:
+            wanted = partition_of(row, destination, turn.partition.index)
+        except BusError as error:
+            out.set_aside(row, leaving.aside_for(error))
+            continue
+        # STRICTLY AFTER the commit: if that fails, the queue has them again.
+        turn.stage.on_commit.append(partial(lanes.lane(slot, wanted).parked.append, row.counter))
+
+
+def has_room(turn: Turn, queue: MessageQueue) -> bool:
+    """Whether every lane can take a page more: a full one may be the next that is needed."""
+    return all(
+        len(lane.parked) < PARKED_MAX for lane in turn.partition.lanes.of(queue.slot).values()
+    )
+
+
+def next_lane(turn: Turn, queue: MessageQueue) -> int | None:
+    """Return the partition of a lane that may send now, the one that waits longest first."""
+    lanes, now_ms = turn.partition.lanes.of(queue.slot), turn.now.mono_ms
+    due = [
+        (lane.next_mono_ms, index)
+        for index, lane in lanes.items()
+        if lane.is_waiting() and lane.next_mono_ms <= now_ms
+    ]
+    return min(due)[1] if due else None
+
+
+def next_look_ms(turn: Turn, queue: MessageQueue) -> int | None:
+    """Return when a lane may send next, None if none waits."""
+    lanes = turn.partition.lanes.of(queue.slot).values()
+    return min((lane.next_mono_ms for lane in lanes if lane.is_waiting()), default=None)
+
+
+def send(turn: Turn, queue: MessageQueue, destination: Entity, index: int) -> None:
+    """Send what a lane has parked: one frame."""
+    lane, out = turn.partition.lanes.lane(queue.slot, index), Leaving(turn, queue)
+    looked, rows = _next_rows(turn, queue, lane, destination, index)
+    going: list[Row] = []
+    for row in rows:
+        aside = leaving.kept_from_going(row)
+        if aside is None:
+            going.append(row)
+        else:
+            out.set_aside(row, aside)
+    since_ms = lane.full_since_mono_ms
+    refused_ms = turn.partition.forwards.refused_ms
+    lasts = since_ms is not None and turn.now.mono_ms - since_ms >= refused_ms
+    if going and index == turn.partition.index:
+        target = turn.partition.queues.main_of(destination.uid)
+        done, failed = forwarded.append(turn, target, out.batch(going), overtake=lasts)
+        _leave(turn, queue, going[:done], failed)
+        back = [row.counter for row in going[done:]]
+        full = any(isinstance(error, errors.QuotaExceeded) for error in failed.values())
+        turn.stage.on_commit.append(
+            partial(_ended, lane, looked, back, full, lasts, turn.now.mono_ms)
+        )
+        return
+    turn.stage.on_commit.append(partial(_unpark, lane, looked))
+    if going:
+        _depart(turn, queue, destination, index, going, overtake=lasts)
+
+
+def _next_rows(
+    turn: Turn, queue: MessageQueue, lane: Lane, destination: Entity, index: int
+) -> tuple[int, list[Row]]:
+    """Return how many parked messages were looked at, and those that are there to be sent."""
+    # A destination that was full is tried with one message.
+    most = FRAME_ROWS if lane.full_since_mono_ms is None else 1
+    rows: list[Row] = []
+    elsewhere: list[int] = []
+    looked = size_bytes = 0
+    for counter in list(lane.parked)[:most]:
+        found = turn.partition.store.rows([row_id(queue.slot, counter)])
+        size = sum(row.delivered_bytes() for row in found)
+        if rows and size_bytes + size > limits.FRAME_BYTES_MAX:
+            break
+        looked += 1
+        size_bytes += size
+        turn.budget.spend(size)
+        for row in found:
+            # Otherwise purged, expired or received meanwhile: not for this lane any more.
+            if row.state == State.ACTIVE and counter not in queue.locks and _lives(turn, row):
+                here = _belongs(row, destination, turn.partition.index, index)
+                rows.append(row) if here else elsewhere.append(counter)
+    if elsewhere:
+        # The destination was made again, with other partitions.
+        turn.stage.on_commit.append(partial(_window(queue).put_back, elsewhere))
+    return looked, rows
+
+
+def _lives(turn: Turn, row: Row) -> bool:
+    return row.expires_ms is None or row.expires_ms > turn.now.wall_ms
+
+
+def _belongs(row: Row, destination: Entity, here: int, index: int) -> bool:
+    try:
+        return partition_of(row, destination, here) == index
+    except BusError:
+        return False
+
+
+def give_back(partition: PartitionState, queue: MessageQueue) -> None:
+    """Let what is parked be taken again: the queue forwards elsewhere now, or no more."""
+    for lane in partition.lanes.of(queue.slot).values():
+        _window(queue).put_back(list(lane.parked))
+        lane.parked.clear()
+
+
+def _window(queue: MessageQueue) -> ReadyWindow:
+    assert isinstance(queue.ready, ReadyWindow), "a queue of sessions does not forward"
+    return queue.ready
+
+
+def _depart(
+    turn: Turn,
+    queue: MessageQueue,
+    destination: Entity,
+    index: int,
+    rows: Sequence[Row],
+    *,
+    overtake: bool,
+) -> None:
+    """Lock messages and hand their frame to the shell. STRICTLY AFTER the commit."""
+    partition, lane = turn.partition, turn.partition.lanes.lane(queue.slot, index)
+    state = queue.state
+    first = partition.store.summaries(queue.slot, 0, COUNTER_MASK, 1)
+    frame = Outgoing(
+        queue.slot,
+        partition.boot,
+        lane.sequence + 1,
+        index,
+        f"{state.uid}/{int(state.sub_queue)}/{partition.index}/".encode()
+        + partition.fingerprint.incarnation,
+        state.uid,
+        destination.uid,
+        destination.generation,
+        [row.counter for row in rows],
+        Leaving(turn, queue).batch(rows),
+        lane.settled,
+        first[0].counter if first else state.counter + 1,
+        overtake,
+    )
+    generation = partition.next_generation()
+
+    def departed() -> None:
+        lane.sequence = frame.sequence
+        lane.in_flight, lane.settled = frame.counters, ()
+        for row in rows:
+            queue.locks[row.counter] = Lock(
+                generation, _NEVER_MS, None, False, False, False,
+                row.delivery_count, row.size(), row.expires_ms, len(row.changed_properties or b""),
+            )  # fmt: skip
+
+    turn.stage.on_commit.append(departed)
+    turn.stage.answer(partition.forward_link, frame)
+
+
+def settle(turn: Turn, command: ForwardOutcome) -> None:
+    """Take out of the source what its destination has; try the rest again."""
+    partition = turn.partition
+    queue = partition.queues.at(command.slot)
+    lane = partition.lanes.lane(command.slot, command.partition)
+    if queue is None or (command.boot, command.sequence) != (partition.boot, lane.sequence):
+        return
+    counters, taken = lane.in_flight, command.taken
+    for counter in counters:
+        if counter in queue.locks:
+            expires_ms = turn.stage.unlock(queue, counter).expires_ms
+            if expires_ms is not None:
+                # Expiry may have passed over it meanwhile.
+                turn.stage.on_commit.append(partial(partition.due.expires_at, expires_ms))
+    if taken is None:
+        turn.stage.on_commit.append(partial(_again, lane, counters, turn.now.mono_ms + RETRY_MS))
+        _look_soon(turn, queue)
+        return
+    found = partition.store.rows([row_id(queue.slot, n) for n in counters[: taken.done]])
+    at = {counter: i for i, counter in enumerate(counters)}
+    failed = {i: taken.failures[at[row.counter]] for i, row in enumerate(found)
+              if at[row.counter] in taken.failures}  # fmt: skip
+    _leave(turn, queue, found, failed)
+    full = any(isinstance(error, errors.QuotaExceeded) for error in taken.failures.values())
+    back = list(counters[taken.done :])
+    turn.stage.on_commit.append(
+        partial(_arrived, lane, counters[: taken.done], back, full, turn.now.mono_ms)
+    )
+    _look_soon(turn, queue)
+
+
+def _look_soon(turn: Turn, queue: MessageQueue) -> None:
+    partition = turn.partition
+    if queue.slot in partition.forwards.sources:
+        turn.stage.on_commit.append(partial(partition.forwards.due.add, 0, queue.slot))
+    else:
+        # It forwards no more: what is left can be received.
+        turn.stage.on_commit.append(partial(give_back, partition, queue))
+        turn.stage.on_commit.append(partial(turn.stage.served.__setitem__, queue.slot, queue))
+
+
+def _leave(
+    turn: Turn, queue: MessageQueue, rows: Sequence[Row], failed: Mapping[int, BusError]
+) -> None:
+    out = Leaving(turn, queue)
+    for i, row in enumerate(rows):
+        if i in failed:
+            out.set_aside(row, leaving.aside_for(failed[i]))
+        else:
+            turn.stage.remove(queue, row.id, row.state, row.size())
+
+
+# STRICTLY AFTER the commit
+
+
+def _unpark(lane: Lane, count: int) -> None:
+    for _ in range(count):
+        lane.parked.popleft()
+
+
+def _ended(
+    lane: Lane, looked: int, back: Sequence[int], full: bool, lasts: bool, now_ms: int
+) -> None:
+    _unpark(lane, looked)
+    lane.parked.extendleft(reversed(back))
+    _note_room(lane, full, now_ms, wait=not lasts)
+
+
+def _again(lane: Lane, counters: Sequence[int], next_ms: int) -> None:
+    lane.in_flight, lane.next_mono_ms = (), next_ms
+    lane.parked.extendleft(reversed(counters))
+
+
+def _arrived(
+    lane: Lane, settled: Sequence[int], back: Sequence[int], full: bool, now_ms: int
+) -> None:
+    lane.in_flight, lane.settled = (), settled
+    lane.parked.extendleft(reversed(back))
+    _note_room(lane, full, now_ms, wait=bool(back))
+
+
+def _note_room(lane: Lane, full: bool, now_ms: int, *, wait: bool) -> None:
+    if not full:
+        lane.full_since_mono_ms = None
+    elif lane.full_since_mono_ms is None:
+        lane.full_since_mono_ms = now_ms
+    lane.next_mono_ms = now_ms + RETRY_MS if full and wait else now_ms

@@ -1,0 +1,96 @@
+"""Messages on their way out of a queue that forwards: what they are at their destination, and
+where those go that are not forwarded.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from bendybus.domain import errors, forwarding, limits, message_format, sequence_number
+from bendybus.domain.errors import BusError
+from bendybus.domain.sub_queue import SubQueue
+from bendybus.partition_server.rules import dead_letter
+from bendybus.partition_server.state.batch import Batch, Carried
+from bendybus.partition_server.state.message_queue import MessageQueue
+from bendybus.partition_server.state.turn import Turn
+from bendybus.partition_server.store.records import SHARED_FORMAT, Row
+
+
+class Aside(NamedTuple):
+    """Where a message goes that is not forwarded, and why."""
+
+    to: SubQueue
+    reason: str
+    description: str
+
+
+TOO_OFTEN: Final = Aside(SubQueue.DEAD_LETTER, forwarding.HOPS_REASON, forwarding.HOPS_DESCRIPTION)
+
+
+def aside_for(error: BusError) -> Aside:
+    """Return where a message goes that its destination never takes."""
+    text = error.message[: limits.DEAD_LETTER_TEXT_CHARS_MAX]
+    return Aside(SubQueue.TRANSFER_DEAD_LETTER, type(error).__name__, text)
+
+
+class Leaving:
+    """What leaves one queue in one turn."""
+
+    def __init__(self, turn: Turn, queue: MessageQueue) -> None:
+        self._turn = turn
+        self._queue = queue
+
+    def batch(self, rows: Sequence[Row]) -> Batch:
+        """Return messages as they are sent to their destination."""
+        lives = [self._lifetime(row) for row in rows]
+        by_session = any(row.session_id is not None for row in rows)
+        return Batch(
+            [row.payload for row in rows],
+            [row.message_id for row in rows],
+            [row.partition_key for row in rows],
+            [row.session_id or "" for row in rows] if by_session else (),
+            [row.session_id is not None for row in rows] if by_session else (),
+            lives if any(lives) else (),
+            (),
+            [row.head for row in rows],
+            [row.format % SHARED_FORMAT for row in rows],
+            [self._carried(row) for row in rows],
+        )
+
+    def _lifetime(self, row: Row) -> int:
+        """Return what is left of the time to live, 0 for none: it ends no later for going on."""
+        if row.expires_ms is None:
+            return 0
+        return max(1, row.expires_ms - self._turn.now.wall_ms)
+
+    def _carried(self, row: Row) -> Carried:
+        index, source = self._turn.partition.index, row.dead_letter_source
+        if self._queue.is_dead_letter:
+            source = self._queue.entity.name
+        return Carried(
+            row.changed_properties,
+            row.dead_letter_reason,
+            row.dead_letter_error_description,
+            source,
+            row.enqueued_sequence_number or sequence_number.compose(index, row.counter),
+            row.extra_bytes - len(row.dead_letter_source or "") + len(source or ""),
+            row.hops + 1,
+        )
+
+    def set_aside(self, row: Row, aside: Aside) -> None:
+        """Dead-letter a message that is not forwarded; one that is a dead letter, too."""
+        turn, queue, queues = self._turn, self._queue, self._turn.partition.queues
+        envelope = dead_letter.envelope_of(turn, queue, row.counter)
+        assert envelope is not None, row.id
+        away = queues.dead_letters_of(queue)
+        if away is queue or aside.to is SubQueue.TRANSFER_DEAD_LETTER:
+            away = queues.transfer_dead_letters_of(queue)
+        dead_letter.move(turn, queue, envelope, aside.reason, aside.description, to=away)
+
+
+def kept_from_going(row: Row) -> Aside | None:
+    """Return what becomes of a message before its destination is asked, None if it may go."""
+    if row.hops >= limits.FORWARD_HOPS_MAX:
+        return TOO_OFTEN
+    if row.format % SHARED_FORMAT > message_format.NEWEST:
+        return aside_for(errors.InvalidArgument("format", f"{row.format} cannot be read."))
+    return None

@@ -1,0 +1,234 @@
+"""Forwarding to another partition: each message once, whoever dies and whatever frames do."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from bendybus.domain import errors, limits
+from bendybus.domain.entity import Entity, Origin
+from bendybus.domain.queue_description import QueueDescription
+from bendybus.domain.sub_queue import SubQueue
+from bendybus.partition_server.state.answers import Failed, ForwardedTaken
+from bendybus.partition_server.state.commands import ApplyEntity, EntityRef, TakeForwarded
+from bendybus.partition_server.state.lanes import ForwardOutcome, Outgoing
+from bendybus.partition_server.store.memory_store import MemoryStore
+from tests.partition_server.driver import Driver, fingerprint
+from tests.partition_server.forwarding_driver import bodies, send
+
+
+class Pair:
+    """Two partitions: `source` in partition 0 forwards to `target`, which is in both."""
+
+    def __init__(self) -> None:
+        self.drivers = [Driver(MemoryStore(fingerprint(index, count=2))) for index in (0, 1)]
+        self.describe("target")
+        for driver in self.drivers:
+            driver.partition.state.forward_link = "link"
+
+    def describe(self, forward_to: str, generation: int = 5) -> None:
+        """Give `source` its destination."""
+        for driver in self.drivers:
+            target = Entity("target", "t", 1, Origin.CLIENT, QueueDescription(), 2, 0, 0, 0)
+            described = QueueDescription(forward_to=forward_to)
+            source = Entity("source", "s", generation, Origin.CLIENT, described, 1, 0, 0, 0)
+            driver.run(ApplyEntity("t", [target, source]))
+
+    @property
+    def source(self) -> Driver:
+        return self.drivers[0]
+
+    def sent(self, *bodies: str) -> None:
+        """Send messages to the source; the body is the key."""
+        send(self.source, "source", *[b.encode() for b in bodies], partition_keys=list(bodies))
+
+    def frames(self) -> list[Outgoing]:
+        """Let the source do all that is due; return its frames."""
+        return [value for value in self.source.sweep() if isinstance(value, Outgoing)]
+
+    def deliver(self, frame: Outgoing) -> Any:
+        """Hand a frame to its partition; return the outcome for the source."""
+        command = TakeForwarded(
+            "t",
+            EntityRef(frame.uid, frame.generation),
+            frame.source,
+            frame.source_uid,
+            frame.boot,
+            frame.sequence,
+            frame.counters,
+            frame.batch,
+            frame.settled,
+            frame.settled_below,
+            frame.overtake,
+        )
+        [value] = self.drivers[frame.partition].run(command)
+        return value
+
+    def answer(self, frame: Outgoing, value: Any) -> None:
+        """Tell the source what became of a frame; None: its answer was lost."""
+        taken = value if isinstance(value, ForwardedTaken) else None
+        outcome = ForwardOutcome(
+            None, frame.slot, frame.boot, frame.sequence, frame.partition, taken
+        )
+        self.source.run(outcome)
+
+    def restart(self, index: int) -> None:
+        """Lose all that is not stored."""
+        mono_ms = self.drivers[index].mono_ms
+        self.drivers[index].restart()
+        self.drivers[index].mono_ms = mono_ms
+        self.drivers[index].partition.state.forward_link = "link"
+
+    def finish(self) -> None:
+        """Let everything get to its end."""
+        for _ in range(50):
+            frames = self.frames()
+            for frame in frames:
+                self.answer(frame, self.deliver(frame))
+            if not frames:
+                self.source.mono_ms += 1_000
+
+    def stored(self) -> list[str]:
+        """Return what both partitions of the target hold."""
+        found = [body for driver in self.drivers for body in bodies(driver, "target")]
+        return [body.decode() for body in found]
+
+
+NAMES = [f"k{i}" for i in range(20)]
+
+
+@pytest.mark.requirement("R213")
+def test_a_message_goes_to_the_partition_of_its_key() -> None:
+    pair = Pair()
+    pair.sent(*NAMES)
+
+    [frame] = pair.frames()
+    pair.answer(frame, pair.deliver(frame))
+
+    target = pair.source.partition.state.catalogue.by_uid("t")
+    assert target is not None
+    for index, driver in enumerate(pair.drivers):
+        wanted = [name for name in NAMES if target.partition_of(name) == index]
+        assert [body.decode() for body in bodies(driver, "target")] == wanted
+    assert bodies(pair.source, "source") == []
+
+
+@pytest.mark.requirement("R213")
+def test_a_partition_that_does_not_answer_delays_only_what_is_for_it() -> None:
+    pair = Pair()
+    pair.sent(*NAMES)
+    [frame] = pair.frames()
+
+    assert pair.frames() == []
+    assert len(bodies(pair.source, "target")) + len(frame.counters) == len(NAMES)
+    pair.answer(frame, Failed(errors.PartitionUnavailable("down")))
+    assert pair.frames() == []
+    pair.source.mono_ms += limits.FORWARD_REFUSED_MS * 2
+    [again] = pair.frames()
+    assert (again.counters, again.sequence) == (frame.counters, frame.sequence + 1)
+    assert bodies(pair.source, "source", SubQueue.TRANSFER_DEAD_LETTER) == []
+
+
+@pytest.mark.requirement("R213")
+def test_what_is_on_its_way_neither_expires_nor_is_forwarded_twice() -> None:
+    pair = Pair()
+    name = next(n for n in NAMES if _target(pair).partition_of(n) == 1)
+    send(pair.source, "source", b"x", partition_keys=[name], time_to_live_ms=[5_000])
+    [frame] = pair.frames()
+    value = pair.deliver(frame)
+
+    pair.source.advance(10_000)
+    assert bodies(pair.source, "source") == [b"x"]
+    pair.answer(frame, value)
+    pair.source.sweep()
+
+    assert bodies(pair.source, "source") == []
+    assert pair.source.counts_of("source").size_bytes == 0
+
+
+def _target(pair: Pair) -> Entity:
+    found = pair.source.partition.state.catalogue.by_uid("t")
+    assert found is not None
+    return found
+
+
+@pytest.mark.requirement("R213")
+def test_what_is_parked_can_be_received_when_forwarding_ends() -> None:
+    pair = Pair()
+    pair.sent(*NAMES)
+    [frame] = pair.frames()
+    pair.sent(*NAMES)
+    pair.frames()
+
+    pair.describe("", generation=6)
+    pair.answer(frame, None)
+    left = len(bodies(pair.source, "target"))
+    ref = pair.source.ref("source")
+    pair.source.ref = lambda name="orders", dead_letter=False: ref  # type: ignore[method-assign]
+
+    assert len(pair.source.receive(100)) == 2 * len(NAMES) - left
+
+
+class Machine(RuleBasedStateMachine):
+    """Frames are lost, repeated and late; both sides die at any time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pair = Pair()
+        self.count = 0
+        self.open: list[Outgoing] = []
+        self.answers: list[tuple[Outgoing, Any]] = []
+
+    @rule(count=st.integers(1, 6))
+    def send(self, count: int) -> None:
+        names = [f"m{self.count + i}" for i in range(count)]
+        self.count += count
+        self.pair.sent(*names)
+
+    @rule()
+    def look(self) -> None:
+        self.open += self.pair.frames()
+
+    @rule(data=st.data())
+    def deliver(self, data: st.DataObject) -> None:
+        if self.open:
+            frame = data.draw(st.sampled_from(self.open))
+            self.answers.append((frame, self.pair.deliver(frame)))
+
+    @rule(data=st.data())
+    def answer(self, data: st.DataObject) -> None:
+        if self.answers:
+            self.pair.answer(*data.draw(st.sampled_from(self.answers)))
+
+    @rule(data=st.data())
+    def lose(self, data: st.DataObject) -> None:
+        if self.open:
+            self.pair.answer(data.draw(st.sampled_from(self.open)), None)
+
+    @rule()
+    def wait(self) -> None:
+        self.pair.source.mono_ms += 1_000
+
+    @rule(index=st.integers(0, 1))
+    def crash(self, index: int) -> None:
+        self.pair.restart(index)
+
+    @invariant()
+    def nothing_is_twice(self) -> None:
+        twice = [name for name, n in Counter(self.pair.stored()).items() if n > 1]
+        assert not twice, twice
+
+    def teardown(self) -> None:
+        # The shell always hands in an outcome, if only that none came.
+        for frame in self.open:
+            self.pair.answer(frame, None)
+        self.pair.finish()
+        assert sorted(self.pair.stored()) == sorted(f"m{i}" for i in range(self.count))
+        assert bodies(self.pair.source, "source") == []
+
+
+Machine.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+TestForwarding = pytest.mark.requirement("R213")(Machine.TestCase)
