@@ -13,7 +13,7 @@ from bendybus.domain.entity import Entity, Origin
 from bendybus.domain.queue_description import QueueDescription
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.state.answers import Failed, ForwardedTaken
-from bendybus.partition_server.state.commands import ApplyEntity, EntityRef, TakeForwarded
+from bendybus.partition_server.state.commands import ApplyEntity, Ask, EntityRef, TakeForwarded
 from bendybus.partition_server.state.lanes import ForwardOutcome, Outgoing
 from bendybus.partition_server.store.memory_store import MemoryStore
 from tests.partition_server.driver import Driver, fingerprint
@@ -166,10 +166,25 @@ def test_what_is_parked_can_be_received_when_forwarding_ends() -> None:
     pair.describe("", generation=6)
     pair.answer(frame, None)
     left = len(bodies(pair.source, "target"))
-    ref = pair.source.ref("source")
-    pair.source.ref = lambda name="orders", dead_letter=False: ref  # type: ignore[method-assign]
 
-    assert len(pair.source.receive(100)) == 2 * len(NAMES) - left
+    [reserved] = pair.source.run(Ask("s", 1, pair.source.ref("source"), False, 100, 1 << 20))
+    assert len(reserved.delivery.rows) == 2 * len(NAMES) - left
+
+
+@pytest.mark.requirement("R211", "R212")
+def test_a_frame_that_comes_after_its_messages_are_forgotten_stores_nothing() -> None:
+    pair = Pair()
+    pair.sent(*NAMES)
+    [first] = pair.frames()
+    pair.answer(first, pair.deliver(first))
+    pair.sent("k0", "k1", "k2", "k3")
+    [second] = pair.frames()
+    assert second.settled == first.counters
+    pair.answer(second, pair.deliver(second))
+
+    assert isinstance(pair.deliver(first), Failed)
+
+    assert sorted(pair.stored()) == sorted([*NAMES, "k0", "k1", "k2", "k3"])
 
 
 class Machine(RuleBasedStateMachine):
@@ -208,6 +223,15 @@ class Machine(RuleBasedStateMachine):
         if self.open:
             self.pair.answer(data.draw(st.sampled_from(self.open)), None)
 
+    @rule(lost=st.booleans())
+    def exchange(self, lost: bool) -> None:
+        frames = self.pair.frames()
+        for frame in frames:
+            outcome = self.pair.deliver(frame)
+            self.pair.answer(frame, None if lost else outcome)
+        self.open += frames
+        self.wait()
+
     @rule()
     def wait(self) -> None:
         self.pair.source.mono_ms += 1_000
@@ -230,5 +254,5 @@ class Machine(RuleBasedStateMachine):
         assert bodies(self.pair.source, "source") == []
 
 
-Machine.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+Machine.TestCase.settings = settings(max_examples=120, stateful_step_count=30, deadline=None)
 TestForwarding = pytest.mark.requirement("R213")(Machine.TestCase)

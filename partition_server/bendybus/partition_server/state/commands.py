@@ -95,13 +95,11 @@ class TakeForwarded:
 
     reply_to: Any
     entity: EntityRef
-    # What names the source; see ForwardedFrame. Its frames come one after the other.
-    source: bytes
+    source: bytes  # see ForwardedFrame
     source_uid: str
     boot: int
     sequence: int
-    # The messages, and their numbers at the source.
-    counters: Sequence[int]
+    counters: Sequence[int]  # numbers of the messages at the source
     batch: Batch
     settled: Sequence[int] = ()
     settled_below: int = 0
