@@ -40,12 +40,29 @@ def test_a_folder_of_another_bus_is_refused(tmp_path: Path) -> None:
         data_directory.identify(tmp_path, NamespaceSettings("other", Tier.PREMIUM, 4))
 
 
+@pytest.mark.requirement("R214")
+def test_partition_servers_are_told_where_the_others_are(tmp_path: Path) -> None:
+    identity = data_directory.identify(tmp_path, NAMESPACE)
+
+    command = Programs().partition_server_command(
+        identity,
+        data=tmp_path,
+        partitions=(0,),
+        listen="127.0.0.1:1",
+        metrics_port=1,
+        peers={1: "127.0.0.1:2", 0: "127.0.0.1:1"},
+    )
+
+    told = [command[at + 1] for at, word in enumerate(command) if word == "--peer"]
+    assert told == ["0=127.0.0.1:1", "1=127.0.0.1:2"]
+
+
 @pytest.mark.requirement("R06")
 def test_partition_servers_are_told_how_many_partitions_their_bus_has(tmp_path: Path) -> None:
     identity = data_directory.identify(tmp_path, NAMESPACE)
 
     command = Programs().partition_server_command(
-        identity, data=tmp_path, partitions=(1, 3), listen="127.0.0.1:0", metrics_port=1
+        identity, data=tmp_path, partitions=(1, 3), listen="127.0.0.1:0", metrics_port=1, peers={}
     )
 
     assert command[command.index("--partition-count") + 1] == "4"

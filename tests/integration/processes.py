@@ -132,6 +132,7 @@ class Bus:
             f"--partition-count={self.count}",
             f"--partitions={index}",
             f"--listen={self._addresses[index]}",
+            *(f"--peer={n}={address}" for n, address in self._addresses.items()),
             *self._options,
             log=self.folder / f"partition-{index}.log",
             wait=wait,

@@ -12,6 +12,7 @@ from bendybus.domain import errors, limits
 from bendybus.domain.entity import Entity, Origin
 from bendybus.domain.queue_description import QueueDescription
 from bendybus.domain.sub_queue import SubQueue
+from bendybus.partition_server.state import lanes
 from bendybus.partition_server.state.answers import Failed, ForwardedTaken
 from bendybus.partition_server.state.commands import ApplyEntity, Ask, EntityRef, TakeForwarded
 from bendybus.partition_server.state.lanes import ForwardOutcome, Outgoing
@@ -55,7 +56,6 @@ class Pair:
             "t",
             EntityRef(frame.uid, frame.generation),
             frame.source,
-            frame.source_uid,
             frame.boot,
             frame.sequence,
             frame.counters,
@@ -128,7 +128,10 @@ def test_a_partition_that_does_not_answer_delays_only_what_is_for_it() -> None:
     assert pair.frames() == []
     pair.source.mono_ms += limits.FORWARD_REFUSED_MS * 2
     [again] = pair.frames()
-    assert (again.counters, again.sequence) == (frame.counters, frame.sequence + 1)
+    assert (again.counters, again.sequence) == (frame.counters[:1], frame.sequence + 1)
+    pair.answer(again, pair.deliver(again))
+    [rest] = pair.frames()
+    assert (rest.counters, rest.sequence) == (frame.counters[1:], frame.sequence + 2)
     assert bodies(pair.source, "source", SubQueue.TRANSFER_DEAD_LETTER) == []
 
 
@@ -185,6 +188,29 @@ def test_a_frame_that_comes_after_its_messages_are_forgotten_stores_nothing() ->
     assert isinstance(pair.deliver(first), Failed)
 
     assert sorted(pair.stored()) == sorted([*NAMES, "k0", "k1", "k2", "k3"])
+
+
+@pytest.mark.requirement("R215")
+def test_only_so_many_frames_go_to_a_partition_and_queues_take_turns() -> None:
+    pair = Pair()
+    count = lanes.FLIGHTS_MAX + 3
+    for number in range(count):
+        described = QueueDescription(forward_to="target")
+        each = Entity(f"s{number}", f"s{number}", 9, Origin.CLIENT, described, 1, 0, 0, 0)
+        pair.source.run(ApplyEntity("t", [each]))
+    name = next(n for n in NAMES if _target(pair).partition_of(n) == 1)
+    for number in range(count):
+        send(pair.source, f"s{number}", b"%d" % number, partition_keys=[name])
+
+    frames = pair.frames()
+    assert len(frames) == lanes.FLIGHTS_MAX
+    for _ in range(count):
+        frame = frames.pop(0)
+        pair.answer(frame, pair.deliver(frame))
+        frames += pair.frames()
+
+    assert frames == []
+    assert sorted(map(int, pair.stored())) == list(range(count))
 
 
 class Machine(RuleBasedStateMachine):

@@ -7,14 +7,16 @@ import pytest
 
 from bendybus.domain import errors, limits
 from bendybus.domain.lifecycle import EntityAction
+from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.state.answers import Failed, ForwardedTaken
 from bendybus.partition_server.state.batch import Batch, Carried
 from bendybus.partition_server.state.commands import TakeForwarded
+from bendybus.partition_server.store.records import ForwardSource
 from tests.partition_server.catalogue_changes import commit
 from tests.partition_server.driver import Driver
 from tests.partition_server.forwarding_driver import bodies, held
 
-SOURCE = b"uid-source/1/3/incarnation"
+SOURCE = ForwardSource("uid-source", SubQueue.MAIN, 3, b"incarnation")
 
 
 def frame(
@@ -23,7 +25,7 @@ def frame(
     sequence: int = 1,
     *,
     boot: int = 1,
-    source: bytes = SOURCE,
+    source: ForwardSource = SOURCE,
     sizes: Sequence[int] = (),
     **options: Any,
 ) -> Any:
@@ -32,15 +34,13 @@ def frame(
     payloads = [(b"%d" % c).ljust(n) for n, c in zip(lengths, counters, strict=True)]
     carried = [Carried(None, None, None, None, 77, 0, 1)] * len(counters)
     batch = Batch(payloads, carried=carried)
-    command = TakeForwarded(
-        "t", driver.ref(), source, "uid-source", boot, sequence, counters, batch, **options
-    )
+    command = TakeForwarded("t", driver.ref(), source, boot, sequence, counters, batch, **options)
     [value] = driver.run(command)
     return value
 
 
 def known(driver: Driver, *counters: int) -> set[int]:
-    return driver.store.forwards.known(SOURCE, counters)
+    return driver.store.forwards.known(SOURCE.name(), counters)
 
 
 @pytest.mark.requirement("R211")
@@ -85,12 +85,12 @@ def test_what_the_source_has_deleted_is_forgotten(queue: Driver) -> None:
 def test_sources_are_told_apart_and_forgotten_with_their_entity(queue: Driver) -> None:
     queue.create("source")
     frame(queue, [1])
-    assert frame(queue, [1], source=b"other").done == 1
+    assert frame(queue, [1], source=SOURCE._replace(partition=2)).done == 1
 
     commit(queue, EntityAction.DELETE, "source")
 
     assert known(queue, 1) == set()
-    assert queue.store.forwards.last(SOURCE) == (0, 0)
+    assert queue.store.forwards.last(SOURCE.name()) == (0, 0)
     assert bodies(queue, "orders") == [b"1", b"1"]
 
 
@@ -117,7 +117,6 @@ def test_positions_are_those_of_the_frame_also_where_some_are_known(driver: Driv
         "t",
         driver.ref(),
         SOURCE,
-        "uid-source",
         1,
         1,
         [1, 2, 3],
@@ -130,19 +129,20 @@ def test_positions_are_those_of_the_frame_also_where_some_are_known(driver: Driv
     [taken] = driver.run(command)
 
     assert (taken.done, list(taken.failures)) == (3, [1])
-    assert driver.store.forwards.known(SOURCE, [1, 2, 3]) == {1, 3}
+    assert driver.store.forwards.known(SOURCE.name(), [1, 2, 3]) == {1, 3}
 
 
 @pytest.mark.requirement("R211")
 def test_a_frame_after_its_deadline_and_a_bad_one_store_nothing(queue: Driver) -> None:
     for options, error in (
         ({"deadline_mono_ms": queue.mono_ms - 1}, errors.ServiceTimeout),
-        ({"source": b""}, errors.InvalidArgument),
-        ({"source": b"x" * 5_000}, errors.InvalidArgument),
+        ({"source": SOURCE._replace(uid="x" * 5_000)}, errors.InvalidArgument),
+        ({"source": SOURCE._replace(partition=16)}, errors.InvalidArgument),
+        ({"source": SOURCE._replace(incarnation=b"x" * 65)}, errors.InvalidArgument),
     ):
         refused = frame(queue, [1], **options)
         assert isinstance(refused.error, error), options
     refused = frame(queue, [1, 1])
     assert isinstance(refused.error, errors.InvalidArgument)
     assert bodies(queue, "orders") == []
-    assert queue.store.forwards.last(SOURCE) == (0, 0)
+    assert queue.store.forwards.last(SOURCE.name()) == (0, 0)

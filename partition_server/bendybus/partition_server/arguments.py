@@ -21,6 +21,13 @@ def parser() -> argparse.ArgumentParser:
     serve.add_argument("--tier", type=Tier, choices=list(Tier), default=Tier.STANDARD)
     serve.add_argument("--partition-count", type=int, default=16)
     serve.add_argument("--partitions", type=_indexes, required=True, help="such as 0 or 0,4,8")
+    serve.add_argument(
+        "--peer",
+        type=_peer,
+        action="append",
+        metavar="INDEX=HOST:PORT",
+        help="where a partition is reached, for what is forwarded to it; once for each",
+    )
     serve.add_argument("--listen", default="127.0.0.1:7490", help="HOST:PORT; port 0: any")
     serve.add_argument("--health-listen", default="", help="HOST:PORT for health in plain text")
     serve.add_argument("--metrics-port", type=int, default=0, help="0: no metrics")
@@ -59,6 +66,7 @@ def settings(arguments: argparse.Namespace, env: Mapping[str, str]) -> Settings:
         for name, value in vars(arguments).items()
         if name in Settings.__dataclass_fields__ and value is not None
     }
+    given |= {"peer": dict(arguments.peer)} if arguments.peer else {}
     made = Settings(data=arguments.data)
     from_env = {
         name: type(getattr(made, name))(text)
@@ -69,6 +77,13 @@ def settings(arguments: argparse.Namespace, env: Mapping[str, str]) -> Settings:
     made = replace(made, **{**from_env, **given})
     made.validate()
     return made
+
+
+def _peer(text: str) -> tuple[int, str]:
+    index, separator, address = text.partition("=")
+    if not separator or not index.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is not INDEX=HOST:PORT")
+    return int(index), address
 
 
 def _indexes(text: str) -> Sequence[int]:

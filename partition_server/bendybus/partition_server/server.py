@@ -12,13 +12,14 @@ from bendybus.partition_server import metrics
 from bendybus.partition_server.broker.partition_thread import PartitionThread
 from bendybus.partition_server.broker.replies import Dispatcher
 from bendybus.partition_server.service.entity_service import EntityService
+from bendybus.partition_server.service.forward_link import ForwardLinks
 from bendybus.partition_server.service.hosts import Hosts
 from bendybus.partition_server.service.partition_service import PartitionService
 from bendybus.partition_server.service.peer_authorization import Admission
 from bendybus.partition_server.settings import Settings
 from bendybus.partition_server.store.errors import StoreFailed
 from bendybus.partition_server.store.sqlite_store import SqliteStore
-from bendybus.wire import readiness, serving
+from bendybus.wire import readiness, serving, tls
 from bendybus.wire.health import Health
 from bendybus.wire.refusals import Refusals
 
@@ -35,16 +36,21 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
     directory = serving.tls_directory(settings.tls_directory)
     dispatcher = Dispatcher(asyncio.get_running_loop())
     threads = {index: _thread(settings, index, dispatcher) for index in settings.partitions}
+    hosts = Hosts(threads)
+    links = ForwardLinks(
+        hosts, settings.peer, tls.channel_credentials(directory.material()) if directory else None
+    )
+    links.link_all()
     failures = [failure for thread in threads.values() if (failure := thread.start())]
     if len(failures) == len(threads):
         # Nothing to serve. With some of them open, the others are unhealthy and tried again.
         for thread in threads.values():
             thread.stop()
+        await links.close()
         raise failures[0]
     refusals = Refusals(logger, "peer")
     interceptors = [Admission(settings.bus_identity, refusals)] if directory is not None else []
     server = grpc.aio.server(options=serving.OPTIONS, interceptors=interceptors)
-    hosts = Hosts(threads)
     partition_pb2_grpc.add_PartitionServiceServicer_to_server(PartitionService(hosts), server)
     entity_pb2_grpc.add_EntityServiceServicer_to_server(EntityService(hosts), server)
     health = await serving.add_health_and_reflection(server, SERVICES)
@@ -56,6 +62,8 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
     watching = asyncio.get_running_loop().create_task(
         _watch_health(health, threads, stop), name="health"
     )
+    if directory is not None:
+        links.run(_watch_tls(directory, links), "tls")
     readiness.print_ready(address=f"{host}:{port}", partitions=list(settings.partitions))
     try:
         await stop.wait()
@@ -64,6 +72,7 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
         watching.cancel()
         await serving.set_serving(health, SERVICES, False)
         await _drain(hosts, server, settings.drain_s)
+        await links.close()
         for thread in threads.values():
             await asyncio.to_thread(thread.stop)
         metrics_server.close()
@@ -82,6 +91,10 @@ async def _drain(hosts: Hosts, server: grpc.aio.Server, drain_s: float) -> None:
         logger.warning("partition server: streams are cut off after %g s", drain_s)
     hosts.attendance.begin()
     await server.stop(max(0.0, deadline - loop.time()))
+
+
+async def _watch_tls(directory: tls.Directory, links: ForwardLinks) -> None:
+    await tls.watch(directory, lambda material: links.renew(tls.channel_credentials(material)))
 
 
 def _thread(settings: Settings, index: int, dispatcher: Dispatcher) -> PartitionThread:

@@ -24,6 +24,8 @@ class Settings:
     partition_count: int = limits.STANDARD_PARTITION_COUNT
     partitions: tuple[int, ...] = field(default_factory=tuple)
     """The partitions that this process serves."""
+    peer: Mapping[int, str] = field(default_factory=dict)
+    """Address (HOST:PORT) of every partition of the namespace, for what is forwarded to them."""
     listen: str = "127.0.0.1:7490"
     health_listen: str = ""
     """Where grpc.health.v1 answers in plain text, also when TLS is on; "": nowhere."""
@@ -71,6 +73,11 @@ class Settings:
             raise ValueError("--namespace-uid: is needed; it ties files to their namespace.")
         if ":" not in self.listen:
             raise ValueError(f"--listen: {self.listen!r} is not HOST:PORT.")
+        for partition, address in self.peer.items():
+            if not 0 <= partition < self.partition_count:
+                raise ValueError(f"--peer: {partition} is outside 0 to {self.partition_count - 1}.")
+            if ":" not in address:
+                raise ValueError(f"--peer: {address!r} is not HOST:PORT.")
         if self.drain_s < 0:
             raise ValueError("--drain-s: must not be negative.")
         if self.tls_directory is not None and not self.bus_identity:

@@ -22,6 +22,11 @@ def to_proto(entity: Entity, sub_queue: SubQueue) -> partition_pb2.EntityRef:
     )
 
 
+def number_of(sub_queue: SubQueue) -> partition_pb2.SubQueue:
+    """Return the name of a sub-queue on the contract."""
+    return _NUMBERS[sub_queue]
+
+
 def sub_queue_of(proto: partition_pb2.EntityRef) -> SubQueue:
     """Return the sub-queue that is meant; a front end of 0.3 sets the flag only.
 

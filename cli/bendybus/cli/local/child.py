@@ -143,8 +143,7 @@ class Child:
                 if not taken or tries >= _PORT_TRIES:
                     raise CliError(self._why_not())
                 tries += 1
-                self._start = self._choose()
-                self.address = self._start.listen
+                self.choose_again()
                 continue
             failures = BACKOFF.failures_after(failures, time.monotonic() - began)
             self.restarts += 1
@@ -215,6 +214,11 @@ class Child:
         self._held = True
         self.ready.clear()
         self._kill()
+
+    def choose_again(self) -> None:
+        """Let the next start be another one."""
+        self._start = self._choose()
+        self.address = self._start.listen
 
     def release(self) -> None:
         """Start the process again."""

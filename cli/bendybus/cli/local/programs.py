@@ -37,9 +37,11 @@ class Programs:
         partitions: Sequence[int],
         listen: str,
         metrics_port: int,
+        peers: Mapping[int, str],
     ) -> list[str]:
-        """Return the command that hosts some partitions."""
+        """Return the command that hosts some partitions; `peers`: the addresses of all."""
         namespace = identity.namespace
+        known = (("--peer", f"{index}={address}") for index, address in sorted(peers.items()))
         return [
             *self.partition_server,
             *("--data", str(data)),
@@ -50,6 +52,7 @@ class Programs:
             *("--partitions", ",".join(str(partition) for partition in partitions)),
             *("--listen", listen),
             *("--metrics-port", str(metrics_port)),
+            *(word for option in known for word in option),
             "--exit-with-parent",
         ]
 

@@ -43,6 +43,9 @@ class Supervisor:
         self._children: list[Child] = []
         self._tasks: asyncio.TaskGroup | None = None
         self._control = ""
+        # The address of each partition, and whether they are chosen for good.
+        self._peers: dict[int, str] = {}
+        self._telling = False
         self._serving = False
         self._stop = asyncio.Event()
 
@@ -129,18 +132,20 @@ class Supervisor:
     async def _start_partition_servers(self) -> None:
         namespace = self._identity.namespace
         dealt = placement.deal(namespace.partition_count, self._settings.process_count)
+        # Chosen before the first one starts, since each is told all of them.
+        for partitions in dealt:
+            self._peers.update(dict.fromkeys(partitions, f"{ports.HOST}:{ports.free()}"))
+        tried: set[tuple[int, ...]] = set()
+        moved: set[tuple[int, ...]] = set()
         for number, partitions in enumerate(dealt):
 
             def choose(partitions: tuple[int, ...] = partitions) -> Start:
-                listen, metrics_port = f"{ports.HOST}:{ports.free()}", ports.free()
-                command = self._settings.programs.partition_server_command(
-                    self._identity,
-                    data=self._settings.data,
-                    partitions=partitions,
-                    listen=listen,
-                    metrics_port=metrics_port,
-                )
-                return Start(listen, command, _metrics_url(metrics_port))
+                if partitions in tried and not self._telling:
+                    # Another process took the port meanwhile.
+                    moved.add(partitions)
+                    self._peers.update(dict.fromkeys(partitions, f"{ports.HOST}:{ports.free()}"))
+                tried.add(partitions)
+                return self._partition_server(partitions)
 
             self._add(
                 Child(
@@ -153,6 +158,30 @@ class Supervisor:
                 )
             )
         await self._all_ready()
+        if moved:
+            await self._tell_peers()
+
+    async def _tell_peers(self) -> None:
+        """Start partition servers again, which know addresses that are no longer right."""
+        self._telling = True
+        for child in self._children:
+            child.hold()
+            await child.down.wait()
+            child.choose_again()
+            child.release()
+        await self._all_ready()
+
+    def _partition_server(self, partitions: tuple[int, ...]) -> Start:
+        listen, metrics_port = self._peers[partitions[0]], ports.free()
+        command = self._settings.programs.partition_server_command(
+            self._identity,
+            data=self._settings.data,
+            partitions=partitions,
+            listen=listen,
+            metrics_port=metrics_port,
+            peers=self._peers,
+        )
+        return Start(listen, command, _metrics_url(metrics_port))
 
     async def _start_frontend(self) -> None:
         addresses = {

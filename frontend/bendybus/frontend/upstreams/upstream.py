@@ -34,7 +34,7 @@ from bendybus.internal.v1 import (
     partition_pb2,
     partition_pb2_grpc,
 )
-from bendybus.wire import catalogue, draining, entities, merged_frames, message_heads, serving
+from bendybus.wire import catalogue, draining, entities, merged_frames, message_heads, peer_channels
 
 logger = logging.getLogger(__name__)
 SLOW_ECHO_MS: Final = 100
@@ -128,9 +128,7 @@ class Upstream:
         self._renewed.set()
 
     def _channel(self) -> grpc.aio.Channel:
-        if self._credentials is None:
-            return grpc.aio.insecure_channel(self.address, options=_channel_options())
-        return grpc.aio.secure_channel(self.address, self._credentials, options=_channel_options())
+        return peer_channels.opened(self.address, self._credentials)
 
     def _use(self, channels: list[grpc.aio.Channel]) -> None:
         self._channels = channels
@@ -368,16 +366,3 @@ async def _connected(channels: list[grpc.aio.Channel], timeout_s: float) -> bool
     except TimeoutError:
         return False
     return True
-
-
-def _channel_options() -> list[tuple[str, int]]:
-    return [
-        *serving.OPTIONS,
-        # A pool of its own: streams that must not block each other do not share a connection.
-        ("grpc.use_local_subchannel_pool", 1),
-        # A pod comes back under another address.
-        ("grpc.dns_min_time_between_resolutions_ms", 1_000),
-        ("grpc.initial_reconnect_backoff_ms", 100),
-        ("grpc.min_reconnect_backoff_ms", 100),
-        ("grpc.max_reconnect_backoff_ms", round(BACKOFF.max_s * 1000)),
-    ]

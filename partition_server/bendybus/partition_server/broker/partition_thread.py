@@ -74,6 +74,8 @@ class PartitionThread:
         self.serving = False
         # Why the thread ended without being told to; the process must not go on without it.
         self.died: BaseException | None = None
+        # Where frames for other partitions go, see `Outgoing`; set before `start`.
+        self.forward_link: Any = None
         self._settings = settings
         self._deliver = deliver
         self._clock = clock
@@ -309,6 +311,7 @@ class PartitionThread:
             new_id=uuid.uuid4,
             forward_refused_ms=self._settings.forward_refused_ms,
         )
+        self._partition.state.forward_link = self.forward_link
         self._failure = ""
         self.serving = True
         self._disk.check_soon()

@@ -112,7 +112,7 @@ def _deliver_refused(command: Deliver, error: BusError) -> Delivered:
 COMMANDS: Final[dict[type[Command], CommandRule]] = {
     Append: CommandRule(Phase.TOGETHER, send.send, _failed),
     TakeForwarded: CommandRule(Phase.ALONE, forwarded.take, _failed),
-    ForwardOutcome: CommandRule(Phase.ALONE, forward_lanes.settle, _unanswered),
+    ForwardOutcome: CommandRule(Phase.ALONE, forward_lanes.settle, _failed),
     Transact: CommandRule(Phase.TOGETHER, transaction.transact, _failed),
     Settle: CommandRule(Phase.TOGETHER, settle.settle, settle.refused),
     Deliver: CommandRule(Phase.TOGETHER, settle.deliver, _deliver_refused),

@@ -93,9 +93,9 @@ class _Look:
             raise errors.EntityNotFound(f"{source.title} forwards to {name!r}: it does not exist.")
         entity_status.check_sends(entity)
         if partition.forward_link is None and not forwarding.stays(source, entity):
-            raise errors.InvalidOperation(
+            raise errors.PartitionUnavailable(
                 f"{source.title} forwards to {entity.title}, whose messages are in other "
-                "partitions: forwarding between partitions is not supported yet."
+                "partitions, and their addresses are not known here."
             )
         if partition.sends_refused:
             raise errors.PartitionUnavailable(partition.sends_refused)
@@ -107,15 +107,15 @@ class _Look:
         index = forward_lanes.next_lane(turn, queue)
         if index is not None:
             forward_lanes.send(turn, queue, entity, index)
-        elif forward_lanes.has_room(turn, queue):
-            forward_lanes.park(turn, queue, entity, self._take(PAGE_ROWS))
+        elif room := forward_lanes.room(turn, queue):
+            forward_lanes.park(turn, queue, entity, self._take(min(room, PAGE_ROWS)))
         # STRICTLY AFTER what the lanes note at the commit.
         turn.stage.on_commit.append(partial(self._look_at_lanes_again))
 
     def _look_at_lanes_again(self) -> None:
         turn, queue = self._turn, self._queue
         next_ms = forward_lanes.next_look_ms(turn, queue)
-        if self._ready.has_ready() and forward_lanes.has_room(turn, queue):
+        if self._ready.has_ready() and forward_lanes.room(turn, queue):
             next_ms = turn.now.mono_ms
         turn.partition.forwards.looked(queue.slot, next_ms, "", turn.now.mono_ms)
 

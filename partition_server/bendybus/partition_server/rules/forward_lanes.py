@@ -14,16 +14,26 @@ from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
 from bendybus.partition_server.rules import forwarded, leaving
 from bendybus.partition_server.rules.leaving import Leaving
+from bendybus.partition_server.state import lanes
+from bendybus.partition_server.state.answers import Done
 from bendybus.partition_server.state.forwards import RETRY_MS
-from bendybus.partition_server.state.lanes import PARKED_MAX, ForwardOutcome, Lane, Outgoing
+from bendybus.partition_server.state.lanes import ForwardOutcome, Lane, Outgoing
 from bendybus.partition_server.state.message_lock import Lock
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.partition_state import PartitionState
 from bendybus.partition_server.state.ready_set import ReadyWindow
 from bendybus.partition_server.state.turn import Turn
-from bendybus.partition_server.store.records import COUNTER_MASK, Row, State, row_id
+from bendybus.partition_server.store.records import (
+    COUNTER_MASK,
+    ForwardSource,
+    Row,
+    State,
+    row_id,
+)
 
 FRAME_ROWS: Final = 500
+# Or one message that is larger.
+FRAME_BYTES_MAX: Final = limits.MB
 # A message in flight is locked until its outcome comes, however long that takes.
 _NEVER_MS: Final = 2**62
 
@@ -47,7 +57,7 @@ def partition_of(row: Row, destination: Entity, here: int) -> int:
 
 def park(turn: Turn, queue: MessageQueue, destination: Entity, rows: Sequence[Row]) -> None:
     """Put messages that were taken out of the queue into their lanes."""
-    lanes, slot = turn.partition.lanes, queue.slot
+    own, slot = turn.partition.lanes, queue.slot
     out = Leaving(turn, queue)
     for row in rows:
         try:
@@ -56,31 +66,46 @@ def park(turn: Turn, queue: MessageQueue, destination: Entity, rows: Sequence[Ro
             out.set_aside(row, leaving.aside_for(error))
             continue
         # STRICTLY AFTER the commit: if that fails, the queue has them again.
-        turn.stage.on_commit.append(partial(lanes.lane(slot, wanted).parked.append, row.counter))
+        turn.stage.on_commit.append(partial(own.lane(slot, wanted).parked.append, row.counter))
 
 
-def has_room(turn: Turn, queue: MessageQueue) -> bool:
-    """Whether every lane can take a page more: a full one may be the next that is needed."""
-    return all(
-        len(lane.parked) < PARKED_MAX for lane in turn.partition.lanes.of(queue.slot).values()
-    )
+def room(turn: Turn, queue: MessageQueue) -> int:
+    """Return how many messages may be taken: none if a lane is full, it may be the next needed."""
+    partition = turn.partition
+    share = lanes.PARKED_ALL // (partition.fingerprint.partition_count * partition.forwards.count())
+    most = min(lanes.PARKED_MAX, max(lanes.PARKED_MIN, share))
+    parked = [len(lane.parked) for lane in partition.lanes.of(queue.slot).values()]
+    return most if all(count < most for count in parked) else 0
 
 
 def next_lane(turn: Turn, queue: MessageQueue) -> int | None:
     """Return the partition of a lane that may send now, the one that waits longest first."""
-    lanes, now_ms = turn.partition.lanes.of(queue.slot), turn.now.mono_ms
+    partition, now_ms = turn.partition, turn.now.mono_ms
     due = [
         (lane.next_mono_ms, index)
-        for index, lane in lanes.items()
+        for index, lane in partition.lanes.of(queue.slot).items()
         if lane.is_waiting() and lane.next_mono_ms <= now_ms
     ]
-    return min(due)[1] if due else None
+    return next((index for _, index in sorted(due) if _may_send(partition, index)), None)
+
+
+def _may_send(partition: PartitionState, index: int) -> bool:
+    return index == partition.index or partition.lanes.may_depart(index)
 
 
 def next_look_ms(turn: Turn, queue: MessageQueue) -> int | None:
-    """Return when a lane may send next, None if none waits."""
-    lanes = turn.partition.lanes.of(queue.slot).values()
-    return min((lane.next_mono_ms for lane in lanes if lane.is_waiting()), default=None)
+    """Return when a lane may send next, None if none waits. STRICTLY AFTER the commit."""
+    partition, times = turn.partition, []
+    for index, lane in partition.lanes.of(queue.slot).items():
+        if not lane.is_waiting():
+            continue
+        if _may_send(partition, index):
+            times.append(lane.next_mono_ms)
+        else:
+            partition.lanes.wait(queue.slot, index)
+            # Woken when a frame has arrived; this is for when nothing comes of that.
+            times.append(turn.now.mono_ms + RETRY_MS)
+    return min(times, default=None)
 
 
 def send(turn: Turn, queue: MessageQueue, destination: Entity, index: int) -> None:
@@ -116,15 +141,15 @@ def _next_rows(
     turn: Turn, queue: MessageQueue, lane: Lane, destination: Entity, index: int
 ) -> tuple[int, list[Row]]:
     """Return how many parked messages were looked at, and those that are there to be sent."""
-    # A destination that was full is tried with one message.
-    most = FRAME_ROWS if lane.full_since_mono_ms is None else 1
+    # A destination that was full, or did not answer, is tried with one message.
+    most = FRAME_ROWS if lane.full_since_mono_ms is None and not lane.in_doubt else 1
     rows: list[Row] = []
     elsewhere: list[int] = []
     looked = size_bytes = 0
     for counter in list(lane.parked)[:most]:
         found = turn.partition.store.rows([row_id(queue.slot, counter)])
         size = sum(row.delivered_bytes() for row in found)
-        if rows and size_bytes + size > limits.FRAME_BYTES_MAX:
+        if rows and size_bytes + size > FRAME_BYTES_MAX:
             break
         looked += 1
         size_bytes += size
@@ -181,9 +206,9 @@ def _depart(
         partition.boot,
         lane.sequence + 1,
         index,
-        f"{state.uid}/{int(state.sub_queue)}/{partition.index}/".encode()
-        + partition.fingerprint.incarnation,
-        state.uid,
+        ForwardSource(
+            state.uid, state.sub_queue, partition.index, partition.fingerprint.incarnation
+        ),
         destination.uid,
         destination.generation,
         [row.counter for row in rows],
@@ -195,8 +220,8 @@ def _depart(
     generation = partition.next_generation()
 
     def departed() -> None:
-        lane.sequence = frame.sequence
-        lane.in_flight, lane.settled = frame.counters, ()
+        size = sum(row.delivered_bytes() for row in rows)
+        partition.lanes.departed(lane, index, frame.counters, size)
         for row in rows:
             queue.locks[row.counter] = Lock(
                 generation, _NEVER_MS, None, False, False, False,
@@ -207,14 +232,18 @@ def _depart(
     turn.stage.answer(partition.forward_link, frame)
 
 
-def settle(turn: Turn, command: ForwardOutcome) -> None:
+def settle(turn: Turn, command: ForwardOutcome) -> Done:
     """Take out of the source what its destination has; try the rest again."""
     partition = turn.partition
     queue = partition.queues.at(command.slot)
+    if queue is None:
+        return Done()
     lane = partition.lanes.lane(command.slot, command.partition)
-    if queue is None or (command.boot, command.sequence) != (partition.boot, lane.sequence):
-        return
+    expected = (partition.boot, lane.sequence)
+    if not lane.in_flight or (command.boot, command.sequence) != expected:
+        return Done()
     counters, taken = lane.in_flight, command.taken
+    turn.stage.on_commit.append(partial(_landed, partition, lane, command.partition))
     for counter in counters:
         if counter in queue.locks:
             expires_ms = turn.stage.unlock(queue, counter).expires_ms
@@ -224,7 +253,7 @@ def settle(turn: Turn, command: ForwardOutcome) -> None:
     if taken is None:
         turn.stage.on_commit.append(partial(_again, lane, counters, turn.now.mono_ms + RETRY_MS))
         _look_soon(turn, queue)
-        return
+        return Done()
     found = partition.store.rows([row_id(queue.slot, n) for n in counters[: taken.done]])
     at = {counter: i for i, counter in enumerate(counters)}
     failed = {i: taken.failures[at[row.counter]] for i, row in enumerate(found)
@@ -236,6 +265,7 @@ def settle(turn: Turn, command: ForwardOutcome) -> None:
         partial(_arrived, lane, counters[: taken.done], back, full, turn.now.mono_ms)
     )
     _look_soon(turn, queue)
+    return Done()
 
 
 def _look_soon(turn: Turn, queue: MessageQueue) -> None:
@@ -275,15 +305,21 @@ def _ended(
     _note_room(lane, full, now_ms, wait=not lasts)
 
 
+def _landed(partition: PartitionState, lane: Lane, index: int) -> None:
+    for slot in partition.lanes.landed(lane, index):
+        if slot in partition.forwards.sources:
+            partition.forwards.due.add(0, slot)
+
+
 def _again(lane: Lane, counters: Sequence[int], next_ms: int) -> None:
-    lane.in_flight, lane.next_mono_ms = (), next_ms
+    lane.in_doubt, lane.next_mono_ms = True, next_ms
     lane.parked.extendleft(reversed(counters))
 
 
 def _arrived(
     lane: Lane, settled: Sequence[int], back: Sequence[int], full: bool, now_ms: int
 ) -> None:
-    lane.in_flight, lane.settled = (), settled
+    lane.in_doubt, lane.settled = False, settled
     lane.parked.extendleft(reversed(back))
     _note_room(lane, full, now_ms, wait=bool(back))
 

@@ -9,11 +9,12 @@ late, after a newer one, is refused whole.
 
 from collections.abc import Mapping
 
-from bendybus.domain import bounds, errors
+from bendybus.domain import bounds, errors, limits
+from bendybus.domain.entity import PARTITIONS_MAX
 from bendybus.domain.errors import BusError
 from bendybus.partition_server.rules import send
 from bendybus.partition_server.state.answers import ForwardedTaken
-from bendybus.partition_server.state.batch import Batch
+from bendybus.partition_server.state.batch import Batch, Carried
 from bendybus.partition_server.state.commands import Append, EntityRef, TakeForwarded
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.turn import Turn
@@ -24,20 +25,23 @@ def take(turn: Turn, command: TakeForwarded) -> ForwardedTaken:
     """Store the messages of a frame that are not stored yet. Raises what refuses all of it."""
     _check_shape(command)
     forwards = turn.partition.store.forwards
-    if (command.boot, command.sequence) <= forwards.last(command.source):
+    name = command.source.name()
+    last = forwards.last(name)
+    if (command.boot, command.sequence) <= last:
         raise errors.InvalidOperation(
             "the frame is late: a newer one of its source was here. Nothing of it is stored."
         )
     queue = send.target(turn, command.entity)
     send.check_sends(turn, queue, command.deadline_mono_ms)
-    known = forwards.known(command.source, command.counters)
-    fresh = [i for i, counter in enumerate(command.counters) if counter not in known]
+    known = forwards.known(name, command.counters)
+    unfit = _unfit(command.batch)
+    fresh = [i for i, n in enumerate(command.counters) if n not in known and i not in unfit]
     done, failures = append(turn, queue, command.batch.chosen(fresh), overtake=command.overtake)
     stored = [command.counters[fresh[i]] for i in range(done) if i not in failures]
     turn.stage.changes.forwarded.append(
         ForwardedFrame(
             command.source,
-            command.source_uid,
+            last == (0, 0),
             command.boot,
             command.sequence,
             stored,
@@ -46,7 +50,8 @@ def take(turn: Turn, command: TakeForwarded) -> ForwardedTaken:
         )
     )
     reached = fresh[done] if done < len(fresh) else len(command.counters)
-    return ForwardedTaken(reached, {fresh[i]: error for i, error in failures.items()})
+    failed = {i: error for i, error in unfit.items() if i < reached}
+    return ForwardedTaken(reached, failed | {fresh[i]: error for i, error in failures.items()})
 
 
 def append(
@@ -92,10 +97,39 @@ def _check_shape(command: TakeForwarded) -> None:
     count = len(command.batch.payloads)
     if len(command.counters) != count or len(set(command.counters)) != count:
         raise errors.InvalidArgument("counters", f"must be {count} different numbers.")
-    bounds.check_text("source_uid", command.source_uid, bounds.UID_CHARS_MAX)
+    source = command.source
+    bounds.check_text("source.uid", source.uid, bounds.UID_CHARS_MAX)
+    bounds.check_number("source.partition", source.partition, PARTITIONS_MAX - 1)
+    bounds.check_number("source.incarnation", len(source.incarnation), bounds.INCARNATION_BYTES_MAX)
     for name in ("boot", "sequence", "settled_below", "deadline_mono_ms"):
         bounds.check_number(name, getattr(command, name), bounds.NUMBER_MAX)
-    bounds.check_number("source", len(command.source), bounds.FORWARD_SOURCE_BYTES_MAX, 1)
     bounds.check_number("settled", len(command.settled), bounds.NUMBERS_A_CALL_MAX)
     for number in (*command.counters, *command.settled):
         bounds.check_number("counters", number, bounds.NUMBER_MAX)
+
+
+def _unfit(batch: Batch) -> dict[int, BusError]:
+    """Return the messages that take along what none can have, each with why."""
+    found: dict[int, BusError] = {}
+    for i, carried in enumerate(batch.carried):
+        try:
+            _check_carried(carried)
+        except BusError as error:
+            found[i] = error
+    return found
+
+
+def _check_carried(carried: Carried) -> None:
+    """Raise InvalidArgument for what no message can have been given."""
+    bounds.check_number(
+        "changed_properties", len(carried.changed_properties or b""), limits.HEADER_BYTES_MAX
+    )
+    for name, most in (
+        ("dead_letter_reason", limits.DEAD_LETTER_TEXT_CHARS_MAX),
+        ("dead_letter_error_description", limits.DEAD_LETTER_TEXT_CHARS_MAX),
+        ("dead_letter_source", limits.ENTITY_PATH_CHARS_MAX),
+    ):
+        bounds.check_number(name, len(getattr(carried, name) or ""), most)
+    number = carried.enqueued_sequence_number
+    bounds.check_number("enqueued_sequence_number", number, bounds.NUMBER_MAX)
+    bounds.check_number("hops", carried.hops, limits.FORWARD_HOPS_MAX)

@@ -14,7 +14,13 @@ from bendybus.domain.errors import BusError
 from bendybus.internal.v1 import partition_pb2, partition_pb2_grpc
 from bendybus.partition_server.broker.partition_thread import PartitionThread, read_clocks
 from bendybus.partition_server.broker.replies import Call, Outbox, SendReply
-from bendybus.partition_server.service import conversions, deliver_frames, send_frames, transactions
+from bendybus.partition_server.service import (
+    conversions,
+    deliver_frames,
+    forward_frames,
+    send_frames,
+    transactions,
+)
 from bendybus.partition_server.service.frame_streams import both_ways, ending
 from bendybus.partition_server.service.hosts import Hosts, submit
 from bendybus.partition_server.state import answers, commands
@@ -277,6 +283,16 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
                 for count in counts
             ],
         )
+
+    async def Forward(
+        self, request: partition_pb2.ForwardRequest, context: Context
+    ) -> partition_pb2.ForwardResponse:
+        """Store messages of another partition."""
+        await self._refuse_at_the_end(context)
+        outcome: answers.ForwardedTaken = await self._ask(
+            context, request.partition, lambda reply: forward_frames.command(request, reply)
+        )
+        return forward_frames.response(outcome, read_clocks().mono_ms)
 
     async def _refuse_at_the_end(self, context: Context) -> None:
         if self._hosts.traffic.begun:

@@ -33,13 +33,14 @@ class Refusal(StrEnum):
 
 _FRONTEND: Final = frozenset({Role.FRONTEND})
 _BOTH: Final = frozenset({Role.FRONTEND, Role.OPERATOR})
+_PARTITION: Final = frozenset({Role.PARTITION})
 _ALL: Final = frozenset(Role)
 
-# The role `partition` calls nothing yet; forwarding will be its own.
 METHODS: Final[dict[str, frozenset[Role]]] = {
     f"{_PARTITION_SERVICE}SendFrames": _FRONTEND,
     f"{_PARTITION_SERVICE}DeliverFrames": _FRONTEND,
     f"{_PARTITION_SERVICE}Transact": _FRONTEND,
+    f"{_PARTITION_SERVICE}Forward": _PARTITION,
     f"{_PARTITION_SERVICE}Echo": _BOTH,
     f"{_PARTITION_SERVICE}Peek": _FRONTEND,
     f"{_PARTITION_SERVICE}ReceiveDeferred": _FRONTEND,

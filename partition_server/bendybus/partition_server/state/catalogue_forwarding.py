@@ -31,14 +31,6 @@ def check(catalogue: Entries, wanted: Entity, current: Entity | None) -> None:
         if not name or (current is not None and name == getattr(current.description, field)):
             continue
         destination = _destination(catalogue, wanted, field, name)
-        if not forwarding.stays(wanted, destination):
-            raise _refusal(
-                wanted,
-                field,
-                f"messages of {wanted.title} and of {destination.title} may be in different "
-                "partitions, between which they are not forwarded yet. Use entities of the same "
-                "partitioning, or a namespace of one partition",
-            )
         if field == "forward_to":
             _check_cycle(catalogue, wanted, destination)
 

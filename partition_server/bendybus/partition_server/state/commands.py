@@ -16,6 +16,7 @@ from bendybus.domain.message_state import MessageState
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.state.batch import Batch as Batch
 from bendybus.partition_server.state.lanes import ForwardOutcome
+from bendybus.partition_server.store.records import ForwardSource
 
 
 class Now(NamedTuple):
@@ -95,8 +96,7 @@ class TakeForwarded:
 
     reply_to: Any
     entity: EntityRef
-    source: bytes  # see ForwardedFrame
-    source_uid: str
+    source: ForwardSource
     boot: int
     sequence: int
     counters: Sequence[int]  # numbers of the messages at the source

@@ -59,6 +59,10 @@ class Forwards:
         for slot in self.sources:
             self.due.add(0, slot)
 
+    def count(self) -> int:
+        """Return how many queues forward, 1 at least."""
+        return max(1, len(self.sources))
+
     def is_refused(self, slot: int) -> bool:
         """Whether the last look at a queue met a refusal."""
         return slot in self._refusals

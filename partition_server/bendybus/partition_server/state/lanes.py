@@ -9,17 +9,27 @@ and one partition that does not answer delays only what is for it. In memory onl
 everything is taken again, and the destination knows what it has.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Final
 
-from bendybus.domain.errors import BusError
+from bendybus.domain import limits
 from bendybus.partition_server.state.answers import ForwardedTaken
 from bendybus.partition_server.state.batch import Batch
+from bendybus.partition_server.store.records import ForwardSource
 
-# Beyond this, nothing more is taken from the queue until the lane gets on.
+# Beyond this, nothing more is taken from the queue until the lane gets on; less where many queues
+# forward.
 PARKED_MAX: Final = 2_000
+PARKED_MIN: Final = 20
+PARKED_ALL: Final = 500_000
+# On their way to one partition, from all queues; one frame at least.
+FLIGHTS_MAX: Final = 8
+FLIGHT_BYTES_MAX: Final = 4 * limits.MB
+# Queues that are looked at when a frame has arrived and made room for another one.
+WOKEN_MAX: Final = 8
 
 
 @dataclass(slots=True)
@@ -32,8 +42,11 @@ class Lane:
     sequence: int = 0
     # Its messages; they are locked.
     in_flight: Sequence[int] = ()
-    # What was deleted since: the destination forgets it with the next frame.
+    flight_bytes: int = 0
+    # What was deleted since: the destination forgets it with the next frame that it answers.
     settled: Sequence[int] = ()
+    # The last frame was not answered: the next one is a try, of one message.
+    in_doubt: bool = False
     # Not before this, on the monotonic clock.
     next_mono_ms: int = 0
     # Since when the destination has no room; None: it has.
@@ -52,8 +65,7 @@ class Outgoing:
     boot: int
     sequence: int
     partition: int
-    source: bytes
-    source_uid: str
+    source: ForwardSource
     # The destination, as it is known here.
     uid: str
     generation: int
@@ -66,7 +78,10 @@ class Outgoing:
 
 @dataclass(slots=True)
 class ForwardOutcome:
-    """What became of a frame; not answered. Without `taken`, it may or may not be stored."""
+    """What became of a frame. Without `taken`, it may or may not be stored.
+
+    Answered by Done, or by Failed: then it is to be handed in again.
+    """
 
     reply_to: Any
     slot: int
@@ -74,7 +89,6 @@ class ForwardOutcome:
     sequence: int
     partition: int
     taken: ForwardedTaken | None = None
-    error: BusError | None = None
 
 
 class Lanes:
@@ -82,6 +96,10 @@ class Lanes:
 
     def __init__(self) -> None:
         self._by_slot: dict[int, dict[int, Lane]] = {}
+        # By partition: frames on their way there, their bytes, and queues that wait to send more.
+        self._frames: Counter[int] = Counter()
+        self._bytes: Counter[int] = Counter()
+        self._waiting: dict[int, dict[int, None]] = {}
 
     def of(self, slot: int) -> dict[int, Lane]:
         """Return the lanes of a queue, by partition."""
@@ -96,6 +114,36 @@ class Lanes:
         for lane in self._by_slot.get(slot, {}).values():
             lane.parked.clear()
 
+    def may_depart(self, partition: int) -> bool:
+        """Whether another frame may go to a partition now."""
+        return self._frames[partition] < FLIGHTS_MAX and self._bytes[partition] < FLIGHT_BYTES_MAX
+
+    def wait(self, slot: int, partition: int) -> None:
+        """Note a queue that has a frame for a partition to which none may go now."""
+        self._waiting.setdefault(partition, {})[slot] = None
+
+    # STRICTLY AFTER the commit
+
+    def departed(self, lane: Lane, partition: int, counters: Sequence[int], size: int) -> None:
+        """Note a frame that is on its way."""
+        lane.sequence += 1
+        lane.in_flight, lane.flight_bytes = counters, size
+        self._frames[partition] += 1
+        self._bytes[partition] += size
+
+    def landed(self, lane: Lane, partition: int) -> list[int]:
+        """Note the outcome of a frame; return slots of queues that waited for it."""
+        self._frames[partition] -= 1
+        self._bytes[partition] -= lane.flight_bytes
+        lane.in_flight, lane.flight_bytes = (), 0
+        waiting = self._waiting.get(partition, {})
+        woken = list(islice(waiting, WOKEN_MAX))
+        for slot in woken:
+            del waiting[slot]
+        return woken
+
     def drop(self, slot: int) -> None:
         """Forget the lanes of a queue that is deleted."""
-        self._by_slot.pop(slot, None)
+        for partition, lane in self._by_slot.pop(slot, {}).items():
+            if lane.in_flight:
+                self.landed(lane, partition)

@@ -24,12 +24,19 @@ class MemoryForwards:
     def commit(self, changes: Changes) -> None:
         """Take what a commit notes and forgets."""
         for frame in changes.forwarded:
-            self._last[frame.source] = (frame.uid, frame.boot, frame.sequence)
-            known = self._known.setdefault(frame.source, set())
+            if frame.first:
+                place = frame.source.place()
+                self._forget([each for each in self._last if each.startswith(place)])
+            name = frame.source.name()
+            self._last[name] = (frame.source.uid, frame.boot, frame.sequence)
+            known = self._known.setdefault(name, set())
             known.difference_update(frame.settled)
             known.difference_update({n for n in known if n < frame.settled_below})
             known.update(frame.stored)
         for uid in changes.forward_sources_removed:
-            for source in [each for each, last in self._last.items() if last[0] == uid]:
-                del self._last[source]
-                self._known.pop(source, None)
+            self._forget([each for each, last in self._last.items() if last[0] == uid])
+
+    def _forget(self, sources: Sequence[bytes]) -> None:
+        for source in sources:
+            del self._last[source]
+            self._known.pop(source, None)

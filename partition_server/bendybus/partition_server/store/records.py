@@ -260,12 +260,30 @@ class SessionState(NamedTuple):
         return 0 if self.state is None else len(self.session_id) + len(self.state) + ROW_BYTES
 
 
+class ForwardSource(NamedTuple):
+    """A (sub-)queue in the file of a partition, out of which messages are forwarded."""
+
+    uid: str
+    sub_queue: SubQueue
+    partition: int
+    # Of the file; a restored one has another.
+    incarnation: bytes
+
+    def place(self) -> bytes:
+        """Return what all incarnations of the file have in common."""
+        return f"{self.uid}/{int(self.sub_queue)}/{self.partition}/".encode()
+
+    def name(self) -> bytes:
+        """Return what frames are remembered by."""
+        return self.place() + self.incarnation
+
+
 class ForwardedFrame(NamedTuple):
     """A frame that another partition forwarded, and what is known of its source from now on."""
 
-    # UID, sub-queue and partition of the source, and the incarnation of its file.
-    source: bytes
-    uid: str
+    source: ForwardSource
+    # It is the first of the source: what is known of other incarnations is forgotten.
+    first: bool
     boot: int
     sequence: int
     # Numbers at the source: of what is stored now; of what the source has deleted since.

@@ -6,10 +6,13 @@ from typing import Any, Final
 import apsw
 
 from bendybus.partition_server.store import statements
+from bendybus.partition_server.store.file_header import INCARNATION_BYTES
 from bendybus.partition_server.store.records import Changes
 
 Read = Callable[[str, tuple[Any, ...]], list[tuple[Any, ...]]]
 PREFIX: Final = "forward_"
+# After every incarnation, in the order of names.
+_AFTER_ANY: Final = b"\xff" * (INCARNATION_BYTES + 1)
 
 
 class SqliteForwards:
@@ -36,14 +39,19 @@ class SqliteForwards:
         """Write what a commit notes and forgets."""
         sql = self._sql
         for frame in changes.forwarded:
-            note = (frame.source, frame.uid, frame.boot, frame.sequence)
+            name = frame.source.name()
+            if frame.first:
+                place = frame.source.place()
+                db.execute(sql["forward_forget_messages_at"], (place, place + _AFTER_ANY))
+                db.execute(sql["forward_forget_sources_at"], (place, place + _AFTER_ANY))
+            note = (name, frame.source.uid, frame.boot, frame.sequence)
             db.execute(sql["forward_note"], note)
             for counter in frame.settled:
-                db.execute(sql["forward_forget"], (frame.source, counter))
+                db.execute(sql["forward_forget"], (name, counter))
             if frame.settled_below:
-                db.execute(sql["forward_forget_below"], (frame.source, frame.settled_below))
+                db.execute(sql["forward_forget_below"], (name, frame.settled_below))
             for counter in frame.stored:
-                db.execute(sql["forward_remember"], (frame.source, counter))
+                db.execute(sql["forward_remember"], (name, counter))
         for uid in changes.forward_sources_removed:
             db.execute(sql["forward_forget_messages_of"], (uid,))
             db.execute(sql["forward_forget_source"], (uid,))

@@ -591,3 +591,77 @@ class ListSessionsResponse(_message.Message):
     session_ids: _containers.RepeatedScalarFieldContainer[str]
     following: str
     def __init__(self, session_ids: _Optional[_Iterable[str]] = ..., following: _Optional[str] = ...) -> None: ...
+
+class ForwardRequest(_message.Message):
+    __slots__ = ("partition", "entity", "source", "boot", "sequence", "batch", "columns", "counters", "settled", "settled_below", "overtake", "deadline_monotonic_ms")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    ENTITY_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    BOOT_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    COUNTERS_FIELD_NUMBER: _ClassVar[int]
+    SETTLED_FIELD_NUMBER: _ClassVar[int]
+    SETTLED_BELOW_FIELD_NUMBER: _ClassVar[int]
+    OVERTAKE_FIELD_NUMBER: _ClassVar[int]
+    DEADLINE_MONOTONIC_MS_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    entity: EntityRef
+    source: ForwardSource
+    boot: int
+    sequence: int
+    batch: _message_pb2.MessageBatch
+    columns: ForwardedColumns
+    counters: _containers.RepeatedScalarFieldContainer[int]
+    settled: _containers.RepeatedScalarFieldContainer[int]
+    settled_below: int
+    overtake: bool
+    deadline_monotonic_ms: int
+    def __init__(self, partition: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., source: _Optional[_Union[ForwardSource, _Mapping]] = ..., boot: _Optional[int] = ..., sequence: _Optional[int] = ..., batch: _Optional[_Union[_message_pb2.MessageBatch, _Mapping]] = ..., columns: _Optional[_Union[ForwardedColumns, _Mapping]] = ..., counters: _Optional[_Iterable[int]] = ..., settled: _Optional[_Iterable[int]] = ..., settled_below: _Optional[int] = ..., overtake: bool = ..., deadline_monotonic_ms: _Optional[int] = ...) -> None: ...
+
+class ForwardSource(_message.Message):
+    __slots__ = ("uid", "sub_queue", "partition", "incarnation")
+    UID_FIELD_NUMBER: _ClassVar[int]
+    SUB_QUEUE_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    uid: str
+    sub_queue: SubQueue
+    partition: int
+    incarnation: bytes
+    def __init__(self, uid: _Optional[str] = ..., sub_queue: _Optional[_Union[SubQueue, str]] = ..., partition: _Optional[int] = ..., incarnation: _Optional[bytes] = ...) -> None: ...
+
+class ForwardedColumns(_message.Message):
+    __slots__ = ("changed_properties", "dead_letter_reasons", "dead_letter_error_descriptions", "dead_letter_sources", "enqueued_sequence_numbers", "hops")
+    CHANGED_PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    DEAD_LETTER_REASONS_FIELD_NUMBER: _ClassVar[int]
+    DEAD_LETTER_ERROR_DESCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
+    DEAD_LETTER_SOURCES_FIELD_NUMBER: _ClassVar[int]
+    ENQUEUED_SEQUENCE_NUMBERS_FIELD_NUMBER: _ClassVar[int]
+    HOPS_FIELD_NUMBER: _ClassVar[int]
+    changed_properties: _containers.RepeatedScalarFieldContainer[bytes]
+    dead_letter_reasons: _containers.RepeatedScalarFieldContainer[str]
+    dead_letter_error_descriptions: _containers.RepeatedScalarFieldContainer[str]
+    dead_letter_sources: _containers.RepeatedScalarFieldContainer[str]
+    enqueued_sequence_numbers: _containers.RepeatedScalarFieldContainer[int]
+    hops: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, changed_properties: _Optional[_Iterable[bytes]] = ..., dead_letter_reasons: _Optional[_Iterable[str]] = ..., dead_letter_error_descriptions: _Optional[_Iterable[str]] = ..., dead_letter_sources: _Optional[_Iterable[str]] = ..., enqueued_sequence_numbers: _Optional[_Iterable[int]] = ..., hops: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class ForwardResponse(_message.Message):
+    __slots__ = ("done", "failures", "monotonic_ms")
+    DONE_FIELD_NUMBER: _ClassVar[int]
+    FAILURES_FIELD_NUMBER: _ClassVar[int]
+    MONOTONIC_MS_FIELD_NUMBER: _ClassVar[int]
+    done: int
+    failures: _containers.RepeatedCompositeFieldContainer[ForwardFailure]
+    monotonic_ms: int
+    def __init__(self, done: _Optional[int] = ..., failures: _Optional[_Iterable[_Union[ForwardFailure, _Mapping]]] = ..., monotonic_ms: _Optional[int] = ...) -> None: ...
+
+class ForwardFailure(_message.Message):
+    __slots__ = ("message", "error")
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    message: int
+    error: _message_pb2.Error
+    def __init__(self, message: _Optional[int] = ..., error: _Optional[_Union[_message_pb2.Error, _Mapping]] = ...) -> None: ...

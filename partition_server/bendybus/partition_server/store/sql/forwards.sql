@@ -23,6 +23,14 @@ DELETE FROM forwarded WHERE source = ? AND counter = ?
 -- Messages before the first that the source still has.
 DELETE FROM forwarded WHERE source = ? AND counter < ?
 
+-- forget_messages_at --
+-- Messages of a source, of all incarnations of its file.
+DELETE FROM forwarded WHERE source >= ? AND source <= ?
+
+-- forget_sources_at --
+-- A source, of all incarnations of its file.
+DELETE FROM forward_sources WHERE source >= ? AND source <= ?
+
 -- forget_messages_of --
 -- Messages of a source that is deleted.
 DELETE FROM forwarded WHERE source IN (SELECT source FROM forward_sources WHERE uid = ?)
