@@ -14,19 +14,22 @@ such as price > 5, are at the root and evaluated for every message.
 
 import dataclasses
 import itertools
-from collections.abc import Hashable, Iterator
+from collections.abc import Collection, Hashable, Iterator
 from typing import Final, Generic, TypeVar
 
-from bendybus.domain import limits
+from bendybus.domain import limits, steps
 from bendybus.domain.errors import EntityAlreadyExists, EntityNotFound, QuotaExceeded
 from bendybus.domain.filters import conditions, values
 from bendybus.domain.filters.conditions import Condition
 from bendybus.domain.filters.rule import CompiledRule, Rule, SqlFilter
 from bendybus.domain.filters.values import FilterError
 from bendybus.domain.filters.view import MessageView
+from bendybus.domain.steps import Steps
 
 # What names a subscription for the caller.
 S = TypeVar("S", bound=Hashable)
+# Filters, or places of the tree, that are looked at between two moments to stop.
+_STEP: Final = 16
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -112,14 +115,26 @@ class RuleIndex(Generic[S]):
         Never raises FilterError: a filter that fails is in `failures`. Raises what the view raises
         for properties that cannot be decoded.
         """
+        return steps.whole(self.matching(view))
+
+    def matching(self, view: MessageView) -> Steps[Matches[S]]:
+        """Do what `match` does, in steps. The rules must not change before the last one."""
         found: list[_Entry[S]] = []
         failed: list[tuple[int, Failure[S]]] = []
-        for entry in _open(self._root, view):
-            try:
-                if entry.rule.filter.rest_matches(view):
-                    found.append(entry)
-            except FilterError as error:
-                failed.append((entry.order, Failure(entry.subscription, entry.rule, error)))
+        looked = 0
+        for entries in _open(self._root, view):
+            for entry in entries:
+                looked += 1
+                if not looked % _STEP:
+                    yield
+                try:
+                    if entry.rule.filter.rest_matches(view):
+                        found.append(entry)
+                except FilterError as error:
+                    failed.append((entry.order, Failure(entry.subscription, entry.rule, error)))
+            looked += 1
+            if not looked % _STEP:
+                yield
         found.sort(key=_order_of)
         failed.sort(key=lambda each: each[0])
         return Matches(tuple(_copies(found)), tuple(failure for _, failure in failed))
@@ -205,13 +220,13 @@ def _remove(root: _Node[S], entry: _Entry[S]) -> None:
         node = above
 
 
-def _open(root: _Node[S], view: MessageView) -> Iterator[_Entry[S]]:
-    """Yield the entries whose conditions a message fits."""
+def _open(root: _Node[S], view: MessageView) -> Iterator[Collection[_Entry[S]]]:
+    """Yield the entries whose conditions a message fits, place by place."""
     user = view.user
     waiting = [root]
     while waiting:
         node = waiting.pop()
-        yield from node.entries.values()
+        yield node.entries.values()
         for name, table in node.system.items():
             value = view.system(name)
             if value is not None and (found := table.get(values.key(value))) is not None:

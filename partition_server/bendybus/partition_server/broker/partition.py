@@ -197,6 +197,7 @@ class Partition:
             if not isinstance(value, Recalled)
         ]
         stage.answers += self.state.unfinished.failed(stage, error)
+        stage.answers += self.state.publications.failed(error)
         self._handle_after(stage, now)
         self._serve(stage, now)
         return answers + stage.answers
@@ -222,7 +223,7 @@ class Partition:
 
     def refuse_sends(self, commands: Iterable[Command], error: BusError, now: Now) -> list[Answer]:
         """Return the answers to sends that find no room; what is stored already is told so."""
-        return [
+        refused = [
             Answer(
                 command.reply_to,
                 Failed(error)
@@ -232,6 +233,7 @@ class Partition:
             for command in commands
             if isinstance(command, Append | Transact | TakeForwarded) and stores(command)
         ]
+        return refused + self.state.publications.failed(error)
 
     def _serve(self, stage: Stage, now: Now) -> None:
         for slot, queue in stage.served.items():

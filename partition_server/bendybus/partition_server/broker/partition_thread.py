@@ -334,6 +334,7 @@ class PartitionThread:
         if self._partition is not None:
             self._abandoned += self._partition.state.deletions.callers()
             self._abandoned += self._partition.state.unfinished.callers()
+            self._abandoned += self._partition.state.publications.callers()
         self._partition = None
         self.serving = False
         self.conditions = ("StoreFailed",)

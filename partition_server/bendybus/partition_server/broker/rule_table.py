@@ -23,6 +23,7 @@ from bendybus.partition_server.rules import (
     forward_lanes,
     forwarded,
     lock_ends,
+    publish_frames,
     receive,
     reservations,
     schedule,
@@ -154,4 +155,5 @@ SWEEPS: Final[dict[Sweep, Callable[[Turn], None]]] = {
     Sweep.UNFINISHED: settle.sweep,
     Sweep.BODIES: bodies.sweep,
     Sweep.FORWARD: forward.sweep,
+    Sweep.PUBLISH: publish_frames.sweep,
 }

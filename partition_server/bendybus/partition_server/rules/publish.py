@@ -14,9 +14,10 @@ A scheduled message waits at the topic and is matched when it is due.
 from dataclasses import dataclass
 from typing import Final
 
-from bendybus.domain import bounds, errors, limits, message_format, sequence_number
+from bendybus.domain import bounds, errors, limits, message_format, sequence_number, steps
 from bendybus.domain.filters.rule_index import Matches
 from bendybus.domain.filters.values import FilterError
+from bendybus.domain.steps import Steps
 from bendybus.domain.subscription_description import SubscriptionDescription
 from bendybus.partition_server.state.commands import Now
 from bendybus.partition_server.state.message_queue import MessageQueue
@@ -39,6 +40,8 @@ NO_SESSION: Final = (
     "Session ID is null.",
     "Session enabled entity doesn't allow a message whose session identifier is null.",
 )
+# Copies that are made between two moments to stop.
+_STEP_COPIES: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +52,23 @@ class Destination:
     row: Row
 
 
-def destinations(turn: Turn, topic: MessageQueue, row: Row) -> list[Destination]:
-    """Return the copies that a message makes, as they would be if they were made now.
+def destinations(
+    partition: PartitionState, now: Now, topic: MessageQueue, row: Row
+) -> Steps[list[Destination]]:
+    """Find the copies that a message makes, as they would be if they were made at this time.
 
-    `row`: the message as the topic has it. Raises InvalidArgument if its head cannot be decoded.
+    `row`: the message as the topic has it. The rules must not change before the last step. Raises
+    InvalidArgument if its head cannot be decoded.
     """
-    partition = turn.partition
     parts = _parts(row, partition.index)
     view = message_properties.View(parts, partition.new_id)
-    found = partition.topics.of(topic.entity).index.match(view)
+    found = yield from partition.topics.of(topic.entity).index.matching(view)
     made: list[Destination] = []
     failed: dict[str, tuple[str, str]] = {}
-    for copy in found.copies:
+    for number, copy in enumerate(found.copies):
         changed = row
+        if number % _STEP_COPIES == _STEP_COPIES - 1:
+            yield
         if copy.rule is not None:
             try:
                 changes = copy.rule.changes(view)
@@ -73,7 +80,7 @@ def destinations(turn: Turn, topic: MessageQueue, row: Row) -> list[Destination]
         if queue.entity.description.requires_session and changed.session_id is None:
             failed.setdefault(copy.subscription, NO_SESSION)
             continue
-        made.append(Destination(queue, _lasting(changed, queue, turn.now)))
+        made.append(Destination(queue, _lasting(changed, queue, now)))
     _add_failures(failed, found)
     for uid, texts in failed.items():
         made += _dead_letter(partition, uid, row, texts)
@@ -134,7 +141,7 @@ def activate(turn: Turn, topic: MessageQueue, row: Row) -> None:
         enqueued_ms=state.last_enqueued_ms,
         expires_ms=bounds.end_of_life(turn.now.wall_ms, row.time_to_live_ms),
     )
-    made = destinations(turn, topic, due)
+    made = steps.whole(destinations(turn.partition, turn.now, topic, due))
     store(turn, topic, due, made)
     turn.budget.spend(size_bytes(due, made), rows=len(made))
 

@@ -36,8 +36,11 @@ from bendybus.partition_server.store.records import ROW_BYTES, Row, State, row_i
 _NOTHING_CARRIED: Final = (*[repeat(None)] * 4, *[repeat(0)] * 3)
 
 
-def send(turn: Turn, command: Append) -> Appended:
-    """Store a frame's groups; a repeat gets the first outcome. Raises what refuses all of it."""
+def send(turn: Turn, command: Append) -> Appended | None:
+    """Store a frame's groups; a repeat gets the first outcome. Raises what refuses all of it.
+
+    None: what is sent to a topic may take several turns.
+    """
     partition, changes = turn.partition, turn.stage.changes
     queue = target(turn, command.entity)
     bounds.check_producer(
@@ -46,6 +49,11 @@ def send(turn: Turn, command: Append) -> Appended:
         command.age_ms,
         command.deadline_mono_ms,
     )
+    if queue.entity.kind is EntityKind.TOPIC:
+        # Here, since it uses this one.
+        from bendybus.partition_server.rules import publish_frames
+
+        return publish_frames.publish(turn, command, queue)
     known = partition.producers.find(command, turn.now)
     if known is not None and known.rest is None:
         return known.outcome
@@ -57,7 +65,7 @@ def send(turn: Turn, command: Append) -> Appended:
         if known is None:
             raise
         return producer_memory.refuse_rest(command, known, error)
-    outcome = appender(turn, queue).run(fresh)
+    outcome = Appender(turn, queue).run(fresh)
     partition.producers.remember(fresh, outcome, turn.now, changes)
     if changes.producers_forgotten and not turn.expiry_held:
         # The next opening compares its clock with the one that says when this was forgotten.

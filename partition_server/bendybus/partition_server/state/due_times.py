@@ -34,6 +34,7 @@ class Sweep(IntEnum):
     UNFINISHED = 7
     BODIES = 8
     FORWARD = 9
+    PUBLISH = 10
 
 
 class SlotTimes:

@@ -22,6 +22,7 @@ from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.open_streams import OpenStreams
 from bendybus.partition_server.state.operation_memory import Operations
 from bendybus.partition_server.state.producer_memory import Producers
+from bendybus.partition_server.state.publications import Publications
 from bendybus.partition_server.state.queues import Queues
 from bendybus.partition_server.state.session_queue import SessionQueue
 from bendybus.partition_server.state.settler_memory import Settlers
@@ -86,6 +87,7 @@ class PartitionState:
         # What goes on in later turns.
         self.deletions = Deletions()
         self.unfinished = Unfinished()
+        self.publications = Publications()
         # Slots that have more to deliver, or to look at, than fitted into the last turn.
         self.unserved: dict[int, None] = {}
         self.serve_budget = ServeBudget()
@@ -155,6 +157,8 @@ class PartitionState:
             waits.append((Sweep.DELETION, 0))
         if self.unfinished:
             waits.append((Sweep.UNFINISHED, 0))
+        if self.publications:
+            waits.append((Sweep.PUBLISH, 0))
         forward = self.forwards.due.first()
         if forward is not None:
             waits.append((Sweep.FORWARD, forward[0] - now.mono_ms))

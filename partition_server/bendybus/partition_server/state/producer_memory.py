@@ -47,6 +47,7 @@ AGE_MS_MAX: Final = 5 * limits.MINUTE_MS
 class Known:
     """What is known of a command's units; `rest` is what is new, None if nothing is."""
 
+    command: Append
     outcome: Appended
     rest: Append | None
     # Units of `rest`, as indexes into the command's.
@@ -335,10 +336,12 @@ def _look_up(command: Append, entries: Sequence[ProducerEntry]) -> Known | None:
     if len(rest) == len(list(producer_outcomes.units(command))):
         return None
     outcome = Appended(numbers, flags if any(flags) else (), failures)
-    return Known(outcome, _pick(command, positions, rest) if rest else None, rest)
+    return Known(command, outcome, pick(command, rest) if rest else None, rest)
 
 
-def _pick(command: Append, positions: Sequence[int], chosen: Sequence[int]) -> Append:
+def pick(command: Append, chosen: Sequence[int]) -> Append:
+    """Return a command with some of the units of another, under the names that they have there."""
+    positions = list(producer_outcomes.positions(command.spans, len(command.batch.payloads)))
     units = list(producer_outcomes.units(command))
     spans = [units[unit] for unit in chosen]
     columns = [

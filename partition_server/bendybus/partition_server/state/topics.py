@@ -28,6 +28,8 @@ class Topic:
 
     def __init__(self) -> None:
         self.index: RuleIndex[str] = RuleIndex()
+        # Rises with each change of a subscription.
+        self.version = 0
         self.size_bytes = 0
         self.measured_mono_ms = -SIZE_MS
 
@@ -65,12 +67,15 @@ class Topics:
         """Forget a subscription that was deleted, if it is one."""
         topic = self._topics.get(self._topic_of.pop(uid, ""))
         if topic is not None:
+            topic.version += 1
             topic.index.remove_subscription(uid)
 
     def _replace(self, entity: Entity, wanted: tuple[Rule, ...]) -> None:
         """Change what differs: most changes are of one rule among many."""
         self._topic_of[entity.uid] = entity.topic_key
-        index = self._topics.setdefault(entity.topic_key, Topic()).index
+        topic = self._topics.setdefault(entity.topic_key, Topic())
+        topic.version += 1
+        index = topic.index
         known = {each.rule.name: each.rule for each in index.rules(entity.uid)}
         names = {each.name for each in wanted}
         for name in known:
