@@ -38,7 +38,7 @@ $(VENV)/.installed: requirements/dev.txt requirements/demo.txt pyproject.toml
 	@touch $@
 
 .PHONY: demo
-demo: install ## Run the main job on real data: send, break a partition, receive, count (2 minutes)
+demo: install ## Run the main job on real data: a queue, a topic, sessions, an outage; count (2 minutes)
 	@$(PY) examples/demo.py
 
 .PHONY: test

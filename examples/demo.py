@@ -1,4 +1,4 @@
-"""`make demo`: one bus, 16 partitions, real flights, and a partition that dies in the middle.
+"""`make demo`: one bus, 16 partitions, real flights: a queue, a topic, sessions, and an outage.
 
 Uses the public client and the command line only, as any application would. Ends by itself within
 two minutes; the exit code is 1 if an acknowledged message was lost.
@@ -19,7 +19,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-import flights  # the module beside this one
+import departures  # the modules beside this one
+import flights
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -34,6 +35,7 @@ KEYLESS: Final = 20_000
 KEYED: Final = 10_000
 DURING_OUTAGE: Final = 8_000
 PLAIN: Final = 2_000
+PUBLISHED: Final = 2_000
 BATCH: Final = 250
 RECEIVERS: Final = 4
 KEY: Final = "UA"
@@ -68,6 +70,7 @@ def main() -> int:
     """Run the demo; 0 when nothing acknowledged was lost."""
     began = time.monotonic()
     rows = list(flights.read(KEYLESS + KEYED + DURING_OUTAGE + PLAIN))
+    wrong = 0
     source = iter(enumerate(rows))
     with tempfile.TemporaryDirectory(prefix="bendybus-demo-") as folder, ExitStack() as stack:
         bus = stack.enter_context(running_bus(Path(folder)))
@@ -78,12 +81,13 @@ def main() -> int:
         spread, plain = Ledger(), Ledger()
         send_everything(client, source, spread, plain)
         show_spread(Path(folder))
+        wrong = topic_and_sessions(client, bus["connection_string"], rows[:PUBLISHED])
         receivers = Receivers(client, {"flights": spread, "audit": plain})
         stack.callback(receivers.stop)
         receivers.start()
         outage(client, bus["connection_string"], Path(folder), source, spread)
         receivers.wait_until_empty()
-    return report(spread, plain, time.monotonic() - began)
+    return max(report(spread, plain, time.monotonic() - began), min(wrong, 1))
 
 
 @contextmanager
@@ -171,6 +175,19 @@ def message(number: int, flight: dict[str, str], *, keyed: bool) -> ServiceBusMe
     """Return a flight as a message."""
     key = flight["carrier"] if keyed else None
     return ServiceBusMessage(json.dumps(flight), message_id=identity(number), partition_key=key)
+
+
+def topic_and_sessions(
+    client: ServiceBusClient, connection_string: str, rows: Sequence[dict[str, str]]
+) -> int:
+    """Publish to a topic with two subscriptions, receive by session; return what went wrong."""
+    departures.create(connection_string)
+    table, wrong = departures.publish(client, rows)
+    screen.print()
+    screen.print(table)
+    sentence, out_of_order = departures.fly(client, rows)
+    say(f"{sentence}\n")
+    return wrong + out_of_order
 
 
 class Receivers:

@@ -1,6 +1,6 @@
 """Collects the orders of two shops in one queue, and what fails there in another one.
 
-bendybus up                                                     # another terminal
+bendybus up -f examples/flights.yaml          # another terminal
 bendybus create queue failures --partitioned
 bendybus create queue orders --partitioned --set forwardDeadLetteredMessagesTo=failures
 bendybus create queue shop-a --partitioned --set forwardTo=orders

@@ -1,6 +1,6 @@
 """Works off orders, customer by customer: each customer's messages in order, with a running total.
 
-bendybus up                                                     # another terminal
+bendybus up -f examples/flights.yaml          # another terminal
 bendybus create queue orders --partitioned --requires-session
 python examples/sessions.py
 """
