@@ -24,6 +24,15 @@ without it. The requirements are numbered in `tests/requirements.toml`; tests ca
 """
 
 
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """A sentence of the description: proven by requirements, or outside for a reason."""
+
+    says: str
+    by: tuple[str, ...] = ()
+    outside: str = ""
+
+
 @dataclass(slots=True)
 class Conformance:
     """Requirements, and what the tests say of them."""
@@ -31,12 +40,24 @@ class Conformance:
     texts: dict[str, str]
     # (area, text) of what belongs to later work.
     later: list[tuple[str, str]]
+    # Section → its sentences: what each says, the numbers that prove it, or why none can.
+    description: dict[str, list[Sentence]] = field(default_factory=dict)
     # Number → "file::test", in order.
     proofs: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
 
     def unproven(self) -> list[str]:
         """Return the numbers without a test."""
         return [number for number in self.texts if not self.proofs.get(number)]
+
+    def unfounded(self) -> list[str]:
+        """Return the sentences of the description without a requirement or a reason."""
+        return [
+            sentence.says
+            for sentences in self.description.values()
+            for sentence in sentences
+            if bool(sentence.by) == bool(sentence.outside)
+            or not all(number in self.texts for number in sentence.by)
+        ]
 
     def unknown(self) -> list[str]:
         """Return "file::test: number" of marks that name no requirement."""
@@ -53,6 +74,14 @@ def read(tests: Path = TESTS) -> Conformance:
     found = tomllib.loads((tests / "requirements.toml").read_text(encoding="utf-8"))
     later = [(entry["area"], entry["text"]) for entry in found.pop("later", ())]
     result = Conformance({number: entry["text"] for number, entry in found.items()}, later)
+    described = tests / "description.toml"
+    if described.exists():
+        sections = tomllib.loads(described.read_text(encoding="utf-8"))["section"]
+        for section in sections:
+            result.description[section["name"]] = [
+                Sentence(each["says"], tuple(each.get("by", ())), each.get("outside", ""))
+                for each in section["sentences"]
+            ]
     for path in sorted(tests.rglob("test_*.py")):
         name = path.relative_to(tests.parent).as_posix()
         for test, number in marks(ast.parse(path.read_text(encoding="utf-8"))):
@@ -102,6 +131,7 @@ def page(found: Conformance) -> str:
     """Return the page."""
     proven = len(found.texts) - len(found.unproven())
     parts = [_HEAD, f"{proven} of {len(found.texts)} requirements have a test.\n"]
+    parts += _sentences(found)
     for number, text in found.texts.items():
         parts.append(f"## {number}\n{text}\n")
         tests = found.proofs.get(number, [])
@@ -111,6 +141,23 @@ def page(found: Conformance) -> str:
         rows = "".join(f"| {area} | {text} |\n" for area, text in found.later)
         parts.append(f"| feature | what |\n|---|---|\n{rows}")
     return "\n".join(parts)
+
+
+def _sentences(found: Conformance) -> list[str]:
+    """Return the description as tables, a section each, with what proves each sentence."""
+    if not found.description:
+        return []
+    parts = ["## Sentence by sentence\nThe description in our own words, and what proves it.\n"]
+    for name, sentences in found.description.items():
+        rows = "".join(f"| {each.says} | {_proof(each)} |\n" for each in sentences)
+        parts.append(f"### {name}\n| says | proven by |\n|---|---|\n{rows}")
+    return parts
+
+
+def _proof(sentence: Sentence) -> str:
+    if sentence.outside:
+        return f"outside: {sentence.outside}"
+    return ", ".join(f"[{number}](#{number.lower()})" for number in sentence.by)
 
 
 def _linked(test: str) -> str:
@@ -128,6 +175,7 @@ def main() -> int:
         stale = False
     wrong = [f"{number} has no test: {found.texts[number]}" for number in found.unproven()]
     wrong += [f"{mark} is no requirement" for mark in found.unknown()]
+    wrong += [f"neither proven nor outside: {sentence}" for sentence in found.unfounded()]
     if stale:
         wrong.append(f"{PAGE.relative_to(ROOT)} is stale. Run make docs.")
     for sentence in wrong:

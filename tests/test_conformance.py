@@ -67,3 +67,18 @@ def test_what_is_unproven_and_what_is_unknown_is_told(tmp_path: Path) -> None:
     assert found.unproven() == ["R1"]
     assert found.unknown() == ["tests/test_x.py::test_y: R9"]
     assert "**No test yet.**" in conformance.page(found)
+
+
+def test_every_sentence_of_the_description_is_proven_or_outside_for_a_reason(
+    tmp_path: Path,
+) -> None:
+    found = conformance.read()
+    assert sum(map(len, found.description.values())) > 45
+    assert found.unfounded() == []
+
+    (tmp_path / "requirements.toml").write_text('[R1]\ntext = "one"\n')
+    (tmp_path / "description.toml").write_text(
+        '[[section]]\nname = "a"\nsentences = [{says = "x"}, {says = "y", by = ["R2"]}, '
+        '{says = "z", by = ["R1"]}, {says = "w", outside = "elsewhere"}]\n'
+    )
+    assert conformance.read(tmp_path).unfounded() == ["x", "y"]

@@ -8,8 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from bendybus.client import ServiceBusMessage
+from bendybus.client import NEXT_AVAILABLE_SESSION, ServiceBusMessage
 from bendybus.client.exceptions import MessageLockLostError, ServiceBusError
+from bendybus.client.management import EntityAvailabilityStatus
 from tests.faults.traffic import drain, key_of, sends
 from tests.integration.processes import Bus, eventually
 
@@ -42,6 +43,77 @@ def test_a_dead_partition_stops_only_what_is_pinned_to_it(bus: Bus) -> None:
     expected = {f"before-{n}" for n in range(8)} | {"after"}
     assert expected <= set(reachable + rest)
     assert set((reachable + rest).values()) == {1}
+
+
+@pytest.mark.requirement("R220")
+def test_a_dead_partition_stops_of_a_topic_only_what_is_pinned_to_it(bus: Bus) -> None:
+    with bus.administration() as administration:
+        administration.create_topic("news", enable_partitioning=True)
+        administration.create_subscription("news", "all")
+    with bus.client(retry_total=0) as client, client.get_topic_sender("news") as sender:
+        sender.send_messages(ServiceBusMessage("kept", partition_key=key_of(2)))
+        bus.partitions[2].kill()
+
+        for n in range(12):
+            sender.send_messages(ServiceBusMessage(f"during-{n}"))
+        sender.send_messages(ServiceBusMessage("other key", partition_key=key_of(1)))
+        with pytest.raises(ServiceBusError, match="partition 2"):
+            sender.send_messages(ServiceBusMessage("pinned", partition_key=key_of(2)))
+        with bus.administration() as administration:
+            held = administration.get_subscription_runtime_properties("news", "all")
+            assert held.active_message_count == 13
+            status = administration.get_subscription("news", "all").availability_status
+            assert status == EntityAvailabilityStatus.LIMITED
+        found: list[tuple[str, int]] = []
+        with client.get_subscription_receiver("news", "all", max_wait_time=1) as receiver:
+            for message in receiver:
+                found.append((str(message), message.partition))
+                receiver.complete_message(message)
+
+        bus.start_partition(2)
+        with client.get_subscription_receiver("news", "all") as receiver:
+            eventually(
+                lambda: [str(m) for m in receiver.peek_messages()] == ["kept"],
+                what="the message of the partition that returned",
+            )
+
+    assert {body for body, _ in found} == {"other key", *(f"during-{n}" for n in range(12))}
+    assert {partition for _, partition in found} == {0, 1, 3}
+    assert ("other key", 1) in found
+
+
+@pytest.mark.requirement("R221")
+def test_a_dead_partition_stops_only_its_sessions(bus: Bus) -> None:
+    with bus.administration() as administration:
+        administration.create_queue("calls", requires_session=True, enable_partitioning=True)
+    names = [key_of(partition) for partition in range(4)]
+    with bus.client(retry_total=0) as client, client.get_queue_sender("calls") as sender:
+        for name in names:
+            sender.send_messages(ServiceBusMessage(f"to {name}", session_id=name))
+            with client.get_queue_receiver("calls", session_id=name) as receiver:
+                assert receiver.session is not None
+                receiver.session.set_state(name)
+        bus.partitions[2].kill()
+
+        with (
+            pytest.raises(ServiceBusError, match="partition 2"),
+            client.get_queue_receiver("calls", session_id=names[2], max_wait_time=2) as receiver,
+        ):
+            receiver.receive_messages(max_wait_time=2)
+        with client.get_queue_receiver("calls", session_id=names[1]) as receiver:
+            assert [str(m) for m in receiver.receive_messages()] == [f"to {names[1]}"]
+            assert receiver.session is not None
+            assert receiver.session.get_state() == names[1].encode()
+        others = set()
+        for _ in range(2):
+            with client.get_queue_receiver(
+                "calls", session_id=NEXT_AVAILABLE_SESSION, max_wait_time=5
+            ) as receiver:
+                (message,) = receiver.receive_messages(max_wait_time=5)
+                receiver.complete_message(message)
+                others.add(message.session_id)
+
+    assert others < {names[0], names[1], names[3]}
 
 
 @pytest.mark.requirement("R34")

@@ -20,7 +20,7 @@ from tests.frontend.transactions import (
 )
 
 
-@pytest.mark.requirement("R122")
+@pytest.mark.requirement("R122", "R222")
 @pytest.mark.parametrize(
     ("operations", "says"),
     [
@@ -46,7 +46,7 @@ def test_messages_sent_to_a_partitioned_queue_have_one_key(
         collected(*operations)
 
 
-@pytest.mark.requirement("R122")
+@pytest.mark.requirement("R122", "R222")
 @pytest.mark.parametrize(
     "operations",
     [

@@ -58,6 +58,30 @@ def test_a_send_and_a_complete_are_one_commit(
         receiver.complete_message(message)
 
 
+@pytest.mark.requirement("R224")
+def test_a_key_pins_in_a_transaction_as_outside_of_one(
+    client: ServiceBusClient, new_queue: NewQueue
+) -> None:
+    queue = new_queue()
+    sender = client.get_queue_sender(queue)
+    for key in ("a", "b", "c", "d"):
+        sender.send_messages(keyed("outside", key))
+        with client.transaction() as tx:
+            sender.send_messages(keyed("inside", key), tx=tx)
+
+    with client.get_queue_receiver(queue) as receiver:
+        found = []
+        while page := receiver.peek_messages(20):
+            found += page
+    partitions: dict[str, set[int]] = {}
+    for message in found:
+        partitions.setdefault(str(message.partition_key), set()).add(message.partition)
+
+    assert len(found) == 8
+    assert {key: len(where) for key, where in partitions.items()} == dict.fromkeys("abcd", 1)
+    assert len(set.union(*partitions.values())) > 1
+
+
 @pytest.mark.requirement("R120")
 def test_an_exception_rolls_back_and_the_message_stays_locked(
     client: ServiceBusClient, new_queue: NewQueue

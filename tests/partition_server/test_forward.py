@@ -338,3 +338,29 @@ def test_messages_go_to_a_topic_and_from_a_subscription(driver: Driver) -> None:
     assert driver.counts_of("archive").size_bytes == row.size()
     driver.advance(1_000)
     assert limits.FORWARD_HOPS_MAX == 4
+
+
+@pytest.mark.requirement("R223")
+@pytest.mark.parametrize("of_topic", [False, True])
+def test_forwarding_begins_and_ends_by_an_update(driver: Driver, of_topic: bool) -> None:
+    source, kind = "orders", EntityKind.QUEUE
+    driver.create("audit")
+    if of_topic:
+        source, kind = "news/Subscriptions/all", EntityKind.SUBSCRIPTION
+        commit(driver, EntityAction.CREATE, "news", kind=EntityKind.TOPIC)
+    commit(driver, EntityAction.CREATE, source, kind=kind)
+    to = "news" if of_topic else source
+    # A topic's messages are read: field 1 of a message, with two bytes.
+    before, after = b"\x0a\x02ab", b"\x0a\x02cd"
+    send(driver, to, before)
+    driver.sweep()
+    assert bodies(driver, source) == [before]
+
+    commit(driver, EntityAction.UPDATE, source, kind=kind, changes={"forward_to": "audit"})
+    driver.sweep()
+    assert (bodies(driver, source), bodies(driver, "audit")) == ([], [before])
+
+    commit(driver, EntityAction.UPDATE, source, kind=kind, changes={"forward_to": ""})
+    send(driver, to, after)
+    driver.sweep()
+    assert (bodies(driver, source), bodies(driver, "audit")) == ([after], [before])

@@ -30,7 +30,7 @@ def test_messages_of_a_partitioned_queue_need_the_same_key(queue: Driver) -> Non
     assert queue.counts().active == 0
 
 
-@pytest.mark.requirement("R95")
+@pytest.mark.requirement("R95", "R222")
 def test_messages_of_a_plain_queue_need_no_key_and_may_be_of_several_sessions() -> None:
     driver = Driver(MemoryStore(fingerprint(partition=0, count=1)))
     driver.create()
