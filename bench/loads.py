@@ -29,6 +29,17 @@ class Loads:
     tasks_each: int = 20
     """How many sends each of the tasks awaits."""
     transactions: int = 2_000
+    sessions: int = 10_000
+    """Sessions of one queue that have messages, beside those that are received."""
+    in_sessions: int = 32_000
+    """Messages of the sessions that are received."""
+    accepts: int = 200
+    waiting_receivers: int = 1_000
+    published: int = 30_000
+    """Messages to a topic, divided by how many subscriptions want each."""
+    subscriptions: tuple[int, ...] = (1, 10, 100)
+    other_subscriptions: int = 2_000
+    forwarded: int = 20_000
     idle_s: float = 10.0
     slow: int = 60_000
     """Messages through brokers that are held back."""
@@ -47,6 +58,14 @@ QUICK: Final = Loads(
     receives={10: 2_000, 50: 5_000, 100: 10_000},
     tasks_each=10,
     transactions=300,
+    sessions=1_000,
+    in_sessions=8_000,
+    accepts=50,
+    waiting_receivers=200,
+    published=5_000,
+    subscriptions=(1, 10),
+    other_subscriptions=200,
+    forwarded=5_000,
     idle_s=4.0,
     slow=20_000,
     peer=10_000,

@@ -20,6 +20,7 @@ from bench.row import Row
 SECTIONS: Final = {
     "bare": "bench.bare.measure",
     "bendybus": "bench.bus.measure",
+    "entities": "bench.bus.entities",
     "brokers": "bench.bus.brokers",
     "idle": "bench.bus.idle",
     "rabbitmq": "bench.peers.rabbitmq",

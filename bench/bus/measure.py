@@ -23,7 +23,7 @@ SYSTEM: Final = "Bendybus"
 # Calls under way at once, so that no hop waits for another's answer.
 CALLS: Final = 16
 KEYS: Final = 64
-_BODY: Final = os.urandom(loads.BODY_BYTES)
+BODY: Final = os.urandom(loads.BODY_BYTES)
 _WAIT_S: Final = 5.0
 # Messages of one transaction.
 _OF_ONE: Final = 10
@@ -65,7 +65,7 @@ class Bench:
             for _ in range(self._load.repeats):
                 with client.get_queue_sender(QUEUE) as sender:
                     for size in _sizes(count, FRAME_MESSAGES):
-                        sender.send_messages([ServiceBusMessage(_BODY) for _ in range(size)])
+                        sender.send_messages([ServiceBusMessage(BODY) for _ in range(size)])
                 with (
                     client.get_queue_receiver(QUEUE, max_wait_time=_WAIT_S) as receiver,
                     self._recorder.timing("loop_sync", count),
@@ -127,7 +127,7 @@ class Bench:
 
             async def task() -> None:
                 for _ in range(each):
-                    await sender.send_messages(ServiceBusMessage(_BODY))
+                    await sender.send_messages(ServiceBusMessage(BODY))
 
             for _ in range(self._load.repeats):
                 with self._hops("tasks", count):
@@ -140,13 +140,13 @@ class Bench:
 
         async def batch(number: int) -> None:
             key = f"key-{number % KEYS}"
-            messages = [ServiceBusMessage(_BODY, partition_key=key) for _ in range(FRAME_MESSAGES)]
+            messages = [ServiceBusMessage(BODY, partition_key=key) for _ in range(FRAME_MESSAGES)]
             await sender.send_messages(messages)
 
         async with client.get_queue_sender(QUEUE) as sender:
             for _ in range(self._load.repeats):
                 with self._hops("send_keyed", count):
-                    await _at_once([batch] * (count // FRAME_MESSAGES))
+                    await at_once([batch] * (count // FRAME_MESSAGES))
                 await self.receive(client, count)
         self._row("send_keyed", "send with PartitionKey, batches of 500", f"{KEYS} keys")
 
@@ -157,13 +157,13 @@ class Bench:
         async def one(number: int) -> None:
             key = f"key-{number % KEYS}"
             async with client.transaction() as tx:
-                messages = [ServiceBusMessage(_BODY, partition_key=key) for _ in range(_OF_ONE)]
+                messages = [ServiceBusMessage(BODY, partition_key=key) for _ in range(_OF_ONE)]
                 await sender.send_messages(messages, tx=tx)
 
         async with client.get_queue_sender(QUEUE) as sender:
             for _ in range(self._load.repeats):
                 with self._recorder.timing("transactions", count):
-                    await _at_once([one] * count)
+                    await at_once([one] * count)
                 await self.receive(client, count * _OF_ONE)
         title = f"transactions of {_OF_ONE} messages, a second"
         self._emit(self._recorder.row("transactions", title, f"{CALLS} at once"))
@@ -173,7 +173,7 @@ class Bench:
         async with client.get_queue_sender(QUEUE) as sender:
             for _ in range(self._load.single_sends):
                 began = time.perf_counter()
-                await sender.send_messages(ServiceBusMessage(_BODY))
+                await sender.send_messages(ServiceBusMessage(BODY))
                 took.append(time.perf_counter() - began)
         await self.receive(client, self._load.single_sends)
         for each in row.latency_rows(SYSTEM, "single_send", "one awaited send at a time", took):
@@ -185,9 +185,9 @@ class Bench:
 
             async def batch(number: int) -> None:
                 size = min(FRAME_MESSAGES, count - number * FRAME_MESSAGES)
-                await sender.send_messages([ServiceBusMessage(_BODY) for _ in range(size)])
+                await sender.send_messages([ServiceBusMessage(BODY) for _ in range(size)])
 
-            await _at_once([batch] * -(-count // FRAME_MESSAGES), calls)
+            await at_once([batch] * -(-count // FRAME_MESSAGES), calls)
 
     async def receive(self, client: ServiceBusClient, count: int, calls: int = CALLS) -> list[int]:
         """Receive and complete so many messages; return how many each call brought."""
@@ -230,7 +230,7 @@ class Bench:
         self._emit(self._recorder.row(what, title, text))
 
 
-async def _at_once(work: list[Callable[[int], Awaitable[None]]], calls: int = CALLS) -> None:
+async def at_once(work: list[Callable[[int], Awaitable[None]]], calls: int = CALLS) -> None:
     """Make the calls, so many of them under way at any time."""
     numbered = iter(enumerate(work))
 
