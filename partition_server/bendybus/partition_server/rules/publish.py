@@ -90,11 +90,12 @@ def destinations(
 def size_bytes(row: Row, made: list[Destination]) -> int:
     """Return what the copies of a message add to the size of its topic, with their body."""
     shared = _shared(row, made)
-    total = ROW_BYTES + len(row.payload) if shared else 0
+    own, length = row.size(), len(row.payload)
+    total = ROW_BYTES + length if shared else 0
     for each in made:
-        total += each.row.size()
+        total += own if each.row is row else each.row.size()
         if shared and each.row.payload is row.payload:
-            total += BODY_ID_BYTES - len(row.payload)
+            total += BODY_ID_BYTES - length
     return total
 
 
@@ -117,12 +118,9 @@ def store(turn: Turn, topic: MessageQueue, row: Row, made: list[Destination]) ->
         stage.touch(queue)
         state.last_enqueued_ms = max(state.last_enqueued_ms, now_ms)
         refers = shared and each.row.payload is row.payload
-        fresh = each.row._replace(
-            id=row_id(state.slot, state.counter + 1),
-            enqueued_ms=state.last_enqueued_ms,
-            enqueued_sequence_number=number,
-            format=each.row.format + SHARED_FORMAT if refers else each.row.format,
-        )
+        format_ = each.row.format + SHARED_FORMAT if refers else each.row.format
+        id_ = row_id(state.slot, state.counter + 1)
+        fresh = each.row.copied(id_, state.last_enqueued_ms, number, format_)
         if refers:
             stage.append_copy(queue, fresh, reference)
         else:

@@ -90,9 +90,9 @@ class Stage:
     def append_row(self, queue: MessageQueue, row: Row) -> None:
         """Add one row whose counter is the next one, counting it in its state."""
         touched = self.touch(queue)
-        state = queue.state
-        assert row.counter == state.counter + 1, (row.counter, state.counter)
-        state.counter = row.counter
+        state, counter = queue.state, row.counter
+        assert counter == state.counter + 1, (counter, state.counter)
+        state.counter = counter
         state.size_bytes += row.size()
         if row.state == 2:
             state.scheduled += 1
@@ -104,7 +104,7 @@ class Stage:
     def append_copy(self, queue: MessageQueue, row: Row, reference: bytes) -> None:
         """Add a row that shares its body: the file has the reference, the window the body."""
         self.append_row(queue, row)
-        self.changes.inserts[-1] = row._replace(payload=reference)
+        self.changes.inserts[-1] = row.with_payload(reference)
 
     def move(self, queue: MessageQueue, from_id: int, row: Row, content_bytes: int) -> None:
         """Make a message, removed from its place, the next one of a queue, with its payload."""
