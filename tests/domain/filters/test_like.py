@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from bendybus.domain.errors import InvalidArgument
 from bendybus.domain.filters import like, sql_filter
 from bendybus.domain.filters.values import FilterError
+from bendybus.domain.filters.view import Properties
 
 pytestmark = pytest.mark.requirement("R65")
 
@@ -73,6 +74,32 @@ def test_it_is_what_a_regular_expression_says(pattern: str, text: str) -> None:
     assert like.compiled(pattern)(text) is expected
 
 
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    pattern=st.text(alphabet="ab%_\n.", max_size=9),
+    first=st.text(alphabet="ab\n.", max_size=6),
+    last=st.text(alphabet="ab\n.", max_size=6),
+)
+def test_in_a_long_text_too(pattern: str, first: str, last: str) -> None:
+    text = first + "c" * 600 + last
+    parts = ({"%": ".*", "_": "."}.get(each) or re.escape(each) for each in pattern)
+
+    expected = re.fullmatch("".join(parts), text, re.DOTALL) is not None
+
+    assert like.compiled(pattern)(text) is expected
+
+
+def test_a_filter_of_many_patterns_does_not_hold_what_else_there_is_to_do() -> None:
+    texts = [f"a LIKE '%_{chr(98 + i % 20)}%'" for i in range(50)]
+    found = sql_filter.compiled(" OR ".join(texts), {}, "filter")
+    view = Properties({"a": "a" * 32_000})
+    began = time.process_time()
+
+    assert found.matches(view) is False
+
+    assert time.process_time() - began < 0.1
+
+
 @pytest.mark.parametrize(
     "pattern",
     [
@@ -81,6 +108,8 @@ def test_it_is_what_a_regular_expression_says(pattern: str, text: str) -> None:
         "%_a" * 330 + "%b",
         "_" * 1_000 + "%b%",
         "%" * 1_024,
+        "%" + "a" * 30 + "_b%",
+        "%" + "_" * 31 + "b%",
     ],
 )
 def test_no_pattern_makes_it_slow(pattern: str) -> None:

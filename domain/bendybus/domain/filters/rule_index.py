@@ -29,7 +29,7 @@ from bendybus.domain.steps import Steps
 # What names a subscription for the caller.
 S = TypeVar("S", bound=Hashable)
 # Filters, or places of the tree, that are looked at between two moments to stop.
-_STEP: Final = 16
+_STEP: Final = 8
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

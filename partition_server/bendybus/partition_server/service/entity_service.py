@@ -10,7 +10,9 @@ from bendybus.domain.entity import Entity
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.internal.v1 import entity_pb2, entity_pb2_grpc
 from bendybus.partition_server.broker.replies import Outbox
+from bendybus.partition_server.service import rule_compiler
 from bendybus.partition_server.service.hosts import Hosts, submit
+from bendybus.partition_server.service.rule_compiler import RuleCompiler
 from bendybus.partition_server.state import answers, commands
 from bendybus.wire import catalogue, entities, statuses
 
@@ -22,6 +24,7 @@ class EntityService(entity_pb2_grpc.EntityServiceServicer):
 
     def __init__(self, hosts: Hosts) -> None:
         self._hosts = hosts
+        self._compiler = RuleCompiler()
 
     @statuses.unary
     async def CommitEntity(
@@ -32,6 +35,8 @@ class EntityService(entity_pb2_grpc.EntityServiceServicer):
         if request.action == entity_pb2.ENTITY_ACTION_CREATE:
             uid = uid or request.manifest_uid or str(uuid.uuid4())
         kind, name, changes = catalogue.commit_asked(request)
+        change = catalogue.rule_change(request)
+        await self._compiler.prepare(changes.get("rules", ()) if change is None else [change.rule])
         entity: Entity = await self._hosts.ask(
             request.partition,
             lambda reply: commands.CommitEntity(
@@ -44,7 +49,7 @@ class EntityService(entity_pb2_grpc.EntityServiceServicer):
                 request.if_generation,
                 request.manifest_uid,
                 kind,
-                catalogue.rule_change(request),
+                change,
                 request.migrated,
             ),
         )
@@ -56,6 +61,8 @@ class EntityService(entity_pb2_grpc.EntityServiceServicer):
     ) -> entity_pb2.ApplyEntityResponse:
         """Copy entries of the registrar."""
         entries = catalogue.applied(request)
+        described = [entry.description for entry in entries]
+        await self._compiler.prepare(rule_compiler.of_descriptions(described))
         await self._hosts.ask(request.partition, lambda reply: commands.ApplyEntity(reply, entries))
         return entity_pb2.ApplyEntityResponse()
 
