@@ -29,7 +29,9 @@ def measure(load: Loads, folder: Path, emit: Callable[[Row], None]) -> None:
         return
     with _server(folder) as (port, pids):
         for system, kind in SYSTEMS.items():
-            _measure(load, system, kind, port, Recorder(system, {"server": [pids]}), emit)
+            recorder = Recorder(system, {"server": [pids]})
+            _measure(load, system, kind, port, recorder, emit)
+            _fan_out(load, kind, port, recorder, emit)
 
 
 @contextmanager
@@ -96,6 +98,32 @@ def _measure(
         emit(each)
 
 
+def _fan_out(
+    load: Loads, kind: str, port: int, recorder: Recorder, emit: Callable[[Row], None]
+) -> None:
+    """Publish to an exchange with so many queues, each of which gets every message."""
+    import pika
+
+    where = pika.ConnectionParameters("127.0.0.1", port)
+    for queues in load.subscriptions:
+        exchange = f"fanout-{kind}-{queues}"
+        names = [f"{exchange}-{number}" for number in range(queues)]
+        with pika.BlockingConnection(where) as connection:
+            channel = connection.channel()
+            channel.exchange_declare(exchange, "fanout", durable=True)
+            for name in names:
+                channel.queue_declare(name, durable=True, arguments={"x-queue-type": kind})
+                channel.queue_bind(name, exchange)
+        what = f"publish_{queues}"
+        for _ in range(load.repeats):
+            _Publishing(where, "", max(500, load.published // queues), exchange).run(recorder, what)
+        with pika.BlockingConnection(where) as connection:
+            for name in names:
+                connection.channel().queue_delete(name)
+        emit(recorder.row(what, "publish to a fanout exchange, confirmed",
+                          f"queues: {queues}; window {WINDOW}", "persistent"))  # fmt: skip
+
+
 def _loop(where: Any, name: str, count: int, prefetch: int, recorder: Recorder) -> None:
     """Take one message and acknowledge it, then the next, as pika's users write it."""
     import pika
@@ -131,10 +159,10 @@ def _one_by_one(where: Any, name: str, count: int) -> list[float]:
 class _Work(ABC):
     """A connection driven by callbacks: pika's fast way."""
 
-    def __init__(self, where: Any, name: str, count: int) -> None:
+    def __init__(self, where: Any, name: str, count: int, exchange: str = "") -> None:
         import pika
 
-        self.name, self.count = name, count
+        self.name, self.count, self.exchange = name, count, exchange
         self.properties = pika.BasicProperties(delivery_mode=2)
         self.channel: Any = None
         self.connection = pika.SelectConnection(where, on_open_callback=self._opened)
@@ -176,9 +204,10 @@ class _Publishing(_Work):
 
     def _fill(self) -> None:
         publish, name, properties = self.channel.basic_publish, self.name, self.properties
+        exchange = self.exchange
         room = WINDOW - (self.sent - self.all_up_to - len(self.ahead))
         for _ in range(min(room, self.count - self.sent)):
-            publish("", name, peer.BODY, properties)
+            publish(exchange, name, peer.BODY, properties)
             self.sent += 1
 
     def _confirm(self, frame: Any) -> None:
