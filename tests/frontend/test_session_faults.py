@@ -57,6 +57,25 @@ async def test_what_may_be_delivered_is_released_until_a_partition_has_attached_
     assert bus.upstreams[1].kinds()[told:] == ["attach_session"]
 
 
+@pytest.mark.requirement("R103")
+async def test_what_a_partition_could_not_confirm_is_released_and_comes_again_in_its_place() -> (
+    None
+):
+    bus = Bus()
+    bus.open().ask(1, 10, 0, -1)
+    bus.reserve(1, 5)
+    told = len(bus.upstreams[1].told)
+
+    # Its commit failed: it may keep the message as delivered, and give the next ones.
+    deliver = bus.upstreams[1].of("deliver")[-1]
+    bus.answer(1, deliver_frames.Deleted(deliver.deliver_id, (), True))
+    await asyncio.sleep(0.1)
+
+    assert bus.got() == []
+    assert bus.upstreams[1].kinds()[told:] == ["release", "ask"]
+    assert bus.upstreams[1].of("release")[-1].lock_tokens == message_token(1, 5)
+
+
 @pytest.mark.requirement("R104")
 async def test_a_session_whose_stream_ended_as_it_was_locked_is_attached_to_the_next_one() -> None:
     bus = Bus()

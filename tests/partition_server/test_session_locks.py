@@ -1,5 +1,7 @@
 """The lock of a session: how long it lasts, how it ends, what a lost stream or a restart do."""
 
+import itertools
+
 import pytest
 
 from bendybus.domain import errors
@@ -27,6 +29,18 @@ def test_close_frees_a_session_at_once_and_counts_no_delivery(sessions: Sessions
     [(row, _)] = sessions.receive(sessions.accept("a"))
     assert row.delivery_count == 0
     assert isinstance(sessions.close(token).error, errors.SessionLockLost)
+
+
+@pytest.mark.requirement("R73")
+def test_a_session_lock_ends_also_where_every_turn_is_slow(sessions: Sessions) -> None:
+    sessions.send(*[("a", b"%d" % number) for number in range(5)])
+    sessions.receive(sessions.accept("a"), 5)
+    # The time of a turn is over before its first message.
+    sessions.driver.partition.state.clock_ms = itertools.count(0, 20).__next__
+
+    sessions.driver.advance(LOCK_MS)
+
+    assert len(sessions.receive(sessions.accept("a"), 5)) == 5
 
 
 @pytest.mark.requirement("R73")

@@ -49,6 +49,9 @@ class Node:
 class Partitions(ABC):
     """The partitions, which crash, stall and come back; time in ms."""
 
+    # Of the queue that they hold.
+    description = QueueDescription(enable_partitioning=True, lock_duration_ms=LOCK_MS)
+
     def __init__(self, seed: int, silent_crashes: float) -> None:
         self.random = Random(seed)
         self._silent_crashes = 0.0
@@ -56,7 +59,7 @@ class Partitions(ABC):
         self.skew = dict.fromkeys(range(PARTITIONS), 0)
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._order = itertools.count()
-        description = QueueDescription(enable_partitioning=True, lock_duration_ms=LOCK_MS)
+        description = self.description
         self.entity = Entity("orders", "uid", 1, Origin.CLIENT, description, PARTITIONS, 0, 0, 0)
         self.down: set[int] = set()
         self.nodes = [self._node(index) for index in range(PARTITIONS)]

@@ -352,7 +352,10 @@ class ReceiveDispatcher:
         pending = self._deliveries.pop(deleted.deliver_id, None)
         if pending is None:
             return
-        _, batch, until_ms = pending.waiting.pop(deleted.deliver_id)
+        partition, batch, until_ms = pending.waiting.pop(deleted.deliver_id)
+        if deleted.failed and isinstance(pending.shared, SessionCache):
+            # It may keep them as delivered; the next ones must not overtake them.
+            self.give_back(GiveBack(batch, 0, len(batch.messages), partition))
         if not deleted.failed:
             ready = columns.without(batch, deleted.lost) if deleted.lost else [batch]
             if not pending.shared.deletes:

@@ -140,8 +140,9 @@ def end_due(turn: Turn, queue: SessionQueue) -> None:
     while not budget.spent() and (session := queue.over(turn.now.mono_ms)) is not None:
         # The sweep goes on with it if there is too much for one turn, or the commit fails.
         again = partial(queue.watch_session, session)
-        for counter, lock in list(session.locks_alive(queue.locks).items()):
-            if budget.spent():
+        for index, (counter, lock) in enumerate(list(session.locks_alive(queue.locks).items())):
+            # One at least: else a turn that is slow from its beginning would end none.
+            if index and budget.spent():
                 again()
                 return
             redeliver.end_lock(turn, queue, counter, lock)
