@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from bendybus.domain import errors
+from bendybus.domain import errors, limits
 from bendybus.domain.entity_status import EntityStatus
 from bendybus.domain.errors import BusError
 from bendybus.domain.filters.rule import Rule, SqlFilter
+from bendybus.partition_server.rules import publish as publishing
 from bendybus.partition_server.rules import publish_frames
 from bendybus.partition_server.state import publications
 from bendybus.partition_server.state.answers import Appended, Failed
@@ -109,11 +110,13 @@ def test_filters_that_take_longer_than_a_turn_are_evaluated_in_several(news: Dri
         object.__setattr__(found.filter, "rest", count)
 
     most = before = 0
-    _, answers = turn(news, frame(news, 6, group=6))
+    commands = [frame(news, 6, group=6)]
+    answers: list[Any] = []
     while not answers:
-        most, before = max(most, len(looked) - before), len(looked)
         assert payloads(news, "b") == [], "a group is stored whole"
-        _, answers = turn(news)
+        _, answers = turn(news, *commands)
+        commands = []
+        most, before = max(most, len(looked) - before), len(looked)
 
     assert len(looked) == 6 * 200
     assert most < 200
@@ -139,6 +142,14 @@ def test_topics_take_turns(news: Driver) -> None:
     _, more = turn(news)
 
     assert [to for to, _ in answers + more] == ["o"]
+    many = Batch([b"1"] * 500, heads=[head()] * 500, formats=[1] * 500)
+    turn(news, Append("o", news.ref("other"), many, [1] * 500))
+    before = len(payloads(news))
+    for _ in range(4):
+        turn(news)
+    assert len(payloads(news)) > before
+    [counts] = [news.counts_of("other/Subscriptions/a")]
+    assert counts.active > 1
 
 
 @pytest.mark.requirement("R183")
@@ -265,6 +276,19 @@ def test_rules_that_change_meanwhile_apply_to_what_is_not_stored(news: Driver) -
 
 
 @pytest.mark.requirement("R183")
+def test_a_group_that_has_met_some_rules_begins_again_when_they_change(news: Driver) -> None:
+    set_rules(news, "a", *(Rule(f"r{i}", SqlFilter(f"n > {i}")) for i in range(200)))
+    turn(news, frame(news, 6, group=6))
+    assert payloads(news, "b") == []
+
+    set_rules(news, "a", Rule("all", SqlFilter("n IS NULL")))
+    _, [(_, outcome)] = turns(news)
+
+    assert outcome.failures == []
+    assert payloads(news) == payloads(news, "b") == list(range(6))
+
+
+@pytest.mark.requirement("R183")
 def test_what_waits_is_bounded(news: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publications, "BYTES_MAX", 5_000)
 
@@ -275,3 +299,43 @@ def test_what_waits_is_bounded(news: Driver, monkeypatch: pytest.MonkeyPatch) ->
     assert all(isinstance(each.error, errors.ServerBusy) for each in refused)
     stored = sum(len(value.numbers) for _, value in answers if isinstance(value, Appended))
     assert len(payloads(news)) == stored
+
+
+@pytest.mark.requirement("R183")
+def test_what_is_forwarded_to_a_topic_is_divided_too(
+    news: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "FORWARDED_COPIES_A_TURN", 8)
+    news.create("orders", forward_to="news")
+    batch = Batch([b"%d" % i for i in range(30)], heads=[head()] * 30, formats=[1] * 30)
+    stages, _ = turn(news, Append("t", news.ref("orders"), batch, [1] * 30))
+    while len(payloads(news)) < 30:
+        more, _ = turn(news)
+        assert more, "nothing is forwarded any more"
+        stages += more
+
+    assert max(copies(stage) for stage in stages[1:]) == 8
+    assert payloads(news) == payloads(news, "b") == list(range(30))
+    assert news.counts_of("orders").active == 0
+
+
+@pytest.mark.requirement("R183")
+def test_a_full_topic_is_measured_once_a_turn(
+    news: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured: list[int] = []
+    measure = publishing.measured
+
+    def count(*given: Any) -> int:
+        measured.append(1)
+        return measure(*given)
+
+    monkeypatch.setattr(limits, "MB", 0)
+    monkeypatch.setattr(publishing, "measured", count)
+    news.partition.state.clock_ms = lambda: 0
+
+    [(_, outcome)] = turns(news, frame(news, 100))[1]
+
+    assert {type(error) for _, error in outcome.failures} == {errors.QuotaExceeded}
+    assert len(outcome.failures) == 100
+    assert len(measured) == 1

@@ -104,6 +104,7 @@ RULE_VALUE_LENGTH_MAX: Final = 1_024  # characters or bytes, of each
 RULE_PROPERTY_NAME_CHARS_MAX: Final = 1_024
 SHARED_BODY_BYTES_MIN: Final = 64  # a smaller one is copied, which takes no more room
 PUBLISHED_COPIES_MAX: Final = 100_000  # of one message or batch, in one partition
+FORWARDED_COPIES_A_TURN: Final = 2_000  # at most one for each rule of the topic
 COMPILED_TEXTS_MAX: Final = 4_096  # SQL filters, and as many actions, that a process keeps
 RULES_PER_SUBSCRIPTION: Final = 2_000
 RULE_CHARS_PER_SUBSCRIPTION: Final = 1_000_000  # in names, texts and values

@@ -105,6 +105,11 @@ class RuleIndex(Generic[S]):
         for name in list(self._entries.get(subscription, ())):
             self.remove(subscription, name)
 
+    @property
+    def count(self) -> int:
+        """How many rules there are."""
+        return self.sql_filter_count + self.correlation_filter_count
+
     def rules(self, subscription: S) -> list[CompiledRule]:
         """Return the rules of a subscription, in the order in which they were added."""
         return [entry.rule for entry in self._entries.get(subscription, {}).values()]

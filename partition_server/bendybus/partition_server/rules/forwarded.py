@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from bendybus.domain import bounds, errors, limits
 from bendybus.domain.entity import PARTITIONS_MAX
+from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.errors import BusError
 from bendybus.partition_server.rules import send
 from bendybus.partition_server.state.answers import ForwardedTaken
@@ -60,11 +61,14 @@ def append(
     """Append messages in order, each by itself; return how many are dealt with, and what failed.
 
     A message that there is no room for ends it, and is the first that is not dealt with, unless
-    what follows may `overtake` it.
+    what follows may `overtake` it. A topic takes no more than one turn can publish.
     """
     count = len(batch.payloads)
     if not count:
         return 0, {}
+    most = _most(turn, target)
+    if count > most:
+        count, batch = most, batch.chosen(range(most))
     mark = turn.mark()
     try:
         failed = _append(turn, target, batch)
@@ -81,6 +85,14 @@ def append(
     turn.take_back_to(mark)
     done, before = append(turn, target, batch.chosen(range(full)), overtake=False)
     return done, {**before, full: failed[full]}
+
+
+def _most(turn: Turn, target: MessageQueue) -> int:
+    """Return how many messages of a frame a queue takes in one turn."""
+    if target.entity.kind is not EntityKind.TOPIC:
+        return limits.FRAME_MESSAGES_MAX
+    rules = turn.partition.topics.of(target.entity).index.count
+    return max(1, limits.FORWARDED_COPIES_A_TURN // (rules or 1))
 
 
 def _append(turn: Turn, target: MessageQueue, batch: Batch) -> dict[int, BusError]:
