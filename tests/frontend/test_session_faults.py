@@ -57,6 +57,42 @@ async def test_what_may_be_delivered_is_released_until_a_partition_has_attached_
     assert bus.upstreams[1].kinds()[told:] == ["attach_session"]
 
 
+@pytest.mark.requirement("R104")
+async def test_a_session_is_attached_again_as_the_attachment_that_is_known_here() -> None:
+    bus = Bus()
+    attaching = asyncio.get_running_loop().create_task(
+        bus.sessions.attach("orders", token_of(1), b"")
+    )
+    await settle_down()
+    [request] = bus.upstreams[1].of("attach_session")
+    assert (request.release_others, request.attachment) == (True, 0)
+    result = deliver_frames.SessionResult(request.request_id, None, 1, 30_000, 0, 7)
+    bus.answer(1, result)
+    entity, locked = await attaching
+    bus.sessions.open(entity, ReceiveMode.PEEK_LOCK, locked, bus.handed.append, bus.failed.append)
+
+    lose(bus, 1)
+    back(bus, 1)
+
+    request = bus.upstreams[1].of("attach_session")[-1]
+    assert (request.release_others, request.attachment) == (False, 7)
+
+
+@pytest.mark.requirement("R104")
+async def test_a_session_whose_receiver_was_told_that_it_is_lost_is_not_attached_again() -> None:
+    bus = Bus()
+    bus.open().ask(1, 10, 0, -1)
+    ask = bus.upstreams[1].of("ask")[-1]
+    # Its receiver has attached through another front end.
+    bus.answer(1, deliver_frames.AskEnded(ask.ask_id, errors.SessionLockLost("elsewhere")))
+    assert len(bus.failed) == 1
+
+    lose(bus, 1)
+    back(bus, 1)
+
+    assert "attach_session" not in bus.upstreams[1].kinds()
+
+
 @pytest.mark.requirement("R103")
 async def test_what_a_partition_could_not_confirm_is_released_and_comes_again_in_its_place() -> (
     None

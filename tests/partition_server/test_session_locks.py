@@ -238,3 +238,24 @@ def test_the_token_of_a_session_is_good_for_its_entity_only(sessions: Sessions) 
     for asked in (GetSessionState("c", token, "other"), SetSessionState("c", token, b"", "other")):
         [failed] = sessions.driver.run(asked)
         assert isinstance(failed.error, errors.SessionLockLost)
+
+
+@pytest.mark.requirement("R74")
+def test_a_front_end_that_is_late_does_not_take_a_session_from_the_one_its_receiver_is_at(
+    sessions: Sessions,
+) -> None:
+    sessions.send(("a", b"1"))
+    [offer] = sessions.ask_accept("a")
+    token, known = offer.session_token, sessions.confirm(offer).attachment
+    attached = AttachSession("other", 1, token, release_others=True)
+    [moved] = sessions.driver.run(attached)
+    assert (known, moved.attachment) == (1, 2)
+
+    [late] = sessions.driver.run(AttachSession("s", 2, token, attachment=known))
+
+    assert isinstance(late.error, errors.SessionLockLost)
+    assert payloads(sessions.receive(token, stream="other")) == [b"1"]
+    # The one that its receiver is at may have another stream, and an earlier version none to say.
+    for stream, attachment in (("third", 2), ("fourth", 0)):
+        again = AttachSession(stream, 3, token, attachment=attachment)
+        assert sessions.driver.run(again)[0].error is None

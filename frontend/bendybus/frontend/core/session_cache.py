@@ -25,6 +25,8 @@ class LockedSession(NamedTuple):
     lock_remaining_ms: int
     # On which stream to its partition, counted from the start of the front end.
     stream: int = 0
+    # The partition's count of its attachments; 0: not known.
+    attachment: int = 0
 
 
 class SessionCache(SharedCache):

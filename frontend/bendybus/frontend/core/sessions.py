@@ -91,9 +91,7 @@ class SessionDispatcher:
                 upstream.partition, id_, token, entity.uid, held_tokens
             ),
         )
-        return entity, LockedSession(
-            upstream.partition, "", token, result.locked_until_ms, result.lock_remaining_ms, stream
-        )
+        return entity, _locked(Offer(upstream.partition, "", token), result, stream)
 
     def open(
         self,
@@ -166,14 +164,7 @@ class SessionDispatcher:
         except asyncio.CancelledError:
             self._decline(offer)
             raise
-        return LockedSession(
-            offer.partition,
-            offer.session_id,
-            offer.token,
-            result.locked_until_ms,
-            result.lock_remaining_ms,
-            stream,
-        )
+        return _locked(offer, result, stream)
 
     def _decline(self, offer: Offer) -> None:
         self._free(offer.partition, offer.token)
@@ -222,8 +213,11 @@ class SessionDispatcher:
         for token in self._unclosed.take(partition):
             self._free(partition, token)
         self._offers.back()
-        for shared in list(self._served.values()):
-            if shared.session.partition == partition and not shared.attached:
+        for token, shared in list(self._served.items()):
+            if shared.closed:
+                # Its receiver was told; its client has not let go of the stream yet.
+                del self._served[token]
+            elif shared.session.partition == partition and not shared.attached:
                 self._attach(shared)
 
     def _detach(self, partition: int) -> None:
@@ -241,7 +235,13 @@ class SessionDispatcher:
             # STRICTLY BEFORE it is attached: the answer to that is the answer to both.
             upstream.follow(deliver_frames.release(partition, released))
         request_id = self._requests.next_id()
-        frame = deliver_frames.attach_session(partition, request_id, token, shared.entity.uid)
+        frame = deliver_frames.attach_session(
+            partition,
+            request_id,
+            token,
+            shared.entity.uid,
+            attachment=shared.session.attachment,
+        )
         if not upstream.follow(frame):
             return
 
@@ -260,6 +260,18 @@ class SessionDispatcher:
 
     def _upstream_of(self, token: bytes) -> Upstream:
         return self._upstreams[partition_of(token, self._upstreams)]
+
+
+def _locked(offer: Offer, result: Result, stream: int) -> LockedSession:
+    return LockedSession(
+        offer.partition,
+        offer.session_id,
+        offer.token,
+        result.locked_until_ms,
+        result.lock_remaining_ms,
+        stream,
+        result.attachment,
+    )
 
 
 def _elsewhere() -> BusError:

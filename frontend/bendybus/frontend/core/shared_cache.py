@@ -80,6 +80,7 @@ class SharedCache:
         self.entity = entity
         self.sub_queue = sub_queue
         self.mode = mode
+        self.closed = False
         # Those of clients that are open.
         self.receivers: set[Any] = set()
         # Whether what is handed over waits for the partition's confirmation.
@@ -140,6 +141,7 @@ class SharedCache:
 
     def close(self) -> None:
         """Give everything back."""
+        self.closed = True
         self.perform(self.cache.close())
         if self._timer is not None:
             self._timer.cancel()

@@ -80,6 +80,8 @@ class SessionResult(NamedTuple):
     locked_until_ms: int
     lock_remaining_ms: int
     locked_until_monotonic_ms: int
+    # How often its receiver was attached; 0: not known.
+    attachment: int = 0
 
 
 class Recalled(NamedTuple):
@@ -162,10 +164,12 @@ def attach_session(
     session_token: bytes,
     entity_uid: str,
     held_lock_tokens: bytes | None = None,
+    attachment: int = 0,
 ) -> Frame:
     """Return the frame that lets a session be served on this stream.
 
-    `held_lock_tokens`: the locks that its receiver has, others are given up; None: all stay.
+    `held_lock_tokens`: the locks that its receiver has, others are given up; None: all stay, and
+    the receiver is the one of `attachment`.
     """
     return Frame(
         partition=partition,
@@ -175,6 +179,7 @@ def attach_session(
             entity_uid=entity_uid,
             release_others=held_lock_tokens is not None,
             held_lock_tokens=held_lock_tokens or b"",
+            attachment=attachment,
         ),
     )
 
@@ -274,4 +279,5 @@ def _session_answer(kind: str | None, response: partition_pb2.DeliverFramesRespo
         result.locked_until_ms,
         result.lock_remaining_ms,
         result.locked_until_monotonic_ms,
+        result.attachment,
     )

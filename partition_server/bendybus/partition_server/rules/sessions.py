@@ -154,7 +154,11 @@ def attach(turn: Turn, command: AttachSession) -> SessionResult:
     """Serve a locked session on this stream, whatever served it before. Raises SessionLockLost."""
     queue, session = _found(turn, command)
     partition, stage = turn.partition, turn.stage
+    if command.attachment not in (0, session.attachment):
+        # From a front end that has not heard yet that its receiver has gone to another one.
+        raise session_locks.lost()
     if command.release_others:
+        session.attachment += 1
         session_locks.release_others(turn, queue, session, command.held_tokens)
     if session.stream != command.stream:
         session_locks.detach(turn, queue, session)
@@ -195,4 +199,10 @@ def _extend(turn: Turn, queue: SessionQueue, session: SessionLock) -> None:
 def _result(turn: Turn, request_id: int, session: SessionLock) -> SessionResult:
     left_ms = session.until_mono_ms - turn.now.mono_ms
     until_ms = turn.now.wall_ms + left_ms
-    return SessionResult(request_id, until_ms, left_ms, session.until_mono_ms)
+    return SessionResult(
+        request_id,
+        until_ms,
+        left_ms,
+        session.until_mono_ms,
+        attachment=session.attachment,
+    )

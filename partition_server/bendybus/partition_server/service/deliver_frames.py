@@ -94,6 +94,7 @@ def _command(request: partition_pb2.DeliverFramesRequest, stream: Outbox[Any]) -
             attach.entity_uid,
             attach.release_others,
             attach.held_lock_tokens,
+            attach.attachment,
         )
     raise errors.InvalidArgument("kind", "must be set.")
 
@@ -159,6 +160,7 @@ def _session_result(value: answers.SessionResult) -> partition_pb2.SessionResult
         locked_until_ms=value.locked_until_ms,
         lock_remaining_ms=value.lock_remaining_ms,
         locked_until_monotonic_ms=value.locked_until_mono_ms,
+        attachment=value.attachment,
     )
     if value.error is not None:
         result.error.CopyFrom(statuses.to_error(value.error))

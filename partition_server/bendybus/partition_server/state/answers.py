@@ -85,6 +85,8 @@ class SessionResult:
     lock_remaining_ms: int = 0
     locked_until_mono_ms: int = 0
     error: BusError | None = None
+    # As in SessionLock; 0 when it is given up.
+    attachment: int = 0
 
 
 @dataclass(slots=True)

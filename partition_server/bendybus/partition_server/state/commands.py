@@ -273,11 +273,13 @@ class RenewSession(SessionRequest):
 class AttachSession(SessionRequest):
     """Serve a locked session on this stream from now on.
 
-    `release_others`: what is locked of its messages is free, uncounted, except `held_tokens`.
+    `release_others`: its receiver attaches; what is locked of its messages is free, uncounted,
+    except `held_tokens`. `attachment`: the one that the front end knows, 0: not known.
     """
 
     release_others: bool = False
     held_tokens: bytes = b""
+    attachment: int = 0
 
 
 @dataclass(slots=True)

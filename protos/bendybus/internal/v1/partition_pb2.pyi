@@ -195,18 +195,20 @@ class AcceptSession(_message.Message):
     def __init__(self, ask_id: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., session_id: _Optional[str] = ...) -> None: ...
 
 class SessionRequest(_message.Message):
-    __slots__ = ("request_id", "session_token", "entity_uid", "release_others", "held_lock_tokens")
+    __slots__ = ("request_id", "session_token", "entity_uid", "release_others", "held_lock_tokens", "attachment")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     SESSION_TOKEN_FIELD_NUMBER: _ClassVar[int]
     ENTITY_UID_FIELD_NUMBER: _ClassVar[int]
     RELEASE_OTHERS_FIELD_NUMBER: _ClassVar[int]
     HELD_LOCK_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    ATTACHMENT_FIELD_NUMBER: _ClassVar[int]
     request_id: int
     session_token: bytes
     entity_uid: str
     release_others: bool
     held_lock_tokens: bytes
-    def __init__(self, request_id: _Optional[int] = ..., session_token: _Optional[bytes] = ..., entity_uid: _Optional[str] = ..., release_others: bool = ..., held_lock_tokens: _Optional[bytes] = ...) -> None: ...
+    attachment: int
+    def __init__(self, request_id: _Optional[int] = ..., session_token: _Optional[bytes] = ..., entity_uid: _Optional[str] = ..., release_others: bool = ..., held_lock_tokens: _Optional[bytes] = ..., attachment: _Optional[int] = ...) -> None: ...
 
 class Ask(_message.Message):
     __slots__ = ("ask_id", "entity", "receive_mode", "max_messages", "max_bytes", "session_token")
@@ -305,18 +307,20 @@ class SessionOffered(_message.Message):
     def __init__(self, ask_id: _Optional[int] = ..., session_id: _Optional[str] = ..., session_token: _Optional[bytes] = ..., offer_remaining_ms: _Optional[int] = ...) -> None: ...
 
 class SessionResult(_message.Message):
-    __slots__ = ("request_id", "error", "locked_until_ms", "lock_remaining_ms", "locked_until_monotonic_ms")
+    __slots__ = ("request_id", "error", "locked_until_ms", "lock_remaining_ms", "locked_until_monotonic_ms", "attachment")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     LOCKED_UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
     LOCK_REMAINING_MS_FIELD_NUMBER: _ClassVar[int]
     LOCKED_UNTIL_MONOTONIC_MS_FIELD_NUMBER: _ClassVar[int]
+    ATTACHMENT_FIELD_NUMBER: _ClassVar[int]
     request_id: int
     error: _message_pb2.Error
     locked_until_ms: int
     lock_remaining_ms: int
     locked_until_monotonic_ms: int
-    def __init__(self, request_id: _Optional[int] = ..., error: _Optional[_Union[_message_pb2.Error, _Mapping]] = ..., locked_until_ms: _Optional[int] = ..., lock_remaining_ms: _Optional[int] = ..., locked_until_monotonic_ms: _Optional[int] = ...) -> None: ...
+    attachment: int
+    def __init__(self, request_id: _Optional[int] = ..., error: _Optional[_Union[_message_pb2.Error, _Mapping]] = ..., locked_until_ms: _Optional[int] = ..., lock_remaining_ms: _Optional[int] = ..., locked_until_monotonic_ms: _Optional[int] = ..., attachment: _Optional[int] = ...) -> None: ...
 
 class Recalled(_message.Message):
     __slots__ = ("lock_tokens", "session_token")
