@@ -271,11 +271,7 @@ class RenewSession(SessionRequest):
 
 @dataclass(slots=True)
 class AttachSession(SessionRequest):
-    """Serve a locked session on this stream from now on.
-
-    `release_others`: its receiver attaches; what is locked of its messages is free, uncounted,
-    except `held_tokens`. `attachment`: the one that the front end knows, 0: not known.
-    """
+    """Serve a locked session on this stream from now on; for the fields see the contract."""
 
     release_others: bool = False
     held_tokens: bytes = b""
