@@ -1,10 +1,11 @@
 """Forwarding between partitions, through everything: each message once, whatever dies."""
 
+import functools
 import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,9 @@ from bendybus.client import (
     ServiceBusReceiveMode,
 )
 from bendybus.domain.limits import Tier
-from tests.integration.processes import Bus
+from tests.certificates import Authority
+from tests.integration.processes import Bus, eventually
+from tests.integration.secured import SecuredBus
 
 DELETE = ServiceBusReceiveMode.RECEIVE_AND_DELETE
 PARTITIONS = 4
@@ -82,3 +85,35 @@ def test_nothing_is_lost_or_doubled_when_either_side_dies_or_stops(own_bus: Bus)
             break_one(own_bus, dice)
         found = Counter(str(message) for message in drained(client, "end", rounds * each))
     assert found == Counter(map(str, range(rounds * each)))
+
+
+@pytest.mark.integration
+@pytest.mark.requirement("R214")
+def test_partitions_prove_themselves_to_each_other_also_after_a_rotation(
+    make_secured: Callable[..., SecuredBus],
+) -> None:
+    secured = make_secured()
+    old, new = secured.authority, Authority("new authority")
+    logs = [secured.bus.folder / f"partition-{index}.log" for index in (0, 1)]
+
+    def reloaded(count: int) -> bool:
+        said = [log.read_text().count("new certificates are in use") for log in logs]
+        return said == [count, count]
+
+    with secured.administration() as administration, secured.client() as client:
+        administration.create_queue("end", requires_duplicate_detection=True)
+        administration.create_queue("start", forward_to="end")
+        sender = client.get_queue_sender("start")
+        sender.send_messages([ServiceBusMessage(str(n), message_id=f"m{n}") for n in range(40)])
+        assert len(drained(client, "end", 40)) == 40
+
+        steps = [(old, old.pem + new.pem), (new, old.pem + new.pem), (new, new.pem)]
+        for count, (secured.authority, secured.bundle) in enumerate(steps, 1):
+            secured.issue("partition")
+            secured.issue("frontend")
+            eventually(functools.partial(reloaded, count), what="new certificates")
+            sender.send_messages(
+                [ServiceBusMessage(str(n), message_id=f"{count}-{n}") for n in range(40)]
+            )
+            assert len(drained(client, "end", 40)) == 40
+    assert not any("cannot forward" in log.read_text() for log in logs)

@@ -36,9 +36,22 @@ def call_sends(channel: grpc.Channel) -> Any:
     return list(stub.SendFrames(iter(()), timeout=5))
 
 
+def call_forward(channel: grpc.Channel) -> Any:
+    """Forward a frame of nothing, which only another partition may try."""
+    stub: Any = partition_pb2_grpc.PartitionServiceStub(channel)
+    with pytest.raises(grpc.RpcError) as refused:
+        stub.Forward(partition_pb2.ForwardRequest(partition=0), timeout=5)
+    if refused.value.code() is not grpc.StatusCode.INVALID_ARGUMENT:
+        raise refused.value
+
+
 @pytest.mark.parametrize(
     ("identity", "call", "cause"),
     [
+        (f"{BUS}/partition", call_forward, ""),
+        (f"{BUS}/frontend", call_forward, "wrong-role"),
+        (OPERATOR, call_forward, "wrong-role"),
+        (f"{OTHER_BUS}/partition", call_forward, "other-bus"),
         (f"{BUS}/frontend", call_counts, ""),
         (f"{BUS}/frontend", call_sends, ""),
         (OPERATOR, call_counts, ""),

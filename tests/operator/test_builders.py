@@ -171,6 +171,7 @@ def test_all_goes_with_the_bus_but_volumes_and_the_keys_of_kept_data(policy: str
             )  # fmt: skip
 
 
+@pytest.mark.requirement("R214")
 def test_partition_servers_understand_their_arguments() -> None:
     (container,) = pods(context())[0]["containers"]
     given = [each.replace("$(BENDYBUS_POD_INDEX)", "1") for each in container["args"]]
@@ -183,6 +184,10 @@ def test_partition_servers_understand_their_arguments() -> None:
     assert (settings.partition_count, settings.partitions) == (2, (1,))
     assert settings.tier is Tier.PREMIUM
     assert settings.bus_identity == "spiffe://bendybus/ns/shop/bus/orders"
+    assert settings.peer == {
+        0: "orders-partition-0.orders-partition.shop.svc:7490",
+        1: "orders-partition-1.orders-partition.shop.svc:7490",
+    }
     assert settings.listen.endswith(":7490")
     assert settings.health_listen.endswith(":7491")
 

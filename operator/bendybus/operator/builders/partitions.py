@@ -117,7 +117,11 @@ def _arguments(context: Context) -> list[str]:
         "bus-identity": names.bus_identity(context.bus),
         "drain-s": pod.DRAIN_S,
     }
-    return [f"--{name}={value}" for name, value in values.items()]
+    peers = [
+        f"--peer={index}={names.partition_address(context.bus, index)}"
+        for index in range(identity.partition_count)
+    ]
+    return [*(f"--{name}={value}" for name, value in values.items()), *peers]
 
 
 def _claim(context: Context) -> Manifest:
