@@ -1,6 +1,7 @@
 """Forwarding to another partition: each message once, whoever dies and whatever frames do."""
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from bendybus.partition_server.state.commands import ApplyEntity, Ask, EntityRef
 from bendybus.partition_server.state.lanes import ForwardOutcome, Outgoing
 from bendybus.partition_server.store.memory_store import MemoryStore
 from tests.partition_server.driver import Driver, fingerprint
-from tests.partition_server.forwarding_driver import bodies, send
+from tests.partition_server.forwarding_driver import bodies, held, send
 
 
 class Pair:
@@ -188,6 +189,45 @@ def test_a_frame_that_comes_after_its_messages_are_forgotten_stores_nothing() ->
     assert isinstance(pair.deliver(first), Failed)
 
     assert sorted(pair.stored()) == sorted([*NAMES, "k0", "k1", "k2", "k3"])
+
+
+def fill(driver: Driver, name: str) -> Callable[[], None]:
+    """Leave no room in a queue; return what gives it back."""
+    state = driver.partition.state.queues.main_of(driver.ref(name).uid).state
+    added = 1_024 * limits.MB
+    state.size_bytes += added
+
+    def give_back() -> None:
+        state.size_bytes -= added
+
+    return give_back
+
+
+@pytest.mark.requirement("R147", "R213")
+def test_a_full_partition_is_tried_until_that_has_lasted_then_messages_are_set_aside() -> None:
+    pair = Pair()
+    give_back = fill(pair.drivers[1], "target")
+    keys = [name for name in NAMES if _target(pair).partition_of(name) == 1][:3]
+    pair.sent(*keys)
+
+    tried = []
+    began = pair.source.mono_ms
+    while bodies(pair.source, "source") and pair.source.mono_ms - began < 90_000:
+        for frame in pair.frames():
+            tried.append(len(frame.counters))
+            pair.answer(frame, pair.deliver(frame))
+        if pair.source.mono_ms - began < limits.FORWARD_REFUSED_MS:
+            assert len(bodies(pair.source, "source")) == 3
+        pair.source.mono_ms += 1_000
+
+    assert tried[:3] == [3, 1, 1]
+    set_aside = held(pair.source, "source", SubQueue.TRANSFER_DEAD_LETTER)
+    assert [row.payload.decode() for row in set_aside] == keys
+    assert {row.dead_letter_reason for row in set_aside} == {"QuotaExceeded"}
+    give_back()
+    pair.sent(*keys)
+    pair.finish()
+    assert sorted(pair.stored()) == sorted(keys)
 
 
 @pytest.mark.requirement("R215")

@@ -94,6 +94,23 @@ def test_sources_are_told_apart_and_forgotten_with_their_entity(queue: Driver) -
     assert bodies(queue, "orders") == [b"1", b"1"]
 
 
+@pytest.mark.requirement("R212")
+def test_what_is_known_of_a_file_before_it_was_restored_is_forgotten(queue: Driver) -> None:
+    frame(queue, [1, 2], 7, boot=9)
+    others = [SOURCE._replace(partition=2), SOURCE._replace(sub_queue=SubQueue.DEAD_LETTER)]
+    for other in others:
+        frame(queue, [1], source=other)
+
+    restored = SOURCE._replace(incarnation=b"another")
+    assert frame(queue, [1], source=restored).done == 1
+
+    forwards = queue.store.forwards
+    assert forwards.last(SOURCE.name()) == (0, 0)
+    assert known(queue, 1, 2) == set()
+    assert forwards.known(restored.name(), [1]) == {1}
+    assert [forwards.last(other.name()) for other in others] == [(1, 1), (1, 1)]
+
+
 @pytest.mark.requirement("R211")
 def test_nothing_overtakes_what_there_is_no_room_for(queue: Driver) -> None:
     state = queue.partition.state.queues.main_of(queue.ref().uid).state
