@@ -43,9 +43,10 @@ class Pair:
     def source(self) -> Driver:
         return self.drivers[0]
 
-    def sent(self, *bodies: str) -> None:
+    def sent(self, *bodies: str, keyed: bool = True) -> None:
         """Send messages to the source; the body is the key."""
-        send(self.source, "source", *[b.encode() for b in bodies], partition_keys=list(bodies))
+        keys = list(bodies) if keyed else []
+        send(self.source, "source", *[b.encode() for b in bodies], partition_keys=keys)
 
     def frames(self) -> list[Outgoing]:
         """Let the source do all that is due; return its frames."""
@@ -230,6 +231,53 @@ def test_a_full_partition_is_tried_until_that_has_lasted_then_messages_are_set_a
     assert sorted(pair.stored()) == sorted(keys)
 
 
+@pytest.mark.requirement("R216")
+def test_without_a_key_a_message_leaves_a_full_partition_for_another_one() -> None:
+    pair = Pair()
+    fill(pair.source, "target")
+    pair.sent("k0", "k1", "k2", keyed=False)
+
+    [frame] = pair.frames()
+    assert pair.source.store.forwards.choices().keys() == held_ids(pair)
+    # Its answer is lost, and the source, too: it goes where it may be stored already.
+    pair.deliver(frame)
+    pair.restart(0)
+    [again] = pair.frames()
+    assert (again.partition, again.counters) == (1, frame.counters)
+    pair.answer(again, pair.deliver(again))
+    pair.sent("k3", keyed=False)
+    pair.finish()
+
+    assert pair.stored() == ["k0", "k1", "k2", "k3"]
+    assert pair.source.store.forwards.choices() == pair.source.partition.state.lanes.choices == {}
+
+
+def held_ids(pair: Pair) -> set[int]:
+    return {row.id for row in held(pair.source, "source")}
+
+
+@pytest.mark.requirement("R216")
+def test_without_a_key_a_message_waits_and_is_set_aside_when_all_partitions_are_full() -> None:
+    pair = Pair()
+    for driver in pair.drivers:
+        fill(driver, "target")
+    pair.sent("k0", "k1", keyed=False)
+
+    began, tries = pair.source.mono_ms, 0
+    while bodies(pair.source, "source") and pair.source.mono_ms - began < 200_000:
+        for frame in pair.frames():
+            tries += 1
+            pair.answer(frame, pair.deliver(frame))
+        if pair.source.mono_ms - began < limits.FORWARD_REFUSED_MS:
+            assert len(bodies(pair.source, "source")) == 2
+        pair.source.mono_ms += 1_000
+
+    assert bodies(pair.source, "source", SubQueue.TRANSFER_DEAD_LETTER) == [b"k0", b"k1"]
+    assert pair.source.mono_ms - began <= 2 * limits.FORWARD_REFUSED_MS
+    assert tries <= 150
+    assert pair.source.store.forwards.choices() == {}
+
+
 @pytest.mark.requirement("R215")
 def test_only_so_many_frames_go_to_a_partition_and_queues_take_turns() -> None:
     pair = Pair()
@@ -262,12 +310,20 @@ class Machine(RuleBasedStateMachine):
         self.count = 0
         self.open: list[Outgoing] = []
         self.answers: list[tuple[Outgoing, Any]] = []
+        self.filled: dict[int, Callable[[], None]] = {}
 
-    @rule(count=st.integers(1, 6))
-    def send(self, count: int) -> None:
+    @rule(count=st.integers(1, 6), keyed=st.booleans())
+    def send(self, count: int, keyed: bool) -> None:
         names = [f"m{self.count + i}" for i in range(count)]
         self.count += count
-        self.pair.sent(*names)
+        self.pair.sent(*names, keyed=keyed)
+
+    @rule(index=st.integers(0, 1))
+    def fill(self, index: int) -> None:
+        if index in self.filled:
+            self.filled.pop(index)()
+        else:
+            self.filled[index] = fill(self.pair.drivers[index], "target")
 
     @rule()
     def look(self) -> None:
@@ -304,19 +360,27 @@ class Machine(RuleBasedStateMachine):
 
     @rule(index=st.integers(0, 1))
     def crash(self, index: int) -> None:
+        if index in self.filled:
+            self.filled.pop(index)()
         self.pair.restart(index)
 
     @invariant()
     def nothing_is_twice(self) -> None:
-        twice = [name for name, n in Counter(self.pair.stored()).items() if n > 1]
+        aside = bodies(self.pair.source, "source", SubQueue.TRANSFER_DEAD_LETTER)
+        found = [*self.pair.stored(), *(body.decode() for body in aside)]
+        twice = [name for name, n in Counter(found).items() if n > 1]
         assert not twice, twice
 
     def teardown(self) -> None:
+        for give_back in self.filled.values():
+            give_back()
         # The shell always hands in an outcome, if only that none came.
         for frame in self.open:
             self.pair.answer(frame, None)
         self.pair.finish()
-        assert sorted(self.pair.stored()) == sorted(f"m{i}" for i in range(self.count))
+        aside = bodies(self.pair.source, "source", SubQueue.TRANSFER_DEAD_LETTER)
+        found = [*self.pair.stored(), *(body.decode() for body in aside)]
+        assert sorted(found) == sorted(f"m{i}" for i in range(self.count))
         assert bodies(self.pair.source, "source") == []
 
 

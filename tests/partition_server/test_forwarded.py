@@ -11,7 +11,7 @@ from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.state.answers import Failed, ForwardedTaken
 from bendybus.partition_server.state.batch import Batch, Carried
 from bendybus.partition_server.state.commands import TakeForwarded
-from bendybus.partition_server.store.records import ForwardSource
+from bendybus.partition_server.store.records import Changes, ForwardSource
 from tests.partition_server.catalogue_changes import commit
 from tests.partition_server.driver import Driver
 from tests.partition_server.forwarding_driver import bodies, held
@@ -109,6 +109,25 @@ def test_what_is_known_of_a_file_before_it_was_restored_is_forgotten(queue: Driv
     assert known(queue, 1, 2) == set()
     assert forwards.known(restored.name(), [1]) == {1}
     assert [forwards.last(other.name()) for other in others] == [(1, 1), (1, 1)]
+
+
+@pytest.mark.requirement("R216")
+def test_the_partition_of_a_message_is_kept_until_the_message_or_its_queue_is_gone(
+    queue: Driver,
+) -> None:
+    queue.send(b"a", b"b", groups=(1, 1))
+    ids = [row.id for row in held(queue, "orders")]
+    forwards = queue.store.forwards
+
+    queue.store.commit(Changes(forward_choices={ids[0]: 3, ids[1]: 2}))
+    queue.store.commit(Changes(forward_choices={ids[0]: 4}))
+    assert forwards.choices() == {ids[0]: 4, ids[1]: 2}
+    queue.store.commit(Changes(forward_choices={ids[0]: None}))
+    assert forwards.choices() == {ids[1]: 2}
+
+    commit(queue, EntityAction.DELETE, "orders")
+    queue.sweep()
+    assert forwards.choices() == {}
 
 
 @pytest.mark.requirement("R211")

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from bendybus.domain import errors, limits, partitioning
+from bendybus.domain import errors, forwarding, limits, partitioning
 from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
-from bendybus.partition_server.rules import forwarded, leaving
+from bendybus.partition_server.rules import forward_choices, forwarded, leaving
 from bendybus.partition_server.rules.leaving import Leaving
 from bendybus.partition_server.state import lanes
 from bendybus.partition_server.state.answers import Done
@@ -38,11 +38,12 @@ FRAME_BYTES_MAX: Final = limits.MB
 _NEVER_MS: Final = 2**62
 
 
-def partition_of(row: Row, destination: Entity, here: int) -> int:
+def partition_of(turn: Turn, row: Row, destination: Entity) -> int:
     """Return the partition that a message belongs to at its destination.
 
     Without a key it stays here, if it can. Raises InvalidOperation for contradicting keys.
     """
+    here = turn.partition.index
     key = partitioning.effective_key(
         session_id=row.session_id,
         partition_key=row.partition_key,
@@ -52,6 +53,9 @@ def partition_of(row: Row, destination: Entity, here: int) -> int:
     if key is not None:
         return destination.partition_of(key)
     partitions = destination.partitions()
+    chosen = turn.partition.lanes.choices.get(row.id)
+    if chosen is not None and chosen in partitions:
+        return chosen
     return here if here in partitions else partitions[here % len(partitions)]
 
 
@@ -61,7 +65,7 @@ def park(turn: Turn, queue: MessageQueue, destination: Entity, rows: Sequence[Ro
     out = Leaving(turn, queue)
     for row in rows:
         try:
-            wanted = partition_of(row, destination, turn.partition.index)
+            wanted = partition_of(turn, row, destination)
         except BusError as error:
             out.set_aside(row, leaving.aside_for(error))
             continue
@@ -119,30 +123,37 @@ def send(turn: Turn, queue: MessageQueue, destination: Entity, index: int) -> No
             going.append(row)
         else:
             out.set_aside(row, aside)
-    since_ms = lane.full_since_mono_ms
-    refused_ms = turn.partition.forwards.refused_ms
-    lasts = since_ms is not None and turn.now.mono_ms - since_ms >= refused_ms
-    if going and index == turn.partition.index:
-        target = turn.partition.queues.main_of(destination.uid)
-        done, failed = forwarded.append(turn, target, out.batch(going), overtake=lasts)
-        _leave(turn, queue, going[:done], failed)
-        back = [row.counter for row in going[done:]]
-        full = any(isinstance(error, errors.QuotaExceeded) for error in failed.values())
-        turn.stage.on_commit.append(
-            partial(_ended, lane, looked, back, full, lasts, turn.now.mono_ms)
-        )
-        return
+    overtake = _lasts(turn, lane) or _may_all_choose(going, destination)
     turn.stage.on_commit.append(partial(_unpark, lane, looked))
-    if going:
-        _depart(turn, queue, destination, index, going, overtake=lasts)
+    if going and index != turn.partition.index:
+        _depart(turn, queue, destination, index, going, overtake=overtake)
+    elif going:
+        target = turn.partition.queues.main_of(destination.uid)
+        done, failed = forwarded.append(turn, target, out.batch(going), overtake=overtake)
+        back, _ = _leave(turn, queue, lane, index, destination, going[:done], failed)
+        back += [row.counter for row in going[done:]]
+        turn.stage.on_commit.append(partial(_ended, lane, back, _is_full(failed), turn.now.mono_ms))
+
+
+def _lasts(turn: Turn, lane: Lane) -> bool:
+    """Whether the partition of a lane has had no room for the stated time."""
+    since_ms = lane.full_since_mono_ms
+    return (
+        since_ms is not None and turn.now.mono_ms - since_ms >= turn.partition.forwards.refused_ms
+    )
+
+
+def _is_full(failed: Mapping[int, BusError]) -> bool:
+    return any(isinstance(error, errors.QuotaExceeded) for error in failed.values())
 
 
 def _next_rows(
     turn: Turn, queue: MessageQueue, lane: Lane, destination: Entity, index: int
 ) -> tuple[int, list[Row]]:
     """Return how many parked messages were looked at, and those that are there to be sent."""
-    # A destination that was full, or did not answer, is tried with one message.
-    most = FRAME_ROWS if lane.full_since_mono_ms is None and not lane.in_doubt else 1
+    # A destination that was full, or did not answer, is tried with one message; unless others can
+    # go elsewhere.
+    full, most = lane.full_since_mono_ms is not None, 1 if lane.in_doubt else FRAME_ROWS
     rows: list[Row] = []
     elsewhere: list[int] = []
     looked = size_bytes = 0
@@ -151,13 +162,17 @@ def _next_rows(
         size = sum(row.delivered_bytes() for row in found)
         if rows and size_bytes + size > FRAME_BYTES_MAX:
             break
+        if rows and full and not _may_all_choose([rows[0], *found], destination):
+            break
         looked += 1
         size_bytes += size
         turn.budget.spend(size)
+        if not found:
+            forward_choices.forget(turn, row_id(queue.slot, counter))
         for row in found:
             # Otherwise purged, expired or received meanwhile: not for this lane any more.
             if row.state == State.ACTIVE and counter not in queue.locks and _lives(turn, row):
-                here = _belongs(row, destination, turn.partition.index, index)
+                here = _belongs(turn, row, destination, index)
                 rows.append(row) if here else elsewhere.append(counter)
     if elsewhere:
         # The destination was made again, with other partitions.
@@ -165,13 +180,18 @@ def _next_rows(
     return looked, rows
 
 
+def _may_all_choose(rows: Sequence[Row], destination: Entity) -> bool:
+    """Whether all of them may go to any partition: then there is no order to keep."""
+    return all(forward_choices.may_choose(row, destination) for row in rows)
+
+
 def _lives(turn: Turn, row: Row) -> bool:
     return row.expires_ms is None or row.expires_ms > turn.now.wall_ms
 
 
-def _belongs(row: Row, destination: Entity, here: int, index: int) -> bool:
+def _belongs(turn: Turn, row: Row, destination: Entity, index: int) -> bool:
     try:
-        return partition_of(row, destination, here) == index
+        return partition_of(turn, row, destination) == index
     except BusError:
         return False
 
@@ -258,11 +278,16 @@ def settle(turn: Turn, command: ForwardOutcome) -> Done:
     at = {counter: i for i, counter in enumerate(counters)}
     failed = {i: taken.failures[at[row.counter]] for i, row in enumerate(found)
               if at[row.counter] in taken.failures}  # fmt: skip
-    _leave(turn, queue, found, failed)
-    full = any(isinstance(error, errors.QuotaExceeded) for error in taken.failures.values())
-    back = list(counters[taken.done :])
+    destination = partition.catalogue.by_key(
+        forwarding.destination_of(queue.entity, queue.state.sub_queue).lower()
+    )
+    back, elsewhere = _leave(turn, queue, lane, command.partition, destination, found, failed)
+    # Never what may come again: it would be forgotten when it is stored.
+    stay = {*back, *elsewhere}
+    settled = [n for n in counters[: taken.done] if n not in stay]
+    back += counters[taken.done :]
     turn.stage.on_commit.append(
-        partial(_arrived, lane, counters[: taken.done], back, full, turn.now.mono_ms)
+        partial(_arrived, lane, settled, back, _is_full(taken.failures), turn.now.mono_ms)
     )
     _look_soon(turn, queue)
     return Done()
@@ -279,14 +304,32 @@ def _look_soon(turn: Turn, queue: MessageQueue) -> None:
 
 
 def _leave(
-    turn: Turn, queue: MessageQueue, rows: Sequence[Row], failed: Mapping[int, BusError]
-) -> None:
+    turn: Turn,
+    queue: MessageQueue,
+    lane: Lane,
+    index: int,
+    destination: Entity | None,
+    rows: Sequence[Row],
+    failed: Mapping[int, BusError],
+) -> tuple[list[int], list[int]]:
+    """Take messages out of the source; return those that stay in the lane, and go to another."""
     out = Leaving(turn, queue)
+    back: list[int] = []
+    elsewhere: list[int] = []
     for i, row in enumerate(rows):
-        if i in failed:
-            out.set_aside(row, leaving.aside_for(failed[i]))
-        else:
+        error = failed.get(i)
+        if error is None:
             turn.stage.remove(queue, row.id, row.state, row.size())
+        elif destination and forward_choices.send_on(turn, queue, destination, index, row, error):
+            elsewhere.append(row.counter)
+            continue
+        elif isinstance(error, errors.QuotaExceeded) and not _lasts(turn, lane):
+            back.append(row.counter)
+            continue
+        else:
+            out.set_aside(row, leaving.aside_for(error))
+        forward_choices.forget(turn, row.id)
+    return back, elsewhere
 
 
 # STRICTLY AFTER the commit
@@ -297,12 +340,9 @@ def _unpark(lane: Lane, count: int) -> None:
         lane.parked.popleft()
 
 
-def _ended(
-    lane: Lane, looked: int, back: Sequence[int], full: bool, lasts: bool, now_ms: int
-) -> None:
-    _unpark(lane, looked)
+def _ended(lane: Lane, back: Sequence[int], full: bool, now_ms: int) -> None:
     lane.parked.extendleft(reversed(back))
-    _note_room(lane, full, now_ms, wait=not lasts)
+    _note_room(lane, full, now_ms, wait=bool(back))
 
 
 def _landed(partition: PartitionState, lane: Lane, index: int) -> None:
@@ -325,7 +365,8 @@ def _arrived(
 
 
 def _note_room(lane: Lane, full: bool, now_ms: int, *, wait: bool) -> None:
-    if not full:
+    lane.refused_mono_ms = now_ms if full else None
+    if not full or not lane.parked:
         lane.full_since_mono_ms = None
     elif lane.full_since_mono_ms is None:
         lane.full_since_mono_ms = now_ms

@@ -51,6 +51,13 @@ class Lane:
     next_mono_ms: int = 0
     # Since when the destination has no room; None: it has.
     full_since_mono_ms: int | None = None
+    # When it last had none.
+    refused_mono_ms: int | None = None
+
+    def may_have_room(self, since_mono_ms: int) -> bool:
+        """Whether its partition answers, and has not refused a message since then."""
+        refused = self.refused_mono_ms
+        return not self.in_doubt and (refused is None or refused < since_mono_ms)
 
     def is_waiting(self) -> bool:
         """Whether there is something to send, and no frame on its way."""
@@ -96,6 +103,8 @@ class Lanes:
 
     def __init__(self) -> None:
         self._by_slot: dict[int, dict[int, Lane]] = {}
+        # The partition that was chosen for a message without a key, by id; see forward_choices.
+        self.choices: dict[int, int] = {}
         # By partition: frames on their way there, their bytes, and queues that wait to send more.
         self._frames: Counter[int] = Counter()
         self._bytes: Counter[int] = Counter()

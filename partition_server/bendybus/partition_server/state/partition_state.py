@@ -64,6 +64,7 @@ class PartitionState:
         self.topics = Topics()
         self.forwards = Forwards(forward_refused_ms)
         self.lanes = Lanes()
+        self.lanes.choices = store.forwards.choices()
         # Takes frames for other partitions; None: there is no way to them.
         self.forward_link: Any = None
         # Set by the shell: why sends are refused (no room on the disk), "" if they are not.

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from bendybus.partition_server.store.records import Changes
+from bendybus.partition_server.store.records import SLOT_SHIFT, Changes
 
 
 class MemoryForwards:
@@ -12,6 +12,7 @@ class MemoryForwards:
         # Source → UID, boot, sequence.
         self._last: dict[bytes, tuple[str, int, int]] = {}
         self._known: dict[bytes, set[int]] = {}
+        self._choices: dict[int, int] = {}
 
     def last(self, source: bytes) -> tuple[int, int]:
         """See ForwardReads."""
@@ -20,6 +21,10 @@ class MemoryForwards:
     def known(self, source: bytes, counters: Sequence[int]) -> set[int]:
         """See ForwardReads."""
         return self._known.get(source, set()) & set(counters)
+
+    def choices(self) -> dict[int, int]:
+        """See ForwardReads."""
+        return dict(self._choices)
 
     def commit(self, changes: Changes) -> None:
         """Take what a commit notes and forgets."""
@@ -33,6 +38,14 @@ class MemoryForwards:
             known.difference_update(frame.settled)
             known.difference_update({n for n in known if n < frame.settled_below})
             known.update(frame.stored)
+        for id_, partition in changes.forward_choices.items():
+            if partition is None:
+                self._choices.pop(id_, None)
+            else:
+                self._choices[id_] = partition
+        for slot in changes.slots_removed:
+            for id_ in [each for each in self._choices if each >> SLOT_SHIFT == slot]:
+                del self._choices[id_]
         for uid in changes.forward_sources_removed:
             self._forget([each for each, last in self._last.items() if last[0] == uid])
 

@@ -345,6 +345,8 @@ class Changes:
     producers_forgotten_until_ms: int = 0
     session_states: list[SessionState] = field(default_factory=list)
     forwarded: list[ForwardedFrame] = field(default_factory=list)
+    # Partition that is chosen for a message, by its id; None: no longer.
+    forward_choices: dict[int, int | None] = field(default_factory=dict)
     # UIDs of entities that are deleted: nothing of them comes again.
     forward_sources_removed: list[str] = field(default_factory=list)
     slots: dict[int, SlotState] = field(default_factory=dict)
@@ -363,6 +365,7 @@ class Changes:
             or self.history_deletes
             or self.session_states
             or self.forwarded
+            or self.forward_choices
             or self.producers
             or self.slots_removed
             or self.seen

@@ -7,7 +7,7 @@ import apsw
 
 from bendybus.partition_server.store import statements
 from bendybus.partition_server.store.file_header import INCARNATION_BYTES
-from bendybus.partition_server.store.records import Changes
+from bendybus.partition_server.store.records import COUNTER_MASK, Changes, row_id
 
 Read = Callable[[str, tuple[Any, ...]], list[tuple[Any, ...]]]
 PREFIX: Final = "forward_"
@@ -35,6 +35,16 @@ class SqliteForwards:
         found = (self._read("forward_known", (source, counter)) for counter in counters)
         return {row[0] for rows in found for row in rows}
 
+    def choices(self) -> dict[int, int]:
+        """See ForwardReads."""
+        return dict(self._read("forward_choices", ()))
+
+    def forget_slot(self, db: apsw.Connection, slot: int) -> None:
+        """Forget the choices for messages of a slot that is removed."""
+        db.execute(
+            self._sql["forward_forget_choices"], (row_id(slot, 0), row_id(slot, COUNTER_MASK))
+        )
+
     def commit(self, db: apsw.Connection, changes: Changes) -> None:
         """Write what a commit notes and forgets."""
         sql = self._sql
@@ -52,6 +62,11 @@ class SqliteForwards:
                 db.execute(sql["forward_forget_below"], (name, frame.settled_below))
             for counter in frame.stored:
                 db.execute(sql["forward_remember"], (name, counter))
+        for id_, partition in changes.forward_choices.items():
+            if partition is None:
+                db.execute(sql["forward_forget_choices"], (id_, id_))
+            else:
+                db.execute(sql["forward_choose"], (id_, partition))
         for uid in changes.forward_sources_removed:
             db.execute(sql["forward_forget_messages_of"], (uid,))
             db.execute(sql["forward_forget_source"], (uid,))

@@ -292,7 +292,7 @@ class SqliteStore:
             db.execute(sql["delete_range"], span)
         if by_session:
             self.sessions.after(db, changes)
-        if changes.forwarded or changes.forward_sources_removed:
+        if changes.forwarded or changes.forward_choices or changes.forward_sources_removed:
             self.forwards.commit(db, changes)
         for key in changes.history:
             db.execute(sql["remember_key"], key)
@@ -308,6 +308,7 @@ class SqliteStore:
             db.execute(sql["write_slot"], figures)
         for number in changes.slots_removed:
             db.execute(sql["remove_slot"], (number,))
+            self.forwards.forget_slot(db, number)
         if changes.seen is not None:
             db.execute(sql["write_seen"], changes.seen)
 

@@ -38,3 +38,16 @@ DELETE FROM forwarded WHERE source IN (SELECT source FROM forward_sources WHERE 
 -- forget_source --
 -- A source that is deleted.
 DELETE FROM forward_sources WHERE uid = ?
+
+-- choices --
+-- The chosen partitions of messages that are still here.
+SELECT forward_choices.id, partition FROM forward_choices JOIN messages USING (id)
+
+-- choose --
+-- The partition that a message goes to.
+INSERT INTO forward_choices (id, partition) VALUES (?, ?)
+ON CONFLICT (id) DO UPDATE SET partition = excluded.partition
+
+-- forget_choices --
+-- The partitions that messages went to.
+DELETE FROM forward_choices WHERE id >= ? AND id <= ?

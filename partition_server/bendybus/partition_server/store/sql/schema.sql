@@ -157,3 +157,10 @@ CREATE TABLE forwarded (
     counter INTEGER NOT NULL,
     PRIMARY KEY (source, counter)
 ) STRICT, WITHOUT ROWID;
+
+-- Where messages without a key go that there is no room for in this partition.
+CREATE TABLE forward_choices (
+    -- Of the message.
+    id INTEGER PRIMARY KEY,
+    partition INTEGER NOT NULL
+) STRICT;

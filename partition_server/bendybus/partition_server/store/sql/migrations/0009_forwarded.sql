@@ -11,3 +11,8 @@ CREATE TABLE forwarded (
     counter INTEGER NOT NULL,
     PRIMARY KEY (source, counter)
 ) STRICT, WITHOUT ROWID;
+-- Where messages without a key go that there is no room for in this partition.
+CREATE TABLE forward_choices (
+    id INTEGER PRIMARY KEY,
+    partition INTEGER NOT NULL
+) STRICT;
