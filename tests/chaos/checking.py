@@ -14,6 +14,8 @@ Rules, by the name under which a violation is reported:
     renumbered  one number of a place names two messages
     order       a message of a key has a lower number than one acknowledged before its send began,
                 or another partition
+    overtaken   a message of a session was completed by a call that began after a later message of
+                the session was completed
     torn        a batch that failed definitely, or is atomic, was delivered in part only
     hung        a call took longer than any time-out allows
     counts      the bus counts messages after all were completed
@@ -70,6 +72,7 @@ def check(operations: Sequence[Operation], excuses: Excuses = Excuses()) -> list
     found += _cancelled(facts, excuses)
     found += _renumbered(facts)
     found += _order(facts)
+    found += _overtaken(facts)
     found += _torn(facts)
     found += _hung(operations)
     return found
@@ -236,6 +239,24 @@ def _order(facts: _Facts) -> list[Violation]:
                 text = f"key {key}: {number} was given after {before}"
                 found.append(Violation("order", body, number, text))
             acknowledged.append((sent.ended_s, number, body))
+    return found
+
+
+def _overtaken(facts: _Facts) -> list[Violation]:
+    """Check what receivers of sessions did, which complete messages one after the other."""
+    found: list[Violation] = []
+    # By session: when the highest number so far was completed, and which that is.
+    done: dict[tuple[str, str], list[tuple[float, int]]] = defaultdict(list)
+    for each in facts.operations:
+        if each.kind is not Kind.COMPLETE or each.outcome is not Outcome.OK or not each.key:
+            continue
+        [item] = each.items
+        before = done[each.place, each.key]
+        later = max((n for ended_s, n in before if ended_s < each.began_s), default=0)
+        if later > item.number:
+            text = f"completed after {later} of session {each.key}"
+            found.append(Violation("overtaken", item.body, item.number, text))
+        before.append((each.ended_s, item.number))
     return found
 
 

@@ -47,7 +47,8 @@ class Item:
 class Operation:
     """One call. Times are of the machine's clock; `due_s`: when a scheduled message is due.
 
-    `place`: the queue, or the queue and its sub-queue. `key`: the partition key of all its items.
+    `place`: the queue, or the queue and its sub-queue. `key`: the partition key of all its items,
+    or their session.
     """
 
     kind: Kind

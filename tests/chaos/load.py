@@ -17,6 +17,7 @@ from bendybus.client import ServiceBusMessage, ServiceBusReceiveMode, ServiceBus
 from bendybus.client.aio import ServiceBusClient
 from bendybus.client.exceptions import ServiceBusError
 from tests.chaos.history import History, Item, Kind, Outcome, outcome_of
+from tests.chaos.more_load import MoreLoad
 
 ORDERS: Final = "orders"
 TAKEN: Final = "taken"
@@ -46,6 +47,7 @@ class Load:
         self._history = history
         self._random = Random(seed)
         self._bodies = (f"{name}-{n}" for n in itertools.count())
+        self.more = MoreLoad(name, client, history, seed + 50, self.stop)
 
     async def run(self) -> None:
         """Go on until `stop`."""
@@ -59,6 +61,7 @@ class Load:
             self._receive_deferred,
             self._take,
             self._send_taken,
+            *self.more.tasks(),
         ]
         async with asyncio.TaskGroup() as tasks:
             for number, each in enumerate(work):
@@ -66,7 +69,7 @@ class Load:
 
     async def possible_duplicates(self) -> set[str]:
         """Return the messages of which the client was told that they may be stored twice."""
-        found: set[str] = set()
+        found = await self.more.possible_duplicates()
         for place in (ORDERS, TAKEN):
             async with self.client.get_queue_sender(place) as sender:
                 found.update(sender.possible_duplicates)

@@ -19,6 +19,7 @@ from tests.chaos.checking import Excuses, Violation
 from tests.chaos.cluster import FRONT_ENDS, Cluster
 from tests.chaos.history import History, Kind, Outcome
 from tests.chaos.load import DEAD, ORDERS, TAKEN, Load
+from tests.chaos.more_load import EVENTS, SESSIONS, SUBSCRIPTION
 
 LOCK_S: Final = 5
 # How long the bus may take to give all it has when nothing is broken any more: locks of calls
@@ -46,12 +47,7 @@ def run(seed: int, folder: Path, lasts_s: float) -> tuple[Report, History]:
     cluster = Cluster(folder)
     try:
         with cluster.administration() as administration:
-            for name in (ORDERS, TAKEN):
-                # Should it exist, a repeat of this call finds what the call made.
-                with contextlib.suppress(ResourceExistsError):
-                    administration.create_queue(
-                        name, lock_duration=timedelta(seconds=LOCK_S), max_delivery_count=1_000
-                    )
+            _create(administration)
         steps = nemesis.plan(seed, lasts_s, Cluster.names())
         stuck, doubles = asyncio.run(_lead(cluster, history, seed, steps, lasts_s))
         with cluster.administration() as administration:
@@ -65,6 +61,21 @@ def run(seed: int, folder: Path, lasts_s: float) -> tuple[Report, History]:
     faults = sum(" is over" not in each.text for each in history.faults)
     took_s = time.monotonic() - began
     return Report(seed, faults, dict(outcomes), len(doubles), violations, took_s), history
+
+
+def _create(administration: ServiceBusAdministrationClient) -> None:
+    options: dict[str, Any] = {
+        "lock_duration": timedelta(seconds=LOCK_S),
+        "max_delivery_count": 1_000,
+    }
+    # Should one exist, a repeat of the call finds what the call made.
+    for name in (ORDERS, TAKEN, SESSIONS):
+        with contextlib.suppress(ResourceExistsError):
+            administration.create_queue(name, requires_session=name == SESSIONS, **options)
+    with contextlib.suppress(ResourceExistsError):
+        administration.create_topic(EVENTS)
+    with contextlib.suppress(ResourceExistsError):
+        administration.create_subscription(EVENTS, SUBSCRIPTION, **options)
 
 
 async def _lead(
@@ -114,6 +125,7 @@ async def _drain(cluster: Cluster, loads: list[Load], history: History) -> list[
         load.client.get_queue_receiver(ORDERS) as orders,
         load.client.get_queue_receiver(ORDERS, sub_queue=sub_queue) as dead,
         load.client.get_queue_receiver(TAKEN, receive_mode=mode) as taken,
+        load.client.get_subscription_receiver(EVENTS, SUBSCRIPTION) as events,
     ):
         while time.monotonic() - quiet_since < QUIET_S:
             if time.monotonic() - began > DRAIN_S_MAX:
@@ -128,6 +140,8 @@ async def _drain(cluster: Cluster, loads: list[Load], history: History) -> list[
                 if found:
                     await load.complete_all(receiver, place, "drain", found)
             await load.receive(taken, TAKEN, "drain", 200, Kind.TAKE)
+            await load.more.some_events(events, "drain")
+            await load.more.one_session("drain", wait_s=0.5)
             if len(history.operations) > before:
                 quiet_since = time.monotonic()
             elif not await asyncio.to_thread(_left, cluster):
@@ -143,10 +157,13 @@ def _left(cluster: Cluster) -> bool:
 def _counted(administration: ServiceBusAdministrationClient) -> list[Violation]:
     """Return what the bus still counts, with all messages completed."""
     found = []
-    for name in (ORDERS, TAKEN):
+    for name in (ORDERS, TAKEN, SESSIONS, EVENTS):
         counts: Any = None
         try:
-            counts = administration.get_queue_runtime_properties(name)
+            if name == EVENTS:
+                counts = administration.get_subscription_runtime_properties(name, SUBSCRIPTION)
+            else:
+                counts = administration.get_queue_runtime_properties(name)
         except ServiceBusError as error:
             found.append(Violation("counts", "", 0, f"{name}: {error}"))
             continue
@@ -156,7 +173,7 @@ def _counted(administration: ServiceBusAdministrationClient) -> list[Violation]:
             "scheduled_message_count",
             "total_message_count",
         ):
-            if getattr(counts, field):
+            if getattr(counts, field, 0):
                 text = f"{name}: {field} is {getattr(counts, field)} after everything was completed"
                 found.append(Violation("counts", "", 0, text))
     return found

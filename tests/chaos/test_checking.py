@@ -98,6 +98,11 @@ def test_a_sound_history_has_no_violation(sound: list[Operation]) -> None:
         ("renumbered", [SENT, GIVEN, DONE, call(Kind.SEND, 0, B), call(Kind.RECEIVE, 1, B1),
                         call(Kind.COMPLETE, 2, B1)]),
         ("torn", [call(Kind.SEND, 0, A, B, outcome=Outcome.UNKNOWN), GIVEN, DONE]),
+        ("overtaken", [call(Kind.SEND, 0, B, key="s"), call(Kind.RECEIVE, 1, B1, key="s"),
+                       call(Kind.SEND, 0.5, Item("c"), key="s"),
+                       call(Kind.RECEIVE, 1, Item("c", number(0, 2)), key="s"),
+                       call(Kind.COMPLETE, 2, Item("c", number(0, 2)), key="s"),
+                       call(Kind.COMPLETE, 3, B1, key="s")]),
         ("hung", [replace(SENT, ended_s=99.0), GIVEN, DONE]),
     ],
 )  # fmt: skip
