@@ -43,6 +43,7 @@ def test_a_body_is_stored_and_counted_once(news: Driver) -> None:
 
 
 @pytest.mark.requirement("R116")
+@pytest.mark.requirement("R181")
 @pytest.mark.parametrize("restart", [False, True])
 def test_a_shared_body_goes_with_its_last_copy(news: Driver, restart: bool) -> None:
     publish(news, head(), head())
@@ -115,6 +116,26 @@ def test_a_deleted_subscription_gives_its_references_up(news: Driver, restart: b
 
     assert news.store.bodies.of_slot(_slot(news), 9) == []
     assert news.counts_of("news").size_bytes == 0
+
+
+@pytest.mark.requirement("R116")
+def test_a_slot_that_is_free_again_has_no_bodies(news: Driver) -> None:
+    """A topic that gets the slot would count on them."""
+    publish(news, head(), head())
+    slot = _slot(news)
+    topic(news, action=DELETE)
+    # From here on the topic's slot comes first.
+    news.restart()
+    partition = news.partition
+    assert slot in partition.state.queues.dropped
+
+    while partition.state.queues.dropped:
+        stage = partition.sweep(news.now)
+        assert stage is not None
+        news.store.commit(stage.changes)
+        partition.apply(stage, news.now)
+        if slot not in partition.state.queues.dropped:
+            assert news.store.bodies.of_slot(slot, 9) == []
 
 
 @pytest.mark.requirement("R116")

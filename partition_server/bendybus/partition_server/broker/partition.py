@@ -223,7 +223,7 @@ class Partition:
 
     def refuse_sends(self, commands: Iterable[Command], error: BusError, now: Now) -> list[Answer]:
         """Return the answers to sends that find no room; what is stored already is told so."""
-        refused = [
+        return [
             Answer(
                 command.reply_to,
                 Failed(error)
@@ -233,7 +233,10 @@ class Partition:
             for command in commands
             if isinstance(command, Append | Transact | TakeForwarded) and stores(command)
         ]
-        return refused + self.state.publications.failed(error)
+
+    def refuse_waiting(self, error: BusError) -> list[Answer]:
+        """Return the answers to what was sent to topics and waits, when there is no room for it."""
+        return self.state.publications.failed(error)
 
     def _serve(self, stage: Stage, now: Now) -> None:
         for slot, queue in stage.served.items():

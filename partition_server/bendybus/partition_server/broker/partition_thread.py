@@ -225,6 +225,7 @@ class PartitionThread:
                 self._finish(partition.decide(rest, now), partition, now, rest)
             # STRICTLY LAST: if the rest fails, the whole group is answered there, once.
             self._deliver_all(refusals)
+            self._deliver_all(partition.refuse_waiting(refusal))
         else:
             self._deliver_all(partition.apply(stage, now))
         self._uncertain = ()
