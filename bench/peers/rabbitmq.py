@@ -2,7 +2,7 @@
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +20,8 @@ ACKNOWLEDGE_EACH: Final = 100
 # The plain loop by how many messages may be on their way to it: each waits for its own delivery,
 # or they come ahead.
 LOOPS: Final = {1: "loop_unconfirmed", 100: "loop_unconfirmed_ahead"}
+# Keys whose messages are received in order, as the sessions of Bendybus.
+ORDERED: Final = 16
 UNCONFIRMED: Final = "acknowledgements are unconfirmed"
 
 
@@ -32,13 +34,14 @@ def measure(load: Loads, folder: Path, emit: Callable[[Row], None]) -> None:
             recorder = Recorder(system, {"server": [pids]})
             _measure(load, system, kind, port, recorder, emit)
             _fan_out(load, kind, port, recorder, emit)
+            _in_order(load, kind, port, recorder, emit)
 
 
 @contextmanager
 def _server(folder: Path) -> Iterator[tuple[int, list[int]]]:
     port, epmd_port = processes.free_port(), processes.free_port()
     log, plugins = folder / "rabbitmq.log", folder / "plugins"
-    plugins.write_text("[].", encoding="utf-8")
+    plugins.write_text("[rabbitmq_consistent_hash_exchange].", encoding="utf-8")
     config = folder / "rabbitmq.conf"
     config.write_text("vm_memory_high_watermark.relative = 0.5\ndisk_free_limit.absolute = 50MB\n")
     own = {
@@ -82,10 +85,10 @@ def _measure(
         channel = connection.channel()
         channel.queue_declare(name, durable=True, arguments={"x-queue-type": kind})
     for _ in range(load.repeats):
-        _Publishing(where, name, load.peer).run(recorder, "send")
-        _Consuming(where, name, load.peer).run(recorder, "receive_complete")
+        _Publishing(where, [name], load.peer).run(recorder, "send")
+        _Consuming(where, [name], load.peer).run(recorder, "receive_complete")
         for prefetch in LOOPS:
-            _Publishing(where, name, load.peer_loop).run(recorder, "fill")
+            _Publishing(where, [name], load.peer_loop).run(recorder, "fill")
             _loop(where, name, load.peer_loop, prefetch, recorder)
     emit(recorder.row("send", "send, confirmed", f"window {WINDOW}", "persistent"))
     emit(recorder.row("receive_complete", "receive + acknowledge",
@@ -116,12 +119,37 @@ def _fan_out(
                 channel.queue_bind(name, exchange)
         what = f"publish_{queues}"
         for _ in range(load.repeats):
-            _Publishing(where, "", max(500, load.published // queues), exchange).run(recorder, what)
+            count = max(500, load.published // queues)
+            _Publishing(where, [""], count, exchange).run(recorder, what)
         with pika.BlockingConnection(where) as connection:
             for name in names:
                 connection.channel().queue_delete(name)
         emit(recorder.row(what, "publish to a fanout exchange, confirmed",
                           f"queues: {queues}; window {WINDOW}", "persistent"))  # fmt: skip
+
+
+def _in_order(
+    load: Loads, kind: str, port: int, recorder: Recorder, emit: Callable[[Row], None]
+) -> None:
+    """Order by key: a consistent-hash exchange with queues of one active consumer each."""
+    import pika
+
+    where, exchange = pika.ConnectionParameters("127.0.0.1", port), f"hash-{kind}"
+    queues = [f"{exchange}-{number}" for number in range(ORDERED)]
+    with pika.BlockingConnection(where) as connection:
+        channel = connection.channel()
+        channel.exchange_declare(exchange, "x-consistent-hash", durable=True)
+        for name in queues:
+            arguments = {"x-queue-type": kind, "x-single-active-consumer": True}
+            channel.queue_declare(name, durable=True, arguments=arguments)
+            channel.queue_bind(name, exchange, routing_key="1")
+    keys = [f"s{number}" for number in range(ORDERED)]
+    for _ in range(load.repeats):
+        _Publishing(where, keys, load.in_sessions, exchange).run(recorder, "session_send")
+        _Consuming(where, queues, load.in_sessions).run(recorder, "session_receive")
+    where_to = f"consistent-hash exchange, {ORDERED} queues with one active consumer"
+    emit(recorder.row("session_send", "send by key, confirmed", where_to, "persistent"))
+    emit(recorder.row("session_receive", "receive in order + acknowledge", where_to))
 
 
 def _loop(where: Any, name: str, count: int, prefetch: int, recorder: Recorder) -> None:
@@ -159,10 +187,11 @@ def _one_by_one(where: Any, name: str, count: int) -> list[float]:
 class _Work(ABC):
     """A connection driven by callbacks: pika's fast way."""
 
-    def __init__(self, where: Any, name: str, count: int, exchange: str = "") -> None:
+    def __init__(self, where: Any, names: Sequence[str], count: int, exchange: str = "") -> None:
+        """`names`: routing keys, in turn, or queues that are consumed together."""
         import pika
 
-        self.name, self.count, self.exchange = name, count, exchange
+        self.names, self.count, self.exchange = names, count, exchange
         self.properties = pika.BasicProperties(delivery_mode=2)
         self.channel: Any = None
         self.connection = pika.SelectConnection(where, on_open_callback=self._opened)
@@ -203,11 +232,11 @@ class _Publishing(_Work):
         self.channel.confirm_delivery(self._confirm, callback=lambda _: self._fill())
 
     def _fill(self) -> None:
-        publish, name, properties = self.channel.basic_publish, self.name, self.properties
+        publish, names, properties = self.channel.basic_publish, self.names, self.properties
         exchange = self.exchange
         room = WINDOW - (self.sent - self.all_up_to - len(self.ahead))
         for _ in range(min(room, self.count - self.sent)):
-            publish(exchange, name, peer.BODY, properties)
+            publish(exchange, names[self.sent % len(names)], peer.BODY, properties)
             self.sent += 1
 
     def _confirm(self, frame: Any) -> None:
@@ -232,7 +261,8 @@ class _Consuming(_Work):
         self.channel.basic_qos(prefetch_count=WINDOW, callback=self._consume)
 
     def _consume(self, _: Any) -> None:
-        self.channel.basic_consume(self.name, self._take)
+        for name in self.names:
+            self.channel.basic_consume(name, self._take)
 
     def _take(self, channel: Any, method: Any, properties: Any, body: bytes) -> None:
         self.gone += 1
@@ -240,4 +270,4 @@ class _Consuming(_Work):
             channel.basic_ack(method.delivery_tag, multiple=True)
         if self.gone == self.count:
             # An answer to what follows an acknowledgement says that it arrived.
-            channel.queue_declare(self.name, passive=True, callback=self.done)
+            channel.queue_declare(self.names[0], passive=True, callback=self.done)
