@@ -291,3 +291,17 @@ def test_a_batch_that_makes_too_many_copies_is_refused_whole(
         publish(news, head(), head(), head())
 
     assert len(rows(news, "a")) == 2
+
+
+@pytest.mark.requirement("R114")
+def test_a_batch_whose_copies_are_too_large_is_refused_whole(
+    news: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "PUBLISHED_BYTES_MAX", 1_000)
+    set_rules(news, "a", *(Rule(f"r{i}", action=SqlRuleAction("SET x = 1")) for i in range(5)))
+
+    with pytest.raises(errors.InvalidOperation, match="more than 1000 bytes"):
+        publish(news, head(text="t" * 300))
+
+    assert rows(news, "a") == rows(news, "b") == []
+    publish(news, head())

@@ -165,6 +165,25 @@ def test_a_topic_has_a_bounded_number_of_sql_filters(
 
 
 @pytest.mark.requirement("R111")
+def test_a_topic_has_a_bounded_number_of_rules_with_an_action(
+    news: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each makes a copy of a message with a head of its own."""
+    monkeypatch.setattr(limits, "ACTIONS_PER_TOPIC", 2)
+    tag = Rule("tag", action=SqlRuleAction("SET tag = 1"))
+    change(news, RuleAction.CREATE, tag)
+    more = (replace(tag, filter=SqlFilter("n = 1")), Rule("plain"))
+    subscription(news, "news/Subscriptions/b", UPDATE, changes={"rules": more})
+    news.restart()
+
+    with pytest.raises(errors.QuotaExceeded, match="2 rules with an action, of at most 2"):
+        change(news, RuleAction.CREATE, replace(tag, name="third"))
+    change(news, RuleAction.CREATE, Rule("without"))
+    change(news, RuleAction.UPDATE, Rule("tag"))
+    change(news, RuleAction.CREATE, replace(tag, name="third"))
+
+
+@pytest.mark.requirement("R111")
 def test_a_namespace_has_a_bounded_number_of_rules(
     news: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:

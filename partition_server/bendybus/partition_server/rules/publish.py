@@ -252,8 +252,15 @@ def _dead_letter(
     return [Destination(partition.queues.dead_letters_of(queue), dead)]
 
 
-def check_copies(topic: MessageQueue, count: int) -> None:
+def check_copies(topic: MessageQueue, count: int, added_bytes: int) -> None:
     """Raise InvalidOperation for a batch that makes more copies than one commit may write."""
+    if added_bytes > limits.PUBLISHED_BYTES_MAX:
+        raise errors.InvalidOperation(
+            f"{topic.entity.title}: the copies of the batch in subscriptions have more than "
+            f"{limits.PUBLISHED_BYTES_MAX} bytes. Send fewer messages at a time, or with smaller "
+            "properties.",
+            metadata={"entity": topic.entity.name, "limit": str(limits.PUBLISHED_BYTES_MAX)},
+        )
     if count > limits.PUBLISHED_COPIES_MAX:
         raise errors.InvalidOperation(
             f"{topic.entity.title}: the batch makes {count} copies in subscriptions, of at most "

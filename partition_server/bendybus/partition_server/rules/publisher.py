@@ -57,7 +57,7 @@ class Publisher(Appender):
                 made.messages.append((row, copies, size_bytes))
                 made.added_bytes += size_bytes
                 made.copies += len(copies)
-                publish.check_copies(self._queue, made.copies)
+                publish.check_copies(self._queue, made.copies, made.added_bytes)
         except BusError as error:
             return Matched(error=error)
         return made

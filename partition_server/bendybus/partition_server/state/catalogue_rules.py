@@ -4,6 +4,7 @@ Called by `Catalogue` only. Each rule is compiled once, when it comes or changes
 """
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -14,13 +15,17 @@ from bendybus.domain.filters.rule import Rule, SqlFilter
 from bendybus.domain.filters.rule_set import RuleChange
 from bendybus.domain.subscription_description import SubscriptionDescription
 
+_SQL: Final = "SQL filters"
+_OTHER: Final = "correlation, true and false filters"
+_ACTIONS: Final = "rules with an action"
+
 
 class RuleCounts:
     """How many rules there are, by topic."""
 
     def __init__(self) -> None:
-        # (key of the topic, whether with a SQL filter) → how many.
-        self._by_topic: Counter[tuple[str, bool]] = Counter()
+        # (key of the topic, what is counted) → how many.
+        self._by_topic: Counter[tuple[str, str]] = Counter()
         self._total = 0
         self._chars = 0
 
@@ -30,19 +35,13 @@ class RuleCounts:
 
     def check_room(self, topic_key: str, old: tuple[Rule, ...], new: tuple[Rule, ...]) -> None:
         """Raise QuotaExceeded unless a subscription can have `new` rules instead of `old`."""
-        sql = sum(isinstance(each.filter, SqlFilter) for each in new)
-        sql -= sum(isinstance(each.filter, SqlFilter) for each in old)
-        other = len(new) - len(old) - sql
-        for is_sql, more, most, kind in (
-            (True, sql, limits.SQL_FILTERS_PER_TOPIC, "SQL filters"),
-            (
-                False,
-                other,
-                limits.CORRELATION_FILTERS_PER_TOPIC,
-                "correlation, true and false filters",
-            ),
+        before, after = Counter(_kinds(old)), Counter(_kinds(new))
+        for kind, most in (
+            (_SQL, limits.SQL_FILTERS_PER_TOPIC),
+            (_OTHER, limits.CORRELATION_FILTERS_PER_TOPIC),
+            (_ACTIONS, limits.ACTIONS_PER_TOPIC),
         ):
-            count = self._by_topic[topic_key, is_sql]
+            count, more = self._by_topic[topic_key, kind], after[kind] - before[kind]
             if more > 0 and count + more > most:
                 raise errors.QuotaExceeded(
                     f"the topic has {count} {kind}, of at most {most}. Remove rules that are no "
@@ -66,11 +65,10 @@ class RuleCounts:
             )
 
     def _add(self, topic_key: str, rules: tuple[Rule, ...], change: int) -> None:
-        for each in rules:
-            key = (topic_key, isinstance(each.filter, SqlFilter))
-            self._by_topic[key] += change
-            if not self._by_topic[key]:
-                del self._by_topic[key]
+        for kind in _kinds(rules):
+            self._by_topic[topic_key, kind] += change
+            if not self._by_topic[topic_key, kind]:
+                del self._by_topic[topic_key, kind]
         self._total += change * len(rules)
         self._chars += change * _chars(rules)
 
@@ -101,6 +99,14 @@ def settled(
     rule_set.check(wanted.rules, known, partitioned=topic.partitioned)
     counts.check_room(topic.key, known, wanted.rules)
     return replace(wanted, rules=rule_set.stamped(wanted.rules, known, now_ms))
+
+
+def _kinds(rules: Iterable[Rule]) -> Iterator[str]:
+    """Yield what each rule counts as."""
+    for each in rules:
+        yield _SQL if isinstance(each.filter, SqlFilter) else _OTHER
+        if each.action is not None:
+            yield _ACTIONS
 
 
 def _chars(rules: tuple[Rule, ...]) -> int:
