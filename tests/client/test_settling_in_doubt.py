@@ -1,9 +1,11 @@
 """A settlement whose first try may have been done stays in doubt until somebody knows."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
+from bendybus.client.core.receive_stream import ReceiveStream
 from bendybus.client.core.retry_policy import RetryPolicy
 from bendybus.client.core.settlements import Outcome, Settlement, Settlements
 from bendybus.client.exceptions import (
@@ -85,3 +87,59 @@ def test_only_an_answer_of_who_knows_ends_the_doubt(
     disposition: Any, tries: tuple[BusError | None, ...], expected: type[Exception]
 ) -> None:
     assert told(disposition, *tries) is expected
+
+
+def delayed(delay_ms: int) -> Settlement:
+    """Return an abandon with a delay."""
+    return Settlement(receiver_pb2.DISPOSITION_ABANDON, TOKEN, Waiter(), 60.0, delay_ms=delay_ms)
+
+
+@pytest.mark.requirement("R219")
+def test_abandons_share_a_frame_only_with_those_of_the_same_delay() -> None:
+    rules = Settlements(RetryPolicy(total=0))
+    for delay_ms in (5, 5, 0, 7):
+        rules.add(delayed(delay_ms))
+
+    frames = [rules.next_frame() for _ in range(3)]
+
+    assert [(frame.delay_ms, len(frame.lock_tokens) // 16) for frame in frames] == [
+        (5, 2),
+        (0, 1),
+        (7, 1),
+    ]
+
+
+@pytest.mark.requirement("R219")
+def test_a_front_end_that_would_ignore_a_delay_is_not_sent_one() -> None:
+    rules = Settlements(RetryPolicy(total=0))
+    late, plain = delayed(5), delayed(0)
+    rules.add(late)
+    rules.add(plain)
+
+    rules.refuse_delayed()
+
+    assert isinstance(late.waiter, Waiter)
+    assert "older version" in str(late.waiter.error)
+    assert rules.next_frame().delay_ms == 0
+    assert not rules.has_waiting
+
+
+@pytest.mark.requirement("R219")
+async def test_a_delay_waits_for_what_the_front_end_says_of_itself() -> None:
+    for knows in (False, True):
+        stream = ReceiveStream(
+            lambda: None,
+            asyncio.get_running_loop(),
+            RetryPolicy(total=0),
+            receiver_pb2.OpenReceiver(entity_path="q"),
+            0,
+        )
+        settlement = delayed(5)
+        stream.settle(settlement)
+        stream.next_request()
+        opened = receiver_pb2.ReceiverOpened(knows_delays=knows)
+        stream.handle(receiver_pb2.ReceiveStreamResponse(opened=opened))
+
+        assert (stream.next_request() is not None) is knows
+        assert isinstance(settlement.waiter, Waiter)
+        assert (settlement.waiter.error is None) is knows

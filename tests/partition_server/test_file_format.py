@@ -222,7 +222,7 @@ def test_an_old_file_and_its_copy_get_incarnations_of_their_own(
             "outcomes of sends of version 7",
         ),
         ("UPDATE slots SET sub_queue = 3 WHERE slot = 1", "sub-queues of kind 3"),
-        ("PRAGMA user_version = 10", "has format 10; this version reads up to 9"),
+        ("PRAGMA user_version = 11", "has format 11; this version reads up to 10"),
     ],
 )
 def test_what_a_newer_version_wrote_is_refused_and_left_as_it_is(

@@ -8,7 +8,7 @@ TypeError, a bad value InvalidArgumentError (a ValueError) whose `metadata["fiel
 import math
 import operator
 import warnings
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final, SupportsIndex, cast
 
 from bendybus.client.exceptions import InvalidArgumentError
@@ -65,6 +65,21 @@ def seconds(name: str, value: Any) -> float:
     if math.isnan(value) or value <= 0:
         raise invalid(name, f"must be greater than 0 (got {_shown(value)})")
     return min(value, SECONDS_MAX)
+
+
+def delay_ms(value: Any, tx: Any = None) -> int:
+    """Return the `delay` of an abandoned message in milliseconds; None: 0."""
+    if value is None:
+        return 0
+    if tx is not None:
+        raise invalid(
+            "delay", "not allowed in a transaction; abandon without one, or outside of it"
+        )
+    number = seconds("delay", value.total_seconds() if isinstance(value, timedelta) else value)
+    most_s = limits.ABANDON_DELAY_MS_MAX / 1_000
+    if number > most_s:
+        raise invalid("delay", f"must be at most 7 days (got {_shown(value)})")
+    return max(1, round(number * 1_000))
 
 
 def timeout(value: Any) -> float:

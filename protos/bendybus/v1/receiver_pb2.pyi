@@ -123,7 +123,7 @@ class CancelAsk(_message.Message):
     def __init__(self, ask_id: _Optional[int] = ...) -> None: ...
 
 class SettleFrame(_message.Message):
-    __slots__ = ("frame_id", "disposition", "lock_tokens", "changed_properties", "dead_letter_reason", "dead_letter_error_description", "repeat")
+    __slots__ = ("frame_id", "disposition", "lock_tokens", "changed_properties", "dead_letter_reason", "dead_letter_error_description", "repeat", "delay_ms")
     FRAME_ID_FIELD_NUMBER: _ClassVar[int]
     DISPOSITION_FIELD_NUMBER: _ClassVar[int]
     LOCK_TOKENS_FIELD_NUMBER: _ClassVar[int]
@@ -131,6 +131,7 @@ class SettleFrame(_message.Message):
     DEAD_LETTER_REASON_FIELD_NUMBER: _ClassVar[int]
     DEAD_LETTER_ERROR_DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
     REPEAT_FIELD_NUMBER: _ClassVar[int]
+    DELAY_MS_FIELD_NUMBER: _ClassVar[int]
     frame_id: int
     disposition: Disposition
     lock_tokens: bytes
@@ -138,7 +139,8 @@ class SettleFrame(_message.Message):
     dead_letter_reason: str
     dead_letter_error_description: str
     repeat: bool
-    def __init__(self, frame_id: _Optional[int] = ..., disposition: _Optional[_Union[Disposition, str]] = ..., lock_tokens: _Optional[bytes] = ..., changed_properties: _Optional[_Union[_message_pb2.ValueMap, _Mapping]] = ..., dead_letter_reason: _Optional[str] = ..., dead_letter_error_description: _Optional[str] = ..., repeat: bool = ...) -> None: ...
+    delay_ms: int
+    def __init__(self, frame_id: _Optional[int] = ..., disposition: _Optional[_Union[Disposition, str]] = ..., lock_tokens: _Optional[bytes] = ..., changed_properties: _Optional[_Union[_message_pb2.ValueMap, _Mapping]] = ..., dead_letter_reason: _Optional[str] = ..., dead_letter_error_description: _Optional[str] = ..., repeat: bool = ..., delay_ms: _Optional[int] = ...) -> None: ...
 
 class ReceiveStreamResponse(_message.Message):
     __slots__ = ("opened", "delivery", "settle_result", "error", "session_closed", "moving", "further")
@@ -159,12 +161,14 @@ class ReceiveStreamResponse(_message.Message):
     def __init__(self, opened: _Optional[_Union[ReceiverOpened, _Mapping]] = ..., delivery: _Optional[_Union[Delivery, _Mapping]] = ..., settle_result: _Optional[_Union[SettleResult, _Mapping]] = ..., error: _Optional[_Union[_message_pb2.Error, _Mapping]] = ..., session_closed: _Optional[_Union[SessionClosed, _Mapping]] = ..., moving: bool = ..., further: _Optional[_Iterable[_Union[ReceiveStreamResponse, _Mapping]]] = ...) -> None: ...
 
 class ReceiverOpened(_message.Message):
-    __slots__ = ("lock_duration_ms", "session")
+    __slots__ = ("lock_duration_ms", "session", "knows_delays")
     LOCK_DURATION_MS_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
+    KNOWS_DELAYS_FIELD_NUMBER: _ClassVar[int]
     lock_duration_ms: int
     session: OpenedSession
-    def __init__(self, lock_duration_ms: _Optional[int] = ..., session: _Optional[_Union[OpenedSession, _Mapping]] = ...) -> None: ...
+    knows_delays: bool
+    def __init__(self, lock_duration_ms: _Optional[int] = ..., session: _Optional[_Union[OpenedSession, _Mapping]] = ..., knows_delays: bool = ...) -> None: ...
 
 class OpenedSession(_message.Message):
     __slots__ = ("session_id", "session_token", "locked_until_ms", "lock_remaining_ms")
@@ -215,20 +219,22 @@ class SettleFailure(_message.Message):
     def __init__(self, error: _Optional[_Union[_message_pb2.Error, _Mapping]] = ..., indexes: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class SettleRequest(_message.Message):
-    __slots__ = ("entity_path", "disposition", "lock_tokens", "changed_properties", "dead_letter_reason", "dead_letter_error_description")
+    __slots__ = ("entity_path", "disposition", "lock_tokens", "changed_properties", "dead_letter_reason", "dead_letter_error_description", "delay_ms")
     ENTITY_PATH_FIELD_NUMBER: _ClassVar[int]
     DISPOSITION_FIELD_NUMBER: _ClassVar[int]
     LOCK_TOKENS_FIELD_NUMBER: _ClassVar[int]
     CHANGED_PROPERTIES_FIELD_NUMBER: _ClassVar[int]
     DEAD_LETTER_REASON_FIELD_NUMBER: _ClassVar[int]
     DEAD_LETTER_ERROR_DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    DELAY_MS_FIELD_NUMBER: _ClassVar[int]
     entity_path: str
     disposition: Disposition
     lock_tokens: _containers.RepeatedScalarFieldContainer[str]
     changed_properties: _message_pb2.ValueMap
     dead_letter_reason: str
     dead_letter_error_description: str
-    def __init__(self, entity_path: _Optional[str] = ..., disposition: _Optional[_Union[Disposition, str]] = ..., lock_tokens: _Optional[_Iterable[str]] = ..., changed_properties: _Optional[_Union[_message_pb2.ValueMap, _Mapping]] = ..., dead_letter_reason: _Optional[str] = ..., dead_letter_error_description: _Optional[str] = ...) -> None: ...
+    delay_ms: int
+    def __init__(self, entity_path: _Optional[str] = ..., disposition: _Optional[_Union[Disposition, str]] = ..., lock_tokens: _Optional[_Iterable[str]] = ..., changed_properties: _Optional[_Union[_message_pb2.ValueMap, _Mapping]] = ..., dead_letter_reason: _Optional[str] = ..., dead_letter_error_description: _Optional[str] = ..., delay_ms: _Optional[int] = ...) -> None: ...
 
 class SettleResponse(_message.Message):
     __slots__ = ("failures", "locked_until_ms")

@@ -28,6 +28,7 @@ def watch_response(
         snapshot=snapshot,
         kinds=[entities.kind_to_proto(kind) for kind in EntityKind],
         knows_sessions=True,
+        knows_delays=True,
     )
     for entity in changed:
         into = response.entities if entity.kind is EntityKind.QUEUE else response.others

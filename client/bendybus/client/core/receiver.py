@@ -209,6 +209,7 @@ class BaseReceiver(EntityClient):
         reason: str | None = None,
         description: str | None = None,
         changes: Mapping[str, Any] | None = None,
+        delay_ms: int = 0,
         timeout_s: float = SETTLE_TIMEOUT_S,
     ) -> Settlement:
         self._check_settling(message, disposition)
@@ -222,6 +223,7 @@ class BaseReceiver(EntityClient):
             changed_properties=values.to_map(changes, "properties_to_modify") if changes else None,
             reason=reason,
             description=description,
+            delay_ms=delay_ms,
         )
         if disposition != RENEW_LOCK and not self._back_in_session(disposition):
             self._steps.ask_with(settlement, (message,))

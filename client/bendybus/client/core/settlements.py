@@ -14,6 +14,7 @@ from bendybus.client.exceptions import OutcomeUnknownError, ServiceBusError
 from bendybus.domain import limits, lock_token
 from bendybus.domain.errors import (
     BusError,
+    InvalidOperation,
     MessageLockLost,
     OutcomeUnknown,
     RetryableError,
@@ -37,6 +38,7 @@ class Settlement:
     __slots__ = (
         "changed_properties",
         "deadline_s",
+        "delay_ms",
         "description",
         "disposition",
         "errors",
@@ -65,6 +67,7 @@ class Settlement:
         changed_properties: message_pb2.ValueMap | None = None,
         reason: str | None = None,
         description: str | None = None,
+        delay_ms: int = 0,
     ) -> None:
         self.disposition = disposition
         self.tokens = tokens
@@ -73,6 +76,8 @@ class Settlement:
         self.changed_properties = changed_properties
         self.reason = reason
         self.description = description
+        # Of an abandon: how long the message is not received.
+        self.delay_ms = delay_ms
         # How many messages the next step of a loop asks for at the same time, and how long it waits
         # for them; 0: it does not ask.
         self.next_count = 0
@@ -101,6 +106,7 @@ class Settlement:
             and other.plain
             and self.disposition == other.disposition
             and self.repeated == other.repeated
+            and self.delay_ms == other.delay_ms
         )
 
     def __len__(self) -> int:
@@ -174,6 +180,7 @@ class Settlements:
             dead_letter_reason=first.reason or "",
             dead_letter_error_description=first.description or "",
             repeat=first.repeated,
+            delay_ms=first.delay_ms,
         )
 
     def answered(self, result: receiver_pb2.SettleResult) -> list[tuple[float, Settlement]]:
@@ -211,6 +218,12 @@ class Settlements:
                 self._waiting.appendleft(settlement)
             else:
                 settlement.waiter.fail(_of_unknown_outcome(error))
+
+    def refuse_delayed(self) -> None:
+        """Fail what has a delay: the front end would ignore it."""
+        for entry in [entry for entry in self._waiting if entry.delay_ms]:
+            self._waiting.remove(entry)
+            refuse(entry, no_delays())
 
     def refuse(self, error: BusError) -> None:
         """Fail what waits: it cannot be done any more; an earlier try of it may have done it."""
@@ -307,6 +320,14 @@ def _of_unknown_outcome(error: BusError) -> ServiceBusError:
     )
 
 
+def no_delays() -> BusError:
+    """Return the error for a delay that the front end does not know."""
+    return InvalidOperation(
+        "delay: the front end runs an older version, which does not abandon messages with a "
+        "delay. Update it, or abandon without one."
+    )
+
+
 class _Joint:
     """Waits for the parts of a settlement that is larger than a frame."""
 
@@ -346,6 +367,7 @@ def _parts(whole: Settlement) -> list[Settlement]:
             changed_properties=whole.changed_properties,
             reason=whole.reason,
             description=whole.description,
+            delay_ms=whole.delay_ms,
         )
         part.deadline_s = whole.deadline_s
         part.indexes = list(range(start, start + len(part)))

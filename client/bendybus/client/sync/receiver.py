@@ -2,7 +2,7 @@
 """The receiver of the synchronous surface."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Final
 
@@ -124,17 +124,20 @@ class ServiceBusReceiver(SettlingReceiver, Iterator[ServiceBusReceivedMessage]):
         message: ServiceBusReceivedMessage,
         *,
         properties_to_modify: Mapping[str, Any] | None = None,
+        delay: timedelta | float | None = None,
         tx: ServiceBusTransaction | None = None,
     ) -> None:
         """Release a message to the queue; the delivery counts.
 
         `message`, `tx`: as for `complete_message`. `properties_to_modify`: application properties
-        to set; the others stay.
+        to set; the others stay. `delay`: the time, or seconds, before it is received again, up to
+        7 days; not for messages of a session or deferred ones, nor in a transaction.
         """
+        delay_ms = arguments.delay_ms(delay, tx)
         outcome = self._settle(
             message,
             lambda waiter: self._settlement(
-                message, core.ABANDON, waiter, changes=properties_to_modify
+                message, core.ABANDON, waiter, changes=properties_to_modify, delay_ms=delay_ms
             ),
             tx,
         )

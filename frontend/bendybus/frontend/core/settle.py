@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from bendybus.domain import bounds, errors, lock_token
+from bendybus.domain import bounds, errors, limits, lock_token
 from bendybus.domain.disposition import Disposition
 from bendybus.domain.errors import BusError
 from bendybus.frontend.core import columns
@@ -43,6 +43,8 @@ class SettleRequest:
     repeat: bool = False
     # Of the receiver's session; empty: it has none.
     session_token: bytes = b""
+    # Of an abandon: how long the messages are not received; 0: at once.
+    delay_ms: int = 0
 
 
 @dataclass(slots=True)
@@ -165,6 +167,9 @@ class SettleDispatcher:
     def _tell(self, settling: Settling, part: _Part) -> bool:
         """Hand a part to its partition; return False if it is to wait for room there."""
         upstream, frame, settle_id, indexes = part
+        if settling.request.delay_ms and not upstream.knows_delays:
+            _fail(settling, indexes, _no_delays(upstream))
+            return True
         partition, disposition = upstream.partition, settling.request.disposition
         renewal = disposition is Disposition.RENEW_LOCK
         if disposition is Disposition.RELEASE:
@@ -233,6 +238,8 @@ def check(request: SettleRequest) -> int:
     )
     if changed is not None:
         columns.check_properties(changed)
+    if request.delay_ms:
+        bounds.check_number("delay", request.delay_ms, limits.ABANDON_DELAY_MS_MAX)
     return len(request.lock_tokens) // lock_token.TOKEN_BYTES
 
 
@@ -259,6 +266,7 @@ def _frame(
         settler_id=request.settler_id,
         repeat=request.repeat,
         session_token=request.session_token,
+        delay_ms=request.delay_ms,
     )
 
 
@@ -292,6 +300,16 @@ def _busy(partition: int) -> BusError:
     return errors.ServerBusy(
         f"partition {partition}: settlement queue is full. Repeat the settlement.",
         metadata={"partition": str(partition)},
+    )
+
+
+def _no_delays(upstream: Upstream) -> BusError:
+    if not upstream.available:
+        return _unreachable(upstream.partition, "it was not reached yet")
+    return errors.InvalidOperation(
+        f"partition {upstream.partition} runs an older version, which does not abandon messages "
+        "with a delay. Update all partition servers, or abandon without one.",
+        metadata={"partition": str(upstream.partition)},
     )
 
 

@@ -90,6 +90,7 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
                 request.changed_properties,
                 request.dead_letter_reason,
                 request.dead_letter_error_description,
+                delay_ms=request.delay_ms,
             )
         )
         return receiver_pb2.SettleResponse(

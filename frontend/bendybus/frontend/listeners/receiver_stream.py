@@ -162,7 +162,8 @@ class ReceiverStream:
             source, self._hand, self._answers.put, owner=self._flow.connection.owner
         )
         opened = receiver_pb2.ReceiverOpened(
-            lock_duration_ms=self._receiver.entity.description.lock_duration_ms
+            lock_duration_ms=self._receiver.entity.description.lock_duration_ms,
+            knows_delays=True,
         )
         self._answers.put(Answer(receiver_pb2.ReceiveStreamResponse(opened=opened)))
 
@@ -184,6 +185,7 @@ class ReceiverStream:
                 locked_until_ms=session.locked_until_ms,
                 lock_remaining_ms=session.lock_remaining_ms,
             ),
+            knows_delays=True,
         )
         self._opened = Answer(receiver_pb2.ReceiveStreamResponse(opened=opened))
         self._answers.put(self._opened)
@@ -268,6 +270,7 @@ def to_request(frame: receiver_pb2.SettleFrame) -> SettleRequest:
         frame.dead_letter_reason,
         frame.dead_letter_error_description,
         repeat=frame.repeat,
+        delay_ms=frame.delay_ms,
     )
 
 

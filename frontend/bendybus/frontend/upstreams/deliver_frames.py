@@ -215,6 +215,7 @@ def settle(
     settler_id: bytes,
     repeat: bool,
     session_token: bytes = b"",
+    delay_ms: int = 0,
 ) -> Frame:
     """Return the frame that settles messages, or renews their locks."""
     return Frame(
@@ -230,6 +231,7 @@ def settle(
             settler_id=settler_id,
             repeat=repeat,
             session_token=session_token,
+            delay_ms=delay_ms,
         ),
     )
 

@@ -120,6 +120,7 @@ class Upstream:
         self.entity_kinds = frozenset({EntityKind.QUEUE})
         # Whether it reads frames of sessions: partition servers of 0.4 do not.
         self.knows_sessions = False
+        self.knows_delays = False
         self._use([self._channel() for _ in range(3)])
 
     def renew(self, credentials: grpc.ChannelCredentials) -> None:
@@ -265,6 +266,7 @@ class Upstream:
                 async for response in call:
                     self.entity_kinds = catalogue.kinds_of(response)
                     self.knows_sessions = response.knows_sessions
+                    self.knows_delays = response.knows_delays
                     self._listener.catalogue(
                         self.partition,
                         entities.fingerprint_from_proto(response.fingerprint),

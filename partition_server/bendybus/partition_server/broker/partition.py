@@ -18,7 +18,7 @@ from uuid import UUID
 from bendybus.domain import limits
 from bendybus.domain.errors import BusError
 from bendybus.partition_server.broker.rule_table import COMMANDS, SWEEPS, CommandRule, Phase
-from bendybus.partition_server.rules import catalogue_entry, receive
+from bendybus.partition_server.rules import catalogue_entry, delays, receive
 from bendybus.partition_server.state.answers import Failed, Recalled
 from bendybus.partition_server.state.budget import Budget
 from bendybus.partition_server.state.commands import (
@@ -68,6 +68,7 @@ class Partition:
             new_id=new_id,
             forward_refused_ms=forward_refused_ms,
         )
+        delays.restore(self.state, opened.delays, now)
         self._corrections = 0
         self._expiry_held = self.state.clock.expiry_held(now)
         self._dropping = False

@@ -5,11 +5,13 @@ from typing import Final
 
 from bendybus.domain import bounds, errors, limits
 from bendybus.domain.message_state import MessageState
+from bendybus.partition_server.rules import delays
 from bendybus.partition_server.state import operation_memory
 from bendybus.partition_server.state.answers import Done
 from bendybus.partition_server.state.budget import Budget
 from bendybus.partition_server.state.commands import DeleteMessages
 from bendybus.partition_server.state.deletions import DELETIONS_MAX, Deletion
+from bendybus.partition_server.state.message_lock import HeldLock
 from bendybus.partition_server.state.turn import Turn
 from bendybus.partition_server.store.records import COUNTER_MASK, State
 
@@ -88,14 +90,15 @@ def _go_on(turn: Turn, deletion: Deletion, budget: Budget) -> Deletion | None:
             break
         at = summary.counter + 1
         wanted = summary.state in deletion.states
-        doomed = (
-            wanted
-            and summary.enqueued_ms < deletion.before_ms
-            and summary.counter not in queue.locks
-        )
+        lock = queue.locks.get(summary.counter)
+        held = isinstance(lock, HeldLock)
+        doomed = wanted and summary.enqueued_ms < deletion.before_ms and (lock is None or held)
         if doomed:
             stage.remove(queue, summary.id, summary.state, summary.size_bytes)
-            if summary.state == State.ACTIVE:
+            if held:
+                stage.unlock(queue, summary.counter)
+                delays.end(turn, queue, summary.counter)
+            elif summary.state == State.ACTIVE:
                 stage.vanished.append((queue, summary.counter))
             left -= 1
         budget.spend(summary.size_bytes if doomed else 0)

@@ -103,6 +103,7 @@ def _take(partition: PartitionState, entity: Entity, stage: Stage, now: Now) -> 
             _refuse_asks(partition, queue, stage, gone)
             partition.forwards.drop(queue.slot)
             partition.lanes.drop(queue.slot)
+            partition.held.drop(queue.slot)
         partition.fenced_until.pop(old.uid, None)
         partition.topics.drop(old.uid)
     partition.topics.put(entity)

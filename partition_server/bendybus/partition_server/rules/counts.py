@@ -39,7 +39,7 @@ def count(partition: PartitionState, uid: str, now: Now) -> EntityCounts:
         name=entity.name,
         generation=entity.generation,
         active=figures.active,
-        locked=len(main.locks),
+        locked=len(main.locks) - partition.held.of(main.slot),
         deferred=figures.deferred,
         scheduled=figures.scheduled,
         dead_letter=dead.state.active + dead.state.deferred if dead else 0,

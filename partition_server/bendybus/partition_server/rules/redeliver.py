@@ -1,13 +1,13 @@
 """The end of a lock without a settlement: the message can be received again, or no more.
 
-abandoned ──► delivery count + 1              ─┐
+abandoned ──► delivery count + 1 (`delays`)   ─┐
 lock ended ──► + 1 if the client had it        ├─► ready, or at MaxDeliveryCount or past its time:
 only reserved ──► uncounted (`reservations`)  ─┘   dead-lettered or dropped
 """
 
 from bendybus.domain import limits
-from bendybus.partition_server.rules import application_properties, dead_letter, expire
-from bendybus.partition_server.state.message_lock import Lock
+from bendybus.partition_server.rules import application_properties, dead_letter, delays, expire
+from bendybus.partition_server.state.message_lock import HeldLock, Lock
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.turn import Turn
 from bendybus.partition_server.store.records import RowUpdate, row_id
@@ -30,6 +30,8 @@ def end_due(turn: Turn, queue: MessageQueue) -> None:
 def end_lock(turn: Turn, queue: MessageQueue, counter: int, lock: Lock) -> None:
     """End a lock whose time is over: a delivery, if the client had the message."""
     turn.stage.unlock(queue, counter)
+    if isinstance(lock, HeldLock):
+        delays.end(turn, queue, counter)
     if lock.delivered:
         changed = application_properties.of_locked(turn, queue, counter, lock)
         count_delivery(turn, queue, counter, lock, changed)
@@ -38,7 +40,13 @@ def end_lock(turn: Turn, queue: MessageQueue, counter: int, lock: Lock) -> None:
 
 
 def count_delivery(
-    turn: Turn, queue: MessageQueue, counter: int, lock: Lock, changed: bytes | None
+    turn: Turn,
+    queue: MessageQueue,
+    counter: int,
+    lock: Lock,
+    changed: bytes | None,
+    *,
+    delay_ms: int = 0,
 ) -> None:
     """Make a failed delivery durable and let the message be received again, or not."""
     count = min(lock.delivery_count + 1, limits.DELIVERY_COUNT_STORED_MAX)
@@ -55,7 +63,10 @@ def count_delivery(
             )
         return
     added_bytes = update(turn, queue, counter, lock, int(lock.deferred), count, changed)
-    give_back(turn, queue, counter, lock, lock.size_bytes + added_bytes)
+    if delay_ms:
+        delays.hold(turn, queue, counter, lock, lock.size_bytes + added_bytes, delay_ms)
+    else:
+        give_back(turn, queue, counter, lock, lock.size_bytes + added_bytes)
 
 
 def update(

@@ -21,6 +21,7 @@ from bendybus.partition_server.rules import (
     application_properties,
     dead_letter,
     defer,
+    delays,
     expire,
     locks,
     redeliver,
@@ -50,6 +51,7 @@ def settle(turn: Turn, command: Settle) -> Settled | None:
         command.dead_letter_reason,
         command.dead_letter_error_description,
     )
+    delays.check(command)
     if command.disposition is Disposition.COMPLETE:
         # Frees pages and writes none, so that the size of messages does not matter.
         count, lost = _complete(turn, command.tokens, command.entity_uid)
@@ -284,11 +286,13 @@ def _renew(turn: Turn, command: Settle) -> Settled:
 
 
 def _abandon(turn: Turn, command: Settle, queue: MessageQueue, counter: int, lock: Lock) -> None:
+    if command.delay_ms:
+        delays.check_message(turn, queue, lock)
     changed = application_properties.merged(
         application_properties.of_locked(turn, queue, counter, lock), command.changed_properties
     )
     turn.stage.unlock(queue, counter)
-    redeliver.count_delivery(turn, queue, counter, lock, changed)
+    redeliver.count_delivery(turn, queue, counter, lock, changed, delay_ms=command.delay_ms)
     session_locks.recall(turn, queue, counter, lock)
 
 

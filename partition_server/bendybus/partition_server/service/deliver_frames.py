@@ -72,6 +72,7 @@ def _command(request: partition_pb2.DeliverFramesRequest, stream: Outbox[Any]) -
             settle.settler_id,
             settle.repeat,
             settle.session_token,
+            settle.delay_ms,
         )
     if kind == "accept_session":
         accept = request.accept_session

@@ -154,10 +154,9 @@ class Settle(OfStream):
     entity_uid: str = ""
     # The receiver, whose frames are remembered; b"": they are not. See `settlers`.
     settler_id: bytes = b""
-    # Its tokens were in a frame before whose outcome is not known to it.
-    repeat: bool = False
-    # Of the receiver's session: says whether a lock was lost with it. b"": not told.
-    session_token: bytes = b""
+    repeat: bool = False  # its tokens were in a frame before whose outcome it does not know
+    session_token: bytes = b""  # says whether a lock was lost with its session; b"": not told
+    delay_ms: int = 0  # of an abandon: how long the message is not received; 0: at once
 
 
 @dataclass(slots=True)
@@ -196,8 +195,7 @@ class ReceiveDeferred:
     entity: EntityRef
     delete: bool
     counters: Sequence[int]
-    # See `operations`; b"": a repeat is a new operation.
-    operation_id: bytes = b""
+    operation_id: bytes = b""  # see `operations`; b"": a repeat is a new operation
     age_ms: int = 0
     # Of the session that they are from; b"": the entity has no sessions.
     session_token: bytes = b""
@@ -393,6 +391,5 @@ Command = (
 
 def stores(command: Command) -> bool:
     """Whether a command stores messages, so that it needs room on the disk."""
-    if isinstance(command, Append | TakeForwarded):
-        return True
-    return isinstance(command, Transact) and bool(command.sends())
+    sends = isinstance(command, Transact) and bool(command.sends())
+    return sends or isinstance(command, Append | TakeForwarded)

@@ -25,6 +25,11 @@ class Lock:
 
 
 @dataclass(slots=True)
+class HeldLock(Lock):
+    """The lock of a message that was abandoned with a delay: no receiver has its token."""
+
+
+@dataclass(slots=True)
 class OpenAsk:
     """What a receiver still wants."""
 

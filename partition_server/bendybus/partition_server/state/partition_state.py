@@ -17,6 +17,7 @@ from bendybus.partition_server.state.commands import EntityRef, Now
 from bendybus.partition_server.state.deletions import Deletions
 from bendybus.partition_server.state.due_times import DueTimes, Sweep
 from bendybus.partition_server.state.forwards import Forwards
+from bendybus.partition_server.state.held_messages import HeldMessages
 from bendybus.partition_server.state.lanes import Lanes
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.open_streams import OpenStreams
@@ -65,6 +66,7 @@ class PartitionState:
         self.forwards = Forwards(forward_refused_ms)
         self.lanes = Lanes()
         self.lanes.choices = store.forwards.choices()
+        self.held = HeldMessages()
         # Takes frames for other partitions; None: there is no way to them.
         self.forward_link: Any = None
         # Set by the shell: why sends are refused (no room on the disk), "" if they are not.

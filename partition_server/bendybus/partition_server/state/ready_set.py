@@ -140,6 +140,10 @@ class ReadyWindow:
         self.gone.clear()
         self._rewound, self.loaded = max(self._rewound, self.loaded), 0
 
+    def expect_locked(self, counter: int) -> None:
+        """Leave a message out that is locked before the window is read the first time."""
+        self._rewound = max(self._rewound, counter)
+
     def has_ready(self) -> bool:
         """Whether a take could find something."""
         return bool(self.window or self.returned) or self.loaded < self._state.counter

@@ -16,6 +16,7 @@ from bendybus.partition_server.store.records import (
     SLOT_SHIFT,
     Changes,
     ClockMark,
+    Delay,
     Envelope,
     HistoryEntry,
     ProducerEntry,
@@ -46,6 +47,7 @@ class MemoryStore:
         self._producers: list[ProducerEntry] = []
         self._seen: ClockMark | None = None
         self._producers_forgotten_until_ms = 0
+        self._delays: dict[int, int] = {}
 
     def expect(self, fingerprint: Fingerprint) -> None:
         """Raise FileRefused unless the store belongs to `fingerprint`."""
@@ -64,6 +66,7 @@ class MemoryStore:
             list(self._producers),
             self._seen,
             self._producers_forgotten_until_ms,
+            [Delay(id_, until_ms) for id_, until_ms in sorted(self._delays.items())],
         )
 
     def active(
@@ -178,6 +181,9 @@ class MemoryStore:
             )
         for id_ in changes.deletes:
             self._rows.pop(id_, None)
+        for id_ in (*changes.deletes, *(move.id for move in changes.moves), *changes.delays_ended):
+            self._delays.pop(id_, None)
+        self._delays.update(changes.delays)
         self._remember(changes)
         self.sessions.commit(changes)
         for slot in changes.slots.values():

@@ -244,6 +244,13 @@ class RowUpdate(NamedTuple):
     added_bytes: int = 0
 
 
+class Delay(NamedTuple):
+    """A message that was abandoned with a delay: it is not received before its time."""
+
+    id: int
+    until_ms: int
+
+
 class Move(NamedTuple):
     """A row that becomes another one, in whatever queue; head and payload go with it."""
 
@@ -336,6 +343,9 @@ class Changes:
     updates: list[RowUpdate] = field(default_factory=list)
     moves: list[Move] = field(default_factory=list)
     deletes: list[int] = field(default_factory=list)
+    delays: list[Delay] = field(default_factory=list)
+    # Ids of messages whose delay is over; of those that are deleted or moved it ends with that.
+    delays_ended: list[int] = field(default_factory=list)
     history: list[HistoryEntry] = field(default_factory=list)
     history_deletes: list[HistoryEntry] = field(default_factory=list)
     producers: list[ProducerEntry] = field(default_factory=list)
@@ -362,6 +372,7 @@ class Changes:
             or self.bodies_removed
             or self.updates
             or self.deletes
+            or self.delays_ended
             or self.history_deletes
             or self.session_states
             or self.forwarded

@@ -39,6 +39,7 @@ from bendybus.partition_server.store.records import (
 )
 from bendybus.partition_server.store.sqlite_appends import Appends
 from bendybus.partition_server.store.sqlite_bodies import SqliteBodies
+from bendybus.partition_server.store.sqlite_delays import SqliteDelays
 from bendybus.partition_server.store.sqlite_errors import translated
 from bendybus.partition_server.store.sqlite_forwards import SqliteForwards
 from bendybus.partition_server.store.sqlite_sessions import SqliteSessions
@@ -67,6 +68,7 @@ class SqliteStore:
         self._appends = Appends(self._queries)
         self.bodies = SqliteBodies(self._queries, self._all)
         self.forwards = SqliteForwards(self._queries, self._all)
+        self._delays = SqliteDelays(self._queries, self._all)
         self.sessions = SqliteSessions(self._queries, self._all, self._page)
         self._db: apsw.Connection | None = None
         self._wal = f"{self.path}-wal"
@@ -174,6 +176,7 @@ class SqliteStore:
             [ProducerEntry(*row) for row in self._all("read_producers")],
             seen,
             next((value for (value,) in self._all("read_mark", (_FORGOTTEN,))), 0),
+            self._delays.all(),
         )
 
     # Reads
@@ -290,6 +293,8 @@ class SqliteStore:
             db.execute(sql["move_message"], (*row[:_PAYLOAD], *row[_PLAIN_COLUMNS:], id_))
         for span in _runs(changes.deletes):
             db.execute(sql["delete_range"], span)
+        if self._delays.concerned(changes):
+            self._delays.commit(db, changes, _runs)
         if by_session:
             self.sessions.after(db, changes)
         if changes.forwarded or changes.forward_choices or changes.forward_sources_removed:

@@ -14,6 +14,7 @@ from bendybus.partition_server.store.forward_reads import ForwardReads
 from bendybus.partition_server.store.records import (
     Changes,
     ClockMark,
+    Delay,
     Envelope,
     HistoryEntry,
     ProducerEntry,
@@ -39,6 +40,8 @@ class Opened:
     seen: ClockMark | None = None
     # Wall clock: frames whose first try was before it may be forgotten. 0: none was.
     producers_forgotten_until_ms: int = 0
+    # Messages that wait, because they were abandoned with a delay.
+    delays: Sequence[Delay] = ()
 
 
 class Store(Protocol):

@@ -151,20 +151,22 @@ class WatchEntitiesRequest(_message.Message):
     def __init__(self, partition: _Optional[int] = ...) -> None: ...
 
 class WatchEntitiesResponse(_message.Message):
-    __slots__ = ("fingerprint", "entities", "snapshot", "others", "kinds", "knows_sessions")
+    __slots__ = ("fingerprint", "entities", "snapshot", "others", "kinds", "knows_sessions", "knows_delays")
     FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     ENTITIES_FIELD_NUMBER: _ClassVar[int]
     SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
     OTHERS_FIELD_NUMBER: _ClassVar[int]
     KINDS_FIELD_NUMBER: _ClassVar[int]
     KNOWS_SESSIONS_FIELD_NUMBER: _ClassVar[int]
+    KNOWS_DELAYS_FIELD_NUMBER: _ClassVar[int]
     fingerprint: Fingerprint
     entities: _containers.RepeatedCompositeFieldContainer[Entity]
     snapshot: bool
     others: _containers.RepeatedCompositeFieldContainer[Entity]
     kinds: _containers.RepeatedScalarFieldContainer[EntityKind]
     knows_sessions: bool
-    def __init__(self, fingerprint: _Optional[_Union[Fingerprint, _Mapping]] = ..., entities: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., snapshot: bool = ..., others: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., kinds: _Optional[_Iterable[_Union[EntityKind, str]]] = ..., knows_sessions: bool = ...) -> None: ...
+    knows_delays: bool
+    def __init__(self, fingerprint: _Optional[_Union[Fingerprint, _Mapping]] = ..., entities: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., snapshot: bool = ..., others: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., kinds: _Optional[_Iterable[_Union[EntityKind, str]]] = ..., knows_sessions: bool = ..., knows_delays: bool = ...) -> None: ...
 
 class Fingerprint(_message.Message):
     __slots__ = ("namespace_name", "namespace_uid", "tier", "partition_count", "partition", "incarnation")
