@@ -94,7 +94,7 @@ def delayed(delay_ms: int) -> Settlement:
     return Settlement(receiver_pb2.DISPOSITION_ABANDON, TOKEN, Waiter(), 60.0, delay_ms=delay_ms)
 
 
-@pytest.mark.requirement("R219")
+@pytest.mark.requirement("R229")
 def test_abandons_share_a_frame_only_with_those_of_the_same_delay() -> None:
     rules = Settlements(RetryPolicy(total=0))
     for delay_ms in (5, 5, 0, 7):
@@ -109,7 +109,7 @@ def test_abandons_share_a_frame_only_with_those_of_the_same_delay() -> None:
     ]
 
 
-@pytest.mark.requirement("R219")
+@pytest.mark.requirement("R229")
 def test_a_front_end_that_would_ignore_a_delay_is_not_sent_one() -> None:
     rules = Settlements(RetryPolicy(total=0))
     late, plain = delayed(5), delayed(0)
@@ -124,7 +124,7 @@ def test_a_front_end_that_would_ignore_a_delay_is_not_sent_one() -> None:
     assert not rules.has_waiting
 
 
-@pytest.mark.requirement("R219")
+@pytest.mark.requirement("R229")
 async def test_a_delay_waits_for_what_the_front_end_says_of_itself() -> None:
     for knows in (False, True):
         stream = ReceiveStream(

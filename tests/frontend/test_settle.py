@@ -99,7 +99,7 @@ async def test_giving_back_waits_for_no_room(partition: Partition) -> None:
     assert settling.started
 
 
-@pytest.mark.requirement("R219")
+@pytest.mark.requirement("R229")
 @pytest.mark.parametrize("knows", [False, True])
 async def test_a_delay_goes_only_to_a_partition_that_keeps_it(
     partition: Partition, monkeypatch: pytest.MonkeyPatch, knows: bool

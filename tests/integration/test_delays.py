@@ -32,7 +32,7 @@ def bodies(client: ServiceBusClient, queue: str, wait_s: float = 1.0) -> list[tu
     return sorted(found)
 
 
-@pytest.mark.requirement("R216", "R217")
+@pytest.mark.requirement("R226", "R227")
 def test_a_message_that_is_abandoned_with_a_delay_waits_also_through_a_restart(
     own_bus: Bus,
 ) -> None:
@@ -66,7 +66,7 @@ def test_a_message_that_is_abandoned_with_a_delay_waits_also_through_a_restart(
     assert came["later"][1] >= DELAY_S
 
 
-@pytest.mark.requirement("R218")
+@pytest.mark.requirement("R228")
 def test_where_there_are_no_delays_they_are_refused(bus: Bus, client: ServiceBusClient) -> None:
     with bus.administration() as administration:
         administration.create_queue("delays", requires_session=True)

@@ -48,7 +48,7 @@ def orders(driver: Driver) -> Driver:
     return driver
 
 
-@pytest.mark.requirement("R216")
+@pytest.mark.requirement("R226")
 def test_a_message_is_not_received_before_its_delay_is_over(orders: Driver) -> None:
     assert not abandoned(orders, HOUR_MS).failures
 
@@ -60,7 +60,7 @@ def test_a_message_is_not_received_before_its_delay_is_over(orders: Driver) -> N
     assert (b"a", 1) in received(orders)
 
 
-@pytest.mark.requirement("R216")
+@pytest.mark.requirement("R226")
 def test_a_message_that_waits_is_shown_as_active(orders: Driver) -> None:
     abandoned(orders, HOUR_MS)
 
@@ -73,7 +73,7 @@ def test_a_message_that_waits_is_shown_as_active(orders: Driver) -> None:
     ]
 
 
-@pytest.mark.requirement("R216")
+@pytest.mark.requirement("R226")
 def test_an_abandon_with_a_delay_counts_once_and_keeps_its_changes(orders: Driver) -> None:
     abandoned(orders, 1_000, changed_properties=b"\x0a\x00")
     orders.advance(1_000)
@@ -84,7 +84,7 @@ def test_an_abandon_with_a_delay_counts_once_and_keeps_its_changes(orders: Drive
     assert held(orders, "orders")[0].changed_properties == b"\x0a\x00"
 
 
-@pytest.mark.requirement("R217")
+@pytest.mark.requirement("R227")
 def test_a_delay_outlasts_a_restart(orders: Driver) -> None:
     abandoned(orders, HOUR_MS)
     orders.restart()
@@ -97,7 +97,7 @@ def test_a_delay_outlasts_a_restart(orders: Driver) -> None:
     assert (b"a", 1) in received(orders)
 
 
-@pytest.mark.requirement("R217")
+@pytest.mark.requirement("R227")
 def test_a_delay_that_passed_while_the_partition_was_away_is_over(orders: Driver) -> None:
     abandoned(orders, 1_000)
     orders.wall_ms += 5_000
@@ -107,7 +107,7 @@ def test_a_delay_that_passed_while_the_partition_was_away_is_over(orders: Driver
     assert received(orders) == [(b"a", 1), (b"b", 0), (b"c", 0)]
 
 
-@pytest.mark.requirement("R217")
+@pytest.mark.requirement("R227")
 def test_a_commit_that_fails_leaves_the_message_locked(orders: Driver) -> None:
     token = locked(orders, "orders", 1)
     settle = Settle("s", 1, Disposition.ABANDON, token, delay_ms=HOUR_MS)
@@ -121,7 +121,7 @@ def test_a_commit_that_fails_leaves_the_message_locked(orders: Driver) -> None:
     assert orders.counts().active == 2
 
 
-@pytest.mark.requirement("R216")
+@pytest.mark.requirement("R226")
 def test_its_token_is_of_no_more_use(orders: Driver) -> None:
     token = locked(orders, "orders", 1)
     orders.settle(Disposition.ABANDON, token, delay_ms=HOUR_MS)
@@ -131,7 +131,7 @@ def test_its_token_is_of_no_more_use(orders: Driver) -> None:
         assert isinstance(error, errors.MessageLockLost)
 
 
-@pytest.mark.requirement("R216")
+@pytest.mark.requirement("R226")
 def test_the_last_delivery_is_dead_lettered_at_once(driver: Driver) -> None:
     driver.create("orders", max_delivery_count=1)
     send(driver, "orders", b"a")
@@ -141,7 +141,7 @@ def test_the_last_delivery_is_dead_lettered_at_once(driver: Driver) -> None:
     assert [row.payload for row in held(driver, "orders", SubQueue.DEAD_LETTER)] == [b"a"]
 
 
-@pytest.mark.requirement("R216")
+@pytest.mark.requirement("R226")
 def test_a_message_whose_time_to_live_ends_first_is_not_received(driver: Driver) -> None:
     driver.create("orders", default_message_time_to_live_ms=2_000)
     send(driver, "orders", b"a")
@@ -154,7 +154,7 @@ def test_a_message_whose_time_to_live_ends_first_is_not_received(driver: Driver)
     assert driver.counts().active == 0
 
 
-@pytest.mark.requirement("R218")
+@pytest.mark.requirement("R228")
 def test_a_purge_deletes_what_waits(orders: Driver) -> None:
     abandoned(orders, HOUR_MS)
     locked(orders, "orders", 1)
@@ -170,7 +170,7 @@ def test_a_purge_deletes_what_waits(orders: Driver) -> None:
     assert received(orders) == [(b"b", 1)]
 
 
-@pytest.mark.requirement("R218")
+@pytest.mark.requirement("R228")
 def test_what_cannot_wait_is_refused(driver: Driver) -> None:
     driver.create("orders")
     send(driver, "orders", b"a")
@@ -190,7 +190,7 @@ def test_what_cannot_wait_is_refused(driver: Driver) -> None:
     assert "a deferred message is received by its number only" in str(error)
 
 
-@pytest.mark.requirement("R218")
+@pytest.mark.requirement("R228")
 def test_so_many_messages_wait_and_no_more(orders: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "DELAYED_MESSAGES_MAX", 2)
     first = abandoned(orders, 1_000, 3)
@@ -203,7 +203,7 @@ def test_so_many_messages_wait_and_no_more(orders: Driver, monkeypatch: pytest.M
     assert not abandoned(orders, 1_000, 1).failures
 
 
-@pytest.mark.requirement("R218")
+@pytest.mark.requirement("R228")
 def test_a_queue_that_is_deleted_makes_room(
     orders: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
