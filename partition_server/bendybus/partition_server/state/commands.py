@@ -391,5 +391,6 @@ Command = (
 
 def stores(command: Command) -> bool:
     """Whether a command stores messages, so that it needs room on the disk."""
-    sends = isinstance(command, Transact) and bool(command.sends())
-    return sends or isinstance(command, Append | TakeForwarded)
+    if isinstance(command, Append | TakeForwarded):
+        return True
+    return isinstance(command, Transact) and bool(command.sends())
