@@ -128,20 +128,26 @@ class EntityManifest(ManifestModel):
         entity.check_new_name(self.entity_name, self.ENTITY_KIND)
 
 
-def check_rules(manifest: EntityManifest, known: Sequence[Rule] = ()) -> None:
+def check_rules(
+    manifest: EntityManifest, known: Sequence[Rule] = (), *, compiled_max: int | None = None
+) -> None:
     """Raise InvalidArgument or QuotaExceeded for the first rule that no subscription can have.
 
-    It compiles those that differ from `known`, which takes milliseconds for each.
+    It compiles those that differ from `known`, which takes milliseconds for each; of more than
+    `compiled_max`, only the values are checked.
     """
     specs = getattr(manifest.spec, "rules", None) or ()
     wanted = [rule_manifest.to_rule(each) for each in specs]
     rule_set.check_bounds(wanted)
     checked = {each.name: each for each in known}
-    for number, each in enumerate(wanted):
-        if checked.get(each.name) == each:
-            continue
+    new = [(at, each) for at, each in enumerate(wanted) if checked.get(each.name) != each]
+    compiles = compiled_max is None or len(new) <= compiled_max
+    for number, each in new:
         try:
-            rule.check(each, partitioned=False)
+            if compiles:
+                rule.check(each, partitioned=False)
+            else:
+                rule.check_values(each)
         except InvalidArgument as error:
             field = _RULE_FIELDS.get(error.field, error.field)
             raise error.named(f"rules[{number}].{field}") from error

@@ -44,6 +44,9 @@ class SqlFilter:
     sql_expression: str
     parameters: Mapping[str, Value] = dataclasses.field(default_factory=dict)
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SqlFilter) and _typed(self) == _typed(other)
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CorrelationFilter:
@@ -59,6 +62,9 @@ class CorrelationFilter:
     content_type: str | None = None
     properties: Mapping[str, Value] = dataclasses.field(default_factory=dict)
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CorrelationFilter) and _typed(self) == _typed(other)
+
 
 Filter = TrueFilter | FalseFilter | SqlFilter | CorrelationFilter
 
@@ -69,6 +75,20 @@ class SqlRuleAction:
 
     sql_expression: str
     parameters: Mapping[str, Value] = dataclasses.field(default_factory=dict)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SqlRuleAction) and _typed(self) == _typed(other)
+
+
+def _typed(described: SqlFilter | CorrelationFilter | SqlRuleAction) -> list[object]:
+    """Return what makes two descriptions the same: 1, 1.0 and true are equal in Python only."""
+    found = (getattr(described, field.name) for field in dataclasses.fields(described))
+    return [
+        {name: (type(value), value) for name, value in each.items()}
+        if isinstance(each, Mapping)
+        else each
+        for each in found
+    ]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -122,6 +142,19 @@ def check_name(name: str) -> None:
             f"{name!r} must start with a letter or digit, end with one (or _), and have only "
             f"letters, digits and . - _ in between; {DEFAULT_NAME} is the default rule.",
         )
+
+
+def check_values(rule: Rule) -> None:
+    """Raise InvalidArgument unless the values of a rule fit the contract. Compiles nothing."""
+    match rule.filter:
+        case SqlFilter():
+            values.check_constants("filter.parameters", rule.filter.parameters)
+        case CorrelationFilter():
+            values.check_constants("filter.properties", rule.filter.properties)
+        case _:
+            pass
+    if rule.action is not None:
+        values.check_constants("action.parameters", rule.action.parameters)
 
 
 def check(rule: Rule, *, partitioned: bool) -> None:

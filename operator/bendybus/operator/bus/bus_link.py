@@ -10,7 +10,7 @@ from bendybus.domain.descriptions import Description
 from bendybus.domain.directory import Directory
 from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.domain.entity_kind import EntityKind
-from bendybus.domain.errors import BusError, PartitionUnavailable
+from bendybus.domain.errors import BusError, InvalidArgument, PartitionUnavailable
 from bendybus.internal.v1 import entity_pb2
 from bendybus.operator.bus import answers
 from bendybus.operator.bus.answers import InvalidAnswer
@@ -190,17 +190,23 @@ class BusLink:
         if wanted is not None:
             names = descriptions.field_names(type(wanted))
             changes = {field: getattr(wanted, field) for field in names}
-        request = catalogue.commit_request(
-            kind,
-            name,
-            changes,
-            partition=REGISTRAR,
-            action=action,
-            origin=management_pb2.ENTITY_ORIGIN_MANIFEST,
-            uid=uid,
-            manifest_uid=manifest_uid,
-            if_generation=if_generation,
-        )
+        try:
+            request = catalogue.commit_request(
+                kind,
+                name,
+                changes,
+                partition=REGISTRAR,
+                action=action,
+                origin=management_pb2.ENTITY_ORIGIN_MANIFEST,
+                uid=uid,
+                manifest_uid=manifest_uid,
+                if_generation=if_generation,
+            )
+        except (ValueError, TypeError, ArithmeticError) as error:
+            # Only this manifest is wrong: the other entities of the bus must not wait for it.
+            raise InvalidArgument(
+                "spec", f"has a value that cannot be stored: {answers.sentence(str(error))}"
+            ) from error
         registrar = self._links[REGISTRAR]
         if not registrar.reachable:
             raise PartitionUnavailable(

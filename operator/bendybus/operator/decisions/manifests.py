@@ -15,6 +15,9 @@ from bendybus.operator.kubernetes.names import ObjectKey
 Body = Mapping[str, Any]
 _EMPTY: Final[Mapping[str, Any]] = {}
 _NOWHERE: Final = ObjectKey("", "")
+# Of an invalid manifest: what status and webhook tell.
+PROBLEMS_MAX: Final = 10
+PROBLEM_CHARS_MAX: Final = 1_000
 _KINDS: Final = {kind.KIND: kind.ENTITY_KIND for kind in loading.ENTITIES.values()}
 
 
@@ -127,7 +130,14 @@ def _parsed(body: Body) -> tuple[Any, tuple[str, ...]]:
     result = loading.parse("", document)
     if isinstance(result, loading.Loaded):
         return result.manifest, ()
-    return None, tuple(f"{problem.field}: {problem.sentence}" for problem in result)
+    return None, tuple(
+        _shortened(f"{problem.field}: {problem.sentence}") for problem in result[:PROBLEMS_MAX]
+    )
+
+
+def _shortened(sentence: str) -> str:
+    """Return a sentence that a status can hold: it quotes the manifest, of whatever length."""
+    return sentence if len(sentence) <= PROBLEM_CHARS_MAX else f"{sentence[:PROBLEM_CHARS_MAX]}…"
 
 
 def bus_view(body: Body) -> BusView:

@@ -162,6 +162,8 @@ def wanted_description(view: EntityView, bus: BusView) -> Description:
     assert bus.manifest is not None
     tier, count = bus.manifest.tier, bus.manifest.partition_count
     wanted = entity_manifest.to_description(view.manifest)
+    # Values that the contract has no room for; the registrar compiles the rules.
+    entity_manifest.check_rules(view.manifest, compiled_max=0)
     descriptions.check(wanted, tier=tier, partition_count=count)
     return descriptions.settled(wanted, tier=tier, partition_count=count)
 

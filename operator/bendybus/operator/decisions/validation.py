@@ -171,8 +171,7 @@ def _check_rules(view: EntityView, before: EntityView | None) -> None:
         described = entity_manifest.to_description(before.manifest)
         known = described.rules if isinstance(described, SubscriptionDescription) else ()
     assert view.manifest is not None
-    if len(getattr(view.manifest.spec, "rules", None) or ()) <= len(known) + RULES_COMPILED_MAX:
-        entity_manifest.check_rules(view.manifest, known)
+    entity_manifest.check_rules(view.manifest, known, compiled_max=RULES_COMPILED_MAX)
 
 
 def _entity_changes(before: EntityView, now: EntityView) -> list[str]:
