@@ -97,7 +97,8 @@ class _Look:
                 f"{source.title} forwards to {entity.title}, whose messages are in other "
                 "partitions, and their addresses are not known here."
             )
-        if partition.sends_refused:
+        # Otherwise only what is for this partition waits, see `forward_lanes`.
+        if partition.sends_refused and forwarding.stays(source, entity):
             raise errors.PartitionUnavailable(partition.sends_refused)
         return entity
 

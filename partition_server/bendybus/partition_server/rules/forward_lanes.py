@@ -94,7 +94,9 @@ def next_lane(turn: Turn, queue: MessageQueue) -> int | None:
 
 
 def _may_send(partition: PartitionState, index: int) -> bool:
-    return index == partition.index or partition.lanes.may_depart(index)
+    if index == partition.index:
+        return not partition.sends_refused
+    return partition.lanes.may_depart(index)
 
 
 def next_look_ms(turn: Turn, queue: MessageQueue) -> int | None:
