@@ -1,104 +1,16 @@
-"""Forwarding to another partition: each message once, whoever dies and whatever frames do."""
-
-from collections import Counter
-from typing import Any
+"""Forwarding to another partition: what goes where, what waits, and for how long."""
 
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from bendybus.domain import errors, limits
 from bendybus.domain.entity import Entity, Origin
 from bendybus.domain.queue_description import QueueDescription
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.state import lanes
-from bendybus.partition_server.state.answers import Failed, ForwardedTaken
-from bendybus.partition_server.state.commands import ApplyEntity, Ask, EntityRef, TakeForwarded
-from bendybus.partition_server.state.lanes import ForwardOutcome, Outgoing
-from bendybus.partition_server.store.memory_store import MemoryStore
-from tests.partition_server.driver import Driver, fingerprint
+from bendybus.partition_server.state.answers import Failed
+from bendybus.partition_server.state.commands import ApplyEntity, Ask
 from tests.partition_server.forwarding_driver import bodies, held, send
-
-
-class Pair:
-    """Two partitions: `source` in partition 0 forwards to `target`, which is in both."""
-
-    def __init__(self) -> None:
-        self.drivers = [Driver(MemoryStore(fingerprint(index, count=2))) for index in (0, 1)]
-        self.describe("target")
-        for driver in self.drivers:
-            driver.partition.state.forward_link = "link"
-
-    def describe(self, forward_to: str, generation: int = 5) -> None:
-        """Give `source` its destination."""
-        for driver in self.drivers:
-            target = Entity("target", "t", 1, Origin.CLIENT, QueueDescription(), 2, 0, 0, 0)
-            described = QueueDescription(forward_to=forward_to)
-            source = Entity("source", "s", generation, Origin.CLIENT, described, 1, 0, 0, 0)
-            driver.run(ApplyEntity("t", [target, source]))
-
-    @property
-    def source(self) -> Driver:
-        return self.drivers[0]
-
-    def sent(self, *bodies: str, keyed: bool = True) -> None:
-        """Send messages to the source; the body is the key."""
-        keys = list(bodies) if keyed else []
-        send(self.source, "source", *[b.encode() for b in bodies], partition_keys=keys)
-
-    def frames(self) -> list[Outgoing]:
-        """Let the source do all that is due; return its frames."""
-        return [value for value in self.source.sweep() if isinstance(value, Outgoing)]
-
-    def deliver(self, frame: Outgoing) -> Any:
-        """Hand a frame to its partition; return the outcome for the source."""
-        command = TakeForwarded(
-            "t",
-            EntityRef(frame.uid, frame.generation),
-            frame.source,
-            frame.boot,
-            frame.sequence,
-            frame.counters,
-            frame.batch,
-            frame.settled,
-            frame.settled_below,
-            frame.overtake,
-        )
-        [value] = self.drivers[frame.partition].run(command)
-        return value
-
-    def answer(self, frame: Outgoing, value: Any) -> None:
-        """Tell the source what became of a frame; None: its answer was lost."""
-        taken = value if isinstance(value, ForwardedTaken) else None
-        outcome = ForwardOutcome(
-            None, frame.slot, frame.boot, frame.sequence, frame.partition, taken
-        )
-        self.source.run(outcome)
-
-    def restart(self, index: int) -> None:
-        """Lose all that is not stored."""
-        mono_ms = self.drivers[index].mono_ms
-        self.drivers[index].restart()
-        self.drivers[index].mono_ms = mono_ms
-        self.drivers[index].partition.state.forward_link = "link"
-
-    def finish(self) -> None:
-        """Let everything get to its end."""
-        for _ in range(50):
-            frames = self.frames()
-            for frame in frames:
-                self.answer(frame, self.deliver(frame))
-            if not frames:
-                self.source.mono_ms += 1_000
-
-    def stored(self) -> list[str]:
-        """Return what both partitions of the target hold."""
-        found = [body for driver in self.drivers for body in bodies(driver, "target")]
-        return [body.decode() for body in found]
-
-
-NAMES = [f"k{i}" for i in range(20)]
+from tests.partition_server.partition_pair import NAMES, Pair, fill, give_room
 
 
 @pytest.mark.requirement("R213")
@@ -208,21 +120,6 @@ def test_what_is_for_other_partitions_leaves_one_whose_disk_is_full() -> None:
     assert sorted(pair.stored()) == sorted(NAMES)
 
 
-FULL_BYTES = 1_024 * limits.MB
-
-
-def fill(driver: Driver, name: str) -> None:
-    """Leave no room in a queue."""
-    driver.partition.state.queues.main_of(driver.ref(name).uid).state.size_bytes += FULL_BYTES
-
-
-def give_room(driver: Driver, name: str) -> None:
-    """Take `fill` back, also from figures that were written and read again."""
-    state = driver.partition.state.queues.main_of(driver.ref(name).uid).state
-    if state.size_bytes >= FULL_BYTES:
-        state.size_bytes -= FULL_BYTES
-
-
 @pytest.mark.requirement("R147", "R213")
 def test_a_full_partition_is_tried_until_that_has_lasted_then_messages_are_set_aside() -> None:
     pair = Pair()
@@ -318,92 +215,3 @@ def test_only_so_many_frames_go_to_a_partition_and_queues_take_turns() -> None:
 
     assert frames == []
     assert sorted(map(int, pair.stored())) == list(range(count))
-
-
-class Machine(RuleBasedStateMachine):
-    """Frames are lost, repeated and late; both sides die at any time."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.pair = Pair()
-        self.count = 0
-        self.open: list[Outgoing] = []
-        self.answers: list[tuple[Outgoing, Any]] = []
-        self.filled: set[int] = set()
-
-    @rule(count=st.integers(1, 6), keyed=st.booleans())
-    def send(self, count: int, keyed: bool) -> None:
-        names = [f"m{self.count + i}" for i in range(count)]
-        self.count += count
-        self.pair.sent(*names, keyed=keyed)
-
-    @rule(index=st.integers(0, 1))
-    def fill(self, index: int) -> None:
-        if index in self.filled:
-            self.filled.discard(index)
-            give_room(self.pair.drivers[index], "target")
-        else:
-            self.filled.add(index)
-            fill(self.pair.drivers[index], "target")
-
-    @rule()
-    def look(self) -> None:
-        self.open += self.pair.frames()
-
-    @rule(data=st.data())
-    def deliver(self, data: st.DataObject) -> None:
-        if self.open:
-            frame = data.draw(st.sampled_from(self.open))
-            self.answers.append((frame, self.pair.deliver(frame)))
-
-    @rule(data=st.data())
-    def answer(self, data: st.DataObject) -> None:
-        if self.answers:
-            self.pair.answer(*data.draw(st.sampled_from(self.answers)))
-
-    @rule(data=st.data())
-    def lose(self, data: st.DataObject) -> None:
-        if self.open:
-            self.pair.answer(data.draw(st.sampled_from(self.open)), None)
-
-    @rule(lost=st.booleans())
-    def exchange(self, lost: bool) -> None:
-        frames = self.pair.frames()
-        for frame in frames:
-            outcome = self.pair.deliver(frame)
-            self.pair.answer(frame, None if lost else outcome)
-        self.open += frames
-        self.wait()
-
-    @rule()
-    def wait(self) -> None:
-        self.pair.source.mono_ms += 1_000
-
-    @rule(index=st.integers(0, 1))
-    def crash(self, index: int) -> None:
-        self.pair.restart(index)
-        self.filled.discard(index)
-        give_room(self.pair.drivers[index], "target")
-
-    @invariant()
-    def nothing_is_twice(self) -> None:
-        aside = bodies(self.pair.source, "source", SubQueue.TRANSFER_DEAD_LETTER)
-        found = [*self.pair.stored(), *(body.decode() for body in aside)]
-        twice = [name for name, n in Counter(found).items() if n > 1]
-        assert not twice, twice
-
-    def teardown(self) -> None:
-        for index in self.filled:
-            give_room(self.pair.drivers[index], "target")
-        # The shell always hands in an outcome, if only that none came.
-        for frame in self.open:
-            self.pair.answer(frame, None)
-        self.pair.finish()
-        aside = bodies(self.pair.source, "source", SubQueue.TRANSFER_DEAD_LETTER)
-        found = [*self.pair.stored(), *(body.decode() for body in aside)]
-        assert sorted(found) == sorted(f"m{i}" for i in range(self.count))
-        assert bodies(self.pair.source, "source") == []
-
-
-Machine.TestCase.settings = settings(max_examples=120, stateful_step_count=30, deadline=None)
-TestForwarding = pytest.mark.requirement("R213")(Machine.TestCase)

@@ -1,0 +1,103 @@
+"""Forwarding to another partition: each message once, whoever dies and whatever frames do."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from bendybus.domain.sub_queue import SubQueue
+from bendybus.partition_server.state.lanes import Outgoing
+from tests.partition_server.forwarding_driver import bodies
+from tests.partition_server.partition_pair import Pair, fill, give_room
+
+
+class Machine(RuleBasedStateMachine):
+    """Frames are lost, repeated and late; both sides die at any time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pair = Pair()
+        self.count = 0
+        self.open: list[Outgoing] = []
+        self.answers: list[tuple[Outgoing, Any]] = []
+        self.filled: set[int] = set()
+
+    @rule(count=st.integers(1, 6), keyed=st.booleans())
+    def send(self, count: int, keyed: bool) -> None:
+        names = [f"m{self.count + i}" for i in range(count)]
+        self.count += count
+        self.pair.sent(*names, keyed=keyed)
+
+    @rule(index=st.integers(0, 1))
+    def fill(self, index: int) -> None:
+        if index in self.filled:
+            self.filled.discard(index)
+            give_room(self.pair.drivers[index], "target")
+        else:
+            self.filled.add(index)
+            fill(self.pair.drivers[index], "target")
+
+    @rule()
+    def look(self) -> None:
+        self.open += self.pair.frames()
+
+    @rule(data=st.data())
+    def deliver(self, data: st.DataObject) -> None:
+        if self.open:
+            frame = data.draw(st.sampled_from(self.open))
+            self.answers.append((frame, self.pair.deliver(frame)))
+
+    @rule(data=st.data())
+    def answer(self, data: st.DataObject) -> None:
+        if self.answers:
+            self.pair.answer(*data.draw(st.sampled_from(self.answers)))
+
+    @rule(data=st.data())
+    def lose(self, data: st.DataObject) -> None:
+        if self.open:
+            self.pair.answer(data.draw(st.sampled_from(self.open)), None)
+
+    @rule(lost=st.booleans())
+    def exchange(self, lost: bool) -> None:
+        frames = self.pair.frames()
+        for frame in frames:
+            outcome = self.pair.deliver(frame)
+            self.pair.answer(frame, None if lost else outcome)
+        self.open += frames
+        self.wait()
+
+    @rule()
+    def wait(self) -> None:
+        self.pair.source.mono_ms += 1_000
+
+    @rule(index=st.integers(0, 1))
+    def crash(self, index: int) -> None:
+        self.pair.restart(index)
+        self.filled.discard(index)
+        give_room(self.pair.drivers[index], "target")
+
+    @invariant()
+    def nothing_is_twice(self) -> None:
+        aside = bodies(self.pair.source, "source", SubQueue.TRANSFER_DEAD_LETTER)
+        found = [*self.pair.stored(), *(body.decode() for body in aside)]
+        twice = [name for name, n in Counter(found).items() if n > 1]
+        assert not twice, twice
+
+    def teardown(self) -> None:
+        for index in self.filled:
+            give_room(self.pair.drivers[index], "target")
+        # The shell always hands in an outcome, if only that none came.
+        for frame in self.open:
+            self.pair.answer(frame, None)
+        self.pair.finish()
+        aside = bodies(self.pair.source, "source", SubQueue.TRANSFER_DEAD_LETTER)
+        found = [*self.pair.stored(), *(body.decode() for body in aside)]
+        assert sorted(found) == sorted(f"m{i}" for i in range(self.count))
+        assert bodies(self.pair.source, "source") == []
+
+
+Machine.TestCase.settings = settings(max_examples=120, stateful_step_count=30, deadline=None)
+TestForwarding = pytest.mark.requirement("R213")(Machine.TestCase)
