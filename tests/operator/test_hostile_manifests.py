@@ -1,5 +1,6 @@
 """Manifests of one tenant that must neither stop others nor be taken for what they are not."""
 
+import asyncio
 import time
 from typing import Any
 
@@ -16,6 +17,7 @@ from tests.operator.cluster import Cluster, eventually
 from tests.operator.manifests import (
     BUS,
     bus,
+    bus_body,
     changed,
     entry,
     queue_body,
@@ -151,3 +153,21 @@ def test_the_reason_why_a_manifest_is_invalid_fits_a_status(rule: dict[str, Any]
 
     assert 0 < len(view.problems) <= manifests.PROBLEMS_MAX
     assert max(map(len, view.problems)) <= manifests.PROBLEM_CHARS_MAX + 1
+
+
+@pytest.mark.integration
+@pytest.mark.requirement("R131")
+async def test_manifests_that_forward_may_come_before_their_destinations(cluster: Cluster) -> None:
+    cluster.operator()
+    cluster.apply(bus_body())
+    cluster.apply(queue_body("first", forwardTo="second"))
+    cluster.apply(queue_body("second", forwardDeadLetteredMessagesTo="Third"))
+    await cluster.says("Queue", "first", "Refused")
+    await cluster.says("Queue", "second", "Refused")
+
+    cluster.apply(queue_body("third"))
+
+    # Much sooner than what is refused is tried again.
+    async with asyncio.timeout(20):
+        await cluster.says("Queue", "second", "Available")
+        await cluster.says("Queue", "first", "Available")

@@ -200,7 +200,15 @@ async def test_an_orphaned_topic_is_not_continued_by_a_queue(cluster: Cluster) -
     assert "cannot continue" in cluster.ready("Queue", "sales")["message"]
     cluster.annotate("Queue", "sales", retained_data="purge")
 
+    # The subscription has a manifest: what it holds is not purged with what has none.
+    await cluster.says("Queue", "sales", "Refused")
+    assert "its subscription" in cluster.ready("Queue", "sales")["message"]
+    await holds(cluster, 0, AUDIT, orphaned=False, deleted=False)
+    cluster.api.remove("Subscription", "shop", "audit")
+    await holds(cluster, 0, AUDIT, orphaned=True)
+    cluster.annotate("Queue", "sales", again="yes")
     await cluster.says("Queue", "sales", "Available")
+    cluster.apply(subscription_body(uid="audit-2"))
     await cluster.says("Subscription", "audit", "TopicNotFound")
 
 

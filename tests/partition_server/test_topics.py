@@ -192,6 +192,21 @@ def test_no_client_deletes_a_topic_with_a_subscription_of_a_manifest(driver: Dri
     topic(driver, action=DELETE)
 
 
+@pytest.mark.requirement("R85")
+@pytest.mark.parametrize("origin", [Origin.CLIENT, Origin.MANIFEST])
+def test_a_purge_of_an_orphaned_topic_takes_no_subscription_that_has_a_manifest(
+    driver: Driver, origin: Origin
+) -> None:
+    topic(driver, origin=Origin.MANIFEST)
+    subscription(driver, origin=Origin.MANIFEST)
+    topic(driver, action=EntityAction.ORPHAN, origin=Origin.MANIFEST)
+
+    with pytest.raises(errors.ManagedByManifest, match="Delete that manifest"):
+        topic(driver, action=DELETE, origin=origin)
+
+    assert not known(driver, "news/subscriptions/a").deleted
+
+
 def test_an_orphaned_topic_gets_no_subscriptions_and_is_purged_with_those_it_has(
     driver: Driver,
 ) -> None:

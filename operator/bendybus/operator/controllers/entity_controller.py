@@ -35,7 +35,7 @@ TRANSIENT_S: Final = {
 # Of these, an event announces the end: the link opens, or partitions answer.
 ENDED_BY_EVENT: Final = frozenset({Reason.PARTITION_UNAVAILABLE, Reason.NAMESPACE_NOT_READY})
 CONCURRENT_MAX: Final = 16
-TOPICS_REMEMBERED: Final = limits.ENTITIES_PER_NAMESPACE + limits.TOMBSTONES_MAX
+STATES_REMEMBERED: Final = limits.ENTITIES_PER_NAMESPACE + limits.TOMBSTONES_MAX
 PAUSED: Final = f"reconciliation is paused by the annotation {names.PAUSE_ANNOTATION}."
 
 
@@ -56,8 +56,8 @@ class EntityController:
         self._due: dict[EntityId, float] = {}
         # Manifest → its UID, and whether it is Ready: a new manifest of a name begins anew.
         self._readiness: dict[EntityId, tuple[str, Readiness]] = {}
-        # Topic → UID and state of its entry when its subscriptions were made due for it.
-        self._topics: dict[str, tuple[str, EntityState]] = {}
+        # Queue or topic → UID and state of its entry when what waits for it was made due.
+        self._states: dict[str, tuple[str, EntityState]] = {}
 
     def enqueue(self, manifest: EntityId) -> None:
         """Have an entity reconciled now."""
@@ -71,22 +71,27 @@ class EntityController:
     def enqueue_entities(self, entity_keys: Iterable[str], directory: Directory) -> None:
         """Have the manifests of these entities reconciled now, as their entries changed.
 
-        With a topic that came, went, or was orphaned or adopted: its subscriptions, too. Its
-        generation alone changes with each of them.
+        With a topic that came, went, or was orphaned or adopted: its subscriptions, too; with a
+        destination: what is to forward to it and could not. A topic's generation alone changes
+        with each of its subscriptions.
         """
         for key in entity_keys:
             for view in self._cache.named(self._bus, key):
                 self._due[view.id] = 0.0
             entry = directory.entry(key)
-            if entry is None or entry.kind is not EntityKind.TOPIC:
+            if entry is None or entry.kind is EntityKind.SUBSCRIPTION:
                 continue
             now = (entry.uid, entry.state)
-            if self._topics.get(key) != now:
-                if len(self._topics) >= TOPICS_REMEMBERED:
-                    self._topics.clear()
-                self._topics[key] = now
+            if self._states.get(key) != now:
+                if len(self._states) >= STATES_REMEMBERED:
+                    self._states.clear()
+                self._states[key] = now
                 for view in self._cache.subscriptions_of(self._bus, key):
                     self._due[view.id] = 0.0
+                for view in self._cache.forwarding_to(self._bus, key):
+                    known = self._known(view)
+                    if known is None or not known.ready:
+                        self._due[view.id] = 0.0
 
     def next_due(self) -> float:
         """Return when the first entity is due; infinity if none is."""

@@ -23,6 +23,7 @@ class ManifestCache:
         self._by_uid: dict[str, EntityView] = {}
         self._by_name: dict[tuple[ObjectKey, str], dict[EntityId, EntityView]] = {}
         self._by_topic: dict[tuple[ObjectKey, str], dict[EntityId, EntityView]] = {}
+        self._by_destination: dict[tuple[ObjectKey, str], dict[EntityId, EntityView]] = {}
 
     def put_bus(self, view: BusView) -> None:
         """Take a BusNamespace."""
@@ -58,6 +59,8 @@ class ManifestCache:
         yield self._by_name, (view.bus, view.entity_name.lower())
         if view.kind is EntityKind.SUBSCRIPTION:
             yield self._by_topic, (view.bus, view.topic_key)
+        for key in view.destination_keys:
+            yield self._by_destination, (view.bus, key)
 
     def entity(self, known_as: EntityId) -> EntityView | None:
         """Return an entity's manifest, None if there is none."""
@@ -78,6 +81,10 @@ class ManifestCache:
     def subscriptions_of(self, bus: ObjectKey, topic_key: str) -> list[EntityView]:
         """Return the manifests of a topic's subscriptions, whether it exists or not."""
         return list(self._by_topic.get((bus, topic_key), {}).values())
+
+    def forwarding_to(self, bus: ObjectKey, entity_key: str) -> list[EntityView]:
+        """Return the manifests that forward to a name, whether it exists or not."""
+        return list(self._by_destination.get((bus, entity_key), {}).values())
 
     def entities_of(self, bus: ObjectKey) -> Mapping[EntityId, EntityView]:
         """Return the manifests that name a bus, whether it exists or not."""

@@ -8,7 +8,7 @@ from bendybus.crds import loading
 from bendybus.crds.entity_manifest import EntityManifest
 from bendybus.crds.manifest import DeletionPolicy
 from bendybus.crds.namespace_manifest import BusNamespace
-from bendybus.domain import subscription_name
+from bendybus.domain import forwarding, subscription_name
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.operator.kubernetes.names import ObjectKey
 
@@ -85,6 +85,13 @@ class EntityView(View):
     def topic_key(self) -> str:
         """Of a subscription: its topic's name in lower case; "" of other kinds."""
         return self.topic_name.lower()
+
+    @property
+    def destination_keys(self) -> frozenset[str]:
+        """The names, in lower case, that it forwards to; none if the spec cannot be read."""
+        spec = self.manifest.spec if self.manifest is not None else None
+        found = (getattr(spec, field, None) for field in forwarding.FIELDS)
+        return frozenset(name.lower() for name in found if name)
 
     @property
     def deletion_policy(self) -> DeletionPolicy:

@@ -120,7 +120,11 @@ def check_may_be_idle(current: Entity, *, in_use: bool) -> None:
 def check_subscriptions_may_go(
     command: CommitEntity, topic: Entity, subscriptions: Iterable[Entity]
 ) -> None:
-    """Raise when a topic is to be deleted with subscriptions that only others may delete."""
+    """Raise when a topic is to be deleted with subscriptions that only others may delete.
+
+    The deletion of a topic's manifest takes its subscriptions with it; a purge of what an earlier
+    manifest left takes none that has a manifest itself.
+    """
     for each in subscriptions:
         if each.orphaned and command.action is EntityAction.DELETE_IDLE:
             raise errors.RetainedData(
@@ -128,7 +132,8 @@ def check_subscriptions_may_go(
                 metadata={"entity": each.name},
             )
         purged = each.orphaned and topic.orphaned
-        managed = each.origin is Origin.MANIFEST and command.origin is Origin.CLIENT
+        others = topic.orphaned or command.origin is Origin.CLIENT
+        managed = each.origin is Origin.MANIFEST and others
         if managed and not purged and command.action is EntityAction.DELETE:
             raise errors.ManagedByManifest(
                 f"{topic.title}: its {each.title} comes from a manifest. Delete that manifest, and "
