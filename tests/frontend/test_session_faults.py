@@ -207,6 +207,21 @@ async def test_an_offer_that_cannot_be_declined_is_declined_on_the_next_stream()
     assert len(bus.upstreams[partition].of("close_session")) == 1
 
 
+@pytest.mark.requirement("R102")
+async def test_a_session_is_asked_for_by_name_with_the_name_of_its_receiver() -> None:
+    bus = Bus()
+    accepting = asyncio.get_running_loop().create_task(
+        bus.sessions.accept("orders", SubQueue.MAIN, "abc", 5_000, receiver_id=b"me")
+    )
+    await settle_down()
+    partition = bus.entity.partition_of("abc")
+    assert bus.upstreams[partition].of("accept_session")[-1].receiver_id == b"me"
+    bus.offer(partition, "abc")
+    await settle_down()
+    assert bus.upstreams[partition].of("confirm_session")[-1].receiver_id == b"me"
+    accepting.cancel()
+
+
 @pytest.mark.requirement("R105")
 async def test_a_session_that_cannot_be_closed_is_closed_on_the_next_stream() -> None:
     bus = Bus()
@@ -267,7 +282,7 @@ async def test_a_client_that_is_gone_before_it_is_told_of_its_session_has_none(t
     flow = StreamFlow(ConnectionFlow(FlowControl(bus.receives), "me"))
     wanted = receiver_pb2.AcceptSession(next_available=True, max_wait_ms=5_000)
     opening = receiver_pb2.OpenReceiver(
-        entity_path="orders", receive_mode=PEEK_LOCK, session=wanted
+        entity_path="orders", receive_mode=PEEK_LOCK, session=wanted, settler_id=b"me"
     )
 
     async def requests() -> AsyncIterator[receiver_pb2.ReceiveStreamRequest]:
@@ -279,6 +294,8 @@ async def test_a_client_that_is_gone_before_it_is_told_of_its_session_has_none(t
         await settle_down()
         token = bus.offer(1)
         await settle_down()
+        # By this a partition knows the next try of the same receiver.
+        assert bus.upstreams[1].of("confirm_session")[-1].receiver_id == b"me"
         bus.result(1, "confirm_session")
         await settle_down()
         if told:

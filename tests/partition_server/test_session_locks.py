@@ -1,15 +1,18 @@
 """The lock of a session: how long it lasts, how it ends, what a lost stream or a restart do."""
 
 import itertools
+from typing import Any
 
 import pytest
 
-from bendybus.domain import errors
+from bendybus.domain import errors, limits
 from bendybus.domain.disposition import Disposition
 from bendybus.domain.lock_token import LockToken
 from bendybus.partition_server.state.answers import AskRefused, SessionOffered
 from bendybus.partition_server.state.commands import (
+    AcceptSession,
     AttachSession,
+    ConfirmSession,
     GetSessionState,
     RenewSession,
     SetSessionState,
@@ -259,3 +262,40 @@ def test_a_front_end_that_is_late_does_not_take_a_session_from_the_one_its_recei
     for stream, attachment in (("third", 2), ("fourth", 0)):
         again = AttachSession(stream, 3, token, attachment=attachment)
         assert sessions.driver.run(again)[0].error is None
+
+
+@pytest.mark.requirement("R70", "R71")
+def test_a_receiver_that_was_not_told_of_its_lock_accepts_the_session_again(
+    sessions: Sessions,
+) -> None:
+    sessions.send(("a", b"1"))
+    me, run, ref = b"me" * 8, sessions.driver.run, sessions.driver.ref()
+
+    def accept(stream: str, receiver_id: bytes) -> Any:
+        [answer] = run(AcceptSession(stream, sessions.next_id(), ref, "a", receiver_id))
+        return answer
+
+    first = accept("s", me).session_token
+    assert run(ConfirmSession("s", 1, first, "", me))[0].error is None
+    run(StreamEnded("s"))
+    assert isinstance(accept("other", b""), AskRefused)
+    assert isinstance(accept("other", b"another"), AskRefused)
+
+    again = accept("other", me)
+    assert run(ConfirmSession("other", 2, again.session_token, "", me))[0].error is None
+
+    # A late close of the first lock, which no receiver has, does not end the second one.
+    assert isinstance(sessions.close(first).error, errors.SessionLockLost)
+    assert payloads(sessions.receive(again.session_token, stream="other")) == [b"1"]
+    # From here on its receiver has the token.
+    assert isinstance(accept("other", me), AskRefused)
+
+
+@pytest.mark.requirement("R70")
+def test_the_name_of_a_receiver_is_bounded(sessions: Sessions) -> None:
+    too_long = b"x" * (limits.SETTLER_ID_BYTES_MAX + 1)
+    [refused] = sessions.driver.run(AcceptSession("s", 1, sessions.driver.ref(), "a", too_long))
+    assert isinstance(refused.error, errors.InvalidArgument)
+    [offer] = sessions.ask_accept("a")
+    [late] = sessions.driver.run(ConfirmSession("s", 2, offer.session_token, "", too_long))
+    assert isinstance(late.error, errors.InvalidArgument)

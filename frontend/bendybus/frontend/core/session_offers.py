@@ -45,7 +45,9 @@ class SessionOffers:
         self._next: dict[str, NextSessions] = {}
         self._next_asks: dict[int, tuple[str, int]] = {}
 
-    async def named(self, entity: Entity, session_id: str, until_s: float) -> Offer:
+    async def named(
+        self, entity: Entity, session_id: str, until_s: float, *, receiver_id: bytes = b""
+    ) -> Offer:
         """Return the offer of a session. Raises SessionCannotBeLocked."""
         partition = entity.partition_of(session_id)
         upstream = self._upstreams[partition]
@@ -62,6 +64,7 @@ class SessionOffers:
                 entity=entity,
                 sub_queue=SubQueue.MAIN,
                 session_id=session_id,
+                receiver_id=receiver_id,
             )
             if not upstream.ask(frame):
                 del self._by_name[ask_id]

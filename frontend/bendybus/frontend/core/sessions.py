@@ -49,11 +49,18 @@ class SessionDispatcher:
     # From listeners
 
     async def accept(
-        self, name: str, sub_queue: SubQueue, session_id: str | None, wait_ms: int
+        self,
+        name: str,
+        sub_queue: SubQueue,
+        session_id: str | None,
+        wait_ms: int,
+        *,
+        receiver_id: bytes = b"",
     ) -> tuple[Entity, LockedSession]:
         """Lock a session, None: any one that is free within the wait. Raises what refuses it.
 
-        ServiceTimeout if none is. A caller that is cancelled leaves no session locked.
+        `receiver_id` is the same in each try of a receiver. ServiceTimeout if none is. A caller
+        that is cancelled leaves no session locked.
         """
         if session_id is not None:
             bounds.check_text("session_id", session_id, limits.KEY_CHARS_MAX)
@@ -66,8 +73,10 @@ class SessionDispatcher:
             if session_id is None:
                 offer = await self._offers.any_of(entity, until_s, first=first)
             else:
-                offer = await self._offers.named(entity, session_id, until_s)
-            locked = await self._confirm(offer)
+                offer = await self._offers.named(
+                    entity, session_id, until_s, receiver_id=receiver_id
+                )
+            locked = await self._confirm(offer, receiver_id)
             if locked is not None:
                 return entity, locked
             # The stream of the offer was lost, or the offer lapsed.
@@ -150,13 +159,15 @@ class SessionDispatcher:
         """Free a session of which no client was told."""
         self._free(self._upstream_of(token).partition, token)
 
-    async def _confirm(self, offer: Offer) -> LockedSession | None:
+    async def _confirm(self, offer: Offer, receiver_id: bytes) -> LockedSession | None:
         """Lock what was offered; None if the offer is void."""
         upstream, stream = self._upstreams[offer.partition], self._streams[offer.partition]
         try:
             result = await self._requests.ask(
                 upstream,
-                lambda id_: deliver_frames.confirm_session(offer.partition, id_, offer.token),
+                lambda id_: deliver_frames.confirm_session(
+                    offer.partition, id_, offer.token, receiver_id
+                ),
             )
         except (errors.SessionLockLost, errors.PartitionUnavailable, errors.OutcomeUnknown):
             self._decline(offer)

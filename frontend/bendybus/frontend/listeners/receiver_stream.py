@@ -155,7 +155,12 @@ class ReceiverStream:
         if request.HasField("session"):
             bounds.check_number("max_wait_ms", request.session.max_wait_ms, bounds.TIME_MS_MAX)
             self._session = SessionOpening(
-                self._front_end.sessions, source, request.session, self._locked, self._answers.put
+                self._front_end.sessions,
+                source,
+                request.session,
+                self._locked,
+                self._answers.put,
+                self._settler_id,
             )
             return
         self._receiver = self._front_end.receives.open(

@@ -31,9 +31,11 @@ class SessionOpening:
         wanted: receiver_pb2.AcceptSession,
         locked: Locked,
         put: Callable[[Any], None],
+        receiver_id: bytes = b"",
     ) -> None:
         self._sessions = sessions
         self._put = put
+        self._receiver_id = receiver_id
         # Of a session that its receiver has locked already.
         self._token = wanted.session_token
         # Whether a CloseSession is not answered yet.
@@ -83,6 +85,7 @@ class SessionOpening:
                     source.sub_queue,
                     wanted.session_id if which == "session_id" else None,
                     wanted.max_wait_ms,
+                    receiver_id=self._receiver_id,
                 )
         except BusError as error:
             self._put(error)

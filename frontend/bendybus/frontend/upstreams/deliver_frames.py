@@ -120,20 +120,30 @@ def ask(
 
 
 def accept_session(
-    *, partition: int, ask_id: int, entity: Entity, sub_queue: SubQueue, session_id: str | None
+    *,
+    partition: int,
+    ask_id: int,
+    entity: Entity,
+    sub_queue: SubQueue,
+    session_id: str | None,
+    receiver_id: bytes = b"",
 ) -> Frame:
     """Return the frame that asks a partition for a session; None: for any."""
     ref = entity_refs.to_proto(entity, sub_queue)
-    asked = partition_pb2.AcceptSession(ask_id=ask_id, entity=ref, session_id=session_id)
+    asked = partition_pb2.AcceptSession(
+        ask_id=ask_id, entity=ref, session_id=session_id, receiver_id=receiver_id
+    )
     return Frame(partition=partition, accept_session=asked)
 
 
-def confirm_session(partition: int, request_id: int, session_token: bytes) -> Frame:
-    """Return the frame that locks a session which was offered."""
+def confirm_session(
+    partition: int, request_id: int, session_token: bytes, receiver_id: bytes = b""
+) -> Frame:
+    """Return the frame that locks a session which was offered, for a receiver."""
     return Frame(
         partition=partition,
         confirm_session=partition_pb2.SessionRequest(
-            request_id=request_id, session_token=session_token
+            request_id=request_id, session_token=session_token, receiver_id=receiver_id
         ),
     )
 

@@ -62,7 +62,8 @@ def accept(turn: Turn, command: AcceptSession) -> None:
         turn.stage.served[queue.slot] = queue
         return
     bounds.check_text("session_id", name, limits.KEY_CHARS_MAX)
-    if name in queue.held:
+    bounds.check_number("receiver_id", len(command.receiver_id), limits.SETTLER_ID_BYTES_MAX)
+    if (held := queue.held.get(name)) is not None and not _untold(queue, held, command):
         raise errors.SessionCannotBeLocked(
             f"queue {queue.entity.name!r}: another receiver has session {name!r}. Accept it "
             "again when its lock is over.",
@@ -74,7 +75,17 @@ def accept(turn: Turn, command: AcceptSession) -> None:
             f"{partition.index} already. Close some.",
             retry_after_ms=1_000,
         )
+    if held is not None:
+        # Its token is not given again: a front end that could not tell the receiver may close it.
+        queue.let_go(held)
     _offer(partition, queue, name, (stream, ask_id), turn.stage.answers, now)
+
+
+def _untold(queue: SessionQueue, held: SessionLock, command: AcceptSession) -> bool:
+    """Whether a session was locked by an earlier try of this very accept, and not used since."""
+    same = bool(command.receiver_id) and held.receiver_id == command.receiver_id
+    free = not (held.offered or held.ended or held.asks)
+    return same and free and not held.locks_alive(queue.locks)
 
 
 def check_room(queue: SessionQueue) -> None:
@@ -138,7 +149,8 @@ def confirm(turn: Turn, command: ConfirmSession) -> SessionResult:
     if found[1].stream != command.stream:
         raise session_locks.lost()
     if found[1].offered:
-        found[1].offered = False
+        bounds.check_number("receiver_id", len(command.receiver_id), limits.SETTLER_ID_BYTES_MAX)
+        found[1].offered, found[1].receiver_id = False, command.receiver_id
         _extend(turn, *found)
     return _result(turn, command.request_id, found[1])
 

@@ -15,7 +15,6 @@ from bendybus.v1 import receiver_pb2
 from bendybus.wire import merged_frames, statuses
 
 _SESSION_REQUESTS: Final[dict[str, Callable[[Any, int, bytes, str], Command]]] = {
-    "confirm_session": commands.ConfirmSession,
     "close_session": commands.CloseSession,
     "renew_session": commands.RenewSession,
 }
@@ -74,6 +73,12 @@ def _command(request: partition_pb2.DeliverFramesRequest, stream: Outbox[Any]) -
             settle.session_token,
             settle.delay_ms,
         )
+    return _session_command(kind, request, stream)
+
+
+def _session_command(
+    kind: str | None, request: partition_pb2.DeliverFramesRequest, stream: Outbox[Any]
+) -> Command:
     if kind == "accept_session":
         accept = request.accept_session
         return commands.AcceptSession(
@@ -81,6 +86,16 @@ def _command(request: partition_pb2.DeliverFramesRequest, stream: Outbox[Any]) -
             accept.ask_id,
             conversions.entity_ref(accept.entity),
             accept.session_id if accept.HasField("session_id") else None,
+            accept.receiver_id,
+        )
+    if kind == "confirm_session":
+        confirm = request.confirm_session
+        return commands.ConfirmSession(
+            stream,
+            confirm.request_id,
+            confirm.session_token,
+            confirm.entity_uid,
+            confirm.receiver_id,
         )
     if kind in _SESSION_REQUESTS:
         about: partition_pb2.SessionRequest = getattr(request, kind)

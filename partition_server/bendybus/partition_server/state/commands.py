@@ -229,16 +229,16 @@ class DeleteMessages:
 
 @dataclass(slots=True)
 class AcceptSession(OfStream):
-    """Offer a session to a receiver; answered once: SessionOffered, AskRefused or Withdrawn.
+    """Offer a session, which is to be confirmed or closed; an ask like `Ask`.
 
-    It is an ask like `Ask`: Withdraw takes it back. An offer is to be confirmed or closed.
-    """
+    Answered once: SessionOffered, AskRefused or Withdrawn."""
 
     stream: Any
     ask_id: int
     entity: EntityRef
     # None: the free session with the oldest message, as soon as there is one.
     session_id: str | None
+    receiver_id: bytes = b""
 
 
 @dataclass(slots=True)
@@ -255,6 +255,8 @@ class SessionRequest(OfStream):
 @dataclass(slots=True)
 class ConfirmSession(SessionRequest):
     """Lock the session that was offered on this stream."""
+
+    receiver_id: bytes = b""
 
 
 @dataclass(slots=True)

@@ -34,6 +34,8 @@ class SessionLock:
     stream: Any
     # Offered, and not confirmed yet.
     offered: bool = True
+    # Names its receiver; empty: it has no name.
+    receiver_id: bytes = b""
     # How often its receiver was served: once at first, and since each time that it attached.
     attachment: int = 1
     # The lock is given up or over; what is left is to make that known, STRICTLY AFTER the commit.

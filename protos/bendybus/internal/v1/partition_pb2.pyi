@@ -185,30 +185,34 @@ class DeliverFramesRequest(_message.Message):
     def __init__(self, partition: _Optional[int] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., withdraw: _Optional[_Union[Withdraw, _Mapping]] = ..., deliver: _Optional[_Union[Deliver, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., settle: _Optional[_Union[Settle, _Mapping]] = ..., accept_session: _Optional[_Union[AcceptSession, _Mapping]] = ..., confirm_session: _Optional[_Union[SessionRequest, _Mapping]] = ..., close_session: _Optional[_Union[SessionRequest, _Mapping]] = ..., renew_session: _Optional[_Union[SessionRequest, _Mapping]] = ..., attach_session: _Optional[_Union[SessionRequest, _Mapping]] = ..., further: _Optional[_Iterable[_Union[DeliverFramesRequest, _Mapping]]] = ...) -> None: ...
 
 class AcceptSession(_message.Message):
-    __slots__ = ("ask_id", "entity", "session_id")
+    __slots__ = ("ask_id", "entity", "session_id", "receiver_id")
     ASK_ID_FIELD_NUMBER: _ClassVar[int]
     ENTITY_FIELD_NUMBER: _ClassVar[int]
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    RECEIVER_ID_FIELD_NUMBER: _ClassVar[int]
     ask_id: int
     entity: EntityRef
     session_id: str
-    def __init__(self, ask_id: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., session_id: _Optional[str] = ...) -> None: ...
+    receiver_id: bytes
+    def __init__(self, ask_id: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., session_id: _Optional[str] = ..., receiver_id: _Optional[bytes] = ...) -> None: ...
 
 class SessionRequest(_message.Message):
-    __slots__ = ("request_id", "session_token", "entity_uid", "release_others", "held_lock_tokens", "attachment")
+    __slots__ = ("request_id", "session_token", "entity_uid", "release_others", "held_lock_tokens", "attachment", "receiver_id")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     SESSION_TOKEN_FIELD_NUMBER: _ClassVar[int]
     ENTITY_UID_FIELD_NUMBER: _ClassVar[int]
     RELEASE_OTHERS_FIELD_NUMBER: _ClassVar[int]
     HELD_LOCK_TOKENS_FIELD_NUMBER: _ClassVar[int]
     ATTACHMENT_FIELD_NUMBER: _ClassVar[int]
+    RECEIVER_ID_FIELD_NUMBER: _ClassVar[int]
     request_id: int
     session_token: bytes
     entity_uid: str
     release_others: bool
     held_lock_tokens: bytes
     attachment: int
-    def __init__(self, request_id: _Optional[int] = ..., session_token: _Optional[bytes] = ..., entity_uid: _Optional[str] = ..., release_others: bool = ..., held_lock_tokens: _Optional[bytes] = ..., attachment: _Optional[int] = ...) -> None: ...
+    receiver_id: bytes
+    def __init__(self, request_id: _Optional[int] = ..., session_token: _Optional[bytes] = ..., entity_uid: _Optional[str] = ..., release_others: bool = ..., held_lock_tokens: _Optional[bytes] = ..., attachment: _Optional[int] = ..., receiver_id: _Optional[bytes] = ...) -> None: ...
 
 class Ask(_message.Message):
     __slots__ = ("ask_id", "entity", "receive_mode", "max_messages", "max_bytes", "session_token")
