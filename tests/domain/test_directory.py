@@ -46,6 +46,18 @@ def test_an_unknown_name_is_not_found_but_only_when_somebody_could_know() -> Non
         directory.lookup("orders")
 
 
+@pytest.mark.requirement("R84")
+def test_what_a_partition_lacks_comes_oldest_first() -> None:
+    directory = Directory()
+    names = "eacbd"
+    given = [queue(name, generation) for generation, name in enumerate(names, 1)]
+    for entry in reversed(given):
+        directory.update(0, FINGERPRINT, [entry], snapshot=False)
+    directory.update(1, replace(FINGERPRINT, partition=1), [], snapshot=True)
+
+    assert directory.lagging(1) == given
+
+
 def test_the_highest_generation_is_the_truth_whoever_brought_it() -> None:
     directory = Directory()
     newer = replace(queue(), generation=5)

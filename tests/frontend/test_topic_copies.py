@@ -189,6 +189,7 @@ async def change(bus: Bus, front_end: FrontEnd) -> None:
         await front_end.manager.change(Commit(action, name, changes, kind=kind))
 
 
+@pytest.mark.requirement("R80")
 @pytest.mark.requirement("R84")
 @pytest.mark.parametrize("seed", range(40))
 async def test_no_partition_has_a_topic_without_earlier_changes_of_its_subscriptions(

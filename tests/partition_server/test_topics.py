@@ -148,6 +148,20 @@ def test_a_watcher_hears_of_a_subscription_before_its_topic(news: Driver) -> Non
     assert [each.name for each in change.entities] == ["news/Subscriptions/c", "news"]
 
 
+@pytest.mark.requirement("R84")
+def test_copies_are_taken_oldest_first_whatever_their_order(
+    news: Driver, make_store: MakeStore
+) -> None:
+    other = Driver(make_store(fingerprint(1)))
+    other.run(Watch("w"))
+    entries = sorted(news.partition.state.catalogue.existing(), key=lambda each: -each.generation)
+
+    values = other.run(ApplyEntity("t", entries))
+
+    [change] = [value for value in values if isinstance(value, CatalogueChanged)]
+    assert list(change.entities) == entries[::-1]
+
+
 # Deletion
 
 
