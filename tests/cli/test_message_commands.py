@@ -35,6 +35,11 @@ NOWHERE = (
             ["receive", "q", "--session", "s", "--dead-letters"],
             "--session, --next-session, --dead-letters: only one of them is allowed.",
         ),
+        (["receive", "q", "--abandon", "soon"], "--abandon: 'soon': must be like PT1H or P7D."),
+        (
+            ["receive", "q", "--abandon", "PT1H", "--no-complete"],
+            "--abandon: cannot be used with --no-complete or receive-and-delete.",
+        ),
         (
             ["session", "state", "q", "s", "--set", "x", "--clear"],
             "--clear: cannot be used with --set.",

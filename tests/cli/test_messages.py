@@ -4,7 +4,6 @@ import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Self
-from unittest.mock import Mock
 
 import pytest
 
@@ -13,7 +12,7 @@ from bendybus.cli.bus.messages import Receive
 from bendybus.cli.bus.resubmit import Resubmit, Where
 from bendybus.cli.output import json_lines, printing
 from bendybus.cli.output.json_lines import Fields, Outgoing
-from bendybus.client import AutoLockRenewer, ServiceBusMessage, ServiceBusReceivedMessage
+from bendybus.client import ServiceBusMessage, ServiceBusReceivedMessage
 from bendybus.client.amqp import AmqpAnnotatedMessage
 from bendybus.client.exceptions import (
     InvalidArgumentError,
@@ -352,40 +351,3 @@ def test_a_batch_that_may_have_been_split_is_uncertain_when_one_part_fails() -> 
         send_messages.send(client, "q", given, lambda count: None, progress)  # type: ignore[arg-type]
 
     assert progress.uncertain == 3
-
-
-def test_following_a_session_renews_its_lock() -> None:
-    client = FakeClient()
-    client.receive_messages = Mock(side_effect=[[], KeyboardInterrupt])  # type: ignore[method-assign]
-
-    with pytest.raises(KeyboardInterrupt):
-        messages.receive(
-            client,  # type: ignore[arg-type]
-            "q",
-            Receive(2, 0.1, follow=True, session="s"),
-            Shown(client),
-        )
-
-    assert isinstance(client.options["auto_lock_renewer"], AutoLockRenewer)
-
-
-@pytest.mark.parametrize("name", ["deadletter", "transferdeadletter"])
-def test_messages_are_received_from_the_sub_queue_that_is_named(name: str) -> None:
-    client = FakeClient(received(1))
-
-    messages.receive(client, "q", Receive(1, 0.1, sub_queue=name), Shown(client))  # type: ignore[arg-type]
-
-    assert client.options["sub_queue"] == name
-
-
-def test_dead_letters_of_a_subscription_are_sent_to_its_topic_again() -> None:
-    client = FakeClient(received(1, reason="x"))
-
-    done = resubmit.resubmit(
-        client,  # type: ignore[arg-type]
-        "news/subscriptions/a",
-        Resubmit(10, 0.1, detects=False),
-        lambda count: None,
-    )
-
-    assert (done.resubmitted, client.destination) == (1, "news")

@@ -95,6 +95,8 @@ class Receive:
     follow: bool = False
     session: str | None = None
     next_session: bool = False
+    # Instead of completing: how long they are not received again; 0: not.
+    abandon_ms: int = 0
 
 
 def receive(bus: ServiceBusClient, queue: str, wanted: Receive, show: Show) -> bool:
@@ -139,7 +141,11 @@ def receive(bus: ServiceBusClient, queue: str, wanted: Receive, show: Show) -> b
                 held = held + batch if not wanted.delete else []
                 _show(batch, wanted, show)
                 if wanted.complete and not wanted.delete:
-                    receiver.complete_messages(batch)
+                    if wanted.abandon_ms:
+                        for message in batch:
+                            receiver.abandon_message(message, delay=wanted.abandon_ms / 1_000)
+                    else:
+                        receiver.complete_messages(batch)
                     held = []
                 elif held and give_back_at == float("inf"):
                     give_back_at = time.monotonic() + patience_s(held[0])
@@ -219,16 +225,25 @@ def moment_before(older_than: str) -> datetime | None:
     if not older_than:
         return None
     try:
-        return datetime.now(UTC) - timedelta(milliseconds=_milliseconds(older_than))
-    except (InvalidArgument, OverflowError) as error:
-        raise UsageError(f"--older-than: {older_than[:40]!r}: must be like PT1H or P7D.") from error
+        ago = timedelta(milliseconds=duration_ms("--older-than", older_than))
+        return datetime.now(UTC) - ago
+    except OverflowError as error:
+        raise _no_duration("--older-than", older_than) from error
 
 
-def _milliseconds(text: str) -> int:
-    found = durations.parse("--older-than", text)
+def duration_ms(option: str, text: str) -> int:
+    """Return the duration of an option. Raises UsageError."""
+    try:
+        found = durations.parse(option, text)
+    except InvalidArgument as error:
+        raise _no_duration(option, text) from error
     if not found:
-        raise InvalidArgument("--older-than", "must be a duration.")
+        raise _no_duration(option, text)
     return found
+
+
+def _no_duration(option: str, text: str) -> UsageError:
+    return UsageError(f"{option}: {text[:40]!r}: must be like PT1H or P7D.")
 
 
 def _of(sub_queue: str) -> dict[str, Any]:

@@ -70,6 +70,9 @@ def receive(
     complete: Annotated[
         bool, typer.Option(help="Complete printed messages, or release them uncounted.")
     ] = True,
+    abandon: Annotated[
+        str, typer.Option(help="Abandon printed messages for this long instead: PT5M, PT2H, …")
+    ] = "",
     follow: Annotated[bool, typer.Option("--follow", help="Wait for more until Ctrl-C.")] = False,
     dead_letters: DeadLetters = False,
     undelivered: Undelivered = False,
@@ -93,6 +96,8 @@ def receive(
             "--no-complete: cannot be used with --mode receive-and-delete, which deletes "
             "messages when they are received."
         )
+    if abandon and (mode is Mode.RECEIVE_AND_DELETE or not complete):
+        raise UsageError("--abandon: cannot be used with --no-complete or receive-and-delete.")
     if (session is not None) + next_session + dead_letters > 1:
         raise UsageError("--session, --next-session, --dead-letters: only one of them is allowed.")
     if undelivered and (session is not None or next_session):
@@ -108,6 +113,7 @@ def receive(
         follow=follow,
         session=session,
         next_session=next_session,
+        abandon_ms=messages.duration_ms("--abandon", abandon) if abandon else 0,
     )
     with messages.client(context.obj) as bus:
         early = messages.receive(bus, queue, wanted, shown)
