@@ -14,7 +14,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "topic.py"
 def test_the_example_runs(bus: Bus) -> None:
     main = runpy.run_path(str(EXAMPLE))["main"]
 
-    found = main(bus.connection_string, "departures")
+    found = main(bus.connection_string, "departures-example")
 
     assert found == {
         "all": ["DL is 95 minutes late", "UA is 130 minutes late", "UA is 5 minutes late"],
