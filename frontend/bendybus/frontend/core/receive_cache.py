@@ -38,8 +38,9 @@ IDLE_MS: Final = 5_000
 # keeps a message that its iterator did not take (0.1 s): by the time that one is back, those behind
 # it must be, too, or they would be delivered before it.
 AHEAD_IDLE_MS: Final = 60
-# How long partitions are waited for when credit is drained.
-DRAIN_MS: Final = 500
+# How long partitions are waited for when credit is drained: a slow disk or a busy machine must not
+# be taken for an outage. Less than clients wait for the answer at the end of a receive (4 s).
+DRAIN_MS: Final = 2_000
 
 
 class Cache:
