@@ -67,13 +67,15 @@ def settings(arguments: argparse.Namespace, env: Mapping[str, str]) -> Settings:
         if name in Settings.__dataclass_fields__ and value is not None
     }
     given |= {"peer": dict(arguments.peer)} if arguments.peer else {}
-    made = Settings(data=arguments.data)
-    from_env = {
+    made, texts = Settings(data=arguments.data), Settings.from_env(env)
+    from_env: dict[str, Any] = {
         name: type(getattr(made, name))(text)
-        for name, text in Settings.from_env(env).items()
+        for name, text in texts.items()
         if name in Settings.__dataclass_fields__
         and isinstance(getattr(made, name), int | float | str)
     }
+    if texts.get("peer"):
+        from_env["peer"] = _peers(texts["peer"])
     made = replace(made, **{**from_env, **given})
     made.validate()
     return made
@@ -84,6 +86,13 @@ def _peer(text: str) -> tuple[int, str]:
     if not separator or not index.isdigit():
         raise argparse.ArgumentTypeError(f"{text!r} is not INDEX=HOST:PORT")
     return int(index), address
+
+
+def _peers(text: str) -> dict[int, str]:
+    try:
+        return dict(map(_peer, text.split(",")))
+    except argparse.ArgumentTypeError as error:
+        raise ValueError(f"BENDYBUS_PARTITION_PEER: {error}.") from error
 
 
 def _indexes(text: str) -> Sequence[int]:

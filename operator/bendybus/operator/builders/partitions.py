@@ -10,6 +10,7 @@ from bendybus.operator.kubernetes import names
 ROLE: Final = "partition"
 DATA_DIRECTORY: Final = "/var/lib/bendybus"
 _INDEX: Final = "BENDYBUS_POD_INDEX"
+_PEERS: Final = "BENDYBUS_PARTITION_PEER"
 
 
 def identity_annotations(identity: Identity) -> dict[str, str]:
@@ -82,7 +83,9 @@ def _pod(context: Context) -> Manifest:
                 "valueFrom": {
                     "fieldRef": {"fieldPath": "metadata.labels['apps.kubernetes.io/pod-index']"}
                 },
-            }
+            },
+            # Not an argument: an image of an earlier version would refuse one that it does not know.
+            {"name": _PEERS, "value": _peers(context)},
         ],
         "ports": pod.ports(
             grpc=names.PARTITION_PORT,
@@ -117,11 +120,15 @@ def _arguments(context: Context) -> list[str]:
         "bus-identity": names.bus_identity(context.bus),
         "drain-s": pod.DRAIN_S,
     }
-    peers = [
-        f"--peer={index}={names.partition_address(context.bus, index)}"
-        for index in range(identity.partition_count)
-    ]
-    return [*(f"--{name}={value}" for name, value in values.items()), *peers]
+    return [f"--{name}={value}" for name, value in values.items()]
+
+
+def _peers(context: Context) -> str:
+    """Return where the partitions reach each other, for what they forward."""
+    return ",".join(
+        f"{index}={names.partition_address(context.bus, index)}"
+        for index in range(context.identity.partition_count)
+    )
 
 
 def _claim(context: Context) -> Manifest:
