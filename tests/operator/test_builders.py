@@ -25,6 +25,7 @@ from bendybus.partition_server import arguments
 from tests.operator.manifests import context
 
 Body = dict[str, Any]
+PEERS = "BENDYBUS_PARTITION_PEER"
 
 
 def find(made: list[Body], kind: str, name: str) -> Body:
@@ -105,8 +106,9 @@ def test_secrets_are_in_files_never_in_arguments_or_the_environment() -> None:
     for pod in pods(context()):
         (container,) = pod["containers"]
 
-        assert all("valueFrom" in each and "fieldRef" in each["valueFrom"] for each in
-                   container.get("env", []))  # fmt: skip
+        for each in container.get("env", []):
+            # What is written there is no secret: where the partitions are.
+            assert "fieldRef" in each.get("valueFrom", {}) or each["name"] == PEERS, each
         for mount in container["volumeMounts"]:
             assert mount.get("readOnly") or mount["name"] in ("tmp", "data")
 
@@ -177,7 +179,8 @@ def test_partition_servers_understand_their_arguments() -> None:
     given = [each.replace("$(BENDYBUS_POD_INDEX)", "1") for each in container["args"]]
 
     parsed = arguments.parser().parse_args([*container["command"][3:], *given])
-    settings = arguments.settings(parsed, {})
+    variables = {each["name"]: each["value"] for each in container["env"] if "value" in each}
+    settings = arguments.settings(parsed, variables)
 
     assert container["command"][:3] == ["python3", "-m", "bendybus.partition_server"]
     assert settings.namespace_uid == "data-1"
@@ -190,6 +193,28 @@ def test_partition_servers_understand_their_arguments() -> None:
     }
     assert settings.listen.endswith(":7490")
     assert settings.health_listen.endswith(":7491")
+
+
+def test_partition_servers_of_the_last_version_understand_their_arguments() -> None:
+    """A bus may pin an image of the version before the operator's."""
+    (container,) = pods(context())[0]["containers"]
+
+    options = {each.partition("=")[0] for each in container["args"]}
+
+    assert options == {
+        *("--data", "--namespace-name", "--namespace-uid", "--tier", "--partition-count"),
+        *("--partitions", "--listen", "--health-listen", "--metrics-port", "--tls-directory"),
+        *("--bus-identity", "--drain-s"),
+    }
+
+
+def test_addresses_of_peers_that_cannot_be_read_are_refused() -> None:
+    parsed = arguments.parser().parse_args(
+        ["serve", "--data=/d", "--partitions=0", "--namespace-uid=u"]
+    )
+
+    with pytest.raises(ValueError, match=f"{PEERS}: 'a:1' is not INDEX=HOST:PORT"):
+        arguments.settings(parsed, {PEERS: "a:1"})
 
 
 def test_front_ends_understand_their_arguments() -> None:
@@ -213,7 +238,7 @@ def test_front_ends_understand_their_arguments() -> None:
 
 def test_the_index_of_a_pod_is_its_partition() -> None:
     (container,) = pods(context())[0]["containers"]
-    (variable,) = container["env"]
+    variable = container["env"][0]
     path = variable["valueFrom"]["fieldRef"]["fieldPath"]
 
     assert path == "metadata.labels['apps.kubernetes.io/pod-index']"

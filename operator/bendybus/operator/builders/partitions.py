@@ -84,7 +84,7 @@ def _pod(context: Context) -> Manifest:
                     "fieldRef": {"fieldPath": "metadata.labels['apps.kubernetes.io/pod-index']"}
                 },
             },
-            # Not an argument: an image of an earlier version would refuse one that it does not know.
+            # Not an argument: an image of an earlier version does not know it, and would end.
             {"name": _PEERS, "value": _peers(context)},
         ],
         "ports": pod.ports(
