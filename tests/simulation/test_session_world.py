@@ -12,7 +12,8 @@ from tests.simulation import virtual_time
 from tests.simulation.session_history import History
 from tests.simulation.session_world import World, world
 
-SEEDS = (*range(6), 168)
+# Seed 5 meets five kinds of faults only; each of these meets at least six.
+SEEDS = (*range(5), 6, 7, 168)
 _KINDS = 8
 
 
