@@ -107,7 +107,7 @@ def test_secrets_are_in_files_never_in_arguments_or_the_environment() -> None:
         (container,) = pod["containers"]
 
         for each in container.get("env", []):
-            # What is written there is no secret: where the partitions are.
+            # Its value is not confidential: the addresses of the partitions.
             assert "fieldRef" in each.get("valueFrom", {}) or each["name"] == PEERS, each
         for mount in container["volumeMounts"]:
             assert mount.get("readOnly") or mount["name"] in ("tmp", "data")

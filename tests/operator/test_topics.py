@@ -279,7 +279,12 @@ async def test_the_rules_of_a_subscription_follow_its_manifest(cluster: Cluster)
     cluster.apply(
         changed(cluster.api.one("Subscription", "audit"), rules=None, lockDuration="PT9S")
     )
-    await holds(cluster, 1, AUDIT, generation=(await cluster.catalogue(BUS, 0))[AUDIT].generation)
+    await eventually(
+        lambda: cluster.api.one("Subscription", "audit")["status"]["observedGeneration"] == 5
+    )
+    of_each = [(await cluster.catalogue(BUS, index))[AUDIT] for index in (0, 1)]
+    assert of_each[0].description.lock_duration_ms == 9_000
+    assert of_each[0] == of_each[1]
     await holds_rules(cluster)
 
 

@@ -32,6 +32,7 @@ from bendybus.partition_server.state.commands import (
     Peek,
     Settle,
 )
+from bendybus.partition_server.state.stage import Answer, Stage
 from bendybus.partition_server.store.store import Store
 
 START_MS = 1_700_000_000_000
@@ -78,6 +79,21 @@ class Driver:
         while self.partition.state.unserved:
             answers += self.partition.go_on(self.now)
         return [value for _, value in answers]
+
+    def turn(self, *commands: Command) -> tuple[list[Stage], list[Answer]]:
+        """Do one turn as a partition's thread does; return its stages and what is answered."""
+        partition, stages, answers = self.partition, list[Stage](), list[Answer]()
+        for group in partition.grouped(commands):
+            stages.append(partition.decide(group, self.now))
+            self.store.commit(stages[-1].changes)
+            answers += partition.apply(stages[-1], self.now)
+        answers += partition.go_on(self.now)
+        swept = partition.sweep(self.now)
+        if swept is not None:
+            stages.append(swept)
+            self.store.commit(swept.changes)
+            answers += partition.apply(swept, self.now)
+        return stages, answers
 
     def sweep(self) -> list[Any]:
         """Let time do all that is due."""

@@ -1,4 +1,4 @@
-"""Forwarding to another partition: each message once, whoever dies and whatever frames do."""
+"""Forwarding to another partition: each message arrives once, through crashes and lost frames."""
 
 from collections import Counter
 from typing import Any

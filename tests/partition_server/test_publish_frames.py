@@ -45,29 +45,13 @@ def frame(driver: Driver, count: int, *, group: int = 1, first: int = 0, **optio
     return Append(f"f{first}", driver.ref("news"), batch, sizes, **options)
 
 
-def turn(driver: Driver, *commands: Command) -> tuple[list[Stage], list[Any]]:
-    """Do one turn; return its stages and what was answered."""
-    partition, stages, answers = driver.partition, [], []
-    for group in partition.grouped(commands):
-        stages.append(partition.decide(group, driver.now))
-        driver.store.commit(stages[-1].changes)
-        answers += partition.apply(stages[-1], driver.now)
-    answers += partition.go_on(driver.now)
-    swept = partition.sweep(driver.now)
-    if swept is not None:
-        driver.store.commit(swept.changes)
-        stages.append(swept)
-        answers += partition.apply(swept, driver.now)
-    return stages, answers
-
-
 def turns(driver: Driver, *commands: Command, most: int = 10_000) -> tuple[list[Stage], list[Any]]:
     """Do turns until nothing waits; return all stages and answers."""
-    stages, answers = turn(driver, *commands)
+    stages, answers = driver.turn(*commands)
     for _ in range(most):
         if not driver.partition.state.publications:
             break
-        more, answered = turn(driver)
+        more, answered = driver.turn()
         stages += more
         answers += answered
     return stages, answers
@@ -114,7 +98,7 @@ def test_filters_that_take_longer_than_a_turn_are_evaluated_in_several(news: Dri
     answers: list[Any] = []
     while not answers:
         assert payloads(news, "b") == [], "a group is stored whole"
-        _, answers = turn(news, *commands)
+        _, answers = news.turn(*commands)
         commands = []
         most, before = max(most, len(looked) - before), len(looked)
 
@@ -135,18 +119,18 @@ def test_what_comes_to_the_topic_meanwhile_waits_behind_it(news: Driver) -> None
 def test_topics_take_turns(news: Driver) -> None:
     topic(news, "other")
     subscription(news, "other/Subscriptions/a")
-    turn(news, frame(news, 500))
+    news.turn(frame(news, 500))
     batch = Batch([b"x"], heads=[head()], formats=[1])
 
-    _, answers = turn(news, Append("o", news.ref("other"), batch))
-    _, more = turn(news)
+    _, answers = news.turn(Append("o", news.ref("other"), batch))
+    _, more = news.turn()
 
     assert [to for to, _ in answers + more] == ["o"]
     many = Batch([b"1"] * 500, heads=[head()] * 500, formats=[1] * 500)
-    turn(news, Append("o", news.ref("other"), many, [1] * 500))
+    news.turn(Append("o", news.ref("other"), many, [1] * 500))
     before = len(payloads(news))
     for _ in range(4):
-        turn(news)
+        news.turn()
     assert len(payloads(news)) > before
     [counts] = [news.counts_of("other/Subscriptions/a")]
     assert counts.active > 1
@@ -155,7 +139,7 @@ def test_topics_take_turns(news: Driver) -> None:
 @pytest.mark.requirement("R183")
 def test_a_repeat_of_a_frame_on_its_way_stores_nothing_twice(news: Driver) -> None:
     name: dict[str, Any] = {"producer_id": NAME, "producer_sequence": 3, "spans": [0, 30]}
-    turn(news, frame(news, 30, **name))
+    news.turn(frame(news, 30, **name))
     assert 0 < len(payloads(news)) < 30
 
     _, answers = turns(news, frame(news, 30, age_ms=5, **name))
@@ -168,8 +152,8 @@ def test_a_repeat_of_a_frame_on_its_way_stores_nothing_twice(news: Driver) -> No
 @pytest.mark.requirement("R183")
 def test_a_kill_in_the_middle_of_a_frame_loses_and_doubles_nothing(news: Driver) -> None:
     name: dict[str, Any] = {"producer_id": NAME, "producer_sequence": 3, "spans": [0, 30]}
-    turn(news, frame(news, 30, **name))
-    turn(news)
+    news.turn(frame(news, 30, **name))
+    news.turn()
     stored = len(payloads(news))
 
     news.restart()
@@ -197,7 +181,7 @@ def test_a_frame_has_a_bounded_number_of_parts(
 @pytest.mark.parametrize("deadline", [True, False])
 def test_what_is_refused_in_the_middle_leaves_what_is_stored(news: Driver, deadline: bool) -> None:
     until_ms = news.now.mono_ms + 5 if deadline else 0
-    turn(news, frame(news, 40, deadline_mono_ms=until_ms))
+    news.turn(frame(news, 40, deadline_mono_ms=until_ms))
     stored = len(payloads(news))
     if deadline:
         news.mono_ms += 10
@@ -216,7 +200,7 @@ def test_what_is_refused_in_the_middle_leaves_what_is_stored(news: Driver, deadl
 
 @pytest.mark.requirement("R183")
 def test_a_deleted_topic_refuses_what_is_left(news: Driver) -> None:
-    turn(news, frame(news, 40), frame(news, 1, first=40))
+    news.turn(frame(news, 40), frame(news, 1, first=40))
     topic(news, action=DELETE)
 
     _, answers = turns(news)
@@ -229,7 +213,7 @@ def test_a_deleted_topic_refuses_what_is_left(news: Driver) -> None:
 
 @pytest.mark.requirement("R183")
 def test_a_step_that_finds_no_room_refuses_all_that_waits(news: Driver) -> None:
-    turn(news, frame(news, 40), frame(news, 1, first=40))
+    news.turn(frame(news, 40), frame(news, 1, first=40))
     stored = len(payloads(news))
     full: BusError = errors.PartitionUnavailable("full")
     partition = news.partition
@@ -264,7 +248,7 @@ def test_a_first_step_that_finds_no_room_is_refused_whole(news: Driver) -> None:
 
 @pytest.mark.requirement("R183")
 def test_rules_that_change_meanwhile_apply_to_what_is_not_stored(news: Driver) -> None:
-    turn(news, frame(news, 40))
+    news.turn(frame(news, 40))
     stored = len(payloads(news))
 
     set_rules(news, "a", Rule("none", SqlFilter("1 = 2")))
@@ -278,7 +262,7 @@ def test_rules_that_change_meanwhile_apply_to_what_is_not_stored(news: Driver) -
 @pytest.mark.requirement("R183")
 def test_a_group_that_has_met_some_rules_begins_again_when_they_change(news: Driver) -> None:
     set_rules(news, "a", *(Rule(f"r{i}", SqlFilter(f"n > {i}")) for i in range(200)))
-    turn(news, frame(news, 6, group=6))
+    news.turn(frame(news, 6, group=6))
     assert payloads(news, "b") == []
 
     set_rules(news, "a", Rule("all", SqlFilter("n IS NULL")))
@@ -308,9 +292,9 @@ def test_what_is_forwarded_to_a_topic_is_divided_too(
     monkeypatch.setattr(limits, "FORWARDED_COPIES_A_TURN", 8)
     news.create("orders", forward_to="news")
     batch = Batch([b"%d" % i for i in range(30)], heads=[head()] * 30, formats=[1] * 30)
-    stages, _ = turn(news, Append("t", news.ref("orders"), batch, [1] * 30))
+    stages, _ = news.turn(Append("t", news.ref("orders"), batch, [1] * 30))
     while len(payloads(news)) < 30:
-        more, _ = turn(news)
+        more, _ = news.turn()
         assert more, "nothing is forwarded any more"
         stages += more
 

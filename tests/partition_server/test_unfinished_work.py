@@ -40,18 +40,8 @@ def settle(disposition: Disposition, tokens: list[bytes], **options: Any) -> Set
 
 
 def turn(driver: Driver, *commands: Any) -> tuple[list[Stage], list[Any]]:
-    """Do one turn as a partition's thread does; return its stages and what is answered."""
-    partition, stages, answers = driver.partition, [], []
-    for group in partition.grouped(commands):
-        stages.append(partition.decide(group, driver.now))
-        driver.store.commit(stages[-1].changes)
-        answers += partition.apply(stages[-1], driver.now)
-    answers += partition.go_on(driver.now)
-    stage = partition.sweep(driver.now)
-    if stage is not None:
-        stages.append(stage)
-        driver.store.commit(stage.changes)
-        answers += partition.apply(stage, driver.now)
+    """Do one turn; return its stages and the values answered."""
+    stages, answers = driver.turn(*commands)
     return stages, [value for _, value in answers]
 
 

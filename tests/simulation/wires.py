@@ -2,7 +2,7 @@
 
 What gRPC does for a bidirectional stream, as far as the code under test sees it. A line that breaks
 is seen by its caller first; what was under way may still arrive, and the other end may see the end
-much later: the partition or front end then serves a stream that nobody reads.
+much later: the partition or front end then serves a stream without a reader.
 """
 
 import asyncio

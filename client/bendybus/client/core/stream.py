@@ -84,7 +84,7 @@ class Stream:
         self._wake.set()
 
     def half_close(self) -> None:
-        """Write nothing more on the current call: the bus ends it, which is no failure."""
+        """Write nothing more on the current call: the bus ends it without an error."""
         self._moving = True
         self._wake.set()
 

@@ -84,7 +84,7 @@ def _pod(context: Context) -> Manifest:
                     "fieldRef": {"fieldPath": "metadata.labels['apps.kubernetes.io/pod-index']"}
                 },
             },
-            # Not an argument: an image of an earlier version does not know it, and would end.
+            # Not an argument: the program of an earlier image exits at an unknown one.
             {"name": _PEERS, "value": _peers(context)},
         ],
         "ports": pod.ports(

@@ -42,7 +42,7 @@ def request(frame: Outgoing, deadline_mono_ms: int) -> partition_pb2.ForwardRequ
 
 
 def taken(frame: Outgoing, answer: partition_pb2.ForwardResponse) -> ForwardedTaken:
-    """Return what became of a frame. Raises OutcomeUnknown for an answer that cannot be."""
+    """Return what became of a frame. Raises OutcomeUnknown for an invalid answer."""
     count = len(frame.counters)
     failures = {each.message: statuses.from_error(each.error) for each in answer.failures}
     if answer.done > count or any(at >= count for at in failures):
