@@ -86,6 +86,8 @@ class Topics:
             topic=topic,
         )
         shown = [self._shown(each, runtime=request.include_runtime) for each in page]
+        for each in shown if kind is EntityKind.SUBSCRIPTION else ():
+            each.description.ClearField("rules")
         token = page[-1].key if more else ""
         if kind is EntityKind.TOPIC:
             return pb.ListTopicsResponse(topics=shown, next_page_token=token)

@@ -8,8 +8,10 @@ import pytest
 from bendybus.cli.bus import apply_manifests
 from bendybus.crds import bundling, loading
 from bendybus.crds.bundling import NamespaceSettings
+from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.errors import InvalidArgument
 from bendybus.domain.limits import Tier
+from bendybus.domain.subscription_description import SubscriptionDescription
 from tests.cli.fake_management import FakeManagement
 from tests.cli.test_entity_commands import FLIGHTS, run
 
@@ -49,6 +51,33 @@ def test_apply_makes_topics_before_their_subscriptions_and_changes_them(
     assert [(each["kind"], each["change"]) for each in changes] == [
         ("Topic", "unchanged"),
         ("Subscription", "updated"),
+    ]
+
+
+@pytest.mark.requirement("R260")
+def test_rules_are_the_manifests_or_the_clients_and_what_did_not_change_is_unchanged(
+    bus: FakeManagement, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "topics.yaml"
+    ruled = TOPICS.replace(
+        "maxDeliveryCount: 3", "rules: [{name: red, sqlFilter: {sqlExpression: c = 'red'}}]"
+    )
+    told = []
+    for text in (ruled, ruled, TOPICS.replace(", maxDeliveryCount: 3", ""), TOPICS, TOPICS):
+        file.write_text(text)
+        run(bus, "apply", "-f", str(file), "--json")
+        described = bus.topics.directory.find("delays/Subscriptions/audit", EntityKind.SUBSCRIPTION)
+        assert isinstance(described.description, SubscriptionDescription)
+        changes = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        told.append((changes[1]["change"], described.manifest_rules))
+        assert [each.name for each in described.description.rules] == ["red"]
+
+    assert told == [
+        ("created", True),
+        ("unchanged", True),
+        ("updated", False),
+        ("updated", False),
+        ("unchanged", False),
     ]
 
 

@@ -12,10 +12,13 @@ from typing import Any
 import pytest
 
 from bendybus.domain import errors
-from bendybus.domain.entity import Entity
+from bendybus.domain.entity import Entity, Origin
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.errors import BusError
+from bendybus.domain.filters.rule import Rule
+from bendybus.domain.filters.rule_set import RuleAction, RuleChange
 from bendybus.domain.lifecycle import EntityAction
+from bendybus.domain.subscription_description import SubscriptionDescription
 from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.settings import Settings
 from bendybus.frontend.upstreams.unary_calls import Commit
@@ -102,6 +105,7 @@ class Link:
                 request.if_generation,
                 request.manifest_uid,
                 kind,
+                catalogue.rule_change(request),
             )
         )
         await self._travel(may_fail=False)
@@ -285,6 +289,32 @@ async def test_a_change_that_a_partition_did_not_take_names_it(
         # Repeating the call shows that it is done.
         await create(bus, EntityKind.SUBSCRIPTION, "t0/Subscriptions/s0")
         assert bus.partitions[3].entry("t0/subscriptions/s0") is not None
+
+
+@pytest.mark.requirement("R260")
+async def test_a_client_repeats_a_rule_of_a_manifests_subscription_that_a_partition_did_not_take(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("bendybus.frontend.core.catalogue_copies.RETRY_S", 0.0)
+    kind, name = EntityKind.SUBSCRIPTION, "t0/Subscriptions/s0"
+    async with Bus(1, front_ends=1) as bus:
+        manager = bus.front_ends[0].manager
+        await create(bus, EntityKind.TOPIC, "t0")
+        made = Commit(EntityAction.CREATE, name, origin=Origin.MANIFEST, uid="m", kind=kind)
+        await manager.change(made)
+        added = RuleChange(RuleAction.CREATE, Rule("large"))
+        rule = Commit(EntityAction.UPDATE, name, kind=kind, rule_change=added)
+        bus.partitions[3].fails = 1.0
+        with pytest.raises(errors.PartitionUnavailable, match=r"recorded, but partitions \[3\]"):
+            await manager.change(rule)
+
+        bus.partitions[3].fails = 0.0
+        await manager.change(rule)
+
+        found = bus.partitions[3].entry("t0/subscriptions/s0")
+        assert found is not None
+        assert isinstance(found.description, SubscriptionDescription)
+        assert [each.name for each in found.description.rules] == ["$Default", "large"]
 
 
 @pytest.mark.requirement("R86")

@@ -148,6 +148,7 @@ def entry(of: EntityView, on: BusView | None = None, **facts: Any) -> Entity:
         "created_at_ms": 0,
         "updated_at_ms": 0,
         "manifest_uid": of.uid,
+        "manifest_rules": of.manifest.has_rules,
     }
     return Entity(**{**values, **facts})
 

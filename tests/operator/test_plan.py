@@ -298,6 +298,19 @@ def test_rules_that_clients_made_of_a_subscription_stay() -> None:
     assert update.wanted.rules == kept
 
 
+@pytest.mark.requirement("R260")
+@pytest.mark.parametrize("stated", [True, False])
+def test_a_manifest_that_begins_or_ends_to_have_the_same_rules_is_an_update(stated: bool) -> None:
+    view = subscription(rules=[{"name": "$Default"}] if stated else None)
+    as_it_was = entry(view, description=SubscriptionDescription(), manifest_rules=not stated)
+
+    decision = plan.decide(view, bus(), as_it_was)
+
+    assert decision.step is Step.UPDATE
+    done = replace(as_it_was, manifest_rules=stated)
+    assert plan.decide(view, bus(), done).step is Step.NOTHING
+
+
 # Tiers
 
 

@@ -2,12 +2,16 @@
 
 import asyncio
 
+import grpc
 import pytest
 
 from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.filters.rule import Rule
+from bendybus.domain.filters.rule_set import RuleAction, RuleChange
 from bendybus.domain.subscription_description import SubscriptionDescription
 from bendybus.internal.v1 import entity_pb2
 from bendybus.operator.kubernetes.api import ApiError
+from bendybus.wire import rules
 from tests.operator.cluster import WITHIN_S, Cluster, eventually
 from tests.operator.manifests import (
     BUS,
@@ -286,6 +290,40 @@ async def test_the_rules_of_a_subscription_follow_its_manifest(cluster: Cluster)
     assert of_each[0].description.lock_duration_ms == 9_000
     assert of_each[0] == of_each[1]
     await holds_rules(cluster)
+
+
+@pytest.mark.requirement("R260")
+async def test_clients_change_the_rules_that_a_manifest_omits_and_the_operator_keeps_them(
+    cluster: Cluster,
+) -> None:
+    await standing(cluster)
+    added = rules.change_to_proto(RuleChange(RuleAction.CREATE, Rule("large")))
+
+    async def add() -> None:
+        await cluster.commit(
+            BUS,
+            entity_pb2.ENTITY_ACTION_UPDATE,
+            "",
+            other_name=AUDIT,
+            kind=entity_pb2.ENTITY_KIND_SUBSCRIPTION,
+            origin=1,
+            rule_change=added,
+        )
+
+    await add()
+    cluster.apply(changed(cluster.api.one("Subscription", "audit"), lockDuration="PT9S"))
+    await eventually(
+        lambda: cluster.api.one("Subscription", "audit")["status"]["observedGeneration"] == 2
+    )
+
+    await holds_rules(cluster, "$Default", "large")
+    assert (await cluster.catalogue(BUS, 0))[AUDIT].description.lock_duration_ms == 9_000
+
+    # The manifest takes them over.
+    cluster.apply(changed(cluster.api.one("Subscription", "audit"), rules=[{"name": "$Default"}]))
+    await holds_rules(cluster, "$Default")
+    with pytest.raises(grpc.aio.AioRpcError, match=r"edit spec\.rules"):
+        await add()
 
 
 @pytest.mark.requirement("R139")

@@ -49,6 +49,7 @@ ENTITIES = st.builds(
     orphaned=st.booleans(),
     manifest_uid=st.text(min_size=1, max_size=5),
     auto_deleted=st.booleans(),
+    manifest_rules=st.booleans(),
 )
 
 

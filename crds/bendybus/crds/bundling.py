@@ -36,6 +36,13 @@ class EntityWish:
     uid: str
     description: Description
     source: str
+    # Fields of the description that the manifest leaves to clients.
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def has_rules(self) -> bool:
+        """Whether the manifest of a subscription says which rules there are."""
+        return self.kind is EntityKind.SUBSCRIPTION and "rules" not in self.left_out
 
     @property
     def kind(self) -> EntityKind:
@@ -154,7 +161,9 @@ def _check(
         return [item.problem("kind", error.message)]
     except QuotaExceeded as error:
         return [item.problem("spec.rules", error.message)]
-    wishes[name.lower()] = EntityWish(name, manifest.metadata.uid, description, item.source)
+    wishes[name.lower()] = EntityWish(
+        name, manifest.metadata.uid, description, item.source, manifest.left_out()
+    )
     return []
 
 

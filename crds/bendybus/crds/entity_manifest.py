@@ -123,6 +123,16 @@ class EntityManifest(ManifestModel):
     def entity_name(self) -> str:
         """The name as an entity of the bus."""
 
+    @property
+    def has_rules(self) -> bool:
+        """Whether it says which rules there are: no client changes them then."""
+        return getattr(self.spec, "rules", None) is not None
+
+    def left_out(self) -> tuple[str, ...]:
+        """Return the fields of the description that it leaves to clients."""
+        with_rules = "rules" in descriptions.field_names(descriptions.TYPES[self.ENTITY_KIND])
+        return ("rules",) if with_rules and not self.has_rules else ()
+
     def check_name(self) -> None:
         """Raise InvalidArgument, with the field's name here, unless the name can be a new one."""
         entity.check_new_name(self.entity_name, self.ENTITY_KIND)

@@ -76,8 +76,8 @@ class SubscriptionSpec(ManifestModel):
         list[RuleSpec] | None,
         Field(
             max_length=limits.RULES_PER_SUBSCRIPTION,
-            description="All its rules; none: it takes no message. Omitted: as they are, at "
-            "first $Default, which takes every message.",
+            description="All its rules; none: it takes no message. Omitted: as they are, for "
+            "clients to change; at first $Default, which takes every message.",
             json_schema_extra={
                 "x-kubernetes-list-type": "map",
                 "x-kubernetes-list-map-keys": ["name"],

@@ -142,6 +142,8 @@ class Entity:
     manifest_uid: str = ""
     # Of a tombstone: deleted by AutoDeleteOnIdle.
     auto_deleted: bool = False
+    # Of a subscription that has a manifest: the rules are in it, and no client changes them.
+    manifest_rules: bool = False
 
     @property
     def key(self) -> str:

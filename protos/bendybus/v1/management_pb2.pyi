@@ -433,7 +433,7 @@ class Topic(_message.Message):
     def __init__(self, name: _Optional[str] = ..., uid: _Optional[str] = ..., generation: _Optional[int] = ..., origin: _Optional[_Union[EntityOrigin, str]] = ..., description: _Optional[_Union[TopicDescription, _Mapping]] = ..., partition_count: _Optional[int] = ..., home_partition: _Optional[int] = ..., runtime: _Optional[_Union[QueueRuntime, _Mapping]] = ..., orphaned: bool = ..., subscription_count: _Optional[int] = ...) -> None: ...
 
 class Subscription(_message.Message):
-    __slots__ = ("topic_name", "name", "uid", "generation", "origin", "description", "partition_count", "home_partition", "runtime", "orphaned")
+    __slots__ = ("topic_name", "name", "uid", "generation", "origin", "description", "partition_count", "home_partition", "runtime", "orphaned", "manifest_rules")
     TOPIC_NAME_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
@@ -444,6 +444,7 @@ class Subscription(_message.Message):
     HOME_PARTITION_FIELD_NUMBER: _ClassVar[int]
     RUNTIME_FIELD_NUMBER: _ClassVar[int]
     ORPHANED_FIELD_NUMBER: _ClassVar[int]
+    MANIFEST_RULES_FIELD_NUMBER: _ClassVar[int]
     topic_name: str
     name: str
     uid: str
@@ -454,7 +455,8 @@ class Subscription(_message.Message):
     home_partition: int
     runtime: QueueRuntime
     orphaned: bool
-    def __init__(self, topic_name: _Optional[str] = ..., name: _Optional[str] = ..., uid: _Optional[str] = ..., generation: _Optional[int] = ..., origin: _Optional[_Union[EntityOrigin, str]] = ..., description: _Optional[_Union[SubscriptionDescription, _Mapping]] = ..., partition_count: _Optional[int] = ..., home_partition: _Optional[int] = ..., runtime: _Optional[_Union[QueueRuntime, _Mapping]] = ..., orphaned: bool = ...) -> None: ...
+    manifest_rules: bool
+    def __init__(self, topic_name: _Optional[str] = ..., name: _Optional[str] = ..., uid: _Optional[str] = ..., generation: _Optional[int] = ..., origin: _Optional[_Union[EntityOrigin, str]] = ..., description: _Optional[_Union[SubscriptionDescription, _Mapping]] = ..., partition_count: _Optional[int] = ..., home_partition: _Optional[int] = ..., runtime: _Optional[_Union[QueueRuntime, _Mapping]] = ..., orphaned: bool = ..., manifest_rules: bool = ...) -> None: ...
 
 class CreateTopicRequest(_message.Message):
     __slots__ = ("name", "description", "origin", "uid", "migrated")

@@ -138,6 +138,7 @@ def entity_to_proto(value: Entity) -> entity_pb2.Entity:
         orphaned=value.orphaned,
         manifest_uid=value.manifest_uid,
         auto_deleted=value.auto_deleted,
+        manifest_rules=value.manifest_rules,
         # The field has the name of the kind.
         **{value.kind.value: description_to_proto(value.description)},
     )
@@ -161,6 +162,7 @@ def entity_from_proto(proto: entity_pb2.Entity) -> Entity:
         orphaned=proto.orphaned,
         manifest_uid=entity.manifest_of(proto.manifest_uid, uid=proto.uid, origin=origin),
         auto_deleted=proto.auto_deleted,
+        manifest_rules=proto.manifest_rules,
     )
 
 
@@ -216,6 +218,7 @@ def subscription_to_proto(value: Entity) -> management_pb2.Subscription:
         partition_count=value.partition_count,
         home_partition=value.home_partition,
         orphaned=value.orphaned,
+        manifest_rules=value.manifest_rules,
     )
 
 

@@ -49,8 +49,8 @@ class Outcome:
 class Bus(Protocol):
     """What applying needs of a bus; `manifest_entities.ManifestEntities` is one."""
 
-    def all(self) -> list[Existing]:
-        """Return every entity, orphaned ones, too."""
+    def all(self, wishes: Sequence[EntityWish]) -> list[Existing]:
+        """Return every entity, orphaned ones, too; rules of those that `wishes` have some of."""
 
     def create(self, wish: EntityWish) -> Sequence[pb.PartitionOutcome]:
         """Make an entity."""
@@ -105,13 +105,16 @@ def _step(wish: EntityWish, found: Existing | None, namespace: NamespaceSettings
     wanted = descriptions.settled(
         wish.description, tier=namespace.tier, partition_count=namespace.partition_count
     )
+    kept = {field: getattr(found.description, field) for field in wish.left_out}
+    wanted = descriptions.merged(wanted, kept)
     immutable_fields.check_entity(found.name, found.description, wanted)
     if not found.has_manifest:
         raise errors.EntityAlreadyExists(
             f"{wish.source}: {found.kind} {found.name!r} was created by an administration call, "
             f"not by a manifest. Choose another name, or delete that {found.kind} first."
         )
-    change = Change.UNCHANGED if found.description == wanted else Change.UPDATED
+    same = found.description == wanted and found.manifest_rules == wish.has_rules
+    change = Change.UNCHANGED if same else Change.UPDATED
     return Step(change, wish.kind, found.name, wish, found.generation)
 
 
@@ -145,7 +148,7 @@ def apply(bus: Bus, bundle: Bundle, patience: Patience) -> list[Outcome]:
 
     Safe to repeat as a whole. Raises BusError when a change is refused or patience is over.
     """
-    steps = plan(bundle, patience.call(bus.all))
+    steps = plan(bundle, patience.call(lambda: bus.all(bundle.entities)))
     return [_persist(bus, step, bundle, patience) for step in steps]
 
 
@@ -159,7 +162,7 @@ def _persist(bus: Bus, step: Step, bundle: Bundle, patience: Patience) -> Outcom
             return replace(_do(bus, now), step=step)
         except BusError as error:
             if error.retryable:
-                planned = plan(bundle, bus.all())
+                planned = plan(bundle, bus.all(bundle.entities))
                 now = next((each for each in planned if each.name == step.name), now)
                 if now.change is Change.UNCHANGED:
                     # Recorded, but not on every partition: only another call tells when it is.

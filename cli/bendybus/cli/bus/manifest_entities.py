@@ -1,6 +1,6 @@
 """Entities as manifests change them on a running bus: one shape for every kind. Raises BusError."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -25,6 +25,8 @@ class Existing:
     generation: int
     has_manifest: bool
     orphaned: bool
+    # Of a subscription: its manifest has the rules.
+    manifest_rules: bool = False
 
     @property
     def kind(self) -> EntityKind:
@@ -38,15 +40,22 @@ class ManifestEntities:
     def __init__(self, bus: Management) -> None:
         self._bus = bus
 
-    def all(self) -> list[Existing]:
-        """Return every entity, orphaned ones, too."""
+    def all(self, wishes: Iterable[EntityWish]) -> list[Existing]:
+        """Return every entity, orphaned ones, too; rules of those only that `wishes` have some of.
+
+        Lists of subscriptions do not have the rules, which may be many.
+        """
+        with_rules = {wish.name.lower() for wish in wishes if wish.has_rules}
         found = [
             _existing(each, each.name) for each in self._bus.queues(orphaned=True, runtime=False)
         ]
         for topic in topics.topics(self._bus, runtime=False, orphaned=True):
             found.append(_existing(topic, topic.name))
             for each in topics.subscriptions(self._bus, topic.name, runtime=False, orphaned=True):
-                found.append(_existing(each, subscription_name.compose(topic.name, each.name)))
+                name = subscription_name.compose(topic.name, each.name)
+                if name.lower() in with_rules:
+                    each = topics.subscription(self._bus, topic.name, each.name, runtime=False)
+                found.append(_existing(each, name))
         return found
 
     def create(self, wish: EntityWish) -> Sequence[pb.PartitionOutcome]:
@@ -61,9 +70,12 @@ class ManifestEntities:
         parts = subscription_name.split(wish.name) if wish.kind is EntityKind.SUBSCRIPTION else None
         names = {"topic_name": parts[0], "name": parts[1]} if parts else {"name": wish.name}
         method = f"{verb}{wish.kind.value.capitalize()}"
+        description = entities.description_to_proto(wish.description)
+        for field in wish.left_out:
+            description.ClearField(field)
         request = getattr(pb, f"{method}Request")(
             **names,
-            description=entities.description_to_proto(wish.description),
+            description=description,
             origin=_MANIFEST,
             **fields,
         )
@@ -78,4 +90,5 @@ def _existing(proto: Any, name: str) -> Existing:
         proto.generation,
         proto.origin == _MANIFEST,
         proto.orphaned,
+        getattr(proto, "manifest_rules", False),
     )

@@ -53,9 +53,11 @@ def topic(bus: Management, name: str) -> pb.Topic:
     return found
 
 
-def subscription(bus: Management, topic_name: str, name: str) -> pb.Subscription:
-    """Return one subscription with its counts. Raises EntityNotFound."""
-    request = pb.GetSubscriptionRequest(topic_name=topic_name, name=name, include_runtime=True)
+def subscription(
+    bus: Management, topic_name: str, name: str, *, runtime: bool = True
+) -> pb.Subscription:
+    """Return one subscription, with its counts unless told not to. Raises EntityNotFound."""
+    request = pb.GetSubscriptionRequest(topic_name=topic_name, name=name, include_runtime=runtime)
     found: pb.Subscription = bus.call("GetSubscription", request).subscription
     return found
 

@@ -90,7 +90,7 @@ def apply(
             patience = apply_manifests.Patience(_PATIENCE_S)
             entities = ManifestEntities(bus)
             if dry_run:
-                existing = patience.call(entities.all)
+                existing = patience.call(lambda: entities.all(bundle.entities))
                 outcomes = [
                     apply_manifests.Outcome(step) for step in apply_manifests.plan(bundle, existing)
                 ]

@@ -195,7 +195,9 @@ class EntityManager:
         available = [p for p, upstream in self._upstreams.items() if upstream.available]
         away = len(available) < len(self._upstreams)
         half_done = away or bool(self._directory.lacking(entity.key, available))
-        return entity if same and half_done and entity.origin is wanted.origin else None
+        # A client may change a rule of a subscription that a manifest made.
+        own = entity.origin is wanted.origin or wanted.rule_change is not None
+        return entity if same and half_done and own else None
 
 
 def sums(entity: Entity, answers: Mapping[int, Mapping[str, Counts] | BusError]) -> Runtime:

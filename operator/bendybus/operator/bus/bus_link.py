@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from bendybus.domain import descriptions, limits
@@ -179,17 +179,19 @@ class BusLink:
         kind: EntityKind = EntityKind.QUEUE,
         manifest_uid: str = "",
         wanted: Description | None = None,
+        keep: Collection[str] = (),
         uid: str = "",
         if_generation: int = 0,
     ) -> Entity:
         """Have the registrar change an entity, then copy the change to all that answer.
 
+        `keep`: fields of the description that stay as they are, also if a client changes them now.
         Raises BusError; after PartitionUnavailable it may have been done. Safe to repeat.
         """
         changes = {}
         if wanted is not None:
             names = descriptions.field_names(type(wanted))
-            changes = {field: getattr(wanted, field) for field in names}
+            changes = {field: getattr(wanted, field) for field in names if field not in keep}
         try:
             request = catalogue.commit_request(
                 kind,

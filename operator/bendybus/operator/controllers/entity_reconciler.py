@@ -124,6 +124,7 @@ class EntityReconciler:
             kind=current.kind if current is not None else view.kind,
             manifest_uid="" if decision.step is Step.PURGE else view.uid,
             wanted=None if decision.step is Step.PURGE else decision.wanted,
+            keep=() if view.manifest is None else view.manifest.left_out(),
             uid=current.uid if current is not None else view.uid,
             if_generation=current.generation if current is not None else 0,
         )

@@ -108,7 +108,7 @@ def decide(
         return _orphaned(view, bus, entry, wanted)
     if entry.manifest_uid != view.uid:
         return _taken(view, entry, rival)
-    return _living(entry, wanted)
+    return _living(view, entry, wanted)
 
 
 def check_place(view: EntityView, bus: BusView | None) -> Decision | None:
@@ -178,7 +178,7 @@ def _with_rules_of(entry: Entity | None, wanted: Description, view: EntityView) 
         return wanted
     if not isinstance(entry.description, SubscriptionDescription):
         return wanted
-    if view.manifest.spec.rules is not None:
+    if view.manifest.has_rules:
         return wanted
     return replace(wanted, rules=entry.description.rules)
 
@@ -254,8 +254,9 @@ def _taken(view: EntityView, entry: Entity, rival: EntityView | None) -> Decisio
     )
 
 
-def _living(entry: Entity, wanted: Description) -> Decision:
-    if entry.description == wanted:
+def _living(view: EntityView, entry: Entity, wanted: Description) -> Decision:
+    assert view.manifest is not None
+    if entry.description == wanted and entry.manifest_rules == view.manifest.has_rules:
         return Decision(Step.NOTHING, Reason.AVAILABLE, wanted=wanted)
     return _fixed(entry, wanted) or Decision(Step.UPDATE, wanted=wanted)
 

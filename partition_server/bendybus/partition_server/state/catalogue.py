@@ -180,10 +180,13 @@ class Catalogue:
         changes: dict[str, Any] = {}
         if command.action in (EntityAction.UPDATE, EntityAction.ADOPT):
             changes["description"] = self._changed(command, current, now)
+            changes["manifest_rules"] = catalogue_rules.in_manifest(command, current)
         if command.action is EntityAction.ADOPT:
             changes["manifest_uid"] = command.manifest_uid
-        if changes == {"description": current.description} and command.rule_change is None:
-            return current, []
+        if command.action is EntityAction.UPDATE and command.rule_change is None:
+            same = all(getattr(current, field) == value for field, value in changes.items())
+            if same:
+                return current, []
         deleted = next_state is EntityState.DELETED
         if command.action is EntityAction.DELETE_IDLE:
             catalogue_checks.check_may_be_idle(current, in_use=self.is_never_idle(current))
@@ -272,6 +275,7 @@ class Catalogue:
             created_at_ms=now.wall_ms,
             updated_at_ms=now.wall_ms,
             manifest_uid=manifest_uid,
+            manifest_rules=catalogue_rules.in_manifest(command, None),
         )
 
     def _place(self, name: str, wanted: Description, *, migrated: bool) -> tuple[str, int, int]:

@@ -9,6 +9,7 @@ from bendybus.domain import entity as entities
 from bendybus.domain import errors, lifecycle
 from bendybus.domain.entity import Entity, Origin
 from bendybus.domain.lifecycle import EntityAction, EntityState
+from bendybus.partition_server.state import catalogue_rules
 from bendybus.partition_server.state.commands import CommitEntity
 
 
@@ -82,6 +83,8 @@ def check_may_change(command: CommitEntity, current: Entity) -> None:
             )
         if command.action is EntityAction.ADOPT and not command.manifest_uid:
             raise errors.InvalidArgument("manifest_uid", "an adoption names the new manifest.")
+    elif command.rule_change is not None:
+        catalogue_rules.check_may_change(command, current)
     elif current.origin is Origin.MANIFEST and command.origin is not Origin.MANIFEST:
         raise errors.ManagedByManifest(
             f"{current.title} comes from a manifest and is changed only there: edit "

@@ -9,11 +9,12 @@ from dataclasses import replace
 from typing import Final
 
 from bendybus.domain import errors, limits
-from bendybus.domain.entity import Entity
+from bendybus.domain.entity import Entity, Origin
 from bendybus.domain.filters import rule_set
 from bendybus.domain.filters.rule import Rule, SqlFilter
 from bendybus.domain.filters.rule_set import RuleChange
 from bendybus.domain.subscription_description import SubscriptionDescription
+from bendybus.partition_server.state.commands import CommitEntity
 
 _SQL: Final = "SQL filters"
 _OTHER: Final = "correlation, true and false filters"
@@ -71,6 +72,27 @@ class RuleCounts:
                 del self._by_topic[topic_key, kind]
         self._total += change * len(rules)
         self._chars += change * _chars(rules)
+
+
+def in_manifest(command: CommitEntity, current: Entity | None) -> bool:
+    """Whether the rules are a manifest's after a creation, an update or an adoption.
+
+    They are if it has some, or the empty list; else they are the clients' to change.
+    """
+    if command.rule_change is not None:
+        return current is not None and current.manifest_rules
+    return command.origin is Origin.MANIFEST and "rules" in command.changes
+
+
+def check_may_change(command: CommitEntity, current: Entity) -> None:
+    """Raise ManagedByManifest when a client would change a rule that is in a manifest."""
+    if current.manifest_rules and command.origin is not Origin.MANIFEST:
+        raise errors.ManagedByManifest(
+            f"{current.title}: its rules are in its manifest and are changed only there: edit "
+            "spec.rules and apply it; or remove spec.rules from it, so that clients can change "
+            "the rules.",
+            metadata={"entity": current.name, "field": "rules"},
+        )
 
 
 def changed(subscription: Entity, change: RuleChange) -> SubscriptionDescription:

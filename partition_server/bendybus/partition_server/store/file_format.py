@@ -120,6 +120,9 @@ def entity_to_json(entity: Entity) -> str:
     if isinstance(described, SubscriptionDescription):
         entity = replace(entity, description=replace(described, rules=()))
     values = asdict(entity)
+    if not entity.manifest_rules:
+        # Only subscriptions have it; a program of version 1 knows no such field of a queue.
+        del values["manifest_rules"]
     if isinstance(described, SubscriptionDescription):
         values["description"]["rules"] = [rule_json.to_json(each) for each in described.rules]
     if entity.kind is EntityKind.QUEUE:
