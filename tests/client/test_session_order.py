@@ -13,6 +13,8 @@ from bendybus.client.core.settlements import Settlement
 from bendybus.v1 import message_pb2, receiver_pb2
 from bendybus.v1.receiver_pb2 import ReceiveStreamRequest, ReceiveStreamResponse
 
+SESSION = b"t" * 16
+
 
 class Waiter:
     """Notes its outcome."""
@@ -64,17 +66,7 @@ def settled(stream: ReceiveStream) -> tuple[int, bytes]:
 
 @pytest.mark.requirement("R103")
 async def test_what_is_buffered_behind_a_message_goes_back_with_it_and_is_asked_for_after() -> None:
-    loop = asyncio.get_running_loop()
-    opening = receiver_pb2.OpenReceiver(
-        entity_path="q", receive_mode=receiver_pb2.RECEIVE_MODE_PEEK_LOCK
-    )
-    link = SessionLink("s", 5.0, RetryPolicy())
-    stream = ReceiveStream(_never, loop, RetryPolicy(), opening, 10, session=link)
-    stream.open_session(Waiter())
-    assert next_of(stream).open.session.session_id == "s"
-    opened = receiver_pb2.OpenedSession(session_id="s", session_token=b"t" * 16)
-    stream.handle(ReceiveStreamResponse(opened=receiver_pb2.ReceiverOpened(session=opened)))
-
+    stream, link = opened()
     first = Waiter()
     stream.receive(PendingReceive(1, 5.0, first))
     stream.handle(delivery(next_of(stream).ask.ask_id, 1, 2, 3))
@@ -103,6 +95,51 @@ async def test_what_is_buffered_behind_a_message_goes_back_with_it_and_is_asked_
     [[(batch, start, stop)]] = waiting.outcomes
     assert batch.lock_tokens[start * 16 : stop * 16] == token(1)
     assert sorted(link._held) == [token(number) for number in (1, 2, 3, 4)]
+
+
+@pytest.mark.requirement("R233")
+async def test_nothing_overtakes_a_message_that_a_transaction_gives_back() -> None:
+    stream, _ = opened()
+    first = Waiter()
+    stream.receive(PendingReceive(1, 5.0, first))
+    stream.handle(delivery(next_of(stream).ask.ask_id, 1, 2, 3))
+    second_ask = next_of(stream).ask.ask_id
+
+    # The commit is under way, on a stream of its own.
+    stream.begin_return()
+    assert settled(stream) == (receiver_pb2.DISPOSITION_RELEASE, token(2) + token(3))
+    stream.handle(result(1))
+    waiting = Waiter()
+    stream.receive(PendingReceive(1, 5.0, waiting))
+    assert stream.next_request() is None
+
+    # Its outcome is here before what was delivered earlier.
+    stream.end_return()
+    assert settled(stream) == (receiver_pb2.DISPOSITION_RELEASE, SESSION)
+    stream.handle(delivery(second_ask, 4))
+    assert settled(stream) == (receiver_pb2.DISPOSITION_RELEASE, token(4))
+    stream.handle(result(2))
+    assert stream.next_request() is None
+    stream.handle(result(3))
+
+    stream.handle(delivery(next_of(stream).ask.ask_id, 1, 2, 3, 4))
+    [[(batch, start, stop)]] = waiting.outcomes
+    assert batch.lock_tokens[start * 16 : stop * 16] == token(1)
+
+
+def opened() -> tuple[ReceiveStream, SessionLink]:
+    """Return the stream of a receiver whose session is locked."""
+    opening = receiver_pb2.OpenReceiver(
+        entity_path="q", receive_mode=receiver_pb2.RECEIVE_MODE_PEEK_LOCK
+    )
+    link = SessionLink("s", 5.0, RetryPolicy())
+    loop = asyncio.get_running_loop()
+    stream = ReceiveStream(_never, loop, RetryPolicy(), opening, 10, session=link)
+    stream.open_session(Waiter())
+    assert next_of(stream).open.session.session_id == "s"
+    session = receiver_pb2.OpenedSession(session_id="s", session_token=SESSION)
+    stream.handle(ReceiveStreamResponse(opened=receiver_pb2.ReceiverOpened(session=session)))
+    return stream, link
 
 
 async def _never() -> Any:

@@ -105,6 +105,66 @@ def test_each_request_has_one_answer_whatever_is_killed(bus: Bus, victim: str) -
         assert sorted(_held(client)) == sorted(f"answer to {body}" for body in requests)
 
 
+@pytest.mark.slow
+@pytest.mark.requirement("R234")
+@pytest.mark.parametrize("victim", ["the partition", "the front end"])
+def test_each_request_of_a_session_has_one_answer_whatever_is_killed(bus: Bus, victim: str) -> None:
+    with bus.administration() as administration:
+        administration.create_queue(
+            "sessions", requires_session=True, lock_duration="PT5S", max_delivery_count=1_000
+        )
+
+    def kill() -> None:
+        if victim == "the partition":
+            bus.partitions[1].kill()
+            bus.start_partition(1)
+        else:
+            bus.front_end.kill()
+            bus.start_front_end()
+
+    numbers = range(12)
+    with bus.client(retry_backoff_factor=0.05) as client:
+        sender = client.get_queue_sender("sessions")
+        sender.send_messages([ServiceBusMessage(str(n), session_id=KEY) for n in numbers])
+        with killing(kill, seed=11):
+            for _ in range(6):
+                with suppress(ServiceBusError), _session(client) as receiver:
+                    for _ in range(3):
+                        _answer_in_session(client, receiver)
+        while _answer_the_rest(client):
+            pass
+        with _session(client) as receiver:
+            held = receiver.peek_messages(250, sequence_number=1)
+    # Answered in the order of the session, and so are the answers.
+    assert [str(message) for message in held] == [f"answer to {n}" for n in numbers]
+
+
+def _session(client: ServiceBusClient) -> ServiceBusReceiver:
+    return client.get_queue_receiver("sessions", session_id=KEY, max_wait_time=30)
+
+
+def _answer_in_session(client: ServiceBusClient, receiver: ServiceBusReceiver) -> int:
+    """Answer the next request of the session; return how many there were."""
+    messages = receiver.receive_messages(1, max_wait_time=2)
+    for message in messages:
+        made = ServiceBusMessage(f"answer to {message}", session_id=KEY)
+        made.scheduled_enqueue_time_utc = datetime.now(UTC) + timedelta(days=1)
+        tx = client.transaction()
+        client.get_queue_sender("sessions").send_messages(made, tx=tx)
+        receiver.complete_message(message, tx=tx)
+        while True:
+            with suppress(OutcomeUnknownError):
+                tx.commit(timeout=5)
+                break
+    return len(messages)
+
+
+def _answer_the_rest(client: ServiceBusClient) -> int:
+    with suppress(ServiceBusError), _session(client) as receiver:
+        return _answer_in_session(client, receiver)
+    return 1
+
+
 def _request_of(body: str) -> str:
     return body.removeprefix("answer to ")
 

@@ -35,7 +35,6 @@ from tests.frontend.transactions import (
         ([in_session("a", key="b", entity="sessions")], "differs from SessionId"),
         ([send(KEY, entity="sessions")], "The SessionId was not set"),
         ([send(KEY, entity="plain-sessions")], "The SessionId was not set"),
-        ([settle(1, entity="sessions")], "not settled in a transaction"),
         ([in_session("a", key="b", entity="plain")], "differs from SessionId"),
     ],
 )
@@ -75,6 +74,28 @@ def test_messages_of_several_partitions_are_refused_and_the_partitions_named() -
         collected(send(KEY), settle(1, partition=ELSEWHERE))
     with pytest.raises(errors.InvalidOperation, match="partitions 1, 2"):
         collected(send("", entity="plain"), settle(1, partition=1, entity="plain"))
+
+
+@pytest.mark.requirement("R232")
+def test_messages_of_two_sessions_are_settled_together_only_on_a_plain_queue() -> None:
+    one, other = b"1" * 16, b"2" * 16
+    same = collected(
+        settle(1, entity="sessions", session=one),
+        settle(2, entity="sessions", session=one),
+        settle(3, entity="sessions", session=one),
+    )
+    assert len(same.operations) == 3
+    with pytest.raises(errors.InvalidOperation, match=r"different sessions .*got 2 sessions"):
+        collected(
+            settle(1, entity="sessions", session=one), settle(2, entity="sessions", session=other)
+        )
+    both = collected(
+        settle(1, partition=1, entity="plain-sessions", session=one),
+        settle(2, partition=1, entity="plain-sessions", session=other),
+    )
+    assert len(both.operations) == 2
+    with pytest.raises(errors.InvalidArgument, match="must be 16 bytes"):
+        collected(settle(1, entity="sessions", session=b"short"))
 
 
 @pytest.mark.requirement("R123")

@@ -108,12 +108,13 @@ def settle(
     partition: int = HOME,
     entity: str = "orders",
     disposition: Disposition = Disposition.COMPLETE,
+    session: bytes = b"",
 ) -> Operation:
     """Return the settlement of messages with these numbers."""
     tokens = b"".join(
         lock_token.LockToken(partition, 1, number, 1, 1).to_bytes() for number in numbers
     )
-    return Operation(entity, SubQueue.MAIN, SettlePart(disposition, tokens))
+    return Operation(entity, SubQueue.MAIN, SettlePart(disposition, tokens, session_token=session))
 
 
 def collected(*operations: Operation, tier: Tier = Tier.PREMIUM) -> Transaction:

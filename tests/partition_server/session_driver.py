@@ -10,6 +10,7 @@ from bendybus.partition_server.state.answers import (
     Reserved,
     SessionOffered,
     SessionResult,
+    Transacted,
 )
 from bendybus.partition_server.state.batch import Batch
 from bendybus.partition_server.state.commands import (
@@ -20,9 +21,11 @@ from bendybus.partition_server.state.commands import (
     ConfirmSession,
     Deliver,
     Settle,
+    Transact,
     Withdraw,
 )
 from tests.partition_server.driver import Driver
+from tests.partition_server.transacting import ID
 
 LOCK_MS = 30_000
 
@@ -116,3 +119,11 @@ def payloads(pairs: list[tuple[Any, bytes]]) -> list[bytes]:
 def settle(sessions: Sessions, disposition: Disposition, *tokens: bytes, **extra: Any) -> list[Any]:
     """Settle and return all answers."""
     return sessions.driver.run(Settle("s", 1, disposition, b"".join(tokens), **extra))
+
+
+def transact(sessions: Sessions, *parts: Append | Settle, id_: bytes = ID) -> list[Any]:
+    """Run a transaction; return all answers, its own first."""
+    answers = sessions.driver.run(Transact("t", sessions.driver.ref(), id_, parts))
+    own = [each for each in answers if isinstance(each, Transacted)]
+    assert len(own) == 1, answers
+    return own + [each for each in answers if each is not own[0]]

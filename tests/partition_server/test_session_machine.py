@@ -23,7 +23,9 @@ from hypothesis.stateful import (
 from bendybus.domain import errors
 from bendybus.domain.disposition import Disposition
 from bendybus.partition_server.state.answers import SessionOffered
+from bendybus.partition_server.state.batch import Batch
 from bendybus.partition_server.state.commands import (
+    Append,
     AttachSession,
     RenewSession,
     StreamEnded,
@@ -32,9 +34,15 @@ from bendybus.partition_server.state.commands import (
 from bendybus.partition_server.store.memory_store import MemoryStore
 from bendybus.partition_server.store.sqlite_store import SqliteStore
 from tests.partition_server.driver import Driver, fingerprint
-from tests.partition_server.session_driver import LOCK_MS, Sessions, settle
+from tests.partition_server.session_driver import LOCK_MS, Sessions, settle, transact
+from tests.partition_server.transacting import settling
 
 NAMES = st.sampled_from(["", "a", "b", "ä" * 128])
+DISPOSITIONS = {
+    "done": Disposition.COMPLETE,
+    "back": Disposition.RELEASE,
+    "counted": Disposition.ABANDON,
+}
 STREAMS = st.sampled_from(["s", "t"])
 
 
@@ -58,7 +66,7 @@ class SessionMachine(RuleBasedStateMachine):
         self.sessions = Sessions(self.driver, max_delivery_count=1_000)
         self.left: dict[str, list[int]] = defaultdict(list)
         self.held: dict[str, Held] = {}
-        self.sent = 0
+        self.sent = self.transactions = 0
 
     @rule(name=NAMES, count=st.integers(1, 4))
     def send(self, name: str, count: int) -> None:
@@ -121,15 +129,52 @@ class SessionMachine(RuleBasedStateMachine):
         if held is None or not held.messages:
             return
         number = sorted(held.messages)[at % len(held.messages)]
-        dispositions = {
-            "done": Disposition.COMPLETE,
-            "back": Disposition.RELEASE,
-            "counted": Disposition.ABANDON,
-        }
         token = held.messages.pop(number)
-        assert not settle(self.sessions, dispositions[how], token)[0].failures
+        assert not settle(self.sessions, DISPOSITIONS[how], token)[0].failures
         if how == "done":
             self.left[name].remove(number)
+
+    @rule(
+        name=NAMES,
+        others=st.sampled_from([None, "", "a", "b"]),
+        hows=st.lists(st.sampled_from(["done", "counted"]), min_size=1, max_size=4),
+        answers=st.integers(0, 2),
+        lost=st.booleans(),
+    )
+    def transact(
+        self, name: str, others: str | None, hows: list[str], answers: int, lost: bool
+    ) -> None:
+        """Settle and answer in a transaction, maybe with a lock that is lost or another session."""
+        held = self.held.get(name)
+        if held is None or not held.messages:
+            return
+        chosen = dict(zip(sorted(held.messages, reverse=True), hows, strict=False))
+        parts: list[Any] = [
+            settling(DISPOSITIONS[how], held.messages[number], session_token=held.token)
+            for number, how in chosen.items()
+        ]
+        other = self.held.get(others) if others is not None else None
+        mixed = other is not None and others != name and bool(other.messages)
+        if other is not None and mixed:
+            parts.append(settling(Disposition.COMPLETE, next(iter(other.messages.values()))))
+        sent = [self.sent + 1 + i for i in range(answers)]
+        self.sent += answers
+        if sent:
+            batch = Batch([b"%d" % each for each in sent], session_ids=[name] * answers)
+            parts.append(Append(None, self.driver.ref(), batch))
+        if lost:
+            parts.append(settling(Disposition.ABANDON, bytes(16), session_token=held.token))
+        self.transactions += 1
+        id_ = self.transactions.to_bytes(16, "big")
+        outcome = transact(self.sessions, *parts, id_=id_)[0]
+        assert (outcome.error is not None) == (lost or mixed), outcome
+        if outcome.error is not None:
+            return
+        for number, how in chosen.items():
+            del held.messages[number]
+            if how == "done":
+                self.left[name].remove(number)
+        self.left[name] += sent
 
     @rule(name=NAMES)
     def close(self, name: str) -> None:
@@ -200,7 +245,7 @@ class SessionMachine(RuleBasedStateMachine):
         assert counts.active == sum(map(len, self.left.values()))
 
 
-@pytest.mark.requirement("R70", "R72", "R104")
+@pytest.mark.requirement("R70", "R72", "R104", "R230", "R233")
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 def test_each_session_has_one_receiver_and_stays_in_order(kind: str, tmp_path: Path) -> None:
     folders = itertools.count()

@@ -168,15 +168,11 @@ def test_a_part_that_says_nothing_is_refused(part: partition_pb2.TransactionPart
         transactions.command(partition_pb2.TransactRequest(parts=[part]), "t")
 
 
-def test_messages_of_a_session_queue_are_sent_in_a_transaction_and_not_settled(
-    driver: Driver,
-) -> None:
+def test_messages_are_sent_to_a_session_in_a_transaction(driver: Driver) -> None:
     driver.put(QueueDescription(requires_session=True))
     sessions: dict[str, Any] = {"session_ids": [KEY], "session_present": [True]}
 
     done = transact(driver, sending(driver.ref(), b"x", **sessions))
-    with pytest.raises(errors.InvalidOperation, match="sessions"):
-        transact(driver, settling(Disposition.COMPLETE, b"\0" * 16), id_=b"another-one-0002")
 
     assert done.error is None
     assert driver.counts().active == 1

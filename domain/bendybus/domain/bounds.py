@@ -76,6 +76,14 @@ def check_tokens(tokens: bytes) -> None:
         )
 
 
+def check_session_token(token: bytes) -> None:
+    """Raise InvalidArgument unless `token` has the form of a session's token."""
+    if len(token) != lock_token.TOKEN_BYTES:
+        raise InvalidArgument(
+            "session_token", f"must be {lock_token.TOKEN_BYTES} bytes (got {len(token)})."
+        )
+
+
 def check_settlement(
     tokens: bytes, changed_bytes: int, reason: str, error_description: str
 ) -> None:

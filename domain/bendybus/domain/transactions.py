@@ -42,12 +42,15 @@ def check_entity(first: Entity, other: Entity) -> None:
         )
 
 
-def check_settles(entity: Entity) -> None:
-    """Raise InvalidOperation for an entity whose messages are not settled in a transaction."""
-    if entity.description.requires_session:
+def check_sessions(entity: Entity, sessions: Collection[object]) -> None:
+    """Raise InvalidOperation for several sessions of a partitioned entity.
+
+    `sessions`: those whose messages are settled, by id or by session token, and sent to.
+    """
+    if entity.partitioned and len(sessions) > 1:
         raise InvalidOperation(
-            f"{entity.title} requires sessions: its messages are not settled in a transaction. "
-            "Settle them without one.",
+            f"{entity.title} is partitioned: messages of different sessions cannot be settled or "
+            f"sent in one transaction (got {len(sessions)} sessions). Use a transaction for each.",
             metadata={"entity": entity.name},
         )
 

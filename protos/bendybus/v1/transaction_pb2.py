@@ -26,7 +26,7 @@ from bendybus.v1 import message_pb2 as bendybus_dot_v1_dot_message__pb2
 from bendybus.v1 import receiver_pb2 as bendybus_dot_v1_dot_receiver__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1d\x62\x65ndybus/v1/transaction.proto\x12\x0b\x62\x65ndybus.v1\x1a\x19\x62\x65ndybus/v1/message.proto\x1a\x1a\x62\x65ndybus/v1/receiver.proto\"\xdf\x01\n\x0fTransactRequest\x12\x16\n\x0etransaction_id\x18\x01 \x01(\x0c\x12\x0e\n\x06\x61ge_ms\x18\x02 \x01(\x03\x12\x35\n\noperations\x18\x03 \x03(\x0b\x32!.bendybus.v1.TransactionOperation\x12\x30\n\x06\x63ommit\x18\x04 \x01(\x0b\x32\x1e.bendybus.v1.TransactionCommitH\x00\x12\x34\n\x08rollback\x18\x05 \x01(\x0b\x32 .bendybus.v1.TransactionRollbackH\x00\x42\x05\n\x03\x65nd\"~\n\x14TransactionOperation\x12,\n\x04send\x18\x01 \x01(\x0b\x32\x1c.bendybus.v1.TransactionSendH\x00\x12\x30\n\x06settle\x18\x02 \x01(\x0b\x32\x1e.bendybus.v1.TransactionSettleH\x00\x42\x06\n\x04kind\"P\n\x0fTransactionSend\x12\x13\n\x0b\x65ntity_path\x18\x01 \x01(\t\x12(\n\x05\x62\x61tch\x18\x02 \x01(\x0b\x32\x19.bendybus.v1.MessageBatch\"\xe2\x01\n\x11TransactionSettle\x12\x13\n\x0b\x65ntity_path\x18\x01 \x01(\t\x12-\n\x0b\x64isposition\x18\x02 \x01(\x0e\x32\x18.bendybus.v1.Disposition\x12\x13\n\x0block_tokens\x18\x03 \x01(\x0c\x12\x31\n\x12\x63hanged_properties\x18\x04 \x01(\x0b\x32\x15.bendybus.v1.ValueMap\x12\x1a\n\x12\x64\x65\x61\x64_letter_reason\x18\x05 \x01(\t\x12%\n\x1d\x64\x65\x61\x64_letter_error_description\x18\x06 \x01(\t\"7\n\x11TransactionCommit\x12\x12\n\ntimeout_ms\x18\x01 \x01(\x03\x12\x0e\n\x06\x61ge_ms\x18\x02 \x01(\x03\"\x15\n\x13TransactionRollback\"u\n\x10TransactResponse\x12!\n\x05\x65rror\x18\x01 \x01(\x0b\x32\x12.bendybus.v1.Error\x12\r\n\x05\x65nded\x18\x02 \x01(\x08\x12/\n\x07results\x18\x03 \x03(\x0b\x32\x1e.bendybus.v1.TransactionResult\"u\n\x11TransactionResult\x12\x18\n\x10sequence_numbers\x18\x01 \x03(\x03\x12\x12\n\nduplicates\x18\x02 \x03(\x08\x12\x17\n\x0flocked_until_ms\x18\x03 \x01(\x03\x12\x19\n\x11lock_remaining_ms\x18\x04 \x01(\x03\x32\x61\n\x12TransactionService\x12K\n\x08Transact\x12\x1c.bendybus.v1.TransactRequest\x1a\x1d.bendybus.v1.TransactResponse(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1d\x62\x65ndybus/v1/transaction.proto\x12\x0b\x62\x65ndybus.v1\x1a\x19\x62\x65ndybus/v1/message.proto\x1a\x1a\x62\x65ndybus/v1/receiver.proto\"\xdf\x01\n\x0fTransactRequest\x12\x16\n\x0etransaction_id\x18\x01 \x01(\x0c\x12\x0e\n\x06\x61ge_ms\x18\x02 \x01(\x03\x12\x35\n\noperations\x18\x03 \x03(\x0b\x32!.bendybus.v1.TransactionOperation\x12\x30\n\x06\x63ommit\x18\x04 \x01(\x0b\x32\x1e.bendybus.v1.TransactionCommitH\x00\x12\x34\n\x08rollback\x18\x05 \x01(\x0b\x32 .bendybus.v1.TransactionRollbackH\x00\x42\x05\n\x03\x65nd\"~\n\x14TransactionOperation\x12,\n\x04send\x18\x01 \x01(\x0b\x32\x1c.bendybus.v1.TransactionSendH\x00\x12\x30\n\x06settle\x18\x02 \x01(\x0b\x32\x1e.bendybus.v1.TransactionSettleH\x00\x42\x06\n\x04kind\"P\n\x0fTransactionSend\x12\x13\n\x0b\x65ntity_path\x18\x01 \x01(\t\x12(\n\x05\x62\x61tch\x18\x02 \x01(\x0b\x32\x19.bendybus.v1.MessageBatch\"\xf9\x01\n\x11TransactionSettle\x12\x13\n\x0b\x65ntity_path\x18\x01 \x01(\t\x12-\n\x0b\x64isposition\x18\x02 \x01(\x0e\x32\x18.bendybus.v1.Disposition\x12\x13\n\x0block_tokens\x18\x03 \x01(\x0c\x12\x31\n\x12\x63hanged_properties\x18\x04 \x01(\x0b\x32\x15.bendybus.v1.ValueMap\x12\x1a\n\x12\x64\x65\x61\x64_letter_reason\x18\x05 \x01(\t\x12%\n\x1d\x64\x65\x61\x64_letter_error_description\x18\x06 \x01(\t\x12\x15\n\rsession_token\x18\x07 \x01(\x0c\"7\n\x11TransactionCommit\x12\x12\n\ntimeout_ms\x18\x01 \x01(\x03\x12\x0e\n\x06\x61ge_ms\x18\x02 \x01(\x03\"\x15\n\x13TransactionRollback\"u\n\x10TransactResponse\x12!\n\x05\x65rror\x18\x01 \x01(\x0b\x32\x12.bendybus.v1.Error\x12\r\n\x05\x65nded\x18\x02 \x01(\x08\x12/\n\x07results\x18\x03 \x03(\x0b\x32\x1e.bendybus.v1.TransactionResult\"u\n\x11TransactionResult\x12\x18\n\x10sequence_numbers\x18\x01 \x03(\x03\x12\x12\n\nduplicates\x18\x02 \x03(\x08\x12\x17\n\x0flocked_until_ms\x18\x03 \x01(\x03\x12\x19\n\x11lock_remaining_ms\x18\x04 \x01(\x03\x32\x61\n\x12TransactionService\x12K\n\x08Transact\x12\x1c.bendybus.v1.TransactRequest\x1a\x1d.bendybus.v1.TransactResponse(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -40,15 +40,15 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TRANSACTIONSEND']._serialized_start=455
   _globals['_TRANSACTIONSEND']._serialized_end=535
   _globals['_TRANSACTIONSETTLE']._serialized_start=538
-  _globals['_TRANSACTIONSETTLE']._serialized_end=764
-  _globals['_TRANSACTIONCOMMIT']._serialized_start=766
-  _globals['_TRANSACTIONCOMMIT']._serialized_end=821
-  _globals['_TRANSACTIONROLLBACK']._serialized_start=823
-  _globals['_TRANSACTIONROLLBACK']._serialized_end=844
-  _globals['_TRANSACTRESPONSE']._serialized_start=846
-  _globals['_TRANSACTRESPONSE']._serialized_end=963
-  _globals['_TRANSACTIONRESULT']._serialized_start=965
-  _globals['_TRANSACTIONRESULT']._serialized_end=1082
-  _globals['_TRANSACTIONSERVICE']._serialized_start=1084
-  _globals['_TRANSACTIONSERVICE']._serialized_end=1181
+  _globals['_TRANSACTIONSETTLE']._serialized_end=787
+  _globals['_TRANSACTIONCOMMIT']._serialized_start=789
+  _globals['_TRANSACTIONCOMMIT']._serialized_end=844
+  _globals['_TRANSACTIONROLLBACK']._serialized_start=846
+  _globals['_TRANSACTIONROLLBACK']._serialized_end=867
+  _globals['_TRANSACTRESPONSE']._serialized_start=869
+  _globals['_TRANSACTRESPONSE']._serialized_end=986
+  _globals['_TRANSACTIONRESULT']._serialized_start=988
+  _globals['_TRANSACTIONRESULT']._serialized_end=1105
+  _globals['_TRANSACTIONSERVICE']._serialized_start=1107
+  _globals['_TRANSACTIONSERVICE']._serialized_end=1204
 # @@protoc_insertion_point(module_scope)

@@ -49,7 +49,7 @@ class ServiceBusTransaction(BaseTransaction):
         """
         timeout_s = arguments.timeout(timeout)
         self._check_use()
-        await self._run(lambda: self._link.commit(timeout_s), timeout_s)
+        await self._run(lambda: self._commit(timeout_s), timeout_s)
         self._committed()
 
     async def rollback(self) -> None:
@@ -70,7 +70,7 @@ class ServiceBusTransaction(BaseTransaction):
         index = await self._run(
             lambda: self._link.add(operation, SETTLE_TIMEOUT_S), SETTLE_TIMEOUT_S
         )
-        return self._collected(index, operation.settle.disposition, messages)
+        return self._collected(index, receiver, operation, messages)
 
     async def _run(self, work: Callable[[], Coroutine[Any, Any, Any]], timeout_s: float) -> Any:
         connection = self._connection

@@ -163,6 +163,26 @@ class ReceiveStream:
             self._loop.call_soon(self._release, later)
         return False
 
+    def begin_return(self) -> None:
+        """Ask for nothing until `end_return`: a transaction gives messages of the session back.
+
+        What is buffered comes again after them; what arrives meanwhile, too.
+        """
+        if self.session is not None:
+            self.session.returning += 1
+            self._release_all()
+
+    def end_return(self) -> None:
+        """Ask again, once all is here that was delivered before the transaction had its outcome."""
+        if self.session is None:
+            return
+        # The outcome came on a stream of its own and may have overtaken deliveries: this one's
+        # comes after them. The session's token leads to no message, so that none is released.
+        release = receiver_pb2.DISPOSITION_RELEASE
+        self.settle(Settlement(release, self.session.token, NoWaiter(), self._lock_duration_s))
+        self.session.returning -= 1
+        self.stream.wake()
+
     def take_ahead(self, count: int) -> list[BatchSlice]:
         """Return the messages that came with the last settlement, if `count` were asked for.
 

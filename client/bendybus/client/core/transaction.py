@@ -6,8 +6,10 @@ from typing import Any, Final
 
 from bendybus.client import arguments
 from bendybus.client.core import receiver as receivers
+from bendybus.client.core import session_link
 from bendybus.client.core.connection import Connection
 from bendybus.client.core.entity_client import EntityClient
+from bendybus.client.core.receive_stream import ReceiveStream
 from bendybus.client.core.receiver import BaseReceiver, Settled
 from bendybus.client.core.settlements import NoWaiter, Outcome, Settlement
 from bendybus.client.core.shared_connection import SharedConnection
@@ -31,6 +33,8 @@ class BaseTransaction:
         self._link = TransactionLink(connection, connection.settings.retry)
         # By index of the operation: what it settles, to be noted at the commit.
         self._settled: dict[int, tuple[Any, Sequence[ServiceBusReceivedMessage]]] = {}
+        # What it settles of sessions: the stream of each receiver, how, and which tokens.
+        self._in_sessions: list[tuple[ReceiveStream, Any, bytes]] = []
         # One that is garbage-collected is rolled back.
         weakref.finalize(self, _end, connection, self._link).atexit = False
 
@@ -72,11 +76,41 @@ class BaseTransaction:
                 changed_properties=settlement.changed_properties,
                 dead_letter_reason=settlement.reason or "",
                 dead_letter_error_description=settlement.description or "",
+                session_token=receiver._session_token(),
             )
         )
 
-    def _collected(self, index: int, disposition: Any, messages: Settled) -> Outcome:
+    async def _commit(self, timeout_s: float) -> None:
+        """Commit, on the I/O thread: nothing overtakes what goes back to its session."""
+        back = {
+            id(stream): stream
+            for stream, disposition, _ in self._in_sessions
+            if session_link.returns(disposition)
+        }
+        for stream in back.values():
+            stream.begin_return()
+        try:
+            await self._link.commit(timeout_s)
+            for stream, _, tokens in self._in_sessions:
+                assert stream.session is not None, "it settled in one"
+                stream.session.settled(tokens)
+            self._in_sessions.clear()
+        finally:
+            for stream in back.values():
+                stream.end_return()
+
+    def _collected(
+        self,
+        index: int,
+        receiver: BaseReceiver,
+        operation: transaction_pb2.TransactionOperation,
+        messages: Settled,
+    ) -> Outcome:
         """Note what is to be marked as settled at the commit."""
+        disposition = operation.settle.disposition
+        if receiver._by_session:
+            stream = receiver._receive_stream()
+            self._in_sessions.append((stream, disposition, operation.settle.lock_tokens))
         listed = [messages] if isinstance(messages, ServiceBusReceivedMessage) else list(messages)
         self._settled[index] = (disposition, listed)
         return receivers.COLLECTED

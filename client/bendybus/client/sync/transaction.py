@@ -50,7 +50,7 @@ class ServiceBusTransaction(BaseTransaction):
         """
         timeout_s = arguments.timeout(timeout)
         self._check_use()
-        self._run(lambda: self._link.commit(timeout_s), timeout_s)
+        self._run(lambda: self._commit(timeout_s), timeout_s)
         self._committed()
 
     def rollback(self) -> None:
@@ -69,7 +69,7 @@ class ServiceBusTransaction(BaseTransaction):
     ) -> Outcome:
         operation = self._settle_operation(receiver, make)
         index = self._run(lambda: self._link.add(operation, SETTLE_TIMEOUT_S), SETTLE_TIMEOUT_S)
-        return self._collected(index, operation.settle.disposition, messages)
+        return self._collected(index, receiver, operation, messages)
 
     def _run(self, work: Callable[[], Coroutine[Any, Any, Any]], timeout_s: float) -> Any:
         connection = self._connection

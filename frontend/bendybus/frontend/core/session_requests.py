@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from bendybus.domain import errors, lock_token
+from bendybus.domain import bounds, errors, lock_token
 from bendybus.domain.errors import BusError
 from bendybus.frontend.upstreams import deliver_frames
 from bendybus.frontend.upstreams.upstream import Upstream
@@ -79,10 +79,7 @@ class SessionRequests:
 
 def partition_of(token: bytes, partitions: Mapping[int, Upstream]) -> int:
     """Return the partition of a session's token. Raises InvalidArgument, SessionLockLost."""
-    if len(token) != lock_token.TOKEN_BYTES:
-        raise errors.InvalidArgument(
-            "session_token", f"must be {lock_token.TOKEN_BYTES} bytes (got {len(token)})."
-        )
+    bounds.check_session_token(token)
     partition = lock_token.partition_of(token)
     if partition not in partitions:
         raise errors.SessionLockLost(

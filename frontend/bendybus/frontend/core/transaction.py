@@ -46,6 +46,8 @@ class _Facts:
     keys: frozenset[str | None] = frozenset()
     # Lock tokens that are settled; a lock may be renewed before that.
     settled: frozenset[bytes] = frozenset()
+    # Tokens of the sessions whose messages are settled.
+    sessions: frozenset[bytes] = frozenset()
     messages: int = 0
     content_bytes: int = 0
     # Of all that is kept for it.
@@ -158,7 +160,11 @@ def _with_send(facts: _Facts, entity: Entity, messages: columns.MessageBatch) ->
 
 def _with_settle(facts: _Facts, entity: Entity, settle: SettlePart) -> _Facts:
     transactions.check_disposition(settle.disposition)
-    transactions.check_settles(entity)
+    sessions = facts.sessions
+    if settle.session_token:
+        bounds.check_session_token(settle.session_token)
+        sessions |= {settle.session_token}
+        transactions.check_sessions(entity, sessions)
     changed = settle.changed_properties
     changed_bytes = 0 if changed is None else changed.ByteSize()
     bounds.check_settlement(
@@ -183,6 +189,7 @@ def _with_settle(facts: _Facts, entity: Entity, settle: SettlePart) -> _Facts:
     return replace(
         facts,
         settled=settled,
+        sessions=sessions,
         partitions=facts.partitions | {lock_token.partition_of(token) for token in tokens},
         messages=facts.messages + len(tokens),
         size_bytes=facts.size_bytes + len(settle.lock_tokens) + changed_bytes + texts,

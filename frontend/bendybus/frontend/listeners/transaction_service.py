@@ -169,6 +169,7 @@ class TransactionStream:
                     settle.changed_properties if settle.HasField("changed_properties") else None,
                     settle.dead_letter_reason,
                     settle.dead_letter_error_description,
+                    settle.session_token,
                 ),
             )
         raise errors.InvalidArgument("operations", "each must be a send or a settlement.")

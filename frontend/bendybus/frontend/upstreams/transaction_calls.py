@@ -29,6 +29,8 @@ class SettlePart(NamedTuple):
     changed_properties: message_pb2.ValueMap | None = None
     dead_letter_reason: str = ""
     dead_letter_error_description: str = ""
+    # Of the receiver's session; empty: it has none.
+    session_token: bytes = b""
 
 
 Part: TypeAlias = SendPart | SettlePart
@@ -105,6 +107,7 @@ def _add(request: partition_pb2.TransactRequest, part: Part) -> None:
         settle.changed_properties.CopyFrom(part.changed_properties)
     settle.dead_letter_reason = part.dead_letter_reason
     settle.dead_letter_error_description = part.dead_letter_error_description
+    settle.session_token = part.session_token
 
 
 def _refused(refusal: partition_pb2.TransactionRefusal) -> BusError:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
-from bendybus.domain import errors, lock_token
+from bendybus.domain import bounds, errors, lock_token
 from bendybus.domain.lock_token import TOKEN_BYTES
 from bendybus.partition_server.rules import locks, redeliver
 from bendybus.partition_server.state.answers import AskRefused, Delivery, Recalled
@@ -54,10 +54,7 @@ def find(
     Raises SessionLockLost if its lock is over, it is another entity's than `entity_uid`, or it was
     only offered and that is not enough.
     """
-    if len(token) != TOKEN_BYTES:
-        raise errors.InvalidArgument(
-            "session_token", f"must be {TOKEN_BYTES} bytes (got {len(token)})."
-        )
+    bounds.check_session_token(token)
     [parts] = lock_token.unpack(token)
     queue = partition.queues.at(parts.slot) if parts.partition == partition.index else None
     boot = partition.boot & lock_token.BOOT_MASK

@@ -68,13 +68,13 @@ def settle(turn: Turn, command: Settle) -> Settled | None:
 def settle_whole(turn: Turn, command: Settle) -> Settled:
     """Settle every token, as part of a unit; what is done until one cannot be is to be taken back.
 
-    Raises MessageLockLost, or what refuses a token.
+    Raises MessageLockLost, SessionLockLost, or what refuses a token.
     """
     count = _count(command)
     if command.disposition is Disposition.COMPLETE:
         _, lost = _complete(turn, command.tokens, command.entity_uid)
         if lost:
-            raise locks.lost()
+            raise _gone(turn, command)
     elif command.disposition is Disposition.RENEW_LOCK:
         renewed = _renew(turn, command)
         if renewed.failures:
@@ -85,7 +85,7 @@ def settle_whole(turn: Turn, command: Settle) -> Settled:
         found = locks.find(turn.partition, command.tokens, turn.now, command.entity_uid)
         for queue, counter, lock in found:
             if lock is None:
-                raise locks.lost()
+                raise _gone(turn, command)
             perform(turn, command, queue, counter, lock)
     return Settled(command.settle_id, count)
 

@@ -13,9 +13,10 @@ is raised before, and not remembered.
 from bendybus.domain import bounds, errors, limits, partitioning, transactions
 from bendybus.domain.errors import BusError
 from bendybus.domain.message_access import Access
-from bendybus.partition_server.rules import duplicates, send, settle
+from bendybus.partition_server.rules import duplicates, locks, send, settle
 from bendybus.partition_server.state.answers import Transacted, TransactionPart
 from bendybus.partition_server.state.commands import Append, Settle, Transact
+from bendybus.partition_server.state.session_lock import SessionMessageLock
 from bendybus.partition_server.state.turn import Turn
 
 
@@ -54,10 +55,8 @@ def _check_name(command: Transact) -> None:
 
 def _check_now(turn: Turn, command: Transact) -> None:
     """Raise what refuses a transaction before its parts are looked at."""
-    entity = turn.partition.find(command.entity, turn.now, Access.BROWSE).entity
+    turn.partition.find(command.entity, turn.now, Access.BROWSE)
     send.check_deadline(turn, command.deadline_mono_ms)
-    if len(command.sends()) < len(command.parts):
-        transactions.check_settles(entity)
     if command.sends():
         send.check_sends(turn, send.target(turn, command.entity), command.deadline_mono_ms)
     transactions.check_allowed(turn.partition.fingerprint.tier)
@@ -98,6 +97,20 @@ def _check_keys(turn: Turn, command: Transact) -> None:
         for i in range(len(part.batch.payloads))
     ]
     transactions.check_keys(entity, keys)
+    if entity.partitioned and entity.description.requires_session:
+        # What is sent there has its session's id as its key.
+        transactions.check_sessions(entity, _sessions(turn, command) | set(keys))
+
+
+def _sessions(turn: Turn, command: Transact) -> set[str | None]:
+    """Return the ids of sessions whose messages are settled; those of lost locks are not known."""
+    return {
+        lock.session.session_id
+        for part in command.parts
+        if isinstance(part, Settle)
+        for _, _, lock in locks.find(turn.partition, part.tokens, turn.now, part.entity_uid)
+        if isinstance(lock, SessionMessageLock)
+    }
 
 
 def _send(turn: Turn, part: Append) -> TransactionPart:
@@ -115,5 +128,7 @@ def _settle(turn: Turn, part: Settle) -> TransactionPart:
         part.dead_letter_reason,
         part.dead_letter_error_description,
     )
+    if part.session_token:
+        bounds.check_session_token(part.session_token)
     settled = settle.settle_whole(turn, part)
     return TransactionPart((), (), settled.locked_until_ms, settled.lock_remaining_ms)

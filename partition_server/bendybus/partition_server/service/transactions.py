@@ -72,4 +72,5 @@ def _settle(settle: partition_pb2.TransactionSettle, entity: commands.EntityRef)
         settle.dead_letter_reason,
         settle.dead_letter_error_description,
         entity.uid,
+        session_token=settle.session_token,
     )

@@ -115,18 +115,20 @@ class TransactionSend(_message.Message):
     def __init__(self, batch: _Optional[_Union[_message_pb2.MessageBatch, _Mapping]] = ..., group_sizes: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class TransactionSettle(_message.Message):
-    __slots__ = ("disposition", "lock_tokens", "changed_properties", "dead_letter_reason", "dead_letter_error_description")
+    __slots__ = ("disposition", "lock_tokens", "changed_properties", "dead_letter_reason", "dead_letter_error_description", "session_token")
     DISPOSITION_FIELD_NUMBER: _ClassVar[int]
     LOCK_TOKENS_FIELD_NUMBER: _ClassVar[int]
     CHANGED_PROPERTIES_FIELD_NUMBER: _ClassVar[int]
     DEAD_LETTER_REASON_FIELD_NUMBER: _ClassVar[int]
     DEAD_LETTER_ERROR_DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    SESSION_TOKEN_FIELD_NUMBER: _ClassVar[int]
     disposition: _receiver_pb2.Disposition
     lock_tokens: bytes
     changed_properties: _message_pb2.ValueMap
     dead_letter_reason: str
     dead_letter_error_description: str
-    def __init__(self, disposition: _Optional[_Union[_receiver_pb2.Disposition, str]] = ..., lock_tokens: _Optional[bytes] = ..., changed_properties: _Optional[_Union[_message_pb2.ValueMap, _Mapping]] = ..., dead_letter_reason: _Optional[str] = ..., dead_letter_error_description: _Optional[str] = ...) -> None: ...
+    session_token: bytes
+    def __init__(self, disposition: _Optional[_Union[_receiver_pb2.Disposition, str]] = ..., lock_tokens: _Optional[bytes] = ..., changed_properties: _Optional[_Union[_message_pb2.ValueMap, _Mapping]] = ..., dead_letter_reason: _Optional[str] = ..., dead_letter_error_description: _Optional[str] = ..., session_token: _Optional[bytes] = ...) -> None: ...
 
 class TransactResponse(_message.Message):
     __slots__ = ("outcomes", "refusal")
