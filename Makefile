@@ -16,6 +16,8 @@ CODE := $(ROOMS) $(wildcard examples bench charts docs tests tools)
 PROTOC_OUT = --python_out=$(1) --pyi_out=$(1) --grpc_python_out=$(1) --mypy_grpc_out=quiet:$(1)
 # How tests are dealt over processes is in tests/conftest.py; ARGS=-n0 runs them one by one.
 PARALLEL := --numprocesses=auto --dist=loadgroup --no-loadscope-reorder
+# Tests and the demo start hundreds of processes: each would compile all modules again.
+unexport PYTHONDONTWRITEBYTECODE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 

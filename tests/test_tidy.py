@@ -6,7 +6,8 @@ import os
 import re
 import subprocess
 import tomllib
-from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -69,8 +70,30 @@ def module_of(path: Path) -> str:
     return ".".join(parts[parts.index("bendybus") :] if "bendybus" in parts else parts)
 
 
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """What the tests ask of a module: parsed once, its tree is not kept."""
+
+    docstring: str
+    functions: list[tuple[str, int]]
+    imports: list[tuple[int, int, list[str]]]
+
+
+@cache
+def outline(path: Path) -> Outline:
+    """Return functions as (place, lines), imports as (line, level, modules)."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    found = Outline(ast.get_docstring(tree) or "", [], [])
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            place = f"{name_of(path)}:{node.lineno} {node.name}"
+            found.functions.append((place, (node.end_lineno or 0) - node.lineno + 1))
+        elif isinstance(node, ast.Import):
+            found.imports.append((node.lineno, 0, [alias.name for alias in node.names]))
+        elif isinstance(node, ast.ImportFrom):
+            modules = [node.module] if node.module else []
+            found.imports.append((node.lineno, node.level, modules))
+    return found
 
 
 def core_modules() -> list[Path]:
@@ -79,14 +102,6 @@ def core_modules() -> list[Path]:
         for path in sources()
         if any(fnmatch.fnmatch(module_of(path), glob) for glob in SETTINGS["core-modules"])
     ]
-
-
-def imported(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module
 
 
 def test_no_file_is_longer_than_a_reader_bears() -> None:
@@ -101,18 +116,17 @@ def test_no_file_is_longer_than_a_reader_bears() -> None:
 
 def test_no_function_is_longer_than_a_screen() -> None:
     long = [
-        f"{name_of(path)}:{node.lineno} {node.name}"
+        place
         for path in sources()
-        for node in ast.walk(tree_of(path))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and (node.end_lineno or 0) - node.lineno + 1 > FUNCTION_LINES_MAX
+        for place, lines in outline(path).functions
+        if lines > FUNCTION_LINES_MAX
     ]
 
     assert long == []
 
 
 def test_every_module_says_what_it_is() -> None:
-    silent = [name_of(path) for path in sources() if not ast.get_docstring(tree_of(path))]
+    silent = [name_of(path) for path in sources() if not outline(path).docstring]
 
     assert silent == []
 
@@ -132,7 +146,8 @@ def test_core_modules_do_no_input_or_output_and_read_no_clock() -> None:
     guilty = [
         f"{name_of(path)} imports {module}"
         for path in core_modules()
-        for module in imported(tree_of(path))
+        for _, _, modules in outline(path).imports
+        for module in modules
         if module.partition(".")[0] in SETTINGS["core-forbidden"]
     ]
 
@@ -157,10 +172,10 @@ def test_without_git_what_it_would_ignore_is_left_out(tmp_path: Path) -> None:
 
 def test_rooms_import_absolutely() -> None:
     relative = [
-        f"{name_of(path)}:{node.lineno}"
+        f"{name_of(path)}:{line}"
         for path in sources()
-        for node in ast.walk(tree_of(path))
-        if isinstance(node, ast.ImportFrom) and node.level
+        for line, level, _ in outline(path).imports
+        if level
     ]
 
     assert relative == []
