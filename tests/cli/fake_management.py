@@ -15,6 +15,7 @@ from bendybus.domain import (
     limits,
     partitioning,
 )
+from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.errors import BusError
 from bendybus.domain.queue_description import QueueDescription
 from bendybus.v1 import management_pb2 as pb
@@ -167,6 +168,11 @@ class FakeManagement(management_pb2_grpc.ManagementServiceServicer):
 
     def _found(self, name: str, context: Any) -> pb.Queue:
         if name.lower() not in self._queues:
+            try:
+                self.topics.directory.find(name, EntityKind.QUEUE)
+            except errors.EntityNotFound as error:
+                if "kind" in error.metadata:
+                    self._refuse(context, error)
             sentence = f"There is no queue {name!r}. List them with bendybus get queues."
             self._refuse(context, errors.EntityNotFound(sentence))
         return self._queues[name.lower()]

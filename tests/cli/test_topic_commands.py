@@ -44,6 +44,28 @@ def test_topics_are_listed_with_their_subscriptions_counted(
     assert lines[3].split()[-3:] == ["SIZE", "ORIGIN", "HOME"]
 
 
+@pytest.mark.requirement("R262")
+@pytest.mark.parametrize(
+    ("arguments", "command"),
+    [
+        (("get", "news"), "bendybus get topic news"),
+        (("get", "queue", "news"), "bendybus get topic news"),
+        (("describe", "queue", "news"), "bendybus get topic news"),
+        (("delete", "queue", "news", "--yes"), "bendybus get topic news"),
+        (("get", "news/Subscriptions/a"), "bendybus get subscription news a"),
+    ],
+)
+def test_the_name_of_another_kind_is_answered_with_the_command_for_it(
+    news: FakeManagement, capsys: Capture, arguments: tuple[str, ...], command: str
+) -> None:
+    code = run(news, *arguments)
+
+    told = capsys.readouterr().err
+    assert code == 3
+    assert f"Use {command}." in told
+    assert "it is a " in told
+
+
 @pytest.mark.requirement("R86")
 def test_subscriptions_are_listed_of_one_topic_and_of_all(
     news: FakeManagement, capsys: Capture

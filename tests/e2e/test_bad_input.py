@@ -152,7 +152,7 @@ def test_two_manifests_that_want_one_name_the_first_keeps_it(shared: Space) -> N
     space.cluster.apply(space.queue("second", "bus", entityName="ORDERS"))
 
     taken = space.cluster.await_reason("Queue", "second", space.name, "NameTaken")
-    assert f"manifest {space.name}/first has it" in taken["message"]
+    assert f"by the queue of manifest {space.name}/first" in taken["message"]
     space.cluster.kubectl("delete", "queue", "first", "-n", space.name)
     kept = space.cluster.await_reason("Queue", "second", space.name, "RetainedData")
     assert "bendybus.io/retained-data=adopt" in kept["message"]

@@ -12,6 +12,7 @@ from bendybus.domain.filters.rule import FalseFilter, Rule
 from bendybus.domain.queue_description import QueueDescription
 from bendybus.domain.subscription_description import SubscriptionDescription
 from bendybus.operator.decisions import plan
+from bendybus.operator.decisions.manifests import EntityView
 from bendybus.operator.decisions.plan import ManifestDeletion, Step
 from bendybus.operator.decisions.reasons import Reason
 from bendybus.operator.kubernetes import names
@@ -119,7 +120,7 @@ def test_a_name_that_another_manifest_has_is_taken() -> None:
     decision = plan.decide(second, bus(), entry(first), rival=first)
 
     assert decision.reason is Reason.NAME_TAKEN
-    assert "shop/first" in decision.message
+    assert "by the queue of manifest shop/first" in decision.message
 
 
 def test_a_name_that_a_client_made_is_taken() -> None:
@@ -128,7 +129,73 @@ def test_a_name_that_a_client_made_is_taken() -> None:
     decision = plan.decide(queue(), bus(), made)
 
     assert decision.reason is Reason.NAME_TAKEN
-    assert "administration" in decision.message
+    assert "by a queue that an administration call created" in decision.message
+
+
+@pytest.mark.requirement("R262")
+def test_a_name_that_is_taken_names_the_kind_that_has_it() -> None:
+    mine, theirs = topic("sales"), queue("other", entityName="Sales")
+
+    by_manifest = plan.decide(mine, bus(), entry(theirs), rival=theirs)
+    by_client = plan.decide(
+        queue("sales"), bus(), entry(mine, origin=Origin.CLIENT, manifest_uid="", uid="x")
+    )
+
+    assert by_manifest.message == (
+        "the name 'sales' is taken on this bus by the queue of manifest shop/other. Choose another "
+        "spec.entityName, or delete that queue first."
+    )
+    assert by_client.message == (
+        "the name 'sales' is taken on this bus by a topic that an administration call created. "
+        "Choose another spec.entityName, or delete that topic first."
+    )
+
+
+@pytest.mark.requirement("R262")
+@pytest.mark.parametrize(
+    ("before", "after", "sentence"),
+    [
+        (
+            queue(entityName="a"),
+            queue(entityName="b"),
+            "spec.entityName cannot be changed after creation: the manifest is that of queue 'a', "
+            "not of 'b'.",
+        ),
+        (topic(entityName="a"), topic(), "spec.entityName cannot be changed after creation"),
+        (
+            subscription(),
+            subscription(topicName="other"),
+            "spec.topicName cannot be changed after creation: the manifest is that of "
+            "subscription 'sales/Subscriptions/audit', not of 'other/Subscriptions/audit'.",
+        ),
+        (subscription(), subscription(entityName="b"), "spec.entityName cannot be changed"),
+    ],
+)
+@pytest.mark.parametrize("facts", [{}, {"deleted": True}, {"orphaned": True}])
+def test_a_name_that_changes_is_refused_by_its_field(
+    before: EntityView, after: EntityView, sentence: str, facts: dict[str, Any]
+) -> None:
+    decision = plan.decide(after, bus(), None, own=entry(before, **facts), topic=None)
+
+    assert (decision.step, decision.reason) == (Step.REFUSE, Reason.FIELD_IMMUTABLE)
+    assert sentence in decision.message
+
+
+def test_a_name_that_differs_in_case_only_is_the_same() -> None:
+    made = entry(queue(entityName="Paid"))
+
+    assert plan.decide(queue(entityName="paid"), bus(), made, own=made).step is Step.NOTHING
+
+
+def test_a_subscription_that_went_with_its_topic_is_made_again_with_the_next_one() -> None:
+    view = subscription()
+    gone = entry(view, deleted=True, updated_at_ms=5)
+
+    without = plan.decide(view, bus(), gone, own=gone)
+    again = plan.decide(view, bus(), gone, own=gone, topic=entry(topic(), created_at_ms=6))
+
+    assert without.reason is Reason.TOPIC_NOT_FOUND
+    assert again.step is Step.CREATE
 
 
 def test_a_name_whose_manifest_is_gone_is_on_its_way_to_be_released() -> None:

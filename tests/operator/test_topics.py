@@ -267,6 +267,19 @@ async def test_a_subscription_that_an_administration_call_deleted_is_not_made_ag
     assert "administration call" in cluster.ready("Subscription", "audit")["message"]
 
 
+@pytest.mark.requirement("R262")
+async def test_a_manifest_whose_name_changes_is_refused_by_its_field(cluster: Cluster) -> None:
+    await standing(cluster)
+
+    cluster.apply(changed(cluster.api.one("Subscription", "audit"), entityName="other"))
+
+    await cluster.says("Subscription", "audit", "FieldImmutable")
+    told = cluster.ready("Subscription", "audit")["message"]
+    assert told.startswith("spec.entityName cannot be changed after creation")
+    cluster.apply(changed(cluster.api.one("Subscription", "audit"), entityName="audit"))
+    await cluster.says("Subscription", "audit", "Available")
+
+
 @pytest.mark.requirement("R139")
 async def test_the_rules_of_a_subscription_follow_its_manifest(cluster: Cluster) -> None:
     await standing(cluster)

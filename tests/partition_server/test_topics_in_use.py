@@ -93,6 +93,37 @@ def test_a_topic_is_not_idle_while_a_subscription_is_retained(driver: Driver) ->
         topic(driver, action=EntityAction.DELETE_IDLE)
 
 
+@pytest.mark.requirement("R261")
+def test_the_manifest_of_a_subscription_that_went_with_an_idle_topic_makes_it_again(
+    driver: Driver,
+) -> None:
+    topic(driver, origin=Origin.MANIFEST, manifest_uid="m1")
+    subscription(driver, origin=Origin.MANIFEST, manifest_uid="s1")
+    topic(driver, action=EntityAction.DELETE_IDLE)
+    with pytest.raises(errors.InvalidOperation, match="was idle"):
+        topic(driver, origin=Origin.MANIFEST, manifest_uid="m1")
+    with pytest.raises(errors.EntityNotFound, match="topic 'news' does not exist"):
+        subscription(driver, origin=Origin.MANIFEST, manifest_uid="s1")
+
+    topic(driver, uid="m2", origin=Origin.MANIFEST, manifest_uid="m2")
+    again = subscription(driver, origin=Origin.MANIFEST, manifest_uid="s1")
+
+    assert not again.deleted
+    assert known(driver, "news").auto_deleted is False
+
+
+@pytest.mark.requirement("R261")
+def test_the_manifest_of_a_subscription_that_was_idle_itself_does_not_make_it_again(
+    driver: Driver,
+) -> None:
+    topic(driver)
+    subscription(driver, origin=Origin.MANIFEST, manifest_uid="s1")
+    subscription(driver, action=EntityAction.DELETE_IDLE)
+
+    with pytest.raises(errors.InvalidOperation, match="was idle"):
+        subscription(driver, origin=Origin.MANIFEST, manifest_uid="s1")
+
+
 @pytest.mark.requirement("R87")
 def test_an_older_program_refuses_the_file_of_topics_and_reads_that_of_queues(
     news: Driver,

@@ -14,7 +14,8 @@ from bendybus.cli import errors as cli_errors
 from bendybus.cli.endpoint import Endpoint
 from bendybus.cli.errors import UsageError
 from bendybus.crds.bundling import NamespaceSettings
-from bendybus.domain import errors
+from bendybus.domain import errors, subscription_name
+from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.limits import Tier
 from bendybus.domain.queue_description import QueueDescription
 from bendybus.v1 import management_pb2 as pb
@@ -92,8 +93,11 @@ class Management:
     def queue(self, name: str) -> pb.Queue:
         """Return one queue with its counts. Raises EntityNotFound."""
         request = pb.GetQueueRequest(name=name, include_runtime=True)
-        with self._translated():
-            return self._stub.GetQueue(request, timeout=self._deadline_s).queue
+        try:
+            with self._translated():
+                return self._stub.GetQueue(request, timeout=self._deadline_s).queue
+        except errors.EntityNotFound as error:
+            raise _of_another_kind(error, name) from error
 
     def create_by_hand(
         self, name: str, wanted: QueueDescription, *, migrated: bool = False
@@ -132,6 +136,21 @@ class Management:
                     )
                 ) from error
             raise found from error
+
+
+def _of_another_kind(error: errors.EntityNotFound, name: str) -> errors.EntityNotFound:
+    """Return the error with the command for what has the name, if something else than a queue."""
+    parts = subscription_name.split(name)
+    commands: dict[str, str] = {
+        EntityKind.TOPIC: f"get topic {name}",
+        EntityKind.SUBSCRIPTION: f"get subscription {' '.join(parts or (name,))}",
+    }
+    command = commands.get(error.metadata.get("kind", ""))
+    if command is None:
+        return error
+    return errors.EntityNotFound(
+        f"{error.message} Use bendybus {command}.", metadata=dict(error.metadata)
+    )
 
 
 class _Tokens(grpc.UnaryUnaryClientInterceptor):

@@ -63,16 +63,18 @@ class EntityReconciler:
         rival_of: Callable[[Entity], EntityView | None],
     ) -> Readiness:
         for _ in range(STEPS_MAX):
-            entry = topic = None
+            entry = topic = own = None
             if link is not None:
                 entry = link.directory.entry(view.entity_name.lower())
                 topic = link.directory.entry(view.topic_key)
+                own = link.directory.by_manifest_uid(view.uid)
             decision = plan.decide(
                 view,
                 bus,
                 entry,
                 rival=rival_of(entry) if entry is not None else None,
                 topic=topic,
+                own=own,
                 complete=link is not None and link.knows_catalogue(),
             )
             if decision.step is Step.REFUSE:

@@ -72,12 +72,14 @@ def decide(
     *,
     rival: EntityView | None = None,
     topic: Entity | None = None,
+    own: Entity | None = None,
     complete: bool = True,
 ) -> Decision:
     """Return what to do for the entity of a manifest.
 
     `entry` is the catalogue's entry of its name, tombstones included; `rival` another manifest
-    that the entry belongs to, if there is one; `topic` the entry of a subscription's topic.
+    that the entry belongs to, if there is one; `topic` the entry of a subscription's topic; `own`
+    the entry that belongs to the manifest, of whatever name.
     `complete`: whether the catalogue is known, so that an entry that is missing does not exist.
     """
     if view.problems or view.manifest is None:
@@ -87,6 +89,8 @@ def decide(
         return refusal
     assert bus is not None
     assert bus.manifest is not None
+    if own is not None and own.key != view.entity_name.lower():
+        return _renamed(view, own)
     missing = entry is None or entry.deleted
     try:
         if missing:
@@ -241,16 +245,31 @@ def _may_have(view: EntityView, bus: BusView) -> bool:
 
 def _taken(view: EntityView, entry: Entity, rival: EntityView | None) -> Decision:
     if entry.origin is not Origin.MANIFEST:
-        whose = "an administration call made it"
+        whose = f"a {entry.kind} that an administration call created"
     elif rival is not None:
-        whose = f"manifest {rival.key} has it"
+        whose = f"the {entry.kind} of manifest {rival.key}"
     else:
         # Its manifest is gone: the catalogue will say Orphaned in a moment.
         return refuse(Reason.PROGRESSING, f"{entry.title} is being released.")
     return refuse(
         Reason.NAME_TAKEN,
-        f"the name {view.entity_name!r} is taken on this bus: {whose}. Choose another "
+        f"the name {view.entity_name!r} is taken on this bus by {whose}. Choose another "
         f"spec.entityName, or delete that {entry.kind} first.",
+    )
+
+
+def _renamed(view: EntityView, own: Entity) -> Decision:
+    """Refuse the name of a manifest that made an entity of another name.
+
+    The API server refuses such a change of a spec; not if its rules are not those of this version.
+    """
+    same_topic = own.topic_key == view.topic_key or own.kind is not EntityKind.SUBSCRIPTION
+    field = "entityName" if same_topic else "topicName"
+    return refuse(
+        Reason.FIELD_IMMUTABLE,
+        f"spec.{field} cannot be changed after creation: the manifest is that of {own.title}, "
+        f"not of {view.entity_name!r}. Change it back, or write another manifest for the other "
+        f"{view.kind}.",
     )
 
 

@@ -222,7 +222,7 @@ class Catalogue:
                 each,
                 deleted=True,
                 orphaned=False,
-                auto_deleted=entity.auto_deleted,
+                # Not `auto_deleted`: its manifest makes it again when there is a topic again.
                 generation=entity.generation + offset,
                 updated_at_ms=entity.updated_at_ms,
             )
