@@ -65,6 +65,15 @@ ADDED = {
         for name in ("flush", "settle_in_background")
     },
     **{f"{surface}ServiceBusClient.transaction": _EXTRA for surface in SURFACES},
+    **{
+        f"{surface}management.ServiceBusAdministrationClient.{name}": _EXTRA
+        for surface in SURFACES
+        for name in (
+            "list_queue_sessions_runtime_properties",
+            "list_subscription_sessions_runtime_properties",
+        )
+    },
+    "management.SessionRuntimeProperties": _EXTRA,
     "ServiceBusTransaction": _EXTRA,
     "aio.ServiceBusTransaction": _EXTRA,
     "ServiceBusReceivedMessage.partition": _EXTRA,

@@ -25,7 +25,7 @@ class Partition:
     """A partition that answers echoes and holds streams open; what else there is, it lacks."""
 
     ReceiveDeferred = CancelScheduledMessages = DeleteMessages = GetCounts = Peek = Transact = None
-    Forward = SetSessionState = GetSessionState = ListSessions = None
+    Forward = SetSessionState = GetSessionState = ListSessions = CountSessions = None
     CommitEntity = ApplyEntity = FenceIdleEntity = None
 
     def __init__(self) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import runpy
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -12,7 +12,8 @@ from typing import Any
 import grpc
 import pytest
 
-from bendybus.client import NEXT_AVAILABLE_SESSION, ServiceBusClient, aio
+from bendybus.client import NEXT_AVAILABLE_SESSION, ServiceBusClient, ServiceBusMessage, aio
+from bendybus.client.management import ServiceBusAdministrationClient
 from bendybus.v1 import receiver_pb2, receiver_pb2_grpc
 from bendybus.wire import statuses
 from tests.integration.test_command_line import rows, run
@@ -93,6 +94,80 @@ def test_the_sessions_of_all_partitions_are_listed(client: ServiceBusClient, ses
     assert list(client.list_queue_sessions(sessions, state_updated_after=since)) == [LONG]
 
 
+@pytest.mark.requirement("R240")
+def test_the_sessions_of_all_partitions_are_listed_with_their_counts(
+    bus: Any, client: ServiceBusClient, sessions: str
+) -> None:
+    names = [f"s{number:02}" for number in range(10)]
+    for name in names:
+        send(client, sessions, name, "x")
+        send(client, sessions, name, "y")
+    later = datetime.now(UTC) + timedelta(hours=1)
+    with client.get_queue_sender(sessions) as sender:
+        sender.schedule_messages(ServiceBusMessage("z", session_id=LONG), later)
+    administration = ServiceBusAdministrationClient.from_connection_string(bus.connection_string)
+    with accept(client, sessions, "s03") as receiver, administration:
+        [message] = receiver.receive_messages(max_message_count=1, max_wait_time=10)
+        receiver.session.set_state("12345")  # type: ignore[union-attr]
+
+        listed = list(administration.list_queue_sessions_runtime_properties(sessions))
+        found = {each.session_id: each for each in listed}
+
+        assert len(listed) == len(found)
+        assert sorted(found) == sorted([*names, LONG])
+        assert {found[name].active_message_count for name in names} == {2}
+        assert found[LONG].scheduled_message_count == found[LONG].total_message_count == 1
+        held = found["s03"]
+        assert held.state_size_in_bytes == 5
+        # What waits at the front end is locked, too.
+        assert held.locked_message_count >= 1
+        assert held.locked_until_utc is not None
+        assert held.locked_until_utc > datetime.now(UTC)
+        assert found["s02"].locked_until_utc is None
+        assert found["s02"].state_size_in_bytes is None
+        receiver.complete_message(message)
+
+
+@pytest.mark.requirement("R241")
+def test_a_list_with_counts_goes_on_inside_a_session_and_over_partitions(
+    bus: Any, client: ServiceBusClient, sessions: str
+) -> None:
+    for number in range(6):
+        send(client, sessions, f"s{number}", *["x"] * 2)
+    # More than one call counts.
+    messages = [ServiceBusMessage("x", session_id="large") for _ in range(1_000)]
+    with client.get_queue_sender(sessions) as sender:
+        for _ in range(6):
+            sender.send_messages(messages)
+    channel = grpc.insecure_channel(bus.front_end_address)
+    stub = receiver_pb2_grpc.ReceiverServiceStub(channel)
+    found: list[Any] = []
+    calls, token = 0, b""
+    while calls == 0 or token:
+        request = receiver_pb2.ListSessionCountsRequest(
+            entity_path=sessions, page_size=2, page_token=token
+        )
+        answer = stub.ListSessionCounts(request, timeout=30)
+        assert len(answer.sessions) <= 2
+        found += answer.sessions
+        calls, token = calls + 1, answer.next_page_token
+    channel.close()
+    counts = [(each.session_id, each.active_message_count) for each in found]
+    assert sorted(counts) == [("large", 6_000), *((f"s{number}", 2) for number in range(6))]
+
+
+@pytest.mark.requirement("R240")
+@pytest.mark.parametrize("token", [b"\0\0\xff\xff", b"\0\0" + b"x" * 1_000, b"\0\0\x10\x09"])
+def test_a_page_token_of_no_page_is_refused(bus: Any, sessions: str, token: bytes) -> None:
+    channel = grpc.insecure_channel(bus.front_end_address)
+    stub = receiver_pb2_grpc.ReceiverServiceStub(channel)
+    request = receiver_pb2.ListSessionCountsRequest(entity_path=sessions, page_token=token)
+    with pytest.raises(grpc.RpcError) as refused:
+        stub.ListSessionCounts(request, timeout=30)
+    channel.close()
+    assert statuses.from_rpc_error(refused.value).reason == "INVALID_ARGUMENT"
+
+
 def test_the_command_line_shows_sessions(bus: Any, client: ServiceBusClient) -> None:
     created = run(bus, "create", "queue", "cli-sessions", "--requires-session")
     assert created.returncode == 0, created.stderr
@@ -100,9 +175,21 @@ def test_the_command_line_shows_sessions(bus: Any, client: ServiceBusClient) -> 
         done = run(bus, "send", "cli-sessions", body, "-p", "session_id=ada")
         assert done.returncode == 0, done.stderr
 
-    listed = rows(run(bus, "session", "list", "cli-sessions", "--json"))
-    assert listed == [{"session_id": "ada"}]
+    [listed] = rows(run(bus, "session", "list", "cli-sessions", "--json"))
+    assert listed == {
+        "session_id": "ada",
+        "active_message_count": 2,
+        "deferred_message_count": 0,
+        "scheduled_message_count": 0,
+        "locked_message_count": 0,
+        "state_size_in_bytes": None,
+        "locked_until_utc": None,
+    }
     run(bus, "session", "state", "cli-sessions", "ada", "--set", "step 2")
+    table = run(bus, "session", "list", "cli-sessions").stdout.splitlines()
+    heads = ["SESSION", "ACTIVE", "DEFERRED", "SCHEDULED", "LOCKED", "STATE", "LOCKED", "UNTIL"]
+    assert table[0].split() == heads
+    assert table[1].split() == ["ada", "2", "0", "0", "0", "6", "B", "-"]
     [state] = rows(run(bus, "session", "state", "cli-sessions", "ada", "--json"))
     assert state == {"session_id": "ada", "state": "step 2"}
     got = rows(run(bus, "receive", "cli-sessions", "--next-session", "--max", "1", "--json"))

@@ -377,3 +377,39 @@ class ListSessionsResponse(_message.Message):
     session_ids: _containers.RepeatedScalarFieldContainer[str]
     next_page_token: bytes
     def __init__(self, session_ids: _Optional[_Iterable[str]] = ..., next_page_token: _Optional[bytes] = ...) -> None: ...
+
+class ListSessionCountsRequest(_message.Message):
+    __slots__ = ("entity_path", "page_size", "page_token")
+    ENTITY_PATH_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    entity_path: str
+    page_size: int
+    page_token: bytes
+    def __init__(self, entity_path: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[bytes] = ...) -> None: ...
+
+class ListSessionCountsResponse(_message.Message):
+    __slots__ = ("sessions", "next_page_token")
+    SESSIONS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    sessions: _containers.RepeatedCompositeFieldContainer[SessionCounts]
+    next_page_token: bytes
+    def __init__(self, sessions: _Optional[_Iterable[_Union[SessionCounts, _Mapping]]] = ..., next_page_token: _Optional[bytes] = ...) -> None: ...
+
+class SessionCounts(_message.Message):
+    __slots__ = ("session_id", "active_message_count", "deferred_message_count", "scheduled_message_count", "locked_message_count", "state_size_in_bytes", "locked_until_ms")
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    ACTIVE_MESSAGE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    DEFERRED_MESSAGE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    SCHEDULED_MESSAGE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    LOCKED_MESSAGE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    STATE_SIZE_IN_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LOCKED_UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
+    session_id: str
+    active_message_count: int
+    deferred_message_count: int
+    scheduled_message_count: int
+    locked_message_count: int
+    state_size_in_bytes: int
+    locked_until_ms: int
+    def __init__(self, session_id: _Optional[str] = ..., active_message_count: _Optional[int] = ..., deferred_message_count: _Optional[int] = ..., scheduled_message_count: _Optional[int] = ..., locked_message_count: _Optional[int] = ..., state_size_in_bytes: _Optional[int] = ..., locked_until_ms: _Optional[int] = ...) -> None: ...

@@ -56,6 +56,8 @@ class ReceiverServiceStub:
     SetSessionState: _grpc.UnaryUnaryMultiCallable[_receiver_pb2.SetSessionStateRequest, _receiver_pb2.SetSessionStateResponse]
     ListSessions: _grpc.UnaryUnaryMultiCallable[_receiver_pb2.ListSessionsRequest, _receiver_pb2.ListSessionsResponse]
     """Sessions with active messages or a state, a page at a time."""
+    ListSessionCounts: _grpc.UnaryUnaryMultiCallable[_receiver_pb2.ListSessionCountsRequest, _receiver_pb2.ListSessionCountsResponse]
+    """What sessions hold, a page at a time. Front ends of 0.4 do not know it."""
 
 @_typing.type_check_only
 class ReceiverServiceAsyncStub(ReceiverServiceStub):
@@ -85,6 +87,8 @@ class ReceiverServiceAsyncStub(ReceiverServiceStub):
     SetSessionState: _aio.UnaryUnaryMultiCallable[_receiver_pb2.SetSessionStateRequest, _receiver_pb2.SetSessionStateResponse]  # type: ignore[assignment]
     ListSessions: _aio.UnaryUnaryMultiCallable[_receiver_pb2.ListSessionsRequest, _receiver_pb2.ListSessionsResponse]  # type: ignore[assignment]
     """Sessions with active messages or a state, a page at a time."""
+    ListSessionCounts: _aio.UnaryUnaryMultiCallable[_receiver_pb2.ListSessionCountsRequest, _receiver_pb2.ListSessionCountsResponse]  # type: ignore[assignment]
+    """What sessions hold, a page at a time. Front ends of 0.4 do not know it."""
 
 class ReceiverServiceServicer(metaclass=_abc_1.ABCMeta):
     """Receives from queues (and, later, subscriptions) and their dead-letter sub-queues. An
@@ -171,5 +175,13 @@ class ReceiverServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_receiver_pb2.ListSessionsResponse, _abc.Awaitable[_receiver_pb2.ListSessionsResponse]]:
         """Sessions with active messages or a state, a page at a time."""
+
+    @_abc_1.abstractmethod
+    def ListSessionCounts(
+        self,
+        request: _receiver_pb2.ListSessionCountsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_receiver_pb2.ListSessionCountsResponse, _abc.Awaitable[_receiver_pb2.ListSessionCountsResponse]]:
+        """What sessions hold, a page at a time. Front ends of 0.4 do not know it."""
 
 def add_ReceiverServiceServicer_to_server(servicer: ReceiverServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

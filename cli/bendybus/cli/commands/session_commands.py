@@ -1,6 +1,7 @@
 """`session …`: the sessions of a queue, and what receivers keep for them."""
 
 import base64
+from contextlib import closing
 from itertools import islice
 from typing import Annotated
 
@@ -11,10 +12,8 @@ from bendybus.cli.commands.process_commands import JsonFlag
 from bendybus.cli.errors import UsageError
 from bendybus.cli.output import printing
 from bendybus.cli.output.printing import Output
-from bendybus.cli.output.tables import Column
 
 session_app = typer.Typer(help="Sessions of a queue or subscription that requires them.")
-_NAME = Column("SESSION", text=True)
 
 SessionName = Annotated[str, typer.Argument(help="Name of the session.")]
 
@@ -27,17 +26,14 @@ def session_list(
     output: OutputOption = Output.TABLE,
     as_json: JsonFlag = False,
 ) -> None:
-    """List the sessions that have active messages or a state."""
-    from bendybus.cli.bus import messages, sessions
+    """List the sessions that have messages, a state or a receiver, with their counts."""
+    from bendybus.cli.bus import sessions
+    from bendybus.cli.output import session_views
 
-    with messages.client(context.obj) as bus:
-        names = list(islice(sessions.listed(bus, queue), most + 1))
-    if as_json or output in (Output.JSON, Output.YAML):
-        for name in names[:most]:
-            printing.structured({"session_id": name}, Output.JSON if as_json else output)
-    else:
-        printing.Table((_NAME,)).rows([[name] for name in names[:most]], header=True)
-    if len(names) > most:
+    with closing(sessions.listed(context.obj, queue)) as listed:
+        found = list(islice(listed, most + 1))
+    session_views.show(found[:most], Output.JSON if as_json else output)
+    if len(found) > most:
         printing.note(f"There are more than {most} sessions; --max shows more of them.")
 
 

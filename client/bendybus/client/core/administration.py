@@ -8,7 +8,7 @@ from bendybus.client.core.shared_connection import SharedConnection
 from bendybus.client.core.tracing import NoOperation, Operation
 from bendybus.client.entities import requests
 from bendybus.client.entities.models import ApiVersion
-from bendybus.v1 import management_pb2
+from bendybus.v1 import management_pb2, receiver_pb2
 
 # The names of the operations in spans.
 _NAMES: Final = {
@@ -28,6 +28,7 @@ _NAMES: Final = {
     management_pb2.GetSubscriptionRequest: "get_subscription",
     management_pb2.ListSubscriptionsRequest: "list_subscriptions",
     management_pb2.GetNamespaceRequest: "get_namespace_properties",
+    receiver_pb2.ListSessionCountsRequest: "list_sessions_runtime_properties",
 }
 
 

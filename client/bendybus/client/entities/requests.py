@@ -129,7 +129,8 @@ def page_of(convert: Convert, items: Any, response: Any) -> tuple[list[Any], str
 def path_of(request: Any) -> str | None:
     """Return the path of the entity that a request is about; None: it is about no single one."""
     topic = getattr(request, "topic_name", None)
-    name: str | None = getattr(request, "subscription_name", getattr(request, "name", None))
+    whole = getattr(request, "entity_path", None)
+    name: str | None = getattr(request, "subscription_name", getattr(request, "name", whole))
     return f"{topic}/Subscriptions/{name}" if topic and name else topic or name
 
 

@@ -25,6 +25,7 @@ from bendybus.client.entities.runtime import (
     SubscriptionRuntimeProperties,
     TopicRuntimeProperties,
 )
+from bendybus.client.entities.sessions import SessionRuntimeProperties
 from bendybus.client.sync.management.administration import ServiceBusAdministrationClient
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "QueueRuntimeProperties",
     "RuleProperties",
     "ServiceBusAdministrationClient",
+    "SessionRuntimeProperties",
     "SqlRuleAction",
     "SqlRuleFilter",
     "SubscriptionProperties",

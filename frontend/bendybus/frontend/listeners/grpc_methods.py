@@ -67,6 +67,7 @@ METHODS: Final[dict[str, Method]] = {
     f"{_RECEIVER}GetSessionState": Method(Operation.GET_SESSION_STATE),
     f"{_RECEIVER}SetSessionState": Method(Operation.SET_SESSION_STATE),
     f"{_RECEIVER}ListSessions": Method(Operation.LIST_SESSIONS),
+    f"{_RECEIVER}ListSessionCounts": Method(Operation.LIST_SESSIONS),
     f"{_MANAGEMENT}GetNamespace": Method(Operation.GET_NAMESPACE),
     f"{_MANAGEMENT}CreateQueue": Method(Operation.CREATE_ENTITY, "name"),
     f"{_MANAGEMENT}UpdateQueue": Method(Operation.UPDATE_ENTITY, "name"),

@@ -8,7 +8,14 @@ from typing import Any, Final
 import grpc
 
 from bendybus.domain import bounds, errors, limits
-from bendybus.frontend.core import batch_delete, browse, by_number, receive_cache, session_states
+from bendybus.frontend.core import (
+    batch_delete,
+    browse,
+    by_number,
+    receive_cache,
+    session_counts,
+    session_states,
+)
 from bendybus.frontend.core.flow_control import FlowControl
 from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.core.receive import Source
@@ -167,6 +174,18 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
         return receiver_pb2.ListSessionsResponse(
             session_ids=page.session_ids, next_page_token=page.following
         )
+
+    @statuses.unary
+    async def ListSessionCounts(
+        self, request: receiver_pb2.ListSessionCountsRequest, context: Context
+    ) -> receiver_pb2.ListSessionCountsResponse:
+        """List what sessions hold."""
+        with self._front_end.metrics.refusals(request.entity_path):
+            name = request_values.entity(request.entity_path)
+            sessions, following = await session_counts.page(
+                self._front_end, name, request.page_size, request.page_token
+            )
+        return receiver_pb2.ListSessionCountsResponse(sessions=sessions, next_page_token=following)
 
     @statuses.unary
     async def Peek(

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from google.protobuf.message import DecodeError
+
 from bendybus.domain import errors
 from bendybus.domain.entity import Entity
 from bendybus.domain.message_state import MessageState
@@ -12,9 +14,11 @@ from bendybus.frontend.upstreams.deliver_frames import MODES
 from bendybus.frontend.upstreams.unary_calls import call, older
 from bendybus.frontend.upstreams.upstream import Upstream
 from bendybus.internal.v1 import partition_pb2
-from bendybus.v1 import message_pb2
+from bendybus.v1 import message_pb2, receiver_pb2
 from bendybus.wire import batch_deletes, entity_refs, message_heads
 
+# Handed on as it is.
+SessionCounts = receiver_pb2.SessionCounts
 _READS = (message_heads.READS,)
 
 
@@ -196,3 +200,25 @@ async def list_sessions(
         upstream, lambda calls, _: calls.ListSessions(request, timeout=target.timeout_s)
     )
     return answer.session_ids, answer.following if answer.HasField("following") else None
+
+
+async def count_sessions(
+    upstream: Upstream, target: Target, *, sessions: int, after: bytes | None
+) -> tuple[Sequence[SessionCounts], bytes | None]:
+    """Return what sessions of one partition hold, and where to go on. Raises the domain error.
+
+    `after` is what an earlier call returned, or a client, unchecked: raises InvalidArgument.
+    """
+    request = partition_pb2.CountSessionsRequest(
+        partition=upstream.partition, entity=target.ref, max_sessions=sessions
+    )
+    if after is not None:
+        try:
+            request.after.ParseFromString(after)
+        except DecodeError as error:
+            raise errors.InvalidArgument("page_token", "is not one of this call.") from error
+    answer = await call(
+        upstream, lambda calls, _: calls.CountSessions(request, timeout=target.timeout_s)
+    )
+    following = answer.following.SerializeToString() if answer.HasField("following") else None
+    return answer.sessions, following

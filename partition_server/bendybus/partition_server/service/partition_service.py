@@ -19,6 +19,7 @@ from bendybus.partition_server.service import (
     deliver_frames,
     forward_frames,
     send_frames,
+    session_counts,
     transactions,
 )
 from bendybus.partition_server.service.frame_streams import both_ways, ending
@@ -254,6 +255,22 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
         return partition_pb2.ListSessionsResponse(
             session_ids=listed.session_ids, following=listed.following
         )
+
+    async def CountSessions(
+        self, request: partition_pb2.CountSessionsRequest, context: Context
+    ) -> partition_pb2.CountSessionsResponse:
+        """Count what sessions hold."""
+        counted: answers.SessionsCounted = await self._ask(
+            context,
+            request.partition,
+            lambda reply: commands.CountSessions(
+                reply,
+                conversions.entity_ref(request.entity),
+                request.max_sessions,
+                session_counts.place(request),
+            ),
+        )
+        return session_counts.response(counted)
 
     async def GetCounts(
         self, request: partition_pb2.GetCountsRequest, context: Context

@@ -50,6 +50,7 @@ METHODS: Final[dict[str, frozenset[Role]]] = {
     f"{_PARTITION_SERVICE}SetSessionState": _FRONTEND,
     f"{_PARTITION_SERVICE}GetSessionState": _FRONTEND,
     f"{_PARTITION_SERVICE}ListSessions": _FRONTEND,
+    f"{_PARTITION_SERVICE}CountSessions": _FRONTEND,
     f"{_ENTITY_SERVICE}CommitEntity": _BOTH,
     f"{_ENTITY_SERVICE}ApplyEntity": _BOTH,
     f"{_ENTITY_SERVICE}WatchEntities": _BOTH,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
 from bendybus.partition_server.store.records import Row
+from bendybus.partition_server.store.session_reads import CountPlace
 
 
 @dataclass(slots=True)
@@ -110,6 +111,27 @@ class SessionsListed:
 
     session_ids: Sequence[str]
     following: str | None
+
+
+@dataclass(slots=True)
+class SessionCounts:
+    """What a session holds; `state_bytes` is None without a state, `locked_until_ms` unlocked."""
+
+    session_id: str
+    active: int = 0
+    deferred: int = 0
+    scheduled: int = 0
+    locked: int = 0
+    state_bytes: int | None = None
+    locked_until_ms: int | None = None
+
+
+@dataclass(slots=True)
+class SessionsCounted:
+    """What sessions hold, and where to go on (None: that is all)."""
+
+    sessions: Sequence[SessionCounts]
+    following: CountPlace | None
 
 
 @dataclass(slots=True)

@@ -13,9 +13,20 @@ from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.filters.rule_set import RuleChange
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.domain.message_state import MessageState
-from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.state.batch import Batch as Batch
+from bendybus.partition_server.state.entity_ref import EntityRef as EntityRef
+from bendybus.partition_server.state.entity_ref import OfStream as OfStream
 from bendybus.partition_server.state.lanes import ForwardOutcome
+from bendybus.partition_server.state.session_commands import AcceptSession as AcceptSession
+from bendybus.partition_server.state.session_commands import AttachSession as AttachSession
+from bendybus.partition_server.state.session_commands import CloseSession as CloseSession
+from bendybus.partition_server.state.session_commands import ConfirmSession as ConfirmSession
+from bendybus.partition_server.state.session_commands import CountSessions as CountSessions
+from bendybus.partition_server.state.session_commands import GetSessionState as GetSessionState
+from bendybus.partition_server.state.session_commands import ListSessions as ListSessions
+from bendybus.partition_server.state.session_commands import RenewSession as RenewSession
+from bendybus.partition_server.state.session_commands import SessionRequest as SessionRequest
+from bendybus.partition_server.state.session_commands import SetSessionState as SetSessionState
 from bendybus.partition_server.store.records import ForwardSource
 
 
@@ -24,26 +35,6 @@ class Now(NamedTuple):
 
     wall_ms: int
     mono_ms: int
-
-
-class EntityRef(NamedTuple):
-    """The version of an entity that a command is about."""
-
-    uid: str
-    generation: int
-    sub_queue: SubQueue = SubQueue.MAIN
-
-
-class OfStream:
-    """A command of a stream, which gets the answer."""
-
-    __slots__ = ()
-    stream: Any
-
-    @property
-    def reply_to(self) -> Any:
-        """Where the answer goes."""
-        return self.stream
 
 
 @dataclass(slots=True)
@@ -228,87 +219,6 @@ class DeleteMessages:
 
 
 @dataclass(slots=True)
-class AcceptSession(OfStream):
-    """Offer a session, which is to be confirmed or closed; an ask like `Ask`.
-
-    Answered once: SessionOffered, AskRefused or Withdrawn."""
-
-    stream: Any
-    ask_id: int
-    entity: EntityRef
-    # None: the free session with the oldest message, as soon as there is one.
-    session_id: str | None
-    receiver_id: bytes = b""
-
-
-@dataclass(slots=True)
-class SessionRequest(OfStream):
-    """What a receiver wants of its session's lock; answered by SessionResult."""
-
-    stream: Any
-    request_id: int
-    session_token: bytes
-    # The lock of another entity's session is lost to it; empty: of none.
-    entity_uid: str = ""
-
-
-@dataclass(slots=True)
-class ConfirmSession(SessionRequest):
-    """Lock the session that was offered on this stream."""
-
-    receiver_id: bytes = b""
-
-
-@dataclass(slots=True)
-class CloseSession(SessionRequest):
-    """Give up a session's lock, or decline its offer: its messages are free, uncounted."""
-
-
-@dataclass(slots=True)
-class RenewSession(SessionRequest):
-    """Let a session's lock last for a whole lock duration from now."""
-
-
-@dataclass(slots=True)
-class AttachSession(SessionRequest):
-    """Serve a locked session on this stream from now on; for the fields see the contract."""
-
-    release_others: bool = False
-    held_tokens: bytes = b""
-    attachment: int = 0
-
-
-@dataclass(slots=True)
-class SetSessionState:
-    """Keep something for a locked session, or nothing any more (None); answered by Done."""
-
-    reply_to: Any
-    session_token: bytes
-    state: bytes | None
-    entity_uid: str = ""
-
-
-@dataclass(slots=True)
-class GetSessionState:
-    """Return what is kept for a locked session; answered by SessionStateRead."""
-
-    reply_to: Any
-    session_token: bytes
-    entity_uid: str = ""
-
-
-@dataclass(slots=True)
-class ListSessions:
-    """List sessions, by name; answered by SessionsListed. See the contract."""
-
-    reply_to: Any
-    entity: EntityRef
-    max_sessions: int
-    after: str | None = None
-    state_updated_after_ms: int = 0
-
-
-@dataclass(slots=True)
 class Counts:
     """Count; answered by a list of EntityCounts. No uids: all entities."""
 
@@ -383,6 +293,7 @@ Command = (
     | SetSessionState
     | GetSessionState
     | ListSessions
+    | CountSessions
     | Counts
     | CommitEntity
     | ApplyEntity

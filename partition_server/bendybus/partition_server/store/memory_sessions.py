@@ -1,10 +1,11 @@
 """Sessions of the store without a file; see session_reads.SessionReads."""
 
 from collections.abc import Iterable, Mapping
-from itertools import islice
+from itertools import groupby, islice
 
 from bendybus.partition_server.store.memory_bodies import MemoryBodies
 from bendybus.partition_server.store.records import Changes, Row, SessionState, State
+from bendybus.partition_server.store.session_reads import MessageRun
 
 
 class MemorySessions:
@@ -73,6 +74,27 @@ class MemorySessions:
         """See SessionReads."""
         entry = self._states.get((slot, session_id))
         return None if entry is None else entry.state
+
+    def count(
+        self, slot: int, after: tuple[str, int, int], rows: int, limit: int
+    ) -> list[MessageRun]:
+        """See SessionReads."""
+        places = sorted(
+            (row.session_id, int(row.state), row.counter)
+            for row in self._of(slot)
+            if row.session_id is not None
+        )
+        looked = islice((place for place in places if place > after), rows)
+        found: list[MessageRun] = []
+        for (session_id, state), run in groupby(looked, lambda place: place[:2]):
+            counters = [counter for _, _, counter in run]
+            found.append(MessageRun(session_id, state, len(counters), counters[-1]))
+        return found[:limit]
+
+    def state_sizes(self, slot: int, start: str, limit: int) -> list[tuple[str, int]]:
+        """See SessionReads."""
+        names = [name for name in self._with_state(slot) if name >= start][:limit]
+        return [(name, len(self._states[slot, name].state or b"")) for name in names]
 
     def commit(self, changes: Changes) -> None:
         """Take the states of sessions."""

@@ -3,9 +3,33 @@
 Only slots whose `SlotState.by_session` is set have anything to read here.
 """
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from bendybus.partition_server.store.records import Row
+
+
+class MessageRun(NamedTuple):
+    """Messages of one session in one state."""
+
+    session_id: str
+    state: int
+    messages: int
+    # The counter of the last of them that was counted.
+    last: int
+
+
+class CountPlace(NamedTuple):
+    """A place among messages by session: (session, state, counter), and what is counted so far.
+
+    The counts are of this session's messages up to here: those in all three states, in their order.
+    """
+
+    session_id: str
+    state: int
+    counter: int
+    active: int = 0
+    deferred: int = 0
+    scheduled: int = 0
 
 
 class SessionReads(Protocol):
@@ -49,3 +73,15 @@ class SessionReads(Protocol):
 
     def state(self, slot: int, session_id: str) -> bytes | None:
         """Return what is kept for a session."""
+
+    def count(
+        self, slot: int, after: tuple[str, int, int], rows: int, limit: int
+    ) -> list[MessageRun]:
+        """Count messages by session and state, in the order of (session, state, counter).
+
+        Begins after such a place. Looks at `rows` messages, and returns `limit` runs, at most: the
+        last one may be cut short.
+        """
+
+    def state_sizes(self, slot: int, start: str, limit: int) -> list[tuple[str, int]]:
+        """Return sessions that have a state, by name, from `start` on; and its bytes."""

@@ -20,6 +20,7 @@ from bendybus.partition_server.store.records import (
     State,
     row_id,
 )
+from bendybus.partition_server.store.session_reads import MessageRun
 
 Read = Callable[[str, tuple[Any, ...]], list[tuple[Any, ...]]]
 Page = Callable[[str, tuple[Any, ...], int], list[Row]]
@@ -115,6 +116,18 @@ class SqliteSessions:
         """See SessionReads."""
         found = self._read("session_state", (slot, session_id))
         return found[0][0] if found else None
+
+    def count(
+        self, slot: int, after: tuple[str, int, int], rows: int, limit: int
+    ) -> list[MessageRun]:
+        """See SessionReads."""
+        found = self._read("session_count", (slot, *after, rows, limit))
+        return [MessageRun(*columns) for columns in found]
+
+    def state_sizes(self, slot: int, start: str, limit: int) -> list[tuple[str, int]]:
+        """See SessionReads."""
+        found = self._read("session_state_sizes", (slot, start, limit))
+        return [(session_id, size_bytes) for session_id, size_bytes in found]
 
     # Writes
 

@@ -604,6 +604,42 @@ class ListSessionsResponse(_message.Message):
     following: str
     def __init__(self, session_ids: _Optional[_Iterable[str]] = ..., following: _Optional[str] = ...) -> None: ...
 
+class CountSessionsRequest(_message.Message):
+    __slots__ = ("partition", "entity", "max_sessions", "after")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    ENTITY_FIELD_NUMBER: _ClassVar[int]
+    MAX_SESSIONS_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    entity: EntityRef
+    max_sessions: int
+    after: SessionCountPlace
+    def __init__(self, partition: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., max_sessions: _Optional[int] = ..., after: _Optional[_Union[SessionCountPlace, _Mapping]] = ...) -> None: ...
+
+class CountSessionsResponse(_message.Message):
+    __slots__ = ("sessions", "following")
+    SESSIONS_FIELD_NUMBER: _ClassVar[int]
+    FOLLOWING_FIELD_NUMBER: _ClassVar[int]
+    sessions: _containers.RepeatedCompositeFieldContainer[_receiver_pb2.SessionCounts]
+    following: SessionCountPlace
+    def __init__(self, sessions: _Optional[_Iterable[_Union[_receiver_pb2.SessionCounts, _Mapping]]] = ..., following: _Optional[_Union[SessionCountPlace, _Mapping]] = ...) -> None: ...
+
+class SessionCountPlace(_message.Message):
+    __slots__ = ("session_id", "state", "counter", "active", "deferred", "scheduled")
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    COUNTER_FIELD_NUMBER: _ClassVar[int]
+    ACTIVE_FIELD_NUMBER: _ClassVar[int]
+    DEFERRED_FIELD_NUMBER: _ClassVar[int]
+    SCHEDULED_FIELD_NUMBER: _ClassVar[int]
+    session_id: str
+    state: int
+    counter: int
+    active: int
+    deferred: int
+    scheduled: int
+    def __init__(self, session_id: _Optional[str] = ..., state: _Optional[int] = ..., counter: _Optional[int] = ..., active: _Optional[int] = ..., deferred: _Optional[int] = ..., scheduled: _Optional[int] = ...) -> None: ...
+
 class ForwardRequest(_message.Message):
     __slots__ = ("partition", "entity", "source", "boot", "sequence", "batch", "columns", "counters", "settled", "settled_below", "overtake", "deadline_monotonic_ms")
     PARTITION_FIELD_NUMBER: _ClassVar[int]

@@ -95,6 +95,11 @@ class PartitionServiceStub(object):
                 request_serializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.ListSessionsRequest.SerializeToString,
                 response_deserializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.ListSessionsResponse.FromString,
                 _registered_method=True)
+        self.CountSessions = channel.unary_unary(
+                '/bendybus.internal.v1.PartitionService/CountSessions',
+                request_serializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.CountSessionsRequest.SerializeToString,
+                response_deserializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.CountSessionsResponse.FromString,
+                _registered_method=True)
         self.Forward = channel.unary_unary(
                 '/bendybus.internal.v1.PartitionService/Forward',
                 request_serializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.ForwardRequest.SerializeToString,
@@ -182,6 +187,12 @@ class PartitionServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CountSessions(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Forward(self, request, context):
         """Stores messages that another partition forwards, each once; answers after the commit. Called by
         partitions only. Partition servers of 0.4 do not know it: UNIMPLEMENTED, and the messages wait.
@@ -252,6 +263,11 @@ def add_PartitionServiceServicer_to_server(servicer, server):
                     servicer.ListSessions,
                     request_deserializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.ListSessionsRequest.FromString,
                     response_serializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.ListSessionsResponse.SerializeToString,
+            ),
+            'CountSessions': grpc.unary_unary_rpc_method_handler(
+                    servicer.CountSessions,
+                    request_deserializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.CountSessionsRequest.FromString,
+                    response_serializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.CountSessionsResponse.SerializeToString,
             ),
             'Forward': grpc.unary_unary_rpc_method_handler(
                     servicer.Forward,
@@ -584,6 +600,33 @@ class PartitionService(object):
             '/bendybus.internal.v1.PartitionService/ListSessions',
             bendybus_dot_internal_dot_v1_dot_partition__pb2.ListSessionsRequest.SerializeToString,
             bendybus_dot_internal_dot_v1_dot_partition__pb2.ListSessionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CountSessions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/bendybus.internal.v1.PartitionService/CountSessions',
+            bendybus_dot_internal_dot_v1_dot_partition__pb2.CountSessionsRequest.SerializeToString,
+            bendybus_dot_internal_dot_v1_dot_partition__pb2.CountSessionsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -49,6 +49,7 @@ class PartitionServiceStub:
     SetSessionState: _grpc.UnaryUnaryMultiCallable[_partition_pb2.SetSessionStateRequest, _partition_pb2.SetSessionStateResponse]
     GetSessionState: _grpc.UnaryUnaryMultiCallable[_partition_pb2.GetSessionStateRequest, _partition_pb2.GetSessionStateResponse]
     ListSessions: _grpc.UnaryUnaryMultiCallable[_partition_pb2.ListSessionsRequest, _partition_pb2.ListSessionsResponse]
+    CountSessions: _grpc.UnaryUnaryMultiCallable[_partition_pb2.CountSessionsRequest, _partition_pb2.CountSessionsResponse]
     Forward: _grpc.UnaryUnaryMultiCallable[_partition_pb2.ForwardRequest, _partition_pb2.ForwardResponse]
     """Stores messages that another partition forwards, each once; answers after the commit. Called by
     partitions only. Partition servers of 0.4 do not know it: UNIMPLEMENTED, and the messages wait.
@@ -75,6 +76,7 @@ class PartitionServiceAsyncStub(PartitionServiceStub):
     SetSessionState: _aio.UnaryUnaryMultiCallable[_partition_pb2.SetSessionStateRequest, _partition_pb2.SetSessionStateResponse]  # type: ignore[assignment]
     GetSessionState: _aio.UnaryUnaryMultiCallable[_partition_pb2.GetSessionStateRequest, _partition_pb2.GetSessionStateResponse]  # type: ignore[assignment]
     ListSessions: _aio.UnaryUnaryMultiCallable[_partition_pb2.ListSessionsRequest, _partition_pb2.ListSessionsResponse]  # type: ignore[assignment]
+    CountSessions: _aio.UnaryUnaryMultiCallable[_partition_pb2.CountSessionsRequest, _partition_pb2.CountSessionsResponse]  # type: ignore[assignment]
     Forward: _aio.UnaryUnaryMultiCallable[_partition_pb2.ForwardRequest, _partition_pb2.ForwardResponse]  # type: ignore[assignment]
     """Stores messages that another partition forwards, each once; answers after the commit. Called by
     partitions only. Partition servers of 0.4 do not know it: UNIMPLEMENTED, and the messages wait.
@@ -170,6 +172,13 @@ class PartitionServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _partition_pb2.ListSessionsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_partition_pb2.ListSessionsResponse, _abc.Awaitable[_partition_pb2.ListSessionsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def CountSessions(
+        self,
+        request: _partition_pb2.CountSessionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_partition_pb2.CountSessionsResponse, _abc.Awaitable[_partition_pb2.CountSessionsResponse]]: ...
 
     @_abc_1.abstractmethod
     def Forward(

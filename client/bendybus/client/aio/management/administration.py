@@ -7,6 +7,7 @@ from typing import Any
 
 from bendybus.client.aio.management.paging import AsyncItemPaged
 from bendybus.client.aio.management.rules import RuleOperations
+from bendybus.client.aio.management.sessions import SessionOperations
 from bendybus.client.aio.management.subscriptions import SubscriptionOperations
 from bendybus.client.aio.management.topics import TopicOperations
 from bendybus.client.entities import descriptions, requests, runtime
@@ -21,7 +22,9 @@ from bendybus.client.entities.runtime import QueueRuntimeProperties
 from bendybus.v1 import management_pb2
 
 
-class ServiceBusAdministrationClient(TopicOperations, SubscriptionOperations, RuleOperations):
+class ServiceBusAdministrationClient(
+    TopicOperations, SubscriptionOperations, RuleOperations, SessionOperations
+):
     """Creates, updates, lists and deletes entities."""
 
     _of_loop = True  # async only

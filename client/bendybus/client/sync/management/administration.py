@@ -17,12 +17,15 @@ from bendybus.client.entities.requests import Convert
 from bendybus.client.entities.runtime import QueueRuntimeProperties
 from bendybus.client.sync.management.paging import ItemPaged
 from bendybus.client.sync.management.rules import RuleOperations
+from bendybus.client.sync.management.sessions import SessionOperations
 from bendybus.client.sync.management.subscriptions import SubscriptionOperations
 from bendybus.client.sync.management.topics import TopicOperations
 from bendybus.v1 import management_pb2
 
 
-class ServiceBusAdministrationClient(TopicOperations, SubscriptionOperations, RuleOperations):
+class ServiceBusAdministrationClient(
+    TopicOperations, SubscriptionOperations, RuleOperations, SessionOperations
+):
     """Creates, updates, lists and deletes entities."""
 
     def __enter__(self) -> "ServiceBusAdministrationClient":

@@ -69,6 +69,20 @@ ORDER BY session_id LIMIT ?
 SELECT session_id, updated_ms FROM session_states WHERE slot = ? AND session_id >= ?
 ORDER BY session_id LIMIT ?
 
+-- count --
+-- Messages by session and state after a place. SQLite reads the inner rows as the outer ones want
+-- them, so both limits bound the work.
+SELECT session_id, state, count(*), max(counter) FROM (
+    SELECT session_id, state, counter FROM session_messages
+    WHERE slot = ? AND (session_id, state, counter) > (?, ?, ?)
+    ORDER BY session_id, state, counter LIMIT ?)
+GROUP BY session_id, state LIMIT ?
+
+-- state_sizes --
+-- Sessions that have a state, by name, and its size, which is known without reading it.
+SELECT session_id, length(state) FROM session_states WHERE slot = ? AND session_id >= ?
+ORDER BY session_id LIMIT ?
+
 -- state --
 -- What is kept for a session.
 SELECT state FROM session_states WHERE slot = ? AND session_id = ?
