@@ -10,6 +10,8 @@ from typing import Any
 import grpc
 import pytest
 
+from bendybus.domain.entity import Entity, Fingerprint
+from bendybus.domain.limits import Tier
 from bendybus.frontend.settings import Settings
 from bendybus.frontend.upstreams import echo_probe
 from bendybus.frontend.upstreams.upstream import Upstream
@@ -19,6 +21,8 @@ from bendybus.internal.v1 import (
     partition_pb2,
     partition_pb2_grpc,
 )
+from bendybus.wire import catalogue, entities
+from tests.frontend.entities import queue
 
 
 class Partition:
@@ -36,6 +40,8 @@ class Partition:
         self.told: list[Any] = []
         self.reads = asyncio.Event()
         self.reads.set()
+        # What it tells of its catalogue.
+        self.catalogue: list[entity_pb2.WatchEntitiesResponse] = []
 
     async def Echo(self, requests: Any, context: Any) -> AsyncIterator[partition_pb2.EchoResponse]:
         """Answer until the test ends the stream."""
@@ -70,9 +76,10 @@ class Partition:
             yield partition_pb2.DeliverFramesResponse()
 
     async def WatchEntities(self, request: Any, context: Any) -> AsyncIterator[Any]:
-        """Hold the stream."""
+        """Tell the catalogue, hold the stream."""
+        for response in self.catalogue:
+            yield response
         await _hold(context)
-        yield entity_pb2.WatchEntitiesResponse()
 
 
 async def _hold(context: Any) -> None:
@@ -85,6 +92,13 @@ class Listener:
 
     def __init__(self) -> None:
         self.stalls: list[str] = []
+        self.catalogues: list[tuple[list[str], bool]] = []
+
+    def catalogue(
+        self, partition: int, fingerprint: Fingerprint, entries: list[Entity], *, snapshot: bool
+    ) -> None:
+        """Note what a partition has."""
+        self.catalogues.append(([entry.name for entry in entries], snapshot))
 
     def stalled(self, partition: int, why: str) -> None:
         """Note that the breaker opened."""
@@ -200,3 +214,23 @@ async def test_what_a_partition_was_told_reaches_it_though_it_is_slow_and_the_fr
         await upstream.flush()
 
         assert partition.told == [told]
+
+
+@pytest.mark.requirement("R263")
+async def test_a_catalogue_in_parts_is_taken_as_one() -> None:
+    partition, listener = Partition(), Listener()
+    entries = [queue(name) for name in ("a", "b", "c")]
+    header = Fingerprint("n", "u", Tier.STANDARD, 16, 0)
+    whole = catalogue.watch_response(entities.fingerprint_to_proto(header), entries, snapshot=True)
+    for number, each in enumerate(whole.entities):
+        part = entity_pb2.WatchEntitiesResponse()
+        part.CopyFrom(whole)
+        del part.entities[:]
+        part.entities.append(each)
+        part.snapshot, part.more = number == 0, number < 2
+        partition.catalogue.append(part)
+
+    async with reached(partition, listener):
+        await until(lambda: listener.catalogues)
+
+    assert listener.catalogues[0] == (["a", "b", "c"], True)

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from bendybus.domain import limits
 from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.domain.errors import PartitionUnavailable
 from bendybus.internal.v1 import entity_pb2
+from bendybus.operator.bus import answers
 from bendybus.operator.bus.partition_link import PartitionLink
 from tests.operator.cluster import Cluster, eventually
 from tests.operator.manifests import BUS, bus_body
@@ -22,11 +24,13 @@ class Ear:
 
     def __init__(self, *, believes: bool = True) -> None:
         self.said: list[Any] = []
+        self.names: set[str] = set()
         self._believes = believes
 
     def catalogue(
         self, partition: int, fingerprint: Fingerprint, entries: list[Entity], *, snapshot: bool
     ) -> bool:
+        self.names |= {entry.name for entry in entries}
         self.said.append("snapshot" if snapshot else [entry.name for entry in entries])
         return self._believes
 
@@ -76,6 +80,42 @@ async def test_a_partition_is_reachable_when_it_told_its_catalogue(cluster: Clus
         assert await link.counts() is not None
 
     assert ear.said == ["snapshot", True, ["new"], "lost", False]
+
+
+@pytest.mark.requirement("R263")
+async def test_a_catalogue_in_parts_is_taken_as_one(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, names = await served(cluster), {f"q{number}" for number in range(9)}
+    for name in names:
+        await cluster.commit(BUS, entity_pb2.ENTITY_ACTION_CREATE, name)
+    monkeypatch.setattr(limits, "CATALOGUE_PART_BYTES", 300)
+    ear = Ear()
+
+    async with linked(address, ear) as link:
+        await eventually(lambda: link.reachable)
+        found = await link.catalogue()
+
+    assert ear.said[:2] == ["snapshot", True]
+    assert found is not None
+    assert {entry.name for entry in found} == names == ear.names
+
+
+@pytest.mark.requirement("R263")
+async def test_a_catalogue_that_is_too_large_in_all_its_parts_is_that_partitions_fault(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = await served(cluster)
+    for number in range(9):
+        await cluster.commit(BUS, entity_pb2.ENTITY_ACTION_CREATE, f"q{number}")
+    monkeypatch.setattr(limits, "CATALOGUE_PART_BYTES", 300)
+    monkeypatch.setattr(answers, "CATALOGUE_BYTES_MAX", 800)
+
+    async with linked(address, Ear()) as link:
+        await eventually(lambda: link.invalid_answer)
+        assert "at most 800 bytes" in link.invalid_answer
+        assert not link.reachable
+        assert await link.catalogue() is None
 
 
 async def test_an_answer_to_a_call_is_no_catalogue(cluster: Cluster) -> None:

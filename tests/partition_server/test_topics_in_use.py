@@ -7,11 +7,13 @@ import pytest
 
 from bendybus.domain import errors
 from bendybus.domain.entity import Origin
+from bendybus.domain.filters.rule import Rule, SqlFilter
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.state.batch import Batch
 from bendybus.partition_server.state.commands import Append, Ask, EntityRef, FenceIdle, Peek
 from bendybus.partition_server.store import file_format
+from tests.partition_server.catalogue_changes import commit
 from tests.partition_server.driver import Driver
 from tests.partition_server.topic_changes import known, make_news, subscription, topic
 
@@ -122,6 +124,25 @@ def test_the_manifest_of_a_subscription_that_was_idle_itself_does_not_make_it_ag
 
     with pytest.raises(errors.InvalidOperation, match="was idle"):
         subscription(driver, origin=Origin.MANIFEST, manifest_uid="s1")
+
+
+@pytest.mark.requirement("R263")
+def test_a_deleted_name_keeps_no_rules_and_no_texts(driver: Driver) -> None:
+    rule = Rule("r", SqlFilter(f"a = '{'x' * 900}'"))
+    texts = {"user_metadata": "x" * 900, "forward_dead_lettered_messages_to": "dead"}
+    commit(driver, EntityAction.CREATE, "dead")
+    topic(driver, changes={"user_metadata": "x" * 900})
+    for name in ("a", "b"):
+        subscription(driver, f"news/Subscriptions/{name}", changes={"rules": (rule,), **texts})
+
+    subscription(driver, "news/Subscriptions/a", action=EntityAction.DELETE)
+    topic(driver, action=EntityAction.DELETE)
+
+    for key in ("news", "news/subscriptions/a", "news/subscriptions/b"):
+        tombstone = known(driver, key)
+        assert tombstone.deleted
+        assert len(file_format.entity_to_json(tombstone)) < 900
+        assert tombstone.description.user_metadata == ""
 
 
 @pytest.mark.requirement("R87")

@@ -123,6 +123,16 @@ def merged(current: AnyDescription, changes: Mapping[str, Any]) -> AnyDescriptio
     return replace(current, **changes)
 
 
+def buried(described: AnyDescription) -> AnyDescription:
+    """Return what a tombstone keeps of a description: nothing whose size a user chooses."""
+    texts = ("user_metadata", "forward_to", "forward_dead_lettered_messages_to")
+    known = field_names(type(described))
+    changes: dict[str, Any] = {name: "" for name in texts if name in known}
+    if "rules" in known:
+        changes["rules"] = ()
+    return merged(described, changes)
+
+
 def settled(wanted: AnyDescription, *, tier: Tier, partition_count: int) -> AnyDescription:
     """Return the description as a namespace keeps it: what the tier decides is written down.
 

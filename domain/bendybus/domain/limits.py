@@ -113,7 +113,8 @@ COMPILED_TEXTS_MAX: Final = 4_096  # SQL filters, and as many actions, that a pr
 RULES_PER_SUBSCRIPTION: Final = 2_000
 RULE_CHARS_PER_SUBSCRIPTION: Final = 1_000_000  # in names, texts and values
 RULES_PER_NAMESPACE: Final = 200_000
-RULE_CHARS_PER_NAMESPACE: Final = 10_000_000  # the whole catalogue travels in one answer
+RULE_CHARS_PER_NAMESPACE: Final = 10_000_000  # every partition and front end has them in memory
+CATALOGUE_PART_BYTES: Final = 16 * MB  # of one answer of many; one entry may be larger
 FORWARD_REFUSED_MS: Final = MINUTE_MS  # until a message that its destination refuses is set aside
 DELIVERY_COUNT_STORED_MAX: Final = 2**31 - 1
 

@@ -7,7 +7,7 @@ that it reads has no name. Copies of session-aware queues travel so, too: such a
 for a queue without sessions. A partition says in its catalogue what it can keep.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from bendybus.domain import bounds, limits
@@ -34,6 +34,72 @@ def watch_response(
         into = response.entities if entity.kind is EntityKind.QUEUE else response.others
         into.append(entities.entity_to_proto(entity))
     return response
+
+
+def parts(response: entity_pb2.WatchEntitiesResponse) -> Iterator[entity_pb2.WatchEntitiesResponse]:
+    """Divide an answer that is larger than a reader may take; mostly it is one part itself."""
+    if response.ByteSize() <= limits.CATALOGUE_PART_BYTES:
+        yield response
+        return
+    part, size_bytes = _empty(response, snapshot=response.snapshot), 0
+    for field in ("entities", "others"):
+        for each in getattr(response, field):
+            more_bytes = each.ByteSize()
+            if size_bytes and size_bytes + more_bytes > limits.CATALOGUE_PART_BYTES:
+                part.more = response.snapshot
+                yield part
+                part, size_bytes = _empty(response, snapshot=False), 0
+            getattr(part, field).append(each)
+            size_bytes += more_bytes
+    yield part
+
+
+def _empty(
+    response: entity_pb2.WatchEntitiesResponse, *, snapshot: bool
+) -> entity_pb2.WatchEntitiesResponse:
+    """Return an answer without entries."""
+    return entity_pb2.WatchEntitiesResponse(
+        fingerprint=response.fingerprint,
+        snapshot=snapshot,
+        kinds=response.kinds,
+        knows_sessions=response.knows_sessions,
+        knows_delays=response.knows_delays,
+    )
+
+
+class Parts:
+    """Puts the parts of a snapshot together; one for each stream."""
+
+    def __init__(self, bytes_max: int = 0) -> None:
+        """`bytes_max`: of all parts together; 0: as many as come."""
+        self._bytes_max = bytes_max
+        self._size_bytes = 0
+        self._begun: entity_pb2.WatchEntitiesResponse | None = None
+
+    def whole(
+        self, response: entity_pb2.WatchEntitiesResponse
+    ) -> entity_pb2.WatchEntitiesResponse | None:
+        """Return the answer that a part completes, None if more parts follow.
+
+        Raises InvalidArgument when they are too large together.
+        """
+        if self._begun is None and not response.more:
+            return response
+        self._size_bytes += response.ByteSize()
+        if self._bytes_max and self._size_bytes > self._bytes_max:
+            raise InvalidArgument(
+                "catalogue", f"must be at most {self._bytes_max} bytes in all its parts."
+            )
+        if self._begun is None:
+            self._begun = response
+            return None
+        begun, goes_on = self._begun, response.more
+        begun.entities.extend(response.entities)
+        begun.others.extend(response.others)
+        if goes_on:
+            return None
+        begun.more, self._begun, self._size_bytes = False, None, 0
+        return begun
 
 
 def entries_of(response: entity_pb2.WatchEntitiesResponse) -> list[Entity]:

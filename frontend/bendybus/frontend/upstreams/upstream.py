@@ -262,8 +262,11 @@ class Upstream:
             self._watching = call = self.catalogue_calls.WatchEntities(
                 entity_pb2.WatchEntitiesRequest(partition=self.partition)
             )
+            parts = catalogue.Parts()
             try:
-                async for response in call:
+                async for part in call:
+                    if (response := parts.whole(part)) is None:
+                        continue
                     self.entity_kinds = catalogue.kinds_of(response)
                     self.knows_sessions = response.knows_sessions
                     self.knows_delays = response.knows_delays

@@ -30,8 +30,9 @@ Value = TypeVar("Value")
 ENTRIES_MAX: Final = 2 * (
     limits.ENTITIES_PER_NAMESPACE + limits.SUBSCRIPTIONS_PER_NAMESPACE + limits.TOMBSTONES_MAX
 )
-# An answer with so many entries of usual size is 35 MB.
 BYTES_MAX: Final = 48 * limits.MB
+# All parts of a catalogue. So many entries of usual size are 35 MB, and rules 10 to 40 MB.
+CATALOGUE_BYTES_MAX: Final = 96 * limits.MB
 _NAME_CHARS_MAX: Final = {
     EntityKind.QUEUE: limits.ENTITY_NAME_CHARS_MAX,
     EntityKind.TOPIC: limits.ENTITY_NAME_CHARS_MAX,
@@ -110,6 +111,11 @@ def catalogue_news(response: entity_pb2.WatchEntitiesResponse) -> CatalogueNews:
         return CatalogueNews(fingerprint, entries, kinds, response.knows_sessions)
 
     return understood(convert)
+
+
+def catalogue_parts() -> catalogue.Parts:
+    """Return what puts the parts of a partition's catalogue together, within bounds."""
+    return catalogue.Parts(CATALOGUE_BYTES_MAX)
 
 
 def committed(response: entity_pb2.CommitEntityResponse) -> Entity:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Collection, Sequence
+from functools import partial
 from typing import Any, Final, Protocol
 
 import grpc
@@ -114,10 +115,13 @@ class PartitionLink:
         stream = self._entities.WatchEntities(
             entity_pb2.WatchEntitiesRequest(partition=self.partition)
         )
+        parts = answers.catalogue_parts()
         try:
-            async for response in stream:
+            async for part in stream:
                 began_s = loop.time()
-                self._heard(response)
+                response = answers.understood(partial(parts.whole, part))
+                if response is not None:
+                    self._heard(response)
                 now_s = loop.time()
                 # The stream is not read during the pause: only this bus waits.
                 await asyncio.sleep(self._share.spend(now_s - began_s, now_s))
@@ -169,9 +173,12 @@ class PartitionLink:
         """Return the partition's whole catalogue, None if it does not answer."""
         request = entity_pb2.WatchEntitiesRequest(partition=self.partition)
         stream = self._entities.WatchEntities(request, timeout=self._timeout_s)
+        parts = answers.catalogue_parts()
         try:
-            async for response in stream:
-                return answers.catalogue_news(response).entries
+            async for part in stream:
+                response = answers.understood(partial(parts.whole, part))
+                if response is not None:
+                    return answers.catalogue_news(response).entries
         except (grpc.RpcError, InvalidAnswer) as error:
             logger.warning("partition %s: no catalogue: %s", self.address, error)
         finally:

@@ -81,7 +81,8 @@ class EntityService(entity_pb2_grpc.EntityServiceServicer):
                 # The caller's cancellation ends this handler, wherever it waits.
                 with self._hosts.attendance.stream(outbox.close):
                     while (frame := await outbox.next()) is not None:
-                        yield frame
+                        for part in catalogue.parts(frame):
+                            yield part
             finally:
                 thread.submit(commands.StreamEnded(outbox))
 

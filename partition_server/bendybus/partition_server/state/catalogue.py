@@ -191,6 +191,7 @@ class Catalogue:
         if command.action is EntityAction.DELETE_IDLE:
             catalogue_checks.check_may_be_idle(current, in_use=self.is_never_idle(current))
         if deleted:
+            changes["description"] = descriptions.buried(current.description)
             catalogue_checks.check_subscriptions_may_go(
                 command, current, self.subscriptions(current)
             )
@@ -220,6 +221,7 @@ class Catalogue:
         tombstones = [
             replace(
                 each,
+                description=descriptions.buried(each.description),
                 deleted=True,
                 orphaned=False,
                 # Not `auto_deleted`: its manifest makes it again when there is a topic again.

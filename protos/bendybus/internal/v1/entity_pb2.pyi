@@ -153,7 +153,7 @@ class WatchEntitiesRequest(_message.Message):
     def __init__(self, partition: _Optional[int] = ...) -> None: ...
 
 class WatchEntitiesResponse(_message.Message):
-    __slots__ = ("fingerprint", "entities", "snapshot", "others", "kinds", "knows_sessions", "knows_delays")
+    __slots__ = ("fingerprint", "entities", "snapshot", "others", "kinds", "knows_sessions", "knows_delays", "more")
     FINGERPRINT_FIELD_NUMBER: _ClassVar[int]
     ENTITIES_FIELD_NUMBER: _ClassVar[int]
     SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
@@ -161,6 +161,7 @@ class WatchEntitiesResponse(_message.Message):
     KINDS_FIELD_NUMBER: _ClassVar[int]
     KNOWS_SESSIONS_FIELD_NUMBER: _ClassVar[int]
     KNOWS_DELAYS_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
     fingerprint: Fingerprint
     entities: _containers.RepeatedCompositeFieldContainer[Entity]
     snapshot: bool
@@ -168,7 +169,8 @@ class WatchEntitiesResponse(_message.Message):
     kinds: _containers.RepeatedScalarFieldContainer[EntityKind]
     knows_sessions: bool
     knows_delays: bool
-    def __init__(self, fingerprint: _Optional[_Union[Fingerprint, _Mapping]] = ..., entities: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., snapshot: bool = ..., others: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., kinds: _Optional[_Iterable[_Union[EntityKind, str]]] = ..., knows_sessions: bool = ..., knows_delays: bool = ...) -> None: ...
+    more: bool
+    def __init__(self, fingerprint: _Optional[_Union[Fingerprint, _Mapping]] = ..., entities: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., snapshot: bool = ..., others: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., kinds: _Optional[_Iterable[_Union[EntityKind, str]]] = ..., knows_sessions: bool = ..., knows_delays: bool = ..., more: bool = ...) -> None: ...
 
 class Fingerprint(_message.Message):
     __slots__ = ("namespace_name", "namespace_uid", "tier", "partition_count", "partition", "incarnation")
