@@ -274,6 +274,8 @@ class FrontEnd:
 
 
 @pytest.mark.requirement("R102")
+@pytest.mark.requirement("R242")
+@pytest.mark.requirement("R243")
 @pytest.mark.parametrize("told", [True, False])
 async def test_a_client_that_is_gone_before_it_is_told_of_its_session_has_none(told: bool) -> None:
     bus = Bus()
@@ -298,10 +300,20 @@ async def test_a_client_that_is_gone_before_it_is_told_of_its_session_has_none(t
         assert bus.upstreams[1].of("confirm_session")[-1].receiver_id == b"me"
         bus.result(1, "confirm_session")
         await settle_down()
+        written = stream.frames()
         if told:
-            await anext(stream.frames())
+            await anext(written)
+        assert bus.upstreams[1].of("told_session") == []
+        if told:
+            # Only now has the frame been written.
+            writer = asyncio.ensure_future(anext(written))
+            await settle_down()
+            writer.cancel()
         reader.cancel()
 
+    assert bus.upstreams[1].of("confirm_session")[-1].tells
+    said = [each.session_token for each in bus.upstreams[1].of("told_session")]
+    assert said == ([token] if told else [])
     closed = [each.session_token for each in bus.upstreams[1].of("close_session")]
     assert closed == ([] if told else [token])
 

@@ -56,6 +56,18 @@ def test_what_is_wanted_of_a_session_lock_is_a_frame_of_its_own(kind: str, made:
     assert (found.request_id, found.session_token) == (5, TOKEN)
 
 
+@pytest.mark.requirement("R242")
+@pytest.mark.parametrize("tells", [True, False])
+def test_front_ends_say_when_a_receiver_has_been_told(tells: bool) -> None:
+    request = partition_pb2.SessionRequest(request_id=5, session_token=TOKEN, tells=tells)
+    found = command(confirm_session=request)
+    told = command(told_session=partition_pb2.ToldSession(session_token=TOKEN))
+
+    assert found.tells is tells
+    assert isinstance(told, commands.ToldSession)
+    assert told.session_token == TOKEN
+
+
 def test_asks_and_settlements_name_the_session_of_their_receiver() -> None:
     ask = command(ask=partition_pb2.Ask(ask_id=1, entity=REF, session_token=TOKEN))
     settle = command(

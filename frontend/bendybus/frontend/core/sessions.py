@@ -122,6 +122,12 @@ class SessionDispatcher:
             self._attach(shared)
         return receiver
 
+    def told(self, session: LockedSession) -> None:
+        """Take note that a client was told of its session: STRICTLY AFTER that is written to it."""
+        upstream = self._upstreams[session.partition]
+        # If its stream has ended, the session is attached to the next one, which says the same.
+        upstream.follow(deliver_frames.told_session(session.partition, session.token))
+
     def leave(self, shared: SessionCache) -> None:
         """Take note that a session has no receiver here any more; its lock stays."""
         if self._served.get(shared.session_token) is shared:

@@ -83,6 +83,8 @@ class ReceiverStream:
         """Yield what the client is told, until the stream ends."""
         async for frame, answers in self._answers.written():
             yield frame
+            if self._opened is not None and self._opened in answers:
+                self._told()
             for answer in answers:
                 if answer.tokens:
                     self._flow.give_tokens(answer.tokens)
@@ -194,6 +196,12 @@ class ReceiverStream:
         )
         self._opened = Answer(receiver_pb2.ReceiveStreamResponse(opened=opened))
         self._answers.put(self._opened)
+
+    def _told(self) -> None:
+        """Take note that the client was told that its session is locked."""
+        self._opened = None
+        if self._session is not None and self._receiver is not None:
+            self._session.told(self._receiver)
 
     def _ask(self, receiver: Receiver, ask: receiver_pb2.Ask) -> None:
         bounds.check_number("max_bytes", ask.max_bytes, bounds.BYTES_MAX)

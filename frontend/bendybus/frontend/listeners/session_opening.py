@@ -59,6 +59,11 @@ class SessionOpening:
             if not told and not self._token:
                 self._sessions.give_up(receiver.shared.session_token)
 
+    def told(self, receiver: Receiver) -> None:
+        """Take note that the client was told of the session, if it is one that it accepted."""
+        if isinstance(receiver.shared, SessionCache) and not self._token:
+            self._sessions.told(receiver.shared.session)
+
     def close(self, receiver: Receiver | None) -> None:
         """Give the session up, or wait for none any more; answered by SessionClosed."""
         if self.closing:

@@ -139,13 +139,25 @@ def accept_session(
 def confirm_session(
     partition: int, request_id: int, session_token: bytes, receiver_id: bytes = b""
 ) -> Frame:
-    """Return the frame that locks a session which was offered, for a receiver."""
+    """Return the frame that locks a session which was offered, for a receiver.
+
+    `told_session` follows when the receiver has been told.
+    """
     return Frame(
         partition=partition,
         confirm_session=partition_pb2.SessionRequest(
-            request_id=request_id, session_token=session_token, receiver_id=receiver_id
+            request_id=request_id,
+            session_token=session_token,
+            receiver_id=receiver_id,
+            tells=True,
         ),
     )
+
+
+def told_session(partition: int, session_token: bytes) -> Frame:
+    """Return the frame that says that a receiver has been told of its lock."""
+    told = partition_pb2.ToldSession(session_token=session_token)
+    return Frame(partition=partition, told_session=told)
 
 
 def close_session(partition: int, request_id: int, session_token: bytes) -> Frame:

@@ -1,7 +1,8 @@
 """The locks of sessions: how a token leads to one, what it locks, how it ends.
 
 The stream that serves the receiver is lost: what it had reserved is free at once, uncounted, and
-the lock lasts until its time is over or a stream attaches with the token.
+the lock lasts until its time is over or a stream attaches with the token. If the receiver was not
+told of its lock before, that is soon over.
 """
 
 from collections.abc import Sequence
@@ -29,6 +30,9 @@ from bendybus.partition_server.store.records import Row
 
 # An offer that is not confirmed by then lapses.
 OFFER_MS: Final = 2_000
+# What is left of a lock whose receiver was not told of it before its stream ended: time enough to
+# attach, should it have been told after all.
+UNTOLD_MS: Final = 5_000
 # Messages of one session that may be locked at a time.
 LOCKS_PER_SESSION: Final = 10_000
 
@@ -73,6 +77,8 @@ def find(
     ):
         raise lost()
     queue.used(now.wall_ms, now.mono_ms)
+    if confirmed and not session.told:
+        _told(queue, session)
     return queue, session
 
 
@@ -158,6 +164,24 @@ def end_stream(turn: Turn, queue: SessionQueue, stream: Any) -> None:
             end(turn, queue, session)
         else:
             detach(turn, queue, session)
+            _shorten(turn, queue, session)
+
+
+def _told(queue: SessionQueue, session: SessionLock) -> None:
+    """Take note that the receiver of a session knows of its lock: it uses it, or was told."""
+    session.told = True
+    if session.kept_until_mono_ms:
+        queue.extend_session(session, session.kept_until_mono_ms)
+
+
+def _shorten(turn: Turn, queue: SessionQueue, session: SessionLock) -> None:
+    """Let a lock that its receiver may not know of end soon."""
+    until_ms = turn.now.mono_ms + UNTOLD_MS
+    if session.told or until_ms >= session.until_mono_ms:
+        return
+    session.kept_until_mono_ms = session.until_mono_ms
+    queue.extend_session(session, until_ms)
+    turn.partition.due.lock_ends.add(until_ms, queue.slot)
 
 
 def detach(turn: Turn, queue: SessionQueue, session: SessionLock) -> None:

@@ -26,6 +26,7 @@ from bendybus.partition_server.state.commands import (
     Now,
     RenewSession,
     SessionRequest,
+    ToldSession,
 )
 from bendybus.partition_server.state.partition_state import PartitionState
 from bendybus.partition_server.state.session_lock import NextSessionAsk, SessionLock
@@ -151,8 +152,14 @@ def confirm(turn: Turn, command: ConfirmSession) -> SessionResult:
     if found[1].offered:
         bounds.check_number("receiver_id", len(command.receiver_id), limits.SETTLER_ID_BYTES_MAX)
         found[1].offered, found[1].receiver_id = False, command.receiver_id
+        found[1].told = not command.tells
         _extend(turn, *found)
     return _result(turn, command.request_id, found[1])
+
+
+def told(turn: Turn, command: ToldSession) -> None:
+    """Take note that a receiver was told of its lock. Raises SessionLockLost."""
+    session_locks.find(turn.partition, command.session_token, turn.now)
 
 
 def renew(turn: Turn, command: RenewSession) -> SessionResult:

@@ -96,7 +96,10 @@ def _session_command(
             confirm.session_token,
             confirm.entity_uid,
             confirm.receiver_id,
+            confirm.tells,
         )
+    if kind == "told_session":
+        return commands.ToldSession(stream, request.told_session.session_token)
     if kind in _SESSION_REQUESTS:
         about: partition_pb2.SessionRequest = getattr(request, kind)
         made = _SESSION_REQUESTS[kind]

@@ -27,6 +27,7 @@ from bendybus.partition_server.state.session_commands import ListSessions as Lis
 from bendybus.partition_server.state.session_commands import RenewSession as RenewSession
 from bendybus.partition_server.state.session_commands import SessionRequest as SessionRequest
 from bendybus.partition_server.state.session_commands import SetSessionState as SetSessionState
+from bendybus.partition_server.state.session_commands import ToldSession as ToldSession
 from bendybus.partition_server.store.records import ForwardSource
 
 
@@ -290,6 +291,7 @@ Command = (
     | CloseSession
     | RenewSession
     | AttachSession
+    | ToldSession
     | SetSessionState
     | GetSessionState
     | ListSessions

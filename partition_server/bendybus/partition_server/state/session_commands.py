@@ -37,6 +37,16 @@ class ConfirmSession(SessionRequest):
     """Lock the session that was offered on this stream."""
 
     receiver_id: bytes = b""
+    # A ToldSession follows.
+    tells: bool = False
+
+
+@dataclass(slots=True)
+class ToldSession(OfStream):
+    """Take note that the receiver of a session knows that it is locked. Not answered."""
+
+    stream: Any
+    session_token: bytes
 
 
 @dataclass(slots=True)

@@ -2,7 +2,8 @@
 
     offered ──confirm──► locked ──close──────────► free, uncounted
        │                   └──its time is over───► free; what the client had counts as delivered
-       └──lapsed, declined, stream lost──► free
+       ├──lapsed, declined, stream lost──► free
+       └──confirm──► locked, its receiver not told ──stream lost──► over soon, unless it is used
 
 Session locks are not durable: a restart frees them. Each has a number of its own, so that a token
 leads to one lock and never to a later one of the same session. The locks of messages end with it.
@@ -36,6 +37,10 @@ class SessionLock:
     offered: bool = True
     # Names its receiver; empty: it has no name.
     receiver_id: bytes = b""
+    # Its receiver knows that it is locked, or may know.
+    told: bool = True
+    # Until when it would last, had its stream not ended before its receiver was told; 0: see above.
+    kept_until_mono_ms: int = 0
     # How often its receiver was served: once at first, and since each time that it attached.
     attachment: int = 1
     # The lock is given up or over; what is left is to make that known, STRICTLY AFTER the commit.

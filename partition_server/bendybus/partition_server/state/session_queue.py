@@ -112,4 +112,6 @@ class SessionQueue(MessageQueue):
             lock.until_mono_ms += gap_ms
         for session in self.held.values():
             session.until_mono_ms += gap_ms
+            if session.kept_until_mono_ms:
+                session.kept_until_mono_ms += gap_ms
         self.ends = [(until + gap_ms, number) for until, number in self.ends]

@@ -159,7 +159,7 @@ class TransactionRefusal(_message.Message):
     def __init__(self, part: _Optional[int] = ..., error: _Optional[_Union[_message_pb2.Error, _Mapping]] = ...) -> None: ...
 
 class DeliverFramesRequest(_message.Message):
-    __slots__ = ("partition", "ask", "withdraw", "deliver", "release", "settle", "accept_session", "confirm_session", "close_session", "renew_session", "attach_session", "further")
+    __slots__ = ("partition", "ask", "withdraw", "deliver", "release", "settle", "accept_session", "confirm_session", "close_session", "renew_session", "attach_session", "told_session", "further")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     ASK_FIELD_NUMBER: _ClassVar[int]
     WITHDRAW_FIELD_NUMBER: _ClassVar[int]
@@ -171,6 +171,7 @@ class DeliverFramesRequest(_message.Message):
     CLOSE_SESSION_FIELD_NUMBER: _ClassVar[int]
     RENEW_SESSION_FIELD_NUMBER: _ClassVar[int]
     ATTACH_SESSION_FIELD_NUMBER: _ClassVar[int]
+    TOLD_SESSION_FIELD_NUMBER: _ClassVar[int]
     FURTHER_FIELD_NUMBER: _ClassVar[int]
     partition: int
     ask: Ask
@@ -183,8 +184,9 @@ class DeliverFramesRequest(_message.Message):
     close_session: SessionRequest
     renew_session: SessionRequest
     attach_session: SessionRequest
+    told_session: ToldSession
     further: _containers.RepeatedCompositeFieldContainer[DeliverFramesRequest]
-    def __init__(self, partition: _Optional[int] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., withdraw: _Optional[_Union[Withdraw, _Mapping]] = ..., deliver: _Optional[_Union[Deliver, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., settle: _Optional[_Union[Settle, _Mapping]] = ..., accept_session: _Optional[_Union[AcceptSession, _Mapping]] = ..., confirm_session: _Optional[_Union[SessionRequest, _Mapping]] = ..., close_session: _Optional[_Union[SessionRequest, _Mapping]] = ..., renew_session: _Optional[_Union[SessionRequest, _Mapping]] = ..., attach_session: _Optional[_Union[SessionRequest, _Mapping]] = ..., further: _Optional[_Iterable[_Union[DeliverFramesRequest, _Mapping]]] = ...) -> None: ...
+    def __init__(self, partition: _Optional[int] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ..., withdraw: _Optional[_Union[Withdraw, _Mapping]] = ..., deliver: _Optional[_Union[Deliver, _Mapping]] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., settle: _Optional[_Union[Settle, _Mapping]] = ..., accept_session: _Optional[_Union[AcceptSession, _Mapping]] = ..., confirm_session: _Optional[_Union[SessionRequest, _Mapping]] = ..., close_session: _Optional[_Union[SessionRequest, _Mapping]] = ..., renew_session: _Optional[_Union[SessionRequest, _Mapping]] = ..., attach_session: _Optional[_Union[SessionRequest, _Mapping]] = ..., told_session: _Optional[_Union[ToldSession, _Mapping]] = ..., further: _Optional[_Iterable[_Union[DeliverFramesRequest, _Mapping]]] = ...) -> None: ...
 
 class AcceptSession(_message.Message):
     __slots__ = ("ask_id", "entity", "session_id", "receiver_id")
@@ -199,7 +201,7 @@ class AcceptSession(_message.Message):
     def __init__(self, ask_id: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., session_id: _Optional[str] = ..., receiver_id: _Optional[bytes] = ...) -> None: ...
 
 class SessionRequest(_message.Message):
-    __slots__ = ("request_id", "session_token", "entity_uid", "release_others", "held_lock_tokens", "attachment", "receiver_id")
+    __slots__ = ("request_id", "session_token", "entity_uid", "release_others", "held_lock_tokens", "attachment", "receiver_id", "tells")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     SESSION_TOKEN_FIELD_NUMBER: _ClassVar[int]
     ENTITY_UID_FIELD_NUMBER: _ClassVar[int]
@@ -207,6 +209,7 @@ class SessionRequest(_message.Message):
     HELD_LOCK_TOKENS_FIELD_NUMBER: _ClassVar[int]
     ATTACHMENT_FIELD_NUMBER: _ClassVar[int]
     RECEIVER_ID_FIELD_NUMBER: _ClassVar[int]
+    TELLS_FIELD_NUMBER: _ClassVar[int]
     request_id: int
     session_token: bytes
     entity_uid: str
@@ -214,7 +217,14 @@ class SessionRequest(_message.Message):
     held_lock_tokens: bytes
     attachment: int
     receiver_id: bytes
-    def __init__(self, request_id: _Optional[int] = ..., session_token: _Optional[bytes] = ..., entity_uid: _Optional[str] = ..., release_others: bool = ..., held_lock_tokens: _Optional[bytes] = ..., attachment: _Optional[int] = ..., receiver_id: _Optional[bytes] = ...) -> None: ...
+    tells: bool
+    def __init__(self, request_id: _Optional[int] = ..., session_token: _Optional[bytes] = ..., entity_uid: _Optional[str] = ..., release_others: bool = ..., held_lock_tokens: _Optional[bytes] = ..., attachment: _Optional[int] = ..., receiver_id: _Optional[bytes] = ..., tells: bool = ...) -> None: ...
+
+class ToldSession(_message.Message):
+    __slots__ = ("session_token",)
+    SESSION_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    session_token: bytes
+    def __init__(self, session_token: _Optional[bytes] = ...) -> None: ...
 
 class Ask(_message.Message):
     __slots__ = ("ask_id", "entity", "receive_mode", "max_messages", "max_bytes", "session_token")
