@@ -260,7 +260,7 @@ class Upstream:
     async def _watch(self) -> None:
         async for _ in self._attempts():
             self._watching = call = self.catalogue_calls.WatchEntities(
-                entity_pb2.WatchEntitiesRequest(partition=self.partition)
+                entity_pb2.WatchEntitiesRequest(partition=self.partition, in_parts=True)
             )
             parts = catalogue.Parts()
             try:

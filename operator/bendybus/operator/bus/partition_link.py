@@ -113,7 +113,7 @@ class PartitionLink:
         """Follow one stream of the catalogue to its end; return why it ended."""
         loop = asyncio.get_running_loop()
         stream = self._entities.WatchEntities(
-            entity_pb2.WatchEntitiesRequest(partition=self.partition)
+            entity_pb2.WatchEntitiesRequest(partition=self.partition, in_parts=True)
         )
         parts = answers.catalogue_parts()
         try:
@@ -171,7 +171,7 @@ class PartitionLink:
 
     async def catalogue(self) -> list[Entity] | None:
         """Return the partition's whole catalogue, None if it does not answer."""
-        request = entity_pb2.WatchEntitiesRequest(partition=self.partition)
+        request = entity_pb2.WatchEntitiesRequest(partition=self.partition, in_parts=True)
         stream = self._entities.WatchEntities(request, timeout=self._timeout_s)
         parts = answers.catalogue_parts()
         try:

@@ -81,7 +81,7 @@ class EntityService(entity_pb2_grpc.EntityServiceServicer):
                 # The caller's cancellation ends this handler, wherever it waits.
                 with self._hosts.attendance.stream(outbox.close):
                     while (frame := await outbox.next()) is not None:
-                        for part in catalogue.parts(frame):
+                        for part in catalogue.parts(frame) if request.in_parts else (frame,):
                             yield part
             finally:
                 thread.submit(commands.StreamEnded(outbox))

@@ -147,10 +147,12 @@ class ApplyEntityResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class WatchEntitiesRequest(_message.Message):
-    __slots__ = ("partition",)
+    __slots__ = ("partition", "in_parts")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
+    IN_PARTS_FIELD_NUMBER: _ClassVar[int]
     partition: int
-    def __init__(self, partition: _Optional[int] = ...) -> None: ...
+    in_parts: bool
+    def __init__(self, partition: _Optional[int] = ..., in_parts: bool = ...) -> None: ...
 
 class WatchEntitiesResponse(_message.Message):
     __slots__ = ("fingerprint", "entities", "snapshot", "others", "kinds", "knows_sessions", "knows_delays", "more")
