@@ -46,6 +46,13 @@ def driver(make_store: MakeStore) -> Driver:
 
 
 @pytest.fixture
+def faulty(driver: Driver) -> Driver:
+    """Return a partition where rules are made to raise."""
+    driver.expects_faults = True
+    return driver
+
+
+@pytest.fixture
 def queue(driver: Driver) -> Driver:
     """Return a partition with one queue, `orders`."""
     driver.create()

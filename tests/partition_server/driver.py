@@ -55,6 +55,8 @@ class Driver:
         self.mono_ms = 1_000_000
         self.partition = self._open()
         self.streams: dict[str, list[Any]] = {}
+        # A rule is made to raise: what it raises is answered, and not the end of the test.
+        self.expects_faults = False
         self._ids = 0
 
     def _open(self) -> Partition:
@@ -71,14 +73,21 @@ class Driver:
         """Run commands as one turn; return the values answered, in order."""
         answers = []
         for group in self.partition.grouped(commands):
-            stage = self.partition.decide(group, self.now)
-            if stage.changes:
-                self.store.commit(stage.changes)
-            answers += self.partition.apply(stage, self.now)
+            for stage, _ in self.partition.stages(group, self.now):
+                if stage.changes:
+                    self.store.commit(stage.changes)
+                answers += self.partition.apply(stage, self.now)
         answers += self.partition.go_on(self.now)
         while self.partition.state.unserved:
             answers += self.partition.go_on(self.now)
+        self._check_faults()
         return [value for _, value in answers]
+
+    def _check_faults(self) -> None:
+        """Raise what a rule raised, unless that is expected."""
+        faults = self.partition.state.faults.noted
+        if faults and not self.expects_faults:
+            raise faults[0].error
 
     def turn(self, *commands: Command) -> tuple[list[Stage], list[Answer]]:
         """Do one turn as a partition's thread does; return its stages and what is answered."""
@@ -107,6 +116,7 @@ class Driver:
             answers += self.partition.apply(stage, self.now)
         while self.partition.state.unserved:
             answers += self.partition.go_on(self.now)
+        self._check_faults()
         return [value for _, value in answers]
 
     def advance(self, milliseconds: int, *, wall_only: bool = False) -> list[Any]:

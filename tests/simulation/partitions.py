@@ -56,6 +56,9 @@ class Partitions(ABC):
         self.random = Random(seed)
         self._silent_crashes = 0.0
         self.now = 1_000_000
+        # Rules are made to raise; and how often they did.
+        self.expects_faults = False
+        self.faults = 0
         self.skew = dict.fromkeys(range(PARTITIONS), 0)
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._order = itertools.count()
@@ -206,12 +209,20 @@ class Partitions(ABC):
         rules = node.rules
         if rules is not None:
             self._tell(node, rules.go_on(self.clocks(node)))
+            for fault in rules.state.faults.take():
+                self.faults += 1
+                if not self.expects_faults:
+                    raise fault.error
 
     def _turn(self, node: Node, commands: list[Command]) -> None:
         for group in Partition.grouped(commands):
             if node.rules is None:
                 return
-            self._commit(node, node.rules.decide(group, self.clocks(node)))
+            for stage, _ in node.rules.stages(group, self.clocks(node)):
+                self._commit(node, stage)
+                # The commit may have been the last thing that the process did.
+                if node.rules is None:
+                    return
 
     def _commit(self, node: Node, stage: Any) -> None:
         rules, now = node.rules, self.clocks(node)

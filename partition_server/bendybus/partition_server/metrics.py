@@ -87,8 +87,15 @@ class _PartitionCollector(Collector):
             "1 while the condition holds: ClockJump, DiskLow, StoreFailed, …",
             labels=["partition", "condition"],
         )
+        errors = CounterMetricFamily(
+            "bendybus_internal_errors",
+            "Commands and sweeps that met a bug: each was taken back alone",
+            labels=["partition", "work", "entity"],
+        )
         for index, thread in self._hosts.threads.items():
             label = [str(index)]
+            for (work, entity), count in list(thread.figures.faults.items()):
+                errors.add_metric([*label, work, entity], count)
             up.add_metric(label, float(thread.serving))
             wal.add_metric(label, thread.store.wal_bytes())
             figures = thread.figures
@@ -100,7 +107,7 @@ class _PartitionCollector(Collector):
             removed.add_metric(label, figures.messages_removed)
             for word in thread.conditions:
                 condition.add_metric([*label, word], 1.0)
-        yield from (up, wal, commit, turn, stored, removed, condition)
+        yield from (up, wal, commit, turn, stored, removed, condition, errors)
 
 
 def _orphans(counts: dict[int, list[EntityCounts]]) -> Iterable[Metric]:

@@ -9,20 +9,27 @@ The shell (`partition_thread`) drives it:
     … or partition.abandon(stage, error)        the commit failed: as if nothing had been decided
 
 Sweeps are stages of the same kind. Which rule handles what is a table, `rule_table`.
+
+A rule that raises what is not a BusError has a bug. `stages` decides on a group so that this costs
+the one command its outcome; `sweeper` so that it delays the one entity; see `state.faults`.
 """
 
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 from uuid import UUID
 
 from bendybus.domain import limits
 from bendybus.domain.errors import BusError
-from bendybus.partition_server.broker.rule_table import COMMANDS, SWEEPS, CommandRule, Phase
+from bendybus.partition_server.broker.rule_table import COMMANDS, CommandRule, Phase
+from bendybus.partition_server.broker.sweeper import Sweeper
 from bendybus.partition_server.rules import catalogue_entry, delays, receive
-from bendybus.partition_server.state.answers import Failed, Recalled
-from bendybus.partition_server.state.budget import Budget
+from bendybus.partition_server.state import faults
+from bendybus.partition_server.state.answers import AskRefused, Failed, Recalled
 from bendybus.partition_server.state.commands import (
+    AcceptSession,
     Append,
+    Ask,
     Command,
     Now,
     Release,
@@ -31,9 +38,11 @@ from bendybus.partition_server.state.commands import (
     Transact,
     stores,
 )
+from bendybus.partition_server.state.faults import RuleFailed
 from bendybus.partition_server.state.partition_state import PartitionState
 from bendybus.partition_server.state.stage import Answer, Stage, failure_of
 from bendybus.partition_server.state.turn import Turn
+from bendybus.partition_server.store.errors import StoreError
 from bendybus.partition_server.store.store import Opened, Store
 
 CLOCK_HOLD_MS: Final = 5 * 60 * 1_000
@@ -69,9 +78,7 @@ class Partition:
             forward_refused_ms=forward_refused_ms,
         )
         delays.restore(self.state, opened.delays, now)
-        self._corrections = 0
-        self._expiry_held = self.state.clock.expiry_held(now)
-        self._dropping = False
+        self._sweeper = Sweeper(self.state, self.take_back, now)
 
     @staticmethod
     def grouped(commands: Iterable[Command]) -> Iterable[list[Command]]:
@@ -89,46 +96,80 @@ class Partition:
             yield group
 
     def decide(self, commands: Iterable[Command], now: Now) -> Stage:
-        """Decide on commands in their order; see the module's docstring."""
+        """Decide on commands in their order; see the module's docstring.
+
+        Raises RuleFailed, with nothing decided, when a rule raises what it should not.
+        """
         stage = Stage()
         turn = Turn(self.state, stage, now, self.state.clock.expiry_held(now))
-        for command in commands:
-            rule = COMMANDS[type(command)]
-            if rule.phase is Phase.AFTER:
-                stage.after.append(command)
-            else:
-                _handle(rule, turn, command)
+        command: Command | None = None
+        try:
+            for command in commands:
+                rule = COMMANDS[type(command)]
+                if rule.phase is Phase.AFTER:
+                    stage.after.append(command)
+                else:
+                    _handle(rule, turn, command)
+        except StoreError:
+            raise
+        except Exception as error:
+            self.take_back(stage, now)
+            raise RuleFailed(command, error) from error
         return stage
+
+    def stages(
+        self, commands: Sequence[Command], now: Now
+    ) -> Iterator[tuple[Stage, Sequence[Command]]]:
+        """Yield the stages of a group, each with its commands: one, unless a rule raises.
+
+        Then those before the command that it was at, that one alone, and those after it. Alone it
+        may be decided; else its stage only refuses it. The caller commits and applies each stage
+        before it asks for the next one.
+        """
+        groups = deque([commands])
+        while groups:
+            group = groups.popleft()
+            try:
+                stage = self.decide(group, now)
+            except RuleFailed as failed:
+                at = next(i for i, command in enumerate(group) if command is failed.command)
+                if len(group) > 1:
+                    parts = (group[:at], group[at : at + 1], group[at + 1 :])
+                    groups.extendleft(part for part in reversed(parts) if part)
+                    continue
+                stage = self.refusal(group[0], failed.error)
+            yield stage, group
+
+    def refusal(self, command: Command, error: Exception) -> Stage:
+        """Return the stage of a command whose rule raised: nothing but its answer."""
+        stage, entity = Stage(), self._entity_of(command)
+        self.state.faults.note(type(command).__name__, entity, error)
+        if isinstance(command, StreamEnded):
+            # What was reserved for it is free when the locks end.
+            stage.ended.append(command.stream)
+        refused = faults.internal_error(self.state.index, type(command).__name__, entity)
+        value = COMMANDS[type(command)].refused(command, refused)
+        if value is not None:
+            stage.answer(command.reply_to, value)
+        return stage
+
+    def _entity_of(self, command: Command) -> str:
+        """Return the name of the entity that a command is about, "" if it names none."""
+        ref = getattr(command, "entity", None)
+        if ref is not None:
+            entity = self.state.catalogue.by_uid(ref.uid)
+        else:
+            queue = self.state.queues.at(faults.slot_of(command))
+            entity = queue.entity if queue else None
+        return entity.name if entity else ""
 
     def sweep(self, now: Now) -> Stage | None:
         """Decide on what is due by time, within a budget; None if nothing is."""
-        state = self.state
-        held = self._check_clock(now)
-        due, dropped = state.sweeps_due(now, expiry_held=held), state.queues.dropped
-        if not due and not dropped:
-            self._dropping = False
-            return None
-        turn = Turn(state, Stage(), now, held, Budget(state.clock_ms))
-        # In turn with what is due: rows of a deleted queue may themselves be what is due.
-        self._dropping = bool(dropped) and not (due and self._dropping)
-        if due and not self._dropping:
-            SWEEPS[state.due.next_of(due)](turn)
-        else:
-            catalogue_entry.remove_dropped(turn)
-        return turn.stage
+        return self._sweeper.sweep(now)
 
-    def _check_clock(self, now: Now) -> bool:
-        """Return whether expiry is held; look at everything again where a clock was corrected."""
-        state = self.state
-        held = state.clock.expiry_held(now)
-        if self._expiry_held and not held:
-            # What was passed over meanwhile is due now; keys may wait for a time that was wrong.
-            state.start_over()
-        self._expiry_held = held
-        if state.clock.corrections != self._corrections:
-            self._corrections = state.clock.corrections
-            state.rewind()
-        return held
+    def cannot_write(self, error: Exception, now: Now) -> None:
+        """Take back the last sweep, which the store cannot write."""
+        self._sweeper.cannot_write(error, now)
 
     def note_clock(self, now: Now) -> Stage:
         """Decide on noting the clocks in the file, at its closing."""
@@ -147,7 +188,7 @@ class Partition:
                 break
             # At the end of the line, if it is not served whole now.
             del state.unserved[slot]
-            receive.serve(state, slot, answers, now, state.serve_budget)
+            self._serve_slot(slot, answers, now)
         return answers
 
     def apply(self, stage: Stage, now: Now) -> list[Answer]:
@@ -207,7 +248,10 @@ class Partition:
         """Handle a command that gives messages back, if that needs no commit."""
         if not isinstance(command, Release | StreamEnded):
             return []
-        stage = self.decide([command], now)
+        try:
+            stage = self.decide([command], now)
+        except RuleFailed:
+            return []
         if stage.changes:
             # One of them is past its time: the locks end by themselves.
             self.take_back(stage, now)
@@ -242,7 +286,35 @@ class Partition:
     def _serve(self, stage: Stage, now: Now) -> None:
         for slot, queue in stage.served.items():
             if queue.asks:
-                receive.serve(self.state, slot, stage.answers, now, self.state.serve_budget)
+                self._serve_slot(slot, stage.answers, now)
+
+    def _serve_slot(self, slot: int, answers: list[Answer], now: Now) -> None:
+        state = self.state
+        try:
+            receive.serve(state, slot, answers, now, state.serve_budget)
+        except StoreError:
+            raise
+        except Exception as error:
+            self._serving_failed(slot, answers, error)
+
+    def _serving_failed(self, slot: int, answers: list[Answer], error: Exception) -> None:
+        """Refuse the ask whose turn it was; go on with the others in the next turn."""
+        state, work = self.state, Ask.__name__
+        queue = state.queues.at(slot)
+        assert queue is not None, "what is served is there"
+        state.faults.note(work, queue.entity.name, error)
+        # What was taken and not locked is there again.
+        queue.ready.rewind()
+        key = next(iter(queue.asks), None)
+        if key is not None:
+            state.streams.ask_closed(*key)
+            queue.close_ask(key)
+            refused = faults.internal_error(state.index, work, queue.entity.name)
+            answers.append(Answer(key[0], AskRefused(key[1], refused)))
+        if queue.asks:
+            state.unserved[slot] = None
+        else:
+            state.unserved.pop(slot, None)
 
     def _forget_streams(self, stage: Stage) -> None:
         for stream in stage.ended:
@@ -252,7 +324,21 @@ class Partition:
         if stage.after:
             turn = Turn(self.state, stage, now, self.state.clock.expiry_held(now))
             for command in stage.after:
-                _handle(COMMANDS[type(command)], turn, command)
+                try:
+                    _handle(COMMANDS[type(command)], turn, command)
+                except StoreError:
+                    raise
+                except Exception as error:
+                    self._after_failed(command, stage, error)
+
+    def _after_failed(self, command: Command, stage: Stage, error: Exception) -> None:
+        """Refuse a read or an ask; the ask is not open."""
+        if isinstance(command, Ask | AcceptSession):
+            slot = self.state.streams.ask_closed(command.stream, command.ask_id)
+            queue = self.state.queues.at(slot) if slot is not None else None
+            if queue is not None:
+                queue.close_ask((command.stream, command.ask_id))
+        stage.answers += self.refusal(command, error).answers
 
 
 def _handle(rule: CommandRule, turn: Turn, command: Command) -> None:

@@ -6,19 +6,18 @@ apply → answers. A commit that finds no room is taken back and the store goes 
 failure closes the store, answers all callers that wait, and reopens it.
 """
 
-import contextlib
 import logging
 import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 from bendybus.domain import errors
 from bendybus.domain.errors import BusError
-from bendybus.partition_server.broker import disk_space
+from bendybus.partition_server.broker import clocks, disk_space
 from bendybus.partition_server.broker.disk_space import DiskSpace
+from bendybus.partition_server.broker.fault_log import FaultLog
 from bendybus.partition_server.broker.inbox import Inbox
 from bendybus.partition_server.broker.partition import Partition
 from bendybus.partition_server.settings import Settings
@@ -33,27 +32,22 @@ from bendybus.partition_server.state.commands import (
     Watch,
     stores,
 )
+from bendybus.partition_server.state.faults import RuleFailed
 from bendybus.partition_server.state.figures import Figures
 from bendybus.partition_server.state.stage import Answer, Stage
-from bendybus.partition_server.store.errors import FileRefused, NotCommitted, StoreError, StoreFull
+from bendybus.partition_server.store.errors import (
+    FileRefused,
+    NotCommitted,
+    StoreError,
+    StoreFull,
+    Unwritable,
+)
 from bendybus.partition_server.store.sqlite_store import SqliteStore
 
 logger = logging.getLogger(__name__)
 # The longest wait: keeps the standstill check and the disk check honest, costs next to nothing.
 WAIT_S_MAX: Final = 1.0
 REOPEN_S: Final = 1.0
-
-
-def read_clocks() -> Now:
-    """Return both clocks."""
-    return Now(time.time_ns() // 1_000_000, time.monotonic_ns() // 1_000_000)
-
-
-def read_machine() -> str:
-    """Return what names this boot of the machine, as its monotonic clock is; "" if unknown."""
-    with contextlib.suppress(OSError):
-        return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
-    return ""
 
 
 class PartitionThread:
@@ -64,11 +58,12 @@ class PartitionThread:
         settings: Settings,
         store: SqliteStore,
         deliver: Callable[[Sequence[Answer]], None],
-        clock: Callable[[], Now] = read_clocks,
+        clock: Callable[[], Now] = clocks.read_clocks,
     ) -> None:
         self.index = store.fingerprint.partition
         self.store = store
         self.figures = Figures()
+        self._fault_log = FaultLog(self.index, self.figures)
         # Stable words for EchoResponse.conditions; replaced whole, read by any thread.
         self.conditions: tuple[str, ...] = ("StoreOpening",)
         self.serving = False
@@ -93,7 +88,7 @@ class PartitionThread:
         self._abandoned: list[Any] = []
         self._failure = "it is starting"
         self._disk = DiskSpace(store, settings.free_space_min_bytes)
-        self._machine = read_machine()
+        self._machine = clocks.read_machine()
         self._thread = threading.Thread(target=self._run, name=f"partition-{self.index}")
 
     def start(self) -> StoreError | None:
@@ -197,38 +192,70 @@ class PartitionThread:
         self._check_disk(partition, now, commands)
         self._note_streams(commands)
         for group in partition.grouped(commands):
-            self._perform(group, partition, now)
-            self._answered += len(group)
+            self._decide(group, partition, now)
         self._deliver_all(partition.go_on(now))
-        stage = None if self._disk.full() else partition.sweep(now)
-        if stage is not None:
-            self._finish(stage, partition, now)
-        if commands or stage is not None:
+        swept = None if self._disk.full() else partition.sweep(now)
+        if swept is not None:
+            try:
+                self._finish(swept, partition, now)
+            except Unwritable as error:
+                partition.cannot_write(error, now)
+        faults = partition.state.faults
+        if faults.noted:
+            self._fault_log.note(faults.take(), now.mono_ms)
+        if commands or swept is not None:
             self.figures.turned(time.perf_counter() - began_s)
 
-    def _perform(self, group: list[Command], partition: Partition, now: Now) -> None:
-        """Decide, commit and answer.
+    def _decide(self, group: Sequence[Command], partition: Partition, now: Now) -> None:
+        """Decide on a group, commit and answer."""
+        try:
+            stage = partition.decide(group, now)
+        except RuleFailed:
+            for part, commands in partition.stages(group, now):
+                self._perform(part, commands, partition, now)
+        else:
+            self._perform(stage, group, partition, now)
+
+    def _perform(
+        self, stage: Stage, group: Sequence[Command], partition: Partition, now: Now
+    ) -> None:
+        """Commit what a group decided, and answer.
 
         Without room, sends are refused and the rest is decided again: what settles, deletes or
         expires makes room, and may use the reserve for it.
         """
-        stage = partition.decide(group, now)
         try:
             self._commit(stage, group)
+        except Unwritable as error:
+            partition.take_back(stage, now)
+            self._perform_alone(group, partition, now, error)
+            return
         except StoreFull as error:
             partition.take_back(stage, now)
             self._no_room(error)
             refusal = self._unavailable(str(error))
             refusals = partition.refuse_sends(group, refusal, now)
             rest = [command for command in group if not stores(command)]
-            if rest:
-                self._finish(partition.decide(rest, now), partition, now, rest)
+            for again, part in partition.stages(rest, now) if rest else ():
+                self._finish(again, partition, now, part)
             # STRICTLY LAST: if the rest fails, the whole group is answered there, once.
             self._deliver_all(refusals)
             self._deliver_all(partition.refuse_waiting(refusal))
         else:
             self._deliver_all(partition.apply(stage, now))
+        self._answered += len(group)
         self._uncertain = ()
+
+    def _perform_alone(
+        self, group: Sequence[Command], partition: Partition, now: Now, error: Unwritable
+    ) -> None:
+        """Refuse the command that the store cannot write; decide on the others again."""
+        if len(group) == 1:
+            self._deliver_all(partition.apply(partition.refusal(group[0], error), now))
+            self._answered += 1
+            return
+        for command in group:
+            self._decide([command], partition, now)
 
     def _finish(
         self, stage: Stage, partition: Partition, now: Now, commands: Sequence[Command] = ()

@@ -6,11 +6,12 @@ from typing import Final
 from bendybus.domain import bounds, errors, limits
 from bendybus.domain.message_state import MessageState
 from bendybus.partition_server.rules import delays
-from bendybus.partition_server.state import operation_memory
-from bendybus.partition_server.state.answers import Done
+from bendybus.partition_server.state import faults, operation_memory
+from bendybus.partition_server.state.answers import Done, Failed
 from bendybus.partition_server.state.budget import Budget
 from bendybus.partition_server.state.commands import DeleteMessages
 from bendybus.partition_server.state.deletions import DELETIONS_MAX, Deletion
+from bendybus.partition_server.state.due_times import Sweep
 from bendybus.partition_server.state.message_lock import HeldLock
 from bendybus.partition_server.state.turn import Turn
 from bendybus.partition_server.store.records import COUNTER_MASK, State
@@ -48,7 +49,14 @@ def delete(turn: Turn, command: DeleteMessages) -> Done | None:
 
 def sweep(turn: Turn) -> None:
     """Do a step of the batch delete whose turn it is."""
-    _step(turn, turn.partition.deletions.first(), turn.budget)
+    deletions = turn.partition.deletions
+    deletion, name = deletions.first(), Sweep.DELETION.name
+    if turn.attempt(name, "", lambda: _step(turn, deletion, turn.budget)):
+        deletions.step(turn.stage, deletion, None)
+        error = faults.internal_error(turn.partition.index, name, "")
+        turn.stage.answer(deletion.reply_to, Failed(error))
+        # A repeat goes on from here.
+        deletion.stopped(turn.partition.operations, turn.now)
 
 
 def _deletion(turn: Turn, command: DeleteMessages) -> Deletion:

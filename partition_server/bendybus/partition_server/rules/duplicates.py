@@ -11,6 +11,7 @@ from bendybus.domain.entity import Entity
 from bendybus.partition_server.state.batch import Batch
 from bendybus.partition_server.state.clock_guard import JUMP_MS
 from bendybus.partition_server.state.commands import Now
+from bendybus.partition_server.state.due_times import Sweep
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.stage import Stage
 from bendybus.partition_server.state.turn import Turn
@@ -102,13 +103,23 @@ def sweep(turn: Turn) -> None:
             # Its rows are still there until this is committed.
             break
         looked.add(slot)
+        following: list[int | None] = []
+        queue = turn.partition.queues.at(slot)
+        forget = partial(_forget_some, turn, slot, following)
+        if turn.attempt(Sweep.HISTORY.name, queue.entity.name if queue else "", forget):
+            pause_ms = turn.partition.faults.pause_ms((Sweep.HISTORY, slot), turn.now.mono_ms)
+            following = [now_ms + pause_ms]
         # Moved at once, so that the next slot comes up; back again if the commit fails.
-        ends.replace(slot, _forget_some(turn, slot))
+        ends.replace(slot, following[0])
         turn.stage.on_failure.append(partial(ends.add, due_ms, slot))
 
 
-def _forget_some(turn: Turn, slot: int) -> int | None:
-    """Forget keys of one queue; return when to look at it again, None if nothing is left."""
+def _forget_some(turn: Turn, slot: int, following: list[int | None]) -> None:
+    """Forget keys of one queue; add when to look at it again, None if nothing is left."""
+    following.append(_forgotten(turn, slot))
+
+
+def _forgotten(turn: Turn, slot: int) -> int | None:
     budget, stage, now_ms = turn.budget, turn.stage, turn.now.wall_ms
     budget.spend()
     queue = turn.partition.queues.at(slot)

@@ -6,7 +6,7 @@ A locked message waits for the end of its lock.
 from functools import partial
 
 from bendybus.partition_server.rules import dead_letter, scan
-from bendybus.partition_server.state.due_times import LAST_ID
+from bendybus.partition_server.state.due_times import LAST_ID, Sweep
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.turn import Turn
 from bendybus.partition_server.store.records import COUNTER_MASK, SLOT_SHIFT, State, Summary
@@ -40,7 +40,7 @@ def sweep(turn: Turn) -> None:
 
     rows, due = turn.budget.rows_left, partition.due
     summaries = partition.store.expiring(now_ms, due.expired_to, rows)
-    done, cursor = scan.through(summaries, due.expired_to, turn.budget, take)
+    done, cursor = scan.through(turn, Sweep.EXPIRY, summaries, due.expired_to, take)
     following: int | None = now_ms
     if done and len(summaries) < rows:
         cursor, following = (now_ms, LAST_ID), partition.store.next_expiry(now_ms)

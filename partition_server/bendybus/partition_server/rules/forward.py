@@ -21,6 +21,7 @@ from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
 from bendybus.partition_server.rules import entity_status, forward_lanes, forwarded, leaving
 from bendybus.partition_server.rules.leaving import Leaving
+from bendybus.partition_server.state.due_times import Sweep
 from bendybus.partition_server.state.forwards import RETRY_MS
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.ready_set import ReadyWindow
@@ -38,7 +39,12 @@ def sweep(turn: Turn) -> None:
     assert first is not None, "nothing is due"
     queue = partition.queues.at(first[1])
     assert queue is not None, "a queue that is dropped is forgotten"
-    _Look(turn, queue).run()
+    if turn.attempt(Sweep.FORWARD.name, queue.entity.name, lambda: _Look(turn, queue).run()):
+        now_ms = turn.now.mono_ms
+        next_ms = now_ms + partition.faults.pause_ms((Sweep.FORWARD, queue.slot), now_ms)
+        turn.stage.on_commit.append(
+            partial(forwards.looked, queue.slot, next_ms, BusError.reason, now_ms)
+        )
 
 
 class _Look:
@@ -123,6 +129,9 @@ class _Look:
     def _take(self, count: int) -> Sequence[Row]:
         """Take messages out of the queue, which gets them back if the commit fails."""
         turn = self._turn
+        if turn.careful:
+            # A page with it raised: those before the one that does go on, one by one.
+            count = min(count, 1)
         rows = self._ready.take(
             min(count, turn.budget.rows_left),
             min(turn.budget.bytes_left, limits.FRAME_BYTES_MAX),

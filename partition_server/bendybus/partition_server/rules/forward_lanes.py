@@ -155,7 +155,8 @@ def _next_rows(
     """Return how many parked messages were looked at, and those that are there to be sent."""
     # A destination that was full, or did not answer, is tried with one message; unless others can
     # go elsewhere.
-    full, most = lane.full_since_mono_ms is not None, 1 if lane.in_doubt else FRAME_ROWS
+    full = lane.full_since_mono_ms is not None
+    most = 1 if lane.in_doubt or turn.careful else FRAME_ROWS
     rows: list[Row] = []
     elsewhere: list[int] = []
     looked = size_bytes = 0

@@ -1,6 +1,10 @@
 """The ends of locks whose time is over: of messages, and of sessions with all of theirs."""
 
+from functools import partial
+
 from bendybus.partition_server.rules import redeliver, session_locks
+from bendybus.partition_server.state.due_times import Sweep
+from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.session_queue import SessionQueue
 from bendybus.partition_server.state.turn import Turn
 
@@ -15,9 +19,18 @@ def sweep(turn: Turn) -> None:
         if queue is None:
             ends.replace(slot, None)
             continue
-        if isinstance(queue, SessionQueue):
-            session_locks.end_due(turn, queue)
-        else:
-            redeliver.end_due(turn, queue)
+        ended = _end_due(turn, queue)
         budget.spend()
-        ends.replace(slot, queue.next_lock_end())
+        if ended:
+            ends.replace(slot, queue.next_lock_end())
+        else:
+            pause_ms = partition.faults.pause_ms((Sweep.LOCK_ENDS, slot), now_ms)
+            ends.replace(slot, now_ms + pause_ms)
+
+
+def _end_due(turn: Turn, queue: MessageQueue) -> bool:
+    """End locks of one queue; return False if one of them raised."""
+    if not isinstance(queue, SessionQueue):
+        return redeliver.end_due(turn, queue)
+    end = partial(session_locks.end_due, turn, queue)
+    return turn.attempt(Sweep.LOCK_ENDS.name, queue.entity.name, end) is None

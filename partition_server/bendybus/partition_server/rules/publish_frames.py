@@ -15,9 +15,10 @@ from bendybus.domain import errors
 from bendybus.domain.errors import BusError
 from bendybus.partition_server.rules import send
 from bendybus.partition_server.rules.publisher import Publisher
-from bendybus.partition_server.state import producer_memory, producer_outcomes
+from bendybus.partition_server.state import faults, producer_memory, producer_outcomes
 from bendybus.partition_server.state.answers import Appended, Failed
 from bendybus.partition_server.state.commands import Append
+from bendybus.partition_server.state.due_times import Sweep
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.publications import Begun, Frame
 from bendybus.partition_server.state.turn import Turn
@@ -52,11 +53,25 @@ def sweep(turn: Turn) -> None:
             gone = errors.EntityNotFound("the topic was deleted.")
             publications.ended(turn.stage, slot, frame, frame.refused(gone))
             continue
-        outcome = _next(turn, frame, topic)
+        outcome = _next_careful(turn, frame, topic) if turn.careful else _next(turn, frame, topic)
         if outcome is None:
             break
         publications.ended(turn.stage, slot, frame, outcome)
     publications.next_topic(turn.stage, slot)
+
+
+def _next_careful(turn: Turn, frame: Frame, topic: MessageQueue) -> Appended | Failed | None:
+    """Take the next step of a frame; if that raises, the frame ends here."""
+    outcomes: list[Appended | Failed | None] = []
+    # What it has met may be half done.
+    frame.matched, frame.matching = [], None
+    failed = turn.attempt(
+        Sweep.PUBLISH.name, topic.entity.name, lambda: outcomes.append(_next(turn, frame, topic))
+    )
+    if failed is None:
+        return outcomes[0]
+    name = topic.entity.name
+    return frame.refused(faults.internal_error(turn.partition.index, Sweep.PUBLISH.name, name))
 
 
 def _next(turn: Turn, frame: Frame, topic: MessageQueue) -> Appended | Failed | None:

@@ -97,10 +97,10 @@ def _serve(
             return not queue.ready.has_ready()
         budget.rows += len(rows)
         budget.size_bytes += sum(row.delivered_bytes() for row in rows)
+        delivery = locks.lock(partition, queue, rows, now, ask=open_ask)
         del queue.asks[key]
         stream, ask_id = key
         partition.streams.ask_closed(stream, ask_id)
-        delivery = locks.lock(partition, queue, rows, now, ask=open_ask)
         lasts_ms = delivery.lock_remaining_ms
         more, until_ms = queue.ready.has_ready(), now.mono_ms + lasts_ms
         answers.append(Answer(stream, Reserved(ask_id, delivery, lasts_ms, until_ms, more)))

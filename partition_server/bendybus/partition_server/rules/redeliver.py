@@ -5,26 +5,47 @@ lock ended ──► + 1 if the client had it        ├─► ready, or at MaxD
 only reserved ──► uncounted (`reservations`)  ─┘   dead-lettered or dropped
 """
 
+from collections.abc import Sequence
+from functools import partial
+
 from bendybus.domain import limits
 from bendybus.partition_server.rules import application_properties, dead_letter, delays, expire
+from bendybus.partition_server.state.due_times import Sweep
 from bendybus.partition_server.state.message_lock import HeldLock, Lock
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.turn import Turn
 from bendybus.partition_server.store.records import RowUpdate, row_id
 
 
-def end_due(turn: Turn, queue: MessageQueue) -> None:
-    """End the locks of a queue whose time is over, within the budget."""
-    budget, now_ms = turn.budget, turn.now.mono_ms
+def end_due(turn: Turn, queue: MessageQueue) -> bool:
+    """End the locks of a queue whose time is over, within the budget.
+
+    Returns False if one could not be ended, which is noted; see `Turn.attempt`.
+    """
+    budget, now_ms, well = turn.budget, turn.now.mono_ms, True
     ended = queue.lock_ended(now_ms, budget.rows_left)
     for index, (counter, lock) in enumerate(ended):
         if index and budget.spent():
-            # Noted again: due at once.
-            rest = [(number, left.generation) for number, left in ended[index:]]
-            queue.watch_lock(lock.until_mono_ms, rest)
+            _watch_again(queue, ended[index:])
             break
-        end_lock(turn, queue, counter, lock)
+        try:
+            end = partial(end_lock, turn, queue, counter, lock)
+            failed = turn.attempt(Sweep.LOCK_ENDS.name, queue.entity.name, end)
+        except BaseException:
+            _watch_again(queue, [each for each in ended[index:] if each[0] in queue.locks])
+            raise
+        if failed is not None:
+            well = False
+            _watch_again(queue, [(counter, lock)])
         budget.spend()
+    return well
+
+
+def _watch_again(queue: MessageQueue, ended: Sequence[tuple[int, Lock]]) -> None:
+    """Note locks that are still to be ended: due at once."""
+    entries = [(counter, lock.generation) for counter, lock in ended]
+    if ended:
+        queue.watch_lock(ended[0][1].until_mono_ms, entries)
 
 
 def end_lock(turn: Turn, queue: MessageQueue, counter: int, lock: Lock) -> None:

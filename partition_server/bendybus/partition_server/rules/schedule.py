@@ -14,7 +14,7 @@ from bendybus.partition_server.rules import message_numbers, publish, scan
 from bendybus.partition_server.state import operation_memory
 from bendybus.partition_server.state.answers import Done
 from bendybus.partition_server.state.commands import CancelScheduled
-from bendybus.partition_server.state.due_times import LAST_ID
+from bendybus.partition_server.state.due_times import LAST_ID, Sweep
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.turn import Turn
 from bendybus.partition_server.store.records import State, Summary, row_id
@@ -66,7 +66,7 @@ def sweep(turn: Turn) -> None:
 
     rows, due = turn.budget.rows_left, partition.due
     summaries = partition.store.activating(now_ms, due.activated_to, rows)
-    done, cursor = scan.through(summaries, due.activated_to, turn.budget, take)
+    done, cursor = scan.through(turn, Sweep.ACTIVATION, summaries, due.activated_to, take)
     following: int | None = now_ms
     if done and len(summaries) < rows:
         cursor, following = (now_ms, LAST_ID), partition.store.next_activation(now_ms)

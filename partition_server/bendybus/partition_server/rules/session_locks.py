@@ -143,16 +143,28 @@ def end_due(turn: Turn, queue: SessionQueue) -> None:
     while not budget.spent() and (session := queue.over(turn.now.mono_ms)) is not None:
         # The sweep goes on with it if there is too much for one turn, or the commit fails.
         again = partial(queue.watch_session, session)
-        for index, (counter, lock) in enumerate(list(session.locks_alive(queue.locks).items())):
-            # One at least: else a turn that is slow from its beginning would end none.
-            if index and budget.spent():
-                again()
-                return
-            redeliver.end_lock(turn, queue, counter, lock)
-            budget.spend()
+        try:
+            ended = _end_locks(turn, queue, session)
+        except BaseException:
+            again()
+            raise
+        if not ended:
+            again()
+            return
         budget.spend()
         turn.stage.on_failure.append(again)
         _free(turn, queue, session)
+
+
+def _end_locks(turn: Turn, queue: SessionQueue, session: SessionLock) -> bool:
+    """End the locks of a session's messages; False if there is more than a turn may do."""
+    for index, (counter, lock) in enumerate(list(session.locks_alive(queue.locks).items())):
+        # One at least: else a turn that is slow from its beginning would end none.
+        if index and turn.budget.spent():
+            return False
+        redeliver.end_lock(turn, queue, counter, lock)
+        turn.budget.spend()
+    return True
 
 
 def end_stream(turn: Turn, queue: SessionQueue, stream: Any) -> None:

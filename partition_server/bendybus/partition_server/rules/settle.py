@@ -12,6 +12,7 @@ A frame that does not fit into one turn goes on in later ones; see `state.unfini
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from bendybus.domain import bounds, errors, lock_token
@@ -27,8 +28,10 @@ from bendybus.partition_server.rules import (
     redeliver,
     session_locks,
 )
+from bendybus.partition_server.state import faults
 from bendybus.partition_server.state.answers import Delivered, Settled
 from bendybus.partition_server.state.commands import Deliver, Settle
+from bendybus.partition_server.state.due_times import Sweep
 from bendybus.partition_server.state.message_lock import Lock
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.session_lock import SessionMessageLock
@@ -126,17 +129,37 @@ def sweep(turn: Turn) -> None:
     for id_ in unfinished.expired(budget.rows_left):
         if budget.spent() and not least:
             return
-        expire.expire_returned(turn, id_)
+        again = partial(expire.expire_returned, turn, id_)
+        if turn.attempt(Sweep.UNFINISHED.name, "", again):
+            # Found with all that has expired, after a while.
+            turn.partition.faults.skip(Sweep.EXPIRY, 0, turn.now.mono_ms)
         unfinished.looked(turn.stage, id_)
         budget.spend()
         least = 0
     for unsettled in unfinished.settlements():
         if budget.spent() and not least:
             return
-        settled = _go_on(turn, unsettled, least=least)
+        if turn.careful:
+            settled = _go_on_careful(turn, unsettled, least=least)
+        else:
+            settled = _go_on(turn, unsettled, least=least)
         if settled is not None:
             turn.stage.answer(unsettled.command.stream, settled)
         least = 0
+
+
+def _go_on_careful(turn: Turn, unsettled: Unsettled, *, least: int) -> Settled | None:
+    """Go on with a settlement; if that raises, it ends here."""
+    outcomes: list[Settled | None] = []
+    failed = turn.attempt(
+        Sweep.UNFINISHED.name, "", lambda: outcomes.append(_go_on(turn, unsettled, least=least))
+    )
+    if failed is None:
+        return outcomes[0]
+    error = faults.internal_error(turn.partition.index, Settle.__name__, "")
+    rest = [(i, error) for i in range(unsettled.start, unsettled.count)]
+    turn.partition.unfinished.ended(turn.stage, unsettled)
+    return Settled(unsettled.command.settle_id, unsettled.count, [*unsettled.failures, *rest])
 
 
 def _go_on(turn: Turn, unsettled: Unsettled, *, least: int = 0) -> Settled | None:

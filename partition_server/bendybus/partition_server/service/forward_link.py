@@ -16,7 +16,8 @@ import grpc
 from bendybus.domain import errors
 from bendybus.domain.errors import BusError
 from bendybus.internal.v1 import partition_pb2, partition_pb2_grpc
-from bendybus.partition_server.broker.partition_thread import PartitionThread, read_clocks
+from bendybus.partition_server.broker.clocks import read_clocks
+from bendybus.partition_server.broker.partition_thread import PartitionThread
 from bendybus.partition_server.service import forward_frames
 from bendybus.partition_server.service.hosts import Hosts
 from bendybus.partition_server.state.answers import Failed, ForwardedTaken

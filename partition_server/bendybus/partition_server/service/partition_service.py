@@ -12,7 +12,8 @@ import grpc
 from bendybus.domain import errors, sequence_number
 from bendybus.domain.errors import BusError
 from bendybus.internal.v1 import partition_pb2, partition_pb2_grpc
-from bendybus.partition_server.broker.partition_thread import PartitionThread, read_clocks
+from bendybus.partition_server.broker.clocks import read_clocks
+from bendybus.partition_server.broker.partition_thread import PartitionThread
 from bendybus.partition_server.broker.replies import Call, Outbox, SendReply
 from bendybus.partition_server.service import (
     conversions,

@@ -101,16 +101,19 @@ class DueTimes:
         if wall_ms <= self.expired_to[0]:
             self.expired_to = (wall_ms - 1, LAST_ID)
 
+    def activates_at(self, due_ms: int) -> None:
+        """Look for scheduled messages at that time (again)."""
+        if self.next_activation_ms is None or due_ms < self.next_activation_ms:
+            self.next_activation_ms = due_ms
+        if due_ms <= self.activated_to[0]:
+            self.activated_to = (due_ms - 1, LAST_ID)
+
     def appended(self, row: Row) -> None:
         """Take the times of a new row into account."""
         if row.expires_ms is not None:
             self.expires_at(row.expires_ms)
         if row.scheduled_ms and row.state == 2:
-            due_ms = row.scheduled_ms
-            if self.next_activation_ms is None or due_ms < self.next_activation_ms:
-                self.next_activation_ms = due_ms
-            if due_ms <= self.activated_to[0]:
-                self.activated_to = (due_ms - 1, LAST_ID)
+            self.activates_at(row.scheduled_ms)
 
     def expired(self, cursor: tuple[int, int], following_ms: int | None) -> None:
         """Note how far expiry came, and when it is due again."""

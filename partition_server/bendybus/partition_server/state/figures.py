@@ -1,6 +1,7 @@
 """Counters of one partition for /metrics: written by its thread, read by any."""
 
 from bisect import bisect_left
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -10,6 +11,8 @@ from bendybus.partition_server.store.records import Changes
 COMMIT_BOUNDS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
 # Upper bounds of the histogram of turns: what waits for the partition waits for one at most.
 TURN_BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
+# Pairs of a kind of work and an entity that internal errors are counted for.
+FAULTS_MAX: Final = 1_000
 
 
 @dataclass(slots=True)
@@ -23,6 +26,8 @@ class Figures:
     turn_buckets: list[int] = field(default_factory=lambda: [0] * (len(TURN_BOUNDS_S) + 1))
     messages_stored: int = 0
     messages_removed: int = 0
+    # Internal errors, by (kind of work, entity); see `met_fault`.
+    faults: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def committed(self, changes: Changes, seconds: float) -> None:
         """Count one commit."""
@@ -32,6 +37,13 @@ class Figures:
         # What is moved leaves one queue for another.
         self.messages_stored += len(changes.inserts) + len(changes.moves)
         self.messages_removed += len(changes.deletes) + len(changes.moves)
+
+    def met_fault(self, work: str, entity: str) -> None:
+        """Count an internal error; of entities beyond the bound, without a name."""
+        key = (work, entity)
+        if key not in self.faults and len(self.faults) >= FAULTS_MAX:
+            key = (work, "")
+        self.faults[key] += 1
 
     def turned(self, seconds: float) -> None:
         """Count one turn that had something to do."""

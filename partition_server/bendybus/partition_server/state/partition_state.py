@@ -16,6 +16,7 @@ from bendybus.partition_server.state.clock_guard import ClockGuard
 from bendybus.partition_server.state.commands import EntityRef, Now
 from bendybus.partition_server.state.deletions import Deletions
 from bendybus.partition_server.state.due_times import DueTimes, Sweep
+from bendybus.partition_server.state.faults import Faults
 from bendybus.partition_server.state.forwards import Forwards
 from bendybus.partition_server.state.held_messages import HeldMessages
 from bendybus.partition_server.state.lanes import Lanes
@@ -67,6 +68,7 @@ class PartitionState:
         self.lanes = Lanes()
         self.lanes.choices = store.forwards.choices()
         self.held = HeldMessages()
+        self.faults = Faults()
         # Takes frames for other partitions; None: there is no way to them.
         self.forward_link: Any = None
         # Set by the shell: why sends are refused (no room on the disk), "" if they are not.
@@ -149,10 +151,12 @@ class PartitionState:
 
     def wait_ms(self, now: Now) -> int | None:
         """Return how long nothing is due; None: until a command comes."""
-        if self.queues.dropped or self.unserved:
+        if self.unserved:
             return 0
-        waits = self._waits(now, self.clock.expiry_held(now))
-        return min((wait for _, wait in waits), default=None)
+        waits = [wait for _, wait in self._waits(now, self.clock.expiry_held(now))]
+        if self.queues.dropped:
+            waits.append(max(0, self.faults.wait_ms(None, now.mono_ms)))
+        return min(waits, default=None)
 
     def _waits(self, now: Now, expiry_held: bool) -> list[tuple[Sweep, int]]:
         waits = self.due.waits(now, expiry_held=expiry_held)
@@ -167,7 +171,20 @@ class PartitionState:
             waits.append((Sweep.FORWARD, forward[0] - now.mono_ms))
         if self.store.bodies.has_garbage:
             waits.append((Sweep.BODIES, self._garbage_due_ms(now)))
+        if self.faults.held:
+            faults, mono_ms = self.faults, now.mono_ms
+            waits = [(sweep, max(wait, faults.wait_ms(sweep, mono_ms))) for sweep, wait in waits]
         return waits
+
+    def look_again(self, now: Now) -> None:
+        """Let sweeps look again at what they passed over because it raised."""
+        faults, due = self.faults, self.due
+        expires_ms = faults.due_again(Sweep.EXPIRY, now.mono_ms)
+        if expires_ms is not None:
+            due.expires_at(expires_ms)
+        activates_ms = faults.due_again(Sweep.ACTIVATION, now.mono_ms)
+        if activates_ms is not None:
+            due.activates_at(activates_ms)
 
     def _garbage_due_ms(self, now: Now) -> int:
         """Return in how many ms bodies are collected: many at a time, so not at once."""

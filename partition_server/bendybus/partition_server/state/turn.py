@@ -1,5 +1,6 @@
 """What a rule works with in one stage of a turn."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from bendybus.partition_server.state import marks
@@ -8,6 +9,7 @@ from bendybus.partition_server.state.commands import Now
 from bendybus.partition_server.state.marks import Mark
 from bendybus.partition_server.state.partition_state import PartitionState
 from bendybus.partition_server.state.stage import Stage
+from bendybus.partition_server.store.errors import StoreError
 
 
 @dataclass(slots=True)
@@ -21,6 +23,27 @@ class Turn:
     expiry_held: bool
     # Of a sweep; commands share one for the whole turn.
     sweep_budget: Budget | None = None
+    # A sweep raised: it is decided again, each piece of its work in a mark of its own.
+    careful: bool = False
+
+    def attempt(self, work: str, entity: str, action: Callable[[], object]) -> Exception | None:
+        """Do one of several pieces of work; in a careful turn, take back one that raises, note it
+        and return why.
+        """
+        if not self.careful:
+            action()
+            return None
+        mark = self.mark()
+        try:
+            action()
+        except StoreError:
+            raise
+        except Exception as error:
+            self.take_back_to(mark)
+            self.partition.faults.note(work, entity, error)
+            return error
+        self.keep(mark)
+        return None
 
     def mark(self) -> Mark:
         """Return a mark: what is decided after it can be taken back alone; see `marks`."""

@@ -4,6 +4,7 @@
     └── StoreError
         ├── FileRefused   the file belongs to something else, or is gone, or is in use
         ├── StoreFull     no room for this transaction; the next may fit
+        ├── Unwritable    this transaction has a value that no file can hold; a bug
         └── StoreFailed   the file can no longer be trusted; reopen it
             └── NotCommitted   … and it failed before COMMIT: nothing of the transaction is stored
 
@@ -21,6 +22,10 @@ class FileRefused(StoreError):
 
 class StoreFull(StoreError):
     """Raised when the disk or the file has no room for a transaction."""
+
+
+class Unwritable(StoreError):
+    """Raised by a commit of a value that cannot be written; nothing is stored, all goes on."""
 
 
 class StoreFailed(StoreError):

@@ -3,10 +3,19 @@
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import apsw
 
 from bendybus.partition_server.store.errors import FileRefused, StoreFailed, StoreFull
+
+# What a value raises that no column can hold.
+_UNWRITABLE: Final = (TypeError, ValueError, OverflowError, apsw.TooBigError)
+
+
+def is_unwritable(error: BaseException) -> bool:
+    """Whether a value of a transaction is to blame for its failure, and not the file."""
+    return isinstance(error, _UNWRITABLE)
 
 
 @contextlib.contextmanager

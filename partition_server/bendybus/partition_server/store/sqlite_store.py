@@ -22,6 +22,7 @@ from bendybus.partition_server.store.errors import (
     NotCommitted,
     StoreError,
     StoreFailed,
+    Unwritable,
 )
 from bendybus.partition_server.store.records import (
     ROW_BYTES,
@@ -40,7 +41,7 @@ from bendybus.partition_server.store.records import (
 from bendybus.partition_server.store.sqlite_appends import Appends
 from bendybus.partition_server.store.sqlite_bodies import SqliteBodies
 from bendybus.partition_server.store.sqlite_delays import SqliteDelays
-from bendybus.partition_server.store.sqlite_errors import translated
+from bendybus.partition_server.store.sqlite_errors import is_unwritable, translated
 from bendybus.partition_server.store.sqlite_forwards import SqliteForwards
 from bendybus.partition_server.store.sqlite_sessions import SqliteSessions
 from bendybus.partition_server.store.store import Opened
@@ -264,11 +265,13 @@ class SqliteStore:
             # nothing about what was written before it.
             failed = StoreFailed
             db.execute("COMMIT")
-        except BaseException:
+        except BaseException as error:
             with translated(self.path, failed=failed):
                 if db.in_transaction:
                     with translated(self.path):
                         db.execute("ROLLBACK")
+                if failed is NotCommitted and is_unwritable(error):
+                    raise Unwritable(f"{self.path}: {error!r}") from error
                 raise
         self.guard.check_still_there()
 

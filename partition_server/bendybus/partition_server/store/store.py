@@ -111,6 +111,7 @@ class Store(Protocol):
     def commit(self, changes: Changes) -> None:
         """Write all of `changes` durably, or nothing.
 
-        Raises errors.StoreFull when there is no room (the store goes on), errors.StoreFailed on
-        any other failure (the store cannot be used until it is reopened).
+        Raises errors.StoreFull when there is no room and errors.Unwritable for a value that cannot
+        be written (the store goes on), errors.StoreFailed on any other failure (the store cannot
+        be used until it is reopened).
         """
