@@ -141,3 +141,69 @@ def test_apply_makes_nothing_that_a_basic_bus_lacks(tmp_path: Path) -> None:
 
     with pytest.raises(InvalidArgument, match="this one is Basic"):
         apply_manifests.plan(bundle, [])
+
+
+def queues(**forwards: str) -> str:
+    """Return manifests of queues: name → what else its spec has."""
+    return "\n---\n".join(
+        f"apiVersion: bendybus.io/v1alpha1\nkind: Queue\nmetadata: {{name: {name}}}\n"
+        f"spec: {{namespaceRef: {{name: flights}}{more}}}"
+        for name, more in forwards.items()
+    )
+
+
+@pytest.mark.requirement("R265")
+@pytest.mark.parametrize(
+    ("manifests", "sentence"),
+    [
+        (
+            queues(a=", forwardTo: B", b=", forwardTo: c", c=", forwardTo: a", d=", forwardTo: a"),
+            "messages would come back: they go from",
+        ),
+        (queues(a=", forwardTo: a"), "they go from 'a' to 'a'. Remove one of these forwards."),
+        (
+            TOPICS.replace("maxDeliveryCount: 3", "forwardTo: q")
+            + "---\n"
+            + queues(q=", forwardTo: delays"),
+            "messages would come back: they go from",
+        ),
+        (
+            queues(a=", forwardDeadLetteredMessagesTo: b", b=", forwardDeadLetteredMessagesTo: a"),
+            "neither can be created first. Apply one of them without "
+            "spec.forwardDeadLetteredMessagesTo",
+        ),
+    ],
+)
+def test_apply_names_a_cycle_of_forwarding_and_makes_nothing(
+    bus: FakeManagement,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    manifests: str,
+    sentence: str,
+) -> None:
+    file = tmp_path / "cycle.yaml"
+    file.write_text(manifests)
+
+    code = run(bus, "apply", "-f", str(file))
+
+    told = capsys.readouterr().err
+    assert code != 0
+    assert sentence in " ".join(told.split())
+    assert "does not exist" not in told
+    assert not [call for call in bus.calls if "Create" in call]
+
+
+@pytest.mark.requirement("R265")
+def test_dead_letters_of_two_queues_that_exist_may_go_to_each_other(
+    bus: FakeManagement, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "mutual.yaml"
+    codes = []
+    for text in (
+        queues(a="", b=", forwardDeadLetteredMessagesTo: a"),
+        queues(a=", forwardDeadLetteredMessagesTo: b", b=", forwardDeadLetteredMessagesTo: a"),
+    ):
+        file.write_text(text)
+        codes.append(run(bus, "apply", "-f", str(file)))
+
+    assert codes == [0, 0], capsys.readouterr().err

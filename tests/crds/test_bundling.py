@@ -175,7 +175,7 @@ def test_destinations_come_before_what_forwards_to_them() -> None:
             _manifest("Queue", "a", forwardTo="NEWS"),
             _manifest("Queue", "b", forwardDeadLetteredMessagesTo="c"),
             _manifest("Queue", "c", forwardTo="a"),
-            _manifest("Queue", "x", forwardTo="y"),
+            _manifest("Queue", "x", forwardDeadLetteredMessagesTo="y"),
             _manifest("Queue", "y", forwardTo="x"),
             _manifest("Topic", "news"),
         ]

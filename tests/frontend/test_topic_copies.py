@@ -41,6 +41,8 @@ class Partition:
         self.driver.run(Watch("w"))
         self.fails = 0.0
         self.kinds = frozenset(EntityKind)
+        # Names of which it takes no entry.
+        self.refuses: set[str] = set()
         self.chooser = chooser
         self.watches: list[asyncio.Queue[CatalogueChanged]] = []
         # Every entry that it took, in order.
@@ -114,7 +116,10 @@ class Link:
     async def ApplyEntity(self, request: Any, timeout: float) -> Any:
         """Copy entries."""
         await self._travel(may_fail=True)
-        self._at.run(ApplyEntity("t", catalogue.applied(request)))
+        entries = catalogue.applied(request)
+        if any(each.key in self._at.refuses for each in entries):
+            raise errors.InvalidArgument("rules", "are those of a later version.")
+        self._at.run(ApplyEntity("t", entries))
         await self._travel(may_fail=True)
         return entity_pb2.ApplyEntityResponse()
 
@@ -315,6 +320,32 @@ async def test_a_client_repeats_a_rule_of_a_manifests_subscription_that_a_partit
         assert found is not None
         assert isinstance(found.description, SubscriptionDescription)
         assert [each.name for each in found.description.rules] == ["$Default", "large"]
+
+
+@pytest.mark.requirement("R264")
+@pytest.mark.parametrize("refused", ["t1", "q1"])
+async def test_an_entry_that_a_partition_refuses_keeps_no_other_from_being_copied(
+    refused: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bendybus.frontend.core.catalogue_copies.RETRY_S", 0.0)
+    async with Bus(1, front_ends=1) as bus:
+        late, names = bus.partitions[3], {"q0", "q1", "q2", "t0", "t1", "t2"}
+        late.fails = 1.0
+        for name in sorted(names):
+            kind = EntityKind.QUEUE if name[0] == "q" else EntityKind.TOPIC
+            with contextlib.suppress(errors.PartitionUnavailable):
+                await create(bus, kind, name)
+        late.refuses = {refused}
+        late.fails = 0.0
+
+        async def copied(wanted: set[str]) -> None:
+            async with asyncio.timeout(20):
+                while {name for name in names if late.entry(name)} != wanted:  # noqa: ASYNC110
+                    await asyncio.sleep(0)
+
+        await copied(names - {refused})
+        late.refuses = set()
+        await copied(names)
 
 
 @pytest.mark.requirement("R86")

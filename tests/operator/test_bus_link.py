@@ -8,7 +8,7 @@ import pytest
 
 from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.domain.entity_kind import EntityKind
-from bendybus.domain.errors import PartitionUnavailable
+from bendybus.domain.errors import InvalidArgument, PartitionUnavailable
 from bendybus.domain.limits import Tier
 from bendybus.domain.queue_description import QueueDescription
 from bendybus.domain.topic_description import TopicDescription
@@ -30,12 +30,16 @@ class Link:
         self.knows_sessions = True
         self.copied: list[list[str]] = []
         self.committed: Entity | None = None
+        # The topic of which it takes nothing.
+        self.refuses = "none"
 
     async def commit(self, _: Any) -> Entity:
         assert self.committed is not None
         return self.committed
 
     async def copy(self, entries: Sequence[Entity]) -> None:
+        if any(each.topic_key == self.refuses for each in entries):
+            raise InvalidArgument("rules", "are those of a later version.")
         self.copied.append([f"{each.name}@{each.generation}" for each in entries])
 
 
@@ -122,3 +126,19 @@ async def test_a_queue_with_sessions_waits_for_partitions_that_know_them() -> No
 
     assert link.outdated(QueueDescription(requires_session=True)) == [1]
     assert link.outdated(QueueDescription()) == []
+
+
+@pytest.mark.requirement("R264")
+async def test_what_is_refused_of_one_topic_keeps_no_other_from_being_copied() -> None:
+    made, links = linked()
+    others = [entry(topic(name), generation=at) for at, name in enumerate(("a", "b", "c"), 2)]
+    made.catalogue(0, header(0), others, snapshot=False)
+    links[1].refuses = "b"
+
+    await made.catch_up()
+    after = links[1].copied.copy()
+    links[1].refuses = "none"
+    await made.catch_up()
+
+    assert after == [["a@2"], ["c@4"]]
+    assert links[1].copied[2:] == [["b@3"]]

@@ -3,6 +3,7 @@
 Pure: loading is done before, sending to the bus after. The rules of entities are the domain's.
 """
 
+import graphlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,7 +13,13 @@ from bendybus.crds.errors import ManifestError, Problem
 from bendybus.crds.loading import Loaded
 from bendybus.crds.manifest import DEFAULT_NAMESPACE
 from bendybus.crds.namespace_manifest import BusNamespace
-from bendybus.domain import descriptions, forwarding, immutable_fields, limits
+from bendybus.domain import (
+    descriptions,
+    forwarding,
+    immutable_fields,
+    limits,
+    subscription_name,
+)
 from bendybus.domain.descriptions import Description
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.errors import BusError, InvalidArgument, InvalidOperation, QuotaExceeded
@@ -87,6 +94,7 @@ def bundle(loaded: Sequence[Loaded], *, running: NamespaceSettings | None = None
         if isinstance(item.manifest, EntityManifest):
             problems.extend(_check(item, item.manifest, namespace, wishes))
     problems.extend(_check_number(namespace, wishes))
+    problems.extend(_check_cycles(wishes))
     if problems:
         raise ManifestError(*problems)
     return Bundle(namespace, not spaces, tuple(_in_order(wishes)))
@@ -102,18 +110,13 @@ def _in_order(wishes: Mapping[str, EntityWish]) -> list[EntityWish]:
         if wish is None or key in seen:
             return
         seen.add(key)
-        for destination in _destinations(wish):
+        for destination in forwarding.destinations_of(wish.description):
             add(destination)
         in_order[key] = wish
 
     for wish in sorted(wishes.values(), key=lambda wish: wish.kind is EntityKind.SUBSCRIPTION):
         add(wish.name.lower())
     return list(in_order.values())
-
-
-def _destinations(wish: EntityWish) -> list[str]:
-    names = (getattr(wish.description, field) for field in forwarding.FIELDS)
-    return [name.lower() for name in names if name]
 
 
 def _namespace_of(item: Loaded) -> NamespaceSettings:
@@ -181,6 +184,28 @@ def _check_number(namespace: NamespaceSettings, wishes: dict[str, EntityWish]) -
             f"{len(spread)} partitioned entities are more than the {most} of {namespace.tier}."
         )
         return [Problem(spread[-1].source, "", "spec.enablePartitioning", sentence)]
+    return []
+
+
+def _check_cycles(wishes: Mapping[str, EntityWish]) -> list[Problem]:
+    """Return a cycle of forwarding within the manifests; the bus looks for one with all it has."""
+    onward: dict[str, set[str]] = {}
+    forwards: dict[tuple[str, str], EntityWish] = {}
+    for wish in wishes.values():
+        destination = getattr(wish.description, "forward_to", "").lower()
+        if destination:
+            # What comes to a topic comes to its subscriptions.
+            source = subscription_name.family(wish.name.lower())
+            onward.setdefault(source, set()).add(destination)
+            forwards[source, destination] = wish
+    try:
+        graphlib.TopologicalSorter(onward).prepare()
+    except graphlib.CycleError as error:
+        # From the last to the first: what is forwarded to comes first in the order.
+        cycle: list[str] = error.args[1][::-1]
+        path = " to ".join(map(repr, cycle))
+        sentence = f"messages would come back: they go from {path}. Remove one of these forwards."
+        return [Problem(forwards[cycle[0], cycle[1]].source, "", "spec.forwardTo", sentence)]
     return []
 
 

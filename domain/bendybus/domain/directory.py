@@ -235,6 +235,14 @@ class Directory:
                 self._behind[partition].add(key)
 
 
+def by_topic(entries: Iterable[Entity]) -> dict[str, list[Entity]]:
+    """Return entries by the topic that they belong to, each topic's in their order."""
+    found: dict[str, list[Entity]] = {}
+    for entry in entries:
+        found.setdefault(entry.topic_key, []).append(entry)
+    return found
+
+
 def _kind_of(name: str) -> EntityKind:
     """Return of which kind an entity of a name would be, to say that there is none."""
     return EntityKind.QUEUE if subscription_name.split(name) is None else EntityKind.SUBSCRIPTION

@@ -9,6 +9,7 @@ A message that cannot be forwarded ends in the transfer dead-letter sub-queue of
 from typing import Final
 
 from bendybus.domain import limits
+from bendybus.domain.descriptions import Description
 from bendybus.domain.entity import Entity
 from bendybus.domain.errors import InvalidOperation
 from bendybus.domain.sub_queue import SubQueue
@@ -32,7 +33,12 @@ def destination_of(entity: Entity, sub_queue: SubQueue) -> str:
 
 def destinations(entity: Entity) -> list[str]:
     """Return the names that an entity forwards to, in lower case."""
-    names = (getattr(entity.description, field) for field in FIELDS)
+    return destinations_of(entity.description)
+
+
+def destinations_of(described: Description) -> list[str]:
+    """Return the names that an entity so described forwards to, in lower case."""
+    names = (getattr(described, field) for field in FIELDS)
     return [name.lower() for name in names if name]
 
 

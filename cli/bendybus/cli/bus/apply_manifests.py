@@ -8,7 +8,14 @@ from typing import Final, Protocol, TypeVar
 
 from bendybus.cli.bus.manifest_entities import Existing
 from bendybus.crds.bundling import Bundle, EntityWish, NamespaceSettings
-from bendybus.domain import descriptions, errors, immutable_fields, lifecycle, subscription_name
+from bendybus.domain import (
+    descriptions,
+    errors,
+    forwarding,
+    immutable_fields,
+    lifecycle,
+    subscription_name,
+)
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.errors import BusError
 from bendybus.domain.lifecycle import EntityAction, EntityState
@@ -70,8 +77,11 @@ def plan(bundle: Bundle, existing: Sequence[Existing]) -> list[Step]:
     unclaimed = {entity.name.lower(): entity for entity in existing}
     known = {each.name.lower() for each in existing if each.kind is EntityKind.TOPIC}
     known |= {wish.name.lower() for wish in bundle.entities if wish.kind is EntityKind.TOPIC}
+    ready = {each.name.lower() for each in existing}
     for wish in bundle.entities:
         _check_topic(wish, known)
+        _check_mutual(wish, ready, bundle)
+        ready.add(wish.name.lower())
         found = unclaimed.pop(wish.name.lower(), None)
         steps.append(_step(wish, found, bundle.namespace))
     for entity in unclaimed.values():
@@ -87,6 +97,20 @@ def _check_topic(wish: EntityWish, known: Container[str]) -> None:
             f"{wish.source}: topic {parts[0]!r} does not exist. Add its manifest, or correct "
             "spec.topicName."
         )
+
+
+def _check_mutual(wish: EntityWish, ready: Container[str], bundle: Bundle) -> None:
+    """Raise InvalidOperation for entities that each need the other to be created first."""
+    if wish.name.lower() in ready:
+        return
+    later = {each.name.lower() for each in bundle.entities}
+    for name in forwarding.destinations_of(wish.description):
+        if name not in ready and name in later:
+            raise errors.InvalidOperation(
+                f"{wish.source}: {wish.kind} {wish.name!r} forwards to {name!r}, which forwards "
+                "back to it, directly or not: neither can be created first. Apply one of them "
+                "without spec.forwardDeadLetteredMessagesTo, then with it."
+            )
 
 
 def _step(wish: EntityWish, found: Existing | None, namespace: NamespaceSettings) -> Step:

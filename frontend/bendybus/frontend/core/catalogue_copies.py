@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from bendybus.domain import directory as directories
 from bendybus.domain import errors, limits, subscription_name
 from bendybus.domain.directory import Directory
 from bendybus.domain.entity import Entity
@@ -104,11 +105,36 @@ class CatalogueCopies:
         return await fan_out.each(self._upstreams, one)
 
     async def _copy_in_order(self, upstream: Upstream, entries: Sequence[Entity]) -> None:
-        """Copy topics and subscriptions, oldest first; what follows a failure is not copied."""
+        """Copy topics and subscriptions, oldest first.
+
+        What follows a refused entry of the same topic is not copied; other topics are. Raises the
+        last refusal, and at once what may succeed later.
+        """
+        refused: BusError | None = None
+        topics_refused: set[str] = set()
         for start in range(0, len(entries), limits.ENTRIES_A_COPY_MAX):
             some = entries[start : start + limits.ENTRIES_A_COPY_MAX]
-            await unary_calls.apply(upstream, some, self._timeout_s)
-            self._learn(upstream.partition, some)
+            some = [entry for entry in some if entry.topic_key not in topics_refused]
+            try:
+                await self._apply(upstream, some)
+            except BusError as error:
+                if error.retryable:
+                    raise
+                for topic_key, family in directories.by_topic(some).items():
+                    try:
+                        await self._apply(upstream, family)
+                    except BusError as own:
+                        if own.retryable:
+                            raise
+                        topics_refused.add(topic_key)
+                        refused = _named(own, family)
+        if refused is not None:
+            raise refused
+
+    async def _apply(self, upstream: Upstream, entries: Sequence[Entity]) -> None:
+        if entries:
+            await unary_calls.apply(upstream, entries, self._timeout_s)
+            self._learn(upstream.partition, entries)
 
     def _learn(self, partition: int, entries: Sequence[Entity]) -> None:
         fingerprint = self._directory.fingerprint
@@ -143,6 +169,7 @@ class CatalogueCopies:
         others = [
             e for e in lagging if e.kind is not EntityKind.QUEUE and e.kind in upstream.entity_kinds
         ]
+        done = True
         for entries in (*queues, others):
             try:
                 if entries is others:
@@ -150,12 +177,22 @@ class CatalogueCopies:
                 else:
                     await unary_calls.apply(upstream, entries, self._timeout_s)
             except BusError as error:
+                name = error.metadata.get("entity") or entries[0].name
                 logger.warning(
                     "partition %d: could not take entity %s: %s",
                     upstream.partition,
-                    entries[0].name,
+                    name,
                     error.message,
-                    extra={"partition": upstream.partition, "entity": entries[0].name},
+                    extra={"partition": upstream.partition, "entity": name},
                 )
-                return False
-        return True
+                done = False
+                if error.retryable:
+                    # One that does not answer would take a timeout for each.
+                    break
+        return done
+
+
+def _named(error: BusError, entries: Sequence[Entity]) -> BusError:
+    """Return a refusal that names the topic, or its subscription, that was not copied."""
+    error.metadata.setdefault("entity", entries[0].name)
+    return error

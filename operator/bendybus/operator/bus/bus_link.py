@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 from typing import Final
 
 from bendybus.domain import descriptions, limits
+from bendybus.domain import directory as directories
 from bendybus.domain.descriptions import Description
 from bendybus.domain.directory import Directory
 from bendybus.domain.entity import Entity, Fingerprint
@@ -261,7 +262,8 @@ class BusLink:
         lagging = self.directory.lagging(link.partition)
         for entity in lagging:
             # A suspended partition would take a timeout for each.
-            if entity.kind is EntityKind.QUEUE and not await self._copy(link, [entity]):
+            error = await self._copy(link, [entity]) if entity.kind is EntityKind.QUEUE else None
+            if error is not None and error.retryable:
                 return
         await self._copy_topics(link)
 
@@ -280,12 +282,25 @@ class BusLink:
         # A partition of an earlier version gets them when it is upgraded.
         if not all(entry.kind in link.entity_kinds for entry in entries):
             return
+        refused: set[str] = set()
         for start in range(0, len(entries), limits.ENTRIES_A_COPY_MAX):
-            if not await self._copy(link, entries[start : start + limits.ENTRIES_A_COPY_MAX]):
+            some = entries[start : start + limits.ENTRIES_A_COPY_MAX]
+            some = [entry for entry in some if entry.topic_key not in refused]
+            error = await self._copy(link, some) if some else None
+            if error is None:
+                continue
+            if error.retryable:
                 return
+            # What follows a refused change of a topic must not overtake it; other topics may.
+            for topic_key, family in directories.by_topic(some).items():
+                own = await self._copy(link, family)
+                if own is not None:
+                    refused.add(topic_key)
+                if own is not None and own.retryable:
+                    return
 
-    async def _copy(self, link: PartitionLink, entries: list[Entity]) -> bool:
-        """Copy entries to a partition; return whether the next ones may be copied."""
+    async def _copy(self, link: PartitionLink, entries: list[Entity]) -> BusError | None:
+        """Copy entries to a partition; return what it refused, or why it does not answer."""
         try:
             await link.copy(entries)
         except BusError as error:
@@ -297,10 +312,9 @@ class BusLink:
                 error.message,
                 extra={"partition": link.partition, "entity": entries[0].name, "action": "copy"},
             )
-            # What follows a refused change of a topic must not overtake it.
-            return not error.retryable and entries[0].kind is EntityKind.QUEUE
+            return error
         self._learn(link.partition, entries)
-        return True
+        return None
 
     def _learn(self, partition: int, entries: list[Entity]) -> None:
         fingerprint = self.directory.fingerprint
