@@ -23,6 +23,11 @@ _GAUGES: Final = (
     ("deadlettered_messages", "DeadletteredMessages", "dead_letter"),
     ("scheduled_messages", "ScheduledMessages", "scheduled"),
     ("deferred_messages", "Deferred messages", "deferred"),
+    (
+        "transfer_deadlettered_messages",
+        "Messages that could not be forwarded",
+        "transfer_dead_letter",
+    ),
     ("locked_messages", "Messages that are locked now", "locked"),
     ("size_bytes", "Size: bytes that count to the quota", "size_bytes"),
 )
@@ -51,6 +56,7 @@ class _PartitionCollector(Collector):
                     gauge.add_metric([entity.name, str(index)], getattr(entity, attribute))
             yield gauge
         yield from _orphans(counts)
+        yield from _forwarding(counts)
         yield from self._store_metrics()
         refused = CounterMetricFamily(
             "bendybus_refused_peers", "Calls of peers that may not make them", labels=["reason"]
@@ -61,7 +67,7 @@ class _PartitionCollector(Collector):
 
     def _counts(self, index: int) -> list[EntityCounts] | None:
         waiter: Waiter[list[EntityCounts]] = Waiter()
-        if self._hosts.threads[index].submit(Counts(waiter)):
+        if self._hosts.threads[index].submit(Counts(waiter, forwarding=True)):
             return waiter.value(SCRAPE_TIMEOUT_S)
         return None
 
@@ -123,6 +129,42 @@ def _orphans(counts: dict[int, list[EntityCounts]]) -> Iterable[Metric]:
         queues.add_metric([str(index)], len(orphans))
         messages.add_metric([str(index)], sum(entity.messages for entity in orphans))
     yield from (queues, messages)
+
+
+def _forwarding(counts: dict[int, list[EntityCounts]]) -> Iterable[Metric]:
+    """What waits to be forwarded, and why it stands still."""
+    labels = ["entity", "to", "partition"]
+    waiting = GaugeMetricFamily(
+        "bendybus_forward_waiting_messages", "Messages that are to be forwarded", labels=labels
+    )
+    oldest = GaugeMetricFamily(
+        "bendybus_forward_oldest_waiting_seconds", "Age of the oldest of them", labels=labels
+    )
+    forwarded = CounterMetricFamily(
+        "bendybus_forwarded_messages", "Messages that were forwarded", labels=labels
+    )
+    aside = CounterMetricFamily(
+        "bendybus_forward_set_aside_messages",
+        "Messages that could not be forwarded and were dead-lettered",
+        labels=labels,
+    )
+    still = GaugeMetricFamily(
+        "bendybus_forward_standstill_seconds",
+        "For how long a destination has not taken messages; to_partition is empty for all of it",
+        labels=[*labels, "to_partition", "reason"],
+    )
+    for index, entities in counts.items():
+        for each in (found for entity in entities for found in entity.forwarding):
+            values = [each.source, each.to, str(index)]
+            waiting.add_metric(values, each.waiting)
+            if each.oldest_age_ms is not None:
+                oldest.add_metric(values, each.oldest_age_ms / 1000)
+            forwarded.add_metric(values, each.forwarded)
+            aside.add_metric(values, each.set_aside)
+            for standstill in each.standstills:
+                to = "" if standstill.partition is None else str(standstill.partition)
+                still.add_metric([*values, to, standstill.reason], standstill.lasts_ms / 1000)
+    yield from (waiting, oldest, forwarded, aside, still)
 
 
 def _buckets(bounds_s: Sequence[float], counts: Sequence[int]) -> list[tuple[str, float]]:

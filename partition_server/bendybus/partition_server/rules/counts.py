@@ -1,9 +1,11 @@
 """What an entity holds in one partition."""
 
+from dataclasses import replace
+
 from bendybus.domain import bounds
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.sub_queue import SubQueue
-from bendybus.partition_server.rules import publish
+from bendybus.partition_server.rules import forward_status, publish
 from bendybus.partition_server.state.answers import EntityCounts
 from bendybus.partition_server.state.commands import Counts, Now
 from bendybus.partition_server.state.message_queue import MessageQueue
@@ -17,7 +19,13 @@ def counts(turn: Turn, command: Counts) -> list[EntityCounts]:
     known = turn.partition.queues.uids()
     wanted = command.uids or known
     held = set(known)
-    return [count(turn.partition, uid, turn.now) for uid in wanted if uid in held]
+    found = [count(turn.partition, uid, turn.now) for uid in wanted if uid in held]
+    if not command.forwarding:
+        return found
+    return [
+        replace(each, forwarding=forward_status.of_entity(turn.partition, each.uid, turn.now))
+        for each in found
+    ]
 
 
 def _size_bytes(partition: PartitionState, main: MessageQueue) -> int:

@@ -69,8 +69,8 @@ class _Look:
                 return
             forward_lanes.give_back(self._turn.partition, self._queue)
             target = self._turn.partition.queues.main_of(entity.uid)
-        except errors.PartitionUnavailable:
-            self._end("", RETRY_MS)
+        except errors.PartitionUnavailable as error:
+            self._end("", RETRY_MS, waits=type(error).__name__)
             return
         except BusError as error:
             refused, done = error, 0
@@ -143,13 +143,20 @@ class _Look:
         turn.stage.on_failure.append(partial(self._ready.put_back, counters))
         return rows
 
-    def _end(self, refused: str, wait_ms: int) -> None:
+    def _end(self, refused: str, wait_ms: int, waits: str = "") -> None:
         """Note what was refused and when to look again, if there is something left to look at."""
         turn, slot, more = self._turn, self._queue.slot, self._ready.has_ready()
         next_ms = turn.now.mono_ms + wait_ms if more else None
         looked = turn.partition.forwards.looked
         turn.stage.on_commit.append(
-            partial(looked, slot, next_ms, refused if more else "", turn.now.mono_ms)
+            partial(
+                looked,
+                slot,
+                next_ms,
+                refused if more else "",
+                turn.now.mono_ms,
+                waits if more else "",
+            )
         )
 
     # One page
@@ -168,10 +175,13 @@ class _Look:
 
     def _settle(self, rows: Sequence[Row], failed: Mapping[int, BusError]) -> None:
         """Take messages out of the source: those that were forwarded, and those that cannot be."""
+        forwarded = 0
         for row in rows:
             error = failed.get(row.id)
             aside = leaving.kept_from_going(row) or (leaving.aside_for(error) if error else None)
             if aside is None:
                 self._turn.stage.remove(self._queue, row.id, row.state, row.size())
+                forwarded += 1
             else:
                 self._leaving.set_aside(row, aside)
+        self._leaving.went_on(forwarded)

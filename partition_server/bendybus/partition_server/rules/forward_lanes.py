@@ -274,7 +274,7 @@ def settle(turn: Turn, command: ForwardOutcome) -> Done:
                 # Expiry may have passed over it meanwhile.
                 turn.stage.on_commit.append(partial(partition.due.expires_at, expires_ms))
     if taken is None:
-        turn.stage.on_commit.append(partial(_again, lane, counters, turn.now.mono_ms + RETRY_MS))
+        turn.stage.on_commit.append(partial(_again, lane, counters, turn.now.mono_ms))
         _look_soon(turn, queue)
         return Done()
     found = partition.store.rows([row_id(queue.slot, n) for n in counters[: taken.done]])
@@ -319,10 +319,12 @@ def _leave(
     out = Leaving(turn, queue)
     back: list[int] = []
     elsewhere: list[int] = []
+    forwarded = 0
     for i, row in enumerate(rows):
         error = failed.get(i)
         if error is None:
             turn.stage.remove(queue, row.id, row.state, row.size())
+            forwarded += 1
         elif destination and forward_choices.send_on(turn, queue, destination, index, row, error):
             elsewhere.append(row.counter)
             continue
@@ -332,6 +334,7 @@ def _leave(
         else:
             out.set_aside(row, leaving.aside_for(error))
         forward_choices.forget(turn, row.id)
+    out.went_on(forwarded)
     return back, elsewhere
 
 
@@ -354,8 +357,10 @@ def _landed(partition: PartitionState, lane: Lane, index: int) -> None:
             partition.forwards.due.add(0, slot)
 
 
-def _again(lane: Lane, counters: Sequence[int], next_ms: int) -> None:
-    lane.in_doubt, lane.next_mono_ms = True, next_ms
+def _again(lane: Lane, counters: Sequence[int], now_ms: int) -> None:
+    lane.in_doubt, lane.next_mono_ms = True, now_ms + RETRY_MS
+    if lane.unanswered_since_mono_ms is None:
+        lane.unanswered_since_mono_ms = now_ms
     lane.parked.extendleft(reversed(counters))
 
 
@@ -363,6 +368,7 @@ def _arrived(
     lane: Lane, settled: Sequence[int], back: Sequence[int], full: bool, now_ms: int
 ) -> None:
     lane.in_doubt, lane.settled = False, settled
+    lane.unanswered_since_mono_ms = None
     lane.parked.extendleft(reversed(back))
     _note_room(lane, full, now_ms, wait=bool(back))
 

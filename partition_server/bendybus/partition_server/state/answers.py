@@ -205,6 +205,32 @@ class ForwardedTaken:
 
 
 @dataclass(frozen=True, slots=True)
+class Standstill:
+    """Messages wait because their destination does not take them."""
+
+    # Of the destination; None: all of it.
+    partition: int | None
+    # The kind of error; PeerUnavailable: the partition does not answer.
+    reason: str
+    lasts_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Forwarding:
+    """How forwarding from one (sub-)queue gets on in this partition."""
+
+    source: str
+    to: str
+    # Active messages, and how long the oldest of them has been there; None: there is none.
+    waiting: int
+    oldest_age_ms: int | None
+    # Since the file was opened: forwarded, and set aside as undeliverable.
+    forwarded: int
+    set_aside: int
+    standstills: Sequence[Standstill]
+
+
+@dataclass(frozen=True, slots=True)
 class EntityCounts:
     """What one entity holds in this partition."""
 
@@ -221,6 +247,8 @@ class EntityCounts:
     accessed_at_ms: int
     orphaned: bool = False
     transfer_dead_letter: int = 0
+    # Of the queues that forward, if that was asked for.
+    forwarding: Sequence[Forwarding] = ()
 
     @property
     def messages(self) -> int:

@@ -225,6 +225,8 @@ class Counts:
 
     reply_to: Any
     uids: Sequence[str] = ()
+    # Also how forwarding gets on.
+    forwarding: bool = False
 
 
 @dataclass(slots=True)

@@ -4,6 +4,7 @@ Kept beside the queues, so that those that do not forward have nothing of it. In
 a restart each is looked at, and the time of a refusal begins again.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -33,6 +34,11 @@ class Forwards:
         # Monotonic times of the next looks.
         self.due = SlotTimes()
         self._refusals: dict[int, Refusal] = {}
+        # What is waited for that is no refusal, by slot: messages are never set aside for it.
+        self._waits: dict[int, Refusal] = {}
+        # Since the file was opened, by slot: messages that went on, and that never can.
+        self.forwarded: Counter[int] = Counter()
+        self.set_aside: Counter[int] = Counter()
 
     def put(self, slot: int, *, forwards: bool) -> None:
         """Note whether a queue forwards; if it does, look at it."""
@@ -45,7 +51,8 @@ class Forwards:
     def drop(self, slot: int) -> None:
         """Forget a queue."""
         self.sources.discard(slot)
-        self._refusals.pop(slot, None)
+        for known in (self._refusals, self._waits, self.forwarded, self.set_aside):
+            known.pop(slot, None)
         self.due.replace(slot, None)
 
     def note(self, changed: Mapping[int, MessageQueue]) -> None:
@@ -63,6 +70,10 @@ class Forwards:
         """Return how many queues forward, 1 at least."""
         return max(1, len(self.sources))
 
+    def standstill(self, slot: int) -> Refusal | None:
+        """Return why nothing of a queue goes on, and since when; None: nothing is known of that."""
+        return self._refusals.get(slot) or self._waits.get(slot)
+
     def is_refused(self, slot: int) -> bool:
         """Whether the last look at a queue met a refusal."""
         return slot in self._refusals
@@ -76,10 +87,21 @@ class Forwards:
 
     # STRICTLY AFTER the commit of a look.
 
-    def looked(self, slot: int, next_mono_ms: int | None, refused: str, now_mono_ms: int) -> None:
-        """Note the next look, and what was refused: "" for nothing."""
+    def looked(
+        self,
+        slot: int,
+        next_mono_ms: int | None,
+        refused: str,
+        now_mono_ms: int,
+        waits: str = "",
+    ) -> None:
+        """Note the next look, and what was refused, or is waited for: "" for nothing."""
         if slot not in self.sources:
             return
+        if not waits:
+            self._waits.pop(slot, None)
+        elif slot not in self._waits or self._waits[slot].code != waits:
+            self._waits[slot] = Refusal(waits, now_mono_ms)
         known = self._refusals.get(slot)
         if not refused:
             self._refusals.pop(slot, None)

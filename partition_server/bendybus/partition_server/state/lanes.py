@@ -47,6 +47,8 @@ class Lane:
     settled: Sequence[int] = ()
     # The last frame was not answered: the next one is a try, of one message.
     in_doubt: bool = False
+    # Since when frames are not answered; None: the last one was.
+    unanswered_since_mono_ms: int | None = None
     # Not before this, on the monotonic clock.
     next_mono_ms: int = 0
     # Since when the destination has no room; None: it has.
