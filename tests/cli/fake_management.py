@@ -156,6 +156,7 @@ class FakeManagement(management_pb2_grpc.ManagementServiceServicer):
                 availability_status=pb.ENTITY_AVAILABILITY_STATUS_AVAILABLE,
                 count_details=pb.MessageCountDetails(active_message_count=len(parts)),
                 size_in_bytes=100 * len(parts),
+                max_size_in_megabytes_total=wanted.max_size_in_megabytes * count,
                 partitions=parts,
             ),
         )

@@ -147,6 +147,25 @@ def test_get_shows_a_table_and_wide_shows_more(
     assert "Manifest" in lines[5]
 
 
+@pytest.mark.requirement("R266")
+def test_wide_shows_the_size_that_a_queue_may_have_on_all_partitions_and_where_it_forwards_to(
+    bus: FakeManagement, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "250")
+    bus.add("plain", Origin.MANIFEST, forward_to="large")
+    bus.add("large", Origin.CLIENT, enable_partitioning=True, max_size_in_megabytes=5_120)
+
+    run(bus, "get", "-o", "wide")
+
+    header, *rows = capsys.readouterr().out.splitlines()
+    at = {title: header.index(title) for title in ("FORWARD-TO", "MAX-SIZE")}
+    large, plain = (next(row for row in rows if row.startswith(n)) for n in ("large", "plain"))
+    assert "80.0 GB" in large
+    assert " 1.0 GB" in plain
+    assert plain[at["FORWARD-TO"] :].split()[0] == "large"
+    assert large[at["FORWARD-TO"] :].split()[0] == "-"
+
+
 def test_json_is_one_object_a_line_with_the_names_of_manifests(
     bus: FakeManagement, capsys: pytest.CaptureFixture[str]
 ) -> None:

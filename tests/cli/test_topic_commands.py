@@ -41,7 +41,7 @@ def test_topics_are_listed_with_their_subscriptions_counted(
     ]
     assert lines[1].split() == ["empty", "1", "Active", "Available", "0", "0"]
     assert lines[2].split() == ["news", "16", "Active", "Available", "2", "0"]
-    assert lines[3].split()[-3:] == ["SIZE", "ORIGIN", "HOME"]
+    assert lines[3].split()[-4:] == ["ORIGIN", "SIZE", "MAX-SIZE", "HOME"]
 
 
 @pytest.mark.requirement("R262")
@@ -83,7 +83,9 @@ def test_subscriptions_are_listed_of_one_topic_and_of_all(
     assert codes == [0, 0, 0]
     assert [line[:2] for line in lines[1:3]] == [["news", "a"], ["news", "b"]]
     assert [line[:2] for line in lines[4:7]] == [["empty", "c"], ["news", "a"], ["news", "b"]]
-    assert lines[7][-4:] == ["DEFERRED", "LOCKED", "SIZE", "ORIGIN"]
+    assert lines[7][-7:] == [
+        *("DEFERRED", "LOCKED", "TRANSFER-DEAD", "FORWARD-TO", "ORIGIN", "SIZE", "PARTITIONS")
+    ]
 
 
 def test_get_says_what_it_takes(news: FakeManagement, capsys: Capture) -> None:

@@ -203,3 +203,30 @@ def test_a_stale_file_is_named(tmp_path: Any, capsys: pytest.CaptureFixture[str]
     shown = capsys.readouterr().err
     assert "queues.yaml" in shown
     assert "not what the models say" in shown
+
+
+@pytest.mark.requirement("R266")
+@pytest.mark.parametrize("definition", definitions.ALL, ids=lambda each: each.kind)
+def test_a_column_of_kubectl_shows_a_field_that_there_is(definition: Definition) -> None:
+    [version] = definitions.crd(definition)["spec"]["versions"]
+    for column in version["additionalPrinterColumns"]:
+        found = version["schema"]["openAPIV3Schema"]
+        if column["jsonPath"].startswith(".metadata"):
+            continue
+        for name in column["jsonPath"].partition("[")[0].strip(".").split("."):
+            assert name in found["properties"], (column, sorted(found["properties"]))
+            found = found["properties"][name]
+            if "properties" not in found:
+                break
+
+
+@pytest.mark.requirement("R266")
+def test_kubectl_shows_what_an_entity_may_hold_and_where_it_forwards_to() -> None:
+    wide = {
+        definition.kind: [c["name"] for c in definition.columns if c.get("priority")]
+        for definition in definitions.ALL
+    }
+
+    assert wide["Queue"] == ["Size", "MaxSizeMB", "Scheduled", "TransferDead", "ForwardTo"]
+    assert wide["Topic"] == ["Scheduled", "Size", "MaxSizeMB"]
+    assert wide["Subscription"] == ["Size", "TransferDead", "ForwardTo", "Partitions"]

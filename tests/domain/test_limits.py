@@ -7,7 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
+from bendybus.client import ServiceBusClient
+from bendybus.crds.namespace_manifest import BusNamespaceSpec
 from bendybus.domain import bounds, descriptions, entity, limits, subscription_name, transactions
 from bendybus.domain.descriptions import Description
 from bendybus.domain.entity import Entity, Origin
@@ -118,6 +121,8 @@ ELSEWHERE: dict[str, str] = {
     "KEY_CHARS_MAX": "test_ids_and_keys_have_128_characters",
     "PROPERTY_BYTES_MAX": "tests/client and tests/frontend",
     "HEADER_BYTES_MAX": "tests/client and tests/frontend",
+    "AUTHORIZATION_RULES_MAX": "test_a_namespace_has_at_most_12_policies_of_its_own",
+    "PREFETCH_MESSAGES_MAX": "test_a_receiver_prefetches_at_most_50000_messages",
     "PEEK_BYTES_MAX": "tests/partition_server/test_browse.py",
     "RECEIVERS_PER_ENTITY": "tests/partition_server/test_receive.py",
     "SQL_FILTERS_PER_TOPIC": "tests/partition_server/test_rules.py",
@@ -224,3 +229,26 @@ def test_a_basic_namespace_has_queues_and_nothing_more() -> None:
                 continue
             with pytest.raises(BusError, match="Basic"):
                 refused()
+
+
+@pytest.mark.requirement("R201")
+def test_a_namespace_has_at_most_12_policies_of_its_own() -> None:
+    def check(count: int) -> None:
+        rules = [{"name": f"p{n}", "rights": ["Send"]} for n in range(count)]
+        BusNamespaceSpec.model_validate({"authorizationRules": rules})
+
+    assert limits.AUTHORIZATION_RULES_MAX == 12
+    check(12)
+    with pytest.raises(ValidationError, match="at most 12 items"):
+        check(13)
+
+
+@pytest.mark.requirement("R201")
+def test_a_receiver_prefetches_at_most_50000_messages() -> None:
+    text = "Endpoint=sb://127.0.0.1:9;SharedAccessKeyName=a;SharedAccessKey=b"
+    client = ServiceBusClient.from_connection_string(text)
+
+    assert limits.PREFETCH_MESSAGES_MAX == 50_000
+    client.get_queue_receiver("q", prefetch_count=50_000)
+    with pytest.raises(ValueError, match="50000"):
+        client.get_queue_receiver("q", prefetch_count=50_001)

@@ -94,6 +94,19 @@ _COUNTS: Final = (
     _column("DeadLetter", ".status.countDetails.deadLetterMessageCount", "integer"),
     _SIZE,
 )
+_MAX_SIZE: Final = _column("MaxSizeMB", ".status.maxSizeInMegabytesTotal", "integer", wide=True)
+_SCHEDULED: Final = _column(
+    "Scheduled", ".status.countDetails.scheduledMessageCount", "integer", wide=True
+)
+_FORWARDED: Final = (
+    _column(
+        "TransferDead",
+        ".status.countDetails.transferDeadLetterMessageCount",
+        "integer",
+        wide=True,
+    ),
+    _column("ForwardTo", ".spec.forwardTo", wide=True),
+)
 _AGE: Final = _column("Age", ".metadata.creationTimestamp", "date")
 
 BUS_NAMESPACE: Final = Definition(
@@ -153,6 +166,9 @@ QUEUE: Final = Definition(
         _column("Partitions", ".status.partitions", "integer"),
         *_TAIL,
         *_COUNTS,
+        _MAX_SIZE,
+        _SCHEDULED,
+        *_FORWARDED,
         _AGE,
     ),
 )
@@ -175,8 +191,9 @@ TOPIC: Final = Definition(
         _column("Partitions", ".status.partitions", "integer"),
         *_TAIL,
         _column("Subscriptions", ".status.subscriptionCount", "integer"),
-        _column("Scheduled", ".status.countDetails.scheduledMessageCount", "integer", wide=True),
+        _SCHEDULED,
         _SIZE,
+        _MAX_SIZE,
         _AGE,
     ),
 )
@@ -200,6 +217,8 @@ SUBSCRIPTION: Final = Definition(
         _column("Topic", ".spec.topicName"),
         *_TAIL,
         *_COUNTS,
+        *_FORWARDED,
+        _column("Partitions", ".status.partitions", "integer", wide=True),
         _AGE,
     ),
 )

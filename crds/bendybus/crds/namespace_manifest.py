@@ -137,11 +137,12 @@ class BusNamespaceSpec(ManifestModel):
     allowed_namespaces: list[NamespaceName] = Field(
         default_factory=list,
         max_length=1000,
-        description="Kubernetes namespaces whose queues it accepts; default: its own.",
+        description="Kubernetes namespaces whose queues, topics and subscriptions it accepts, "
+        "also subscriptions of other namespaces' topics; default: its own.",
     )
     authorization_rules: list[AuthorizationRule] = Field(
         default_factory=list,
-        max_length=12,
+        max_length=limits.AUTHORIZATION_RULES_MAX,
         description="Shared access policies in addition to RootManageSharedAccessKey.",
         json_schema_extra={
             "x-kubernetes-list-type": "map",

@@ -1,7 +1,7 @@
 """Queues as table rows and as JSON."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from google.protobuf import json_format
 
@@ -9,11 +9,19 @@ from bendybus.cli.output import printing
 from bendybus.cli.output.printing import Output
 from bendybus.cli.output.tables import Column
 from bendybus.crds import queue_manifest
-from bendybus.domain import descriptions, durations
+from bendybus.domain import descriptions, durations, limits
 from bendybus.domain.filters import rule_json
 from bendybus.domain.lifecycle import EntityState
 from bendybus.v1 import management_pb2 as pb
 from bendybus.wire import entities
+
+# Columns of `-o wide`, after those of the kind. TRANSFER-DEAD: could not be forwarded.
+WIDE: Final[tuple[str | Column, ...]] = (
+    "TRANSFER-DEAD",
+    Column("FORWARD-TO", text=True),
+    "ORIGIN",
+    "SIZE",
+)
 
 
 def show(queues: Sequence[pb.Queue], output: Output) -> None:
@@ -25,7 +33,7 @@ def show(queues: Sequence[pb.Queue], output: Output) -> None:
     wide = output is Output.WIDE
     columns: list[str | Column] = [Column("NAME", text=True), "PARTITIONS", "STATUS", "AVAILABLE"]
     columns += ["ACTIVE", "DEAD", "SCHEDULED"]
-    columns += ["DEFERRED", "LOCKED", "SIZE", "ORIGIN", "HOME"] if wide else []
+    columns += ["DEFERRED", "LOCKED", *WIDE, "MAX-SIZE", "HOME"] if wide else []
     printing.table(columns, [_row(queue, wide) for queue in queues])
 
 
@@ -46,11 +54,29 @@ def _row(queue: pb.Queue, wide: bool) -> list[object]:
         row += [
             counts.deferred_message_count if known else None,
             counts.locked_message_count if known else None,
-            printing.size(queue.runtime.size_in_bytes) if known else None,
-            entities.origin_from_proto(queue.origin).value,
+            *wide_cells(queue),
+            largest(queue),
             queue.home_partition if queue.partition_count == 1 else None,
         ]
     return row
+
+
+def wide_cells(entity: Any) -> list[object]:
+    """Return the cells of the columns WIDE, of an entity of any kind that holds messages."""
+    held, described = entity.runtime, entity.description
+    known = any(part.reachable for part in held.partitions)
+    return [
+        held.count_details.transfer_dead_letter_message_count if known else None,
+        described.forward_to or None,
+        entities.origin_from_proto(entity.origin).value,
+        printing.size(held.size_in_bytes) if known else None,
+    ]
+
+
+def largest(entity: Any) -> str | None:
+    """Return the size that an entity may have on all its partitions together."""
+    most = entity.runtime.max_size_in_megabytes_total
+    return printing.size(most * limits.MB) if most else None
 
 
 def status(queue: Any) -> str:

@@ -27,7 +27,7 @@ def show_topics(topics: Sequence[pb.Topic], output: Output) -> None:
         "SUBSCRIPTIONS",
         "SCHEDULED",
     ]
-    columns += ["SIZE", "ORIGIN", "HOME"] if wide else []
+    columns += ["ORIGIN", "SIZE", "MAX-SIZE", "HOME"] if wide else []
     rows = []
     for topic in topics:
         known = _known(topic)
@@ -41,8 +41,9 @@ def show_topics(topics: Sequence[pb.Topic], output: Output) -> None:
         ]
         if wide:
             row += [
-                printing.size(topic.runtime.size_in_bytes) if known else None,
                 entities.origin_from_proto(topic.origin).value,
+                printing.size(topic.runtime.size_in_bytes) if known else None,
+                queue_views.largest(topic),
                 topic.home_partition if topic.partition_count == 1 else None,
             ]
         rows.append(row)
@@ -64,7 +65,8 @@ def show_subscriptions(subscriptions: Sequence[pb.Subscription], output: Output)
         "ACTIVE",
         "DEAD",
     ]
-    columns += ["DEFERRED", "LOCKED", "SIZE", "ORIGIN"] if wide else []
+    # What they hold counts to the size of their topic: MAX-SIZE is there.
+    columns += ["DEFERRED", "LOCKED", *queue_views.WIDE, "PARTITIONS"] if wide else []
     rows = []
     for each in subscriptions:
         known, counts = _known(each), each.runtime.count_details
@@ -80,8 +82,8 @@ def show_subscriptions(subscriptions: Sequence[pb.Subscription], output: Output)
             row += [
                 counts.deferred_message_count if known else None,
                 counts.locked_message_count if known else None,
-                printing.size(each.runtime.size_in_bytes) if known else None,
-                entities.origin_from_proto(each.origin).value,
+                *queue_views.wide_cells(each),
+                each.partition_count,
             ]
         rows.append(row)
     printing.table(columns, rows)

@@ -46,7 +46,6 @@ _ACTIONS: Final = {
     RENEW_LOCK: "renew the lock of",
     RELEASE: "release",
 }
-_PREFETCH_MAX: Final = 50_000
 # Of a settlement that is part of a transaction: it is done at the commit.
 COLLECTED: Final = Outcome((), 0)
 Settled = ServiceBusReceivedMessage | Sequence[ServiceBusReceivedMessage]
@@ -104,7 +103,7 @@ class BaseReceiver(EntityClient):
             None if max_wait_time is None else arguments.seconds("max_wait_time", max_wait_time)
         )
         self._prefetch_count = arguments.count(
-            "prefetch_count", prefetch_count, least=0, most=_PREFETCH_MAX
+            "prefetch_count", prefetch_count, least=0, most=limits.PREFETCH_MESSAGES_MAX
         )
         if auto_lock_renewer is not None and not self._locks:
             raise ValueError(
