@@ -9,6 +9,7 @@ import pytest
 from bendybus.domain import errors
 from bendybus.domain.receive_mode import ReceiveMode
 from bendybus.domain.sub_queue import SubQueue
+from bendybus.frontend.core import sessions
 from bendybus.frontend.core.flow_control import ConnectionFlow, FlowControl, StreamFlow
 from bendybus.frontend.core.receive import Source
 from bendybus.frontend.core.session_cache import LockedSession
@@ -345,3 +346,26 @@ async def test_a_receiver_that_is_closed_while_it_attaches_frees_its_session() -
     bus.result(1, "close_session")
     await settle_down()
     assert said[-1].frame.HasField("session_closed")
+
+
+@pytest.mark.requirement("R246")
+async def test_an_accept_by_name_whose_offers_lapse_ends_in_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sessions, "NAMED_S", 0.05)
+    bus = Bus()
+    partition = bus.entity.partition_of("s")
+    task = bus.accept("s", wait_ms=0)
+    offers = 0
+    async with asyncio.timeout(30):
+        while not task.done():
+            await settle_down()
+            if len(bus.upstreams[partition].of("accept_session")) > offers:
+                offers += 1
+                await asyncio.sleep(0.01)
+                bus.offer(partition, "s")
+                await settle_down()
+                bus.result(partition, "confirm_session", errors.SessionLockLost("lapsed"))
+
+    with pytest.raises(errors.PartitionUnavailable, match="'s'"):
+        await task

@@ -81,6 +81,12 @@ class SessionDispatcher:
                 return entity, locked
             # The stream of the offer was lost, or the offer lapsed.
             first = True
+            if session_id is not None and asyncio.get_running_loop().time() >= until_s:
+                raise errors.PartitionUnavailable(
+                    f"{entity.title}: partition {offer.partition} offered session {session_id!r}, "
+                    "and its lock could not be confirmed in time. Accept it again.",
+                    metadata={"partition": str(offer.partition)},
+                )
 
     async def attach(
         self, name: str, token: bytes, held_tokens: bytes

@@ -95,6 +95,8 @@ def _receive(turn: Turn, command: ReceiveDeferred) -> Delivery:
         for row in rows:
             turn.stage.remove_row(queue, row)
         return Delivery(queue.slot, rows)
+    if isinstance(queue, SessionQueue) and session is not None:
+        session_locks.check_room(queue, session, len(rows))
     if turn.stage.marks:
         taken = [row.counter for row in rows]
         turn.stage.on_failure.append(partial(locks.unlock, queue, taken))

@@ -91,6 +91,19 @@ def is_lost(partition: PartitionState, token: bytes, now: Now) -> bool:
     return False
 
 
+def check_room(queue: SessionQueue, session: SessionLock, count: int) -> None:
+    """Raise ServerBusy unless `count` more messages of a session may be locked."""
+    if len(session.held) + count > LOCKS_PER_SESSION:
+        session.locks_alive(queue.locks)
+    if len(session.held) + count > LOCKS_PER_SESSION:
+        raise errors.ServerBusy(
+            f"{queue.entity.title}: the receiver of session {session.session_id!r} has "
+            f"{len(session.held)} messages locked, and may have {LOCKS_PER_SESSION}. Settle some "
+            "first.",
+            retry_after_ms=1_000,
+        )
+
+
 def lock_messages(
     partition: PartitionState,
     queue: SessionQueue,
@@ -234,11 +247,7 @@ def recall(turn: Turn, queue: MessageQueue, counter: int, lock: Lock) -> None:
     """
     if not isinstance(lock, SessionMessageLock) or not isinstance(queue, SessionQueue):
         return
-    later = [
-        (number, each)
-        for number, each in lock.session.locks_alive(queue.locks).items()
-        if number > counter and not each.delivered
-    ]
+    later = lock.session.reserved_after(counter, queue.locks)
     if not later:
         return
     for number, each in later:

@@ -77,8 +77,7 @@ def _full(queue: SessionQueue, session: SessionLock) -> bool:
     """Whether nothing may be locked before something is settled, which wakes the queue again."""
     if len(queue.locks) >= limits.LOCKS_PER_QUEUE:
         return True
-    most = session_locks.LOCKS_PER_SESSION
-    return len(session.held) >= most and len(session.locks_alive(queue.locks)) >= most
+    return not session.room(session_locks.LOCKS_PER_SESSION, queue.locks)
 
 
 def _serve(
@@ -97,8 +96,12 @@ def _serve(
             # The sweep refuses them.
             break
         key, ask = next(iter(session.asks.items()))
+        room = session.room(session_locks.LOCKS_PER_SESSION, queue.locks)
+        if not room:
+            # A settlement wakes the queue again.
+            return True
         rows = queue.sessions.take(
-            min(ask.messages, FRAME_ROWS),
+            min(ask.messages, FRAME_ROWS, room),
             min(ask.size_bytes, limits.FRAME_BYTES_MAX),
             now_ms=now.wall_ms,
             store=partition.store,

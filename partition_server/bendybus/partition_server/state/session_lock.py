@@ -53,6 +53,8 @@ class SessionLock:
     # The locks of its messages, and maybe some that are over; see `locks_alive`.
     held: dict[int, "SessionMessageLock"] = field(default_factory=dict)
     held_most: int = HELD_SPARE
+    # Those of them that were not delivered, and maybe some that were.
+    reserved: dict[int, "SessionMessageLock"] = field(default_factory=dict)
     asks: OrderedDict[tuple[Any, int], "SessionAsk"] = field(default_factory=OrderedDict)
 
     def token(self, partition: int, slot: int, boot: int) -> bytes:
@@ -65,13 +67,40 @@ class SessionLock:
         """Return the locks of its messages by counter; `locks` are all of the queue."""
         self.held = {c: lock for c, lock in self.held.items() if locks.get(c) is lock}
         self.held_most = 2 * len(self.held) + HELD_SPARE
+        self.reserved = {c: lock for c, lock in self.held.items() if not lock.delivered}
         return self.held
+
+    def room(self, most: int, locks: dict[int, Lock]) -> int:
+        """Return how many more of its messages may be locked now, of at most `most`."""
+        if len(self.held) >= most:
+            self.locks_alive(locks)
+        return max(0, most - len(self.held))
 
     def note(self, counter: int, lock: "SessionMessageLock", locks: dict[int, Lock]) -> None:
         """Note a lock of one of its messages."""
-        self.held[counter] = lock
+        self.back(counter, lock)
         if len(self.held) > self.held_most:
             self.locks_alive(locks)
+
+    def back(self, counter: int, lock: "SessionMessageLock") -> None:
+        """Note a lock that is there again."""
+        self.held[counter] = lock
+        if not lock.delivered:
+            self.reserved[counter] = lock
+
+    def reserved_after(
+        self, counter: int, locks: dict[int, Lock]
+    ) -> "list[tuple[int, SessionMessageLock]]":
+        """Return the locks of later messages that were not delivered; `locks`: see `locks_alive`.
+
+        Looks at what is reserved, not at all that its receiver has.
+        """
+        self.reserved = {
+            number: lock
+            for number, lock in self.reserved.items()
+            if not lock.delivered and locks.get(number) is lock
+        }
+        return [each for each in self.reserved.items() if each[0] > counter]
 
     def has_ready(self) -> bool:
         """Whether a take could find something."""

@@ -100,7 +100,7 @@ class SessionQueue(MessageQueue):
         for counter, _ in entries:
             lock = self.locks.get(counter)
             if isinstance(lock, SessionMessageLock):
-                lock.session.held[counter] = lock
+                lock.session.back(counter, lock)
 
     def next_lock_end(self) -> int | None:
         """Return when to look at sessions again."""
