@@ -154,6 +154,67 @@ def test_a_message_whose_time_to_live_ends_first_is_not_received(driver: Driver)
     assert driver.counts().active == 0
 
 
+@pytest.mark.requirement("R267")
+@pytest.mark.parametrize("dead_letters", [True, False])
+@pytest.mark.parametrize("restarts", [True, False])
+def test_a_message_that_waits_ends_with_its_time_to_live_and_not_with_its_delay(
+    driver: Driver, dead_letters: bool, restarts: bool
+) -> None:
+    driver.create(
+        "orders",
+        default_message_time_to_live_ms=120_000,
+        dead_lettering_on_message_expiration=dead_letters,
+    )
+    send(driver, "orders", b"a")
+    abandoned(driver, HOUR_MS)
+    if restarts:
+        driver.restart()
+
+    driver.advance(119_000)
+    driver.sweep()
+    before = driver.counts().active
+    driver.advance(1_000)
+    driver.sweep()
+
+    assert before == 1
+    counts = driver.counts()
+    assert (counts.active, counts.dead_letter) == (0, int(dead_letters))
+    driver.restart()
+    driver.advance(2 * HOUR_MS)
+    driver.sweep()
+    assert received(driver) == []
+    assert driver.counts().active == 0
+
+
+@pytest.mark.requirement("R267")
+def test_an_expiry_of_what_waits_that_is_not_committed_leaves_it_waiting(driver: Driver) -> None:
+    driver.create("orders", default_message_time_to_live_ms=120_000)
+    send(driver, "orders", b"a")
+    abandoned(driver, HOUR_MS)
+    driver.wall_ms += 120_000
+    driver.mono_ms += 120_000
+    partition = driver.partition
+    # As `advance` does, without its sweep.
+    partition.state.clock.waiting(driver.mono_ms - 120_000, driver.mono_ms)
+    partition.state.clock.observe(driver.now)
+    stage = partition.sweep(driver.now)
+    while stage is not None and partition.state.held.total:
+        # What else is due.
+        driver.store.commit(stage.changes)
+        partition.apply(stage, driver.now)
+        stage = partition.sweep(driver.now)
+    assert stage is not None
+
+    while_undone = partition.state.held.total
+    partition.take_back(stage, driver.now)
+    held_again = partition.state.held.total
+    driver.sweep()
+
+    assert (while_undone, held_again) == (0, 1)
+    assert partition.state.held.total == 0
+    assert driver.counts().active == 0
+
+
 @pytest.mark.requirement("R228")
 def test_a_purge_deletes_what_waits(orders: Driver) -> None:
     abandoned(orders, HOUR_MS)

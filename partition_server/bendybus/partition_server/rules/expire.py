@@ -1,12 +1,14 @@
 """Expiry: a message whose time to live is over is dropped, or dead-lettered if its queue is set so.
 
-A locked message waits for the end of its lock.
+A locked message waits for the end of its lock; one that only waits, after an abandon with a delay,
+does not.
 """
 
 from functools import partial
 
-from bendybus.partition_server.rules import dead_letter, scan
+from bendybus.partition_server.rules import dead_letter, delays, scan
 from bendybus.partition_server.state.due_times import LAST_ID, Sweep
+from bendybus.partition_server.state.message_lock import HeldLock
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.turn import Turn
 from bendybus.partition_server.store.records import COUNTER_MASK, SLOT_SHIFT, State, Summary
@@ -32,10 +34,16 @@ def sweep(turn: Turn) -> None:
 
     def take(summary: Summary) -> int:
         queue = partition.queues.at(summary.slot)
-        if queue is not None and summary.counter not in queue.locks:
-            expire(turn, queue, summary.id, summary.state, summary.size_bytes)
-            if not summary.state:
-                stage.vanished.append((queue, summary.counter))
+        lock = None if queue is None else queue.locks.get(summary.counter)
+        held = isinstance(lock, HeldLock)
+        if queue is None or (lock is not None and not held):
+            return 0
+        expire(turn, queue, summary.id, summary.state, summary.size_bytes)
+        if held:
+            stage.unlock(queue, summary.counter)
+            delays.end(turn, queue, summary.counter)
+        elif not summary.state:
+            stage.vanished.append((queue, summary.counter))
         return 0
 
     rows, due = turn.budget.rows_left, partition.due
