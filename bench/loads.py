@@ -34,6 +34,7 @@ class Loads:
     in_sessions: int = 32_000
     """Messages of the sessions that are received."""
     accepts: int = 200
+    """Single messages whose way to a waiting receiver is timed."""
     waiting_receivers: int = 1_000
     published: int = 30_000
     """Messages to a topic, divided by how many subscriptions want each."""

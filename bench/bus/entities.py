@@ -212,6 +212,32 @@ class EntityBench:
             "forward", "send, forward_to, receive + complete_messages",
             "batches of 500"))  # fmt: skip
 
+        for what, title, via in (
+            ("direct", "one send until it is received", target),
+            ("forward", "one send until it is received, forwarded once", source),
+        ):
+            took = await self._until_received(via, target)
+            for each in row.latency_rows(SYSTEM, f"{what}_latency", title, took):
+                self._emit(each)
+
+    async def _until_received(self, sent_to: str, received_from: str) -> list[float]:
+        """Send one after the other; return how many seconds each took until it was received."""
+        took: list[float] = []
+        async with (
+            self._client.get_queue_sender(sent_to) as sender,
+            self._client.get_queue_receiver(received_from, max_wait_time=_WAIT_S) as receiver,
+        ):
+            for _ in range(self._load.accepts):
+                waiting = asyncio.ensure_future(receiver.receive_messages(1))
+                # So that it waits at the partitions by then.
+                await asyncio.sleep(0.01)
+                began = time.perf_counter()
+                await sender.send_messages(ServiceBusMessage(BODY))
+                received = await waiting
+                took.append(time.perf_counter() - began)
+                await receiver.complete_messages(received)
+        return took
+
     async def _receive_all(self, queue: str, count: int) -> None:
         async with self._client.get_queue_receiver(queue, max_wait_time=_WAIT_S) as receiver:
             while count > 0:

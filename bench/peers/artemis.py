@@ -5,31 +5,25 @@ comes after the journal is on disk.
 """
 
 import os
-import queue
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from xml.sax.saxutils import escape
 
 from bench import processes, row
 from bench.loads import Loads
-from bench.peers import jvm, peer
+from bench.peers import artemis_routing, jvm, peer, stomp_session
+from bench.peers.stomp_session import ACKNOWLEDGE_EACH, BATCHED_BYTES, WINDOW, StompSession, timing
 from bench.recorder import Recorder
 from bench.row import Row
 
 SYSTEM: Final = "ActiveMQ Artemis"
-# Sends without a receipt, at any time.
-WINDOW: Final = 1_000
-ACKNOWLEDGE_EACH: Final = 100
-# What may be delivered and not yet acknowledged: the default, and for receiving in batches.
+# What may be delivered and not yet acknowledged: the default.
 DELIVERED_BYTES: Final = 10 * 1024
-BATCHED_BYTES: Final = 1_000_000
 # The plain loop by whether it waits for the receipt of each acknowledgement.
 LOOPS: Final = {True: "loop", False: "loop_unconfirmed"}
-WAIT_S: Final = 60.0
 _CLASS: Final = "org.apache.activemq.artemis.core.server.embedded.Main"
 _BLOCK_BYTES: Final = 4096
 _BLOCKS: Final = 40
@@ -55,7 +49,9 @@ _CONFIGURATION: Final = """\
       <address name="{name}">
         <anycast><queue name="{name}"><durable>true</durable></queue></anycast>
       </address>
+{addresses}
     </addresses>
+    <diverts>{divert}</diverts>
   </core>
 </configuration>
 """
@@ -65,22 +61,30 @@ def measure(load: Loads, folder: Path, emit: Callable[[Row], None]) -> None:
     """Start a server and measure it."""
     with peer.skipping([SYSTEM], emit):
         peer.require_client("stomp")
-        with _server(folder) as (port, pid):
-            _measure(load, port, Recorder(SYSTEM, {"server": [[pid]]}), emit)
+        with _server(load, folder) as (port, pid):
+            recorder = Recorder(SYSTEM, {"server": [[pid]]})
+            _measure(load, port, recorder, emit)
+            artemis_routing.measure(load, port, recorder, emit)
 
 
-def configuration(folder: Path, port: int, sync_ns: int) -> str:
+def configuration(load: Loads, folder: Path, port: int, sync_ns: int) -> str:
     """Return the broker.xml of a server that keeps its data in a folder."""
-    data = escape(str(folder / "data"))
-    return _CONFIGURATION.format(data=data, port=port, sync_ns=sync_ns, name=peer.NAME)
+    return _CONFIGURATION.format(
+        data=escape(str(folder / "data")),
+        port=port,
+        sync_ns=sync_ns,
+        name=peer.NAME,
+        addresses=artemis_routing.addresses(load),
+        divert=artemis_routing.divert(),
+    )
 
 
 @contextmanager
-def _server(folder: Path) -> Iterator[tuple[int, int]]:
+def _server(load: Loads, folder: Path) -> Iterator[tuple[int, int]]:
     port, log = processes.free_port(), folder / "artemis.log"
     etc = folder / "etc"
     etc.mkdir()
-    text = configuration(folder, port, sync_ns(folder))
+    text = configuration(load, folder, port, sync_ns(folder))
     (etc / "broker.xml").write_text(text, encoding="utf-8")
     with jvm.server("artemis", [_CLASS, str(folder)], port=port, log=log) as process:
         yield port, process.pid
@@ -137,19 +141,16 @@ def _measure(load: Loads, port: int, recorder: Recorder, emit: Callable[[Row], N
 
 
 def _send(port: int, count: int, recorder: Recorder | None = None) -> None:
-    with _Session(port) as session, _timing(recorder, "send", count):
-        for number in range(count):
-            session.wait_for(number - WINDOW + 1)
-            session.send(f"send-{number}")
-        session.wait_for(count)
+    with timing(recorder, "send", count):
+        stomp_session.send_all(port, peer.NAME, count)
 
 
 def _one_by_one(port: int, count: int) -> list[float]:
     took: list[float] = []
-    with _Session(port) as session:
+    with StompSession(port) as session:
         for number in range(count):
             began = time.perf_counter()
-            session.send(f"send-{number}")
+            session.send(peer.NAME, f"send-{number}")
             session.wait_for(number + 1)
             took.append(time.perf_counter() - began)
     _receive(port, count)
@@ -157,20 +158,14 @@ def _one_by_one(port: int, count: int) -> list[float]:
 
 
 def _receive(port: int, count: int, recorder: Recorder | None = None) -> None:
-    """Receive; acknowledge many at once, each time with a receipt."""
-    with _Session(port) as session, _timing(recorder, "receive_complete", count):
-        session.subscribe("client", BATCHED_BYTES)
-        for gone in range(1, count + 1):
-            message = session.next()
-            if gone % ACKNOWLEDGE_EACH == 0 or gone == count:
-                session.acknowledge(message, f"ack-{gone}")
-        session.wait_for(-(-count // ACKNOWLEDGE_EACH))
+    with timing(recorder, "receive_complete", count):
+        stomp_session.receive_all(port, peer.NAME, count)
 
 
 def _loop(port: int, count: int, recorder: Recorder | None = None, *, confirmed: bool) -> None:
     """Take one message and acknowledge it, then the next."""
-    with _Session(port) as session, _timing(recorder, LOOPS[confirmed], count):
-        session.subscribe("client-individual", DELIVERED_BYTES)
+    with StompSession(port) as session, timing(recorder, LOOPS[confirmed], count):
+        session.subscribe(peer.NAME, "client-individual", DELIVERED_BYTES)
         for gone in range(1, count + 1):
             message = session.next()
             # The last receipt of the unconfirmed loop comes after all acknowledgements.
@@ -178,80 +173,3 @@ def _loop(port: int, count: int, recorder: Recorder | None = None, *, confirmed:
             if confirmed:
                 session.wait_for(gone)
         session.wait_for(count if confirmed else 1)
-
-
-@contextmanager
-def _timing(recorder: Recorder | None, what: str, count: int) -> Iterator[None]:
-    if recorder is None:
-        yield
-    else:
-        with recorder.timing(what, count):
-            yield
-
-
-class _Session:
-    """A connection, and its listener: stomp.py calls it in a thread of the connection's."""
-
-    def __init__(self, port: int) -> None:
-        import stomp
-
-        self._connection = stomp.Connection12(
-            [("127.0.0.1", port)], auto_decode=False, reconnect_attempts_max=1
-        )
-        self._connection.set_listener("", self)
-        self._arrived: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._changed = threading.Condition()
-        self._receipts = 0
-        self._error = ""
-
-    def __enter__(self) -> "_Session":
-        self._connection.connect(wait=True)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._connection.disconnect()
-
-    def send(self, receipt: str) -> None:
-        """Send a message whose receipt comes when it is on disk."""
-        self._connection.send(
-            peer.NAME,
-            peer.BODY,
-            receipt=receipt,
-            **{"persistent": "true", "destination-type": "ANYCAST"},
-        )
-
-    def subscribe(self, mode: str, window_bytes: int) -> None:
-        """Ask for deliveries, so many bytes of them ahead of their acknowledgements."""
-        headers = {"subscription-type": "ANYCAST", "consumer-window-size": str(window_bytes)}
-        self._connection.subscribe(peer.NAME, id="1", ack=mode, headers=headers)
-
-    def next(self) -> str:
-        """Return what acknowledges the next message."""
-        return self._arrived.get(timeout=WAIT_S)
-
-    def acknowledge(self, message: str, receipt: str | None) -> None:
-        """Acknowledge a message, and in mode `client` all before it."""
-        self._connection.ack(message, receipt=receipt)
-
-    def wait_for(self, receipts: int) -> None:
-        """Return when there were so many receipts."""
-        with self._changed:
-            done = self._changed.wait_for(lambda: self._receipts >= receipts or self._error, WAIT_S)
-        if self._error or not done:
-            raise RuntimeError(self._error or f"no receipt for {WAIT_S:.0f} s")
-
-    def on_receipt(self, frame: Any) -> None:
-        """Count a receipt."""
-        with self._changed:
-            self._receipts += 1
-            self._changed.notify()
-
-    def on_message(self, frame: Any) -> None:
-        """Hand a message over."""
-        self._arrived.put(frame.headers["ack"])
-
-    def on_error(self, frame: Any) -> None:
-        """End what waits."""
-        with self._changed:
-            self._error = f"the broker reports an error: {frame.headers.get('message')}"
-            self._changed.notify()

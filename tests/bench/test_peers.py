@@ -100,7 +100,7 @@ def test_the_reason_why_a_jvm_did_not_start_is_one_line_of_its_log(
 
 
 def test_artemis_is_durable_and_listens_on_loopback_only(tmp_path: Path) -> None:
-    xml = artemis.configuration(tmp_path / "a&b", 1234, 200_000)
+    xml = artemis.configuration(loads.QUICK, tmp_path / "a&b", 1234, 200_000)
 
     core = ElementTree.fromstring(xml)[0]
     found = {each.tag.rpartition("}")[2]: each for each in core.iter()}

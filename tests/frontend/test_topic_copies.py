@@ -43,6 +43,9 @@ class Partition:
         self.kinds = frozenset(EntityKind)
         # Names of which it takes no entry.
         self.refuses: set[str] = set()
+        # While this is not set, copies are on their way.
+        self.reached = asyncio.Event()
+        self.reached.set()
         self.chooser = chooser
         self.watches: list[asyncio.Queue[CatalogueChanged]] = []
         # Every entry that it took, in order.
@@ -116,6 +119,7 @@ class Link:
     async def ApplyEntity(self, request: Any, timeout: float) -> Any:
         """Copy entries."""
         await self._travel(may_fail=True)
+        await self._at.reached.wait()
         entries = catalogue.applied(request)
         if any(each.key in self._at.refuses for each in entries):
             raise errors.InvalidArgument("rules", "are those of a later version.")
@@ -243,6 +247,23 @@ async def test_success_means_that_every_partition_has_it() -> None:
         for partition in bus.partitions:
             assert partition.entry("t0/subscriptions/s0") is not None
         assert bus.front_ends[0].directory.subscription_count("T0") == 1
+
+
+@pytest.mark.requirement("R80")
+async def test_success_waits_for_the_slowest_partition() -> None:
+    async with Bus(1) as bus:
+        slow = bus.partitions[2]
+        slow.reached.clear()
+
+        creating = asyncio.ensure_future(create(bus, EntityKind.TOPIC, "t0"))
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert bus.partitions[3].entry("t0") is not None
+        assert not creating.done()
+        slow.reached.set()
+        await creating
+
+        assert slow.entry("t0") is not None
 
 
 @pytest.mark.requirement("R87")

@@ -350,6 +350,7 @@ def test_a_manifest_of_another_namespace_that_came_back_continues_what_is_its_ow
 # Rules of subscriptions
 
 
+@pytest.mark.requirement("R139")
 def test_rules_that_clients_made_of_a_subscription_stay() -> None:
     view = subscription()
     kept = (Rule("mine", FalseFilter()),)
