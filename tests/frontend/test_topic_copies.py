@@ -258,10 +258,10 @@ async def test_success_waits_for_the_slowest_partition() -> None:
         creating = asyncio.ensure_future(create(bus, EntityKind.TOPIC, "t0"))
         for _ in range(100):
             await asyncio.sleep(0)
-        assert bus.partitions[3].entry("t0") is not None and not creating.done()
+        assert bus.partitions[3].entry("t0") is not None
+        assert not creating.done()
         slow.reached.set()
         await creating
-
         assert slow.entry("t0") is not None
 
 
