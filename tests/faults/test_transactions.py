@@ -139,6 +139,49 @@ def test_each_request_of_a_session_has_one_answer_whatever_is_killed(bus: Bus, v
     assert [str(message) for message in held] == [f"answer to {n}" for n in numbers]
 
 
+@pytest.mark.slow
+@pytest.mark.requirement("R239")
+def test_what_transactions_send_to_another_queue_arrives_once_whatever_is_killed(bus: Bus) -> None:
+    with bus.administration() as administration:
+        administration.create_queue("invoices")
+        queue = administration.get_queue("orders")
+        queue.lock_duration, queue.max_delivery_count = "PT5S", 1_000
+        administration.update_queue(queue)
+    dice = random.Random(5)
+
+    def kill() -> None:
+        victim = dice.choice([1, 1, 0, 2, 3])
+        bus.partitions[victim].kill()
+        bus.start_partition(victim)
+
+    numbers = [str(n) for n in range(16)]
+    with bus.client(retry_backoff_factor=0.05) as client:
+        client.get_queue_sender("orders").send_messages([keyed(body) for body in numbers])
+        with killing(kill, seed=13):
+            for _ in range(4):
+                with suppress(ServiceBusError), client.get_queue_receiver("orders") as receiver:
+                    for _ in range(3):
+                        _invoice(client, receiver)
+        while _held(client):
+            with suppress(ServiceBusError), client.get_queue_receiver("orders") as receiver:
+                _invoice(client, receiver)
+        found = drain(client, "invoices", wait_s=5)
+    assert found == dict.fromkeys(numbers, 1)
+
+
+def _invoice(client: ServiceBusClient, receiver: ServiceBusReceiver) -> None:
+    """Settle an order and send its invoice elsewhere, in a transaction."""
+    for message in receiver.receive_messages(1, max_wait_time=1):
+        tx = client.transaction()
+        receiver.complete_message(message, tx=tx)
+        invoice = ServiceBusMessage(str(message), partition_key=f"k{message}")
+        client.get_queue_sender("invoices").send_messages(invoice, tx=tx)
+        while True:
+            with suppress(OutcomeUnknownError):
+                tx.commit(timeout=5)
+                break
+
+
 def _session(client: ServiceBusClient) -> ServiceBusReceiver:
     return client.get_queue_receiver("sessions", session_id=KEY, max_wait_time=30)
 

@@ -4,9 +4,15 @@ from typing import Any
 
 from bendybus.domain.entity import Entity, Origin
 from bendybus.domain.queue_description import QueueDescription
+from bendybus.domain.topic_description import TopicDescription
 
 
 def queue(name: str = "orders", *, partitions: int = 4, home: int = 2, **changes: Any) -> Entity:
     """Return a queue's entry; `partitions=1` is a plain one."""
     description = QueueDescription(enable_partitioning=partitions > 1, **changes)
     return Entity(name, f"uid-{name}", 1, Origin.CLIENT, description, partitions, home, 0, 0)
+
+
+def topic(name: str) -> Entity:
+    """Return a topic of all four partitions."""
+    return Entity(name, f"uid-{name}", 1, Origin.CLIENT, TopicDescription(), 4, 2, 0, 0)

@@ -63,6 +63,24 @@ async def test_a_commit_is_one_call_with_all_parts_in_order(
     assert not any(partitions[index].requests for index in partitions if index != HOME)
 
 
+@pytest.mark.requirement("R235", "R238")
+async def test_what_is_for_another_entity_says_so(
+    dispatcher: TransactionDispatcher, partitions: dict[int, FakePartition]
+) -> None:
+    opened = dispatcher.begin(ID, client="c")
+    dispatcher.collect(opened, [settle(1), send("a", "b", entity="other")])
+
+    await dispatcher.commit(opened, Commit([]))
+
+    (request,) = partitions[HOME].requests
+    settled, sent = request.parts
+    assert settled.WhichOneof("kind") == "settle"
+    # Not a field of a send: a partition that does not know it would keep the messages as its own.
+    assert sent.WhichOneof("kind") == "transfer"
+    assert (sent.transfer.destination.uid, sent.transfer.destination.generation) == ("uid-other", 1)
+    assert len(sent.transfer.batch.messages) == 2
+
+
 @pytest.mark.requirement("R120")
 async def test_nothing_reaches_a_partition_before_the_commit(
     dispatcher: TransactionDispatcher, partitions: dict[int, FakePartition]

@@ -98,10 +98,46 @@ def test_messages_of_two_sessions_are_settled_together_only_on_a_plain_queue() -
         collected(settle(1, entity="sessions", session=b"short"))
 
 
-@pytest.mark.requirement("R123")
-def test_a_transaction_is_about_one_entity() -> None:
-    with pytest.raises(errors.InvalidOperation, match="cannot span multiple top-level entities"):
-        collected(send(KEY), send(KEY, entity="other"))
+@pytest.mark.requirement("R123", "R238")
+def test_a_transaction_settles_messages_of_the_entity_that_it_began_with() -> None:
+    for first in (send(KEY), settle(1)):
+        with pytest.raises(errors.InvalidOperation, match="cannot span multiple top-level entit"):
+            collected(first, settle(2, entity="other"))
+
+
+@pytest.mark.requirement("R235", "R238")
+def test_what_is_sent_to_other_entities_needs_no_key_and_is_kept_apart() -> None:
+    made = collected(
+        settle(1),
+        send("", entity="other"),
+        send("another", "key", entity="plain"),
+        in_session("a", "b", entity="sessions"),
+        send("", entity="news"),
+    )
+
+    assert (made.partition, made.entity and made.entity.name) == (HOME, "orders")
+    kinds = [type(operation.part).__name__ for operation in made.operations]
+    assert kinds == ["SettlePart"] + ["TransferPart"] * 4
+
+
+@pytest.mark.requirement("R238")
+@pytest.mark.parametrize(
+    ("operations", "says"),
+    [
+        ([send(KEY, entity="news"), send(KEY, entity="other")], "Begin with an operation on"),
+        ([settle(1), send(KEY, entity="nowhere")], "nowhere"),
+        ([settle(1), send(KEY, entity="sessions")], "The SessionId was not set"),
+        ([settle(1), in_session("a", key="b", entity="other")], "differs from SessionId"),
+        ([settle(1), send("k" * 129, entity="other")], "128 characters"),
+        ([settle(1), send(KEY, entity="other", sub_queue=SubQueue.DEAD_LETTER)], "dead-letter"),
+        ([settle(1), send(*[""] * 100, entity="other")], "1 to 100 messages"),
+    ],
+)
+def test_what_cannot_be_sent_to_another_entity_is_refused_at_once(
+    operations: list[Operation], says: str
+) -> None:
+    with pytest.raises(errors.BusError, match=says):
+        collected(*operations)
 
 
 @pytest.mark.requirement("R122")

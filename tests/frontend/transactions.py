@@ -14,7 +14,7 @@ from bendybus.frontend.core.transaction import Operation, Transaction
 from bendybus.frontend.upstreams.transaction_calls import SendPart, SettlePart
 from bendybus.internal.v1 import partition_pb2
 from bendybus.v1 import message_pb2
-from tests.frontend.entities import queue
+from tests.frontend.entities import queue, topic
 
 ID = bytes(range(16))
 KEY = "a customer"
@@ -78,6 +78,7 @@ def directory(tier: Tier = Tier.PREMIUM) -> Directory:
         queue("unique", requires_duplicate_detection=True),
         queue("sessions", requires_session=True),
         queue("plain-sessions", partitions=1, requires_session=True),
+        topic("news"),
     ]
     made.update(0, Fingerprint("n", "u", tier, 4, 0), entries, snapshot=True)
     return made

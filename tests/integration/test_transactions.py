@@ -135,9 +135,11 @@ def test_rules_are_checked_with_each_operation(
             sender.send_messages(ServiceBusMessage("without a key"), tx=tx)
         with pytest.raises(InvalidOperationError, match="same partition key"):
             sender.send_messages(keyed("elsewhere", "another customer"), tx=tx)
-        elsewhere = client.get_queue_sender(other)
+        client.get_queue_sender(other).send_messages(keyed("another queue"))
+        elsewhere = client.get_queue_receiver(other)
+        (message,) = elsewhere.receive_messages(max_wait_time=10)
         with pytest.raises(InvalidOperationError, match="multiple top-level entities"):
-            elsewhere.send_messages(keyed("another queue"), tx=tx)
+            elsewhere.complete_message(message, tx=tx)
         sender.send_messages(keyed("two"), tx=tx)
 
     assert bodies(client, queue) == ["one", "two"]

@@ -221,8 +221,8 @@ def test_an_old_file_and_its_copy_get_incarnations_of_their_own(
             " VALUES (x'00', 1, 0, 'new', 0, 7)",
             "outcomes of sends of version 7",
         ),
-        ("UPDATE slots SET sub_queue = 3 WHERE slot = 1", "sub-queues of kind 3"),
-        ("PRAGMA user_version = 11", "has format 11; this version reads up to 10"),
+        ("UPDATE slots SET sub_queue = 5 WHERE slot = 1", "sub-queues of kind 5"),
+        ("PRAGMA user_version = 12", "has format 12; this version reads up to 11"),
     ],
 )
 def test_what_a_newer_version_wrote_is_refused_and_left_as_it_is(

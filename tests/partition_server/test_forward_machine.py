@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from bendybus.domain.sub_queue import SubQueue
+from bendybus.partition_server.state.batch import Batch
+from bendybus.partition_server.state.commands import Transact, Transfer
 from bendybus.partition_server.state.lanes import Outgoing
-from tests.partition_server.forwarding_driver import bodies
+from tests.partition_server.forwarding_driver import bodies, held
 from tests.partition_server.partition_pair import Pair, fill, give_room
 
 
@@ -19,11 +21,14 @@ class Machine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.pair = Pair()
+        self.pair = self.make_pair()
         self.count = 0
         self.open: list[Outgoing] = []
         self.answers: list[tuple[Outgoing, Any]] = []
         self.filled: set[int] = set()
+
+    def make_pair(self) -> Pair:
+        return Pair()
 
     @rule(count=st.integers(1, 6), keyed=st.booleans())
     def send(self, count: int, keyed: bool) -> None:
@@ -101,3 +106,38 @@ class Machine(RuleBasedStateMachine):
 
 Machine.TestCase.settings = settings(max_examples=120, stateful_step_count=30, deadline=None)
 TestForwarding = pytest.mark.requirement("R213")(Machine.TestCase)
+
+
+class TransferPair(Pair):
+    """The source forwards nothing: what goes to the target is sent there in its transactions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.describe("", generation=6)
+        self.transactions = 0
+
+    def sent(self, *bodies: str, keyed: bool = True) -> None:
+        self.transactions += 1
+        keys = list(bodies) if keyed else []
+        batch = Batch([body.encode() for body in bodies], partition_keys=keys)
+        ref, id_ = self.source.ref("source"), self.transactions.to_bytes(16, "big")
+        part = Transfer(self.source.ref("target"), batch)
+        [value] = self.source.run(Transact("t", ref, id_, [part]))
+        assert value.error is None, value
+
+
+class TransferMachine(Machine):
+    """The same through the transfer queue."""
+
+    def make_pair(self) -> Pair:
+        return TransferPair()
+
+    def teardown(self) -> None:
+        super().teardown()
+        left = self.pair.source.counts_of("source").size_bytes
+        aside = held(self.pair.source, "source", SubQueue.TRANSFER_DEAD_LETTER)
+        assert left == sum(row.size() for row in aside)
+
+
+TransferMachine.TestCase.settings = Machine.TestCase.settings
+TestTransfers = pytest.mark.requirement("R236")(TransferMachine.TestCase)

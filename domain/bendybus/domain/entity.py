@@ -19,7 +19,9 @@ from bendybus.domain.sub_queue import SubQueue
 from bendybus.domain.subscription_description import SubscriptionDescription
 
 DEAD_LETTER_SUFFIX: Final = "$DeadLetterQueue"
-TRANSFER_DEAD_LETTER_SUFFIX: Final = f"$Transfer/{DEAD_LETTER_SUFFIX}"
+# What is sent on in transactions; no client sees it.
+TRANSFER_SUFFIX: Final = "$Transfer"
+TRANSFER_DEAD_LETTER_SUFFIX: Final = f"{TRANSFER_SUFFIX}/{DEAD_LETTER_SUFFIX}"
 PARTITIONS_MAX: Final = max(limits.PREMIUM_PARTITION_COUNTS)
 _SUB_QUEUES: Final = {
     DEAD_LETTER_SUFFIX.lower(): SubQueue.DEAD_LETTER,

@@ -1,7 +1,8 @@
 """Forwarding: messages that go on by themselves, to another queue or topic.
 
     queue or subscription ──forwardTo──────────────────────────► queue or topic
-          └── dead letters ──forwardDeadLetteredMessagesTo─────► queue or topic
+          ├── dead letters ──forwardDeadLetteredMessagesTo─────► queue or topic
+          └── transfer queue ──sent there in a transaction─────► queue or topic
 
 A message that cannot be forwarded ends in the transfer dead-letter sub-queue of its entity.
 """
@@ -51,6 +52,11 @@ def check_receives(entity: Entity, sub_queue: SubQueue) -> None:
             f"{entity.title} forwards to {destination!r}. Receive there.",
             metadata={"entity": entity.name, "destination": destination},
         )
+
+
+def stays_in(destination: Entity, partition: int) -> bool:
+    """Whether every message for a destination has this partition there, whatever its key."""
+    return not destination.partitioned and destination.home_partition == partition
 
 
 def stays(source: Entity, destination: Entity) -> bool:

@@ -99,6 +99,7 @@ SETTLER_ID_BYTES_MAX: Final = 16
 TRANSACTION_MESSAGES_MAX: Final = 100  # sent or settled
 TRANSACTION_BYTES_MAX: Final = 8 * MB  # of messages sent, or one message that is larger
 TRANSACTION_ID_BYTES: Final = 16
+TRANSFER_DESTINATIONS_MAX: Final = 1_000  # to which one entity sends in transactions
 OPERATION_ID_BYTES_MAX: Final = 16
 TOMBSTONES_MAX: Final = 20_000  # deleted names that are remembered, and a tenth more
 SQL_NESTING_MAX: Final = 64  # operators inside operators; parentheses alone do not count

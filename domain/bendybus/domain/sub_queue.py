@@ -1,7 +1,6 @@
 """The queues inside an entity, by name: where its messages wait, and where rejected ones go.
 
-Numbers are those of the internal contract and of the partition's file; 3 is kept for the transfer
-queue.
+Numbers are those of the internal contract and of the partition's file.
 """
 
 from collections.abc import Mapping
@@ -17,6 +16,9 @@ class SubQueue(IntEnum):
 
     MAIN = 1
     DEAD_LETTER = 2
+    # What a transaction sent to other entities and is to be forwarded to them: one queue for each of
+    # these. Clients do not see it.
+    TRANSFER = 3
     # What could not be forwarded.
     TRANSFER_DEAD_LETTER = 4
 

@@ -1,7 +1,8 @@
 """What may be done in one transaction: the rules that need nothing but its parts.
 
 Source: "All messages that are sent as part of the same transaction must specify the same partition
-key"; a transaction has 100 messages at most, lasts two minutes at most, and works on one entity.
+key"; a transaction has 100 messages at most, lasts two minutes at most, and settles messages of one entity, the first
+that it is about. What it sends to others is kept there and forwarded after its commit.
 """
 
 from collections.abc import Collection, Iterable
@@ -9,6 +10,7 @@ from collections.abc import Collection, Iterable
 from bendybus.domain import limits
 from bendybus.domain.disposition import Disposition
 from bendybus.domain.entity import Entity
+from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.errors import InvalidArgument, InvalidOperation
 from bendybus.domain.limits import Tier
 
@@ -31,14 +33,25 @@ def check_age(age_ms: int) -> None:
         )
 
 
-def check_entity(first: Entity, other: Entity) -> None:
-    """Raise InvalidOperation unless both operations of a transaction are about one entity."""
+def check_settles(first: Entity, other: Entity) -> None:
+    """Raise InvalidOperation unless messages of the entity that a transaction began with settle."""
     if first.uid != other.uid:
         raise InvalidOperation(
             "Local transactions cannot span multiple top-level entities such as queue or topic: "
-            f"this one began with {first.title} and continues with {other.title}. Use a "
-            "transaction for each.",
+            f"this one began with {first.title}, and messages of {other.title} can only be settled "
+            "in one that begins with it. Settle first, then send to other entities.",
             metadata={"entity": first.name},
+        )
+
+
+def check_transfers(via: Entity, destination: Entity) -> None:
+    """Raise InvalidOperation unless messages for another entity can be kept at `via` until sent."""
+    if via.kind is EntityKind.TOPIC:
+        raise InvalidOperation(
+            "Local transactions cannot span multiple top-level entities such as queue or topic: "
+            f"this one began with {via.title} and continues with {destination.title}, and a topic "
+            "keeps no messages for others. Begin with an operation on a queue or subscription.",
+            metadata={"entity": via.name},
         )
 
 

@@ -8,6 +8,7 @@ from bendybus.internal.v1 import partition_pb2
 _NUMBERS: dict[SubQueue, partition_pb2.SubQueue] = {
     SubQueue.MAIN: partition_pb2.SUB_QUEUE_MAIN,
     SubQueue.DEAD_LETTER: partition_pb2.SUB_QUEUE_DEAD_LETTER,
+    SubQueue.TRANSFER: partition_pb2.SUB_QUEUE_TRANSFER,
     SubQueue.TRANSFER_DEAD_LETTER: partition_pb2.SUB_QUEUE_TRANSFER_DEAD_LETTER,
 }
 

@@ -18,7 +18,13 @@ from bendybus.frontend.core import columns
 from bendybus.frontend.core.metrics import Metrics
 from bendybus.frontend.core.transaction import Operation, Transaction
 from bendybus.frontend.upstreams import transaction_calls
-from bendybus.frontend.upstreams.transaction_calls import Answer, Result, SendPart, SettlePart
+from bendybus.frontend.upstreams.transaction_calls import (
+    Answer,
+    Part,
+    Result,
+    SettlePart,
+    TransferPart,
+)
 from bendybus.frontend.upstreams.upstream import Upstream, now_ms
 
 # Open transactions, of one connection and of all, and the bytes that these keep.
@@ -196,19 +202,24 @@ class TransactionDispatcher:
                 "does not have.",
                 metadata={"partition": str(transaction.partition)},
             )
-        entity = self._directory.by_uid(collected.uid) or collected
         return await transaction_calls.transact(
             upstream,
-            entity,
-            [operation.part for operation in transaction.operations],
+            self._directory.by_uid(collected.uid) or collected,
+            [self._as_known_now(operation.part) for operation in transaction.operations],
             transaction_id=transaction.transaction_id,
             age_ms=age_ms,
             deadline_ms=deadline_ms,
         )
 
+    def _as_known_now(self, part: Part) -> Part:
+        if not isinstance(part, TransferPart):
+            return part
+        found = self._directory.by_uid(part.destination.uid)
+        return part if found is None else part._replace(destination=found)
+
     def _check_room(self, opened: Open, operations: Sequence[Operation]) -> None:
-        parts = (operation.part for operation in operations)
-        size_bytes = sum(each.messages.ByteSize() for each in parts if isinstance(each, SendPart))
+        sent = (each.part for each in operations if not isinstance(each.part, SettlePart))
+        size_bytes = sum(each.messages.ByteSize() for each in sent)
         if self._bytes and self._bytes + size_bytes > BYTES_MAX:
             raise errors.ServerBusy(
                 "the front end has too much in open transactions. Retry.", retry_after_ms=500
@@ -224,7 +235,11 @@ class TransactionDispatcher:
     def _count(self, transaction: Transaction) -> None:
         entity = transaction.entity
         for part in (operation.part for operation in transaction.operations):
-            if isinstance(part, SettlePart):
+            if isinstance(part, TransferPart):
+                self._metrics.incoming.labels(part.destination.name).inc(
+                    columns.count(part.messages)
+                )
+            elif isinstance(part, SettlePart):
                 count = len(part.lock_tokens) // lock_token.TOKEN_BYTES
                 self._metrics.settled.labels(part.disposition.name.lower()).inc(count)
             elif entity is not None:

@@ -25,7 +25,12 @@ from bendybus.domain.entity import Entity
 from bendybus.domain.message_access import Access
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core import columns, routing
-from bendybus.frontend.upstreams.transaction_calls import Part, SendPart, SettlePart
+from bendybus.frontend.upstreams.transaction_calls import (
+    Part,
+    SendPart,
+    SettlePart,
+    TransferPart,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,31 +100,38 @@ class Transaction:
     def collect(self, operations: Sequence[Operation], directory: Directory) -> None:
         """Add operations, all of them or none. Raises the domain error of the first refused one."""
         facts = self._facts
+        taken: list[Operation] = []
         for operation in operations:
-            facts = _with(facts, operation, directory)
-        self.operations.extend(operations)
+            facts, part = _with(facts, operation, directory)
+            taken.append(replace(operation, part=part))
+        self.operations.extend(taken)
         self._facts = facts
 
 
-def _with(facts: _Facts, operation: Operation, directory: Directory) -> _Facts:
-    """Return the facts with one operation more. Raises what refuses it."""
+def _with(facts: _Facts, operation: Operation, directory: Directory) -> tuple[_Facts, Part]:
+    """Return the facts with one operation more, and what that is. Raises what refuses it."""
     entity = directory.find(operation.entity)
-    if facts.entity is not None:
-        transactions.check_entity(facts.entity, entity)
     sends = isinstance(operation.part, SendPart)
     message_access.check(entity, Access.SEND if sends else Access.RECEIVE)
     fingerprint = directory.fingerprint
     assert fingerprint is not None, "entities are known"
     transactions.check_allowed(fingerprint.tier)
-    facts = replace(facts, entity=entity)
-    if isinstance(operation.part, SendPart):
+    via, part = facts.entity or entity, operation.part
+    facts = replace(facts, entity=via)
+    if isinstance(part, SendPart):
         _check_target(entity, operation.sub_queue)
-        facts = _with_send(facts, entity, operation.part.messages)
-    else:
-        facts = _with_settle(facts, entity, operation.part)
-    transactions.check_partitions(entity, facts.partitions)
+        if via.uid == entity.uid:
+            facts = _with_send(facts, entity, part.messages)
+        else:
+            transactions.check_transfers(via, entity)
+            facts = _with_messages(facts, entity, part.messages)
+            part = TransferPart(entity, part.messages)
+    elif isinstance(part, SettlePart):
+        transactions.check_settles(via, entity)
+        facts = _with_settle(facts, entity, part)
+    transactions.check_partitions(via, facts.partitions)
     transactions.check_size(facts.messages, facts.content_bytes)
-    return facts
+    return facts, part
 
 
 def _check_target(entity: Entity, sub_queue: SubQueue) -> None:
@@ -133,7 +145,8 @@ def _check_target(entity: Entity, sub_queue: SubQueue) -> None:
         raise lifecycle.refuse_sends(entity.name, entity.kind)
 
 
-def _with_send(facts: _Facts, entity: Entity, messages: columns.MessageBatch) -> _Facts:
+def _with_messages(facts: _Facts, entity: Entity, messages: columns.MessageBatch) -> _Facts:
+    """Add messages that are sent to an entity, whichever it is. Raises what refuses them."""
     for fault in columns.faults(messages).values():
         raise fault
     count = columns.count(messages)
@@ -142,20 +155,24 @@ def _with_send(facts: _Facts, entity: Entity, messages: columns.MessageBatch) ->
     if entity.description.requires_session and not columns.all_in_sessions(messages):
         raise session_access.missing(entity)
     # Checked also on a plain entity: what contradicts itself is refused whatever it is sent to.
+    routing.effective_keys(entity, columns.keys(messages))
+    return replace(
+        facts,
+        messages=facts.messages + count,
+        content_bytes=facts.content_bytes + sum(columns.content_sizes(messages)),
+        size_bytes=facts.size_bytes + messages.ByteSize(),
+    )
+
+
+def _with_send(facts: _Facts, entity: Entity, messages: columns.MessageBatch) -> _Facts:
+    facts = _with_messages(facts, entity, messages)
     keys = facts.keys | set(routing.effective_keys(entity, columns.keys(messages)))
     transactions.check_keys(entity, keys)
     partitions = {entity.home_partition}
     if entity.partitioned:
         found = (key for key in keys if key is not None)
         partitions = {partitioning.partition_of(key, entity.partition_count) for key in found}
-    return replace(
-        facts,
-        keys=keys,
-        partitions=facts.partitions | partitions,
-        messages=facts.messages + count,
-        content_bytes=facts.content_bytes + sum(columns.content_sizes(messages)),
-        size_bytes=facts.size_bytes + messages.ByteSize(),
-    )
+    return replace(facts, keys=keys, partitions=facts.partitions | partitions)
 
 
 def _with_settle(facts: _Facts, entity: Entity, settle: SettlePart) -> _Facts:

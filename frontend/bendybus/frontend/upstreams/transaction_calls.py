@@ -21,6 +21,13 @@ class SendPart(NamedTuple):
     messages: message_pb2.MessageBatch
 
 
+class TransferPart(NamedTuple):
+    """Messages for another entity than that of the transaction, sent as one unit."""
+
+    destination: Entity
+    messages: message_pb2.MessageBatch
+
+
 class SettlePart(NamedTuple):
     """Messages that are settled, or whose locks are renewed."""
 
@@ -33,7 +40,7 @@ class SettlePart(NamedTuple):
     session_token: bytes = b""
 
 
-Part: TypeAlias = SendPart | SettlePart
+Part: TypeAlias = SendPart | SettlePart | TransferPart
 
 
 class Result(NamedTuple):
@@ -71,7 +78,7 @@ async def transact(
     offset = upstream.clock_offset_ms
     request = partition_pb2.TransactRequest(
         partition=upstream.partition,
-        entity=partition_pb2.EntityRef(uid=entity.uid, generation=entity.generation),
+        entity=_reference(entity),
         transaction_id=transaction_id,
         age_ms=age_ms,
         deadline_monotonic_ms=0 if offset is None else deadline_ms + offset,
@@ -94,11 +101,19 @@ async def transact(
     )
 
 
+def _reference(entity: Entity) -> partition_pb2.EntityRef:
+    return partition_pb2.EntityRef(uid=entity.uid, generation=entity.generation)
+
+
 def _add(request: partition_pb2.TransactRequest, part: Part) -> None:
     made = request.parts.add()
     if isinstance(part, SendPart):
         # Given to a constructor it would be serialised and parsed.
         made.send.batch.CopyFrom(part.messages)
+        return
+    if isinstance(part, TransferPart):
+        made.transfer.destination.CopyFrom(_reference(part.destination))
+        made.transfer.batch.CopyFrom(part.messages)
         return
     settle = made.settle
     settle.disposition = deliver_frames.DISPOSITIONS[part.disposition]

@@ -5,7 +5,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from bendybus.domain.entity import DEAD_LETTER_SUFFIX, TRANSFER_DEAD_LETTER_SUFFIX
+from bendybus.domain.entity import (
+    DEAD_LETTER_SUFFIX,
+    TRANSFER_DEAD_LETTER_SUFFIX,
+    TRANSFER_SUFFIX,
+)
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.store import statements
@@ -15,6 +19,7 @@ Record = dict[str, Any]
 # What follows the name of an entity in the path of its sub-queue.
 SUFFIXES: Final[dict[int, str]] = {
     SubQueue.DEAD_LETTER: DEAD_LETTER_SUFFIX,
+    SubQueue.TRANSFER: TRANSFER_SUFFIX,
     SubQueue.TRANSFER_DEAD_LETTER: TRANSFER_DEAD_LETTER_SUFFIX,
 }
 _YEAR_9999_MS: Final = 253_402_300_000_000

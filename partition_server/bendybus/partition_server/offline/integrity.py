@@ -61,7 +61,9 @@ def _slots(database: Any) -> Iterator[str]:
     by_queue: dict[tuple[str, int], list[int]] = defaultdict(list)
     for slot in database.query(statements.load("inspecting.sql")["slots"]):
         number, uid = slot["slot"], slot["uid"]
-        by_queue[uid, slot["sub_queue"]].append(number)
+        if slot["sub_queue"] != SubQueue.TRANSFER:
+            # Of those there is one for each destination.
+            by_queue[uid, slot["sub_queue"]].append(number)
         if uid not in entries and not slot["dropped"]:
             yield (
                 f"slot {number} belongs to {uid}, which is not in the catalogue: a server "

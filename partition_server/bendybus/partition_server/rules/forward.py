@@ -64,7 +64,7 @@ class _Look:
         refused: BusError | None
         try:
             entity = self._destination()
-            if not forwarding.stays(self._queue.entity, entity):
+            if not self._turn.partition.stays(self._queue, entity):
                 self._by_lanes(entity)
                 return
             forward_lanes.give_back(self._turn.partition, self._queue)
@@ -93,18 +93,24 @@ class _Look:
     def _destination(self) -> Entity:
         """Return where messages go. Raises what refuses all of them."""
         partition, source = self._turn.partition, self._queue.entity
-        name = forwarding.destination_of(source, self._queue.state.sub_queue)
-        entity = partition.catalogue.by_key(name.lower())
-        if entity is None or entity.deleted:
+        entity = partition.destination_of(self._queue)
+        if entity is None and self._queue.state.destination:
+            name = partition.catalogue.name_of(self._queue.state.destination)
+            raise errors.EntityNotFound(
+                f"sent in a transaction of {source.title} to {name!r}, which was deleted."
+            )
+        if entity is None:
+            name = forwarding.destination_of(source, self._queue.state.sub_queue)
             raise errors.EntityNotFound(f"{source.title} forwards to {name!r}: it does not exist.")
         entity_status.check_sends(entity)
-        if partition.forward_link is None and not forwarding.stays(source, entity):
+        stays = partition.stays(self._queue, entity)
+        if partition.forward_link is None and not stays:
             raise errors.PartitionUnavailable(
                 f"{source.title} forwards to {entity.title}, whose messages are in other "
                 "partitions, and their addresses are not known here."
             )
         # Otherwise only what is for this partition waits, see `forward_lanes`.
-        if partition.sends_refused and forwarding.stays(source, entity):
+        if partition.sends_refused and stays:
             raise errors.PartitionUnavailable(partition.sends_refused)
         return entity
 

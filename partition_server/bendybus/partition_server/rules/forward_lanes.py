@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from bendybus.domain import errors, forwarding, limits, partitioning
+from bendybus.domain import errors, limits, partitioning
 from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
 from bendybus.partition_server.rules import forward_choices, forwarded, leaving
@@ -230,7 +230,11 @@ def _depart(
         lane.sequence + 1,
         index,
         ForwardSource(
-            state.uid, state.sub_queue, partition.index, partition.fingerprint.incarnation
+            state.uid,
+            state.sub_queue,
+            partition.index,
+            partition.fingerprint.incarnation,
+            state.destination,
         ),
         destination.uid,
         destination.generation,
@@ -281,9 +285,7 @@ def settle(turn: Turn, command: ForwardOutcome) -> Done:
     at = {counter: i for i, counter in enumerate(counters)}
     failed = {i: taken.failures[at[row.counter]] for i, row in enumerate(found)
               if at[row.counter] in taken.failures}  # fmt: skip
-    destination = partition.catalogue.by_key(
-        forwarding.destination_of(queue.entity, queue.state.sub_queue).lower()
-    )
+    destination = partition.destination_of(queue)
     back, elsewhere = _leave(turn, queue, lane, command.partition, destination, found, failed)
     # Never what may come again: it would be forgotten when it is stored.
     stay = {*back, *elsewhere}

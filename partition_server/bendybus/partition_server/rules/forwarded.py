@@ -111,6 +111,7 @@ def _check_shape(command: TakeForwarded) -> None:
         raise errors.InvalidArgument("counters", f"must be {count} different numbers.")
     source = command.source
     bounds.check_text("source.uid", source.uid, bounds.UID_CHARS_MAX)
+    bounds.check_text("source.destination", source.destination, bounds.UID_CHARS_MAX)
     bounds.check_number("source.partition", source.partition, PARTITIONS_MAX - 1)
     bounds.check_number("source.incarnation", len(source.incarnation), bounds.INCARNATION_BYTES_MAX)
     for name in ("boot", "sequence", "settled_below", "deadline_mono_ms"):

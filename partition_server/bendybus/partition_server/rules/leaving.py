@@ -40,6 +40,7 @@ class Leaving:
     def __init__(self, turn: Turn, queue: MessageQueue) -> None:
         self._turn = turn
         self._queue = queue
+        self._transfers = queue.state.sub_queue is SubQueue.TRANSFER
 
     def batch(self, rows: Sequence[Row]) -> Batch:
         """Return messages as they are sent to their destination."""
@@ -52,7 +53,7 @@ class Leaving:
             [row.session_id or "" for row in rows] if by_session else (),
             [row.session_id is not None for row in rows] if by_session else (),
             lives if any(lives) else (),
-            (),
+            self._scheduled(rows),
             [row.head for row in rows],
             [row.format % SHARED_FORMAT for row in rows],
             [self._carried(row) for row in rows],
@@ -60,9 +61,19 @@ class Leaving:
 
     def _lifetime(self, row: Row) -> int:
         """Return what is left of the time to live, 0 for none: it ends no later for going on."""
-        if row.expires_ms is None:
-            return 0
-        return max(1, row.expires_ms - self._turn.now.wall_ms)
+        now_ms = self._turn.now.wall_ms
+        if row.expires_ms is not None:
+            return max(1, row.expires_ms - now_ms)
+        if not self._transfers or not row.time_to_live_ms or row.scheduled_ms > now_ms:
+            return row.time_to_live_ms if self._transfers else 0
+        # Nothing expires in a transfer queue; what it waited there counts.
+        return max(1, row.time_to_live_ms - max(0, now_ms - row.enqueued_ms))
+
+    def _scheduled(self, rows: Sequence[Row]) -> Sequence[int]:
+        """Return when messages are due at their destination; in a transfer queue they go on."""
+        if not self._transfers or not any(row.scheduled_ms for row in rows):
+            return ()
+        return [row.scheduled_ms for row in rows]
 
     def _carried(self, row: Row) -> Carried:
         index, source = self._turn.partition.index, row.dead_letter_source

@@ -86,6 +86,12 @@ def target(turn: Turn, ref: EntityRef) -> MessageQueue:
 def check_sends(turn: Turn, queue: MessageQueue, deadline_mono_ms: int) -> None:
     """Raise what refuses a send before its messages are looked at."""
     entity_status.check_sends(queue.entity)
+    check_room(turn)
+    check_deadline(turn, deadline_mono_ms)
+
+
+def check_room(turn: Turn) -> None:
+    """Raise PartitionUnavailable where there is no room on the disk for messages."""
     index, why = turn.partition.index, turn.partition.sends_refused
     if why:
         raise errors.PartitionUnavailable(
@@ -93,7 +99,6 @@ def check_sends(turn: Turn, queue: MessageQueue, deadline_mono_ms: int) -> None:
             "volume more room.",
             metadata={"partition": str(index)},
         )
-    check_deadline(turn, deadline_mono_ms)
 
 
 def check_deadline(turn: Turn, deadline_mono_ms: int) -> None:
@@ -180,12 +185,7 @@ class Appender:
         try:
             size_bytes = self._check_group(batch, start, end)
             if size_bytes > self._room:
-                raise errors.QuotaExceeded(
-                    f"{self._entity.title}: partition {self._partition} is full "
-                    f"({self._entity.description.max_size_in_megabytes} MB{self._with_history()}). "
-                    "Receive or purge messages.",
-                    metadata={"entity": self._entity.name, "partition": str(self._partition)},
-                )
+                raise self._full(self._queue.entity)
         except BusError as error:
             self._failures.append((group, error))
             self._numbers.extend(repeat(0, end - start))
@@ -199,6 +199,14 @@ class Appender:
             self._append(batch, start, end)
         # What was stored, not what was sent: a duplicate takes no room.
         self._room -= self._queue.state.size_bytes - before_bytes
+
+    def _full(self, entity: Entity) -> BusError:
+        return errors.QuotaExceeded(
+            f"{entity.title}: partition {self._partition} is full "
+            f"({entity.description.max_size_in_megabytes} MB{self._with_history()}). "
+            "Receive or purge messages.",
+            metadata={"entity": entity.name, "partition": str(self._partition)},
+        )
 
     def _check_group(self, batch: Batch, start: int, end: int) -> int:
         if self._entity.description.requires_session:

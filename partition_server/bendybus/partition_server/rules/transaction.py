@@ -13,9 +13,9 @@ is raised before, and not remembered.
 from bendybus.domain import bounds, errors, limits, partitioning, transactions
 from bendybus.domain.errors import BusError
 from bendybus.domain.message_access import Access
-from bendybus.partition_server.rules import duplicates, locks, send, settle
+from bendybus.partition_server.rules import duplicates, locks, send, settle, transfer
 from bendybus.partition_server.state.answers import Transacted, TransactionPart
-from bendybus.partition_server.state.commands import Append, Settle, Transact
+from bendybus.partition_server.state.commands import Append, Settle, Transact, Transfer
 from bendybus.partition_server.state.session_lock import SessionMessageLock
 from bendybus.partition_server.state.turn import Turn
 
@@ -55,14 +55,17 @@ def _check_name(command: Transact) -> None:
 
 def _check_now(turn: Turn, command: Transact) -> None:
     """Raise what refuses a transaction before its parts are looked at."""
-    turn.partition.find(command.entity, turn.now, Access.BROWSE)
+    found = turn.partition.find(command.entity, turn.now, Access.BROWSE)
     send.check_deadline(turn, command.deadline_mono_ms)
     if command.sends():
         send.check_sends(turn, send.target(turn, command.entity), command.deadline_mono_ms)
+    for part in command.transfers():
+        transfer.destination_of(turn.partition, found, part)
+        send.check_room(turn)
     transactions.check_allowed(turn.partition.fingerprint.tier)
     # A part without messages is refused as well, when it is its turn.
     messages = max(command.messages(), len(command.parts))
-    content_bytes = sum(part.batch.content_bytes() for part in command.sends())
+    content_bytes = sum(batch.content_bytes() for batch in command.batches())
     transactions.check_size(messages, content_bytes)
 
 
@@ -74,6 +77,8 @@ def _decide(turn: Turn, command: Transact) -> Transacted:
         for part in command.parts:
             if isinstance(part, Append):
                 parts.append(_send(turn, part))
+            elif isinstance(part, Transfer):
+                parts.append(_transfer(turn, command, part))
             else:
                 parts.append(_settle(turn, part))
     except BusError as error:
@@ -118,6 +123,12 @@ def _send(turn: Turn, part: Append) -> TransactionPart:
     if outcome.failures:
         raise outcome.failures[0][1]
     return TransactionPart(outcome.numbers, outcome.duplicates)
+
+
+def _transfer(turn: Turn, command: Transact, part: Transfer) -> TransactionPart:
+    transfer.transfer(turn, turn.partition.find(command.entity, turn.now, Access.BROWSE), part)
+    # The messages get their numbers at their destination.
+    return TransactionPart()
 
 
 def _settle(turn: Turn, part: Settle) -> TransactionPart:

@@ -28,6 +28,7 @@ def request(frame: Outgoing, deadline_mono_ms: int) -> partition_pb2.ForwardRequ
             sub_queue=entity_refs.number_of(frame.source.sub_queue),
             partition=frame.source.partition,
             incarnation=frame.source.incarnation,
+            destination=frame.source.destination,
         ),
         boot=frame.boot,
         sequence=frame.sequence,
@@ -115,7 +116,9 @@ def command(request: partition_pb2.ForwardRequest, reply: Call) -> commands.Take
     return commands.TakeForwarded(
         reply,
         conversions.entity_ref(request.entity),
-        ForwardSource(source.uid, sub_queue, source.partition, source.incarnation),
+        ForwardSource(
+            source.uid, sub_queue, source.partition, source.incarnation, source.destination
+        ),
         request.boot,
         request.sequence,
         list(request.counters),

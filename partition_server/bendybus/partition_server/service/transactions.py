@@ -44,7 +44,7 @@ def response(outcome: answers.Transacted) -> partition_pb2.TransactResponse:
 
 def _parts(
     request: partition_pb2.TransactRequest,
-) -> Iterator[commands.Append | commands.Settle]:
+) -> Iterator[commands.Append | commands.Settle | commands.Transfer]:
     entity = conversions.entity_ref(request.entity)
     for part in request.parts:
         kind = part.WhichOneof("kind")
@@ -53,8 +53,14 @@ def _parts(
             yield commands.Append(None, entity, batch, list(part.send.group_sizes))
         elif kind == "settle":
             yield _settle(part.settle, entity)
+        elif kind == "transfer":
+            batch = conversions.batch_from_proto(part.transfer.batch)
+            destination = conversions.entity_ref(part.transfer.destination)
+            yield commands.Transfer(destination, batch, list(part.transfer.group_sizes))
         else:
-            raise errors.InvalidArgument("parts", "each part must be a send or a settlement.")
+            raise errors.InvalidArgument(
+                "parts", "each part must be a send, a settlement or a transfer."
+            )
 
 
 def _settle(settle: partition_pb2.TransactionSettle, entity: commands.EntityRef) -> commands.Settle:

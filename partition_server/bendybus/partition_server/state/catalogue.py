@@ -79,6 +79,11 @@ class Catalogue:
         """Return the entity, None if it is deleted or was never there."""
         return self._by_uid.get(uid)
 
+    def name_of(self, uid: str) -> str:
+        """Return the name of an entity, also of one that was deleted; "" if it is forgotten."""
+        found = self._by_uid.get(uid) or self._buried.get(uid)
+        return "" if found is None else found.name
+
     def subscriptions(self, topic: Entity) -> list[Entity]:
         """Return the subscriptions of a topic that there is data of; none of another entity."""
         if topic.kind is not EntityKind.TOPIC:

@@ -55,29 +55,46 @@ class Append:
     deadline_mono_ms: int = 0
 
 
+class Transfer(NamedTuple):
+    """Messages of a transaction for another entity than its own; see rules.transfer."""
+
+    destination: EntityRef
+    batch: Batch
+    group_sizes: Sequence[int] = ()
+
+
 @dataclass(slots=True)
 class Transact:
     """Do all parts in one commit, or nothing; answered by Transacted.
 
-    A part is an Append without a name of its own, or a Settle. All are about one entity.
+    A part is an Append without a name of its own, a Settle or a Transfer. All but those are about
+    one entity.
     """
 
     reply_to: Any
     entity: EntityRef
     # Names it: a repeat gets the first outcome, also after a restart.
     transaction_id: bytes
-    parts: Sequence["Append | Settle"]
+    parts: Sequence["Append | Settle | Transfer"]
     age_ms: int = 0
     # On this partition's monotonic clock; 0: none.
     deadline_mono_ms: int = 0
 
     def sends(self) -> list[Append]:
-        """Return the parts that store messages."""
+        """Return the parts that send messages to its entity."""
         return [part for part in self.parts if isinstance(part, Append)]
+
+    def transfers(self) -> list[Transfer]:
+        """Return the parts that send messages to other entities."""
+        return [part for part in self.parts if isinstance(part, Transfer)]
+
+    def batches(self) -> list[Batch]:
+        """Return all messages that are stored."""
+        return [part.batch for part in self.parts if isinstance(part, Append | Transfer)]
 
     def messages(self) -> int:
         """Return how many messages are sent or settled."""
-        sent = sum(len(part.batch.payloads) for part in self.sends())
+        sent = sum(len(batch.payloads) for batch in self.batches())
         tokens = sum(len(part.tokens) for part in self.parts if isinstance(part, Settle))
         return sent + tokens // lock_token.TOKEN_BYTES
 
@@ -310,4 +327,4 @@ def stores(command: Command) -> bool:
     """Whether a command stores messages, so that it needs room on the disk."""
     if isinstance(command, Append | TakeForwarded):
         return True
-    return isinstance(command, Transact) and bool(command.sends())
+    return isinstance(command, Transact) and bool(command.batches())

@@ -8,6 +8,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from bendybus.domain import errors, forwarding, limits, lock_token, message_access
+from bendybus.domain.entity import Entity
 from bendybus.domain.message_access import Access
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.state.budget import Budget, ServeBudget
@@ -219,10 +220,29 @@ class PartitionState:
 
     def watch_forwarding(self, queue: MessageQueue) -> None:
         """Note whether a queue forwards its messages, as its entity is now described."""
-        destination = forwarding.destination_of(queue.entity, queue.state.sub_queue)
-        forwards = destination != "" and not isinstance(queue, SessionQueue)
+        forwards = self.forwards_from(queue) and not isinstance(queue, SessionQueue)
         if forwards or queue.slot in self.forwards.sources:
             self.forwards.put(queue.slot, forwards=forwards)
+
+    def forwards_from(self, queue: MessageQueue) -> bool:
+        """Whether the messages of a queue are to go on to another entity."""
+        named = forwarding.destination_of(queue.entity, queue.state.sub_queue)
+        return bool(named or queue.state.destination)
+
+    def destination_of(self, queue: MessageQueue) -> Entity | None:
+        """Return where the messages of a queue go on to, None if it is deleted."""
+        if queue.state.destination:
+            return self.catalogue.by_uid(queue.state.destination)
+        name = forwarding.destination_of(queue.entity, queue.state.sub_queue)
+        found = self.catalogue.by_key(name.lower())
+        return None if found is None or found.deleted else found
+
+    def stays(self, queue: MessageQueue, destination: Entity) -> bool:
+        """Whether each message of a queue has this partition at its destination, too."""
+        if queue.state.destination:
+            # Its keys are those of the destination, and have not led here.
+            return forwarding.stays_in(destination, self.index)
+        return forwarding.stays(queue.entity, destination)
 
     def watch_keys(self, queue: MessageQueue, since_ms: int) -> None:
         """Look for keys to forget in a queue that detects duplicates, from `since_ms` on."""

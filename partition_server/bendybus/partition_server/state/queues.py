@@ -6,7 +6,7 @@ the queue's first message; until then only this opening of the file knows it.
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from bendybus.domain import errors
+from bendybus.domain import errors, limits
 from bendybus.domain.entity import Entity
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.sub_queue import OF_KIND, ON_NEED, SubQueue
@@ -23,6 +23,8 @@ class Queues:
         self._partition = partition
         self._by_slot: dict[int, MessageQueue] = {}
         self._by_uid: dict[str, dict[SubQueue, MessageQueue]] = {}
+        # Transfer queues: by entity, and by the UID of their destinations.
+        self._transfers: dict[str, dict[str, MessageQueue]] = {}
         # After the highest slot that was in use since the file was opened.
         self._slots_end = 0
         # Of deleted entities: their rows are still to be removed, then they are.
@@ -59,7 +61,34 @@ class Queues:
 
     def all_of(self, uid: str) -> Sequence[MessageQueue]:
         """Return the queues of an entity; none if this partition holds nothing of it."""
-        return list(self._by_uid.get(uid, {}).values())
+        found = list(self._by_uid.get(uid, {}).values())
+        return found + self.transfers_of(uid) if self._transfers else found
+
+    def transfers_of(self, uid: str) -> list[MessageQueue]:
+        """Return the transfer queues of an entity, one for each destination."""
+        return list(self._transfers.get(uid, {}).values())
+
+    def transfer_to(self, queue: MessageQueue, destination: Entity) -> MessageQueue:
+        """Return where an entity keeps what it sends to another one; made when it is needed.
+
+        Raises QuotaExceeded for too many destinations.
+        """
+        known = self._transfers.get(queue.entity.uid, {})
+        if destination.uid in known:
+            return known[destination.uid]
+        if len(known) >= limits.TRANSFER_DESTINATIONS_MAX:
+            raise errors.QuotaExceeded(
+                f"{queue.entity.title} sends to {len(known)} other entities in transactions; at "
+                "most that many are possible. Use one that sends to fewer.",
+                metadata={"entity": queue.entity.name},
+            )
+        mono_ms = queue.last_used_mono_ms
+        return self._make(queue.entity, SubQueue.TRANSFER, mono_ms, destination.uid)
+
+    def drop_transfer(self, queue: MessageQueue) -> None:
+        """Take a transfer queue out that is empty, and whose destination is deleted."""
+        del self._transfers[queue.entity.uid][queue.state.destination]
+        self._drop(queue)
 
     def uids(self) -> list[str]:
         """Return the entities that have queues here."""
@@ -70,6 +99,8 @@ class Queues:
         size_bytes = 0
         for queue in self._by_uid[uid].values():
             size_bytes += queue.state.size_bytes
+        if self._transfers:
+            size_bytes += sum(queue.state.size_bytes for queue in self.transfers_of(uid))
         return size_bytes
 
     def open(self, slots: Iterable[SlotState], catalogue: Catalogue, mono_ms: int) -> None:
@@ -89,7 +120,7 @@ class Queues:
         known = self._by_uid.get(entity.uid, {})
         if entity.deleted or not (known or self._partition in entity.partitions()):
             return
-        for queue in known.values():
+        for queue in self.all_of(entity.uid):
             queue.entity = entity
         for sub_queue in OF_KIND[entity.kind]:
             if sub_queue not in known:
@@ -99,11 +130,15 @@ class Queues:
         """Take the queues of a deleted entity out; return them."""
         gone = self.all_of(entity.uid)
         self._by_uid.pop(entity.uid, None)
+        self._transfers.pop(entity.uid, None)
         for queue in gone:
-            del self._by_slot[queue.slot]
-            queue.state.dropped = True
-            self.dropped[queue.slot] = queue.state
+            self._drop(queue)
         return gone
+
+    def _drop(self, queue: MessageQueue) -> None:
+        del self._by_slot[queue.slot]
+        queue.state.dropped = True
+        self.dropped[queue.slot] = queue.state
 
     def _needed(self, main: MessageQueue, sub_queue: SubQueue) -> MessageQueue | None:
         """Return a sub-queue that is made now, None if the kind of entity has none such."""
@@ -111,8 +146,10 @@ class Queues:
             return None
         return self._make(main.entity, sub_queue, main.last_used_mono_ms)
 
-    def _make(self, entity: Entity, sub_queue: SubQueue, mono_ms: int) -> MessageQueue:
-        slot = SlotState(self._free_slot(), entity.uid, sub_queue)
+    def _make(
+        self, entity: Entity, sub_queue: SubQueue, mono_ms: int, destination: str = ""
+    ) -> MessageQueue:
+        slot = SlotState(self._free_slot(), entity.uid, sub_queue, destination=destination)
         self._slots_end = max(self._slots_end, slot.slot + 1)
         made = _queue(slot, entity, mono_ms)
         self._put(made)
@@ -120,7 +157,11 @@ class Queues:
 
     def _put(self, queue: MessageQueue) -> None:
         self._by_slot[queue.slot] = queue
-        self._by_uid.setdefault(queue.state.uid, {})[queue.state.sub_queue] = queue
+        state = queue.state
+        if state.sub_queue is SubQueue.TRANSFER:
+            self._transfers.setdefault(state.uid, {})[state.destination] = queue
+        else:
+            self._by_uid.setdefault(state.uid, {})[state.sub_queue] = queue
 
     def _free_slot(self) -> int:
         """Return the number of a slot that nothing uses: after all others, if there is room."""

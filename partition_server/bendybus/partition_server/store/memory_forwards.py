@@ -47,7 +47,14 @@ class MemoryForwards:
             for id_ in [each for each in self._choices if each >> SLOT_SHIFT == slot]:
                 del self._choices[id_]
         for uid in changes.forward_sources_removed:
-            self._forget([each for each, last in self._last.items() if last[0] == uid])
+            place = f"{uid}/".encode()
+            self._forget(
+                [
+                    source
+                    for source, last in self._last.items()
+                    if last[0] == uid or source.startswith(place)
+                ]
+            )
 
     def _forget(self, sources: Sequence[bytes]) -> None:
         for source in sources:

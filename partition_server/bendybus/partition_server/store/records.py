@@ -205,6 +205,8 @@ class SlotState:
     last_enqueued_ms: int = 0
     # Its entity is deleted: rows are removed a few at a time, then the slot itself.
     dropped: bool = False
+    # Of a transfer queue: the UID of the entity that its messages are forwarded to.
+    destination: str = ""
     # Its messages are received by session; follows from its entity, not written.
     by_session: bool = field(default=False, compare=False)
     # Its messages may share bodies; the same.
@@ -293,10 +295,13 @@ class ForwardSource(NamedTuple):
     partition: int
     # Of the file; a restored one has another.
     incarnation: bytes
+    # Of a transfer queue: the UID of its destination; an entity has one for each.
+    destination: str = ""
 
     def place(self) -> bytes:
         """Return what all incarnations of the file have in common."""
-        return f"{self.uid}/{int(self.sub_queue)}/{self.partition}/".encode()
+        place = f"{self.uid}/{int(self.sub_queue)}/{self.partition}/"
+        return (f"{self.destination}/{place}" if self.destination else place).encode()
 
     def name(self) -> bytes:
         """Return what frames are remembered by."""

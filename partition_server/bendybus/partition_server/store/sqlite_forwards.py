@@ -68,5 +68,9 @@ class SqliteForwards:
             else:
                 db.execute(sql["forward_choose"], (id_, partition))
         for uid in changes.forward_sources_removed:
+            # What only forwards to it begins with its name.
+            place = f"{uid}/".encode()
+            db.execute(sql["forward_forget_messages_at"], (place, place + _AFTER_ANY))
+            db.execute(sql["forward_forget_sources_at"], (place, place + _AFTER_ANY))
             db.execute(sql["forward_forget_messages_of"], (uid,))
             db.execute(sql["forward_forget_source"], (uid,))

@@ -313,7 +313,7 @@ class SqliteStore:
             db.execute(sql["write_mark"], (_FORGOTTEN, changes.producers_forgotten_until_ms))
         for slot in changes.slots.values():
             figures = (slot.slot, slot.uid, slot.sub_queue, *slot.figures(), slot.dropped)
-            db.execute(sql["write_slot"], figures)
+            db.execute(sql["write_slot"], (*figures, slot.destination))
         for number in changes.slots_removed:
             db.execute(sql["remove_slot"], (number,))
             self.forwards.forget_slot(db, number)

@@ -14,10 +14,12 @@ class SubQueue(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     SUB_QUEUE_UNSPECIFIED: _ClassVar[SubQueue]
     SUB_QUEUE_MAIN: _ClassVar[SubQueue]
     SUB_QUEUE_DEAD_LETTER: _ClassVar[SubQueue]
+    SUB_QUEUE_TRANSFER: _ClassVar[SubQueue]
     SUB_QUEUE_TRANSFER_DEAD_LETTER: _ClassVar[SubQueue]
 SUB_QUEUE_UNSPECIFIED: SubQueue
 SUB_QUEUE_MAIN: SubQueue
 SUB_QUEUE_DEAD_LETTER: SubQueue
+SUB_QUEUE_TRANSFER: SubQueue
 SUB_QUEUE_TRANSFER_DEAD_LETTER: SubQueue
 
 class EntityRef(_message.Message):
@@ -99,12 +101,14 @@ class TransactRequest(_message.Message):
     def __init__(self, partition: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., transaction_id: _Optional[bytes] = ..., parts: _Optional[_Iterable[_Union[TransactionPart, _Mapping]]] = ..., age_ms: _Optional[int] = ..., deadline_monotonic_ms: _Optional[int] = ...) -> None: ...
 
 class TransactionPart(_message.Message):
-    __slots__ = ("send", "settle")
+    __slots__ = ("send", "settle", "transfer")
     SEND_FIELD_NUMBER: _ClassVar[int]
     SETTLE_FIELD_NUMBER: _ClassVar[int]
+    TRANSFER_FIELD_NUMBER: _ClassVar[int]
     send: TransactionSend
     settle: TransactionSettle
-    def __init__(self, send: _Optional[_Union[TransactionSend, _Mapping]] = ..., settle: _Optional[_Union[TransactionSettle, _Mapping]] = ...) -> None: ...
+    transfer: TransactionTransfer
+    def __init__(self, send: _Optional[_Union[TransactionSend, _Mapping]] = ..., settle: _Optional[_Union[TransactionSettle, _Mapping]] = ..., transfer: _Optional[_Union[TransactionTransfer, _Mapping]] = ...) -> None: ...
 
 class TransactionSend(_message.Message):
     __slots__ = ("batch", "group_sizes")
@@ -113,6 +117,16 @@ class TransactionSend(_message.Message):
     batch: _message_pb2.MessageBatch
     group_sizes: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, batch: _Optional[_Union[_message_pb2.MessageBatch, _Mapping]] = ..., group_sizes: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class TransactionTransfer(_message.Message):
+    __slots__ = ("destination", "batch", "group_sizes")
+    DESTINATION_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    GROUP_SIZES_FIELD_NUMBER: _ClassVar[int]
+    destination: EntityRef
+    batch: _message_pb2.MessageBatch
+    group_sizes: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, destination: _Optional[_Union[EntityRef, _Mapping]] = ..., batch: _Optional[_Union[_message_pb2.MessageBatch, _Mapping]] = ..., group_sizes: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class TransactionSettle(_message.Message):
     __slots__ = ("disposition", "lock_tokens", "changed_properties", "dead_letter_reason", "dead_letter_error_description", "session_token")
@@ -679,16 +693,18 @@ class ForwardRequest(_message.Message):
     def __init__(self, partition: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., source: _Optional[_Union[ForwardSource, _Mapping]] = ..., boot: _Optional[int] = ..., sequence: _Optional[int] = ..., batch: _Optional[_Union[_message_pb2.MessageBatch, _Mapping]] = ..., columns: _Optional[_Union[ForwardedColumns, _Mapping]] = ..., counters: _Optional[_Iterable[int]] = ..., settled: _Optional[_Iterable[int]] = ..., settled_below: _Optional[int] = ..., overtake: bool = ..., deadline_monotonic_ms: _Optional[int] = ...) -> None: ...
 
 class ForwardSource(_message.Message):
-    __slots__ = ("uid", "sub_queue", "partition", "incarnation")
+    __slots__ = ("uid", "sub_queue", "partition", "incarnation", "destination")
     UID_FIELD_NUMBER: _ClassVar[int]
     SUB_QUEUE_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    DESTINATION_FIELD_NUMBER: _ClassVar[int]
     uid: str
     sub_queue: SubQueue
     partition: int
     incarnation: bytes
-    def __init__(self, uid: _Optional[str] = ..., sub_queue: _Optional[_Union[SubQueue, str]] = ..., partition: _Optional[int] = ..., incarnation: _Optional[bytes] = ...) -> None: ...
+    destination: str
+    def __init__(self, uid: _Optional[str] = ..., sub_queue: _Optional[_Union[SubQueue, str]] = ..., partition: _Optional[int] = ..., incarnation: _Optional[bytes] = ..., destination: _Optional[str] = ...) -> None: ...
 
 class ForwardedColumns(_message.Message):
     __slots__ = ("changed_properties", "dead_letter_reasons", "dead_letter_error_descriptions", "dead_letter_sources", "enqueued_sequence_numbers", "hops")

@@ -7,7 +7,7 @@ SELECT namespace_name, namespace_uid, tier, partition_count, partition_index, bo
 -- The highest versions of what is inside columns; a kind of sub-queue of a later program, or 0.
 SELECT (SELECT coalesce(max(version), 0) FROM entities),
     (SELECT coalesce(max(version), 0) FROM producers),
-    (SELECT coalesce(max(sub_queue), 0) FROM slots WHERE sub_queue NOT IN (1, 2, 4))
+    (SELECT coalesce(max(sub_queue), 0) FROM slots WHERE sub_queue NOT IN (1, 2, 3, 4))
 
 -- write_header --
 -- The fingerprint of a new file.
@@ -44,19 +44,19 @@ DELETE FROM entities WHERE key = ?
 -- read_slots --
 -- The figures of every (sub-)queue.
 SELECT slot, uid, sub_queue, counter, active, deferred, scheduled, size_bytes, last_enqueued_ms,
-    dropped
+    dropped, destination
 FROM slots ORDER BY slot
 
 -- write_slot --
 -- The figures of a (sub-)queue, in the transaction of what they count.
 INSERT INTO slots (slot, uid, sub_queue, counter, active, deferred, scheduled, size_bytes,
-    last_enqueued_ms, dropped)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    last_enqueued_ms, dropped, destination)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (slot) DO UPDATE
 SET counter = excluded.counter, active = excluded.active, deferred = excluded.deferred,
     scheduled = excluded.scheduled, size_bytes = excluded.size_bytes,
     last_enqueued_ms = excluded.last_enqueued_ms, dropped = excluded.dropped, uid = excluded.uid,
-    sub_queue = excluded.sub_queue
+    sub_queue = excluded.sub_queue, destination = excluded.destination
 
 -- remove_slot --
 -- The end of a deleted entity's (sub-)queue.

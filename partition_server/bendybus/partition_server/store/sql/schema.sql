@@ -39,8 +39,10 @@ CREATE TABLE slots (
     size_bytes INTEGER NOT NULL,
     last_enqueued_ms INTEGER NOT NULL,
     dropped INTEGER NOT NULL,
-    -- 1 main, 2 dead-letter, 4 transfer dead-letter
-    sub_queue INTEGER NOT NULL DEFAULT 1
+    -- 1 main, 2 dead-letter, 3 transfer, 4 transfer dead-letter
+    sub_queue INTEGER NOT NULL DEFAULT 1,
+    -- Of a transfer queue: the UID of the entity that its messages are forwarded to.
+    destination TEXT NOT NULL DEFAULT ''
 ) STRICT;
 
 CREATE TABLE messages (

@@ -1,0 +1,118 @@
+"""Messages that a transaction sends to other entities: kept where it settles, forwarded after it.
+
+    transaction ──one commit──► settlements, and the transfer queue of each destination
+                                        └── `forward` ──► destination, by the key of each message
+
+Each entity has a transfer queue for every other one that was sent to through it, so that a
+destination that takes nothing delays only what is for it. What a message is like is checked here,
+against its destination as this partition knows it; whether that exists still, is enabled and has
+room is seen when the message gets there.
+"""
+
+from collections.abc import Iterator
+
+from bendybus.domain import partitioning, transactions
+from bendybus.domain.entity import Entity
+from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.errors import BusError
+from bendybus.domain.message_access import Access, check
+from bendybus.partition_server.rules import duplicates, publish, send
+from bendybus.partition_server.rules.send import Appender
+from bendybus.partition_server.state.batch import Batch
+from bendybus.partition_server.state.commands import Append, Transfer
+from bendybus.partition_server.state.message_queue import MessageQueue
+from bendybus.partition_server.state.partition_state import PartitionState
+from bendybus.partition_server.state.turn import Turn
+from bendybus.partition_server.store.records import Row, State
+
+_STATE, _EXPIRES = Row._fields.index("state"), Row._fields.index("expires_ms")
+_LIFE = Row._fields.index("time_to_live_ms")
+
+
+def destination_of(partition: PartitionState, via: MessageQueue, part: Transfer) -> Entity:
+    """Return where messages go. Raises EntityNotFound, GenerationMismatch, InvalidOperation."""
+    destination = partition.catalogue.resolve(part.destination)
+    check(destination, Access.SEND)
+    transactions.check_transfers(via.entity, destination)
+    return destination
+
+
+def transfer(turn: Turn, via: MessageQueue, part: Transfer) -> None:
+    """Store messages for another entity. Raises what refuses one of them."""
+    partition = turn.partition
+    destination = destination_of(partition, via, part)
+    send.check_shape(part.batch, part.group_sizes)
+    _check_keys(part.batch)
+    queue = _queue(turn, via, destination)
+    command = Append(None, part.destination, part.batch, part.group_sizes)
+    size_bytes = part.batch.content_bytes()
+    outcome = _TransferAppender(turn, queue, destination, size_bytes).run(command)
+    if outcome.failures:
+        raise outcome.failures[0][1]
+
+
+def _queue(turn: Turn, via: MessageQueue, destination: Entity) -> MessageQueue:
+    """Return where messages for a destination are kept."""
+    partition, uid = turn.partition, via.entity.uid
+    for known in partition.queues.transfers_of(uid):
+        # Never one that may be sent to again: its numbers would begin again, and be taken for known.
+        gone = partition.catalogue.by_uid(known.state.destination) is None
+        if gone and not known.state.size_bytes and not known.locks:
+            partition.queues.drop_transfer(known)
+            partition.forwards.drop(known.slot)
+            partition.lanes.drop(known.slot)
+    queue = partition.queues.transfer_to(via, destination)
+    partition.watch_forwarding(queue)
+    return queue
+
+
+def _topic_of(partition: PartitionState, subscription: Entity) -> MessageQueue:
+    topic = partition.catalogue.by_key(subscription.topic_key)
+    assert topic is not None, subscription
+    return partition.queues.main_of(topic.uid)
+
+
+def _check_keys(batch: Batch) -> None:
+    """Raise InvalidOperation for keys that contradict each other."""
+    for i in range(len(batch.payloads)) if batch.partition_keys else ():
+        partitioning.effective_key(
+            session_id=duplicates.session_of(batch, i),
+            partition_key=batch.partition_keys[i],
+            message_id="",
+            detects_duplicates=False,
+        )
+
+
+class _TransferAppender(Appender):
+    """Appends to a transfer queue: with the room of its entity, and the bounds of the destination.
+
+    Nothing there expires, is a duplicate, or waits for its time: that is for the destination.
+    """
+
+    def __init__(
+        self, turn: Turn, queue: MessageQueue, destination: Entity, size_bytes: int
+    ) -> None:
+        super().__init__(turn, queue)
+        self._payer = queue.entity
+        if queue.entity.kind is EntityKind.SUBSCRIPTION:
+            # Its messages count to the quota of its topic.
+            topic = _topic_of(turn.partition, queue.entity)
+            self._payer = topic.entity
+            self._room = publish.room(turn.partition, topic, turn.now, size_bytes)
+            publish.published(turn.partition.topics.of(topic.entity), size_bytes)
+        self._entity = destination
+        self._history = None
+
+    def _full(self, entity: Entity) -> BusError:
+        return super()._full(self._payer)
+
+    def _history_bytes(self, batch: Batch, start: int, end: int) -> int:
+        return 0
+
+    def _columns(self, batch: Batch, start: int, end: int, first_id: int) -> Iterator[tuple]:  # type: ignore[type-arg]
+        lives = batch.time_to_live_ms[start:end] or [0] * (end - start)
+        rows = super()._columns(batch, start, end, first_id)
+        for life, row in zip(lives, rows, strict=True):
+            columns = list(row)
+            columns[_STATE], columns[_EXPIRES], columns[_LIFE] = State.ACTIVE, None, life
+            yield tuple(columns)
