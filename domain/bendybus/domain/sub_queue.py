@@ -16,8 +16,8 @@ class SubQueue(IntEnum):
 
     MAIN = 1
     DEAD_LETTER = 2
-    # What a transaction sent to other entities and is to be forwarded to them: one queue for each of
-    # these. Clients do not see it.
+    # What transactions sent to other entities, on its way there: one queue for each of these.
+    # Clients do not see it.
     TRANSFER = 3
     # What could not be forwarded.
     TRANSFER_DEAD_LETTER = 4

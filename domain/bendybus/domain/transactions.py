@@ -1,8 +1,9 @@
 """What may be done in one transaction: the rules that need nothing but its parts.
 
 Source: "All messages that are sent as part of the same transaction must specify the same partition
-key"; a transaction has 100 messages at most, lasts two minutes at most, and settles messages of one entity, the first
-that it is about. What it sends to others is kept there and forwarded after its commit.
+key"; a transaction has 100 messages at most, lasts two minutes at most, and settles messages of one
+entity, the first that it is about. What it sends to others is kept there, and forwarded after its
+commit.
 """
 
 from collections.abc import Collection, Iterable

@@ -54,14 +54,17 @@ def transfer(turn: Turn, via: MessageQueue, part: Transfer) -> None:
 def _queue(turn: Turn, via: MessageQueue, destination: Entity) -> MessageQueue:
     """Return where messages for a destination are kept."""
     partition, uid = turn.partition, via.entity.uid
+    found = partition.queues.transfer_to(uid, destination)
+    if found is not None:
+        return found
     for known in partition.queues.transfers_of(uid):
-        # Never one that may be sent to again: its numbers would begin again, and be taken for known.
+        # Never one that may be sent to again: its numbers would begin again and be taken for known.
         gone = partition.catalogue.by_uid(known.state.destination) is None
         if gone and not known.state.size_bytes and not known.locks:
             partition.queues.drop_transfer(known)
             partition.forwards.drop(known.slot)
             partition.lanes.drop(known.slot)
-    queue = partition.queues.transfer_to(via, destination)
+    queue = partition.queues.make_transfer(via, destination)
     partition.watch_forwarding(queue)
     return queue
 

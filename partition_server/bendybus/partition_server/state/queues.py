@@ -68,14 +68,13 @@ class Queues:
         """Return the transfer queues of an entity, one for each destination."""
         return list(self._transfers.get(uid, {}).values())
 
-    def transfer_to(self, queue: MessageQueue, destination: Entity) -> MessageQueue:
-        """Return where an entity keeps what it sends to another one; made when it is needed.
+    def transfer_to(self, uid: str, destination: Entity) -> MessageQueue | None:
+        """Return where an entity keeps what it sends to another one, None: it has sent nothing."""
+        return self._transfers.get(uid, {}).get(destination.uid)
 
-        Raises QuotaExceeded for too many destinations.
-        """
+    def make_transfer(self, queue: MessageQueue, destination: Entity) -> MessageQueue:
+        """Make a transfer queue. Raises QuotaExceeded for too many destinations."""
         known = self._transfers.get(queue.entity.uid, {})
-        if destination.uid in known:
-            return known[destination.uid]
         if len(known) >= limits.TRANSFER_DESTINATIONS_MAX:
             raise errors.QuotaExceeded(
                 f"{queue.entity.title} sends to {len(known)} other entities in transactions; at "
