@@ -129,7 +129,7 @@ class Appender:
         partition, entity = turn.partition, queue.entity
         self._stage = turn.stage
         self._queue = queue
-        self._entity = entity
+        self._entity = self._payer = entity
         self._partition = partition.index
         self._tier = partition.fingerprint.tier
         self._room = (
@@ -185,7 +185,12 @@ class Appender:
         try:
             size_bytes = self._check_group(batch, start, end)
             if size_bytes > self._room:
-                raise self._full(self._queue.entity)
+                raise errors.QuotaExceeded(
+                    f"{self._payer.title}: partition {self._partition} is full "
+                    f"({self._payer.description.max_size_in_megabytes} MB{self._with_history()}). "
+                    "Receive or purge messages.",
+                    metadata={"entity": self._payer.name, "partition": str(self._partition)},
+                )
         except BusError as error:
             self._failures.append((group, error))
             self._numbers.extend(repeat(0, end - start))
@@ -199,14 +204,6 @@ class Appender:
             self._append(batch, start, end)
         # What was stored, not what was sent: a duplicate takes no room.
         self._room -= self._queue.state.size_bytes - before_bytes
-
-    def _full(self, entity: Entity) -> BusError:
-        return errors.QuotaExceeded(
-            f"{entity.title}: partition {self._partition} is full "
-            f"({entity.description.max_size_in_megabytes} MB{self._with_history()}). "
-            "Receive or purge messages.",
-            metadata={"entity": entity.name, "partition": str(self._partition)},
-        )
 
     def _check_group(self, batch: Batch, start: int, end: int) -> int:
         if self._entity.description.requires_session:

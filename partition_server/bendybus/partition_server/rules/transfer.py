@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from bendybus.domain import partitioning, transactions
 from bendybus.domain.entity import Entity
 from bendybus.domain.entity_kind import EntityKind
-from bendybus.domain.errors import BusError
 from bendybus.domain.message_access import Access, check
 from bendybus.partition_server.rules import duplicates, publish, send
 from bendybus.partition_server.rules.send import Appender
@@ -96,7 +95,6 @@ class _TransferAppender(Appender):
         self, turn: Turn, queue: MessageQueue, destination: Entity, size_bytes: int
     ) -> None:
         super().__init__(turn, queue)
-        self._payer = queue.entity
         if queue.entity.kind is EntityKind.SUBSCRIPTION:
             # Its messages count to the quota of its topic.
             topic = _topic_of(turn.partition, queue.entity)
@@ -105,9 +103,6 @@ class _TransferAppender(Appender):
             publish.published(turn.partition.topics.of(topic.entity), size_bytes)
         self._entity = destination
         self._history = None
-
-    def _full(self, entity: Entity) -> BusError:
-        return super()._full(self._payer)
 
     def _history_bytes(self, batch: Batch, start: int, end: int) -> int:
         return 0
