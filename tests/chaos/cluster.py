@@ -52,8 +52,14 @@ class Cluster:
         if role == "partition":
             options: tuple[str, ...] = (
                 *("bendybus.partition_server", "serve", f"--data={self.folder}"),
-                *("--namespace-name=chaos", "--namespace-uid=uid", f"--tier={Tier.PREMIUM}"),
+                # Plain entities beside partitioned ones: what these forward crosses partitions.
+                *("--namespace-name=chaos", "--namespace-uid=uid", f"--tier={Tier.STANDARD}"),
                 *(f"--partition-count={PARTITIONS}", f"--partitions={index}"),
+                *(
+                    f"--peer={n}={self.line[f'partition-{n}'].address}"
+                    for n in range(PARTITIONS)
+                    if n != int(index)
+                ),
             )
         else:
             through = [

@@ -16,6 +16,7 @@ from typing import Any, Final
 from bendybus.client import ServiceBusMessage, ServiceBusReceiveMode, ServiceBusSubQueue
 from bendybus.client.aio import ServiceBusClient
 from bendybus.client.exceptions import ServiceBusError
+from tests.chaos.forward_load import ForwardLoad
 from tests.chaos.history import History, Item, Kind, Outcome, outcome_of
 from tests.chaos.more_load import MoreLoad
 
@@ -48,6 +49,7 @@ class Load:
         self._random = Random(seed)
         self._bodies = (f"{name}-{n}" for n in itertools.count())
         self.more = MoreLoad(name, client, history, seed + 50, self.stop)
+        self.forwarding = ForwardLoad(name, client, history, seed + 70, self.stop)
 
     async def run(self) -> None:
         """Go on until `stop`."""
@@ -62,6 +64,7 @@ class Load:
             self._take,
             self._send_taken,
             *self.more.tasks(),
+            *self.forwarding.tasks(),
         ]
         async with asyncio.TaskGroup() as tasks:
             for number, each in enumerate(work):
@@ -70,6 +73,7 @@ class Load:
     async def possible_duplicates(self) -> set[str]:
         """Return the messages of which the client was told that they may be stored twice."""
         found = await self.more.possible_duplicates()
+        found |= await self.forwarding.possible_duplicates()
         for place in (ORDERS, TAKEN):
             async with self.client.get_queue_sender(place) as sender:
                 found.update(sender.possible_duplicates)

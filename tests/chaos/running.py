@@ -14,7 +14,7 @@ from bendybus.client import ServiceBusReceiveMode, ServiceBusSubQueue
 from bendybus.client.aio import ServiceBusClient
 from bendybus.client.exceptions import ResourceExistsError, ServiceBusError
 from bendybus.client.management import ServiceBusAdministrationClient
-from tests.chaos import checking, nemesis
+from tests.chaos import checking, forward_load, nemesis
 from tests.chaos.checking import Excuses, Violation
 from tests.chaos.cluster import FRONT_ENDS, Cluster
 from tests.chaos.history import History, Kind, Outcome
@@ -25,7 +25,8 @@ LOCK_S: Final = 5
 # How long the bus may take to give all it has when nothing is broken any more: locks of calls
 # that failed have to end first, and front ends back off from partitions that were away.
 DRAIN_S_MAX: Final = 60.0
-QUIET_S: Final = LOCK_S + 1.0
+# What is forwarded may wait for an answer that was lost.
+QUIET_S: Final = LOCK_S + 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +69,17 @@ def _create(administration: ServiceBusAdministrationClient) -> None:
         "lock_duration": timedelta(seconds=LOCK_S),
         "max_delivery_count": 1_000,
     }
+    parts: dict[str, Any] = {"enable_partitioning": True}
     # Should one exist, a repeat of the call finds what the call made.
     for name in (ORDERS, TAKEN, SESSIONS):
         with contextlib.suppress(ResourceExistsError):
-            administration.create_queue(name, requires_session=name == SESSIONS, **options)
+            sessions = name == SESSIONS
+            administration.create_queue(name, requires_session=sessions, **parts, **options)
     with contextlib.suppress(ResourceExistsError):
-        administration.create_topic(EVENTS)
+        administration.create_topic(EVENTS, **parts)
     with contextlib.suppress(ResourceExistsError):
         administration.create_subscription(EVENTS, SUBSCRIPTION, **options)
+    forward_load.create(administration, options)
 
 
 async def _lead(
@@ -126,6 +130,8 @@ async def _drain(cluster: Cluster, loads: list[Load], history: History) -> list[
         load.client.get_queue_receiver(ORDERS, sub_queue=sub_queue) as dead,
         load.client.get_queue_receiver(TAKEN, receive_mode=mode) as taken,
         load.client.get_subscription_receiver(EVENTS, SUBSCRIPTION) as events,
+        load.client.get_queue_receiver(forward_load.SORTED) as arrived,
+        load.client.get_queue_receiver(forward_load.LETTERS) as letters,
     ):
         while time.monotonic() - quiet_since < QUIET_S:
             if time.monotonic() - began > DRAIN_S_MAX:
@@ -141,6 +147,8 @@ async def _drain(cluster: Cluster, loads: list[Load], history: History) -> list[
                     await load.complete_all(receiver, place, "drain", found)
             await load.receive(taken, TAKEN, "drain", 200, Kind.TAKE)
             await load.more.some_events(events, "drain")
+            await load.forwarding.some_letters(letters)
+            await load.forwarding.some_arrived(arrived, "drain")
             await load.more.one_session("drain", wait_s=0.5)
             if len(history.operations) > before:
                 quiet_since = time.monotonic()
@@ -157,10 +165,10 @@ def _left(cluster: Cluster) -> bool:
 def _counted(administration: ServiceBusAdministrationClient) -> list[Violation]:
     """Return what the bus still counts, with all messages completed."""
     found = []
-    for name in (ORDERS, TAKEN, SESSIONS, EVENTS):
+    for name in (ORDERS, TAKEN, SESSIONS, EVENTS, *forward_load.PLACES):
         counts: Any = None
         try:
-            if name == EVENTS:
+            if name in (EVENTS, forward_load.NEWS):
                 counts = administration.get_subscription_runtime_properties(name, SUBSCRIPTION)
             else:
                 counts = administration.get_queue_runtime_properties(name)
