@@ -172,3 +172,40 @@ def test_more_sessions_than_a_page_may_have_are_refused(sessions: Sessions) -> N
     [answer] = sessions.driver.run(CountSessions("t", sessions.driver.ref(), most + 1))
     assert isinstance(answer, Failed)
     assert "max_sessions" in answer.error.message
+
+
+ODD = [
+    "",
+    " ",
+    "\n",
+    "\x01",
+    "%_'\"\\",
+    "$/;--",
+    "e\u0301",
+    "\u00e9",
+    "\u202e",
+    "\ud7ff" * 128,
+    "\ue000" * 128,
+    "\uffff" * 128,
+    "\U0001f642" * 128,
+    "\U0010ffff" * 128,
+    "x" * 128,
+    "x" * 127,
+]
+
+
+@pytest.mark.requirement("R240")
+@pytest.mark.parametrize("size", [1, 5, 100])
+def test_sessions_of_any_characters_are_listed_once_in_one_order(
+    sessions: Sessions, size: int
+) -> None:
+    sessions.send(*[(name, b"x") for name in ODD])
+    for name in ODD[::3]:
+        token = sessions.accept(name)
+        sessions.driver.run(SetSessionState("t", token, b"12"))
+    found = counted(sessions, size)
+
+    assert list(found) == sorted(ODD)
+    assert {name for name in found if found[name].locked_until_ms is not None} == set(ODD[::3])
+    assert {name for name in found if found[name].state_bytes == 2} == set(ODD[::3])
+    assert {each.active for each in found.values()} == {1}

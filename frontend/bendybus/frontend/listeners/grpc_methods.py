@@ -96,9 +96,11 @@ METHODS: Final[dict[str, Method]] = {
 OPEN: Final = frozenset({"/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"})
 # What any token of this bus is enough for.
 ANY_TOKEN: Final = frozenset({"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"})
-# The largest request of a call that carries no messages.
+# The largest request of a call that carries no messages, and nothing as large as one.
 REQUEST_BYTES_MAX: Final = 4 * limits.MB
-CARRIES_MESSAGES: Final = frozenset({f"{_SENDER}Send", f"{_SENDER}SendStream"})
+CARRIES_MESSAGES: Final = frozenset(
+    {f"{_SENDER}Send", f"{_SENDER}SendStream", f"{_RECEIVER}SetSessionState"}
+)
 
 
 def token(metadata: Iterable[tuple[str, str | bytes]] | None) -> str:
