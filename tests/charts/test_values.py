@@ -152,6 +152,8 @@ def test_alerts_and_dashboard_ask_for_metrics_that_there_are() -> None:
         "BendybusFrontendDown",
         "BendybusOrphanedEntities",
         "BendybusDeadLettersGrowing",
+        "BendybusForwardingStandsStill",
+        "BendybusInternalErrors",
         "BendybusOperatorWithoutLeader",
         "BendybusBusCertificateEndsSoon",
         "BendybusCertificateEndsSoon",
