@@ -18,10 +18,11 @@ from bendybus.client.messages.encode import Columns
 class ServiceBusTransaction(BaseTransaction):
     """Sends and settlements that are done together, or not at all. Created by a ServiceBusClient.
 
-    Up to 100 messages of one queue and one partition, within two minutes of the first operation;
-    nothing of it is seen before its commit. As a context manager it is committed where the block
-    ends, and rolled back if an exception leaves the block. Tasks may share it: its operations are
-    done one after the other.
+    Up to 100 messages, within two minutes of the first operation. Those that it settles are of one
+    queue or subscription, that of the first operation, and of one partition; what it sends to other
+    queues and topics is forwarded to them after its commit. Nothing of it is seen before that. As a
+    context manager it is committed where the block ends, and rolled back if an exception leaves the
+    block. Tasks may share it: its operations are done one after the other.
     """
 
     async def __aenter__(self) -> "ServiceBusTransaction":
