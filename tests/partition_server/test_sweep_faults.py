@@ -297,3 +297,22 @@ def test_rows_of_a_deleted_queue_whose_removal_raises_are_removed_later(
     faulty.advance(faults.PAUSE_MS)
 
     assert not faulty.partition.state.queues.dropped
+
+
+@pytest.mark.requirement("R251")
+def test_a_kind_of_sweep_that_raised_is_not_due_before_its_time(
+    faulty: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faulty.create()
+    faulty.send(b"a", time_to_live_ms=[1_000])
+    state = faulty.partition.state
+    with monkeypatch.context() as patched:
+        break_sweep(patched, Sweep.EXPIRY, lambda: True)
+        faulty.advance(1_001)
+        assert len(state.faults.take()) == 1
+        assert Sweep.EXPIRY not in state.sweeps_due(faulty.now, expiry_held=False)
+        assert state.wait_ms(faulty.now) != 0
+
+    faulty.advance(faults.PAUSE_MS)
+
+    assert faulty.counts().active == 0
