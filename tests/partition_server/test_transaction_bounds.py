@@ -1,6 +1,7 @@
 """What a transaction may hold, and how it is told on the contract."""
 
 import os
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,10 +13,12 @@ from bendybus.domain.queue_description import QueueDescription
 from bendybus.internal.v1 import partition_pb2
 from bendybus.partition_server.service import transactions
 from bendybus.partition_server.state.batch import Batch
-from bendybus.partition_server.state.commands import Append, Ask
+from bendybus.partition_server.state.commands import Append, Ask, Transact
 from bendybus.partition_server.store.memory_store import MemoryStore
 from bendybus.v1 import receiver_pb2
 from tests.partition_server.driver import Driver, fingerprint
+from tests.partition_server.publishing import head, rows
+from tests.partition_server.topic_changes import make_news
 from tests.partition_server.transacting import ID, KEY, locked, sending, settling, transact
 
 
@@ -176,3 +179,31 @@ def test_messages_are_sent_to_a_session_in_a_transaction(driver: Driver) -> None
 
     assert done.error is None
     assert driver.counts().active == 1
+
+
+@pytest.mark.requirement("R268")
+@pytest.mark.parametrize("shape", [(1, 1, 1), (1, 2), (3,)])
+def test_the_copies_that_a_transaction_makes_in_subscriptions_are_bounded(
+    driver: Driver, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_news(driver)
+    ref = driver.ref("news")
+
+    def publish(*counts: int, id_: bytes) -> Any:
+        parts = []
+        for count in counts:
+            part = sending(ref, *[b"x"] * count, heads=[head()] * count, formats=[1] * count)
+            # Each message a group of its own.
+            parts.append(replace(part, group_sizes=[1] * count))
+        [value] = driver.run(Transact("t", ref, id_, tuple(parts)))
+        return value
+
+    monkeypatch.setattr(limits, "TRANSACTION_COPIES_MAX", 6)
+    at = publish(*shape, id_=b"at-the-limit-000")
+    monkeypatch.setattr(limits, "TRANSACTION_COPIES_MAX", 5)
+    past = publish(*shape, id_=b"past-the-limit-0")
+
+    assert at.error is None
+    assert isinstance(past.error, errors.InvalidOperation)
+    assert "in a transaction" in past.error.message
+    assert len(rows(driver, "a")) == len(rows(driver, "b")) == 3

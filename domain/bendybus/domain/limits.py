@@ -98,6 +98,7 @@ SETTLE_TOKENS_MAX: Final = 5_000  # of one frame of settlements
 SETTLER_ID_BYTES_MAX: Final = 16
 TRANSACTION_MESSAGES_MAX: Final = 100  # sent or settled
 TRANSACTION_BYTES_MAX: Final = 8 * MB  # of messages sent, or one message that is larger
+TRANSACTION_COPIES_MAX: Final = 20_000  # in subscriptions: all of it is one turn of a partition
 TRANSACTION_ID_BYTES: Final = 16
 TRANSFER_DESTINATIONS_MAX: Final = 1_000  # to which one entity sends in transactions
 OPERATION_ID_BYTES_MAX: Final = 16

@@ -252,8 +252,11 @@ def _dead_letter(
     return [Destination(partition.queues.dead_letters_of(queue), dead)]
 
 
-def check_copies(topic: MessageQueue, count: int, added_bytes: int) -> None:
-    """Raise InvalidOperation for a batch that makes more copies than one commit may write."""
+def check_copies(topic: MessageQueue, count: int, added_bytes: int, most: int) -> None:
+    """Raise InvalidOperation for a batch that makes more copies than one commit may write.
+
+    `most`: copies that it may make.
+    """
     if added_bytes > limits.PUBLISHED_BYTES_MAX:
         raise errors.InvalidOperation(
             f"{topic.entity.title}: the copies of the batch in subscriptions have more than "
@@ -261,11 +264,11 @@ def check_copies(topic: MessageQueue, count: int, added_bytes: int) -> None:
             "properties.",
             metadata={"entity": topic.entity.name, "limit": str(limits.PUBLISHED_BYTES_MAX)},
         )
-    if count > limits.PUBLISHED_COPIES_MAX:
+    if count > most:
         raise errors.InvalidOperation(
             f"{topic.entity.title}: the batch makes {count} copies in subscriptions, of at most "
-            f"{limits.PUBLISHED_COPIES_MAX}. Send fewer messages at a time.",
-            metadata={"entity": topic.entity.name, "limit": str(limits.PUBLISHED_COPIES_MAX)},
+            f"{most} now. Send fewer messages at a time, or in a transaction.",
+            metadata={"entity": topic.entity.name, "limit": str(most)},
         )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from bendybus.domain import sequence_number, steps
+from bendybus.domain import limits, sequence_number, steps
 from bendybus.domain.errors import BusError
 from bendybus.domain.steps import Steps
 from bendybus.partition_server.rules import publish
@@ -32,6 +32,9 @@ class Publisher(Appender):
 
     def __init__(self, turn: Turn, queue: MessageQueue) -> None:
         super().__init__(turn, queue)
+        # Of each group; `in_transaction`: of all groups together.
+        self.copies_left = limits.PUBLISHED_COPIES_MAX
+        self.in_transaction = False
         self._turn = turn
         self._topic = turn.partition.topics.of(queue.entity)
         # The group that is looked at: where it begins, what it makes.
@@ -57,7 +60,7 @@ class Publisher(Appender):
                 made.messages.append((row, copies, size_bytes))
                 made.added_bytes += size_bytes
                 made.copies += len(copies)
-                publish.check_copies(self._queue, made.copies, made.added_bytes)
+                publish.check_copies(self._queue, made.copies, made.added_bytes, self.copies_left)
         except BusError as error:
             return Matched(error=error)
         return made
@@ -108,5 +111,6 @@ class Publisher(Appender):
             else:
                 state.counter += 1
                 publish.store(self._turn, self._queue, numbered, made)
+                self.copies_left -= len(made) if self.in_transaction else 0
             publish.published(self._topic, size_bytes)
             self._numbers.append(sequence_number.compose(self._partition, state.counter))

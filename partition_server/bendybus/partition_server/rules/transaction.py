@@ -14,6 +14,7 @@ from bendybus.domain import bounds, errors, limits, partitioning, transactions
 from bendybus.domain.errors import BusError
 from bendybus.domain.message_access import Access
 from bendybus.partition_server.rules import duplicates, locks, send, settle, transfer
+from bendybus.partition_server.rules.publisher import Publisher
 from bendybus.partition_server.state.answers import Transacted, TransactionPart
 from bendybus.partition_server.state.commands import Append, Settle, Transact, Transfer
 from bendybus.partition_server.state.session_lock import SessionMessageLock
@@ -72,11 +73,13 @@ def _check_now(turn: Turn, command: Transact) -> None:
 def _decide(turn: Turn, command: Transact) -> Transacted:
     """Decide part by part, up to the first that is refused."""
     parts: list[TransactionPart] = []
+    copies_left = limits.TRANSACTION_COPIES_MAX
     try:
         _check_keys(turn, command)
         for part in command.parts:
             if isinstance(part, Append):
-                parts.append(_send(turn, part))
+                sent, copies_left = _send(turn, part, copies_left)
+                parts.append(sent)
             elif isinstance(part, Transfer):
                 parts.append(_transfer(turn, command, part))
             else:
@@ -118,11 +121,17 @@ def _sessions(turn: Turn, command: Transact) -> set[str | None]:
     }
 
 
-def _send(turn: Turn, part: Append) -> TransactionPart:
-    outcome = send.appender(turn, send.target(turn, part.entity)).run(part)
+def _send(turn: Turn, part: Append, copies_left: int) -> tuple[TransactionPart, int]:
+    """Return what a part did, and how many copies in subscriptions may follow."""
+    appender = send.appender(turn, send.target(turn, part.entity))
+    if isinstance(appender, Publisher):
+        appender.in_transaction, appender.copies_left = True, copies_left
+    outcome = appender.run(part)
     if outcome.failures:
         raise outcome.failures[0][1]
-    return TransactionPart(outcome.numbers, outcome.duplicates)
+    if isinstance(appender, Publisher):
+        copies_left = appender.copies_left
+    return TransactionPart(outcome.numbers, outcome.duplicates), copies_left
 
 
 def _transfer(turn: Turn, command: Transact, part: Transfer) -> TransactionPart:
