@@ -97,7 +97,7 @@ class Grant:
         path = entity_path.lower()
         for scope in (self.policy.entity.lower(), self.resource):
             if not _covers(scope, path):
-                where = f"queue {entity_path!r}" if entity_path else "the whole namespace"
+                where = f"entity {entity_path!r}" if entity_path else "the whole namespace"
                 raise Unauthorized(
                     f"policy {self.policy.name!r}: the token is not for {where}. Use a key of a "
                     "policy on it, or on the namespace.",

@@ -52,12 +52,11 @@ async def receive_deferred(
     """
     target, by_partition = _located(front_end, asked, Access.RECEIVE)
     if len(by_partition) > 1:
-        name = target.entity.name
         raise errors.InvalidOperation(
-            f"queue {name!r}: the numbers are of partitions "
+            f"{target.entity.title}: the numbers are of partitions "
             f"{sorted(by_partition)}; one call receives deferred messages of one partition. "
             "Make a call for each.",
-            metadata={"entity": name, "field": "sequence_numbers"},
+            metadata={"entity": target.entity.name, "field": "sequence_numbers"},
         )
     answers = await fan_out.gather(
         front_end.upstreams,

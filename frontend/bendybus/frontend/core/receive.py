@@ -194,7 +194,7 @@ class ReceiveDispatcher:
         if owner in self._paused:
             why = "this connection has not read what it was given; receive less at a time"
         return errors.PartitionUnavailable(
-            f"queue {entity.name!r}: no partition could be asked for messages ({why}). Whether "
+            f"{entity.title}: no partition could be asked for messages ({why}). Whether "
             "there are any is not known; receive again.",
             metadata={"entity": entity.name},
         )

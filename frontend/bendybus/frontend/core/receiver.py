@@ -148,5 +148,5 @@ class Receiver:
         if not too_many and self.shared.cache.waiting() < limits.RECEIVERS_PER_ENTITY:
             return None
         most = CREDITS_MAX if too_many else limits.RECEIVERS_PER_ENTITY
-        whose = "this receiver" if too_many else f"queue {self.entity.name!r}"
+        whose = "this receiver" if too_many else f"{self.entity.title}"
         return errors.ServerBusy(f"{most} receives of {whose} are waiting already.")

@@ -246,7 +246,7 @@ def _pieces(
     if split:
         return [(Unit(unit.group, i, i + 1), key) for i, key in enumerate(found, start=unit.start)]
     raise errors.InvalidOperation(
-        f"queue {entity.name!r}: a batch for a partitioned queue is stored whole in one partition, "
+        f"{entity.title}: a batch for a partitioned entity is stored whole in one partition, "
         f"so all its messages need the same partition key; this one has {len(set(found))}. Send "
         "them one by one, or allow the batch to be split.",
         metadata={"entity": entity.name},

@@ -182,7 +182,7 @@ class SendDispatcher:
         message_access.check(entity, Access.SEND)
         if request.sub_queue is not SubQueue.MAIN:
             raise errors.InvalidOperation(
-                f"queue {entity.name!r}: messages cannot be sent to a dead-letter sub-queue. Send "
+                f"{entity.title}: messages cannot be sent to a dead-letter sub-queue. Send "
                 "to the queue itself.",
                 metadata={"entity": entity.name},
             )

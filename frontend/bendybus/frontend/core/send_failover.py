@@ -240,7 +240,7 @@ class SendFailover:
         late = frame.deadline_ms <= now_ms
         kind = errors.ServiceTimeout if late else errors.PartitionUnavailable
         attempt.last_error = kind(
-            f"queue {frame.entity.name!r}: partition {partition} is unavailable ({why}).",
+            f"{frame.entity.title}: partition {partition} is unavailable ({why}).",
             metadata={"entity": frame.entity.name, "partition": str(partition)},
         )
         return self._unknown(attempt, now_ms, wait=wait)
@@ -303,15 +303,15 @@ class SendFailover:
         return None
 
     def _none_left(self, attempt: Attempt) -> BusError:
-        name = attempt.frame.entity.name
+        entity = attempt.frame.entity
+        facts = {"entity": entity.name}
         if attempt.last_error is None:
             return errors.PartitionUnavailable(
-                f"queue {name!r}: no partition is reachable.", metadata={"entity": name}
+                f"{entity.title}: no partition is reachable.", metadata=facts
             )
         if isinstance(attempt.last_error, errors.QuotaExceeded) and not attempt.full:
             return errors.PartitionUnavailable(
-                f"queue {name!r}: every partition is full or unavailable.",
-                metadata={"entity": name},
+                f"{entity.title}: every partition is full or unavailable.", metadata=facts
             )
         return attempt.last_error
 

@@ -91,7 +91,7 @@ def outcome_unknown(error: BusError) -> BusError:
 def timeout(frame: Frame) -> BusError:
     """Return the error for a frame whose time is over."""
     return errors.ServiceTimeout(
-        f"queue {frame.entity.name!r}: the send timed out.",
+        f"{frame.entity.title}: the send timed out.",
         metadata={"entity": frame.entity.name},
     )
 
@@ -99,7 +99,7 @@ def timeout(frame: Frame) -> BusError:
 def unavailable(frame: Frame, partition: int) -> BusError:
     """Return the error for a key whose partition is unavailable."""
     return errors.PartitionUnavailable(
-        f"queue {frame.entity.name!r}: partition {partition}, to which the message's key belongs, "
+        f"{frame.entity.title}: partition {partition}, to which the message's key belongs, "
         "is unavailable. Repeat the send later; messages without a partition key go to other "
         "partitions.",
         metadata={"entity": frame.entity.name, "partition": str(partition)},

@@ -119,7 +119,7 @@ class SharedCache:
         """Ask a partition again, with the entity as it is known now."""
         current = self._host.directory.by_uid(self.entity.uid)
         if current is None:
-            gone = errors.EntityNotFound(f"queue {self.entity.name!r} was deleted.")
+            gone = errors.EntityNotFound(f"{self.entity.title} was deleted.")
             self._host.fail(self, gone)
             return
         self.entity = current

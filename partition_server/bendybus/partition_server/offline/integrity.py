@@ -72,7 +72,7 @@ def _slots(database: Any) -> Iterator[str]:
     for (uid, sub_queue), numbers in by_queue.items():
         if len(numbers) > 1:
             name = file_contents.path_of(entries.get(uid), sub_queue)
-            yield f"queue {name!r} has several slots: {numbers}."
+            yield f"entity {name!r} has several slots: {numbers}."
 
 
 def _figures(database: Any) -> Iterator[str]:
@@ -94,17 +94,17 @@ def _figures(database: Any) -> Iterator[str]:
         for name in FIGURES:
             if slot[name] != counted[number][name]:
                 yield (
-                    f"queue {queue!r}: {name} is recorded as {slot[name]}, but is "
+                    f"entity {queue!r}: {name} is recorded as {slot[name]}, but is "
                     f"{counted[number][name]}."
                 )
         if highest.get(number, 0) > slot["counter"]:
             yield (
-                f"queue {queue!r}: the highest assigned number is recorded as {slot['counter']}, "
+                f"entity {queue!r}: the highest assigned number is recorded as {slot['counter']}, "
                 f"but a message has {highest[number]}."
             )
         # A dead letter keeps the time at which it was first enqueued.
         if slot["sub_queue"] == SubQueue.MAIN and newest.get(number, 0) > slot["last_enqueued_ms"]:
-            yield f"queue {queue!r}: a message is newer than the last enqueued time."
+            yield f"entity {queue!r}: a message is newer than the last enqueued time."
 
 
 def _sessions(database: Any) -> Iterator[str]:

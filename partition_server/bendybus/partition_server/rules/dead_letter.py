@@ -16,7 +16,7 @@ def dead_letter(turn: Turn, queue: MessageQueue, counter: int, command: Settle) 
     """Dead-letter a locked message for its receiver. Raises what refuses it."""
     if queue.is_dead_letter:
         raise errors.InvalidOperation(
-            f"queue {queue.entity.name!r}: a message of the dead-letter sub-queue cannot be "
+            f"{queue.entity.title}: a message of the dead-letter sub-queue cannot be "
             "dead-lettered again. Complete, abandon or defer it.",
             metadata={"entity": queue.entity.name},
         )

@@ -23,7 +23,7 @@ def not_found(
     """Return the error for a message that is not there, by the number that its caller knows."""
     number = sequence_number.compose(partition.index, counter)
     return errors.MessageNotFound(
-        f"queue {queue.entity.name!r}: no {state} message has the sequence number {number} "
+        f"{queue.entity.title}: no {state} message has the sequence number {number} "
         f"(partition {partition.index}); {advice}.",
         metadata={"entity": queue.entity.name, "sequence_number": str(number)},
     )

@@ -31,7 +31,7 @@ def ask(turn: Turn, command: Ask) -> None:
     session_receive.check(queue, command.session_token)
     if len(queue.asks) >= limits.RECEIVERS_PER_ENTITY:
         raise errors.ServerBusy(
-            f"queue {queue.entity.name!r}: {limits.RECEIVERS_PER_ENTITY} receives are waiting "
+            f"{queue.entity.title}: {limits.RECEIVERS_PER_ENTITY} receives are waiting "
             "already. Use fewer receivers.",
             retry_after_ms=1_000,
         )

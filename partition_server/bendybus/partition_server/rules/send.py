@@ -78,7 +78,7 @@ def target(turn: Turn, ref: EntityRef) -> MessageQueue:
     queue = turn.partition.find(ref, turn.now, Access.SEND)
     if queue.state.sub_queue is not SubQueue.MAIN:
         raise errors.InvalidOperation(
-            f"queue {queue.entity.name!r}: messages cannot be sent to a dead-letter sub-queue."
+            f"{queue.entity.title}: messages cannot be sent to a dead-letter sub-queue."
         )
     return queue
 

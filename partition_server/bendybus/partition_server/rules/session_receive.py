@@ -23,13 +23,12 @@ def check(queue: MessageQueue, session_token: bytes) -> None:
     if by_session and not session_token:
         raise errors.InvalidOperation(
             "It is not possible for an entity that requires sessions to create a non-sessionful "
-            f"message receiver. Accept a session of queue {queue.entity.name!r}.",
+            f"message receiver. Accept a session of {queue.entity.title}.",
             metadata={"entity": queue.entity.name},
         )
     if session_token and not by_session:
         raise errors.InvalidOperation(
-            f"queue {queue.entity.name!r}: this (sub-)queue has no sessions. Receive from it "
-            "without one.",
+            f"{queue.entity.title}: this (sub-)queue has no sessions. Receive from it without one.",
             metadata={"entity": queue.entity.name},
         )
 

@@ -39,7 +39,7 @@ def _check_room(turn: Turn, queue: SessionQueue, size_bytes: int, added_bytes: i
     most = entity.message_bytes_max(partition.fingerprint.tier)
     if size_bytes > most:
         raise errors.MessageSizeExceeded(
-            f"queue {entity.name!r}: a session state of {size_bytes} bytes is larger than the "
+            f"{entity.title}: a session state of {size_bytes} bytes is larger than the "
             f"{most} allowed. Keep the data elsewhere and a reference in the state.",
             metadata={"entity": entity.name, "limit": str(most)},
         )
@@ -54,7 +54,7 @@ def _check_room(turn: Turn, queue: SessionQueue, size_bytes: int, added_bytes: i
     room = entity.description.max_size_in_megabytes * limits.MB
     if partition.queues.size_bytes(entity.uid) + added_bytes > room:
         raise errors.QuotaExceeded(
-            f"queue {entity.name!r}: partition {partition.index} is full "
+            f"{entity.title}: partition {partition.index} is full "
             f"({entity.description.max_size_in_megabytes} MB). Receive or purge messages.",
             metadata={"entity": entity.name, "partition": str(partition.index)},
         )

@@ -43,8 +43,7 @@ def queue_of(partition: PartitionState, ref: EntityRef, now: Now) -> SessionQueu
     queue = partition.find(ref, now)
     if not isinstance(queue, SessionQueue):
         raise errors.InvalidOperation(
-            f"queue {queue.entity.name!r}: this (sub-)queue has no sessions. Receive from it "
-            "without one.",
+            f"{queue.entity.title}: this (sub-)queue has no sessions. Receive from it without one.",
             metadata={"entity": queue.entity.name},
         )
     return queue
@@ -66,13 +65,13 @@ def accept(turn: Turn, command: AcceptSession) -> None:
     bounds.check_number("receiver_id", len(command.receiver_id), limits.SETTLER_ID_BYTES_MAX)
     if (held := queue.held.get(name)) is not None and not _untold(queue, held, command):
         raise errors.SessionCannotBeLocked(
-            f"queue {queue.entity.name!r}: another receiver has session {name!r}. Accept it "
+            f"{queue.entity.title}: another receiver has session {name!r}. Accept it "
             "again when its lock is over.",
             metadata={"entity": queue.entity.name},
         )
     if len(queue.held) >= SESSIONS_HELD_MAX:
         raise errors.ServerBusy(
-            f"queue {queue.entity.name!r}: {SESSIONS_HELD_MAX} sessions are locked in partition "
+            f"{queue.entity.title}: {SESSIONS_HELD_MAX} sessions are locked in partition "
             f"{partition.index} already. Close some.",
             retry_after_ms=1_000,
         )
@@ -93,7 +92,7 @@ def check_room(queue: SessionQueue) -> None:
     """Raise ServerBusy if too many receivers wait at a queue."""
     if len(queue.asks) >= limits.RECEIVERS_PER_ENTITY:
         raise errors.ServerBusy(
-            f"queue {queue.entity.name!r}: {limits.RECEIVERS_PER_ENTITY} receives are waiting "
+            f"{queue.entity.title}: {limits.RECEIVERS_PER_ENTITY} receives are waiting "
             "already. Use fewer receivers.",
             retry_after_ms=1_000,
         )

@@ -133,11 +133,11 @@ class PartitionState:
         queue = self.queues.of(ref.uid, ref.sub_queue)
         if queue is None:
             # Only a number leads here: its top 16 bits are the partition.
-            text = f"queue {entity.name!r} has no messages in partition {self.index}."
+            text = f"{entity.title} has no messages in partition {self.index}."
             raise errors.MessageNotFound(text, metadata={"entity": entity.name})
         if self.fenced_until.get(ref.uid, 0) > now.mono_ms:
             raise errors.ServerBusy(
-                f"queue {entity.name!r} is about to be deleted because it was idle.",
+                f"{entity.title} is about to be deleted because it was idle.",
                 retry_after_ms=FENCE_MS,
             )
         queue.used(now.wall_ms, now.mono_ms)
