@@ -65,6 +65,25 @@ def test_what_is_on_its_way_neither_expires_nor_is_forwarded_twice() -> None:
     assert pair.source.counts_of("source").size_bytes == 0
 
 
+@pytest.mark.requirement("R213")
+def test_more_that_expires_than_a_turn_ends_is_not_forwarded() -> None:
+    pair = Pair()
+    name = next(n for n in NAMES if _target(pair).partition_of(n) == 1)
+    pair.sent(name)
+    [frame] = pair.frames()
+    for _ in range(60):
+        body = b"x" * 900_000
+        send(pair.source, "source", body, partition_keys=[name], time_to_live_ms=[5_000])
+    assert pair.frames() == []
+
+    pair.source.wall_ms += 10_000
+    pair.answer(frame, pair.deliver(frame))
+
+    assert pair.frames() == []
+    assert bodies(pair.source, "source") == []
+    assert pair.stored() == [name]
+
+
 def _target(pair: Pair) -> Entity:
     found = pair.source.partition.state.catalogue.by_uid("t")
     assert found is not None
