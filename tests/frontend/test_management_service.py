@@ -11,12 +11,22 @@ from bendybus.domain.queue_description import QueueDescription
 from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.listeners.management_service import ManagementService
 from bendybus.frontend.settings import Settings
-from bendybus.internal.v1 import entity_pb2
+from bendybus.internal.v1 import entity_pb2, partition_pb2
 from bendybus.v1 import management_pb2
 from bendybus.wire import entities
 from tests.work import steps
 
 FINGERPRINT = Fingerprint("n", "u", Tier.PREMIUM, 4, 0)
+# Of a partition's counts: what clients see of it.
+COUNTED = {
+    "active": "active_message_count",
+    "dead_letter": "dead_letter_message_count",
+    "scheduled": "scheduled_message_count",
+    "deferred": "deferred_message_count",
+    "locked": "locked_message_count",
+    "transfer": "transfer_message_count",
+    "transfer_dead_letter": "transfer_dead_letter_message_count",
+}
 PATTERN = Entity("", "", 0, Origin.CLIENT, QueueDescription(), 4, 0, 0, 0)
 
 
@@ -47,6 +57,18 @@ class Partition:
         entity = entities.entity_from_proto(request.entity)
         self._front_end.catalogue(self.partition, FINGERPRINT, [entity], snapshot=False)
         return entity_pb2.ApplyEntityResponse()
+
+    @property
+    def calls(self) -> "Partition":
+        """What other calls are made with."""
+        return self
+
+    async def GetCounts(self, request: Any, timeout: float) -> partition_pb2.GetCountsResponse:
+        """Tell another number in each field; the same in each partition."""
+        counts = {field: 2**bit for bit, field in enumerate(COUNTED)}
+        return partition_pb2.GetCountsResponse(
+            entities=[partition_pb2.EntityCounts(uid=uid, **counts) for uid in request.uids]
+        )
 
 
 def front_end_of(count: int) -> FrontEnd:
@@ -131,3 +153,17 @@ async def test_orphans_are_listed_only_if_asked_for() -> None:
         False: [("live", False)],
         True: [("live", False), ("lost", True)],
     }
+
+
+async def test_every_count_of_the_partitions_is_summed_and_shown() -> None:
+    front_end = front_end_of(4)
+    entry = replace(PATTERN, name="orders", uid="1", generation=1)
+    front_end.catalogue(0, FINGERPRINT, [entry], snapshot=True)
+    context: Any = SimpleNamespace()
+    request = management_pb2.GetQueueRequest(name="orders", include_runtime=True)
+
+    answer = await ManagementService(front_end).GetQueue(request, context)
+
+    shown = answer.queue.runtime.count_details
+    found = {each.name: getattr(shown, each.name) for each in shown.DESCRIPTOR.fields}
+    assert found == {name: 4 * 2**bit for bit, name in enumerate(COUNTED.values())}

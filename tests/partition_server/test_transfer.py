@@ -209,8 +209,10 @@ def test_what_a_destination_does_not_take_becomes_a_transfer_dead_letter(why: st
     else:
         fill(pair.source, "invoices")
     pair.source.sweep()
-    # It delays only what is for it.
+    # It delays only what is for it, and is counted.
     assert pair.at("others") == [b"other"]
+    counts = pair.source.counts_of("orders")
+    assert (counts.transfer, counts.active, counts.messages) == (1, 0, 1)
     dead = SubQueue.TRANSFER_DEAD_LETTER
     assert bodies(pair.source, "orders", dead) == []
 

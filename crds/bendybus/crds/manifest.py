@@ -136,7 +136,9 @@ class CountDetails(ManifestModel):
     locked_message_count: int = Field(
         0, description="Of the active and deferred ones: held by a receiver now."
     )
-    transfer_message_count: int = Field(0, description="Wait to be forwarded.")
+    transfer_message_count: int = Field(
+        0, description="Sent to other entities in transactions; wait to go there."
+    )
     transfer_dead_letter_message_count: int = Field(0, description="Could not be forwarded.")
 
 

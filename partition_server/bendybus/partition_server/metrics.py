@@ -28,6 +28,11 @@ _GAUGES: Final = (
         "Messages that could not be forwarded",
         "transfer_dead_letter",
     ),
+    (
+        "transfer_messages",
+        "Messages that transactions sent to other entities, not forwarded yet",
+        "transfer",
+    ),
     ("locked_messages", "Messages that are locked now", "locked"),
     ("size_bytes", "Size: bytes that count to the quota", "size_bytes"),
 )

@@ -15,8 +15,10 @@ from bendybus.domain.lifecycle import EntityState
 from bendybus.v1 import management_pb2 as pb
 from bendybus.wire import entities
 
-# Columns of `-o wide`, after those of the kind. TRANSFER-DEAD: could not be forwarded.
+# Columns of `-o wide`, after those of the kind. TRANSFER: sent to other entities in transactions,
+# on its way; TRANSFER-DEAD: could not be forwarded.
 WIDE: Final[tuple[str | Column, ...]] = (
+    "TRANSFER",
     "TRANSFER-DEAD",
     Column("FORWARD-TO", text=True),
     "ORIGIN",
@@ -66,6 +68,7 @@ def wide_cells(entity: Any) -> list[object]:
     held, described = entity.runtime, entity.description
     known = any(part.reachable for part in held.partitions)
     return [
+        held.count_details.transfer_message_count if known else None,
         held.count_details.transfer_dead_letter_message_count if known else None,
         described.forward_to or None,
         entities.origin_from_proto(entity.origin).value,

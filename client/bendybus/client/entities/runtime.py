@@ -55,7 +55,7 @@ class _MessageCounts(_RuntimeProperties):
 
     @property
     def transfer_message_count(self) -> int:
-        """Number of messages waiting to be forwarded."""
+        """Number of messages that transactions sent to other entities and that wait to go there."""
         return self._runtime.count_details.transfer_message_count
 
     @property

@@ -126,6 +126,7 @@ def _count_details(counts: Counts) -> management_pb2.MessageCountDetails:
         scheduled_message_count=counts.scheduled,
         deferred_message_count=counts.deferred,
         locked_message_count=counts.locked,
+        transfer_message_count=counts.transfer,
         transfer_dead_letter_message_count=counts.transfer_dead_letter,
     )
 

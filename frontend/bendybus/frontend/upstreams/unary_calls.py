@@ -56,6 +56,7 @@ class Counts:
     size_in_bytes: int = 0
     accessed_at_ms: int = 0
     transfer_dead_letter: int = 0
+    transfer: int = 0
 
     def __add__(self, other: "Counts") -> "Counts":
         return Counts(
@@ -67,6 +68,7 @@ class Counts:
             self.size_in_bytes + other.size_in_bytes,
             max(self.accessed_at_ms, other.accessed_at_ms),
             self.transfer_dead_letter + other.transfer_dead_letter,
+            self.transfer + other.transfer,
         )
 
 
@@ -147,6 +149,7 @@ async def counts(upstream: Upstream, uids: Sequence[str], timeout_s: float) -> d
             each.size_in_bytes,
             each.accessed_at_ms,
             each.transfer_dead_letter,
+            each.transfer,
         )
         for each in answer.entities
     }

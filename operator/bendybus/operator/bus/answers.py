@@ -51,6 +51,7 @@ STATES: Final[dict[str, str]] = {
     "deferred": "deferred",
     "locked": "locked",
     "transfer_dead_letter": "transfer_dead_letter",
+    "transfer": "transfer",
 }
 NO_STATES: Final = frozenset({"uid", "generation", "size_in_bytes", "idle_ms", "accessed_at_ms"})
 # Conditions that the operator itself sets.
@@ -168,6 +169,7 @@ def _counts(proto: partition_pb2.EntityCounts) -> Counts:
         max(proto.locked, 0),
         max(proto.size_in_bytes, 0),
         max(proto.transfer_dead_letter, 0),
+        max(proto.transfer, 0),
     )
 
 

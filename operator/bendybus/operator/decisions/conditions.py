@@ -49,6 +49,8 @@ class Counts:
     size_bytes: int = 0
     # Could not be forwarded.
     transfer_dead_letter: int = 0
+    # Sent to other entities in transactions, not forwarded yet.
+    transfer: int = 0
 
     def __add__(self, other: "Counts") -> "Counts":
         return Counts(
@@ -59,13 +61,14 @@ class Counts:
             self.locked + other.locked,
             self.size_bytes + other.size_bytes,
             self.transfer_dead_letter + other.transfer_dead_letter,
+            self.transfer + other.transfer,
         )
 
     @property
     def messages(self) -> int:
         """Number of messages, whatever state they are in."""
         stored = self.active + self.dead_letter + self.scheduled + self.deferred
-        return max(stored + self.transfer_dead_letter, self.locked)
+        return max(stored + self.transfer_dead_letter + self.transfer, self.locked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,7 +323,7 @@ def _counted(counts: Counts) -> Status:
             "scheduledMessageCount": _shown(counts.scheduled),
             "deferredMessageCount": _shown(counts.deferred),
             "lockedMessageCount": _shown(counts.locked),
-            "transferMessageCount": 0,
+            "transferMessageCount": _shown(counts.transfer),
             "transferDeadLetterMessageCount": _shown(counts.transfer_dead_letter),
         },
         "sizeInBytes": _shown(counts.size_bytes),

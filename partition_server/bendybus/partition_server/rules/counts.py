@@ -39,9 +39,9 @@ def count(partition: PartitionState, uid: str, now: Now) -> EntityCounts:
     """Count the messages of an entity that has queues here."""
     queues = {queue.state.sub_queue: queue for queue in partition.queues.all_of(uid)}
     main, dead = queues[SubQueue.MAIN], queues.get(SubQueue.DEAD_LETTER)
-    transfer = queues.get(SubQueue.TRANSFER_DEAD_LETTER)
+    aside = queues.get(SubQueue.TRANSFER_DEAD_LETTER)
     entity, figures = main.entity, main.state
-    waiting = any(queue.state.active for queue in partition.queues.transfers_of(uid))
+    transfer = sum(queue.state.active for queue in partition.queues.transfers_of(uid))
     used_ms = max(queue.last_used_mono_ms for queue in queues.values())
     return EntityCounts(
         uid=entity.uid,
@@ -52,11 +52,12 @@ def count(partition: PartitionState, uid: str, now: Now) -> EntityCounts:
         deferred=figures.deferred,
         scheduled=figures.scheduled,
         dead_letter=dead.state.active + dead.state.deferred if dead else 0,
-        transfer_dead_letter=transfer.state.active + transfer.state.deferred if transfer else 0,
+        transfer_dead_letter=aside.state.active + aside.state.deferred if aside else 0,
+        transfer=transfer,
         size_bytes=_size_bytes(partition, main),
         # A receiver that waits for a message uses the entity, and so does what waits to go on.
         idle_ms=0
-        if waiting or any(queue.asks for queue in queues.values())
+        if transfer or any(queue.asks for queue in queues.values())
         else now.mono_ms - used_ms,
         accessed_at_ms=max(queue.accessed_at_ms for queue in queues.values()),
         orphaned=entity.orphaned,

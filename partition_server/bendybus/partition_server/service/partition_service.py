@@ -297,6 +297,7 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
                     idle_ms=count.idle_ms,
                     accessed_at_ms=count.accessed_at_ms,
                     transfer_dead_letter=count.transfer_dead_letter,
+                    transfer=count.transfer,
                 )
                 for count in counts
             ],

@@ -247,6 +247,8 @@ class EntityCounts:
     accessed_at_ms: int
     orphaned: bool = False
     transfer_dead_letter: int = 0
+    # For other entities, from transactions: not forwarded yet.
+    transfer: int = 0
     # Of the queues that forward, if that was asked for.
     forwarding: Sequence[Forwarding] = ()
 
@@ -260,6 +262,7 @@ class EntityCounts:
                 self.scheduled,
                 self.dead_letter,
                 self.transfer_dead_letter,
+                self.transfer,
             )
         )
 

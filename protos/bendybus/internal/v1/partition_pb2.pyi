@@ -549,7 +549,7 @@ class GetCountsResponse(_message.Message):
     def __init__(self, entities: _Optional[_Iterable[_Union[EntityCounts, _Mapping]]] = ..., conditions: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class EntityCounts(_message.Message):
-    __slots__ = ("uid", "generation", "active", "locked", "deferred", "scheduled", "dead_letter", "size_in_bytes", "idle_ms", "accessed_at_ms", "transfer_dead_letter")
+    __slots__ = ("uid", "generation", "active", "locked", "deferred", "scheduled", "dead_letter", "size_in_bytes", "idle_ms", "accessed_at_ms", "transfer_dead_letter", "transfer")
     UID_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     ACTIVE_FIELD_NUMBER: _ClassVar[int]
@@ -561,6 +561,7 @@ class EntityCounts(_message.Message):
     IDLE_MS_FIELD_NUMBER: _ClassVar[int]
     ACCESSED_AT_MS_FIELD_NUMBER: _ClassVar[int]
     TRANSFER_DEAD_LETTER_FIELD_NUMBER: _ClassVar[int]
+    TRANSFER_FIELD_NUMBER: _ClassVar[int]
     uid: str
     generation: int
     active: int
@@ -572,7 +573,8 @@ class EntityCounts(_message.Message):
     idle_ms: int
     accessed_at_ms: int
     transfer_dead_letter: int
-    def __init__(self, uid: _Optional[str] = ..., generation: _Optional[int] = ..., active: _Optional[int] = ..., locked: _Optional[int] = ..., deferred: _Optional[int] = ..., scheduled: _Optional[int] = ..., dead_letter: _Optional[int] = ..., size_in_bytes: _Optional[int] = ..., idle_ms: _Optional[int] = ..., accessed_at_ms: _Optional[int] = ..., transfer_dead_letter: _Optional[int] = ...) -> None: ...
+    transfer: int
+    def __init__(self, uid: _Optional[str] = ..., generation: _Optional[int] = ..., active: _Optional[int] = ..., locked: _Optional[int] = ..., deferred: _Optional[int] = ..., scheduled: _Optional[int] = ..., dead_letter: _Optional[int] = ..., size_in_bytes: _Optional[int] = ..., idle_ms: _Optional[int] = ..., accessed_at_ms: _Optional[int] = ..., transfer_dead_letter: _Optional[int] = ..., transfer: _Optional[int] = ...) -> None: ...
 
 class SetSessionStateRequest(_message.Message):
     __slots__ = ("partition", "session_token", "state", "entity_uid")
