@@ -1,4 +1,4 @@
-"""Turns an order into an invoice: the order is completed and the invoice sent in one transaction.
+"""Handles flights and keeps a record: each is completed and its record sent in one transaction.
 
 bendybus up -f examples/flights.yaml          # another terminal
 python examples/transaction.py
@@ -15,27 +15,26 @@ LOCAL: Final = (
 )
 
 
-def main(connection_string: str, queue: str) -> list[str]:
-    """Send two orders, turn each into an invoice, and return what the queue then holds."""
+def main(connection_string: str, flights: str, audit: str) -> list[str]:
+    """Send two flights, handle what there is, and return the records that were received."""
     with ServiceBusClient.from_connection_string(connection_string) as client:
-        sender = client.get_queue_sender(queue)
-        for number in (1, 2):
-            sender.send_messages(
-                ServiceBusMessage(f"order {number}", subject="order", partition_key="customer 7")
-            )
-        receiver = client.get_queue_receiver(queue, max_wait_time=5)
+        with client.get_queue_sender(flights) as sender:
+            sender.send_messages([ServiceBusMessage("UA 1"), ServiceBusMessage("UA 2")])
+        receiver = client.get_queue_receiver(flights, max_wait_time=2)
+        records = client.get_queue_sender(audit)
         for message in receiver:
-            if message.subject == "invoice":
-                break
-            invoice = ServiceBusMessage(
-                f"invoice for {message}", subject="invoice", partition_key=message.partition_key
-            )
             with client.transaction() as tx:
-                sender.send_messages(invoice, tx=tx)
+                # First: the entity of the first operation is the one that settles.
                 receiver.complete_message(message, tx=tx)
-        return [str(message) for message in receiver.peek_messages(10, sequence_number=1)]
+                records.send_messages(ServiceBusMessage(f"handled {message}"), tx=tx)
+        found = []
+        with client.get_queue_receiver(audit, max_wait_time=2) as auditor:
+            for record in auditor:
+                found.append(str(record))
+                auditor.complete_message(record)
+        return found
 
 
 if __name__ == "__main__":
-    for body in main(os.environ.get("BENDYBUS_CONNECTION_STRING", LOCAL), "audit"):
-        print(body)
+    for record in main(os.environ.get("BENDYBUS_CONNECTION_STRING", LOCAL), "flights", "audit"):
+        print(record)

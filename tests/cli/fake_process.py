@@ -7,6 +7,7 @@ after serving), `stubborn` (ignore SIGTERM), `taken-ROLE` (its port is taken so 
 """
 
 import argparse
+import fcntl
 import json
 import os
 import signal
@@ -21,6 +22,19 @@ from bendybus.wire.readiness import CannotListen
 from tests.cli import fake_management
 
 
+def _is_taken(times: Path) -> bool:
+    """Take one off the number in a file, which several processes do at once; False at 0."""
+    if not times.exists():
+        return False
+    with times.open("r+", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        left = int(file.read())
+        file.seek(0)
+        file.truncate()
+        file.write(str(max(left - 1, 0)))
+    return left > 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("role", choices=("partition-server", "frontend"))
@@ -32,11 +46,9 @@ def main() -> int:
     if (options.behaviour / f"fail-{options.role}").exists():
         print("a line before", file=sys.stderr)
         return readiness.print_failure(RuntimeError("the file belongs to another bus"))
-    taken = options.behaviour / f"taken-{options.role}"
     with (options.behaviour / "asked").open("a", encoding="utf-8") as asked:
         asked.write(f"{options.role} {options.listen}\n")
-    if taken.exists() and int(times := taken.read_text(encoding="utf-8")):
-        taken.write_text(str(int(times) - 1), encoding="utf-8")
+    if _is_taken(options.behaviour / f"taken-{options.role}"):
         return readiness.print_failure(CannotListen(f"cannot listen at {options.listen}: taken"))
     if (options.behaviour / "stubborn").exists():
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

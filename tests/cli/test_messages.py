@@ -205,7 +205,8 @@ def test_without_completing_messages_are_given_back_uncounted_at_the_end() -> No
 
 def resubmitted(client: FakeClient, **options: Any) -> Any:
     """Resubmit with a client."""
-    wanted = Resubmit(**({"most": 10, "wait_s": 0.1, "detects": False} | options))
+    given: dict[str, Any] = {"most": 10, "wait_s": 0.1, "destination": "q", "detects": False}
+    wanted = Resubmit(**(given | options))
     return resubmit.resubmit(client, "q", wanted, lambda count: None)  # type: ignore[arg-type]
 
 

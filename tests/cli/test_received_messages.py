@@ -36,12 +36,12 @@ def test_messages_are_received_from_the_sub_queue_that_is_named(name: str) -> No
 
 
 def test_dead_letters_of_a_subscription_are_sent_to_its_topic_again() -> None:
-    client = FakeClient(received(1, reason="x"))
+    client, name = FakeClient(received(1, reason="x")), "news/subscriptions/a"
 
     done = resubmit.resubmit(
         client,  # type: ignore[arg-type]
-        "news/subscriptions/a",
-        Resubmit(10, 0.1, detects=False),
+        name,
+        Resubmit(10, 0.1, resubmit.destination(name, "", undelivered=False), detects=False),
         lambda count: None,
     )
 

@@ -64,6 +64,24 @@ def test_a_dead_letter_of_a_queue_that_detects_duplicates_comes_back(
     assert rows(run(bus, "deadletter", "list", queue, "--json")) == []
 
 
+def test_dead_letters_are_sent_to_another_queue_that_is_named(
+    bus: Bus, client: ServiceBusClient, new_queue: Callable[..., str]
+) -> None:
+    queue, other = new_queue(), new_queue()
+    send(client, queue, ServiceBusMessage("misdirected"))
+    with client.get_queue_receiver(queue, max_wait_time=10) as receiver:
+        receiver.dead_letter_message(receiver.receive_messages()[0])
+
+    refused = run(bus, "deadletter", "resubmit", queue, "--transfer-dead-letters")
+    [answer] = rows(run(bus, "deadletter", "resubmit", queue, "--to", other, "--json"))
+
+    told = " ".join(refused.stderr.split())
+    assert f"needs --to: the queue or topic that their descriptions name, or '{queue}'" in told
+    assert answer["resubmitted"] == 1
+    assert [each["body"] for each in rows(run(bus, "receive", other, "--json"))] == ["misdirected"]
+    assert rows(run(bus, "receive", queue, "--wait", "0.5", "--json")) == []
+
+
 def test_what_is_looked_at_is_not_counted_to_death(
     bus: Bus, client: ServiceBusClient, new_queue: Callable[..., str]
 ) -> None:

@@ -38,7 +38,7 @@ def test_a_partition_of_0_3_reads_the_flag(sub_queue: SubQueue) -> None:
 def test_a_sub_queue_of_a_later_version_is_refused_and_never_taken_for_another() -> None:
     proto = partition_pb2.EntityRef(uid="uid", generation=7)
     # An open enum: a later peer may send any number.
-    proto.MergeFromString(bytes([4 << 3, 3]))
+    proto.MergeFromString(bytes([4 << 3, 5]))
 
     with pytest.raises(InvalidArgument, match="sub_queue"):
         entity_refs.sub_queue_of(proto)

@@ -43,10 +43,11 @@ class Where:
 
 @dataclass(frozen=True, slots=True)
 class Resubmit:
-    """Which dead letters to send again; `detects`: the queue detects duplicates."""
+    """Which dead letters to send again, and where; `detects`: duplicates are detected there."""
 
     most: int
     wait_s: float
+    destination: str
     numbers: frozenset[int] = frozenset()
     where: tuple[Where, ...] = ()
     detects: bool = True
@@ -73,6 +74,21 @@ class Outcome:
     missing: tuple[int, ...] = ()
 
 
+def destination(queue: str, given: str, *, undelivered: bool) -> str:
+    """Return where dead letters of a queue are sent again. Raises UsageError.
+
+    What a transaction sent to another entity is no message of the one whose transfer dead letter
+    it became.
+    """
+    if undelivered and not given:
+        raise UsageError(
+            "--transfer-dead-letters needs --to: the queue or topic that their descriptions name, "
+            f"or {queue!r}, if that forwards its messages there."
+        )
+    # No message can be sent to a subscription: its topic decides again who gets it.
+    return given or subscription_name.family(queue)
+
+
 def parse_where(text: str) -> Where:
     """Return the condition in `NAME=VALUE`."""
     name, equals, value = text.partition("=")
@@ -82,17 +98,15 @@ def parse_where(text: str) -> Where:
 
 
 def resubmit(bus: ServiceBusClient, queue: str, wanted: Resubmit, step: Step) -> Outcome:
-    """Send dead letters to their queue again, each completed after its copy is stored."""
+    """Send dead letters of a queue again, each completed after its copy is stored."""
     done = Outcome()
     # Received, and not completed: given back in the end, uncounted.
     held: dict[int, ServiceBusReceivedMessage] = {}
     missing = set(wanted.numbers)
-    # No message can be sent to a subscription: its topic decides again who gets it.
-    destination = subscription_name.family(queue)
     give_back_at = float("inf")
     with (
         bus.get_queue_receiver(queue, sub_queue=wanted.sub_queue) as receiver,
-        bus.get_queue_sender(destination) as sender,
+        bus.get_queue_sender(wanted.destination) as sender,
     ):
         try:
             while done.resubmitted < wanted.most and (missing or not wanted.numbers):

@@ -239,6 +239,9 @@ def deadletter_resubmit(
         typer.Option(help="NAME=VALUE: only where reason, subject, … or a property is this."),
     ] = None,
     undelivered: Undelivered = False,
+    to: Annotated[
+        str, typer.Option("--to", help="The queue or topic to send them to instead.")
+    ] = "",
     dry_run: entity_commands.DryRun = False,
     as_json: JsonFlag = False,
 ) -> None:
@@ -254,12 +257,14 @@ def deadletter_resubmit(
     """
     from bendybus.cli.bus import messages, resubmit
 
+    destination = resubmit.destination(queue, to, undelivered=undelivered)
     wanted = resubmit.Resubmit(
         most,
         max(wait, 0.1),
+        destination,
         frozenset(numbers or ()),
         tuple(resubmit.parse_where(text) for text in where or ()),
-        detects=_detects_duplicates(context, queue),
+        detects=_detects_duplicates(context, destination),
         dry_run=dry_run,
         sub_queue=_sub_queue(not undelivered, undelivered),
     )

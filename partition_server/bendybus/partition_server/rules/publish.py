@@ -266,9 +266,9 @@ def check_copies(topic: MessageQueue, count: int, added_bytes: int, most: int) -
         )
     if count > most:
         raise errors.InvalidOperation(
-            f"{topic.entity.title}: the batch makes {count} copies in subscriptions, and {most} "
-            f"are left of the {limits.PUBLISHED_COPIES_MAX} of a batch or transaction. Send fewer "
-            "messages at a time.",
+            f"{topic.entity.title}: the batch makes {count} copies in subscriptions; it may make "
+            f"{most}, which in a transaction is what its other messages leave of "
+            f"{limits.TRANSACTION_COPIES_MAX}. Send fewer messages at a time.",
             metadata={"entity": topic.entity.name, "limit": str(most)},
         )
 
