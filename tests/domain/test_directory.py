@@ -208,6 +208,18 @@ def test_holders_are_the_partitions_that_are_known_to_have_the_current_entry() -
     assert directory.holders("unknown") == []
 
 
+@pytest.mark.requirement("R87")
+def test_a_change_that_a_partition_took_does_not_say_what_else_it_has() -> None:
+    directory = Directory()
+    directory.update(1, FINGERPRINT, [queue("audit")], snapshot=True)
+
+    directory.update(0, FINGERPRINT, [queue()], snapshot=False)
+
+    assert directory.lookup("orders")[0] == queue()
+    assert not directory.heard(0)
+    assert (directory.lagging(0), directory.lagging(1)) == ([], [queue()])
+
+
 UPDATES = st.lists(
     st.tuples(
         st.integers(0, 2),
@@ -234,7 +246,8 @@ def test_who_lags_is_what_a_look_at_everything_would_find(
         entries = [queue(name, generation) for name, generation in told]
         directory.update(partition, FINGERPRINT, entries, snapshot=what == "snapshot")
         known = {} if what == "snapshot" else has.get(partition, {})
-        has[partition] = known
+        if what == "snapshot":
+            has[partition] = known
         for name, generation in told:
             known[name] = max(generation, known.get(name, 0))
             best[name] = max(generation, best.get(name, 0))

@@ -41,10 +41,12 @@ class Directory:
         """Take what a partition said; return the entries that are news here."""
         if self.fingerprint is None:
             self.fingerprint = fingerprint
-        if snapshot or partition not in self._known:
+        if snapshot:
             self._known[partition] = {}
             self._behind[partition] = set(self._best)
-        generations, behind = self._known[partition], self._behind[partition]
+        # A partition that was not heard: an entry of it does not say what else it has.
+        generations = self._known.get(partition, {})
+        behind = self._behind.get(partition, set())
         news: list[Entity] = []
         for entry in entries:
             key, best = entry.key, self._best.get(entry.key)
