@@ -62,5 +62,5 @@ def poisoned(command: Any) -> bool:
 
 
 def is_internal(error: Any) -> bool:
-    """Whether an error is that of a bug, and says so."""
+    """Return whether an error is an internal error, as a bug in a rule is answered."""
     return type(error) is BusError and "internal error" in error.message
