@@ -56,6 +56,7 @@ def main() -> int:
     serving.configure_logging(settings.log_level)
     if settings.exit_with_parent:
         serving.exit_with_parent()
+    serving.freeze_imports()
     try:
         event_loop.run(serving.run_until_signal(lambda stop: server.serve(settings, stop)))
     except (TlsError, PolicyFileError, EventLoopError, CannotListen) as error:

@@ -29,6 +29,7 @@ def main() -> int:
     sys.setswitchinterval(0.0005)
     if settings.exit_with_parent:
         serving.exit_with_parent()
+    serving.freeze_imports()
     try:
         event_loop.run(serving.run_until_signal(lambda stop: server.serve(settings, stop)))
     except (StoreError, TlsError, EventLoopError, CannotListen) as error:

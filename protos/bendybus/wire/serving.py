@@ -5,6 +5,7 @@ Used by the partition server and the front end; clients never import this.
 
 import asyncio
 import contextlib
+import gc
 import ipaddress
 import json
 import logging
@@ -214,6 +215,15 @@ async def set_serving(servicer: Health, services: Sequence[str], serving: bool) 
     value = status.SERVING if serving else status.NOT_SERVING
     for name in ("", *services):
         await servicer.set(name, value)
+
+
+def freeze_imports() -> None:
+    """Keep what was imported out of every search for garbage. Call it before serving.
+
+    A full search looks at all objects, and those of the imported modules are the most of them: a
+    tenth of a partition server's processor time under sends.
+    """
+    gc.freeze()
 
 
 def exit_with_parent() -> None:
