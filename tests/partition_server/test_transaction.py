@@ -234,3 +234,19 @@ def test_without_room_those_that_send_are_refused_and_the_others_are_done(
             assert answer.error is None
     [counts] = runner.ask(Counts("t"))
     assert counts.active == 0
+
+
+@pytest.mark.requirement("R92")
+def test_renewals_of_a_lock_whose_commit_fails_leave_it_as_it_was(queue: Driver) -> None:
+    [token] = locked(queue, 1)
+    [lock] = queue.partition.state.queues.main_of(queue.ref().uid).locks.values()
+    until_ms = lock.until_mono_ms
+    queue.mono_ms += 20_000
+    renewal = settling(Disposition.RENEW_LOCK, token)
+    commands = [Transact("t", queue.ref(), b"%016d" % n, [renewal]) for n in range(2)]
+    stage = queue.partition.decide(commands, queue.now)
+    assert lock.until_mono_ms > until_ms
+
+    queue.partition.abandon(stage, errors.PartitionUnavailable("full"), queue.now)
+
+    assert lock.until_mono_ms == until_ms

@@ -9,7 +9,8 @@ against its destination as this partition knows it; whether that exists still, i
 room is seen when the message gets there.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 from bendybus.domain import partitioning, transactions
 from bendybus.domain.entity import Entity
@@ -56,16 +57,40 @@ def _queue(turn: Turn, via: MessageQueue, destination: Entity) -> MessageQueue:
     found = partition.queues.transfer_to(uid, destination)
     if found is not None:
         return found
-    for known in partition.queues.transfers_of(uid):
-        # Never one that may be sent to again: its numbers would begin again and be taken for known.
-        gone = partition.catalogue.by_uid(known.state.destination) is None
-        if gone and not known.state.size_bytes and not known.locks:
-            partition.queues.drop_transfer(known)
-            partition.forwards.drop(known.slot)
-            partition.lanes.drop(known.slot)
-    queue = partition.queues.make_transfer(via, destination)
+    spare = [known for known in partition.queues.transfers_of(uid) if _is_spare(partition, known)]
+    queue = partition.queues.make_transfer(via, destination, spare=len(spare))
     partition.watch_forwarding(queue)
+    # A transaction that is refused, or not committed, takes no place.
+    turn.stage.on_failure.append(partial(_unmake, partition, queue))
+    turn.stage.on_commit.append(partial(_drop_spare, partition, spare))
     return queue
+
+
+def _is_spare(partition: PartitionState, queue: MessageQueue) -> bool:
+    """Whether a transfer queue is empty, and nothing is sent there again.
+
+    Never one that may be sent to again: its numbers would begin again and be taken for known.
+    """
+    gone = partition.catalogue.by_uid(queue.state.destination) is None
+    return gone and not queue.state.size_bytes and not queue.locks
+
+
+def _drop_spare(partition: PartitionState, spare: Sequence[MessageQueue]) -> None:
+    """Let transfer queues go. STRICTLY AFTER the commit: until then one may not be empty yet."""
+    for queue in spare:
+        if partition.queues.at(queue.slot) is queue and _is_spare(partition, queue):
+            partition.queues.drop_transfer(queue)
+            _forget(partition, queue)
+
+
+def _unmake(partition: PartitionState, queue: MessageQueue) -> None:
+    partition.queues.unmake_transfer(queue)
+    _forget(partition, queue)
+
+
+def _forget(partition: PartitionState, queue: MessageQueue) -> None:
+    partition.forwards.drop(queue.slot)
+    partition.lanes.drop(queue.slot)
 
 
 def _topic_of(partition: PartitionState, subscription: Entity) -> MessageQueue:

@@ -72,12 +72,17 @@ class Queues:
         """Return where an entity keeps what it sends to another one, None: it has sent nothing."""
         return self._transfers.get(uid, {}).get(destination.uid)
 
-    def make_transfer(self, queue: MessageQueue, destination: Entity) -> MessageQueue:
-        """Make a transfer queue. Raises QuotaExceeded for too many destinations."""
-        known = self._transfers.get(queue.entity.uid, {})
-        if len(known) >= limits.TRANSFER_DESTINATIONS_MAX:
+    def make_transfer(
+        self, queue: MessageQueue, destination: Entity, *, spare: int
+    ) -> MessageQueue:
+        """Make a transfer queue. Raises QuotaExceeded for too many destinations.
+
+        `spare`: how many of those that there are will be dropped for it.
+        """
+        known = len(self._transfers.get(queue.entity.uid, {})) - spare
+        if known >= limits.TRANSFER_DESTINATIONS_MAX:
             raise errors.QuotaExceeded(
-                f"{queue.entity.title} sends to {len(known)} other entities in transactions; at "
+                f"{queue.entity.title} sends to {known} other entities in transactions; at "
                 "most that many are possible. Use one that sends to fewer.",
                 metadata={"entity": queue.entity.name},
             )
@@ -88,6 +93,15 @@ class Queues:
         """Take a transfer queue out that is empty, and whose destination is deleted."""
         del self._transfers[queue.entity.uid][queue.state.destination]
         self._drop(queue)
+
+    def unmake_transfer(self, queue: MessageQueue) -> None:
+        """Take back `make_transfer`: nothing of the queue was committed."""
+        of_entity = self._transfers[queue.entity.uid]
+        del of_entity[queue.state.destination], self._by_slot[queue.slot]
+        if not of_entity:
+            del self._transfers[queue.entity.uid]
+        if queue.slot == self._slots_end - 1:
+            self._slots_end = queue.slot
 
     def uids(self) -> list[str]:
         """Return the entities that have queues here."""

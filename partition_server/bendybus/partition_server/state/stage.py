@@ -187,7 +187,7 @@ class Stage:
         for queue, counter, lock in self.unlocked:
             queue.locks[counter] = lock
             queue.watch_lock(lock.until_mono_ms, [(counter, lock.generation)])
-        for undo in self.on_failure:
+        for undo in reversed(self.on_failure):
             undo()
 
 
