@@ -172,7 +172,7 @@ class _Look:
     ) -> tuple[int, BusError | None]:
         """Forward messages in order; return how many are dealt with, and what refuses the next."""
         going = [row for row in rows if leaving.kept_from_going(row) is None]
-        batch = self._leaving.batch(going)
+        batch = self._leaving.batch(going, stays=True)
         reached, failed = forwarded.append(self._turn, target, batch, overtake=lasts)
         done = rows.index(going[reached]) if reached < len(going) else len(rows)
         self._settle(rows[:done], {going[at].id: error for at, error in failed.items()})

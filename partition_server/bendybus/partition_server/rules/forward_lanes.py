@@ -131,7 +131,8 @@ def send(turn: Turn, queue: MessageQueue, destination: Entity, index: int) -> No
         _depart(turn, queue, destination, index, going, overtake=overtake)
     elif going:
         target = turn.partition.queues.main_of(destination.uid)
-        done, failed = forwarded.append(turn, target, out.batch(going), overtake=overtake)
+        batch = out.batch(going, stays=True)
+        done, failed = forwarded.append(turn, target, batch, overtake=overtake)
         back, _ = _leave(turn, queue, lane, index, destination, going[:done], failed)
         back += [row.counter for row in going[done:]]
         turn.stage.on_commit.append(partial(_ended, lane, back, _is_full(failed), turn.now.mono_ms))
@@ -239,7 +240,7 @@ def _depart(
         destination.uid,
         destination.generation,
         [row.counter for row in rows],
-        Leaving(turn, queue).batch(rows),
+        Leaving(turn, queue).batch(rows, stays=False),
         lane.settled,
         first[0].counter if first else state.counter + 1,
         overtake,

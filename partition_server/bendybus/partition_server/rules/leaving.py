@@ -42,9 +42,9 @@ class Leaving:
         self._queue = queue
         self._transfers = queue.state.sub_queue is SubQueue.TRANSFER
 
-    def batch(self, rows: Sequence[Row]) -> Batch:
-        """Return messages as they are sent to their destination."""
-        lives = [self._lifetime(row) for row in rows]
+    def batch(self, rows: Sequence[Row], *, stays: bool) -> Batch:
+        """Return messages as they are sent to their destination; `stays`: in this partition."""
+        lives = [self._lifetime(row, stays=stays) for row in rows]
         by_session = any(row.session_id is not None for row in rows)
         return Batch(
             [row.payload for row in rows],
@@ -59,15 +59,20 @@ class Leaving:
             [self._carried(row) for row in rows],
         )
 
-    def _lifetime(self, row: Row) -> int:
+    def _lifetime(self, row: Row, *, stays: bool) -> int:
         """Return what is left of the time to live, 0 for none: it ends no later for going on."""
-        now_ms = self._turn.now.wall_ms
+        now_ms, life_ms = self._turn.now.wall_ms, row.time_to_live_ms
+        held = self._turn.expiry_held
         if row.expires_ms is not None:
-            return max(1, row.expires_ms - now_ms)
-        if not self._transfers or not row.time_to_live_ms or row.scheduled_ms > now_ms:
-            return row.time_to_live_ms if self._transfers else 0
-        # Nothing expires in a transfer queue; what it waited there counts.
-        return max(1, row.time_to_live_ms - max(0, now_ms - row.enqueued_ms))
+            # Another partition has another clock: what this one says while it is in doubt would
+            # end the message there too early.
+            if held and not stays:
+                return life_ms
+            return max(1, min(row.expires_ms - now_ms, life_ms))
+        if not self._transfers or not life_ms or held:
+            return life_ms if self._transfers else 0
+        # Nothing expires in a transfer queue; what it waited there counts, from its schedule on.
+        return max(1, life_ms - max(0, now_ms - max(row.enqueued_ms, row.scheduled_ms)))
 
     def _scheduled(self, rows: Sequence[Row]) -> Sequence[int]:
         """Return when messages are due at their destination; in a transfer queue they go on."""
