@@ -1,6 +1,7 @@
 """On call: which queue does not forward, to which partition, why, and for how long."""
 
 import logging
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,14 +9,16 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from bendybus.domain.entity_status import EntityStatus
 from bendybus.domain.lifecycle import EntityAction
+from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server import metrics
 from bendybus.partition_server.state.answers import EntityCounts, Standstill
 from bendybus.partition_server.state.commands import Counts
 from bendybus.wire.refusals import Refusals
 from tests.partition_server.catalogue_changes import commit
 from tests.partition_server.driver import Driver
-from tests.partition_server.forwarding_driver import send
+from tests.partition_server.forwarding_driver import held, send
 from tests.partition_server.partition_pair import NAMES, Pair, fill
+from tests.partition_server.test_transfer import GONE_MS, Sending, entity
 
 
 def forwarding_of(driver: Driver, name: str) -> Any:
@@ -100,6 +103,12 @@ def test_a_lane_whose_partition_does_not_answer_says_so_until_it_does() -> None:
     status = forwarding_of(pair.source, "source")
     assert (status.waiting, status.forwarded, status.standstills) == (0, len(NAMES), [])
 
+    pair.sent(*NAMES)
+    assert len(pair.frames()) == 1
+
+    # On its way, and not known to be held back.
+    assert forwarding_of(pair.source, "source").standstills == []
+
 
 @pytest.mark.requirement("R252")
 def test_a_lane_whose_partition_is_full_says_so() -> None:
@@ -131,9 +140,12 @@ class _Thread:
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
 
+    def counts(self) -> Any:
+        [value] = self._driver.run(Counts("t", forwarding=True))
+        return value
+
     def submit(self, command: Any) -> bool:
-        [value] = self._driver.run(Counts("t", forwarding=command.forwarding))
-        command.reply_to.answer(value)
+        command.reply_to.answer(self.counts())
         return True
 
 
@@ -169,3 +181,61 @@ def test_one_look_at_the_metrics_says_that_forwarding_to_a_partition_stands_stil
     labels = '{entity="source",partition="0",to="target"}'
     assert f"bendybus_forward_waiting_messages{labels} {float(waiting)}" in shown
     assert f"bendybus_forward_oldest_waiting_seconds{labels} 0.0" in shown
+
+
+def _samples(driver: Driver) -> dict[tuple[str, ...], float]:
+    """Return what a scrape shows of forwarding, each series once."""
+    found: dict[tuple[str, ...], float] = {}
+    hosts: Any = _Hosts(driver)
+    for family in metrics._forwarding({0: hosts.threads[0].counts()}):
+        for sample in family.samples:
+            name = sample.name.removeprefix("bendybus_forward")
+            series = (name, *(sample.labels[label] for label in ("entity", "to")))
+            series += tuple(sample.labels[label] for label in ("to_partition", "reason")
+                            if label in sample.labels)  # fmt: skip
+            assert series not in found, series
+            found[series] = sample.value
+    return found
+
+
+@pytest.mark.requirement("R252")
+def test_each_series_of_forwarding_is_there_once_and_names_where_it_goes() -> None:
+    pair = Sending(entity("a", 1), entity("b", 1))
+    pair.transact(pair.to("a", b"1", b"2"), pair.to("b", b"1", b"2", b"3"))
+    pair.put(entity("a", 1, 6, status=EntityStatus.DISABLED))
+    send(pair.source, "orders", b"forwarded")
+    pair.put(entity("orders", 1, 6, forward_to="a", forward_dead_lettered_messages_to="b"))
+    pair.source.sweep()
+    pair.source.advance(3_000)
+
+    found = _samples(pair.source)
+
+    waiting = {key[1:]: found[key] for key in found if key[0] == "_waiting_messages"}
+    assert waiting == {
+        ("orders", "a"): 1,
+        ("orders/$DeadLetterQueue", "b"): 0,
+        ("orders/$Transfer", "a"): 2,
+        ("orders/$Transfer", "b"): 0,
+        ("source", "target"): 0,
+    }
+    assert found["ed_messages_total", "orders/$Transfer", "b"] == 3
+    still = {key[1:3]: found[key] for key in found if key[0] == "_standstill_seconds"}
+    assert still == {("orders", "a"): 3, ("orders/$Transfer", "a"): 3}
+
+
+@pytest.mark.requirement("R252")
+def test_what_goes_to_an_entity_and_to_one_that_had_its_name_before_are_two_series() -> None:
+    pair = Sending(entity("a", 1))
+    pair.transact(pair.to("a", b"old", b"old"))
+    pair.put(replace(entity("a", 1, 6), deleted=True))
+    pair.put(replace(entity("a", 1, 7), uid="uid-again"))
+    pair.transact(pair.to("a", b"new"), id_=b"again".ljust(16))
+
+    found = _samples(pair.source)
+
+    assert found["_waiting_messages", "orders/$Transfer", "uid-a"] == 2
+    assert found["_waiting_messages", "orders/$Transfer", "a"] == 1
+    pair.source.advance(GONE_MS)
+    pair.source.advance(GONE_MS)
+    [_, row] = held(pair.source, "orders", SubQueue.TRANSFER_DEAD_LETTER)
+    assert "'uid-a', which was deleted" in (row.dead_letter_error_description or "")

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from bendybus.domain import errors, forwarding, limits
+from bendybus.domain import errors, limits
 from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
 from bendybus.partition_server.rules import entity_status, forward_lanes, forwarded, leaving
@@ -95,12 +95,12 @@ class _Look:
         partition, source = self._turn.partition, self._queue.entity
         entity = partition.destination_of(self._queue)
         if entity is None and self._queue.state.destination:
-            name = partition.catalogue.name_of(self._queue.state.destination)
+            name = partition.destination_name(self._queue)
             raise errors.EntityNotFound(
                 f"sent in a transaction of {source.title} to {name!r}, which was deleted."
             )
         if entity is None:
-            name = forwarding.destination_of(source, self._queue.state.sub_queue)
+            name = partition.destination_name(self._queue)
             raise errors.EntityNotFound(f"{source.title} forwards to {name!r}: it does not exist.")
         entity_status.check_sends(entity)
         stays = partition.stays(self._queue, entity)

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from bendybus.domain import forwarding
-from bendybus.domain.entity import DEAD_LETTER_SUFFIX
+from bendybus.domain.entity import DEAD_LETTER_SUFFIX, TRANSFER_SUFFIX
+from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.state.answers import Forwarding, Standstill
 from bendybus.partition_server.state.commands import Now
 from bendybus.partition_server.state.lanes import Lane
@@ -12,6 +12,10 @@ from bendybus.partition_server.state.partition_state import PartitionState
 from bendybus.partition_server.store.records import COUNTER_MASK, State
 
 PEER_UNAVAILABLE: Final = "PeerUnavailable"
+_SUFFIXES: Final = {
+    SubQueue.DEAD_LETTER: f"/{DEAD_LETTER_SUFFIX}",
+    SubQueue.TRANSFER: f"/{TRANSFER_SUFFIX}",
+}
 # How many rows are looked at for the oldest message that waits.
 LOOK_ROWS: Final = 100
 
@@ -27,9 +31,10 @@ def of_entity(partition: PartitionState, uid: str, now: Now) -> list[Forwarding]
 
 def _of(partition: PartitionState, queue: MessageQueue, now: Now) -> Forwarding:
     forwards, slot = partition.forwards, queue.slot
+    suffix = _SUFFIXES.get(queue.state.sub_queue, "")
     return Forwarding(
-        f"{queue.entity.name}/{DEAD_LETTER_SUFFIX}" if queue.is_dead_letter else queue.entity.name,
-        forwarding.destination_of(queue.entity, queue.state.sub_queue),
+        f"{queue.entity.name}{suffix}",
+        partition.destination_name(queue),
         queue.state.active,
         _oldest_age_ms(partition, queue, now),
         forwards.forwarded[slot],

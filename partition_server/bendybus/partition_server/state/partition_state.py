@@ -237,6 +237,12 @@ class PartitionState:
         found = self.catalogue.by_key(name.lower())
         return None if found is None or found.deleted else found
 
+    def destination_name(self, queue: MessageQueue) -> str:
+        """Return the name of where the messages of a queue go on to, its UID if that is gone."""
+        uid = queue.state.destination
+        named = forwarding.destination_of(queue.entity, queue.state.sub_queue)
+        return self.catalogue.name_of(uid) or uid or named
+
     def stays(self, queue: MessageQueue, destination: Entity) -> bool:
         """Whether each message of a queue has this partition at its destination, too."""
         if queue.state.destination:
