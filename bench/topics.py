@@ -6,6 +6,7 @@ In one process, with a real file and without gRPC: seconds of CPU for each messa
 100, and the growth of the file for each copy of a body of 1 KB.
 """
 
+import itertools
 import tempfile
 import time
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from bendybus.domain.subscription_description import SubscriptionDescription
 from bendybus.domain.topic_description import TopicDescription
 from bendybus.partition_server.broker.partition import Partition
 from bendybus.partition_server.state.commands import Append, ApplyEntity, Batch, EntityRef, Now
+from bendybus.partition_server.state.stage import Stage
 from bendybus.partition_server.store.sqlite_store import SqliteStore
 from bendybus.v1 import message_pb2
 
@@ -26,6 +28,7 @@ BATCH: Final = 100
 BATCHES: Final = 20
 BODY: Final = b"b" * 1_024
 NOW: Final = Now(1_700_000_000_000, 1_000_000)
+_TURNS: Final = itertools.count(1)
 FINGERPRINT: Final = Fingerprint("bench", "bench", Tier.PREMIUM, 1, 0)
 
 
@@ -98,9 +101,18 @@ def run(count: int, rule_of: Callable[[int], Rule]) -> tuple[float, float]:
 
 
 def _do(partition: Partition, store: SqliteStore, command: Append | ApplyEntity) -> None:
-    stage = partition.decide([command], NOW)
-    store.commit(stage.changes)
-    partition.apply(stage, NOW)
+    now = _next_turn()
+    stage: Stage | None = partition.decide([command], now)
+    # A frame may take several turns.
+    while stage is not None:
+        store.commit(stage.changes)
+        partition.apply(stage, now)
+        now = _next_turn()
+        stage = partition.sweep(now) if partition.state.publications else None
+
+
+def _next_turn() -> Now:
+    return Now(NOW.wall_ms, NOW.mono_ms + next(_TURNS))
 
 
 if __name__ == "__main__":

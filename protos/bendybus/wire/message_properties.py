@@ -55,6 +55,12 @@ class View:
         self._head: message_pb2.Message | None = None
         self._user: dict[str, FilterValue] | None = None
 
+    def check(self) -> None:
+        """Raise InvalidArgument if the message cannot be decoded, also where no filter reads it."""
+        self._decoded()
+        if self._parts.changed_properties:
+            _changed_properties(self._parts)
+
     @property
     def user(self) -> Mapping[str, FilterValue]:
         """Application properties by folded name."""

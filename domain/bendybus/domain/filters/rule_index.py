@@ -15,7 +15,7 @@ such as price > 5, are at the root and evaluated for every message.
 import dataclasses
 import itertools
 from collections.abc import Collection, Hashable, Iterator
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from bendybus.domain import limits, steps
 from bendybus.domain.errors import EntityAlreadyExists, EntityNotFound, QuotaExceeded
@@ -32,8 +32,7 @@ S = TypeVar("S", bound=Hashable)
 _STEP: Final = 8
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Copy(Generic[S]):
+class Copy(NamedTuple, Generic[S]):
     """A copy of a message that a subscription gets."""
 
     subscription: S
@@ -227,7 +226,6 @@ def _remove(root: _Node[S], entry: _Entry[S]) -> None:
 
 def _open(root: _Node[S], view: MessageView) -> Iterator[Collection[_Entry[S]]]:
     """Yield the entries whose conditions a message fits, place by place."""
-    user = view.user
     waiting = [root]
     while waiting:
         node = waiting.pop()
@@ -236,6 +234,9 @@ def _open(root: _Node[S], view: MessageView) -> Iterator[Collection[_Entry[S]]]:
             value = view.system(name)
             if value is not None and (found := table.get(values.key(value))) is not None:
                 waiting.append(found)
+        if not node.user:
+            continue
+        user = view.user
         # From the smaller side: neither many tables nor many properties may make it slow.
         names = node.user if len(node.user) <= len(user) else user
         for name in names:

@@ -11,10 +11,9 @@ several copies have is stored once and counts once, to the topic; the copies ref
 A scheduled message waits at the topic and is matched when it is due.
 """
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
-from bendybus.domain import bounds, errors, limits, message_format, sequence_number, steps
+from bendybus.domain import bounds, errors, limits, sequence_number, steps
 from bendybus.domain.filters.rule_index import Matches
 from bendybus.domain.filters.values import FilterError
 from bendybus.domain.steps import Steps
@@ -24,10 +23,10 @@ from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.partition_state import PartitionState
 from bendybus.partition_server.state.topics import SIZE_MS, Topic
 from bendybus.partition_server.state.turn import Turn
+from bendybus.partition_server.store.copies import Copies
 from bendybus.partition_server.store.records import (
     BODY_ID_BYTES,
     ROW_BYTES,
-    SHARED_FORMAT,
     Body,
     Row,
     State,
@@ -44,8 +43,7 @@ NO_SESSION: Final = (
 _STEP_COPIES: Final = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Destination:
+class Destination(NamedTuple):
     """Where a copy goes, and what it is there. `row`: its id is not given yet."""
 
     queue: MessageQueue
@@ -62,6 +60,7 @@ def destinations(
     """
     parts = _parts(row, partition.index)
     view = message_properties.View(parts, partition.new_id)
+    view.check()
     found = yield from partition.topics.of(topic.entity).index.matching(view)
     made: list[Destination] = []
     failed: dict[str, tuple[str, str]] = {}
@@ -113,18 +112,16 @@ def store(turn: Turn, topic: MessageQueue, row: Row, made: list[Destination]) ->
         turn.partition.index, row.counter
     )
     reference = body.reference()
-    for each in made:
-        queue, state = each.queue, each.queue.state
-        stage.touch(queue)
+    copied: Copies | None = None
+    for queue, wanted in made:
+        if copied is None or copied.row is not wanted:
+            refers = shared and wanted.payload is row.payload
+            copied = Copies(wanted, number, reference if refers else None)
+        state = queue.state
+        touched = stage.touch(queue)
         state.last_enqueued_ms = max(state.last_enqueued_ms, now_ms)
-        refers = shared and each.row.payload is row.payload
-        format_ = each.row.format + SHARED_FORMAT if refers else each.row.format
         id_ = row_id(state.slot, state.counter + 1)
-        fresh = each.row.copied(id_, state.last_enqueued_ms, number, format_)
-        if refers:
-            stage.append_copy(queue, fresh, reference)
-        else:
-            stage.append_row(queue, fresh)
+        stage.append_copy(touched, copied, *copied.at(id_, state.last_enqueued_ms))
 
 
 def activate(turn: Turn, topic: MessageQueue, row: Row) -> None:
@@ -271,6 +268,3 @@ def check_copies(topic: MessageQueue, count: int, added_bytes: int, most: int) -
             f"{limits.TRANSACTION_COPIES_MAX}. Send fewer messages at a time.",
             metadata={"entity": topic.entity.name, "limit": str(most)},
         )
-
-
-assert message_format.NEWEST < SHARED_FORMAT

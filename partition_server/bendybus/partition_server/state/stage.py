@@ -18,6 +18,7 @@ from bendybus.partition_server.state.message_lock import Lock
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.operation_memory import Operations
 from bendybus.partition_server.state.settler_memory import Settlers
+from bendybus.partition_server.store.copies import Copies
 from bendybus.partition_server.store.records import Changes, HistoryEntry, Move, Row, State
 
 
@@ -101,10 +102,16 @@ class Stage:
         self.changes.inserts.append(row)
         touched.fresh.append(row)
 
-    def append_copy(self, queue: MessageQueue, row: Row, reference: bytes) -> None:
-        """Add a row that shares its body: the file has the reference, the window the body."""
-        self.append_row(queue, row)
-        self.changes.inserts[-1] = row.with_payload(reference)
+    def append_copy(self, touched: Touched, copies: Copies, row: Row, stored: Row) -> None:
+        """Add a copy of a published message to a queue that was touched: `row` for its window,
+        `stored` for the file.
+        """
+        state = touched.queue.state
+        state.counter += 1
+        state.size_bytes += copies.size_bytes
+        state.active += 1
+        self.changes.inserts.append(stored)
+        touched.fresh.append(row)
 
     def move(self, queue: MessageQueue, from_id: int, row: Row, content_bytes: int) -> None:
         """Make a message, removed from its place, the next one of a queue, with its payload."""

@@ -91,27 +91,9 @@ class Row(NamedTuple):
             return len(self.head) + BODY_ID_BYTES
         return len(self.head) + len(self.payload)
 
-    def copied(self, id_: int, enqueued_ms: int, number: int, format_: int) -> "Row":
-        """Return a copy at a subscription. Several times as fast as `_replace`."""
-        return _made(
-            Row,
-            (id_, self[1], enqueued_ms, *self[3:_FORMAT], format_, *self[_FORMAT + 1 : _NUMBER],
-             number, *self[_NUMBER + 1 :]),
-        )  # fmt: skip
-
-    def with_payload(self, payload: bytes) -> "Row":
-        """Return the message with another payload. Several times as fast as `_replace`."""
-        return _made(Row, (*self[: _FORMAT - 1], payload, *self[_FORMAT:]))
-
     def delivered_bytes(self) -> int:
         """Return the bytes that are kept and delivered: also of what receivers changed or noted."""
         return len(self.head) + len(self.payload) + self.extra_bytes
-
-
-_FORMAT: Final = Row._fields.index("format")
-_NUMBER: Final = Row._fields.index("enqueued_sequence_number")
-_made: Final = tuple.__new__
-assert Row._fields[_FORMAT - 1] == "payload"
 
 
 def shared_format_missing(row: Row) -> Row:

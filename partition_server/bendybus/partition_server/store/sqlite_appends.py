@@ -1,4 +1,4 @@
-"""Inserting messages into the SQLite file: hundreds in one step."""
+"""Inserting messages and bodies into the SQLite file: hundreds in one step."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -22,8 +22,8 @@ class Appends:
 
     def __init__(self, sql: dict[str, str]) -> None:
         self._one = sql["append_message"]
-        self._plain = _steps(sql["append_messages"], _PLAIN)
-        self._copies = _steps(sql["append_copies"], _PLAIN + 1)
+        self._plain = in_steps_of(sql["append_messages"], _PLAIN)
+        self._copies = in_steps_of(sql["append_copies"], _PLAIN + 1)
 
     def write(self, db: apsw.Connection, rows: list[Row]) -> None:
         """Insert rows."""
@@ -38,17 +38,19 @@ class Appends:
                     copies.append((*row[:_PLAIN], row.enqueued_sequence_number))
                 else:
                     db.execute(self._one, row)
-            _in_steps(db, self._copies, copies)
-        _in_steps(db, self._plain, plain)
+            in_steps(db, self._copies, copies)
+        in_steps(db, self._plain, plain)
 
 
-def _steps(sql: str, columns: int) -> dict[int, str]:
+def in_steps_of(sql: str, columns: int) -> dict[int, str]:
+    """Return the statements that insert each number of rows; `sql` ends before the values."""
     return {
         rows: sql + ",".join(["(" + ",".join("?" * columns) + ")"] * rows) for rows in _STEP_ROWS
     }
 
 
-def _in_steps(db: apsw.Connection, sql: dict[int, str], rows: Sequence[tuple[Any, ...]]) -> None:
+def in_steps(db: apsw.Connection, sql: dict[int, str], rows: Sequence[tuple[Any, ...]]) -> None:
+    """Insert rows with the statements of `in_steps_of`."""
     at = 0
     for step in _STEP_ROWS:
         while len(rows) - at >= step:

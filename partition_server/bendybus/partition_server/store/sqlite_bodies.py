@@ -24,6 +24,7 @@ from bendybus.partition_server.store.records import (
     Row,
     shared_format_missing,
 )
+from bendybus.partition_server.store.sqlite_appends import in_steps, in_steps_of
 
 Read = Callable[[str, tuple[Any, ...]], list[tuple[Any, ...]]]
 PREFIX: Final = "body_"
@@ -36,6 +37,8 @@ class SqliteBodies:
         """`read` executes a statement of `sql`, by name."""
         sql |= {PREFIX + name: text for name, text in statements.load("bodies.sql").items()}
         self._sql = sql
+        self._inserts = in_steps_of(sql["body_insert"], 2)
+        self._count_inserts = in_steps_of(sql["body_insert_count"], 2)
         self._read = read
         # A commit may have left bodies that no message has; so may an earlier opening.
         self.has_garbage = False
@@ -69,9 +72,9 @@ class SqliteBodies:
         self, db: apsw.Connection, changes: Changes, runs: Callable[[Iterable[int]], Iterator[Any]]
     ) -> None:
         """Write what a commit changes of bodies, while the rows that it deletes are still there."""
-        for body in changes.bodies:
-            db.execute(self._sql["body_insert"], (body.id, body.payload))
-            db.execute(self._sql["body_insert_count"], (body.id, body.references))
+        bodies = changes.bodies
+        in_steps(db, self._inserts, [(body.id, body.payload) for body in bodies])
+        in_steps(db, self._count_inserts, [(body.id, body.references) for body in bodies])
         slots = {slot.slot for slot in changes.slots.values() if slot.has_copies}
         if slots and changes.deletes:
             self._release(db, runs(id_ for id_ in changes.deletes if id_ >> SLOT_SHIFT in slots))

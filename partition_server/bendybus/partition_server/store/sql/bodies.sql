@@ -3,12 +3,12 @@
 SELECT payload FROM bodies WHERE id = ?
 
 -- insert --
--- A body that several messages have.
-INSERT INTO bodies (id, payload) VALUES (?, ?)
+-- Bodies that several messages have; the rows follow.
+INSERT INTO bodies (id, payload) VALUES
 
 -- insert_count --
--- How many have it.
-INSERT INTO body_references (id, count) VALUES (?, ?)
+-- How many have each; the rows follow.
+INSERT INTO body_references (id, count) VALUES
 
 -- released --
 -- The bodies of messages with ids without a gap, which are about to be deleted.
