@@ -34,6 +34,8 @@ pytestmark = pytest.mark.requirement("R65")
         ("%b_d%", "xxabdx", False),
         ("%a_%_b", "aab", False),
         ("%a_%_b", "axxb", True),
+        ("%aa%aa%", "aaa", False),
+        ("%aa%aa%", "aaaa", True),
         ("a\nb%", "a\nb\nc", True),
         ("[a-z]", "b", False),
         ("a.c*", "a.c*", True),
