@@ -3,8 +3,8 @@
     source ──take──► destination, in the same commit: its send rules apply (size, room, duplicates)
        │
        ├── refused for what it is (too large, no session) ─► transfer dead letters, at once
-       ├── refused by the destination (missing, disabled, full) ─► waits, in order; when that has
-       │                                          lasted for its time ─► transfer dead letters
+       ├── refused by the destination (missing, disabled, full), or a bug ─► waits, in order; when
+       │                                     that has lasted for its time ─► transfer dead letters
        └── forwarded four times before ─► dead letters
 
 A message keeps its body, identifiers, keys, what is left of its time to live and the number that it
@@ -88,7 +88,7 @@ class _Look:
         if refused is None:
             self._end("", 0)
         else:
-            self._end(type(refused).__name__, 0 if lasts else RETRY_MS)
+            self._end(_code(refused), 0 if lasts else RETRY_MS)
 
     def _destination(self) -> Entity:
         """Return where messages go. Raises what refuses all of them."""
@@ -175,9 +175,16 @@ class _Look:
         batch = self._leaving.batch(going, stays=True)
         reached, failed = forwarded.append(self._turn, target, batch, overtake=lasts)
         done = rows.index(going[reached]) if reached < len(going) else len(rows)
+        if leaving.is_internal(failed.get(reached)) and self._bug_lasts():
+            # It is what is tried first since then, and always raises.
+            done += 1
         self._settle(rows[:done], {going[at].id: error for at, error in failed.items()})
         full = (error for error in failed.values() if isinstance(error, errors.QuotaExceeded))
         return done, failed[reached] if reached in failed else next(full, None)
+
+    def _bug_lasts(self) -> bool:
+        forwards, now_ms = self._turn.partition.forwards, self._turn.now.mono_ms
+        return forwards.lasts(self._queue.slot, BusError.reason, now_ms)
 
     def _settle(self, rows: Sequence[Row], failed: Mapping[int, BusError]) -> None:
         """Take messages out of the source: those that were forwarded, and those that cannot be."""
@@ -191,3 +198,8 @@ class _Look:
             else:
                 self._leaving.set_aside(row, aside)
         self._leaving.went_on(forwarded)
+
+
+def _code(error: BusError) -> str:
+    """Return what a refusal is known by."""
+    return error.reason if leaving.is_internal(error) else type(error).__name__

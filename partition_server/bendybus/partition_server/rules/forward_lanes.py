@@ -133,9 +133,10 @@ def send(turn: Turn, queue: MessageQueue, destination: Entity, index: int) -> No
         target = turn.partition.queues.main_of(destination.uid)
         batch = out.batch(going, stays=True)
         done, failed = forwarded.append(turn, target, batch, overtake=overtake)
+        done = _past_bug(turn, lane, done, failed)
         back, _ = _leave(turn, queue, lane, index, destination, going[:done], failed)
         back += [row.counter for row in going[done:]]
-        turn.stage.on_commit.append(partial(_ended, lane, back, _is_full(failed), turn.now.mono_ms))
+        turn.stage.on_commit.append(partial(_ended, lane, back, failed, turn.now.mono_ms))
 
 
 def _lasts(turn: Turn, lane: Lane) -> bool:
@@ -144,6 +145,15 @@ def _lasts(turn: Turn, lane: Lane) -> bool:
     return (
         since_ms is not None and turn.now.mono_ms - since_ms >= turn.partition.forwards.refused_ms
     )
+
+
+def _past_bug(turn: Turn, lane: Lane, done: int, failed: Mapping[int, BusError]) -> int:
+    """Return how many messages are dealt with: one that meets a bug is, when that has lasted."""
+    since_ms = lane.bug_since_mono_ms
+    lasts = since_ms is not None and (
+        turn.now.mono_ms - since_ms >= turn.partition.forwards.refused_ms
+    )
+    return done + (lasts and leaving.is_internal(failed.get(done)))
 
 
 def _is_full(failed: Mapping[int, BusError]) -> bool:
@@ -157,7 +167,8 @@ def _next_rows(
     # A destination that was full, or did not answer, is tried with one message; unless others can
     # go elsewhere.
     full = lane.full_since_mono_ms is not None
-    most = 1 if lane.in_doubt or turn.careful else FRAME_ROWS
+    alone = lane.in_doubt or turn.careful or lane.bug_since_mono_ms is not None
+    most = 1 if alone else FRAME_ROWS
     rows: list[Row] = []
     elsewhere: list[int] = []
     looked = size_bytes = 0
@@ -282,7 +293,8 @@ def settle(turn: Turn, command: ForwardOutcome) -> Done:
         turn.stage.on_commit.append(partial(_again, lane, counters, turn.now.mono_ms))
         _look_soon(turn, queue)
         return Done()
-    found = partition.store.rows([row_id(queue.slot, n) for n in counters[: taken.done]])
+    done = _past_bug(turn, lane, taken.done, taken.failures)
+    found = partition.store.rows([row_id(queue.slot, n) for n in counters[:done]])
     at = {counter: i for i, counter in enumerate(counters)}
     failed = {i: taken.failures[at[row.counter]] for i, row in enumerate(found)
               if at[row.counter] in taken.failures}  # fmt: skip
@@ -290,10 +302,10 @@ def settle(turn: Turn, command: ForwardOutcome) -> Done:
     back, elsewhere = _leave(turn, queue, lane, command.partition, destination, found, failed)
     # Never what may come again: it would be forgotten when it is stored.
     stay = {*back, *elsewhere}
-    settled = [n for n in counters[: taken.done] if n not in stay]
-    back += counters[taken.done :]
+    settled = [n for n in counters[:done] if n not in stay]
+    back += counters[done:]
     turn.stage.on_commit.append(
-        partial(_arrived, lane, settled, back, _is_full(taken.failures), turn.now.mono_ms)
+        partial(_arrived, lane, settled, back, taken.failures, turn.now.mono_ms)
     )
     _look_soon(turn, queue)
     return Done()
@@ -349,9 +361,11 @@ def _unpark(lane: Lane, count: int) -> None:
         lane.parked.popleft()
 
 
-def _ended(lane: Lane, back: Sequence[int], full: bool, now_ms: int) -> None:
+def _ended(lane: Lane, back: Sequence[int], failed: Mapping[int, BusError], now_ms: int) -> None:
     lane.parked.extendleft(reversed(back))
-    _note_room(lane, full, now_ms, wait=bool(back))
+    bug = any(map(leaving.is_internal, failed.values()))
+    lane.note_answer(now_ms, full=_is_full(failed), bug=bug)
+    lane.next_mono_ms = now_ms + RETRY_MS if back and (bug or _is_full(failed)) else now_ms
 
 
 def _landed(partition: PartitionState, lane: Lane, index: int) -> None:
@@ -368,18 +382,12 @@ def _again(lane: Lane, counters: Sequence[int], now_ms: int) -> None:
 
 
 def _arrived(
-    lane: Lane, settled: Sequence[int], back: Sequence[int], full: bool, now_ms: int
+    lane: Lane,
+    settled: Sequence[int],
+    back: Sequence[int],
+    failed: Mapping[int, BusError],
+    now_ms: int,
 ) -> None:
     lane.in_doubt, lane.settled = False, settled
     lane.unanswered_since_mono_ms = None
-    lane.parked.extendleft(reversed(back))
-    _note_room(lane, full, now_ms, wait=bool(back))
-
-
-def _note_room(lane: Lane, full: bool, now_ms: int, *, wait: bool) -> None:
-    lane.refused_mono_ms = now_ms if full else None
-    if not full or not lane.parked:
-        lane.full_since_mono_ms = None
-    elif lane.full_since_mono_ms is None:
-        lane.full_since_mono_ms = now_ms
-    lane.next_mono_ms = now_ms + RETRY_MS if full and wait else now_ms
+    _ended(lane, back, failed, now_ms)

@@ -3,6 +3,7 @@
 from typing import Final
 
 from bendybus.domain.entity import DEAD_LETTER_SUFFIX, TRANSFER_SUFFIX
+from bendybus.domain.errors import BusError
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.state.answers import Forwarding, Standstill
 from bendybus.partition_server.state.commands import Now
@@ -68,4 +69,6 @@ def _standstills(partition: PartitionState, queue: MessageQueue, now: Now) -> li
 def _lane(lane: Lane) -> tuple[str, int | None]:
     if lane.unanswered_since_mono_ms is not None:
         return PEER_UNAVAILABLE, lane.unanswered_since_mono_ms
+    if lane.bug_since_mono_ms is not None:
+        return BusError.reason, lane.bug_since_mono_ms
     return "QuotaExceeded", lane.full_since_mono_ms

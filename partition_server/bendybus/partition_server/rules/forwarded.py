@@ -14,11 +14,14 @@ from bendybus.domain.entity import PARTITIONS_MAX
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.errors import BusError
 from bendybus.partition_server.rules import send
+from bendybus.partition_server.state import faults
 from bendybus.partition_server.state.answers import ForwardedTaken
 from bendybus.partition_server.state.batch import Batch, Carried
 from bendybus.partition_server.state.commands import Append, EntityRef, TakeForwarded
+from bendybus.partition_server.state.due_times import Sweep
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.turn import Turn
+from bendybus.partition_server.store.errors import StoreError
 from bendybus.partition_server.store.records import ForwardedFrame
 
 
@@ -61,7 +64,8 @@ def append(
     """Append messages in order, each by itself; return how many are dealt with, and what failed.
 
     A message that there is no room for ends it, and is the first that is not dealt with, unless
-    what follows may `overtake` it. A topic takes no more than one turn can publish.
+    what follows may `overtake` it; so does one that meets a bug, in any case. A topic takes no more
+    than one turn can publish.
     """
     count = len(batch.payloads)
     if not count:
@@ -78,6 +82,15 @@ def append(
         if count > 1:
             return append(turn, target, batch.chosen([0]), overtake=overtake)
         return 1, {0: error}
+    except StoreError:
+        raise
+    except Exception as error:  # a bug costs the message that meets it, and no others
+        turn.take_back_to(mark)
+        if count > 1:
+            return append(turn, target, batch.chosen(range(count // 2)), overtake=overtake)
+        turn.partition.faults.note(Sweep.FORWARD.name, target.entity.name, error)
+        index = turn.partition.index
+        return 0, {0: faults.internal_error(index, Sweep.FORWARD.name, target.entity.name)}
     full = min((i for i in failed if isinstance(failed[i], errors.QuotaExceeded)), default=None)
     if full is None or overtake:
         turn.keep(mark)

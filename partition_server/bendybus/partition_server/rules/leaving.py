@@ -25,13 +25,20 @@ class Aside(NamedTuple):
     description: str
 
 
+INTERNAL_ERROR: Final = "InternalError"
 TOO_OFTEN: Final = Aside(SubQueue.DEAD_LETTER, forwarding.HOPS_REASON, forwarding.HOPS_DESCRIPTION)
 
 
 def aside_for(error: BusError) -> Aside:
     """Return where a message goes that its destination never takes."""
     text = error.message[: limits.DEAD_LETTER_TEXT_CHARS_MAX]
-    return Aside(SubQueue.TRANSFER_DEAD_LETTER, type(error).__name__, text)
+    reason = INTERNAL_ERROR if is_internal(error) else type(error).__name__
+    return Aside(SubQueue.TRANSFER_DEAD_LETTER, reason, text)
+
+
+def is_internal(error: BusError | None) -> bool:
+    """Whether an error is that of a bug: no refusal of the destination."""
+    return error is not None and error.reason == BusError.reason
 
 
 class Leaving:

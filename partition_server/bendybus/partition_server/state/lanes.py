@@ -53,6 +53,8 @@ class Lane:
     next_mono_ms: int = 0
     # Since when the destination has no room; None: it has.
     full_since_mono_ms: int | None = None
+    # Since when the first message meets a bug there; None: it does not.
+    bug_since_mono_ms: int | None = None
     # When it last had none.
     refused_mono_ms: int | None = None
 
@@ -60,6 +62,18 @@ class Lane:
         """Whether its partition answers, and has not refused a message since then."""
         refused = self.refused_mono_ms
         return not self.in_doubt and (refused is None or refused < since_mono_ms)
+
+    def note_answer(self, now_mono_ms: int, *, full: bool, bug: bool) -> None:
+        """Note what its partition said to a frame, when what was not taken is parked again."""
+        self.refused_mono_ms = now_mono_ms if full else None
+        if not full or not self.parked:
+            self.full_since_mono_ms = None
+        elif self.full_since_mono_ms is None:
+            self.full_since_mono_ms = now_mono_ms
+        if not bug:
+            self.bug_since_mono_ms = None
+        elif self.bug_since_mono_ms is None:
+            self.bug_since_mono_ms = now_mono_ms
 
     def is_waiting(self) -> bool:
         """Whether there is something to send, and no frame on its way."""
