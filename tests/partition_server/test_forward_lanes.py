@@ -234,3 +234,25 @@ def test_only_so_many_frames_go_to_a_partition_and_queues_take_turns() -> None:
 
     assert frames == []
     assert sorted(map(int, pair.stored())) == list(range(count))
+
+
+@pytest.mark.requirement("R253")
+def test_what_was_refused_is_not_forgotten_when_it_is_stored_and_answers_are_lost() -> None:
+    pair = Pair()
+    target = pair.source.partition.state.catalogue.by_uid("t")
+    assert target is not None
+    key = next(name for name in NAMES if target.partition_of(name) == 1)
+    send(pair.source, "source", b"a", b"b", partition_keys=[key] * 2)
+    fill(pair.drivers[1], "target")
+    [frame] = pair.frames()
+    pair.answer(frame, pair.deliver(frame))
+    give_room(pair.drivers[1], "target")
+
+    for _ in range(2):
+        pair.source.mono_ms += 1_000
+        [frame] = pair.frames()
+        pair.deliver(frame)
+        pair.answer(frame, None)
+    pair.finish()
+
+    assert pair.stored() == ["a", "b"]

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from bendybus.domain import errors, limits
-from bendybus.partition_server.state.commands import Transact
+from bendybus.domain.entity import Entity
+from bendybus.partition_server.state.commands import FenceIdle, Transact
 from tests.partition_server.partition_pair import fill, give_room
 from tests.partition_server.test_transfer import Sending, entity
 
@@ -92,6 +93,30 @@ def test_a_refused_transaction_leaves_the_queue_that_another_one_of_its_turn_has
 
     assert pair.at("a") == [b"2", b"4"]
     assert pair.size_bytes() == 0
+
+
+@pytest.mark.requirement("R146")
+def test_what_transactions_send_to_is_not_idle_while_something_waits_for_it() -> None:
+    hour = 3_600_000
+    a, b = (replace(entity(name, 1), home_partition=1) for name in "ab")
+    pair = Sending(a, b)
+    pair.source.partition.state.forward_link = None
+    pair.transact(pair.to("a", b"x"))
+    pair.source.advance(2 * hour)
+
+    def fenced(each: Entity) -> Any:
+        return pair.source.run(FenceIdle("t", each.uid, each.generation, hour))
+
+    # Neither has a queue in the partition where the message waits.
+    assert (fenced(a), fenced(b)) == ([False], [True])
+    # What is about to be deleted gets nothing more, from no partition; if it stays, a moment later.
+    with pytest.raises(errors.ServerBusy, match="idle"):
+        pair.transact(pair.to("b", b"x"), id_=b"late".ljust(16))
+    pair.source.mono_ms += 11_000
+    assert pair.transact(pair.to("b", b"x"), id_=b"late".ljust(16)).error is None
+    pair.source.partition.state.forward_link = "link"
+    pair.finish()
+    assert fenced(a) == [True]
 
 
 @pytest.mark.requirement("R239")

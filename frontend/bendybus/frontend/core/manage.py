@@ -107,7 +107,8 @@ class EntityManager:
         """
         idle_ms = entity.description.auto_delete_on_idle_ms
         assert idle_ms is not None
-        upstreams = [self._upstreams[p] for p in sorted({REGISTRAR, *entity.partitions()})]
+        # Also those without its messages: transactions there may have sent to it.
+        upstreams = [upstream for _, upstream in sorted(self._upstreams.items())]
         if not all(upstream.available for upstream in upstreams):
             return False
         with self._copies.held(entity.key):

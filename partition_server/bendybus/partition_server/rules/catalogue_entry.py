@@ -55,11 +55,14 @@ def fence(turn: Turn, command: FenceIdle) -> bool:
     family = [entity, *partition.catalogue.subscriptions(entity)]
     if any(each.orphaned or partition.catalogue.is_never_idle(each) for each in family):
         return False
+    # Also of one that has no queue here: its messages may wait where a transaction was.
+    if any(partition.queues.is_awaited(each.uid) for each in family):
+        return False
     uids = [each.uid for each in family if partition.queues.all_of(each.uid)]
     if any(counts.count(partition, uid, now).idle_ms < command.idle_ms for uid in uids):
         return False
-    for uid in uids:
-        partition.fenced_until[uid] = now.mono_ms + FENCE_MS
+    for each in family:
+        partition.fenced_until[each.uid] = now.mono_ms + FENCE_MS
     return True
 
 

@@ -61,7 +61,7 @@ def _check_now(turn: Turn, command: Transact) -> None:
     if command.sends():
         send.check_sends(turn, send.target(turn, command.entity), command.deadline_mono_ms)
     for part in command.transfers():
-        transfer.destination_of(turn.partition, found, part)
+        transfer.destination_of(turn, found, part)
         send.check_room(turn)
     transactions.check_allowed(turn.partition.fingerprint.tier)
     # A part without messages is refused as well, when it is its turn.

@@ -29,18 +29,21 @@ _STATE, _EXPIRES = Row._fields.index("state"), Row._fields.index("expires_ms")
 _LIFE = Row._fields.index("time_to_live_ms")
 
 
-def destination_of(partition: PartitionState, via: MessageQueue, part: Transfer) -> Entity:
-    """Return where messages go. Raises EntityNotFound, GenerationMismatch, InvalidOperation."""
-    destination = partition.catalogue.resolve(part.destination)
+def destination_of(turn: Turn, via: MessageQueue, part: Transfer) -> Entity:
+    """Return where messages go.
+
+    Raises EntityNotFound, GenerationMismatch, InvalidOperation, ServerBusy.
+    """
+    destination = turn.partition.catalogue.resolve(part.destination)
     check(destination, Access.SEND)
+    turn.partition.check_fence(destination, turn.now)
     transactions.check_transfers(via.entity, destination)
     return destination
 
 
 def transfer(turn: Turn, via: MessageQueue, part: Transfer) -> None:
     """Store messages for another entity. Raises what refuses one of them."""
-    partition = turn.partition
-    destination = destination_of(partition, via, part)
+    destination = destination_of(turn, via, part)
     send.check_shape(part.batch, part.group_sizes)
     _check_keys(part.batch)
     queue = _queue(turn, via, destination)

@@ -135,13 +135,17 @@ class PartitionState:
             # Only a number leads here: its top 16 bits are the partition.
             text = f"{entity.title} has no messages in partition {self.index}."
             raise errors.MessageNotFound(text, metadata={"entity": entity.name})
-        if self.fenced_until.get(ref.uid, 0) > now.mono_ms:
+        self.check_fence(entity, now)
+        queue.used(now.wall_ms, now.mono_ms)
+        return queue
+
+    def check_fence(self, entity: Entity, now: Now) -> None:
+        """Raise ServerBusy for an entity that was idle and is about to be deleted."""
+        if self.fenced_until.get(entity.uid, 0) > now.mono_ms:
             raise errors.ServerBusy(
                 f"{entity.title} is about to be deleted because it was idle.",
                 retry_after_ms=FENCE_MS,
             )
-        queue.used(now.wall_ms, now.mono_ms)
-        return queue
 
     # Time
 

@@ -68,6 +68,11 @@ class Queues:
         """Return the transfer queues of an entity, one for each destination."""
         return list(self._transfers.get(uid, {}).values())
 
+    def is_awaited(self, uid: str) -> bool:
+        """Whether a transfer queue has messages for an entity."""
+        found = (known.get(uid) for known in self._transfers.values())
+        return any(queue is not None and queue.state.active for queue in found)
+
     def transfer_to(self, uid: str, destination: Entity) -> MessageQueue | None:
         """Return where an entity keeps what it sends to another one, None: it has sent nothing."""
         return self._transfers.get(uid, {}).get(destination.uid)
