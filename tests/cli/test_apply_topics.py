@@ -7,7 +7,7 @@ import pytest
 
 from bendybus.cli.bus import apply_manifests
 from bendybus.crds import bundling, loading
-from bendybus.crds.bundling import NamespaceSettings
+from bendybus.crds.bundle import NamespaceSettings
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.errors import InvalidArgument
 from bendybus.domain.limits import Tier

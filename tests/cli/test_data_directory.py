@@ -7,7 +7,7 @@ import pytest
 from bendybus.cli.errors import CliError
 from bendybus.cli.local import data_directory
 from bendybus.cli.local.programs import Programs
-from bendybus.crds.bundling import NamespaceSettings
+from bendybus.crds.bundle import NamespaceSettings
 from bendybus.domain.errors import PartitioningImmutable
 from bendybus.domain.limits import Tier
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from bendybus.crds import bundling, loading
-from bendybus.crds.bundling import NamespaceSettings
+from bendybus.crds.bundle import NamespaceSettings
 from bendybus.crds.errors import ManifestError
 from bendybus.crds.loading import Loaded
 from bendybus.domain.errors import BusError, PartitioningImmutable

@@ -5,9 +5,9 @@ Pure: loading is done before, sending to the bus after. The rules of entities ar
 
 import graphlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from bendybus.crds import entity_manifest
+from bendybus.crds.bundle import Bundle, EntityWish, NamespaceSettings
 from bendybus.crds.entity_manifest import EntityManifest
 from bendybus.crds.errors import ManifestError, Problem
 from bendybus.crds.loading import Loaded
@@ -20,54 +20,9 @@ from bendybus.domain import (
     limits,
     subscription_name,
 )
-from bendybus.domain.descriptions import Description
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.errors import BusError, InvalidArgument, InvalidOperation, QuotaExceeded
 from bendybus.domain.limits import Tier
-
-
-@dataclass(frozen=True, slots=True)
-class NamespaceSettings:
-    """The bus that entities are checked against."""
-
-    name: str
-    tier: Tier = Tier.STANDARD
-    partition_count: int = limits.STANDARD_PARTITION_COUNT
-
-
-@dataclass(frozen=True, slots=True)
-class EntityWish:
-    """An entity that a manifest asks for. `name`: of a subscription TOPIC/Subscriptions/NAME."""
-
-    name: str
-    uid: str
-    description: Description
-    source: str
-    # Fields of the description that the manifest leaves to clients.
-    left_out: tuple[str, ...] = ()
-
-    @property
-    def has_rules(self) -> bool:
-        """Whether the manifest of a subscription says which rules there are."""
-        return self.kind is EntityKind.SUBSCRIPTION and "rules" not in self.left_out
-
-    @property
-    def kind(self) -> EntityKind:
-        """What it is."""
-        return self.description.kind
-
-
-@dataclass(frozen=True, slots=True)
-class Bundle:
-    """What the manifests of one bus ask for; topics before subscriptions, destinations before
-    what forwards to them.
-
-    `implicit`: no BusNamespace was among them.
-    """
-
-    namespace: NamespaceSettings
-    implicit: bool
-    entities: tuple[EntityWish, ...]
 
 
 def bundle(loaded: Sequence[Loaded], *, running: NamespaceSettings | None = None) -> Bundle:

@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, StrictInt
 
 from bendybus.crds import entity_manifest
+from bendybus.crds.bundle import KINDS
 from bendybus.crds.entity_manifest import EntityManifest, EntityManifestStatus
 from bendybus.crds.manifest import (
     API_VERSION,
@@ -64,8 +65,8 @@ class QueueStatus(EntityManifestStatus):
 class Queue(EntityManifest):
     """A queue of a bus."""
 
-    KIND: ClassVar[str] = "Queue"
     ENTITY_KIND: ClassVar[EntityKind] = EntityKind.QUEUE
+    KIND: ClassVar[str] = KINDS[ENTITY_KIND]
 
     api_version: Literal["bendybus.io/v1alpha1"] = API_VERSION
     kind: Literal["Queue"] = "Queue"

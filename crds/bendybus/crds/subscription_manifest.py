@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar, Final, Literal
 from pydantic import Field, StrictBool, StrictStr
 
 from bendybus.crds import entity_manifest
+from bendybus.crds.bundle import KINDS
 from bendybus.crds.entity_manifest import EntityManifest, EntityManifestStatus
 from bendybus.crds.manifest import (
     API_VERSION,
@@ -94,8 +95,8 @@ class SubscriptionStatus(EntityManifestStatus):
 class Subscription(EntityManifest):
     """A subscription of a topic: it gets a copy of each message that its rules select."""
 
-    KIND: ClassVar[str] = "Subscription"
     ENTITY_KIND: ClassVar[EntityKind] = EntityKind.SUBSCRIPTION
+    KIND: ClassVar[str] = KINDS[ENTITY_KIND]
 
     api_version: Literal["bendybus.io/v1alpha1"] = API_VERSION
     kind: Literal["Subscription"] = "Subscription"

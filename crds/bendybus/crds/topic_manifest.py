@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, StrictInt
 
 from bendybus.crds import entity_manifest
+from bendybus.crds.bundle import KINDS
 from bendybus.crds.entity_manifest import EntityManifest, EntityManifestStatus
 from bendybus.crds.manifest import (
     API_VERSION,
@@ -75,8 +76,8 @@ class TopicStatus(EntityManifestStatus):
 class Topic(EntityManifest):
     """A topic of a bus: what is sent to it is received from its subscriptions."""
 
-    KIND: ClassVar[str] = "Topic"
     ENTITY_KIND: ClassVar[EntityKind] = EntityKind.TOPIC
+    KIND: ClassVar[str] = KINDS[ENTITY_KIND]
 
     api_version: Literal["bendybus.io/v1alpha1"] = API_VERSION
     kind: Literal["Topic"] = "Topic"

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final, Protocol, TypeVar
 
 from bendybus.cli.bus.manifest_entities import Existing
-from bendybus.crds.bundling import Bundle, EntityWish, NamespaceSettings
+from bendybus.crds.bundle import Bundle, EntityWish, NamespaceSettings
 from bendybus.domain import (
     descriptions,
     errors,

@@ -13,7 +13,7 @@ from bendybus.cli import endpoint
 from bendybus.cli import errors as cli_errors
 from bendybus.cli.endpoint import Endpoint
 from bendybus.cli.errors import UsageError
-from bendybus.crds.bundling import NamespaceSettings
+from bendybus.crds.bundle import NamespaceSettings
 from bendybus.domain import errors, subscription_name
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.limits import Tier

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from bendybus.cli.bus import topics
 from bendybus.cli.bus.management import Management
-from bendybus.crds.bundling import EntityWish
+from bendybus.crds.bundle import EntityWish
 from bendybus.domain import subscription_name
 from bendybus.domain.descriptions import Description
 from bendybus.domain.entity_kind import EntityKind

@@ -1,4 +1,8 @@
-"""Manifests on the command line: files, folders, and `-` for standard input."""
+"""Manifests on the command line: files, folders, and `-` for standard input.
+
+The models of manifests are imported where manifests are read, and only there: pydantic takes
+longer than most commands.
+"""
 
 import sys
 import tempfile
@@ -8,10 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from bendybus.cli.errors import UsageError
-from bendybus.crds import bundling, loading, manifest
-from bendybus.crds.bundling import NamespaceSettings
+from bendybus.cli.errors import CliError, UsageError
+from bendybus.crds.bundle import KINDS, Bundle, NamespaceSettings
 from bendybus.crds.errors import ManifestError, Problem
+from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.errors import BusError
 from bendybus.domain.queue_description import QueueDescription
 
 STDIN: Final = Path("-")
@@ -40,8 +45,29 @@ def readable(files: Sequence[Path]) -> Iterator[list[Path]]:
             ) from error
 
 
+def load(files: Sequence[Path], *, running: NamespaceSettings | None = None) -> Bundle:
+    """Return the one bus that manifests describe. Raises ManifestError."""
+    from bendybus.crds import bundling, loading
+
+    return bundling.bundle(loading.load(files), running=running)
+
+
+def load_for(running: NamespaceSettings, files: Sequence[Path]) -> Bundle:
+    """Return manifests, checked against a running bus. Raises CliError."""
+    from bendybus.crds import bundling
+
+    bundle = load(files, running=running)
+    try:
+        bundling.check_against(running, bundle)
+    except BusError as error:
+        raise CliError(error.message) from error
+    return bundle
+
+
 def description(name: str, fields: Sequence[str], namespace: NamespaceSettings) -> QueueDescription:
     """Return the queue that `FIELD=VALUE`s describe, with a manifest's names and checks."""
+    from bendybus.crds import bundling, loading, manifest
+
     spec: dict[str, Any] = {"namespaceRef": {"name": namespace.name}, "entityName": name}
     for text in fields:
         field, equals, value = text.partition("=")
@@ -50,7 +76,7 @@ def description(name: str, fields: Sequence[str], namespace: NamespaceSettings) 
         spec[field] = _scalar(value)
     document = {
         "apiVersion": manifest.API_VERSION,
-        "kind": "Queue",
+        "kind": KINDS[EntityKind.QUEUE],
         # The name of an object of Kubernetes; that of the queue may have other characters.
         "metadata": {"name": "queue"},
         "spec": spec,

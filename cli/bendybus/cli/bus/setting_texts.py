@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bendybus.cli.errors import UsageError
-from bendybus.crds.bundling import NamespaceSettings
+from bendybus.crds.bundle import NamespaceSettings
 from bendybus.domain import descriptions, durations
 from bendybus.domain.descriptions import AnyDescription
 from bendybus.domain.entity_status import EntityStatus

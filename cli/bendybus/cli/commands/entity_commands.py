@@ -19,7 +19,7 @@ from bendybus.cli.errors import CliError, UsageError
 from bendybus.cli.output import printing, queue_views
 from bendybus.cli.output.printing import Output
 from bendybus.cli.output.tables import Column
-from bendybus.crds import loading
+from bendybus.crds.bundle import KINDS
 from bendybus.domain.errors import Unauthorized
 from bendybus.domain.lifecycle import EntityState
 from bendybus.v1 import management_pb2 as pb
@@ -86,7 +86,7 @@ def apply(
             _apply_to_cluster(context.obj.cluster.kubectl, paths, wait, as_json, dry_run)
             return
         with connected(context) as bus:
-            bundle = process_commands.load_bundle(paths, bus)
+            bundle = manifests.load_for(bus.namespace_settings(), paths)
             patience = apply_manifests.Patience(_PATIENCE_S)
             entities = ManifestEntities(bus)
             if dry_run:
@@ -104,7 +104,7 @@ def _say_applied(outcomes: Sequence[apply_manifests.Outcome], as_json: bool, dry
         if as_json:
             printing.json_line(
                 {
-                    "kind": loading.ENTITIES[outcome.step.kind].KIND,
+                    "kind": KINDS[outcome.step.kind],
                     "name": outcome.step.name,
                     "change": outcome.step.change.value,
                     "unreached_partitions": list(outcome.unreached),

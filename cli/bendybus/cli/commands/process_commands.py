@@ -16,16 +16,14 @@ from bendybus.cli.bus.apply_manifests import Change, Outcome
 from bendybus.cli.bus.bus_choice import Choice
 from bendybus.cli.bus.management import Management
 from bendybus.cli.bus.manifest_entities import ManifestEntities
-from bendybus.cli.errors import SERVER_MODULES, CliError, NotFound, UsageError, need_extra
+from bendybus.cli.errors import SERVER_MODULES, NotFound, UsageError, need_extra
 from bendybus.cli.local import control, data_directory, supervisor
 from bendybus.cli.local.programs import Programs
 from bendybus.cli.output import printing
 from bendybus.cli.output.printing import OUTPUT_HELP, Output
 from bendybus.cli.output.tables import Column
-from bendybus.crds import bundling, loading
-from bendybus.crds.bundling import Bundle
+from bendybus.crds.bundle import Bundle
 from bendybus.domain import subscription_name
-from bendybus.domain.errors import BusError
 from bendybus.v1 import management_pb2 as pb
 
 _STORE_PASSES: Final = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -70,7 +68,7 @@ def run_up(
     """Run a bus in the foreground; tests pass other programs."""
     need_extra("server", SERVER_MODULES, "bendybus up")
     with manifests.readable(files) as paths:
-        bundle = bundling.bundle(loading.load(paths))
+        bundle = manifests.load(paths)
     namespace = bundle.namespace
     root = data_directory.root(choice.environment)
     directory = (data or choice.data or root / namespace.name).absolute()
@@ -317,14 +315,3 @@ def store_copy(
 ) -> None:
     """Back a partition's file up, also while it is in use."""
     _store(context, "copy", file, to)
-
-
-def load_bundle(files: Sequence[Path], bus: Management) -> Bundle:
-    """Return the manifests in `files`, checked against a running bus."""
-    namespace = bus.namespace_settings()
-    bundle = bundling.bundle(loading.load(files), running=namespace)
-    try:
-        bundling.check_against(namespace, bundle)
-    except BusError as error:
-        raise CliError(error.message) from error
-    return bundle

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bendybus.cli.errors import CliError
-from bendybus.crds.bundling import NamespaceSettings
+from bendybus.crds.bundle import NamespaceSettings
 from bendybus.domain import immutable_fields
 from bendybus.domain.limits import Tier
 

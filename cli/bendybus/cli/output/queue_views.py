@@ -8,8 +8,9 @@ from google.protobuf import json_format
 from bendybus.cli.output import printing
 from bendybus.cli.output.printing import Output
 from bendybus.cli.output.tables import Column
-from bendybus.crds import queue_manifest
+from bendybus.crds.bundle import KINDS
 from bendybus.domain import descriptions, durations, limits
+from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.filters import rule_json
 from bendybus.domain.lifecycle import EntityState
 from bendybus.v1 import management_pb2 as pb
@@ -100,7 +101,7 @@ def availability(queue: Any) -> str:
 def as_json(queue: pb.Queue) -> dict[str, Any]:
     """Return the queue with the names of manifests, durations as text."""
     return {
-        "kind": queue_manifest.Queue.KIND,
+        "kind": KINDS[EntityKind.QUEUE],
         "name": queue.name,
         "uid": queue.uid,
         "generation": queue.generation,
