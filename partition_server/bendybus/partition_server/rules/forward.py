@@ -22,7 +22,7 @@ from bendybus.domain.errors import BusError
 from bendybus.partition_server.rules import entity_status, forward_lanes, forwarded, leaving
 from bendybus.partition_server.rules.leaving import Leaving
 from bendybus.partition_server.state.due_times import Sweep
-from bendybus.partition_server.state.forwards import RETRY_MS
+from bendybus.partition_server.state.forward_pauses import RETRY_MS
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.ready_set import ReadyWindow
 from bendybus.partition_server.state.turn import Turn
@@ -88,7 +88,9 @@ class _Look:
         if refused is None:
             self._end("", 0)
         else:
-            self._end(_code(refused), 0 if lasts else RETRY_MS)
+            code = _code(refused)
+            lasts = forwards.lasts(slot, code, now_ms)
+            self._end(code, 0 if lasts else forwards.retry_ms(slot, code, now_ms))
 
     def _destination(self) -> Entity:
         """Return where messages go. Raises what refuses all of them."""

@@ -16,7 +16,7 @@ from bendybus.partition_server.rules import forward_choices, forwarded, leaving
 from bendybus.partition_server.rules.leaving import Leaving
 from bendybus.partition_server.state import lanes
 from bendybus.partition_server.state.answers import Done
-from bendybus.partition_server.state.forwards import RETRY_MS
+from bendybus.partition_server.state.forward_pauses import RETRY_MS
 from bendybus.partition_server.state.lanes import ForwardOutcome, Lane, Outgoing
 from bendybus.partition_server.state.message_lock import Lock
 from bendybus.partition_server.state.message_queue import MessageQueue
@@ -365,7 +365,7 @@ def _ended(lane: Lane, back: Sequence[int], failed: Mapping[int, BusError], now_
     lane.parked.extendleft(reversed(back))
     bug = any(map(leaving.is_internal, failed.values()))
     lane.note_answer(now_ms, full=_is_full(failed), bug=bug)
-    lane.next_mono_ms = now_ms + RETRY_MS if back and (bug or _is_full(failed)) else now_ms
+    lane.next_mono_ms = now_ms + (lane.pause_ms(now_ms) if back else 0)
 
 
 def _landed(partition: PartitionState, lane: Lane, index: int) -> None:

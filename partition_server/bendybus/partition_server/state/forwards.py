@@ -7,13 +7,10 @@ a restart each is looked at, and the time of a refusal begins again.
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
+from bendybus.partition_server.state import forward_pauses
 from bendybus.partition_server.state.due_times import SlotTimes
 from bendybus.partition_server.state.message_queue import MessageQueue
-
-# Between two looks at a destination that refuses.
-RETRY_MS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +81,17 @@ class Forwards:
         if refusal is None or refusal.code != code:
             return self.refused_ms <= 0
         return now_mono_ms - refusal.since_mono_ms >= self.refused_ms
+
+    def retry_ms(self, slot: int, code: str, now_mono_ms: int) -> int:
+        """Return when to look again at a queue that is refused, for this reason."""
+        known = self._refusals.get(slot)
+        lasts_ms = 0
+        if known is not None and known.code == code:
+            lasts_ms = now_mono_ms - known.since_mono_ms
+        pause_ms = forward_pauses.retry_ms(lasts_ms, len(self._refusals))
+        left_ms = self.refused_ms - lasts_ms
+        # Never later than what waits is to be set aside.
+        return min(pause_ms, left_ms) if left_ms > 0 else pause_ms
 
     # STRICTLY AFTER the commit of a look.
 

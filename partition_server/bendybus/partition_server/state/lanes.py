@@ -16,6 +16,7 @@ from itertools import islice
 from typing import Any, Final
 
 from bendybus.domain import limits
+from bendybus.partition_server.state import forward_pauses
 from bendybus.partition_server.state.answers import ForwardedTaken
 from bendybus.partition_server.state.batch import Batch
 from bendybus.partition_server.store.records import ForwardSource
@@ -74,6 +75,14 @@ class Lane:
             self.bug_since_mono_ms = None
         elif self.bug_since_mono_ms is None:
             self.bug_since_mono_ms = now_mono_ms
+
+    def pause_ms(self, now_mono_ms: int) -> int:
+        """Return when to try its partition again, 0 if that takes messages."""
+        if self.bug_since_mono_ms is not None:
+            # The next message may not meet it.
+            return forward_pauses.RETRY_MS
+        since_ms = self.full_since_mono_ms
+        return 0 if since_ms is None else forward_pauses.retry_ms(now_mono_ms - since_ms)
 
     def is_waiting(self) -> bool:
         """Whether there is something to send, and no frame on its way."""
