@@ -52,15 +52,17 @@ def test_messages_go_on_in_order_with_what_they_are(pair: Driver) -> None:
 @pytest.mark.requirement("R140")
 def test_a_message_keeps_its_first_number_and_gets_one_of_its_destination(pair: Driver) -> None:
     pair.create("last")
+    send(pair, "audit", b"other")
     commit(pair, EntityAction.UPDATE, "audit", changes={"forward_to": "last"})
-    send(pair, "last", b"other")
+    send(pair, "last", b"another")
 
     pair.advance(5_000, wall_only=True)
     send(pair, "orders", b"one", b"two")
     pair.sweep()
 
-    rows = held(pair, "last")[1:]
-    assert [row.counter for row in rows] == [2, 3]
+    # In each queue other numbers than in the one before.
+    rows = held(pair, "last")[2:]
+    assert [row.counter for row in rows] == [3, 4]
     assert [sequence_number.counter_of(row.enqueued_sequence_number) for row in rows] == [1, 2]
     assert [row.hops for row in rows] == [2, 2]
     assert rows[0].enqueued_ms == pair.wall_ms
@@ -326,16 +328,19 @@ def test_messages_go_to_a_topic_and_from_a_subscription(driver: Driver) -> None:
     driver.create("orders", forward_to="news")
     body = b"\x0a\x64" + b"x" * 100
 
+    # So that the numbers at the topic are others than those at the queue.
+    send(driver, "news", body, heads=[b""], formats=[1])
     send(driver, "orders", body, heads=[b""], formats=[1])
     driver.sweep()
 
     assert bodies(driver, "orders") == bodies(driver, "news/Subscriptions/on") == []
-    [kept] = held(driver, "news/Subscriptions/kept")
-    [row] = held(driver, "archive")
+    [_, kept] = held(driver, "news/Subscriptions/kept")
+    [_, row] = held(driver, "archive")
     assert (kept.payload, row.payload) == (body, body)
     assert (kept.hops, row.hops, row.format) == (1, 2, 1)
+    assert sequence_number.counter_of(kept.enqueued_sequence_number) == 1
     assert sequence_number.counter_of(row.enqueued_sequence_number) == 1
-    assert driver.counts_of("archive").size_bytes == row.size()
+    assert driver.counts_of("archive").size_bytes == 2 * row.size()
     driver.advance(1_000)
     assert limits.FORWARD_HOPS_MAX == 4
 

@@ -61,6 +61,7 @@ def test_a_description_comes_back(description: QueueDescription) -> None:
     assert entities.description_from_proto(received) == description
 
 
+@pytest.mark.requirement("R260")
 @given(ENTITIES)
 def test_an_entry_comes_back(entity: Entity) -> None:
     assert entities.entity_from_proto(entities.entity_to_proto(entity)) == entity
