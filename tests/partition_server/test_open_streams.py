@@ -15,10 +15,11 @@ def test_the_end_of_a_stream_returns_its_asks_and_slots_and_forgets_them() -> No
     streams.reserved("a", 4)
     streams.reserved("a", 8)
 
-    assert streams.ended("a") == ({1: 4}, {4, 8})
-    assert streams.ended("a") == ({}, {4, 8})
+    assert (streams.asks_of("a"), streams.slots_of("a")) == ([(1, 4)], {4, 8})
+    streams.ask_closed("a", 1)
+    assert (streams.asks_of("a"), streams.slots_of("a")) == ([], {4, 8})
     streams.forget("a")
-    assert streams.ended("a") == ({}, set())
+    assert (streams.asks_of("a"), streams.slots_of("a")) == ([], set())
     assert streams.slot_of_ask("b", 1) == 6
     assert len(streams) == 1
 
@@ -35,7 +36,7 @@ def test_the_end_of_a_stream_that_is_decided_again_gives_back_what_was_reserved(
     queue.run(end)
 
     assert queue.counts().locked == 0
-    assert partition.state.streams.ended("s") == ({}, set())
+    assert not partition.state.streams.slots_of("s")
 
 
 def test_a_stream_whose_end_cannot_be_committed_is_forgotten(queue: Driver) -> None:
@@ -46,7 +47,7 @@ def test_a_stream_whose_end_cannot_be_committed_is_forgotten(queue: Driver) -> N
     stage = partition.decide([StreamEnded("s")], queue.now)
     partition.abandon(stage, PartitionUnavailable("no room"), queue.now)
 
-    assert partition.state.streams.ended("s") == ({}, set())
+    assert not partition.state.streams.slots_of("s")
 
 
 def test_a_closed_ask_leaves_nothing_behind() -> None:

@@ -16,15 +16,15 @@ the one command its outcome; `sweeper` so that it delays the one entity; see `st
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from bendybus.domain import limits
 from bendybus.domain.errors import BusError
 from bendybus.partition_server.broker.rule_table import COMMANDS, CommandRule, Phase
 from bendybus.partition_server.broker.sweeper import Sweeper
-from bendybus.partition_server.rules import catalogue_entry, delays, receive
-from bendybus.partition_server.state import faults
+from bendybus.partition_server.rules import catalogue_entry, delays, receive, reservations
+from bendybus.partition_server.state import faults, marks
 from bendybus.partition_server.state.answers import AskRefused, Failed, Recalled
 from bendybus.partition_server.state.commands import (
     AcceptSession,
@@ -36,6 +36,7 @@ from bendybus.partition_server.state.commands import (
     StreamEnded,
     TakeForwarded,
     Transact,
+    Withdraw,
     stores,
 )
 from bendybus.partition_server.state.faults import RuleFailed
@@ -147,6 +148,7 @@ class Partition:
         if isinstance(command, StreamEnded):
             # What was reserved for it is free when the locks end.
             stage.ended.append(command.stream)
+            reservations.close_asks(self.state, command.stream)
         refused = faults.internal_error(self.state.index, type(command).__name__, entity)
         value = COMMANDS[type(command)].refused(command, refused)
         if value is not None:
@@ -260,8 +262,7 @@ class Partition:
 
     def take_back(self, stage: Stage, now: Now) -> None:
         """Undo a stage whose commit failed, so that its commands can be decided again."""
-        stage.roll_back()
-        self.state.producers.roll_back(stage.changes)
+        marks.take_back_all(stage, self.state.producers, self.state.due)
         for queue, counter, lock in stage.unlocked:
             self.state.due.lock_ends.add(max(lock.until_mono_ms, now.mono_ms), queue.slot)
             assert counter in queue.locks
@@ -294,18 +295,27 @@ class Partition:
             receive.serve(state, slot, answers, now, state.serve_budget)
         except StoreError:
             raise
+        except RuleFailed as failed:
+            ask = failed.command
+            self._serving_failed(slot, answers, failed.error, (ask.stream, ask.ask_id))
         except Exception as error:
             self._serving_failed(slot, answers, error)
 
-    def _serving_failed(self, slot: int, answers: list[Answer], error: Exception) -> None:
-        """Refuse the ask whose turn it was; go on with the others in the next turn."""
+    def _serving_failed(
+        self,
+        slot: int,
+        answers: list[Answer],
+        error: Exception,
+        key: tuple[Any, int] | None = None,
+    ) -> None:
+        """Refuse the ask whose turn it was, else the first; go on with the others next turn."""
         state, work = self.state, Ask.__name__
         queue = state.queues.at(slot)
         assert queue is not None, "what is served is there"
         state.faults.note(work, queue.entity.name, error)
         # What was taken and not locked is there again.
         queue.ready.rewind()
-        key = next(iter(queue.asks), None)
+        key = key or next(iter(queue.asks), None)
         if key is not None:
             state.streams.ask_closed(*key)
             queue.close_ask(key)
@@ -332,13 +342,28 @@ class Partition:
                     self._after_failed(command, stage, error)
 
     def _after_failed(self, command: Command, stage: Stage, error: Exception) -> None:
-        """Refuse a read or an ask; the ask is not open."""
+        """Refuse a read or an ask; the ask is not open (any more)."""
+        state = self.state
         if isinstance(command, Ask | AcceptSession):
-            slot = self.state.streams.ask_closed(command.stream, command.ask_id)
-            queue = self.state.queues.at(slot) if slot is not None else None
+            state.streams.ask_closed(command.stream, command.ask_id)
+            queue = state.queues.of(command.entity.uid, command.entity.sub_queue)
             if queue is not None:
                 queue.close_ask((command.stream, command.ask_id))
+        elif isinstance(command, Withdraw):
+            self._withdraw_failed(command)
         stage.answers += self.refusal(command, error).answers
+
+    def _withdraw_failed(self, command: Withdraw) -> None:
+        """Close the ask, and let others have what may have been taken for it."""
+        state, key = self.state, (command.stream, command.ask_id)
+        for queue in state.queues:
+            if key in queue.asks:
+                queue.close_ask(key)
+                # What was taken is there again.
+                ready = queue.ready
+                ready.rewind()
+                state.unserved[queue.slot] = None
+        state.streams.ask_closed(*key)
 
 
 def _handle(rule: CommandRule, turn: Turn, command: Command) -> None:

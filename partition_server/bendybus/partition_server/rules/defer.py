@@ -97,9 +97,8 @@ def _receive(turn: Turn, command: ReceiveDeferred) -> Delivery:
         return Delivery(queue.slot, rows)
     if isinstance(queue, SessionQueue) and session is not None:
         session_locks.check_room(queue, session, len(rows))
-    if turn.stage.marks:
-        taken = [row.counter for row in rows]
-        turn.stage.on_failure.append(partial(locks.unlock, queue, taken))
+    taken = [row.counter for row in rows]
+    turn.stage.on_failure.append(partial(locks.unlock, queue, taken))
     if isinstance(queue, SessionQueue) and session is not None:
         return session_locks.lock_messages(partition, queue, session, rows, turn.now, ask=None)
     return locks.lock(partition, queue, rows, turn.now, ask=None)

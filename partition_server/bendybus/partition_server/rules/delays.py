@@ -59,17 +59,23 @@ def hold(
 ) -> None:
     """Hold a message, which is not locked any more, for a time."""
     now, id_ = turn.now, row_id(queue.slot, counter)
+    _note_held(turn, queue)
+    # Its lock goes when the one that it had comes back.
     _hold(turn.partition, queue, counter, now.mono_ms + delay_ms, size_bytes, lock.expires_ms)
     turn.stage.changes.delays.append(Delay(id_, now.wall_ms + delay_ms))
-    # Its lock goes when the one that it had comes back.
-    turn.stage.on_failure.append(partial(turn.partition.held.add, queue.slot, -1))
 
 
 def end(turn: Turn, queue: MessageQueue, counter: int) -> None:
     """Note that a message, whose lock is taken away, is held no more."""
     turn.stage.changes.delays_ended.append(row_id(queue.slot, counter))
+    _note_held(turn, queue)
     turn.partition.held.add(queue.slot, -1)
-    turn.stage.on_failure.append(partial(turn.partition.held.add, queue.slot))
+
+
+def _note_held(turn: Turn, queue: MessageQueue) -> None:
+    """Note how many messages are held, for when what follows is taken back."""
+    held = turn.partition.held
+    turn.stage.on_failure.append(partial(held.put, queue.slot, held.of(queue.slot)))
 
 
 def restore(partition: PartitionState, delays: Sequence[Delay], now: Now) -> None:

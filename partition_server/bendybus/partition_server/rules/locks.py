@@ -57,9 +57,9 @@ def lock(
 
 
 def unlock(queue: MessageQueue, counters: Sequence[int]) -> None:
-    """Take back what `lock` did."""
+    """Take back what `lock` did, or began."""
     for counter in counters:
-        del queue.locks[counter]
+        queue.locks.pop(counter, None)
 
 
 def still_locked(partition: PartitionState, delivery: Delivery, now: Now) -> Delivery | None:

@@ -11,6 +11,7 @@ from bendybus.partition_server.rules import entity_status, locks, session_receiv
 from bendybus.partition_server.state.answers import Reserved, Withdrawn
 from bendybus.partition_server.state.budget import ServeBudget
 from bendybus.partition_server.state.commands import Ask, Now, Withdraw
+from bendybus.partition_server.state.faults import RuleFailed
 from bendybus.partition_server.state.message_lock import OpenAsk
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.partition_state import PartitionState
@@ -97,11 +98,16 @@ def _serve(
             return not queue.ready.has_ready()
         budget.rows += len(rows)
         budget.size_bytes += sum(row.delivered_bytes() for row in rows)
-        delivery = locks.lock(partition, queue, rows, now, ask=open_ask)
-        del queue.asks[key]
-        stream, ask_id = key
-        partition.streams.ask_closed(stream, ask_id)
-        lasts_ms = delivery.lock_remaining_ms
-        more, until_ms = queue.ready.has_ready(), now.mono_ms + lasts_ms
-        answers.append(Answer(stream, Reserved(ask_id, delivery, lasts_ms, until_ms, more)))
+        try:
+            delivery = locks.lock(partition, queue, rows, now, ask=open_ask)
+            stream, ask_id = key
+            lasts_ms = delivery.lock_remaining_ms
+            more, until_ms = queue.ready.has_ready(), now.mono_ms + lasts_ms
+            reserved = Reserved(ask_id, delivery, lasts_ms, until_ms, more)
+            partition.streams.ask_closed(stream, ask_id)
+            del queue.asks[key]
+            answers.append(Answer(stream, reserved))
+        except Exception as error:
+            locks.unlock(queue, [row.counter for row in rows])
+            raise RuleFailed(open_ask, error) from error
     return True

@@ -10,12 +10,14 @@ requests"; messages that are "locked and cached in another front end" are receiv
 """
 
 from operator import itemgetter
+from typing import Any
 
 from bendybus.domain import bounds
 from bendybus.partition_server.rules import locks, redeliver, session_locks
 from bendybus.partition_server.state.commands import Release, StreamEnded
 from bendybus.partition_server.state.message_lock import Lock
 from bendybus.partition_server.state.message_queue import MessageQueue
+from bendybus.partition_server.state.partition_state import PartitionState
 from bendybus.partition_server.state.session_lock import SessionLock, SessionMessageLock
 from bendybus.partition_server.state.session_queue import SessionQueue
 from bendybus.partition_server.state.turn import Turn
@@ -43,18 +45,23 @@ def end_stream(turn: Turn, command: StreamEnded) -> None:
     stage.after[:] = [other for other in stage.after if getattr(other, "stream", None) != stream]
     if stream in partition.watchers:
         partition.watchers.remove(stream)
-    asks, slots = partition.streams.ended(stream)
     stage.ended.append(stream)
-    for ask_id, slot in asks.items():
-        queue = partition.queues.at(slot)
-        if queue is not None:
-            queue.close_ask((stream, ask_id))
-    for slot in sorted(slots):
+    close_asks(partition, stream)
+    for slot in sorted(partition.streams.slots_of(stream)):
         queue = partition.queues.at(slot)
         if isinstance(queue, SessionQueue):
             session_locks.end_stream(turn, queue, stream)
         elif queue is not None:
             _release_reserved(turn, queue, stream)
+
+
+def close_asks(partition: PartitionState, stream: Any) -> None:
+    """Close what a stream asked for; that stays closed, whatever is taken back."""
+    for ask_id, slot in partition.streams.asks_of(stream):
+        queue = partition.queues.at(slot)
+        if queue is not None:
+            queue.close_ask((stream, ask_id))
+        partition.streams.ask_closed(stream, ask_id)
 
 
 def _release_reserved(turn: Turn, queue: MessageQueue, stream: object) -> None:

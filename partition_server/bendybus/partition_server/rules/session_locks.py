@@ -5,7 +5,7 @@ the lock lasts until its time is over or a stream attaches with the token. If th
 told of its lock before, that is soon over.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -33,6 +33,10 @@ OFFER_MS: Final = 2_000
 # What is left of a lock whose receiver was not told of it before its stream ended: time enough to
 # attach, should it have been told after all.
 UNTOLD_MS: Final = 5_000
+# What commands change of a session's lock, besides the locks of its messages.
+_CHANGING: Final = (
+    "stream", "offered", "receiver_id", "told", "attachment", "until_mono_ms", "kept_until_mono_ms"
+)  # fmt: skip
 # Messages of one session that may be locked at a time.
 LOCKS_PER_SESSION: Final = 10_000
 
@@ -194,9 +198,9 @@ def end_stream(turn: Turn, queue: SessionQueue, stream: Any) -> None:
 
 def _told(queue: SessionQueue, session: SessionLock) -> None:
     """Take note that the receiver of a session knows of its lock: it uses it, or was told."""
-    session.told = True
     if session.kept_until_mono_ms:
         queue.extend_session(session, session.kept_until_mono_ms)
+    session.told = True
 
 
 def _shorten(turn: Turn, queue: SessionQueue, session: SessionLock) -> None:
@@ -211,6 +215,7 @@ def _shorten(turn: Turn, queue: SessionQueue, session: SessionLock) -> None:
 
 def detach(turn: Turn, queue: SessionQueue, session: SessionLock) -> None:
     """Take a session from its stream: what is reserved for that is free, uncounted."""
+    note_change(turn, queue, session)
     for counter, lock in list(session.locks_alive(queue.locks).items()):
         if not lock.delivered:
             _give_back(turn, queue, counter, lock)
@@ -264,19 +269,42 @@ def _give_back(turn: Turn, queue: SessionQueue, counter: int, lock: SessionMessa
     redeliver.give_back(turn, queue, counter, lock, lock.size_bytes)
 
 
+def note_change(turn: Turn, queue: SessionQueue, session: SessionLock) -> None:
+    """Note a session's lock that is about to change: it is as it was if that is taken back."""
+    before = [(name, getattr(session, name)) for name in _CHANGING]
+    turn.stage.on_failure.append(partial(_restore, queue, session, before))
+
+
+def _restore(queue: SessionQueue, session: SessionLock, before: list[tuple[str, Any]]) -> None:
+    for name, value in before:
+        setattr(session, name, value)
+    # Those of its messages end with it.
+    queue.extend_session(session, session.until_mono_ms)
+
+
+def asks_lost(session: SessionLock) -> list[Answer]:
+    """Return the answers to what waits for messages of a session that is lost there."""
+    return [Answer(stream, AskRefused(ask_id, lost())) for stream, ask_id in session.asks]
+
+
+def close_asks(turn: Turn, queue: SessionQueue, keys: Iterable[tuple[Any, int]]) -> None:
+    """Close asks that were refused. STRICTLY AFTER the commit."""
+    for key in list(keys):
+        queue.close_ask(key)
+        turn.partition.streams.ask_closed(*key)
+
+
 def _free(turn: Turn, queue: SessionQueue, session: SessionLock) -> None:
-    session.ended = True
     turn.stage.on_failure.append(partial(setattr, session, "ended", False))
+    session.ended = True
     turn.stage.on_commit.append(partial(_freed, turn, queue, session))
 
 
 def _freed(turn: Turn, queue: SessionQueue, session: SessionLock) -> None:
     """Let others have a session. STRICTLY AFTER the commit that ends its lock."""
     queue.let_go(session)
-    for stream, ask_id in list(session.asks):
-        queue.close_ask((stream, ask_id))
-        turn.partition.streams.ask_closed(stream, ask_id)
-        turn.stage.answers.append(Answer(stream, AskRefused(ask_id, lost())))
+    turn.stage.answers += asks_lost(session)
+    close_asks(turn, queue, session.asks)
     store = turn.partition.store
     queue.sessions.freed(session.session_id, now_ms=turn.now.wall_ms, store=store)
     turn.stage.served[queue.slot] = queue

@@ -3,10 +3,11 @@
 from typing import Final
 
 from bendybus.domain import errors, limits
-from bendybus.partition_server.rules import session_locks, sessions
+from bendybus.partition_server.rules import locks, session_locks, sessions
 from bendybus.partition_server.state.answers import Reserved
 from bendybus.partition_server.state.budget import ServeBudget
 from bendybus.partition_server.state.commands import Ask, Now
+from bendybus.partition_server.state.faults import RuleFailed
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.partition_state import PartitionState
 from bendybus.partition_server.state.session_lock import SessionAsk, SessionLock
@@ -112,12 +113,16 @@ def _serve(
             break
         budget.rows += len(rows)
         budget.size_bytes += sum(row.delivered_bytes() for row in rows)
-        queue.close_ask(key)
-        partition.streams.ask_closed(*key)
-        delivery = session_locks.lock_messages(partition, queue, session, rows, now, ask=ask)
-        partition.streams.reserved(ask.stream, queue.slot)
-        lasts_ms, more = delivery.lock_remaining_ms, session.has_ready()
-        reserved = Reserved(ask.ask_id, delivery, lasts_ms, session.until_mono_ms, more)
-        answers.append(Answer(ask.stream, reserved))
+        try:
+            delivery = session_locks.lock_messages(partition, queue, session, rows, now, ask=ask)
+            partition.streams.reserved(ask.stream, queue.slot)
+            lasts_ms, more = delivery.lock_remaining_ms, session.has_ready()
+            reserved = Reserved(ask.ask_id, delivery, lasts_ms, session.until_mono_ms, more)
+            partition.streams.ask_closed(*key)
+            queue.close_ask(key)
+            answers.append(Answer(ask.stream, reserved))
+        except Exception as error:
+            locks.unlock(queue, [row.counter for row in rows])
+            raise RuleFailed(ask, error) from error
     queue.sessions.woken.pop(session.session_id, None)
     return True

@@ -7,12 +7,12 @@
 An accept waits like any ask: by name it is answered at once, else as soon as a session is free.
 """
 
+from functools import partial
 from typing import Any, Final
 
 from bendybus.domain import bounds, errors, limits
 from bendybus.partition_server.rules import entity_status, session_locks
 from bendybus.partition_server.state.answers import (
-    AskRefused,
     SessionOffered,
     SessionResult,
 )
@@ -28,6 +28,7 @@ from bendybus.partition_server.state.commands import (
     SessionRequest,
     ToldSession,
 )
+from bendybus.partition_server.state.faults import RuleFailed
 from bendybus.partition_server.state.partition_state import PartitionState
 from bendybus.partition_server.state.session_lock import NextSessionAsk, SessionLock
 from bendybus.partition_server.state.session_queue import SessionQueue
@@ -116,10 +117,13 @@ def offer_free(
         if name is None:
             return not queue.sessions.has_ready()
         budget.rows += 1
-        key = next(iter(queue.accepts))
-        queue.close_ask(key)
-        partition.streams.ask_closed(*key)
-        _offer(partition, queue, name, key, answers, now)
+        key, ask = next(iter(queue.accepts.items()))
+        try:
+            queue.close_ask(key)
+            partition.streams.ask_closed(*key)
+            _offer(partition, queue, name, key, answers, now)
+        except Exception as error:
+            raise RuleFailed(ask, error) from error
     return True
 
 
@@ -136,11 +140,17 @@ def _offer(
     until_ms = now.mono_ms + session_locks.OFFER_MS
     generation = partition.next_generation()
     session = SessionLock(name, queue.last_number, generation, until_ms, stream)
-    queue.hold(session)
-    partition.due.lock_ends.add(until_ms, queue.slot)
-    partition.streams.reserved(stream, queue.slot)
-    token = session.token(partition.index, queue.slot, partition.boot)
-    answers.append(Answer(stream, SessionOffered(ask_id, name, token, session_locks.OFFER_MS)))
+    try:
+        queue.hold(session)
+        partition.due.lock_ends.add(until_ms, queue.slot)
+        partition.streams.reserved(stream, queue.slot)
+        token = session.token(partition.index, queue.slot, partition.boot)
+        answers.append(Answer(stream, SessionOffered(ask_id, name, token, session_locks.OFFER_MS)))
+    except BaseException:
+        queue.let_go(session)
+        # It is found again by those that wait for any.
+        queue.ready.rewind()
+        raise
 
 
 def confirm(turn: Turn, command: ConfirmSession) -> SessionResult:
@@ -150,6 +160,7 @@ def confirm(turn: Turn, command: ConfirmSession) -> SessionResult:
         raise session_locks.lost()
     if found[1].offered:
         bounds.check_number("receiver_id", len(command.receiver_id), limits.SETTLER_ID_BYTES_MAX)
+        session_locks.note_change(turn, *found)
         found[1].offered, found[1].receiver_id = False, command.receiver_id
         found[1].told = not command.tells
         _extend(turn, *found)
@@ -164,6 +175,7 @@ def told(turn: Turn, command: ToldSession) -> None:
 def renew(turn: Turn, command: RenewSession) -> SessionResult:
     """Let a lock last for a whole lock duration from now. Raises SessionLockLost."""
     queue, session = _found(turn, command)
+    session_locks.note_change(turn, queue, session)
     _extend(turn, queue, session)
     return _result(turn, command.request_id, session)
 
@@ -175,15 +187,14 @@ def attach(turn: Turn, command: AttachSession) -> SessionResult:
     if command.attachment not in (0, session.attachment):
         # From a front end that has not heard yet that its receiver has gone to another one.
         raise session_locks.lost()
+    session_locks.note_change(turn, queue, session)
     if command.release_others:
         session.attachment += 1
         session_locks.release_others(turn, queue, session, command.held_tokens)
     if session.stream != command.stream:
         session_locks.detach(turn, queue, session)
-        for stream, ask_id in list(session.asks):
-            queue.close_ask((stream, ask_id))
-            partition.streams.ask_closed(stream, ask_id)
-            stage.answer(stream, AskRefused(ask_id, session_locks.lost()))
+        stage.answers += session_locks.asks_lost(session)
+        stage.on_commit.append(partial(session_locks.close_asks, turn, queue, list(session.asks)))
         session.stream = command.stream
     partition.streams.reserved(command.stream, queue.slot)
     return _result(turn, command.request_id, session)

@@ -276,8 +276,8 @@ def _complete(turn: Turn, tokens: bytes, entity_uid: str = "") -> tuple[int, lis
             if ids:
                 stage.remove_many(at, ids, deferred, size_bytes)
             at, slot, ids, deferred, size_bytes = queue, queue.state.slot, [], 0, 0
-        del queue.locks[counter]
         stage.unlocked.append((queue, counter, lock))
+        del queue.locks[counter]
         ids.append(row_id(slot, counter))
         deferred += lock.deferred
         size_bytes += lock.size_bytes

@@ -61,10 +61,10 @@ def _queue(turn: Turn, via: MessageQueue, destination: Entity) -> MessageQueue:
     if found is not None:
         return found
     spare = [known for known in partition.queues.transfers_of(uid) if _is_spare(partition, known)]
+    # A transaction that is refused, or not committed, takes no place. STRICTLY BEFORE it does.
+    turn.stage.on_failure.append(partial(_unmake, partition, uid, destination))
     queue = partition.queues.make_transfer(via, destination, spare=len(spare))
     partition.watch_forwarding(queue)
-    # A transaction that is refused, or not committed, takes no place.
-    turn.stage.on_failure.append(partial(_unmake, partition, queue))
     turn.stage.on_commit.append(partial(_drop_spare, partition, spare))
     return queue
 
@@ -86,9 +86,10 @@ def _drop_spare(partition: PartitionState, spare: Sequence[MessageQueue]) -> Non
             _forget(partition, queue)
 
 
-def _unmake(partition: PartitionState, queue: MessageQueue) -> None:
-    partition.queues.unmake_transfer(queue)
-    _forget(partition, queue)
+def _unmake(partition: PartitionState, uid: str, destination: Entity) -> None:
+    queue = partition.queues.unmake_transfer(uid, destination)
+    if queue is not None:
+        _forget(partition, queue)
 
 
 def _forget(partition: PartitionState, queue: MessageQueue) -> None:

@@ -19,6 +19,10 @@ class HeldMessages:
         self._by_slot[slot] += count
         self.total += count
 
+    def put(self, slot: int, count: int) -> None:
+        """Count that many messages of a queue again."""
+        self.add(slot, count - self._by_slot[slot])
+
     def drop(self, slot: int) -> None:
         """Forget a queue that is deleted."""
         self.total -= self._by_slot.pop(slot, 0)

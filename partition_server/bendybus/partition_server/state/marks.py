@@ -8,7 +8,8 @@
 A mark costs only the command that takes it. It notes how long the lists of the stage are: rules
 only append to them. What a rule changes in place is restored from what the first touch of a queue
 *since the mark* noted, from what producers noted, and by the stage's `on_failure`, which is also
-what undoes it if the commit fails. Marks are kept or taken back in the reverse of their order.
+what undoes it if the commit fails. Marks are kept or taken back in the reverse of their order; the
+stage has those that are open, so that a rule that raises leaves none behind.
 
 Not restored is what has no meaning of its own: numbers of lock generations, when a queue was last
 used, the budget that was spent, and streams that ended (they are over whatever is decided).
@@ -35,8 +36,8 @@ def _replaced(kind: type[Any]) -> tuple[str, ...]:
 
 
 # `touched` begins empty after a mark, `changes` is looked into, and marks do not undo each other.
-_STAGE: Final = tuple(name for name in _growing(Stage) if name != "touched")
-_STAGE_VALUES: Final = tuple(name for name in _replaced(Stage) if name not in ("changes", "marks"))
+_STAGE: Final = tuple(name for name in _growing(Stage) if name not in ("touched", "marks"))
+_STAGE_VALUES: Final = tuple(name for name in _replaced(Stage) if name != "changes")
 _CHANGES: Final = _growing(Changes)
 _CHANGES_VALUES: Final = _replaced(Changes)
 
@@ -65,13 +66,15 @@ def mark(stage: Stage, producers: Producers, due: DueTimes) -> Mark:
         producers.forgotten(stage.changes),
         due.cursors(),
     )
+    stage.marks.append(made)
     stage.touched = {}
-    stage.marks += 1
     return made
 
 
 def take_back(stage: Stage, to: Mark, producers: Producers, due: DueTimes) -> None:
-    """Undo what was decided since the mark."""
+    """Undo what was decided since the mark, and the marks after it that a bug has left open."""
+    while stage.marks[-1] is not to:
+        take_back(stage, stage.marks[-1], producers, due)
     producers.take_back(stage.changes.producers[_length(to, "producers") :], to.forgotten)
     for touched in stage.touched.values():
         touched.queue.state.restore(touched.figures)
@@ -89,7 +92,16 @@ def take_back(stage: Stage, to: Mark, producers: Producers, due: DueTimes) -> No
     for name in _CHANGES_VALUES:
         setattr(stage.changes, name, next(values))
     stage.touched = to.touched
-    stage.marks -= 1
+    stage.marks.pop()
+
+
+def take_back_all(stage: Stage, producers: Producers, due: DueTimes) -> None:
+    """Undo all that was decided: figures, locks and producers are as they were before the stage."""
+    if stage.marks:
+        # A rule raised after it took them.
+        take_back(stage, stage.marks[0], producers, due)
+    stage.roll_back()
+    producers.roll_back(stage.changes)
 
 
 def keep(stage: Stage, to: Mark) -> None:
@@ -100,7 +112,8 @@ def keep(stage: Stage, to: Mark) -> None:
         if before is not touched:
             before.fresh += touched.fresh
             before.cold |= touched.cold
-    stage.marks -= 1
+    last = stage.marks.pop()
+    assert last is to, "marks are kept in the reverse of their order"
 
 
 def _fields(stage: Stage) -> list[Any]:

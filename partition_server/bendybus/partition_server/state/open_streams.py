@@ -36,12 +36,16 @@ class OpenStreams:
         """Note that messages of a slot are locked for a stream."""
         self._reserved.setdefault(stream, set()).add(slot)
 
-    def ended(self, stream: Any) -> tuple[dict[int, int], set[int]]:
-        """Close a stream's asks; return them (id → slot) and the slots that gave it messages.
+    def asks_of(self, stream: Any) -> list[tuple[int, int]]:
+        """Return the asks of a stream, each with its slot."""
+        return list(self._asks.get(stream, {}).items())
 
-        The slots are known until `forget`: a stage that is taken back is decided again.
+    def slots_of(self, stream: Any) -> set[int]:
+        """Return the slots that gave a stream messages.
+
+        They are known until `forget`: a stage that is taken back is decided again.
         """
-        return self._asks.pop(stream, {}), set(self._reserved.get(stream, ()))
+        return set(self._reserved.get(stream, ()))
 
     def forget(self, stream: Any) -> None:
         """Forget what a stream reserved: its end is committed, or failed for good."""

@@ -183,8 +183,9 @@ class Producers:
         # One object for all of a producer.
         name = known.producer_id if known else producer_id
         entry = ProducerEntry(name, sequence, position, outcome, now.wall_ms)
-        self._add(entry, now.mono_ms)
+        # STRICTLY BEFORE it is known: what is not noted is not taken back.
         changes.producers.append(entry)
+        self._add(entry, now.mono_ms)
         if self._too_many(now):
             self._forget(changes)
 
@@ -244,17 +245,17 @@ class Producers:
         return (found,) if isinstance(found, ProducerEntry) else found
 
     def _add(self, entry: ProducerEntry, at_mono_ms: int, *, first: bool = False) -> None:
+        known = self._named(entry.producer_id, entry.sequence)
+        both = [entry, *known] if first else [*known, entry]
         if first:
             self._order.appendleft(entry)
             self._times_ms.appendleft(at_mono_ms)
         else:
             self._order.append(entry)
             self._times_ms.append(at_mono_ms)
-        known = self._named(entry.producer_id, entry.sequence)
         producer = self._producers.get(entry.producer_id)
         if producer is None:
             producer = self._producers[entry.producer_id] = _Producer(entry.producer_id, {})
-        both = [entry, *known] if first else [*known, entry]
         producer.parts[entry.sequence] = both if known else entry
         self._bytes += len(entry.outcome) + ENTRY_BYTES
 

@@ -99,14 +99,21 @@ class Queues:
         del self._transfers[queue.entity.uid][queue.state.destination]
         self._drop(queue)
 
-    def unmake_transfer(self, queue: MessageQueue) -> None:
-        """Take back `make_transfer`: nothing of the queue was committed."""
-        of_entity = self._transfers[queue.entity.uid]
-        del of_entity[queue.state.destination], self._by_slot[queue.slot]
+    def unmake_transfer(self, uid: str, destination: Entity) -> MessageQueue | None:
+        """Take back `make_transfer`, however far it came; return the queue, None if it made none.
+
+        Nothing of the queue was committed.
+        """
+        of_entity = self._transfers.get(uid, {})
+        queue = of_entity.pop(destination.uid, None)
         if not of_entity:
-            del self._transfers[queue.entity.uid]
+            self._transfers.pop(uid, None)
+        if queue is None:
+            return None
+        self._by_slot.pop(queue.slot, None)
         if queue.slot == self._slots_end - 1:
             self._slots_end = queue.slot
+        return queue
 
     def uids(self) -> list[str]:
         """Return the entities that have queues here."""
@@ -168,18 +175,18 @@ class Queues:
         self, entity: Entity, sub_queue: SubQueue, mono_ms: int, destination: str = ""
     ) -> MessageQueue:
         slot = SlotState(self._free_slot(), entity.uid, sub_queue, destination=destination)
-        self._slots_end = max(self._slots_end, slot.slot + 1)
         made = _queue(slot, entity, mono_ms)
         self._put(made)
+        self._slots_end = max(self._slots_end, slot.slot + 1)
         return made
 
     def _put(self, queue: MessageQueue) -> None:
-        self._by_slot[queue.slot] = queue
         state = queue.state
         if state.sub_queue is SubQueue.TRANSFER:
             self._transfers.setdefault(state.uid, {})[state.destination] = queue
         else:
             self._by_uid.setdefault(state.uid, {})[state.sub_queue] = queue
+        self._by_slot[queue.slot] = queue
 
     def _free_slot(self) -> int:
         """Return the number of a slot that nothing uses: after all others, if there is room."""

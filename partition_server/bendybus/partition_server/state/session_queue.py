@@ -52,11 +52,12 @@ class SessionQueue(MessageQueue):
 
     def close_ask(self, key: tuple[Any, int]) -> None:
         """Forget what a receiver wants."""
-        ask = self.asks.pop(key, None)
+        ask = self.asks.get(key)
         if isinstance(ask, SessionAsk):
             ask.session.asks.pop(key, None)
         elif ask is not None:
             self.accepts.pop(key, None)
+        self.asks.pop(key, None)
 
     def hold(self, session: SessionLock) -> None:
         """Take a session that is offered now."""
@@ -67,7 +68,8 @@ class SessionQueue(MessageQueue):
 
     def let_go(self, session: SessionLock) -> None:
         """Forget a session whose lock is over; `sessions.freed` lets others have it."""
-        if self.by_number.pop(session.number, None) is session:
+        self.by_number.pop(session.number, None)
+        if self.held.get(session.session_id) is session:
             del self.held[session.session_id]
 
     def watch_session(self, session: SessionLock) -> None:

@@ -71,8 +71,8 @@ class Stage:
     # What receivers settled: (receiver, how, tokens), to be remembered; and outcomes of operations.
     settled: list[tuple[bytes, Disposition, bytes]] = field(default_factory=list)
     operations: list[tuple[bytes, Any]] = field(default_factory=list)
-    # Marks that are neither kept nor taken back; see `marks`.
-    marks: int = 0
+    # Marks that are neither kept nor taken back, in their order; see `marks`.
+    marks: list[Any] = field(default_factory=list)
 
     def touch(self, queue: MessageQueue) -> Touched:
         """Return the note on a slot that is about to change, made at the first touch."""
@@ -161,14 +161,15 @@ class Stage:
 
     def unlock(self, queue: MessageQueue, counter: int) -> Lock:
         """Take a lock away; it comes back if the commit fails."""
-        lock = queue.locks.pop(counter)
+        lock = queue.locks[counter]
+        # STRICTLY BEFORE it goes: what is not noted does not come back.
         self.unlocked.append((queue, counter, lock))
+        del queue.locks[counter]
         return lock
 
     def change_lock(self, lock: Lock) -> None:
-        """Note a lock that stays and is about to change, if it may have to be as it was."""
-        if self.marks:
-            self.on_failure.append(partial(_restore, lock, lock.until_mono_ms, lock.delivered))
+        """Note a lock that stays and is about to change: it is as it was if that is taken back."""
+        self.on_failure.append(partial(_restore, lock, lock.until_mono_ms, lock.delivered))
 
     def remember_operation(self, name: bytes, outcome: Any) -> None:
         """Note the outcome of an operation, for repeats of it, if it has a name."""

@@ -1,0 +1,114 @@
+"""A bug at any line of any rule costs one answer: nothing of it is left, in memory or the file."""
+
+from typing import Any
+
+import pytest
+
+from bendybus.partition_server.state.answers import Reserved, SessionOffered
+from bendybus.partition_server.store.memory_store import MemoryStore
+from tests.partition_server import guard_picture, guard_scenarios, guard_sessions
+from tests.partition_server.driver import Driver, fingerprint
+from tests.partition_server.guard_scenarios import Plan, Scenario
+from tests.partition_server.planted_bugs import Bug, Place, plant
+
+# Of each scenario.
+PLACES_MAX = 60
+
+
+class Attack:
+    """One scenario, run with a bug at one place of a rule after the other."""
+
+    def __init__(self, scenario: Scenario, *, serving: bool = False) -> None:
+        self.scenario = scenario
+        self.serving = serving
+        self._expected: dict[bool, tuple[Any, Any]] = {}
+
+    def made(self) -> tuple[Driver, Plan]:
+        """Return a partition as the scenario finds it, and the turn that follows."""
+        driver = Driver(MemoryStore(fingerprint()))
+        plan = self.scenario(driver)
+        driver.expects_faults = True
+        return driver, plan
+
+    def places(self) -> list[Place]:
+        """Return where bugs can be in what a scenario runs."""
+        driver, plan = self.made()
+        bug = Bug()
+        with pytest.MonkeyPatch.context() as patch:
+            plant(patch, bug, plan.target, serving=self.serving)
+            if plan.target is None:
+                driver.advance(plan.advance_ms)
+            else:
+                driver.run(plan.target)
+        return bug.places()
+
+    def findings(self, place: Place) -> list[str]:
+        """Return what a bug at one place leaves behind, at first and when the command comes again.
+
+        The partition is compared with one that the command did not come to, then came to once.
+        """
+        driver, plan = self.made()
+        bug = Bug(place)
+        with pytest.MonkeyPatch.context() as patch:
+            plant(patch, bug, plan.target, serving=self.serving)
+            answers = driver.run(*plan.before, plan.target, *plan.after)
+        if not bug.met:
+            return []
+        # A bug that is not met again, when the command is decided alone, refuses nothing; nor does
+        # one after the answer.
+        given = any(isinstance(answer, Reserved | SessionOffered) for answer in answers)
+        refused = bool(driver.partition.state.faults.take()) and not given
+        without, repeated = self._without(refused=refused)
+        found = [f"refused: {each}" for each in guard_picture.amiss(driver)]
+        if plan.comparable:
+            found += _differences("refused", driver, without)
+        driver.run(plan.target)
+        found += [f"repeated: {each}" for each in guard_picture.amiss(driver)]
+        if plan.comparable:
+            found += _differences("repeated", driver, repeated)
+        return found
+
+    def _without(self, *, refused: bool) -> tuple[Any, Any]:
+        """Return what a partition holds to which the command came once, after the others."""
+        if refused not in self._expected:
+            twin, plan = self.made()
+            twin.run(*plan.before, *([] if refused else [plan.target]), *plan.after)
+            before = guard_picture.of_partition(twin)
+            twin.run(plan.target)
+            self._expected[refused] = before, guard_picture.of_partition(twin)
+        return self._expected[refused]
+
+
+def _differences(when: str, driver: Driver, expected: Any) -> list[str]:
+    found = guard_picture.of_partition(driver)
+    return [f"{when}: {each}" for each in guard_picture.differences(found, expected)]
+
+
+def _some(places: list[Place], most: int = PLACES_MAX) -> list[Place]:
+    """Return at most about so many places, spread over all."""
+    return places[:: max(1, -(-len(places) // most))]
+
+
+def _check(attack: Attack) -> None:
+    places = attack.places()
+    assert places
+    for place in _some(places):
+        found = attack.findings(place)
+        assert not found, (place, *found)
+
+
+COMMANDS = guard_scenarios.COMMANDS | guard_sessions.SCENARIOS
+# Those that are served after the commit.
+SERVED = ("ask", "withdraw", "session_ask", "session_accept_next")
+
+
+@pytest.mark.requirement("R250")
+@pytest.mark.parametrize("scenario", COMMANDS.values(), ids=COMMANDS)
+def test_a_bug_at_any_line_of_a_rule_leaves_nothing_behind(scenario: Scenario) -> None:
+    _check(Attack(scenario))
+
+
+@pytest.mark.requirement("R250")
+@pytest.mark.parametrize("scenario", [COMMANDS[name] for name in SERVED], ids=SERVED)
+def test_a_bug_at_any_line_of_giving_messages_loses_none(scenario: Scenario) -> None:
+    _check(Attack(scenario, serving=True))
