@@ -1,10 +1,12 @@
 """A bug at any line of any rule costs one answer: nothing of it is left, in memory or the file."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from bendybus.partition_server.state.answers import Reserved, SessionOffered
+from bendybus.partition_server.state.answers import ForwardedTaken, Reserved, SessionOffered
+from bendybus.partition_server.state.commands import TakeForwarded
 from bendybus.partition_server.store.memory_store import MemoryStore
 from tests.partition_server import guard_picture, guard_scenarios, guard_sessions
 from tests.partition_server.driver import Driver, fingerprint
@@ -13,6 +15,8 @@ from tests.partition_server.planted_bugs import Bug, Place, plant
 
 # Of each scenario.
 PLACES_MAX = 60
+# A command whose rule has a bug is as if it had not come.
+REFUSED = -1
 
 
 class Attack:
@@ -21,7 +25,7 @@ class Attack:
     def __init__(self, scenario: Scenario, *, serving: bool = False) -> None:
         self.scenario = scenario
         self.serving = serving
-        self._expected: dict[bool, tuple[Any, Any]] = {}
+        self._expected: dict[int | None, tuple[Any, Any]] = {}
 
     def made(self) -> tuple[Driver, Plan]:
         """Return a partition as the scenario finds it, and the turn that follows."""
@@ -58,7 +62,11 @@ class Attack:
         # one after the answer.
         given = any(isinstance(answer, Reserved | SessionOffered) for answer in answers)
         refused = bool(driver.partition.state.faults.take()) and not given
-        without, repeated = self._without(refused=refused)
+        came = REFUSED if refused else None
+        for answer in answers:
+            if isinstance(answer, ForwardedTaken):
+                came = answer.done
+        without, repeated = self._without(came)
         found = [f"refused: {each}" for each in guard_picture.amiss(driver)]
         if plan.comparable:
             found += _differences("refused", driver, without)
@@ -68,15 +76,22 @@ class Attack:
             found += _differences("repeated", driver, repeated)
         return found
 
-    def _without(self, *, refused: bool) -> tuple[Any, Any]:
-        """Return what a partition holds to which the command came once, after the others."""
-        if refused not in self._expected:
+    def _without(self, came: int | None) -> tuple[Any, Any]:
+        """Return what a partition holds to which the command came once, after the others.
+
+        Before, it did not come (REFUSED), came whole (None), or as many of its forwarded messages.
+        """
+        if came not in self._expected:
             twin, plan = self.made()
-            twin.run(*plan.before, *([] if refused else [plan.target]), *plan.after)
+            target, first = plan.target, [] if came == REFUSED else [plan.target]
+            if isinstance(target, TakeForwarded) and came not in (None, REFUSED):
+                cut = target.batch.chosen(range(came))
+                first = [replace(target, counters=target.counters[:came], batch=cut)]
+            twin.run(*plan.before, *first, *plan.after)
             before = guard_picture.of_partition(twin)
             twin.run(plan.target)
-            self._expected[refused] = before, guard_picture.of_partition(twin)
-        return self._expected[refused]
+            self._expected[came] = before, guard_picture.of_partition(twin)
+        return self._expected[came]
 
 
 def _differences(when: str, driver: Driver, expected: Any) -> list[str]:
