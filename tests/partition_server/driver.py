@@ -33,6 +33,7 @@ from bendybus.partition_server.state.commands import (
     Settle,
 )
 from bendybus.partition_server.state.stage import Answer, Stage
+from bendybus.partition_server.store.errors import Unwritable
 from bendybus.partition_server.store.store import Store
 
 START_MS = 1_700_000_000_000
@@ -111,8 +112,12 @@ class Driver:
             stage = self.partition.sweep(self.now)
             if stage is None:
                 break
-            if stage.changes:
-                self.store.commit(stage.changes)
+            try:
+                if stage.changes:
+                    self.store.commit(stage.changes)
+            except Unwritable as error:
+                self.partition.cannot_write(error, self.now)
+                continue
             answers += self.partition.apply(stage, self.now)
         while self.partition.state.unserved:
             answers += self.partition.go_on(self.now)

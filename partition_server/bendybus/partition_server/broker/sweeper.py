@@ -5,9 +5,11 @@ the one that raises is taken back alone and waits (see `state.faults`), and the 
 """
 
 from collections.abc import Callable
+from typing import Final
 
 from bendybus.partition_server.broker.rule_table import SWEEPS
 from bendybus.partition_server.rules import catalogue_entry
+from bendybus.partition_server.state import faults
 from bendybus.partition_server.state.budget import Budget
 from bendybus.partition_server.state.commands import Now
 from bendybus.partition_server.state.due_times import Sweep
@@ -15,6 +17,9 @@ from bendybus.partition_server.state.partition_state import PartitionState
 from bendybus.partition_server.state.stage import Stage
 from bendybus.partition_server.state.turn import Turn
 from bendybus.partition_server.store.errors import StoreError
+
+# Longer than what cannot be written waits: it is found without another commit that fails.
+CHECKED_MS: Final = 2 * faults.PAUSE_MS_MAX
 
 
 class Sweeper:
@@ -29,6 +34,8 @@ class Sweeper:
         self._corrections = 0
         self._expiry_held = state.clock.expiry_held(now)
         self._dropping = False
+        # Until when pieces of sweeps are tried before they are committed, by kind.
+        self._checked_until: dict[Sweep | None, int] = {}
         # The last sweep: its kind (None: rows of deleted queues) and its stage.
         self._last: tuple[Sweep | None, Stage] | None = None
 
@@ -46,24 +53,31 @@ class Sweeper:
         # In turn with what is due: rows of a deleted queue may themselves be what is due.
         self._dropping = dropped and not (due and self._dropping)
         kind = None if self._dropping else state.due.next_of(due)
-        turn = Turn(state, Stage(), now, held, Budget(state.clock_ms))
-        try:
-            _sweep(turn, kind)
-        except StoreError:
-            raise
-        except Exception as error:
-            self._take_back(turn.stage, now)
-            turn.stage = self._sweep_carefully(kind, error, now, held)
-        self._last = kind, turn.stage
-        return turn.stage
+        if now.mono_ms < self._checked_until.get(kind, 0):
+            stage = self._sweep_carefully(kind, None, now, held)
+        else:
+            turn = Turn(state, Stage(), now, held, Budget(state.clock_ms))
+            try:
+                _sweep(turn, kind)
+                stage = turn.stage
+            except StoreError:
+                raise
+            except Exception as error:
+                self._take_back(turn.stage, now)
+                stage = self._sweep_carefully(kind, error, now, held)
+        self._last = kind, stage
+        return stage
 
     def _sweep_carefully(
-        self, kind: Sweep | None, first: Exception, now: Now, expiry_held: bool
+        self, kind: Sweep | None, first: Exception | None, now: Now, expiry_held: bool
     ) -> Stage:
-        """Decide again on what raised: a piece of work that raises is taken back alone."""
+        """Decide again on what raised: a piece of work that raises is taken back alone.
+
+        Nothing raised at `first`: a piece that the store cannot write is looked for.
+        """
         state = self._state
-        budget = Budget(state.clock_ms)
-        turn = Turn(state, Stage(), now, expiry_held, budget, careful=True)
+        budget, checked = Budget(state.clock_ms), first is None
+        turn = Turn(state, Stage(), now, expiry_held, budget, careful=True, checked=checked)
         noted = len(state.faults.noted)
         try:
             _sweep(turn, kind)
@@ -74,17 +88,27 @@ class Sweeper:
             self._take_back(turn.stage, now)
             turn.stage = Stage()
             state.faults.hold(kind, now.mono_ms)
-        if len(state.faults.noted) == noted:
+        if checked and len(state.faults.noted) > noted:
+            self._check(kind, now)
+        elif first is not None and len(state.faults.noted) == noted:
             state.faults.note(kind.name if kind else "DROPPED", "", first)
         return turn.stage
 
     def cannot_write(self, error: Exception, now: Now) -> None:
-        """Take back the last sweep, which the store cannot write; none of its kind for a while."""
+        """Take back the last sweep, which the store cannot write; none of its kind for a while.
+
+        Then the piece of its work that cannot be written is found, and waits alone.
+        """
         assert self._last is not None, "it was decided"
         kind, stage = self._last
         self._take_back(stage, now)
         self._state.faults.note(kind.name if kind else "DROPPED", "", error)
         self._state.faults.hold(kind, now.mono_ms)
+        self._check(kind, now)
+
+    def _check(self, kind: Sweep | None, now: Now) -> None:
+        """Try pieces of a kind before they are committed, until none was amiss for long enough."""
+        self._checked_until[kind] = now.mono_ms + CHECKED_MS
 
     def _check_clock(self, now: Now) -> bool:
         """Return whether expiry is held; look at everything again where a clock was corrected."""

@@ -9,7 +9,7 @@ from bendybus.partition_server.state.commands import Now
 from bendybus.partition_server.state.marks import Mark
 from bendybus.partition_server.state.partition_state import PartitionState
 from bendybus.partition_server.state.stage import Stage
-from bendybus.partition_server.store.errors import StoreError
+from bendybus.partition_server.store.errors import StoreError, Unwritable
 
 
 @dataclass(slots=True)
@@ -25,6 +25,8 @@ class Turn:
     sweep_budget: Budget | None = None
     # A sweep raised: it is decided again, each piece of its work in a mark of its own.
     careful: bool = False
+    # It decided what the store cannot write: each piece is tried there.
+    checked: bool = False
 
     def attempt(self, work: str, entity: str, action: Callable[[], object]) -> Exception | None:
         """Do one of several pieces of work; in a careful turn, take back one that raises, note it
@@ -36,9 +38,11 @@ class Turn:
         mark = self.mark()
         try:
             action()
-        except StoreError:
-            raise
+            if self.checked:
+                self.partition.store.commit(self.stage.changes, keep=False)
         except Exception as error:
+            if isinstance(error, StoreError) and not isinstance(error, Unwritable):
+                raise
             self.take_back_to(mark)
             self.partition.faults.note(work, entity, error)
             return error

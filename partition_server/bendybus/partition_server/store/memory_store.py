@@ -151,11 +151,13 @@ class MemoryStore:
         old = [e for e in self._history.values() if e.slot == slot and e.at_ms < before_ms]
         return sorted(old, key=lambda entry: (entry.at_ms, entry.key))[:limit]
 
-    def commit(self, changes: Changes) -> None:
+    def commit(self, changes: Changes, *, keep: bool = True) -> None:
         """See Store."""
         if self.fail_next is not None:
             failure, self.fail_next = self.fail_next, None
             raise failure
+        if not keep:
+            return
         for entity in changes.entities:
             self._entities[entity.key] = entity
         for key in changes.entities_forgotten:

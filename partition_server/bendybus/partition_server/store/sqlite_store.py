@@ -253,7 +253,7 @@ class SqliteStore:
 
     # Writes
 
-    def commit(self, changes: Changes) -> None:
+    def commit(self, changes: Changes, *, keep: bool = True) -> None:
         """See Store."""
         db = self._connection()
         failed: type[StoreFailed] = NotCommitted
@@ -264,7 +264,7 @@ class SqliteStore:
             # Whatever fails from here on, the transaction may be in the file: a failing sync says
             # nothing about what was written before it.
             failed = StoreFailed
-            db.execute("COMMIT")
+            db.execute("COMMIT" if keep else "ROLLBACK")
         except BaseException as error:
             with translated(self.path, failed=failed):
                 if db.in_transaction:

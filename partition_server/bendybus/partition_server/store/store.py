@@ -108,8 +108,8 @@ class Store(Protocol):
     def history(self, slot: int, before_ms: int, limit: int) -> list[HistoryEntry]:
         """Return what duplicate detection remembered before a time, oldest first."""
 
-    def commit(self, changes: Changes) -> None:
-        """Write all of `changes` durably, or nothing.
+    def commit(self, changes: Changes, *, keep: bool = True) -> None:
+        """Write all of `changes` durably, or nothing; without `keep`, only find out if it can.
 
         Raises errors.StoreFull when there is no room and errors.Unwritable for a value that cannot
         be written (the store goes on), errors.StoreFailed on any other failure (the store cannot
