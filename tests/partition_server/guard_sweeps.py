@@ -14,6 +14,7 @@ from tests.partition_server.guard_scenarios import (
     append,
     forward_spread,
     make_queues,
+    named,
 )
 from tests.partition_server.guard_sessions import make_sessions
 
@@ -62,7 +63,7 @@ def sweep_activation(driver: Driver) -> Plan:
 def sweep_activation_topic(driver: Driver) -> Plan:
     topic_changes.make_news(driver)
     driver.run(
-        append(driver, b"x" * 3_000, b"y", name="news", scheduled_ms=[driver.wall_ms + 1_000] * 2)
+        named(driver, b"x" * 3_000, b"y", name="news", scheduled_ms=[driver.wall_ms + 1_000] * 2)
     )
     return Plan(advance_ms=2_000)
 

@@ -12,13 +12,14 @@ from bendybus.partition_server.rules import catalogue_entry, receive
 
 _ROOMS: Final = ("/partition_server/rules/", "/partition_server/state/")
 # What takes back, or notes, what a bug did: a bug in here reopens the file.
-_EXEMPT: Final = ("/state/marks.py", "/state/turn.py", "/state/faults.py")
+_EXEMPT: Final = ("/state/marks.py", "/state/turn.py", "/state/faults.py", "/state/budget.py")
 
 # Simple updates one after the other, which cannot raise between each other.
 _UPDATES: Final = {
     ("producer_memory.py", "_add"),
     ("held_messages.py", "add"),
     ("held_messages.py", "put"),
+    ("due_times.py", "replace"),
 }
 
 # A line, and the how-manieth time it is run.

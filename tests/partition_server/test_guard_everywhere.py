@@ -5,13 +5,17 @@ from typing import Any
 
 import pytest
 
+from bendybus.partition_server.rules import session_locks
+from bendybus.partition_server.state import faults
 from bendybus.partition_server.state.answers import ForwardedTaken, Reserved, SessionOffered
 from bendybus.partition_server.state.commands import TakeForwarded
 from bendybus.partition_server.store.memory_store import MemoryStore
-from tests.partition_server import guard_picture, guard_scenarios, guard_sessions
+from tests.partition_server import guard_picture, guard_scenarios, guard_sessions, guard_sweeps
 from tests.partition_server.driver import Driver, fingerprint
+from tests.partition_server.faulty_rules import break_function
 from tests.partition_server.guard_scenarios import Plan, Scenario
 from tests.partition_server.planted_bugs import Bug, Place, plant
+from tests.partition_server.session_driver import Sessions
 
 # Of each scenario.
 PLACES_MAX = 60
@@ -76,6 +80,17 @@ class Attack:
             found += _differences("repeated", driver, repeated)
         return found
 
+    def findings_later(self, place: Place) -> list[str]:
+        """Return what a bug at one place of a sweep leaves behind when its pauses are over."""
+        driver, plan = self.made()
+        bug = Bug(place)
+        with pytest.MonkeyPatch.context() as patch:
+            plant(patch, bug, None)
+            driver.advance(plan.advance_ms)
+        for _ in range(3 if bug.met else 0):
+            driver.advance(faults.PAUSE_MS_MAX + 1)
+        return guard_picture.amiss(driver)
+
     def _without(self, came: int | None) -> tuple[Any, Any]:
         """Return what a partition holds to which the command came once, after the others.
 
@@ -127,3 +142,36 @@ def test_a_bug_at_any_line_of_a_rule_leaves_nothing_behind(scenario: Scenario) -
 @pytest.mark.parametrize("scenario", [COMMANDS[name] for name in SERVED], ids=SERVED)
 def test_a_bug_at_any_line_of_giving_messages_loses_none(scenario: Scenario) -> None:
     _check(Attack(scenario, serving=True))
+
+
+@pytest.mark.requirement("R251")
+@pytest.mark.parametrize(
+    "scenario", guard_sweeps.SCENARIOS.values(), ids=list(guard_sweeps.SCENARIOS)
+)
+def test_a_bug_at_any_line_of_a_sweep_loses_nothing(scenario: Scenario) -> None:
+    attack = Attack(scenario)
+    places = attack.places()
+    assert places
+    for place in _some(places):
+        found = attack.findings_later(place)
+        assert not found, (place, *found)
+
+
+@pytest.mark.requirement("R250")
+def test_a_bug_in_giving_messages_of_a_session_refuses_the_receive_that_meets_it(
+    sessions: Sessions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = sessions.driver
+    driver.expects_faults = True
+    sessions.send(("a", b"0"), ("b", b"1"))
+    token, other = sessions.accept("a"), sessions.accept("b", stream="other")
+    sessions.receive(other, stream="other")
+    assert sessions.ask(other, stream="other") == []
+    with monkeypatch.context() as patched:
+        break_function(patched, session_locks, "lock_messages", lambda *_, **__: True)
+
+        [refused] = sessions.ask(token)
+
+    assert isinstance(refused, AskRefused)
+    assert list(driver.partition.state.queues.main_of(driver.ref().uid).asks) != []
+    assert [row.payload for row, _ in sessions.receive(token)] == [b"0"]

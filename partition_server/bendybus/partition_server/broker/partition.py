@@ -314,7 +314,7 @@ class Partition:
         assert queue is not None, "what is served is there"
         state.faults.note(work, queue.entity.name, error)
         # What was taken and not locked is there again.
-        queue.ready.rewind()
+        state.read_again(queue)
         key = key or next(iter(queue.asks), None)
         if key is not None:
             state.streams.ask_closed(*key)
@@ -359,9 +359,7 @@ class Partition:
         for queue in state.queues:
             if key in queue.asks:
                 queue.close_ask(key)
-                # What was taken is there again.
-                ready = queue.ready
-                ready.rewind()
+                state.read_again(queue)
                 state.unserved[queue.slot] = None
         state.streams.ask_closed(*key)
 

@@ -110,8 +110,8 @@ def sweep(turn: Turn) -> None:
             pause_ms = turn.partition.faults.pause_ms((Sweep.HISTORY, slot), turn.now.mono_ms)
             following = [now_ms + pause_ms]
         # Moved at once, so that the next slot comes up; back again if the commit fails.
-        ends.replace(slot, following[0])
         turn.stage.on_failure.append(partial(ends.add, due_ms, slot))
+        ends.replace(slot, following[0])
 
 
 def _forget_some(turn: Turn, slot: int, following: list[int | None]) -> None:

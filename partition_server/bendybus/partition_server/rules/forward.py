@@ -140,15 +140,19 @@ class _Look:
         if turn.careful:
             # A page with it raised: those before the one that does go on, one by one.
             count = min(count, 1)
-        rows = self._ready.take(
-            min(count, turn.budget.rows_left),
-            min(turn.budget.bytes_left, limits.FRAME_BYTES_MAX),
-            now_ms=turn.now.wall_ms,
-            store=turn.partition.store,
-        )
-        turn.budget.spend(sum(row.delivered_bytes() for row in rows), rows=len(rows))
-        counters = [row.counter for row in rows]
-        turn.stage.on_failure.append(partial(self._ready.put_back, counters))
+        try:
+            rows = self._ready.take(
+                min(count, turn.budget.rows_left),
+                min(turn.budget.bytes_left, limits.FRAME_BYTES_MAX),
+                now_ms=turn.now.wall_ms,
+                store=turn.partition.store,
+            )
+            turn.budget.spend(sum(row.delivered_bytes() for row in rows), rows=len(rows))
+            counters = [row.counter for row in rows]
+            turn.stage.on_failure.append(partial(self._ready.put_back, counters))
+        except BaseException:
+            turn.partition.read_again(self._queue)
+            raise
         return rows
 
     def _end(self, refused: str, wait_ms: int, waits: str = "") -> None:

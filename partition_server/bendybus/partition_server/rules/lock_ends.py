@@ -1,5 +1,6 @@
 """The ends of locks whose time is over: of messages, and of sessions with all of theirs."""
 
+from collections.abc import Callable
 from functools import partial
 
 from bendybus.partition_server.rules import redeliver, session_locks
@@ -31,6 +32,15 @@ def sweep(turn: Turn) -> None:
 def _end_due(turn: Turn, queue: MessageQueue) -> bool:
     """End locks of one queue; return False if one of them raised."""
     if not isinstance(queue, SessionQueue):
-        return redeliver.end_due(turn, queue)
-    end = partial(session_locks.end_due, turn, queue)
+        return bool(_watched(queue, partial(redeliver.end_due, turn, queue)))
+    end = partial(_watched, queue, partial(session_locks.end_due, turn, queue))
     return turn.attempt(Sweep.LOCK_ENDS.name, queue.entity.name, end) is None
+
+
+def _watched(queue: MessageQueue, end: Callable[[], bool | None]) -> bool | None:
+    """End locks; if that raises, look at all of the queue again: notes were taken for it."""
+    try:
+        return end()
+    except BaseException:
+        queue.watch_all()
+        raise

@@ -28,12 +28,8 @@ def end_due(turn: Turn, queue: MessageQueue) -> bool:
         if index and budget.spent():
             _watch_again(queue, ended[index:])
             break
-        try:
-            end = partial(end_lock, turn, queue, counter, lock)
-            failed = turn.attempt(Sweep.LOCK_ENDS.name, queue.entity.name, end)
-        except BaseException:
-            _watch_again(queue, [each for each in ended[index:] if each[0] in queue.locks])
-            raise
+        end = partial(end_lock, turn, queue, counter, lock)
+        failed = turn.attempt(Sweep.LOCK_ENDS.name, queue.entity.name, end)
         if failed is not None:
             well = False
             _watch_again(queue, [(counter, lock)])

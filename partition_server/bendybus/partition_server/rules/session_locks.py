@@ -160,12 +160,7 @@ def end_due(turn: Turn, queue: SessionQueue) -> None:
     while not budget.spent() and (session := queue.over(turn.now.mono_ms)) is not None:
         # The sweep goes on with it if there is too much for one turn, or the commit fails.
         again = partial(queue.watch_session, session)
-        try:
-            ended = _end_locks(turn, queue, session)
-        except BaseException:
-            again()
-            raise
-        if not ended:
+        if not _end_locks(turn, queue, session):
             again()
             return
         budget.spend()

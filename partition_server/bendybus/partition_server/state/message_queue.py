@@ -80,11 +80,15 @@ class MessageQueue:
         heapq.heappush(self.lock_ends, (until_mono_ms, entries))
         self.noted += len(entries)
         if self.noted > 2 * len(self.locks) + NOTES_SPARE:
-            notes: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
-            for counter, lock in self.locks.items():
-                notes[lock.until_mono_ms].append((counter, lock.generation))
-            self.lock_ends = sorted(notes.items())
-            self.noted = len(self.locks)
+            self.watch_all()
+
+    def watch_all(self) -> None:
+        """Note the ends of all locks again, also of those whose notes are lost."""
+        notes: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+        for counter, lock in self.locks.items():
+            notes[lock.until_mono_ms].append((counter, lock.generation))
+        self.lock_ends = sorted(notes.items())
+        self.noted = len(self.locks)
 
     def next_lock_end(self) -> int | None:
         """Return when to look at locks again."""

@@ -217,10 +217,14 @@ class PartitionState:
     def rewind(self) -> None:
         """Read every queue from its beginning: what was passed over may be alive after all."""
         for queue in self.queues:
-            queue.ready.rewind()
-            self.lanes.unpark(queue.slot)
+            self.read_again(queue)
             self.unserved[queue.slot] = None
         self.forwards.note_all()
+
+    def read_again(self, queue: MessageQueue) -> None:
+        """Read a queue from its beginning: also what was taken out of it and not locked."""
+        queue.ready.rewind()
+        self.lanes.unpark(queue.slot)
 
     def watch_forwarding(self, queue: MessageQueue) -> None:
         """Note whether a queue forwards its messages, as its entity is now described."""

@@ -76,7 +76,11 @@ class SessionQueue(MessageQueue):
         """Look at a session again when its time is over."""
         heapq.heappush(self.ends, (session.until_mono_ms, session.number))
         if len(self.ends) > 2 * len(self.held) + NOTES_SPARE:
-            self.ends = sorted((each.until_mono_ms, each.number) for each in self.held.values())
+            self.watch_all()
+
+    def watch_all(self) -> None:
+        """Note the ends of all sessions again, also of those whose notes are lost."""
+        self.ends = sorted((each.until_mono_ms, each.number) for each in self.held.values())
 
     def over(self, now_mono_ms: int) -> SessionLock | None:
         """Return a session whose time is over, the earliest first; its note is taken away."""
