@@ -7,7 +7,12 @@ import pytest
 
 from bendybus.partition_server.rules import session_locks
 from bendybus.partition_server.state import faults
-from bendybus.partition_server.state.answers import ForwardedTaken, Reserved, SessionOffered
+from bendybus.partition_server.state.answers import (
+    AskRefused,
+    ForwardedTaken,
+    Reserved,
+    SessionOffered,
+)
 from bendybus.partition_server.state.commands import TakeForwarded
 from bendybus.partition_server.store.memory_store import MemoryStore
 from tests.partition_server import guard_picture, guard_scenarios, guard_sessions, guard_sweeps
@@ -18,7 +23,7 @@ from tests.partition_server.planted_bugs import Bug, Place, plant
 from tests.partition_server.session_driver import Sessions
 
 # Of each scenario.
-PLACES_MAX = 60
+PLACES_MAX = 100
 # A command whose rule has a bug is as if it had not come.
 REFUSED = -1
 
