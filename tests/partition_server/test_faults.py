@@ -6,6 +6,7 @@ import pytest
 
 from bendybus.domain.disposition import Disposition
 from bendybus.domain.errors import BusError
+from bendybus.partition_server.broker.rule_table import COMMANDS
 from bendybus.partition_server.rules import locks
 from bendybus.partition_server.state.answers import (
     Appended,
@@ -126,6 +127,26 @@ def test_a_stream_whose_end_raises_has_ended_and_its_locks_end_by_time(
     faulty.advance(5_001)
 
     assert [row.payload for row, _ in faulty.receive(5, stream="other")] == [b"a", b"b"]
+
+
+@pytest.mark.requirement("R250")
+def test_a_stream_whose_end_raises_at_once_is_given_nothing_more(
+    faulty: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faulty.create()
+    faulty.run(Ask("gone", 5, faulty.ref(), False, 1, 1 << 20))
+    rule = COMMANDS[StreamEnded]
+
+    def handle(turn: Any, command: Any) -> None:
+        raise Bug
+
+    monkeypatch.setitem(COMMANDS, StreamEnded, rule._replace(handle=handle))
+
+    faulty.run(StreamEnded("gone"))
+
+    faulty.send(b"a")
+    assert faulty.counts().locked == 0
+    assert [row.payload for row, _ in faulty.receive(1, stream="other")] == [b"a"]
 
 
 @pytest.mark.requirement("R250")
