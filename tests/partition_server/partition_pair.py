@@ -39,22 +39,30 @@ class Pair:
         for driver in self.drivers:
             driver.partition.state.forward_link = "link"
 
-    def describe(self, forward_to: str, generation: int = 5) -> None:
-        """Give `source` its destination."""
+    def describe(self, forward_to: str, generation: int = 5, **changes: Any) -> None:
+        """Give `source` its destination, and other properties."""
+        ends = QueueDescription(dead_lettering_on_message_expiration=True)
         for driver in self.drivers:
-            target = Entity("target", "t", 1, Origin.CLIENT, QueueDescription(), 2, 0, 0, 0)
-            described = QueueDescription(forward_to=forward_to)
+            target = Entity("target", "t", 1, Origin.CLIENT, ends, 2, 0, 0, 0)
+            described = QueueDescription(forward_to=forward_to, **changes)
             source = Entity("source", "s", generation, Origin.CLIENT, described, 1, 0, 0, 0)
             driver.run(ApplyEntity("t", [target, source]))
+
+    def delete_target(self) -> None:
+        """Delete the destination in both partitions."""
+        for driver in self.drivers:
+            gone = Entity("target", "t", 9, Origin.CLIENT, QueueDescription(), 2, 0, 0, 0, True)
+            driver.run(ApplyEntity("t", [gone]))
 
     @property
     def source(self) -> Driver:
         return self.drivers[0]
 
-    def sent(self, *bodies: str, keyed: bool = True) -> None:
+    def sent(self, *bodies: str, keyed: bool = True, lives_ms: int = 0) -> None:
         """Send messages to the source; the body is the key."""
-        keys = list(bodies) if keyed else []
-        send(self.source, "source", *[b.encode() for b in bodies], partition_keys=keys)
+        columns = {"partition_keys": list(bodies) if keyed else []}
+        lives = [lives_ms] * len(bodies)
+        send(self.source, "source", *[b.encode() for b in bodies], time_to_live_ms=lives, **columns)
 
     def frames(self) -> list[Outgoing]:
         """Let the source do all that is due; return its frames."""

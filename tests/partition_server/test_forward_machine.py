@@ -15,6 +15,8 @@ from bendybus.partition_server.state.lanes import Outgoing
 from tests.partition_server.forwarding_driver import bodies, held
 from tests.partition_server.partition_pair import Pair, fill, give_room
 
+LIVES_MS = 5_000
+
 
 class Machine(RuleBasedStateMachine):
     """Frames are lost, repeated and late; both sides die at any time."""
@@ -28,13 +30,24 @@ class Machine(RuleBasedStateMachine):
         self.filled: set[int] = set()
 
     def make_pair(self) -> Pair:
-        return Pair()
+        pair = Pair()
+        pair.describe("target", 6, dead_lettering_on_message_expiration=True)
+        return pair
 
-    @rule(count=st.integers(1, 6), keyed=st.booleans())
-    def send(self, count: int, keyed: bool) -> None:
+    @rule(
+        count=st.integers(1, 6),
+        keyed=st.booleans(),
+        lives_ms=st.sampled_from([0, 0, LIVES_MS]),
+    )
+    def send(self, count: int, keyed: bool, lives_ms: int) -> None:
         names = [f"m{self.count + i}" for i in range(count)]
         self.count += count
-        self.pair.sent(*names, keyed=keyed)
+        self.pair.sent(*names, keyed=keyed, lives_ms=lives_ms)
+
+    @rule()
+    def expire(self) -> None:
+        sent = self.pair.source.advance(LIVES_MS + 1)
+        self.open += [frame for frame in sent if isinstance(frame, Outgoing)]
 
     @rule(index=st.integers(0, 1))
     def fill(self, index: int) -> None:
@@ -86,8 +99,7 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_twice(self) -> None:
-        aside = bodies(self.pair.source, "source", SubQueue.TRANSFER_DEAD_LETTER)
-        found = [*self.pair.stored(), *(body.decode() for body in aside)]
+        found = self.found()
         twice = [name for name, n in Counter(found).items() if n > 1]
         assert not twice, twice
 
@@ -98,14 +110,25 @@ class Machine(RuleBasedStateMachine):
         for frame in self.open:
             self.pair.answer(frame, None)
         self.pair.finish()
-        aside = bodies(self.pair.source, "source", SubQueue.TRANSFER_DEAD_LETTER)
-        found = [*self.pair.stored(), *(body.decode() for body in aside)]
-        assert sorted(found) == sorted(f"m{i}" for i in range(self.count))
+        self.pair.source.advance(LIVES_MS + 1)
+        assert sorted(self.found()) == sorted(f"m{i}" for i in range(self.count))
         assert bodies(self.pair.source, "source") == []
+
+    def found(self) -> list[str]:
+        """Return what is at the destination or has ended, here or there."""
+        ended = [
+            body.decode()
+            for sub_queue in (SubQueue.TRANSFER_DEAD_LETTER, SubQueue.DEAD_LETTER)
+            for body in bodies(self.pair.source, "source", sub_queue)
+        ]
+        for driver in self.pair.drivers:
+            dead = bodies(driver, "target", SubQueue.DEAD_LETTER)
+            ended += [body.decode() for body in dead]
+        return [*self.pair.stored(), *ended]
 
 
 Machine.TestCase.settings = settings(max_examples=120, stateful_step_count=30, deadline=None)
-TestForwarding = pytest.mark.requirement("R213")(Machine.TestCase)
+TestForwarding = pytest.mark.requirement("R213", "R272")(Machine.TestCase)
 
 
 class TransferPair(Pair):
@@ -116,10 +139,14 @@ class TransferPair(Pair):
         self.describe("", generation=6)
         self.transactions = 0
 
-    def sent(self, *bodies: str, keyed: bool = True) -> None:
+    def sent(self, *bodies: str, keyed: bool = True, lives_ms: int = 0) -> None:
         self.transactions += 1
         keys = list(bodies) if keyed else []
-        batch = Batch([body.encode() for body in bodies], partition_keys=keys)
+        batch = Batch(
+            [body.encode() for body in bodies],
+            partition_keys=keys,
+            time_to_live_ms=[lives_ms] * len(bodies),
+        )
         ref, id_ = self.source.ref("source"), self.transactions.to_bytes(16, "big")
         part = Transfer(self.source.ref("target"), batch)
         [value] = self.source.run(Transact("t", ref, id_, [part]))

@@ -1,12 +1,12 @@
 """Expiry: a message whose time to live is over is dropped, or dead-lettered if its queue is set so.
 
 A locked message waits for the end of its lock; one that only waits, after an abandon with a delay,
-does not.
+does not. One that may be at its destination already waits until that is known.
 """
 
 from functools import partial
 
-from bendybus.partition_server.rules import dead_letter, delays, scan
+from bendybus.partition_server.rules import dead_letter, delays, forward_doubt, scan
 from bendybus.partition_server.state.due_times import LAST_ID, Sweep
 from bendybus.partition_server.state.message_lock import HeldLock
 from bendybus.partition_server.state.message_queue import MessageQueue
@@ -38,6 +38,8 @@ def sweep(turn: Turn) -> None:
         held = isinstance(lock, HeldLock)
         if queue is None or (lock is not None and not held):
             return 0
+        if forward_doubt.in_doubt(partition, queue, summary.counter):
+            return 0
         expire(turn, queue, summary.id, summary.state, summary.size_bytes)
         if held:
             stage.unlock(queue, summary.counter)
@@ -60,6 +62,8 @@ def expire_returned(turn: Turn, id_: int) -> None:
     partition = turn.partition
     queue, found = partition.queues.at(id_ >> SLOT_SHIFT), partition.store.envelope(id_)
     if queue is None or found is None or found.row.counter in queue.locks:
+        return
+    if forward_doubt.in_doubt(partition, queue, found.row.counter):
         return
     row = found.row
     if row.expires_ms is None or row.expires_ms > turn.now.wall_ms or turn.expiry_held:

@@ -123,7 +123,9 @@ class _Look:
         if index is not None:
             forward_lanes.send(turn, queue, entity, index)
         elif room := forward_lanes.room(turn, queue):
-            forward_lanes.park(turn, queue, entity, self._take(min(room, PAGE_ROWS)))
+            # Also those past their time: they may be there already.
+            rows = self._take(min(room, PAGE_ROWS), now_ms=0)
+            forward_lanes.park(turn, queue, entity, rows)
         # STRICTLY AFTER what the lanes note at the commit.
         turn.stage.on_commit.append(partial(self._look_at_lanes_again))
 
@@ -134,8 +136,10 @@ class _Look:
             next_ms = turn.now.mono_ms
         turn.partition.forwards.looked(queue.slot, next_ms, "", turn.now.mono_ms)
 
-    def _take(self, count: int) -> Sequence[Row]:
-        """Take messages out of the queue, which gets them back if the commit fails."""
+    def _take(self, count: int, now_ms: int | None = None) -> Sequence[Row]:
+        """Take messages that live at this time out of the queue, which gets them back if the
+        commit fails.
+        """
         turn = self._turn
         if turn.careful:
             # A page with it raised: those before the one that does go on, one by one.
@@ -144,7 +148,7 @@ class _Look:
             rows = self._ready.take(
                 min(count, turn.budget.rows_left),
                 min(turn.budget.bytes_left, limits.FRAME_BYTES_MAX),
-                now_ms=turn.now.wall_ms,
+                now_ms=turn.now.wall_ms if now_ms is None else now_ms,
                 store=turn.partition.store,
             )
             turn.budget.spend(sum(row.delivered_bytes() for row in rows), rows=len(rows))

@@ -12,7 +12,7 @@ from typing import Final
 from bendybus.domain import errors, limits, partitioning
 from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
-from bendybus.partition_server.rules import forward_choices, forwarded, leaving
+from bendybus.partition_server.rules import forward_choices, forward_doubt, forwarded, leaving
 from bendybus.partition_server.rules.leaving import Leaving
 from bendybus.partition_server.state import lanes
 from bendybus.partition_server.state.answers import Done
@@ -186,7 +186,8 @@ def _next_rows(
             forward_choices.forget(turn, row_id(queue.slot, counter))
         for row in found:
             # Otherwise purged, expired or received meanwhile: not for this lane any more.
-            if row.state == State.ACTIVE and counter not in queue.locks and _lives(turn, row):
+            free = row.state == State.ACTIVE and counter not in queue.locks
+            if free and forward_doubt.is_to_go(turn, queue, row):
                 here = _belongs(turn, row, destination, index)
                 rows.append(row) if here else elsewhere.append(counter)
     if elsewhere:
@@ -198,10 +199,6 @@ def _next_rows(
 def _may_all_choose(rows: Sequence[Row], destination: Entity) -> bool:
     """Whether all of them may go to any partition: then there is no order to keep."""
     return all(forward_choices.may_choose(row, destination) for row in rows)
-
-
-def _lives(turn: Turn, row: Row) -> bool:
-    return row.expires_ms is None or row.expires_ms > turn.now.wall_ms
 
 
 def _belongs(turn: Turn, row: Row, destination: Entity, index: int) -> bool:
@@ -216,6 +213,7 @@ def give_back(partition: PartitionState, queue: MessageQueue) -> None:
     for lane in partition.lanes.of(queue.slot).values():
         _window(queue).put_back(list(lane.parked))
         lane.parked.clear()
+    forward_doubt.end(partition, queue)
 
 
 def _window(queue: MessageQueue) -> ReadyWindow:
@@ -305,7 +303,7 @@ def settle(turn: Turn, command: ForwardOutcome) -> Done:
     settled = [n for n in counters[:done] if n not in stay]
     back += counters[done:]
     turn.stage.on_commit.append(
-        partial(_arrived, lane, settled, back, taken.failures, turn.now.mono_ms)
+        partial(_arrived, lane, counters[:done], settled, back, taken.failures, turn.now.mono_ms)
     )
     _look_soon(turn, queue)
     return Done()
@@ -378,16 +376,19 @@ def _again(lane: Lane, counters: Sequence[int], now_ms: int) -> None:
     lane.in_doubt, lane.next_mono_ms = True, now_ms + RETRY_MS
     if lane.unanswered_since_mono_ms is None:
         lane.unanswered_since_mono_ms = now_ms
+    lane.unanswered.update(counters)
     lane.parked.extendleft(reversed(counters))
 
 
 def _arrived(
     lane: Lane,
+    answered: Sequence[int],
     settled: Sequence[int],
     back: Sequence[int],
     failed: Mapping[int, BusError],
     now_ms: int,
 ) -> None:
     lane.in_doubt, lane.settled = False, settled
+    lane.unanswered.difference_update(answered)
     lane.unanswered_since_mono_ms = None
     _ended(lane, back, failed, now_ms)

@@ -48,6 +48,8 @@ class Lane:
     settled: Sequence[int] = ()
     # The last frame was not answered: the next one is a try, of one message.
     in_doubt: bool = False
+    # Messages of frames that were not answered, and of none that was since.
+    unanswered: set[int] = field(default_factory=set)
     # Since when frames are not answered; None: the last one was.
     unanswered_since_mono_ms: int | None = None
     # Not before this, on the monotonic clock.

@@ -40,10 +40,13 @@ class MessageQueue:
     accessed_at_ms: int = 0
     # The number of the queue in the partition's file.
     slot: int = field(init=False)
+    # The highest number of a message when the file was opened.
+    opened_to: int = field(init=False, default=0)
     ready: ReadySet = field(init=False)
 
     def __post_init__(self) -> None:
         self.slot = self.state.slot
+        self.opened_to = self.state.counter
         self.ready = ReadyWindow(self.state, self.locks)
 
     @property
