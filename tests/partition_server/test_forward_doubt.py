@@ -3,6 +3,7 @@
 import pytest
 
 from bendybus.domain.sub_queue import SubQueue
+from bendybus.partition_server.broker.partition import CLOCK_HOLD_MS
 from bendybus.partition_server.state.lanes import Outgoing
 from tests.partition_server.forwarding_driver import bodies, send
 from tests.partition_server.partition_pair import NAMES, Pair
@@ -56,7 +57,14 @@ def test_a_message_that_was_sent_before_a_restart_does_not_end_at_the_source(pai
     pair.deliver(sent(pair))
 
     pair.restart(0)
+    pair.source.partition.state.forward_link = None
+    # Until its clock is trusted again nothing expires.
+    for _ in range(2):
+        pair.source.advance(CLOCK_HOLD_MS)
+    assert not pair.source.partition.state.clock.expiry_held(pair.source.now)
     later(pair)
+    assert bodies(pair.source, "source") == [b"x"]
+    pair.source.partition.state.forward_link = "link"
     pair.finish()
 
     assert pair.stored() == ["x"]
@@ -97,6 +105,7 @@ def test_a_message_whose_destination_is_gone_ends_at_the_source(pair: Pair, how:
     frame = sent(pair)
     pair.answer(frame, None)
     later(pair)
+    assert pair.frames() == []
     assert bodies(pair.source, "source") == [b"x"]
 
     if how == "it forwards no more":

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from bendybus.domain.sub_queue import SubQueue
+from bendybus.partition_server.broker.partition import CLOCK_HOLD_MS
 from bendybus.partition_server.state.batch import Batch
 from bendybus.partition_server.state.commands import Transact, Transfer
 from bendybus.partition_server.state.lanes import Outgoing
@@ -109,6 +110,11 @@ class Machine(RuleBasedStateMachine):
         # The shell always hands in an outcome, if only that none came.
         for frame in self.open:
             self.pair.answer(frame, None)
+        # After a restart nothing expires for a while.
+        for _ in range(2):
+            for frame in self.pair.source.advance(CLOCK_HOLD_MS):
+                if isinstance(frame, Outgoing):
+                    self.pair.answer(frame, None)
         self.pair.finish()
         self.pair.source.advance(LIVES_MS + 1)
         assert sorted(self.found()) == sorted(f"m{i}" for i in range(self.count))

@@ -21,12 +21,9 @@ def in_doubt(partition: PartitionState, queue: MessageQueue, counter: int) -> bo
 
 
 def is_to_go(turn: Turn, queue: MessageQueue, row: Row) -> bool:
-    """Whether a message is to be sent: it lives, or may be at its destination.
-
-    While the clock is in doubt, all live.
-    """
+    """Whether a message is to be sent: it lives, or may be at its destination."""
     lives = row.expires_ms is None or row.expires_ms > turn.now.wall_ms
-    return lives or turn.expiry_held or in_doubt(turn.partition, queue, row.counter)
+    return lives or in_doubt(turn.partition, queue, row.counter)
 
 
 def end(partition: PartitionState, queue: MessageQueue) -> None:
