@@ -8,6 +8,8 @@ import pytest
 E2E = Path(__file__).parent / "e2e"
 # Fixtures that start processes for many tests: what uses one stays in one test process.
 SHARED = frozenset({"bus", "standard_bus", "secured"})
+# Of those, what costs so much (17 processes) that only one test process starts it.
+SHARED_ONCE = "standard_bus"
 # Real processes wait far more than they work.
 WORKERS_PER_CORE = 2
 WORKERS_MIN, WORKERS_MAX = 4, 16
@@ -33,7 +35,8 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return max(WORKERS_MIN, min(WORKERS_MAX, WORKERS_PER_CORE * (cores or 1)))
 
 
-@pytest.hookimpl(trylast=True)
+# Before pytest-xdist reads the groups, and after the hooks of the folders, which mark their tests.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deal tests over processes: slow ones first and one by one, the others by file.
 
@@ -61,6 +64,8 @@ def _group(item: pytest.Item) -> str:
     """Return what keeps a test together with others; nothing: it runs where there is room."""
     if item.get_closest_marker("xdist_group"):
         return ""
+    if _shares(item) and SHARED_ONCE in getattr(item, "fixturenames", ()):
+        return SHARED_ONCE
     alone = item.get_closest_marker("integration") and not _shares(item)
     return "" if alone else item.nodeid.partition("::")[0]
 

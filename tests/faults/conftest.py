@@ -9,6 +9,7 @@ import pytest
 from tests.integration.processes import Bus
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Everything here is an integration test."""
     for item in items:

@@ -18,6 +18,7 @@ from tests.ports import free_port
 _names = itertools.count(1)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Everything here is an integration test."""
     for item in items:
