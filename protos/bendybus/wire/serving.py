@@ -46,6 +46,10 @@ OPTIONS: Final[list[tuple[str, int]]] = [
     ("grpc.max_send_message_length", limits.GRPC_FRAME_BYTES_MAX),
     # Two processes never share a port by accident.
     ("grpc.so_reuseport", 0),
+    # What a stream may send ahead of its reader. Where gRPC measures that itself, it is many MB:
+    # twenty streams whose requests came too fast took 340 MB of a front end.
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.http2.lookahead_bytes", limits.MB),
     # Clients behind a NAT may ping; a dead peer is noticed.
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
