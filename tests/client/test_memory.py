@@ -26,10 +26,12 @@ def eventually(look: Callable[[], bool], within_s: float = 20.0) -> bool:
 def test_loops_of_the_application_are_let_go(fake: FakeFrontEnd) -> None:
     client = aio.ServiceBusClient.from_connection_string(fake.connection_string)
     sender = client.get_queue_sender("q")
+    # Other tests of this process may still have theirs.
+    others = list(io_thread.current()._outboxes)
     for _ in range(10):
         asyncio.run(sender.send_messages(ServiceBusMessage("b")))
 
-    assert eventually(lambda: len(io_thread.current()._outboxes) <= 1)
+    assert eventually(lambda: len(io_thread.current()._outboxes) <= len(others) + 1)
     asyncio.run(client.close())
 
 
