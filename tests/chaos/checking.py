@@ -16,18 +16,21 @@ Rules, by the name under which a violation is reported:
                 or another partition
     overtaken   a message of a session was completed by a call that began after a later message of
                 the session was completed
+    halved      a transaction was done in part: a request was completed without its answer, has two
+                answers, was delivered again after its answer, or was answered before the commit
     torn        a batch that failed definitely, or is atomic, was delivered in part only
     hung        a call took longer than any time-out allows
     counts      the bus counts messages after all were completed
     stuck       the bus still gives messages, or does not answer, when all faults are long mended
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from bendybus.domain import sequence_number
-from tests.chaos.history import Kind, Operation, Outcome
+from tests.chaos.history import Item, Kind, Operation, Outcome
 
 SENT = (Kind.SEND, Kind.SCHEDULE)
 GIVEN = (Kind.RECEIVE, Kind.TAKE)
@@ -73,6 +76,7 @@ def check(operations: Sequence[Operation], excuses: Excuses = Excuses()) -> list
     found += _renumbered(facts)
     found += _order(facts)
     found += _overtaken(facts)
+    found += _halved(facts)
     found += _torn(facts)
     found += _hung(operations)
     return found
@@ -258,6 +262,55 @@ def _overtaken(facts: _Facts) -> list[Violation]:
             found.append(Violation("overtaken", item.body, item.number, text))
         before.append((each.ended_s, item.number))
     return found
+
+
+def _halved(facts: _Facts) -> list[Violation]:
+    """Check requests, each of which only transactions complete, with one answer for each."""
+    found: list[Violation] = []
+    for (place, request), answers in _answers(facts).items():
+        numbers = {(body, number) for _, body in answers for number in facts.numbers(body)}
+        possible = any(sent.outcome is not Outcome.FAILED for sent, _ in answers)
+        arrived_s = min(
+            (each.ended_s for _, body in answers for _, each in facts.given.get(body, ())),
+            default=math.inf,
+        )
+        early = [
+            body
+            for sent, body in answers
+            if any(each.ended_s < sent.began_s for _, each in facts.given.get(body, ()))
+        ]
+        again = any(
+            number == request.number and each.place == place and each.began_s > arrived_s
+            for number, each in facts.given.get(request.body, ())
+        )
+        text = ""
+        if len(numbers) > 1:
+            text = f"has {len(numbers)} answers: {', '.join(sorted(body for body, _ in numbers))}"
+        elif possible and not numbers:
+            text = f"completed, and none of its answers came: {answers[-1][1]}"
+        elif again:
+            text = "given again after its answer was received"
+        elif early:
+            text = f"{early[0]} was received before the commit began"
+        if text:
+            found.append(Violation("halved", request.body, request.number, text))
+    return found
+
+
+def _answers(facts: _Facts) -> dict[tuple[str, Item], list[tuple[Operation, str]]]:
+    """Return what transactions sent or tried to send, by the place and the request answered."""
+    parts: dict[str, list[Operation]] = defaultdict(list)
+    for each in facts.operations:
+        if each.transaction:
+            parts[each.transaction].append(each)
+    answers: dict[tuple[str, Item], list[tuple[Operation, str]]] = defaultdict(list)
+    for operations in parts.values():
+        done = [(each.place, i) for each in operations if each.kind in SETTLED for i in each.items]
+        sent = [(each, i.body) for each in operations if each.kind in SENT for i in each.items]
+        # The first answers the first request of the transaction, and so on.
+        for request, answer in zip(done, sent, strict=True):
+            answers[request].append(answer)
+    return answers
 
 
 def _torn(facts: _Facts) -> list[Violation]:

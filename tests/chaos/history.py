@@ -48,7 +48,7 @@ class Operation:
     """One call. Times are of the machine's clock; `due_s`: when a scheduled message is due.
 
     `place`: the queue, or the queue and its sub-queue. `key`: the partition key of all its items,
-    or their session.
+    or their session. `transaction`: the name of the one that it was part of.
     """
 
     kind: Kind
@@ -61,6 +61,7 @@ class Operation:
     key: str = ""
     due_s: float = 0.0
     error: str = ""
+    transaction: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,7 @@ class History:
         error: BaseException | None = None,
         key: str = "",
         due_s: float = 0.0,
+        transaction: str = "",
     ) -> None:
         """Record a call that ended now."""
         made = Operation(
@@ -97,6 +99,7 @@ class History:
             key=key,
             due_s=due_s,
             error="" if error is None else f"{type(error).__name__}: {error}"[:300],
+            transaction=transaction,
         )
         with self._lock:
             self.operations.append(made)

@@ -19,6 +19,7 @@ from bendybus.client.exceptions import ServiceBusError
 from tests.chaos.forward_load import ForwardLoad
 from tests.chaos.history import History, Item, Kind, Outcome, outcome_of
 from tests.chaos.more_load import MoreLoad
+from tests.chaos.transaction_load import TransactionLoad
 
 ORDERS: Final = "orders"
 TAKEN: Final = "taken"
@@ -50,6 +51,7 @@ class Load:
         self._bodies = (f"{name}-{n}" for n in itertools.count())
         self.more = MoreLoad(name, client, history, seed + 50, self.stop)
         self.forwarding = ForwardLoad(name, client, history, seed + 70, self.stop)
+        self.transactions = TransactionLoad(name, client, history, seed + 90, self.stop)
 
     async def run(self) -> None:
         """Go on until `stop`."""
@@ -65,6 +67,7 @@ class Load:
             self._send_taken,
             *self.more.tasks(),
             *self.forwarding.tasks(),
+            *self.transactions.tasks(),
         ]
         async with asyncio.TaskGroup() as tasks:
             for number, each in enumerate(work):
@@ -74,6 +77,7 @@ class Load:
         """Return the messages of which the client was told that they may be stored twice."""
         found = await self.more.possible_duplicates()
         found |= await self.forwarding.possible_duplicates()
+        found |= await self.transactions.possible_duplicates()
         for place in (ORDERS, TAKEN):
             async with self.client.get_queue_sender(place) as sender:
                 found.update(sender.possible_duplicates)

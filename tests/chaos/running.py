@@ -14,7 +14,7 @@ from bendybus.client import ServiceBusReceiveMode, ServiceBusSubQueue
 from bendybus.client.aio import ServiceBusClient
 from bendybus.client.exceptions import ResourceExistsError, ServiceBusError
 from bendybus.client.management import ServiceBusAdministrationClient
-from tests.chaos import checking, forward_load, nemesis
+from tests.chaos import checking, forward_load, nemesis, transaction_load
 from tests.chaos.checking import Excuses, Violation
 from tests.chaos.cluster import FRONT_ENDS, Cluster
 from tests.chaos.history import History, Kind, Outcome
@@ -80,6 +80,7 @@ def _create(administration: ServiceBusAdministrationClient) -> None:
     with contextlib.suppress(ResourceExistsError):
         administration.create_subscription(EVENTS, SUBSCRIPTION, **options)
     forward_load.create(administration, options)
+    transaction_load.create(administration, options)
 
 
 async def _lead(
@@ -132,6 +133,8 @@ async def _drain(cluster: Cluster, loads: list[Load], history: History) -> list[
         load.client.get_subscription_receiver(EVENTS, SUBSCRIPTION) as events,
         load.client.get_queue_receiver(forward_load.SORTED) as arrived,
         load.client.get_queue_receiver(forward_load.LETTERS) as letters,
+        load.client.get_queue_receiver(transaction_load.REQUESTS) as requests,
+        load.client.get_queue_receiver(transaction_load.ANSWERS) as answers,
     ):
         while time.monotonic() - quiet_since < QUIET_S:
             if time.monotonic() - began > DRAIN_S_MAX:
@@ -150,6 +153,9 @@ async def _drain(cluster: Cluster, loads: list[Load], history: History) -> list[
             await load.forwarding.some_letters(letters)
             await load.forwarding.some_arrived(arrived, "drain")
             await load.more.one_session("drain", wait_s=0.5)
+            await load.transactions.some_requests(requests, "drain")
+            await load.transactions.one_session("drain", wait_s=0.5)
+            await load.transactions.some_answers(answers, "drain")
             if len(history.operations) > before:
                 quiet_since = time.monotonic()
             elif not await asyncio.to_thread(_left, cluster):
@@ -165,7 +171,7 @@ def _left(cluster: Cluster) -> bool:
 def _counted(administration: ServiceBusAdministrationClient) -> list[Violation]:
     """Return what the bus still counts, with all messages completed."""
     found = []
-    for name in (ORDERS, TAKEN, SESSIONS, EVENTS, *forward_load.PLACES):
+    for name in (ORDERS, TAKEN, SESSIONS, EVENTS, *forward_load.PLACES, *transaction_load.PLACES):
         counts: Any = None
         try:
             if name in (EVENTS, forward_load.NEWS):

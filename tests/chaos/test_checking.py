@@ -43,7 +43,26 @@ A, B = Item("a"), Item("b")
 A1, A2, B1 = Item("a", number(0, 1)), Item("a", number(1, 2)), Item("b", number(0, 1))
 SENT = call(Kind.SEND, 0, A)
 GIVEN = call(Kind.RECEIVE, 1, A1)
+ANSWER1 = Item("answer 1", number(2, 1))
+ANSWER2 = Item("answer 2", number(2, 2))
 DONE, LATE = call(Kind.COMPLETE, 2, A1), call(Kind.COMPLETE, 4, A1)
+
+
+def answered(at_s: float, answer: Item, outcome: Outcome = Outcome.OK) -> list[Operation]:
+    """Return a transaction that completes the first copy of "a" and sends an answer."""
+    parts = [
+        call(Kind.COMPLETE, at_s, A1, outcome=outcome),
+        call(Kind.SEND, at_s, Item(answer.body), outcome=outcome, place="answers"),
+    ]
+    return [replace(each, transaction=answer.body) for each in parts]
+
+
+def came(at_s: float, answer: Item) -> list[Operation]:
+    """Return what receives and completes an answer."""
+    return [
+        call(Kind.RECEIVE, at_s, answer, place="answers"),
+        call(Kind.COMPLETE, at_s + 0.2, answer, place="answers"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -67,6 +86,16 @@ DONE, LATE = call(Kind.COMPLETE, 2, A1), call(Kind.COMPLETE, 4, A1)
         [call(Kind.SCHEDULE, 0, A1, due_s=3), call(Kind.RECEIVE, 3, A2),
          call(Kind.COMPLETE, 4, A2)],
         [call(Kind.SEND, 0, A, place="taken"), call(Kind.TAKE, 1, A1, place="taken")],
+        [SENT, GIVEN, *answered(2, ANSWER1), *came(3, ANSWER1)],
+        # Done, as is known by its answer, or not done.
+        [SENT, GIVEN, *answered(2, ANSWER1, Outcome.UNKNOWN), *came(3, ANSWER1)],
+        [SENT, GIVEN, *answered(2, ANSWER1, Outcome.UNKNOWN), replace(GIVEN, began_s=3),
+         *answered(4, ANSWER2), *came(5, ANSWER2)],
+        [SENT, GIVEN, *answered(2, ANSWER1, Outcome.FAILED), *answered(3, ANSWER2),
+         *came(4, ANSWER2)],
+        # Received while the commit was not acknowledged yet.
+        [SENT, GIVEN, *[replace(each, ended_s=9) for each in answered(2, ANSWER1)],
+         *came(3, ANSWER1)],
     ],
 )  # fmt: skip
 def test_a_sound_history_has_no_violation(sound: list[Operation]) -> None:
@@ -97,6 +126,20 @@ def test_a_sound_history_has_no_violation(sound: list[Operation]) -> None:
                        call(Kind.RECEIVE, 3, A2)]),
         ("renumbered", [SENT, GIVEN, DONE, call(Kind.SEND, 0, B), call(Kind.RECEIVE, 1, B1),
                         call(Kind.COMPLETE, 2, B1)]),
+        # Completed without its answer.
+        ("halved", [SENT, GIVEN, *answered(2, ANSWER1, Outcome.UNKNOWN)]),
+        # Answered without being completed: it came again.
+        ("halved", [SENT, GIVEN, *answered(2, ANSWER1, Outcome.UNKNOWN), *came(3, ANSWER1),
+                    *answered(5, ANSWER2), *came(6, ANSWER2)]),
+        ("halved", [SENT, GIVEN, *answered(2, ANSWER1, Outcome.UNKNOWN), *came(3, ANSWER1),
+                    call(Kind.RECEIVE, 4, A1), *answered(5, ANSWER2, Outcome.UNKNOWN)]),
+        # Answered twice by one transaction.
+        ("halved", [SENT, GIVEN, *answered(2, ANSWER1, Outcome.UNKNOWN), *came(3, ANSWER1),
+                    *came(4, replace(ANSWER1, number=number(1, 1)))]),
+        # Answered before the commit began.
+        ("halved", [SENT, GIVEN, *answered(4, ANSWER1), *came(3, ANSWER1)]),
+        ("refused", [SENT, GIVEN, *answered(2, ANSWER1, Outcome.FAILED), DONE,
+                     call(Kind.RECEIVE, 3, ANSWER1, place="answers")]),
         ("torn", [call(Kind.SEND, 0, A, B, outcome=Outcome.UNKNOWN), GIVEN, DONE]),
         ("overtaken", [call(Kind.SEND, 0, B, key="s"), call(Kind.RECEIVE, 1, B1, key="s"),
                        call(Kind.SEND, 0.5, Item("c"), key="s"),
