@@ -30,6 +30,8 @@ KEYS: Final = 3
 SESSION_RECEIVES: Final = 10
 COMMITS_MAX: Final = 3
 TIMEOUT_S: Final = 5.0
+# Some commits end before the faults do, so that there are unknown outcomes.
+COMMIT_S: Final = (0.3, TIMEOUT_S)
 
 
 def create(administration: ServiceBusAdministrationClient, options: dict[str, Any]) -> None:
@@ -72,7 +74,7 @@ class TransactionLoad:
         return found
 
     async def _pause(self) -> None:
-        await asyncio.sleep(0.04 + 0.06 * self._random.random())
+        await asyncio.sleep(0.02 + 0.03 * self._random.random())
 
     # Requests
 
@@ -139,7 +141,9 @@ class TransactionLoad:
     async def _groups(self, receiver: Any, place: str, task: str) -> list[list[Any]]:
         """Receive some messages; return those beside each other that a transaction can have."""
         began = time.time()
-        messages = await receiver.receive_messages(self._random.randint(1, 6), max_wait_time=0.5)
+        # At the end many at a time; a transaction has an answer for each, and 100 at most.
+        count = 40 if self._stop.is_set() else self._random.randint(1, 3)
+        messages = await receiver.receive_messages(count, max_wait_time=0.5)
         if messages:
             items = [Item(str(each), each.sequence_number) for each in messages]
             self._history.add(Kind.RECEIVE, place, task, began, items)
@@ -213,7 +217,7 @@ class TransactionLoad:
         unknown: ServiceBusError | None = None
         for _ in range(self._random.choice((1, COMMITS_MAX))):
             try:
-                await tx.commit(timeout=TIMEOUT_S)
+                await tx.commit(timeout=self._random.choice(COMMIT_S))
                 return None
             except OutcomeUnknownError as error:
                 unknown = error
