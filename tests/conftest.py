@@ -1,5 +1,6 @@
 """What all tests share: how they are dealt over processes, and when end-to-end tests run."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -49,6 +50,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         group = _group(item)
         if group:
             item.add_marker(pytest.mark.xdist_group(group))
+
+
+def pytest_collection_finish() -> None:
+    """Keep the modules and tests, which stay to the end, out of the search for garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 def _turn(item: pytest.Item) -> int:
