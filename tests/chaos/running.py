@@ -5,13 +5,14 @@ import contextlib
 import threading
 import time
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
 from bendybus.client import ServiceBusReceiveMode, ServiceBusSubQueue
-from bendybus.client.aio import ServiceBusClient
+from bendybus.client.aio import ServiceBusClient, ServiceBusReceiver
 from bendybus.client.exceptions import ResourceExistsError, ServiceBusError
 from bendybus.client.management import ServiceBusAdministrationClient
 from tests.chaos import checking, forward_load, nemesis, transaction_load
@@ -136,31 +137,51 @@ async def _drain(cluster: Cluster, loads: list[Load], history: History) -> list[
         load.client.get_queue_receiver(transaction_load.REQUESTS) as requests,
         load.client.get_queue_receiver(transaction_load.ANSWERS) as answers,
     ):
+        steps: list[Callable[[], Awaitable[object]]] = [
+            lambda: _deferred(load, orders, deferred),
+            lambda: _some(load, orders, ORDERS),
+            lambda: _some(load, dead, DEAD),
+            lambda: load.receive(taken, TAKEN, "drain", 200, Kind.TAKE),
+            lambda: load.more.some_events(events, "drain"),
+            lambda: load.forwarding.some_letters(letters),
+            lambda: load.forwarding.some_arrived(arrived, "drain"),
+            lambda: load.more.one_session("drain", wait_s=0.5),
+            lambda: load.transactions.some_requests(requests, "drain"),
+            lambda: load.transactions.one_session("drain", wait_s=0.5),
+            lambda: load.transactions.some_answers(answers, "drain"),
+        ]
         while time.monotonic() - quiet_since < QUIET_S:
             if time.monotonic() - began > DRAIN_S_MAX:
                 left = f"after {DRAIN_S_MAX:.0f} s the bus still gives messages or errors"
                 return [Violation("stuck", "", 0, left)]
             before = len(history.operations)
-            for number in list(deferred):
-                if await load.complete_deferred(orders, "drain", number):
-                    del deferred[number]
-            for receiver, place in ((orders, ORDERS), (dead, DEAD)):
-                found = await load.receive(receiver, place, "drain", 200)
-                if found:
-                    await load.complete_all(receiver, place, "drain", found)
-            await load.receive(taken, TAKEN, "drain", 200, Kind.TAKE)
-            await load.more.some_events(events, "drain")
-            await load.forwarding.some_letters(letters)
-            await load.forwarding.some_arrived(arrived, "drain")
-            await load.more.one_session("drain", wait_s=0.5)
-            await load.transactions.some_requests(requests, "drain")
-            await load.transactions.one_session("drain", wait_s=0.5)
-            await load.transactions.some_answers(answers, "drain")
+            for step in steps:
+                await _repeat(step, history, until=began + DRAIN_S_MAX)
             if len(history.operations) > before:
                 quiet_since = time.monotonic()
             elif not await asyncio.to_thread(_left, cluster):
                 break
     return []
+
+
+async def _repeat(step: Callable[[], Awaitable[object]], history: History, until: float) -> None:
+    """Repeat a step while it finds something: how much is left must not decide the verdict."""
+    while time.monotonic() < until:
+        before = len(history.operations)
+        await step()
+        if len(history.operations) == before:
+            break
+
+
+async def _deferred(load: Load, orders: ServiceBusReceiver, deferred: dict[int, str]) -> None:
+    for number in list(deferred):
+        if await load.complete_deferred(orders, "drain", number):
+            del deferred[number]
+
+
+async def _some(load: Load, receiver: ServiceBusReceiver, place: str) -> None:
+    if found := await load.receive(receiver, place, "drain", 200):
+        await load.complete_all(receiver, place, "drain", found)
 
 
 def _left(cluster: Cluster) -> bool:
