@@ -111,6 +111,20 @@ def test_the_version_of_the_image_is_that_of_the_package() -> None:
     assert f'\nversion = "{chart["appVersion"]}"\n' in project
 
 
+def test_the_chart_names_the_kinds_that_it_brings() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))
+    named = yaml.safe_load(chart["annotations"]["artifacthub.io/crds"])
+    made = [
+        yaml.safe_load(path.read_text(encoding="utf-8"))
+        for path in (CHART.parents[1] / "crds" / "generated").glob("*.yaml")
+    ]
+
+    assert {(crd["name"], crd["kind"], crd["version"]) for crd in named} == {
+        (crd["metadata"]["name"], crd["spec"]["names"]["kind"], crd["spec"]["versions"][0]["name"])
+        for crd in made
+    }
+
+
 def test_notes_name_commands_and_files_that_there_are() -> None:
     notes = (CHART / "templates" / "NOTES.txt").read_text(encoding="utf-8")
     files = re.findall(r"-f (\S+\.yaml)", notes)
