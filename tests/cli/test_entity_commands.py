@@ -296,11 +296,13 @@ def test_what_is_wrong_with_a_queue_made_by_hand_is_named_as_it_was_typed(
 ) -> None:
     codes = [
         run(bus, "create", "queue", "bad name!"),
+        run(bus, "create", "queue", "new", "--requires-session", "--set", "requiresSession=false"),
         run(bus, "create", "queue", "new", "--set", "lockDuration=1h"),
     ]
 
-    name, duration = capsys.readouterr().err.splitlines()
-    assert codes == [2, 2]
+    name, session, duration = capsys.readouterr().err.splitlines()
+    assert codes == [2, 2, 2]
+    assert session.startswith("bendybus: --set requiresSession: contradicts itself (got 'false'")
     assert name.startswith("bendybus: Name of the queue: 'bad name!' must start with a letter")
     assert duration.startswith("bendybus: --set lockDuration: must be an ISO 8601 duration")
 

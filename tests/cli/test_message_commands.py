@@ -37,6 +37,14 @@ NOWHERE = (
         ),
         (["receive", "q", "--abandon", "soon"], "--abandon: 'soon': must be like PT1H or P7D."),
         (
+            ["receive", "q", "--abandon", "P8D"],
+            "--abandon: must be at most P7D (got 'P8D').",
+        ),
+        (
+            ["send", "q", "x", "-p", "colour=red", "-p", "colour=blue"],
+            "--property colour: contradicts itself (got 'red' and 'blue'). Leave one out.",
+        ),
+        (
             ["receive", "q", "--abandon", "PT1H", "--no-complete"],
             "--abandon: cannot be used with --no-complete or receive-and-delete.",
         ),

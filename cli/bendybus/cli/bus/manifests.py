@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from bendybus.cli.bus import name_values
 from bendybus.cli.errors import CliError, UsageError
 from bendybus.crds.bundle import KINDS, Bundle, NamespaceSettings
 from bendybus.crds.errors import ManifestError, Problem
@@ -69,10 +70,7 @@ def description(name: str, fields: Sequence[str], namespace: NamespaceSettings) 
     from bendybus.crds import bundling, loading, manifest
 
     spec: dict[str, Any] = {"namespaceRef": {"name": namespace.name}, "entityName": name}
-    for text in fields:
-        field, equals, value = text.partition("=")
-        if not equals or not field:
-            raise UsageError(f"--set: must be FIELD=VALUE (got {text!r}).")
+    for field, value in name_values.parse("--set", "FIELD=VALUE", fields).items():
         spec[field] = _scalar(value)
     document = {
         "apiVersion": manifest.API_VERSION,

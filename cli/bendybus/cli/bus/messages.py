@@ -37,7 +37,7 @@ from bendybus.client.exceptions import (
     ServiceBusError,
 )
 from bendybus.client.messages import raw_amqp_message
-from bendybus.domain import durations
+from bendybus.domain import durations, limits
 from bendybus.domain.errors import InvalidArgument
 
 READ_AT_ONCE: Final = 100
@@ -239,6 +239,17 @@ def duration_ms(option: str, text: str) -> int:
         raise _no_duration(option, text) from error
     if not found:
         raise _no_duration(option, text)
+    return found
+
+
+def abandon_ms(text: str) -> int:
+    """Return the delay of `--abandon`; "": 0. Raises UsageError."""
+    if not text:
+        return 0
+    found = duration_ms("--abandon", text)
+    if found > limits.ABANDON_DELAY_MS_MAX:
+        most = durations.render(limits.ABANDON_DELAY_MS_MAX)
+        raise UsageError(f"--abandon: must be at most {most} (got {text!r}).")
     return found
 
 

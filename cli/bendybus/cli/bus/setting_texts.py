@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from bendybus.cli.bus import name_values
 from bendybus.cli.errors import UsageError
 from bendybus.crds.bundle import NamespaceSettings
 from bendybus.domain import descriptions, durations
@@ -22,10 +23,7 @@ def description(
         if field != "rules"
     }
     changes: dict[str, Any] = {}
-    for text in fields:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise UsageError(f"--set: must be FIELD=VALUE (got {text!r}).")
+    for name, value in name_values.parse("--set", "FIELD=VALUE", fields).items():
         field = fields_by_name.get(name)
         if field is None:
             allowed = ", ".join(fields_by_name)

@@ -9,7 +9,13 @@ from typing import Annotated, Final
 
 import typer
 
-from bendybus.cli.bus import apply_manifests, bus_choice, manifests, unavailable_partitions
+from bendybus.cli.bus import (
+    apply_manifests,
+    bus_choice,
+    dry_runs,
+    manifests,
+    unavailable_partitions,
+)
 from bendybus.cli.bus.management import Management
 from bendybus.cli.bus.manifest_entities import ManifestEntities
 from bendybus.cli.cluster import apply_and_wait
@@ -180,7 +186,9 @@ def create_queue(
     with connected(context) as bus:
         wanted = manifests.description(name, given, bus.namespace_settings())
         missing = []
-        if not dry_run:
+        if dry_run:
+            dry_runs.create_queue_or_topic(bus, name)
+        else:
             answer = bus.create_by_hand(name, wanted, migrated=migrated)
             missing = [each.partition for each in answer.outcomes if not each.done]
     if as_json:

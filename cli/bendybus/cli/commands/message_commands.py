@@ -113,7 +113,7 @@ def receive(
         follow=follow,
         session=session,
         next_session=next_session,
-        abandon_ms=messages.duration_ms("--abandon", abandon) if abandon else 0,
+        abandon_ms=messages.abandon_ms(abandon),
     )
     with messages.client(context.obj) as bus:
         early = messages.receive(bus, queue, wanted, shown)

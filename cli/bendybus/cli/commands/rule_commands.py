@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from bendybus.cli.bus import topics
+from bendybus.cli.bus import dry_runs, topics
 from bendybus.cli.bus.management import Management
 from bendybus.cli.commands import entity_commands, process_commands, topic_commands
 from bendybus.cli.commands.entity_commands import DryRun, OutputOption, Yes
@@ -28,6 +28,8 @@ from bendybus.domain.filters.rule import (
 WORDS: Final = ("rule", "rules")
 RuleName = Annotated[str, typer.Argument(help="Name of the rule within its subscription.")]
 _FIELDS: Final = {name.replace("_", "-"): name for name in rules.SYSTEM_PROPERTIES}
+# Other spellings: as in filters, and as `send --property` has them.
+_SPELLINGS: Final = {name.replace("-", ""): name for name in _FIELDS} | {"subject": "label"}
 
 
 @entity_commands.create_app.command("rule")
@@ -41,7 +43,7 @@ def create_rule(
         list[str] | None,
         typer.Option(
             "--equal",
-            help="PROPERTY=TEXT, or label=TEXT, message-id=TEXT …: takes messages that have all.",
+            help="PROPERTY=TEXT, or label=TEXT, session-id=TEXT …: takes messages that have all.",
         ),
     ] = None,
     nothing: Annotated[bool, typer.Option("--none", help="Takes no message.")] = False,
@@ -55,7 +57,7 @@ def create_rule(
     topic_commands.refuse_on_a_cluster(context, "create rule")
     wanted = Rule(
         rule,
-        _filter(sql, equal or (), nothing=nothing),
+        wanted_filter(sql, equal or (), nothing=nothing),
         None if action is None else SqlRuleAction(_text("--action", action)),
     )
     try:
@@ -63,7 +65,11 @@ def create_rule(
     except BusError as error:
         raise UsageError(error.message) from error
     with entity_commands.connected(context) as bus:
-        answer = None if dry_run else topics.create_rule(bus, topic, subscription, wanted)
+        answer = None
+        if dry_run:
+            dry_runs.create_rule(bus, topic, subscription, wanted)
+        else:
+            answer = topics.create_rule(bus, topic, subscription, wanted)
     topic_commands.say_created("Rule", rule, answer, as_json)
 
 
@@ -111,7 +117,8 @@ def show(bus: Management, *, topic: str, subscription: str, output: Output) -> N
     rule_views.show(topics.rules(bus, topic, subscription), output)
 
 
-def _filter(sql: str | None, equal: Sequence[str], *, nothing: bool) -> Filter:
+def wanted_filter(sql: str | None, equal: Sequence[str], *, nothing: bool) -> Filter:
+    """Return the filter that the options describe. Raises UsageError."""
     if (sql is not None) + bool(equal) + nothing > 1:
         raise UsageError("--sql, --equal, --none: only one of them is allowed.")
     if nothing:
@@ -126,11 +133,33 @@ def _filter(sql: str | None, equal: Sequence[str], *, nothing: bool) -> Filter:
         name, sign, text = each.partition("=")
         if not sign or not name:
             raise UsageError(f"--equal: must be PROPERTY=TEXT (got {each!r}).")
-        if name in _FIELDS:
-            texts[_FIELDS[name]] = text
-        else:
-            properties[name] = text
+        system, name = _property(name)
+        wanted = texts if system else properties
+        if name in wanted:
+            raise UsageError(f"--equal: a property is given twice (got {each!r}). Leave one out.")
+        wanted[name] = text
     return CorrelationFilter(**texts, properties=properties)
+
+
+def _property(given: str) -> tuple[bool, str]:
+    """Return whether a system property is meant, and the name of the property."""
+    if given in _FIELDS:
+        return True, _FIELDS[given]
+    scope, dot, name = given.partition(".")
+    if dot and scope.lower() == "user" and name:
+        return False, name
+    in_system = bool(dot) and scope.lower() == "sys"
+    bare = name if in_system else given
+    known = _SPELLINGS.get(bare.replace("-", "").replace("_", "").lower())
+    if in_system and known is None:
+        raise UsageError(f"--equal {given}: must be sys. and one of {', '.join(_FIELDS)}.")
+    if known is not None and not in_system:
+        # One of the two readings would take no message, and nothing would show it.
+        raise UsageError(
+            f"--equal {given}: write {known} for the property of the message, or user.{given} for "
+            "an application property of this name."
+        )
+    return (True, _FIELDS[known]) if known is not None else (False, given)
 
 
 def _text(option: str, text: str) -> str:

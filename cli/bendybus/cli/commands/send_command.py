@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from bendybus.cli.bus import name_values
 from bendybus.cli.commands import completion
 from bendybus.cli.commands.process_commands import JsonFlag
 from bendybus.cli.errors import CliError, UsageError
@@ -155,10 +156,7 @@ def _options(properties: Sequence[str], ttl: str, at: str) -> dict[str, Any]:
 
     made: dict[str, Any] = {}
     application: dict[str, Any] = {}
-    for text in properties:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise UsageError(f"--property: must be NAME=VALUE (got {text!r}).")
+    for name, value in name_values.parse("--property", "NAME=VALUE", properties).items():
         if name in _OPTION_OF:
             raise UsageError(
                 f"--property: {name} cannot be set as a property; use {_OPTION_OF[name]}."

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from bendybus.cli.bus import setting_texts, topics
+from bendybus.cli.bus import dry_runs, setting_texts, topics
 from bendybus.cli.bus.management import Management
 from bendybus.cli.commands import entity_commands, process_commands
 from bendybus.cli.commands.entity_commands import DryRun, OutputOption, Yes
@@ -53,7 +53,11 @@ def create_topic(
     refuse_on_a_cluster(context, "create topic")
     with entity_commands.connected(context) as bus:
         wanted = setting_texts.description(TopicDescription(), given, bus.namespace_settings())
-        answer = None if dry_run else topics.create_topic(bus, name, wanted, migrated=migrated)
+        answer = None
+        if dry_run:
+            dry_runs.create_queue_or_topic(bus, name)
+        else:
+            answer = topics.create_topic(bus, name, wanted, migrated=migrated)
     say_created("Topic", name, answer, as_json)
 
 
@@ -72,7 +76,11 @@ def create_subscription(
         wanted = setting_texts.description(
             SubscriptionDescription(), list(fields or ()), bus.namespace_settings()
         )
-        answer = None if dry_run else topics.create_subscription(bus, topic, name, wanted)
+        answer = None
+        if dry_run:
+            dry_runs.create_subscription(bus, topic, name)
+        else:
+            answer = topics.create_subscription(bus, topic, name, wanted)
     say_created("Subscription", subscription_name.compose(topic, name), answer, as_json)
 
 
