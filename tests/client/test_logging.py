@@ -4,14 +4,81 @@ import asyncio
 import logging
 from typing import Any
 
+import grpc
 import pytest
 
 from bendybus.client import ServiceBusClient, ServiceBusMessage, aio
 from bendybus.client.core import tls_probe
 from bendybus.client.core.outage import Outage
-from bendybus.domain.errors import PartitionUnavailable, RetryableError
+from bendybus.domain.errors import (
+    BusError,
+    EntityDisabled,
+    PartitionUnavailable,
+    RetryableError,
+    SessionCannotBeLocked,
+)
+from bendybus.v1.receiver_pb2 import ReceiveStreamResponse
+from bendybus.wire import admission, statuses
 from tests.client.conftest import RETRY
 from tests.client.fake_front_end import FakeFrontEnd
+from tests.client.test_session_leaving import stream_of
+from tests.client.test_session_order import Waiter
+
+
+class _Refused:
+    """A stream that is answered with one error frame, and closed cleanly."""
+
+    def __init__(self, error: BusError) -> None:
+        self._frames = [ReceiveStreamResponse(error=statuses.to_error(error))]
+
+    async def wait_for_connection(self) -> None:
+        """Be connected."""
+
+    async def initial_metadata(self) -> grpc.aio.Metadata:
+        """Admit the stream."""
+        return grpc.aio.Metadata(admission.ADMITTED)
+
+    async def write(self, request: Any) -> None:
+        """Take the opening."""
+
+    async def read(self) -> Any:
+        """Return the error, then the end."""
+        return self._frames.pop() if self._frames else grpc.aio.EOF
+
+    async def code(self) -> grpc.StatusCode:
+        """Return the status."""
+        return grpc.StatusCode.OK
+
+    async def details(self) -> str:
+        """Return no details."""
+        return ""
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (SessionCannotBeLocked("another receiver has it."), []),
+        (EntityDisabled("queue 'q' is disabled."), ["queue 'q' is disabled."]),
+    ],
+)
+async def test_a_session_that_another_receiver_has_is_no_outage(
+    error: BusError, expected: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="bendybus")
+    stream = stream_of(retries=5)
+
+    async def refused() -> Any:
+        return _Refused(error)
+
+    stream._open_call = refused
+    stream.open_session(Waiter())
+    running = asyncio.get_running_loop().create_task(stream.stream.run())
+    while not said(caplog, logging.INFO):
+        await asyncio.sleep(0)
+    running.cancel()
+
+    assert [text.rpartition(" s: ")[2] for text in said(caplog, logging.WARNING)] == expected
+    assert error.message in said(caplog, logging.INFO)[0]
 
 
 async def test_a_stream_that_breaks_and_a_call_that_is_repeated_are_logged(

@@ -279,7 +279,8 @@ class ReceiveStream:
                 # Another session, or this one again, is locked on a stream of its own.
                 self.stream.half_close()
         elif kind == "error":
-            self.broken(statuses.from_error(response.error))
+            self.stream.refusal = statuses.from_error(response.error)
+            self.broken(self.stream.refusal)
 
     def broken(self, error: BusError) -> None:
         """Ask again on the next stream, or give up what the policy gives up."""

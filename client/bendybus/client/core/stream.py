@@ -15,7 +15,7 @@ import grpc
 
 from bendybus.client.core.outage import Outage
 from bendybus.client.core.retry_policy import Moved, RetryPolicy, counted
-from bendybus.domain.errors import BusError, RetryableError
+from bendybus.domain.errors import BusError, RetryableError, SessionCannotBeLocked
 from bendybus.wire import admission, merged_frames, message_heads, statuses
 
 _log = logging.getLogger("bendybus.client")
@@ -68,6 +68,8 @@ class Stream:
         self.merges = False
         # Whether it reads heads of messages on it.
         self.reads_heads = False
+        # Why the bus ended the current one, if it sent an error as its last frame.
+        self.refusal: BusError | None = None
         # Whether the bus ever answered on it.
         self.answered = False
         self._wake = asyncio.Event()
@@ -118,9 +120,16 @@ class Stream:
             pause_s = min(self._retry.pause_s(failures, error), _PAUSE_MAX_S)
             pause_s *= random.uniform(*_JITTER)
             if self._owner.has_work():
-                self.outage.broke(self, self.name, pause_s, error.message, self._loop_time())
+                self._log_retry(self.refusal or error, pause_s)
             await self._pause(pause_s)
         self.outage.ended(self)
+
+    def _log_retry(self, error: BusError, pause_s: float) -> None:
+        if isinstance(error, SessionCannotBeLocked):
+            # The bus works: another receiver has the session.
+            _log.info("client: %s: retrying in %.1f s: %s", self.name, pause_s, error.message)
+        else:
+            self.outage.broke(self, self.name, pause_s, error.message, self._loop_time())
 
     def _loop_time(self) -> float:
         return asyncio.get_running_loop().time()
@@ -144,7 +153,7 @@ class Stream:
         heard = False
         self._ended.clear()
         self._moving = False
-        self._writer_error = None
+        self._writer_error = self.refusal = None
         writer: asyncio.Task[None] | None = None
         try:
             self._opening = asyncio.get_running_loop().create_task(
