@@ -4,7 +4,17 @@ import pytest
 
 from bendybus.cli import __main__ as command
 from bendybus.cli.commands import rule_commands
-from bendybus.domain.filters.rule import CorrelationFilter
+from bendybus.cli.output import rule_views
+from bendybus.crds import rule_manifest
+from bendybus.crds.rule_manifest import RuleSpec
+from bendybus.domain.filters.rule import (
+    CorrelationFilter,
+    FalseFilter,
+    Rule,
+    SqlFilter,
+    SqlRuleAction,
+    TrueFilter,
+)
 from tests.cli.fake_management import FakeManagement
 from tests.cli.test_entity_commands import run
 
@@ -99,3 +109,20 @@ def test_a_dry_run_fails_where_creating_would_fail(
     told = capsys.readouterr()
     assert (found, told.out) == (code, "")
     assert sentence in told.err
+
+
+@pytest.mark.requirement("R86")
+@pytest.mark.parametrize(
+    "rule",
+    [
+        Rule("$Default", TrueFilter()),
+        Rule("none", FalseFilter(), SqlRuleAction("SET a = @b", {"b": 1})),
+        Rule("sql", SqlFilter("a > @least AND b = @b", {"least": 1.5, "b": True})),
+        Rule("equal", CorrelationFilter(reply_to_session_id="s", properties={"color": "red"})),
+    ],
+    ids=lambda rule: rule.name,
+)
+def test_a_rule_is_shown_as_a_manifest_has_it(rule: Rule) -> None:
+    shown = rule_views.as_json(rule)
+
+    assert rule_manifest.to_rule(RuleSpec.model_validate(shown)) == rule

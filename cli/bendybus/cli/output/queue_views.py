@@ -5,13 +5,12 @@ from typing import Any, Final
 
 from google.protobuf import json_format
 
-from bendybus.cli.output import printing
+from bendybus.cli.output import printing, rule_views
 from bendybus.cli.output.printing import Output
 from bendybus.cli.output.tables import Column
 from bendybus.crds.bundle import KINDS
 from bendybus.domain import descriptions, durations, limits
 from bendybus.domain.entity_kind import EntityKind
-from bendybus.domain.filters import rule_json
 from bendybus.domain.lifecycle import EntityState
 from bendybus.v1 import management_pb2 as pb
 from bendybus.wire import entities
@@ -125,7 +124,7 @@ def settings(entity: Any) -> dict[str, Any]:
             if not entity.description.HasField("rules"):
                 # Not in lists.
                 continue
-            value = [rule_json.to_json(each) for each in value]
+            value = [rule_views.as_json(each) for each in value]
         spec[name] = durations.render(value) if field.endswith("_ms") else value
     return spec
 

@@ -1,6 +1,7 @@
 """Rules as table rows and as JSON."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from bendybus.cli.output import printing
@@ -18,9 +19,41 @@ def show(found: Sequence[pb.Rule], output: Output) -> None:
     known = [rules.from_proto(each) for each in found]
     if output in (Output.JSON, Output.YAML):
         for each in known:
-            printing.structured(rule_json.to_json(each), output)
+            created = datetime.fromtimestamp(each.created_at_ms / 1_000, UTC)
+            facts = {**as_json(each), "createdAt": created.isoformat(timespec="milliseconds")}
+            printing.structured(facts, output)
         return
     table(known)
+
+
+def as_json(rule: Rule) -> dict[str, Any]:
+    """Return a rule with the names of manifests, as an entry of `spec.rules`."""
+    stored = rule_json.to_json(rule)
+    found = stored["filter"]
+    made: dict[str, Any] = {"name": rule.name}
+    if isinstance(found, bool):
+        made["booleanFilter"] = found
+    elif "sql" in found:
+        made["sqlFilter"] = _sql_as_json(found)
+    else:
+        texts = {_camel(name): text for name, text in found["correlation"].items()}
+        made["correlationFilter"] = texts | _unless_empty("properties", found["values"])
+    if "action" in stored:
+        made["action"] = _sql_as_json(stored["action"])
+    return made
+
+
+def _sql_as_json(stored: dict[str, Any]) -> dict[str, Any]:
+    return {"sqlExpression": stored["sql"]} | _unless_empty("parameters", stored["values"])
+
+
+def _unless_empty(name: str, values: dict[str, Any]) -> dict[str, Any]:
+    return {name: values} if values else {}
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(map(str.capitalize, rest))
 
 
 def table(known: Sequence[Rule]) -> None:
