@@ -5,10 +5,10 @@ from typing import Any
 
 from bendybus.domain import lock_token
 from bendybus.domain.disposition import Disposition
+from bendybus.domain.descriptions import AnyDescription
 from bendybus.domain.entity import Entity, Fingerprint, Origin
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.domain.limits import Tier
-from bendybus.domain.queue_description import QueueDescription
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.broker.partition import Partition
 from bendybus.partition_server.state.answers import (
@@ -153,7 +153,7 @@ class Driver:
             raise value.error
         return value
 
-    def put(self, description: QueueDescription, name: str = "orders") -> Entity:
+    def put(self, description: AnyDescription, name: str = "orders") -> Entity:
         """Put a queue into the catalogue past the checks of its description."""
         from bendybus.partition_server.state.commands import ApplyEntity
 

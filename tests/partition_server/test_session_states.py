@@ -8,6 +8,8 @@ import pytest
 from bendybus.domain import errors
 from bendybus.domain.disposition import Disposition
 from bendybus.domain.message_state import ACTIVE_ONLY
+from bendybus.domain.subscription_description import SubscriptionDescription
+from bendybus.domain.topic_description import TopicDescription
 from bendybus.partition_server.rules import session_states
 from bendybus.partition_server.state import session_ready_set
 from bendybus.partition_server.state.answers import (
@@ -17,7 +19,9 @@ from bendybus.partition_server.state.answers import (
     SessionStateRead,
 )
 from bendybus.partition_server.state.commands import (
+    AcceptSession,
     CloseSession,
+    ConfirmSession,
     DeleteMessages,
     GetSessionState,
     ListSessions,
@@ -115,6 +119,32 @@ def test_states_count_to_the_quota(driver: Driver) -> None:
     assert isinstance(keep(sessions, first, half[1:]), Done)
     keep(sessions, first, None)
     assert isinstance(keep(sessions, second, half), Done)
+
+
+@pytest.mark.requirement("R77")
+def test_states_of_a_subscription_count_to_the_quota_of_its_topic(driver: Driver) -> None:
+    driver.put(TopicDescription(max_size_in_megabytes=1), "news")
+    driver.put(SubscriptionDescription(requires_session=True), "news/Subscriptions/a")
+    first, second = (accept(driver, "news/Subscriptions/a", name) for name in "ab")
+    half = b"x" * (600 * 1024)
+
+    stored = driver.run(SetSessionState("t", first, half))
+    driver.advance(1)
+    [refused] = driver.run(SetSessionState("t", second, half))
+    driver.run(SetSessionState("t", first, None))
+    driver.advance(1)
+    again = driver.run(SetSessionState("t", second, half))
+
+    assert [type(answer) for answer in (*stored, *again)] == [Done, Done]
+    assert isinstance(refused.error, errors.QuotaExceeded)
+    assert refused.error.message.startswith("topic 'news': partition 0 is full (1 MB).")
+
+
+def accept(driver: Driver, name: str, session_id: str) -> bytes:
+    """Accept a session; return its token."""
+    [offer] = driver.run(AcceptSession("s", ord(session_id), driver.ref(name), session_id))
+    driver.run(ConfirmSession("s", ord(session_id), offer.session_token))
+    return bytes(offer.session_token)
 
 
 @pytest.mark.requirement("R78")

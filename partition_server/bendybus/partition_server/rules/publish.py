@@ -14,6 +14,7 @@ A scheduled message waits at the topic and is matched when it is due.
 from typing import Final, NamedTuple
 
 from bendybus.domain import bounds, errors, limits, sequence_number, steps
+from bendybus.domain.entity import Entity
 from bendybus.domain.filters.rule_index import Matches
 from bendybus.domain.filters.values import FilterError
 from bendybus.domain.steps import Steps
@@ -139,6 +140,13 @@ def activate(turn: Turn, topic: MessageQueue, row: Row) -> None:
     made = steps.whole(destinations(turn.partition, turn.now, topic, due))
     store(turn, topic, due, made)
     turn.budget.spend(size_bytes(due, made), rows=len(made))
+
+
+def topic_of(partition: PartitionState, subscription: Entity) -> MessageQueue:
+    """Return the topic of a subscription, to whose quota its messages and states count."""
+    topic = partition.catalogue.by_key(subscription.topic_key)
+    assert topic is not None, subscription
+    return partition.queues.main_of(topic.uid)
 
 
 def room(partition: PartitionState, topic: MessageQueue, now: Now, wanted: int) -> int:

@@ -3,7 +3,8 @@
 from typing import Final
 
 from bendybus.domain import bounds, errors, limits
-from bendybus.partition_server.rules import session_locks, sessions
+from bendybus.domain.entity_kind import EntityKind
+from bendybus.partition_server.rules import publish, session_locks, sessions
 from bendybus.partition_server.state.answers import Done, SessionsListed, SessionStateRead
 from bendybus.partition_server.state.commands import (
     GetSessionState,
@@ -35,8 +36,12 @@ def set_state(turn: Turn, command: SetSessionState) -> Done:
 
 
 def _check_room(turn: Turn, queue: SessionQueue, size_bytes: int, added_bytes: int) -> None:
-    partition, entity = turn.partition, queue.entity
-    most = entity.message_bytes_max(partition.fingerprint.tier)
+    partition, entity, topic = turn.partition, queue.entity, None
+    if entity.kind is EntityKind.SUBSCRIPTION:
+        # A subscription has neither a size nor a quota of its own.
+        topic = publish.topic_of(partition, entity)
+    payer = entity if topic is None else topic.entity
+    most = payer.message_bytes_max(partition.fingerprint.tier)
     if size_bytes > most:
         raise errors.MessageSizeExceeded(
             f"{entity.title}: a session state of {size_bytes} bytes is larger than the "
@@ -51,13 +56,19 @@ def _check_room(turn: Turn, queue: SessionQueue, size_bytes: int, added_bytes: i
             "Receive or purge messages, or give the volume more room.",
             metadata={"partition": str(partition.index)},
         )
-    room = entity.description.max_size_in_megabytes * limits.MB
-    if partition.queues.size_bytes(entity.uid) + added_bytes > room:
+    most_mb = payer.description.max_size_in_megabytes
+    if topic is None:
+        room = most_mb * limits.MB - partition.queues.size_bytes(entity.uid)
+    else:
+        room = publish.room(partition, topic, turn.now, added_bytes)
+    if added_bytes > room:
         raise errors.QuotaExceeded(
-            f"{entity.title}: partition {partition.index} is full "
-            f"({entity.description.max_size_in_megabytes} MB). Receive or purge messages.",
-            metadata={"entity": entity.name, "partition": str(partition.index)},
+            f"{payer.title}: partition {partition.index} is full ({most_mb} MB). "
+            "Receive or purge messages.",
+            metadata={"entity": payer.name, "partition": str(partition.index)},
         )
+    if topic is not None:
+        publish.published(partition.topics.of(topic.entity), added_bytes)
 
 
 def get_state(turn: Turn, command: GetSessionState) -> SessionStateRead:

@@ -97,12 +97,6 @@ def _forget(partition: PartitionState, queue: MessageQueue) -> None:
     partition.lanes.drop(queue.slot)
 
 
-def _topic_of(partition: PartitionState, subscription: Entity) -> MessageQueue:
-    topic = partition.catalogue.by_key(subscription.topic_key)
-    assert topic is not None, subscription
-    return partition.queues.main_of(topic.uid)
-
-
 def _check_keys(batch: Batch) -> None:
     """Raise InvalidOperation for keys that contradict each other."""
     for i in range(len(batch.payloads)) if batch.partition_keys else ():
@@ -126,7 +120,7 @@ class _TransferAppender(Appender):
         super().__init__(turn, queue)
         if queue.entity.kind is EntityKind.SUBSCRIPTION:
             # Its messages count to the quota of its topic.
-            topic = _topic_of(turn.partition, queue.entity)
+            topic = publish.topic_of(turn.partition, queue.entity)
             self._payer = topic.entity
             self._room = publish.room(turn.partition, topic, turn.now, size_bytes)
             publish.published(turn.partition.topics.of(topic.entity), size_bytes)
