@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from bendybus.domain import lock_token
-from bendybus.domain.disposition import Disposition
 from bendybus.domain.descriptions import AnyDescription
+from bendybus.domain.disposition import Disposition
 from bendybus.domain.entity import Entity, Fingerprint, Origin
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.domain.limits import Tier

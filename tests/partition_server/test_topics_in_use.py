@@ -55,6 +55,15 @@ def test_topics_and_subscriptions_can_be_looked_at(news: Driver) -> None:
         assert list(peeked.delivery.rows) == []
 
 
+@pytest.mark.requirement("R88")
+def test_the_dead_letters_of_a_topic_are_refused_in_a_sentence(news: Driver) -> None:
+    [answer] = news.run(Peek("t", news.ref("news", dead_letter=True), 0, 1, 1_000))
+
+    assert isinstance(answer.error, errors.InvalidOperation)
+    assert "a topic has no dead letters" in answer.error.message
+    assert "news/Subscriptions/NAME" in answer.error.message
+
+
 def test_a_topic_has_no_dead_letters(news: Driver) -> None:
     queues = news.partition.state.queues
 

@@ -35,3 +35,13 @@ def check(entity: Entity, access: Access) -> None:
             "subscriptions.",
             metadata={"entity": entity.name, "kind": kind},
         )
+
+
+def check_sub_queue(entity: Entity) -> None:
+    """Raise InvalidOperation for a sub-queue of an entity of a kind that has none."""
+    if entity.description.kind is EntityKind.TOPIC:
+        raise InvalidOperation(
+            f"{entity.title}: a topic has no dead letters. Name one of its subscriptions: "
+            f"{entity.name}/Subscriptions/NAME.",
+            metadata={"entity": entity.name, "kind": EntityKind.TOPIC},
+        )

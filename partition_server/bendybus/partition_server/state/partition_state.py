@@ -132,6 +132,7 @@ class PartitionState:
         message_access.check(entity, access)
         queue = self.queues.of(ref.uid, ref.sub_queue)
         if queue is None:
+            message_access.check_sub_queue(entity)
             # Only a number leads here: its top 16 bits are the partition.
             text = f"{entity.title} has no messages in partition {self.index}."
             raise errors.MessageNotFound(text, metadata={"entity": entity.name})
