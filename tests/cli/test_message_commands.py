@@ -27,6 +27,11 @@ NOWHERE = (
             "--dry-run: dead letters are not counted by state. Leave out --state.",
         ),
         (
+            ["purge", "news/Subscriptions/a"],
+            "Delete all messages of 'news/Subscriptions/a'? Confirm with --yes: there is no "
+            "terminal.",
+        ),
+        (
             ["receive", "q", "--mode", "receive-and-delete", "--no-complete"],
             "--no-complete: cannot be used with --mode receive-and-delete, which deletes "
             "messages when they are received.",

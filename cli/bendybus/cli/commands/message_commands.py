@@ -172,7 +172,7 @@ def purge(
         before = messages.moment_before(older_than)
         named = " and ".join(states or []) or "all"
         what = f"{named} {'dead letters' if sub_queue else 'messages'}"
-        entity_commands.confirm(f"Delete {what} of queue {queue!r}?", yes)
+        entity_commands.confirm(f"Delete {what} of {queue!r}?", yes)
         with messages.client(context.obj) as bus:
             deleted = messages.purge(bus, queue, sub_queue=sub_queue, states=states, before=before)
     if as_json:
