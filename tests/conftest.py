@@ -12,7 +12,7 @@ SHARED = frozenset({"bus", "standard_bus", "secured"})
 # Of those, what costs so much (17 processes) that only one test process starts it.
 SHARED_ONCE = "standard_bus"
 # Real processes wait far more than they work.
-WORKERS_PER_CORE = 2
+WORKERS_PER_CORE = 3
 WORKERS_MIN, WORKERS_MAX = 4, 16
 
 

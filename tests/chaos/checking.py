@@ -6,7 +6,9 @@ Rules, by the name under which a violation is reported:
                 last phase receives and completes all that is there, so this one is gone
     denied      the same, but a settlement or a cancellation was tried, and reported as definitely
                 not done: it was
-    returned    delivered by a call that began after its settlement was acknowledged
+    returned    delivered under a lock that began after its settlement was acknowledged; without
+                a lock of its own, by a call that began after it. A delivery that was held on its
+                way for longer than a lock lasts comes later, and is not meant
     refused     a definite failure was reported, and the message was delivered all the same
     doubled     one message, sent by one call, has two numbers in one place
     early       delivered before it was due
@@ -149,10 +151,16 @@ def _returned(facts: _Facts) -> list[Violation]:
         ]
         ends += [(number, each.place, each.ended_s) for number, each in given if _takes(each)]
         for number, each in given:
-            late = any(n == number and p == each.place and each.began_s > s for n, p, s in ends)
+            began_s = _began_s(each, Item(body, number))
+            late = any(n == number and p == each.place and began_s > s for n, p, s in ends)
             if late and not _by_number(each):
                 found.append(Violation("returned", body, number, f"given again by {each.task}"))
     return found
+
+
+def _began_s(each: Operation, given: Item) -> float:
+    """Return when a message was given: when its lock began, if it has one."""
+    return next(item.locked_s for item in each.items if item == given) or each.began_s
 
 
 def _takes(each: Operation) -> bool:

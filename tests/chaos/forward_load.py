@@ -17,7 +17,7 @@ from bendybus.client import ServiceBusMessage
 from bendybus.client.aio import ServiceBusClient
 from bendybus.client.exceptions import ResourceExistsError, ServiceBusError
 from bendybus.client.management import ServiceBusAdministrationClient
-from tests.chaos.history import History, Item, Kind
+from tests.chaos.history import History, Item, Kind, received
 
 SORTED: Final = "sorted"
 INBOX: Final = "inbox"
@@ -130,7 +130,7 @@ class ForwardLoad:
         except ServiceBusError:
             await self._pause()
             return
-        items = [Item(str(message), message.sequence_number) for message in messages]
+        items = [received(message) for message in messages]
         if items:
             self._history.add(Kind.RECEIVE, SORTED, task, began, items)
         for message, item in zip(messages, items, strict=True):

@@ -5,11 +5,15 @@ import json
 import threading
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import Any, Final
 
 from bendybus.client import exceptions
+
+# The lock duration of every queue and subscription of a run.
+LOCK_S: Final = 5
 
 
 class Outcome(StrEnum):
@@ -37,10 +41,21 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A message: its body, which no other has, and its number once that is known."""
+    """A message: its body, which no other has, and its number once that is known.
+
+    `locked_s`: when the lock began under which it was received; 0: not known, or not its own.
+    """
 
     body: str
     number: int = 0
+    locked_s: float = field(default=0.0, compare=False)
+
+
+def received(message: Any) -> Item:
+    """Return a message that was received."""
+    until = message.locked_until_utc if message.session_id is None else None
+    began_s = 0.0 if until is None else until.timestamp() - LOCK_S
+    return Item(str(message), message.sequence_number, began_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from bendybus.client import ServiceBusMessage, ServiceBusReceiveMode, ServiceBus
 from bendybus.client.aio import ServiceBusClient
 from bendybus.client.exceptions import ServiceBusError
 from tests.chaos.forward_load import ForwardLoad
-from tests.chaos.history import History, Item, Kind, Outcome, outcome_of
+from tests.chaos.history import History, Item, Kind, Outcome, outcome_of, received
 from tests.chaos.more_load import MoreLoad
 from tests.chaos.transaction_load import TransactionLoad
 
@@ -194,7 +194,7 @@ class Load:
             messages = await receiver.receive_messages(count, max_wait_time=0.5)
         except ServiceBusError as failed:
             error = failed
-        items = [Item(str(message), message.sequence_number) for message in messages]
+        items = [received(message) for message in messages]
         if items or error is not None:
             self._history.add(kind, place, task, began, items, error=error)
         if error is not None:

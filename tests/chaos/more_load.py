@@ -11,7 +11,7 @@ from typing import Any, Final
 from bendybus.client import NEXT_AVAILABLE_SESSION, ServiceBusMessage
 from bendybus.client.aio import ServiceBusClient
 from bendybus.client.exceptions import ServiceBusError
-from tests.chaos.history import History, Item, Kind, Outcome, outcome_of
+from tests.chaos.history import History, Item, Kind, Outcome, outcome_of, received
 
 # A queue of sessions, and the subscription of a topic, which is recorded as one place.
 SESSIONS: Final = "sessions"
@@ -108,7 +108,7 @@ class MoreLoad:
         """
         began = time.time()
         messages = await receiver.receive_messages(self._random.randint(1, 4), max_wait_time=0.5)
-        items = [Item(str(message), message.sequence_number) for message in messages]
+        items = [received(message) for message in messages]
         if items:
             session = str(messages[0].session_id)
             self._history.add(Kind.RECEIVE, SESSIONS, task, began, items, key=session)
@@ -146,7 +146,7 @@ class MoreLoad:
         except ServiceBusError:
             await self._pause()
             return
-        items = [Item(str(message), message.sequence_number) for message in messages]
+        items = [received(message) for message in messages]
         if items:
             self._history.add(Kind.RECEIVE, EVENTS, task, began, items)
         for message, item in zip(messages, items, strict=True):

@@ -18,11 +18,10 @@ from bendybus.client.management import ServiceBusAdministrationClient
 from tests.chaos import checking, forward_load, nemesis, transaction_load
 from tests.chaos.checking import Excuses, Violation
 from tests.chaos.cluster import FRONT_ENDS, Cluster
-from tests.chaos.history import History, Kind, Outcome
+from tests.chaos.history import LOCK_S, History, Kind, Outcome
 from tests.chaos.load import DEAD, ORDERS, TAKEN, Load
 from tests.chaos.more_load import EVENTS, SESSIONS, SUBSCRIPTION
 
-LOCK_S: Final = 5
 # How long the bus may take to give all it has when nothing is broken any more: locks of calls
 # that failed have to end first, and front ends back off from partitions that were away.
 DRAIN_S_MAX: Final = 60.0

@@ -78,6 +78,8 @@ def came(at_s: float, answer: Item) -> list[Operation]:
         [SENT, GIVEN, replace(DONE, outcome=Outcome.UNKNOWN), call(Kind.RECEIVE, 3, A1)],
         # Handed over before the settlement was acknowledged.
         [SENT, GIVEN, DONE, replace(GIVEN, began_s=1.5, ended_s=3.0)],
+        # Locked before, and held on its way until the lock had ended.
+        [SENT, call(Kind.RECEIVE, 3, replace(A1, locked_s=0.9)), GIVEN, DONE],
         [SENT, GIVEN, call(Kind.DEFER, 2, A1), call(Kind.RECEIVE, 3, A1, key="deferred"),
          LATE],
         [SENT, GIVEN, call(Kind.DEAD_LETTER, 2, A1), call(Kind.RECEIVE, 3, A2, place=DEAD),
@@ -115,6 +117,9 @@ def test_a_sound_history_has_no_violation(sound: list[Operation]) -> None:
         ("denied", [call(Kind.SCHEDULE, 0, A1, due_s=3),
                     call(Kind.CANCEL, 1, A1, outcome=Outcome.FAILED)]),
         ("returned", [SENT, GIVEN, DONE, call(Kind.RECEIVE, 3, A1)]),
+        ("returned", [SENT, GIVEN, DONE, call(Kind.RECEIVE, 3, replace(A1, locked_s=2.5))]),
+        # The call waited, and was given what was settled meanwhile.
+        ("returned", [SENT, GIVEN, DONE, call(Kind.RECEIVE, 1.5, replace(A1, locked_s=2.5))]),
         ("returned", [SENT, call(Kind.TAKE, 1, A1), call(Kind.TAKE, 3, A1)]),
         ("returned", [SENT, GIVEN, call(Kind.DEFER, 2, A1), call(Kind.RECEIVE, 3, A1),
                       LATE]),

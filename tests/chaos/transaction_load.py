@@ -17,7 +17,7 @@ from bendybus.client import NEXT_AVAILABLE_SESSION, ServiceBusMessage
 from bendybus.client.aio import ServiceBusClient
 from bendybus.client.exceptions import OutcomeUnknownError, ResourceExistsError, ServiceBusError
 from bendybus.client.management import ServiceBusAdministrationClient
-from tests.chaos.history import History, Item, Kind, Outcome, outcome_of
+from tests.chaos.history import History, Item, Kind, Outcome, outcome_of, received
 
 REQUESTS: Final = "requests"
 REQUEST_SESSIONS: Final = "request-sessions"
@@ -145,7 +145,7 @@ class TransactionLoad:
         count = 40 if self._stop.is_set() else self._random.randint(1, 3)
         messages = await receiver.receive_messages(count, max_wait_time=0.5)
         if messages:
-            items = [Item(str(each), each.sequence_number) for each in messages]
+            items = [received(each) for each in messages]
             self._history.add(Kind.RECEIVE, place, task, began, items)
         return [
             list(each)

@@ -274,7 +274,8 @@ def deadletter_resubmit(
         printing.json_line({"queue": queue, "resubmitted": done.resubmitted, "dry_run": dry_run})
     else:
         how = "would be sent again" if dry_run else "sent again"
-        printing.line(f"{done.resubmitted} dead letters of {queue!r} {how}")
+        letters = "dead letter" if done.resubmitted == 1 else "dead letters"
+        printing.line(f"{done.resubmitted} {letters} of {queue!r} {how}")
     if done.stopped:
         printing.note(
             f"Stopped after {done.seen} dead letters: the locks of skipped ones expire. "
