@@ -18,6 +18,9 @@
     ├── ServiceBusServerBusyError
     ├── SessionLockLostError
     ├── SessionCannotBeLockedError
+    ├── MessagingEntityDrainedError        a data pipeline drains it: it alone removes messages
+    ├── DrainLeaseLostError                the lease of a drain is over, or was taken over
+    ├── ProducerFencedError                a later attempt of the same producer has begun
     ├── AutoLockRenewFailed
     ├── AutoLockRenewTimeout
     ├── InvalidArgumentError               (also a ValueError) `metadata["field"]` names the value
@@ -198,6 +201,25 @@ class AutoLockRenewTimeout(ServiceBusError):
     """Raised when the maximum duration of lock renewal has passed."""
 
 
+class MessagingEntityDrainedError(_KeywordError):
+    """Raised when a data pipeline drains the entity: its lease forbids the operation."""
+
+    _default = "A data pipeline drains the entity."
+    _retryable = True
+
+
+class DrainLeaseLostError(_KeywordError):
+    """Raised when the lease of a drain is over, or a later drain took it over."""
+
+    _default = "The lease of the drain is lost."
+
+
+class ProducerFencedError(_KeywordError):
+    """Raised when a later attempt of the same producer has begun."""
+
+    _default = "A later attempt of this producer has begun."
+
+
 class InvalidArgumentError(_KeywordError, ValueError):
     """Raised when a value is invalid; `metadata["field"]` names it."""
 
@@ -242,6 +264,9 @@ _BY_ERROR: Final[dict[type[BusError], type[ServiceBusError]]] = {
     errors.ServiceTimeout: OperationTimeoutError,
     errors.OutcomeUnknown: OutcomeUnknownError,
     errors.EntityDisabled: MessagingEntityDisabledError,
+    errors.EntityDrained: MessagingEntityDrainedError,
+    errors.DrainLeaseLost: DrainLeaseLostError,
+    errors.ProducerFenced: ProducerFencedError,
     errors.GenerationMismatch: ServiceBusCommunicationError,
     errors.InvalidArgument: InvalidArgumentError,
     errors.InvalidOperation: InvalidOperationError,

@@ -7,6 +7,7 @@
     │   ├── ServiceTimeout         the time given was over first; it was not done
     │   ├── EntityDisabled         the entity's status forbids it (may be enabled again)
     │   ├── SessionCannotBeLocked  another receiver has the session
+    │   ├── EntityDrained          a data pipeline drains the entity: it alone removes messages
     │   └── GenerationMismatch     front end and partition know different versions of an entity
     ├── OutcomeUnknown             it may be done: repeat it under the same name to find out
     ├── InvalidArgument            a value is outside what is allowed; `field` names it
@@ -20,6 +21,8 @@
     ├── MessageNotFound
     ├── MessageLockLost
     ├── SessionLockLost
+    ├── DrainLeaseLost             the lease of a drain ended, or a later drain took it over
+    ├── ProducerFenced             a later attempt of the same producer has begun
     ├── MessageSizeExceeded
     ├── QuotaExceeded
     ├── Unauthenticated            no token, or one that no key of this bus made, or an old one
@@ -104,6 +107,12 @@ class SessionCannotBeLocked(RetryableError):
     """Raised when another receiver has the session."""
 
     reason = "SESSION_CANNOT_BE_LOCKED"
+
+
+class EntityDrained(RetryableError):
+    """Raised when a data pipeline drains the entity: its lease forbids the operation."""
+
+    reason = "ENTITY_DRAINED"
 
 
 class GenerationMismatch(RetryableError):
@@ -191,6 +200,18 @@ class SessionLockLost(BusError):
     """Raised when the lock of a session, and with it those of its messages, is over."""
 
     reason = "SESSION_LOCK_LOST"
+
+
+class DrainLeaseLost(BusError):
+    """Raised when the lease of a drain is over, or a later drain took it over."""
+
+    reason = "DRAIN_LEASE_LOST"
+
+
+class ProducerFenced(BusError):
+    """Raised when a later attempt of the same producer has begun."""
+
+    reason = "PRODUCER_FENCED"
 
 
 class MessageSizeExceeded(BusError):

@@ -30,6 +30,7 @@ CODES: Final[dict[type[BusError], grpc.StatusCode]] = {
     errors.ServiceTimeout: grpc.StatusCode.DEADLINE_EXCEEDED,
     errors.EntityDisabled: grpc.StatusCode.FAILED_PRECONDITION,
     errors.EntityOrphaned: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.EntityDrained: grpc.StatusCode.FAILED_PRECONDITION,
     errors.GenerationMismatch: grpc.StatusCode.ABORTED,
     # gRPC: "may be returned even if the operation has completed successfully".
     errors.OutcomeUnknown: grpc.StatusCode.DEADLINE_EXCEEDED,
@@ -44,6 +45,8 @@ CODES: Final[dict[type[BusError], grpc.StatusCode]] = {
     errors.MessageLockLost: grpc.StatusCode.FAILED_PRECONDITION,
     errors.SessionLockLost: grpc.StatusCode.FAILED_PRECONDITION,
     errors.SessionCannotBeLocked: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.DrainLeaseLost: grpc.StatusCode.ABORTED,
+    errors.ProducerFenced: grpc.StatusCode.ABORTED,
     errors.MessageSizeExceeded: grpc.StatusCode.INVALID_ARGUMENT,
     errors.QuotaExceeded: grpc.StatusCode.RESOURCE_EXHAUSTED,
     errors.Unauthenticated: grpc.StatusCode.UNAUTHENTICATED,

@@ -1,4 +1,5 @@
 from bendybus.v1 import message_pb2 as _message_pb2
+from bendybus.v1 import pipeline_pb2 as _pipeline_pb2
 from bendybus.v1 import receiver_pb2 as _receiver_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
@@ -741,3 +742,161 @@ class ForwardFailure(_message.Message):
     message: int
     error: _message_pb2.Error
     def __init__(self, message: _Optional[int] = ..., error: _Optional[_Union[_message_pb2.Error, _Mapping]] = ...) -> None: ...
+
+class GetRangeRequest(_message.Message):
+    __slots__ = ("partition", "entity")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    ENTITY_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    entity: EntityRef
+    def __init__(self, partition: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ...) -> None: ...
+
+class GetRangeResponse(_message.Message):
+    __slots__ = ("range",)
+    RANGE_FIELD_NUMBER: _ClassVar[int]
+    range: _pipeline_pb2.PartitionRange
+    def __init__(self, range: _Optional[_Union[_pipeline_pb2.PartitionRange, _Mapping]] = ...) -> None: ...
+
+class BrowseRangeRequest(_message.Message):
+    __slots__ = ("partition", "entity", "after", "upto", "max_messages", "max_bytes", "states", "without_bodies")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    ENTITY_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    UPTO_FIELD_NUMBER: _ClassVar[int]
+    MAX_MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    STATES_FIELD_NUMBER: _ClassVar[int]
+    WITHOUT_BODIES_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    entity: EntityRef
+    after: int
+    upto: int
+    max_messages: int
+    max_bytes: int
+    states: _containers.RepeatedScalarFieldContainer[_message_pb2.MessageState]
+    without_bodies: bool
+    def __init__(self, partition: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., after: _Optional[int] = ..., upto: _Optional[int] = ..., max_messages: _Optional[int] = ..., max_bytes: _Optional[int] = ..., states: _Optional[_Iterable[_Union[_message_pb2.MessageState, str]]] = ..., without_bodies: bool = ...) -> None: ...
+
+class BrowseRangeResponse(_message.Message):
+    __slots__ = ("page",)
+    PAGE_FIELD_NUMBER: _ClassVar[int]
+    page: _pipeline_pb2.BrowsePartitionResponse
+    def __init__(self, page: _Optional[_Union[_pipeline_pb2.BrowsePartitionResponse, _Mapping]] = ...) -> None: ...
+
+class FindNumberRequest(_message.Message):
+    __slots__ = ("partition", "entity", "enqueued_time_ms", "after")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    ENTITY_FIELD_NUMBER: _ClassVar[int]
+    ENQUEUED_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    entity: EntityRef
+    enqueued_time_ms: int
+    after: int
+    def __init__(self, partition: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., enqueued_time_ms: _Optional[int] = ..., after: _Optional[int] = ...) -> None: ...
+
+class FindNumberResponse(_message.Message):
+    __slots__ = ("after", "found")
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    FOUND_FIELD_NUMBER: _ClassVar[int]
+    after: int
+    found: bool
+    def __init__(self, after: _Optional[int] = ..., found: bool = ...) -> None: ...
+
+class DrainRequest(_message.Message):
+    __slots__ = ("partition", "entity", "owner", "duration_ms", "grant", "hold_epoch", "release_epoch")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    ENTITY_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    DURATION_MS_FIELD_NUMBER: _ClassVar[int]
+    GRANT_FIELD_NUMBER: _ClassVar[int]
+    HOLD_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    RELEASE_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    entity: EntityRef
+    owner: str
+    duration_ms: int
+    grant: bool
+    hold_epoch: int
+    release_epoch: int
+    def __init__(self, partition: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., owner: _Optional[str] = ..., duration_ms: _Optional[int] = ..., grant: bool = ..., hold_epoch: _Optional[int] = ..., release_epoch: _Optional[int] = ...) -> None: ...
+
+class DrainResponse(_message.Message):
+    __slots__ = ("epoch", "locked_message_count")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    LOCKED_MESSAGE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    locked_message_count: int
+    def __init__(self, epoch: _Optional[int] = ..., locked_message_count: _Optional[int] = ...) -> None: ...
+
+class SettleRangeRequest(_message.Message):
+    __slots__ = ("partition", "entity", "epoch", "upto", "numbers")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    ENTITY_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    UPTO_FIELD_NUMBER: _ClassVar[int]
+    NUMBERS_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    entity: EntityRef
+    epoch: int
+    upto: int
+    numbers: _pipeline_pb2.SequenceNumbers
+    def __init__(self, partition: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., epoch: _Optional[int] = ..., upto: _Optional[int] = ..., numbers: _Optional[_Union[_pipeline_pb2.SequenceNumbers, _Mapping]] = ...) -> None: ...
+
+class SettleRangeResponse(_message.Message):
+    __slots__ = ("deleted", "more")
+    DELETED_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    deleted: int
+    more: bool
+    def __init__(self, deleted: _Optional[int] = ..., more: bool = ...) -> None: ...
+
+class SendFencedRequest(_message.Message):
+    __slots__ = ("partition", "entity", "producer_id", "epoch", "ordinals", "batch", "mark", "deadline_monotonic_ms")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    ENTITY_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ORDINALS_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    MARK_FIELD_NUMBER: _ClassVar[int]
+    DEADLINE_MONOTONIC_MS_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    entity: EntityRef
+    producer_id: bytes
+    epoch: int
+    ordinals: _containers.RepeatedScalarFieldContainer[int]
+    batch: _message_pb2.MessageBatch
+    mark: bytes
+    deadline_monotonic_ms: int
+    def __init__(self, partition: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., producer_id: _Optional[bytes] = ..., epoch: _Optional[int] = ..., ordinals: _Optional[_Iterable[int]] = ..., batch: _Optional[_Union[_message_pb2.MessageBatch, _Mapping]] = ..., mark: _Optional[bytes] = ..., deadline_monotonic_ms: _Optional[int] = ...) -> None: ...
+
+class SendFencedResponse(_message.Message):
+    __slots__ = ("stored", "repeated_messages", "duplicates")
+    STORED_FIELD_NUMBER: _ClassVar[int]
+    REPEATED_MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    DUPLICATES_FIELD_NUMBER: _ClassVar[int]
+    stored: int
+    repeated_messages: int
+    duplicates: int
+    def __init__(self, stored: _Optional[int] = ..., repeated_messages: _Optional[int] = ..., duplicates: _Optional[int] = ...) -> None: ...
+
+class GetFenceRequest(_message.Message):
+    __slots__ = ("partition", "entity", "producer_id")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    ENTITY_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    entity: EntityRef
+    producer_id: bytes
+    def __init__(self, partition: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., producer_id: _Optional[bytes] = ...) -> None: ...
+
+class GetFenceResponse(_message.Message):
+    __slots__ = ("epoch", "ordinal", "mark")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ORDINAL_FIELD_NUMBER: _ClassVar[int]
+    MARK_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    ordinal: int
+    mark: bytes
+    def __init__(self, epoch: _Optional[int] = ..., ordinal: _Optional[int] = ..., mark: _Optional[bytes] = ...) -> None: ...

@@ -105,6 +105,41 @@ class PartitionServiceStub(object):
                 request_serializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.ForwardRequest.SerializeToString,
                 response_deserializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.ForwardResponse.FromString,
                 _registered_method=True)
+        self.GetRange = channel.unary_unary(
+                '/bendybus.internal.v1.PartitionService/GetRange',
+                request_serializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.GetRangeRequest.SerializeToString,
+                response_deserializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.GetRangeResponse.FromString,
+                _registered_method=True)
+        self.BrowseRange = channel.unary_unary(
+                '/bendybus.internal.v1.PartitionService/BrowseRange',
+                request_serializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.BrowseRangeRequest.SerializeToString,
+                response_deserializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.BrowseRangeResponse.FromString,
+                _registered_method=True)
+        self.FindNumber = channel.unary_unary(
+                '/bendybus.internal.v1.PartitionService/FindNumber',
+                request_serializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.FindNumberRequest.SerializeToString,
+                response_deserializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.FindNumberResponse.FromString,
+                _registered_method=True)
+        self.Drain = channel.unary_unary(
+                '/bendybus.internal.v1.PartitionService/Drain',
+                request_serializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.DrainRequest.SerializeToString,
+                response_deserializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.DrainResponse.FromString,
+                _registered_method=True)
+        self.SettleRange = channel.unary_unary(
+                '/bendybus.internal.v1.PartitionService/SettleRange',
+                request_serializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.SettleRangeRequest.SerializeToString,
+                response_deserializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.SettleRangeResponse.FromString,
+                _registered_method=True)
+        self.SendFenced = channel.unary_unary(
+                '/bendybus.internal.v1.PartitionService/SendFenced',
+                request_serializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.SendFencedRequest.SerializeToString,
+                response_deserializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.SendFencedResponse.FromString,
+                _registered_method=True)
+        self.GetFence = channel.unary_unary(
+                '/bendybus.internal.v1.PartitionService/GetFence',
+                request_serializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.GetFenceRequest.SerializeToString,
+                response_deserializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.GetFenceResponse.FromString,
+                _registered_method=True)
 
 
 class PartitionServiceServicer(object):
@@ -201,6 +236,50 @@ class PartitionServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetRange(self, request, context):
+        """For data pipelines; see bendybus.v1.PipelineService. Partition servers of 0.5 know none of these:
+        UNIMPLEMENTED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def BrowseRange(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def FindNumber(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Drain(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SettleRange(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SendFenced(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetFence(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_PartitionServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -273,6 +352,41 @@ def add_PartitionServiceServicer_to_server(servicer, server):
                     servicer.Forward,
                     request_deserializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.ForwardRequest.FromString,
                     response_serializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.ForwardResponse.SerializeToString,
+            ),
+            'GetRange': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetRange,
+                    request_deserializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.GetRangeRequest.FromString,
+                    response_serializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.GetRangeResponse.SerializeToString,
+            ),
+            'BrowseRange': grpc.unary_unary_rpc_method_handler(
+                    servicer.BrowseRange,
+                    request_deserializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.BrowseRangeRequest.FromString,
+                    response_serializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.BrowseRangeResponse.SerializeToString,
+            ),
+            'FindNumber': grpc.unary_unary_rpc_method_handler(
+                    servicer.FindNumber,
+                    request_deserializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.FindNumberRequest.FromString,
+                    response_serializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.FindNumberResponse.SerializeToString,
+            ),
+            'Drain': grpc.unary_unary_rpc_method_handler(
+                    servicer.Drain,
+                    request_deserializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.DrainRequest.FromString,
+                    response_serializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.DrainResponse.SerializeToString,
+            ),
+            'SettleRange': grpc.unary_unary_rpc_method_handler(
+                    servicer.SettleRange,
+                    request_deserializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.SettleRangeRequest.FromString,
+                    response_serializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.SettleRangeResponse.SerializeToString,
+            ),
+            'SendFenced': grpc.unary_unary_rpc_method_handler(
+                    servicer.SendFenced,
+                    request_deserializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.SendFencedRequest.FromString,
+                    response_serializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.SendFencedResponse.SerializeToString,
+            ),
+            'GetFence': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetFence,
+                    request_deserializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.GetFenceRequest.FromString,
+                    response_serializer=bendybus_dot_internal_dot_v1_dot_partition__pb2.GetFenceResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -654,6 +768,195 @@ class PartitionService(object):
             '/bendybus.internal.v1.PartitionService/Forward',
             bendybus_dot_internal_dot_v1_dot_partition__pb2.ForwardRequest.SerializeToString,
             bendybus_dot_internal_dot_v1_dot_partition__pb2.ForwardResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetRange(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/bendybus.internal.v1.PartitionService/GetRange',
+            bendybus_dot_internal_dot_v1_dot_partition__pb2.GetRangeRequest.SerializeToString,
+            bendybus_dot_internal_dot_v1_dot_partition__pb2.GetRangeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def BrowseRange(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/bendybus.internal.v1.PartitionService/BrowseRange',
+            bendybus_dot_internal_dot_v1_dot_partition__pb2.BrowseRangeRequest.SerializeToString,
+            bendybus_dot_internal_dot_v1_dot_partition__pb2.BrowseRangeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FindNumber(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/bendybus.internal.v1.PartitionService/FindNumber',
+            bendybus_dot_internal_dot_v1_dot_partition__pb2.FindNumberRequest.SerializeToString,
+            bendybus_dot_internal_dot_v1_dot_partition__pb2.FindNumberResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Drain(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/bendybus.internal.v1.PartitionService/Drain',
+            bendybus_dot_internal_dot_v1_dot_partition__pb2.DrainRequest.SerializeToString,
+            bendybus_dot_internal_dot_v1_dot_partition__pb2.DrainResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SettleRange(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/bendybus.internal.v1.PartitionService/SettleRange',
+            bendybus_dot_internal_dot_v1_dot_partition__pb2.SettleRangeRequest.SerializeToString,
+            bendybus_dot_internal_dot_v1_dot_partition__pb2.SettleRangeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SendFenced(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/bendybus.internal.v1.PartitionService/SendFenced',
+            bendybus_dot_internal_dot_v1_dot_partition__pb2.SendFencedRequest.SerializeToString,
+            bendybus_dot_internal_dot_v1_dot_partition__pb2.SendFencedResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetFence(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/bendybus.internal.v1.PartitionService/GetFence',
+            bendybus_dot_internal_dot_v1_dot_partition__pb2.GetFenceRequest.SerializeToString,
+            bendybus_dot_internal_dot_v1_dot_partition__pb2.GetFenceResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -54,6 +54,16 @@ class PartitionServiceStub:
     """Stores messages that another partition forwards, each once; answers after the commit. Called by
     partitions only. Partition servers of 0.4 do not know it: UNIMPLEMENTED, and the messages wait.
     """
+    GetRange: _grpc.UnaryUnaryMultiCallable[_partition_pb2.GetRangeRequest, _partition_pb2.GetRangeResponse]
+    """For data pipelines; see bendybus.v1.PipelineService. Partition servers of 0.5 know none of these:
+    UNIMPLEMENTED.
+    """
+    BrowseRange: _grpc.UnaryUnaryMultiCallable[_partition_pb2.BrowseRangeRequest, _partition_pb2.BrowseRangeResponse]
+    FindNumber: _grpc.UnaryUnaryMultiCallable[_partition_pb2.FindNumberRequest, _partition_pb2.FindNumberResponse]
+    Drain: _grpc.UnaryUnaryMultiCallable[_partition_pb2.DrainRequest, _partition_pb2.DrainResponse]
+    SettleRange: _grpc.UnaryUnaryMultiCallable[_partition_pb2.SettleRangeRequest, _partition_pb2.SettleRangeResponse]
+    SendFenced: _grpc.UnaryUnaryMultiCallable[_partition_pb2.SendFencedRequest, _partition_pb2.SendFencedResponse]
+    GetFence: _grpc.UnaryUnaryMultiCallable[_partition_pb2.GetFenceRequest, _partition_pb2.GetFenceResponse]
 
 @_typing.type_check_only
 class PartitionServiceAsyncStub(PartitionServiceStub):
@@ -81,6 +91,16 @@ class PartitionServiceAsyncStub(PartitionServiceStub):
     """Stores messages that another partition forwards, each once; answers after the commit. Called by
     partitions only. Partition servers of 0.4 do not know it: UNIMPLEMENTED, and the messages wait.
     """
+    GetRange: _aio.UnaryUnaryMultiCallable[_partition_pb2.GetRangeRequest, _partition_pb2.GetRangeResponse]  # type: ignore[assignment]
+    """For data pipelines; see bendybus.v1.PipelineService. Partition servers of 0.5 know none of these:
+    UNIMPLEMENTED.
+    """
+    BrowseRange: _aio.UnaryUnaryMultiCallable[_partition_pb2.BrowseRangeRequest, _partition_pb2.BrowseRangeResponse]  # type: ignore[assignment]
+    FindNumber: _aio.UnaryUnaryMultiCallable[_partition_pb2.FindNumberRequest, _partition_pb2.FindNumberResponse]  # type: ignore[assignment]
+    Drain: _aio.UnaryUnaryMultiCallable[_partition_pb2.DrainRequest, _partition_pb2.DrainResponse]  # type: ignore[assignment]
+    SettleRange: _aio.UnaryUnaryMultiCallable[_partition_pb2.SettleRangeRequest, _partition_pb2.SettleRangeResponse]  # type: ignore[assignment]
+    SendFenced: _aio.UnaryUnaryMultiCallable[_partition_pb2.SendFencedRequest, _partition_pb2.SendFencedResponse]  # type: ignore[assignment]
+    GetFence: _aio.UnaryUnaryMultiCallable[_partition_pb2.GetFenceRequest, _partition_pb2.GetFenceResponse]  # type: ignore[assignment]
 
 class PartitionServiceServicer(metaclass=_abc_1.ABCMeta):
     """One partition, as a front end uses it. Every stream belongs to one partition of one process."""
@@ -189,5 +209,57 @@ class PartitionServiceServicer(metaclass=_abc_1.ABCMeta):
         """Stores messages that another partition forwards, each once; answers after the commit. Called by
         partitions only. Partition servers of 0.4 do not know it: UNIMPLEMENTED, and the messages wait.
         """
+
+    @_abc_1.abstractmethod
+    def GetRange(
+        self,
+        request: _partition_pb2.GetRangeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_partition_pb2.GetRangeResponse, _abc.Awaitable[_partition_pb2.GetRangeResponse]]:
+        """For data pipelines; see bendybus.v1.PipelineService. Partition servers of 0.5 know none of these:
+        UNIMPLEMENTED.
+        """
+
+    @_abc_1.abstractmethod
+    def BrowseRange(
+        self,
+        request: _partition_pb2.BrowseRangeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_partition_pb2.BrowseRangeResponse, _abc.Awaitable[_partition_pb2.BrowseRangeResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def FindNumber(
+        self,
+        request: _partition_pb2.FindNumberRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_partition_pb2.FindNumberResponse, _abc.Awaitable[_partition_pb2.FindNumberResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def Drain(
+        self,
+        request: _partition_pb2.DrainRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_partition_pb2.DrainResponse, _abc.Awaitable[_partition_pb2.DrainResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def SettleRange(
+        self,
+        request: _partition_pb2.SettleRangeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_partition_pb2.SettleRangeResponse, _abc.Awaitable[_partition_pb2.SettleRangeResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def SendFenced(
+        self,
+        request: _partition_pb2.SendFencedRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_partition_pb2.SendFencedResponse, _abc.Awaitable[_partition_pb2.SendFencedResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def GetFence(
+        self,
+        request: _partition_pb2.GetFenceRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_partition_pb2.GetFenceResponse, _abc.Awaitable[_partition_pb2.GetFenceResponse]]: ...
 
 def add_PartitionServiceServicer_to_server(servicer: PartitionServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
