@@ -222,7 +222,7 @@ def test_an_old_file_and_its_copy_get_incarnations_of_their_own(
             "outcomes of sends of version 7",
         ),
         ("UPDATE slots SET sub_queue = 5 WHERE slot = 1", "sub-queues of kind 5"),
-        ("PRAGMA user_version = 12", "has format 12; this version reads up to 11"),
+        ("PRAGMA user_version = 13", "has format 13; this version reads up to 12"),
     ],
 )
 def test_what_a_newer_version_wrote_is_refused_and_left_as_it_is(

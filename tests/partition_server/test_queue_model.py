@@ -161,7 +161,8 @@ class QueueMachine(RuleBasedStateMachine):
         elif disposition is Disposition.DEAD_LETTER:
             self._to_dead(found)
         elif disposition is Disposition.DEFER:
-            found.state, found.until_mono_ms = "deferred", 0
+            # It expired while it was locked, or it waits to be received by its number.
+            self._unlocked(found, "deferred", counted=False)
         else:
             counted = disposition is Disposition.ABANDON
             self._unlocked(found, "deferred" if deferred else "ready", counted=counted)

@@ -120,6 +120,18 @@ RULES_PER_NAMESPACE: Final = 200_000
 RULE_CHARS_PER_NAMESPACE: Final = 10_000_000  # every partition and front end has them in memory
 CATALOGUE_PART_BYTES: Final = 16 * MB  # of one answer of many; one entry may be larger
 FORWARD_REFUSED_MS: Final = MINUTE_MS  # until a message that its destination refuses is set aside
+RANGE_ROWS_DEFAULT: Final = 1_000  # of a page that a data pipeline reads
+RANGE_ROWS_MAX: Final = 5_000
+RANGE_BYTES_MAX: Final = 1 * MB  # or one message that is larger
+RANGE_NUMBERS_MAX: Final = 1_000  # settled in one call
+DRAIN_OWNER_CHARS_MAX: Final = 128
+DRAIN_MS_MIN: Final = 5 * SECOND_MS
+DRAIN_MS_MAX: Final = 10 * MINUTE_MS
+FENCED_BYTES_MAX: Final = 1 * MB  # of messages in one call, or one message that is larger
+FENCE_MARK_BYTES_MAX: Final = 64
+FENCE_PRODUCER_BYTES: Final = 16
+FENCE_MS: Final = 14 * DAY_MS  # how long a partition remembers how far a producer came
+FENCES_MAX: Final = 100_000  # that a partition remembers
 DELIVERY_COUNT_STORED_MAX: Final = 2**31 - 1
 
 

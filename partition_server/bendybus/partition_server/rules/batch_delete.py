@@ -5,7 +5,7 @@ from typing import Final
 
 from bendybus.domain import bounds, errors, limits
 from bendybus.domain.message_state import MessageState
-from bendybus.partition_server.rules import delays
+from bendybus.partition_server.rules import delays, drain
 from bendybus.partition_server.state import faults, operation_memory
 from bendybus.partition_server.state.answers import Done, Failed
 from bendybus.partition_server.state.budget import Budget
@@ -62,6 +62,7 @@ def sweep(turn: Turn) -> None:
 def _deletion(turn: Turn, command: DeleteMessages) -> Deletion:
     """Return the batch delete that a command asks for. Raises what refuses it."""
     queue = turn.partition.find(command.entity, turn.now)
+    drain.check_removes(turn.partition, queue)
     most = limits.PREMIUM_DELETE_MESSAGES_MAX
     bounds.check_number("max_messages", command.max_messages, most, 1)
     bounds.check_number("enqueued_before", command.enqueued_before_ms, bounds.TIME_MS_MAX)
@@ -103,6 +104,7 @@ def _go_on(turn: Turn, deletion: Deletion, budget: Budget) -> Deletion | None:
         doomed = wanted and summary.enqueued_ms < deletion.before_ms and (lock is None or held)
         if doomed:
             stage.remove(queue, summary.id, summary.state, summary.size_bytes)
+            stage.lose(queue, summary.counter)
             if held:
                 stage.unlock(queue, summary.counter)
                 delays.end(turn, queue, summary.counter)

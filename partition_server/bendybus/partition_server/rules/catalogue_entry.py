@@ -76,6 +76,7 @@ def _change(turn: Turn, entries: Sequence[Entity]) -> None:
         old = catalogue.by_key(entry.key)
         if old is not None and not old.deleted and (entry.deleted or entry.uid != old.uid):
             changes.forward_sources_removed.append(old.uid)
+            changes.leases_removed.append(old.uid)
     # Never a name that changes now: its tombstone, if it has one, stays or becomes an entity.
     changing = {entry.key for entry in entries}
     changes.entities_forgotten.extend(key for key in catalogue.forgettable() if key not in changing)
@@ -109,6 +110,7 @@ def _take(partition: PartitionState, entity: Entity, stage: Stage, now: Now) -> 
             partition.held.drop(queue.slot)
         partition.fenced_until.pop(old.uid, None)
         partition.topics.drop(old.uid)
+        partition.drains.forget(old.uid)
     partition.topics.put(entity)
     if not entity.deleted:
         partition.queues.ensure(entity, now.mono_ms)

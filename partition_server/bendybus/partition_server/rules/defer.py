@@ -7,7 +7,7 @@ from typing import Final
 from bendybus.domain import errors, limits
 from bendybus.partition_server.rules import (
     application_properties,
-    entity_status,
+    drain,
     locks,
     message_numbers,
     session_locks,
@@ -70,7 +70,7 @@ def _receive(turn: Turn, command: ReceiveDeferred) -> Delivery:
     """
     partition = turn.partition
     queue = partition.find(command.entity, turn.now)
-    entity_status.check_receives(queue.entity, queue.state.sub_queue)
+    drain.check_receives(partition, queue)
     session_receive.check(queue, command.session_token)
     session = None
     if isinstance(queue, SessionQueue):

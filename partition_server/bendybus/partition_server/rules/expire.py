@@ -1,7 +1,8 @@
 """Expiry: a message whose time to live is over is dropped, or dead-lettered if its queue is set so.
 
 A locked message waits for the end of its lock; one that only waits, after an abandon with a delay,
-does not. One that may be at its destination already waits until that is known.
+does not. One that may be at its destination already waits until that is known. While a data
+pipeline drains the queue, nothing of it expires.
 """
 
 from functools import partial
@@ -10,6 +11,7 @@ from bendybus.partition_server.rules import dead_letter, delays, forward_doubt, 
 from bendybus.partition_server.state.due_times import LAST_ID, Sweep
 from bendybus.partition_server.state.message_lock import HeldLock
 from bendybus.partition_server.state.message_queue import MessageQueue
+from bendybus.partition_server.state.partition_state import PartitionState
 from bendybus.partition_server.state.turn import Turn
 from bendybus.partition_server.store.records import COUNTER_MASK, SLOT_SHIFT, State, Summary
 
@@ -25,6 +27,7 @@ def expire(turn: Turn, queue: MessageQueue, id_: int, state: int, size_bytes: in
         return
     turn.budget.spend(size_bytes, rows=0)
     turn.stage.remove(queue, id_, state, size_bytes)
+    turn.stage.lose(queue, id_ & COUNTER_MASK)
     dead_letter.forget_update(turn, id_)
 
 
@@ -38,7 +41,7 @@ def sweep(turn: Turn) -> None:
         held = isinstance(lock, HeldLock)
         if queue is None or (lock is not None and not held):
             return 0
-        if forward_doubt.in_doubt(partition, queue, summary.counter):
+        if forward_doubt.in_doubt(partition, queue, summary.counter) or _paused(partition, queue):
             return 0
         expire(turn, queue, summary.id, summary.state, summary.size_bytes)
         if held:
@@ -57,13 +60,18 @@ def sweep(turn: Turn) -> None:
     stage.on_commit.append(partial(due.expired, cursor, following))
 
 
+def _paused(partition: PartitionState, queue: MessageQueue) -> bool:
+    """Whether nothing expires for now: what a data pipeline has planned to read stays."""
+    return partition.drains.held(queue.state.uid, queue.state.sub_queue) is not None
+
+
 def expire_returned(turn: Turn, id_: int) -> None:
     """Expire a message that came back, if it is still there, still free and still expired."""
     partition = turn.partition
     queue, found = partition.queues.at(id_ >> SLOT_SHIFT), partition.store.envelope(id_)
     if queue is None or found is None or found.row.counter in queue.locks:
         return
-    if forward_doubt.in_doubt(partition, queue, found.row.counter):
+    if forward_doubt.in_doubt(partition, queue, found.row.counter) or _paused(partition, queue):
         return
     row = found.row
     if row.expires_ms is None or row.expires_ms > turn.now.wall_ms or turn.expiry_held:

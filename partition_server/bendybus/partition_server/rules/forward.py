@@ -95,6 +95,11 @@ class _Look:
     def _destination(self) -> Entity:
         """Return where messages go. Raises what refuses all of them."""
         partition, source = self._turn.partition, self._queue.entity
+        drain = partition.drains.held(source.uid, self._queue.state.sub_queue)
+        if drain is not None:
+            raise errors.PartitionUnavailable(
+                f"{source.title} is drained by the data pipeline {drain.lease.owner!r}."
+            )
         entity = partition.destination_of(self._queue)
         if entity is None and self._queue.state.destination:
             name = partition.destination_name(self._queue)

@@ -7,7 +7,7 @@ What is given for an ask is *reserved*: the front end has it, the client has not
 from typing import Final
 
 from bendybus.domain import bounds, errors, limits
-from bendybus.partition_server.rules import entity_status, locks, session_receive
+from bendybus.partition_server.rules import drain, locks, session_receive
 from bendybus.partition_server.state.answers import Reserved, Withdrawn
 from bendybus.partition_server.state.budget import ServeBudget
 from bendybus.partition_server.state.commands import Ask, Now, Withdraw
@@ -26,7 +26,7 @@ def ask(turn: Turn, command: Ask) -> None:
     """Open an ask; it is served at the end of the stage. Raises what refuses it."""
     partition = turn.partition
     queue = partition.find(command.entity, turn.now)
-    entity_status.check_receives(queue.entity, queue.state.sub_queue)
+    drain.check_receives(partition, queue)
     bounds.check_number("max_messages", command.max_messages, bounds.ASK_MESSAGES_MAX, 1)
     bounds.check_number("max_bytes", command.max_bytes, bounds.BYTES_MAX, 1)
     session_receive.check(queue, command.session_token)

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Final
 
 from bendybus.domain import bounds, errors, limits
-from bendybus.partition_server.rules import entity_status, session_locks
+from bendybus.partition_server.rules import drain, session_locks
 from bendybus.partition_server.state.answers import (
     SessionOffered,
     SessionResult,
@@ -54,7 +54,7 @@ def accept(turn: Turn, command: AcceptSession) -> None:
     """Offer a session by its name, or let the receiver wait for any. Raises what refuses it."""
     partition, now = turn.partition, turn.now
     queue = queue_of(partition, command.entity, now)
-    entity_status.check_receives(queue.entity, queue.state.sub_queue)
+    drain.check_receives(partition, queue)
     stream, ask_id, name = command.stream, command.ask_id, command.session_id
     if name is None:
         check_room(queue)

@@ -4,7 +4,7 @@ No rules here. A stream belongs to one partition; when it ends, in whatever way,
 told, so that what was reserved for it is released.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
@@ -14,7 +14,7 @@ from bendybus.domain.errors import BusError
 from bendybus.internal.v1 import partition_pb2, partition_pb2_grpc
 from bendybus.partition_server.broker.clocks import read_clocks
 from bendybus.partition_server.broker.partition_thread import PartitionThread
-from bendybus.partition_server.broker.replies import Call, Outbox, SendReply
+from bendybus.partition_server.broker.replies import Outbox, SendReply
 from bendybus.partition_server.service import (
     conversions,
     deliver_frames,
@@ -24,20 +24,17 @@ from bendybus.partition_server.service import (
     transactions,
 )
 from bendybus.partition_server.service.frame_streams import both_ways, ending
-from bendybus.partition_server.service.hosts import Hosts, submit
+from bendybus.partition_server.service.hosts import submit
+from bendybus.partition_server.service.pipeline_calls import PipelineCalls
 from bendybus.partition_server.state import answers, commands
-from bendybus.partition_server.state.commands import Command
 from bendybus.v1 import receiver_pb2
 from bendybus.wire import batch_deletes, merged_frames, message_heads, statuses
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
-class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
+class PartitionService(PipelineCalls, partition_pb2_grpc.PartitionServiceServicer):
     """bendybus.internal.v1.PartitionService."""
-
-    def __init__(self, hosts: Hosts) -> None:
-        self._hosts = hosts
 
     async def SendFrames(
         self, request_iterator: AsyncIterator[partition_pb2.SendFramesRequest], context: Context
@@ -317,10 +314,6 @@ class PartitionService(partition_pb2_grpc.PartitionServiceServicer):
         if self._hosts.traffic.begun:
             async with statuses.errors_as_status(context):
                 raise errors.PartitionUnavailable("the partition server is stopping.")
-
-    async def _ask(self, context: Context, partition: int, make: Callable[[Call], Command]) -> Any:
-        async with statuses.errors_as_status(context):
-            return await self._hosts.ask(partition, make)
 
 
 def _batch(context: Context, partition: int, delivery: answers.Delivery) -> Any:

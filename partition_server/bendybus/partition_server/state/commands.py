@@ -17,6 +17,13 @@ from bendybus.partition_server.state.batch import Batch as Batch
 from bendybus.partition_server.state.entity_ref import EntityRef as EntityRef
 from bendybus.partition_server.state.entity_ref import OfStream as OfStream
 from bendybus.partition_server.state.lanes import ForwardOutcome
+from bendybus.partition_server.state.pipeline_commands import BrowseRange as BrowseRange
+from bendybus.partition_server.state.pipeline_commands import DrainEntity as DrainEntity
+from bendybus.partition_server.state.pipeline_commands import FindNumber as FindNumber
+from bendybus.partition_server.state.pipeline_commands import GetFence as GetFence
+from bendybus.partition_server.state.pipeline_commands import GetRange as GetRange
+from bendybus.partition_server.state.pipeline_commands import SendFenced as SendFenced
+from bendybus.partition_server.state.pipeline_commands import SettleRange as SettleRange
 from bendybus.partition_server.state.session_commands import AcceptSession as AcceptSession
 from bendybus.partition_server.state.session_commands import AttachSession as AttachSession
 from bendybus.partition_server.state.session_commands import CloseSession as CloseSession
@@ -315,6 +322,13 @@ Command = (
     | GetSessionState
     | ListSessions
     | CountSessions
+    | GetRange
+    | BrowseRange
+    | FindNumber
+    | DrainEntity
+    | SettleRange
+    | SendFenced
+    | GetFence
     | Counts
     | CommitEntity
     | ApplyEntity
@@ -325,6 +339,6 @@ Command = (
 
 def stores(command: Command) -> bool:
     """Whether a command stores messages, so that it needs room on the disk."""
-    if isinstance(command, Append | TakeForwarded):
+    if isinstance(command, Append | TakeForwarded | SendFenced):
         return True
     return isinstance(command, Transact) and bool(command.batches())

@@ -35,6 +35,7 @@ class Sweep(IntEnum):
     BODIES = 8
     FORWARD = 9
     PUBLISH = 10
+    DRAIN = 11
 
 
 class SlotTimes:

@@ -16,6 +16,7 @@ from bendybus.partition_server.state.catalogue import Catalogue
 from bendybus.partition_server.state.clock_guard import ClockGuard
 from bendybus.partition_server.state.commands import EntityRef, Now
 from bendybus.partition_server.state.deletions import Deletions
+from bendybus.partition_server.state.drains import Drains
 from bendybus.partition_server.state.due_times import DueTimes, Sweep
 from bendybus.partition_server.state.faults import Faults
 from bendybus.partition_server.state.forwards import Forwards
@@ -79,6 +80,7 @@ class PartitionState:
         self.queues = Queues(self.index)
         self.due = DueTimes(machine)
         self.streams = OpenStreams()
+        self.drains = Drains(opened.leases, now.mono_ms)
         # Streams that are told of changes to the catalogue.
         self.watchers: list[Any] = []
         self.fenced_until: dict[str, int] = {}
@@ -177,6 +179,9 @@ class PartitionState:
             waits.append((Sweep.FORWARD, forward[0] - now.mono_ms))
         if self.store.bodies.has_garbage:
             waits.append((Sweep.BODIES, self._garbage_due_ms(now)))
+        drain_end = self.drains.next_end() if self.drains else None
+        if drain_end is not None:
+            waits.append((Sweep.DRAIN, drain_end - now.mono_ms))
         if self.faults.held:
             faults, mono_ms = self.faults, now.mono_ms
             waits = [(sweep, max(wait, faults.wait_ms(sweep, mono_ms))) for sweep, wait in waits]
@@ -214,6 +219,7 @@ class PartitionState:
         for queue in self.queues:
             queue.extend_locks(gap_ms)
         self.due.lock_ends.shift(gap_ms)
+        self.drains.extend(gap_ms)
 
     def rewind(self) -> None:
         """Read every queue from its beginning: what was passed over may be alive after all."""

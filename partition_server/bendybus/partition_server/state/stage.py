@@ -19,7 +19,14 @@ from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.operation_memory import Operations
 from bendybus.partition_server.state.settler_memory import Settlers
 from bendybus.partition_server.store.copies import Copies
-from bendybus.partition_server.store.records import Changes, HistoryEntry, Move, Row, State
+from bendybus.partition_server.store.records import (
+    Changes,
+    Figures,
+    HistoryEntry,
+    Move,
+    Row,
+    State,
+)
 
 
 class Answer(NamedTuple):
@@ -34,7 +41,7 @@ class Touched:
     """A slot that this stage changes: what it was before."""
 
     queue: MessageQueue
-    figures: tuple[int, int, int, int, int, int]
+    figures: Figures
     caught_up: bool
     # Something was moved here, whose payload is only in the file: the window reads it from there.
     cold: bool = False
@@ -147,6 +154,10 @@ class Stage:
             figures.deferred -= 1
         else:
             figures.scheduled -= 1
+
+    def lose(self, queue: MessageQueue, counter: int) -> None:
+        """Note that a message is removed that no receiver settled; it was touched by that."""
+        queue.state.lost = max(queue.state.lost, counter)
 
     def remove_many(
         self, queue: MessageQueue, ids: list[int], deferred: int, size_bytes: int

@@ -11,6 +11,7 @@ from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.partition_server.store.errors import FileRefused, StoreError
 from bendybus.partition_server.store.memory_bodies import MemoryBodies
 from bendybus.partition_server.store.memory_forwards import MemoryForwards
+from bendybus.partition_server.store.memory_pipelines import MemoryPipelines
 from bendybus.partition_server.store.memory_sessions import MemorySessions, bounded
 from bendybus.partition_server.store.records import (
     SLOT_SHIFT,
@@ -40,6 +41,7 @@ class MemoryStore:
         self._rows: dict[int, Row] = {}
         self.bodies = MemoryBodies(self._rows)
         self.forwards = MemoryForwards()
+        self.pipelines = MemoryPipelines()
         self.sessions = MemorySessions(self._rows, self.bodies)
         self._entities: dict[str, Entity] = {}
         self._slots: dict[int, SlotState] = {}
@@ -67,6 +69,7 @@ class MemoryStore:
             self._seen,
             self._producers_forgotten_until_ms,
             [Delay(id_, until_ms) for id_, until_ms in sorted(self._delays.items())],
+            self.pipelines.leases(),
         )
 
     def active(
@@ -164,6 +167,7 @@ class MemoryStore:
             self._entities.pop(key, None)
         self.bodies.commit(changes)
         self.forwards.commit(changes)
+        self.pipelines.commit(changes)
         for row in changes.inserts:
             assert row.id not in self._rows, f"row {row.id} exists"
             self._rows[row.id] = row

@@ -170,6 +170,9 @@ def row_id(slot: int, counter: int) -> int:
     return slot << SLOT_SHIFT | counter
 
 
+Figures = tuple[int, int, int, int, int, int, int]
+
+
 @dataclass(slots=True)
 class SlotState:
     """The durable figures of a slot; written in the transaction of what they count."""
@@ -189,12 +192,14 @@ class SlotState:
     dropped: bool = False
     # Of a transfer queue: the UID of the entity that its messages are forwarded to.
     destination: str = ""
+    # The highest number that expired, or was batch-deleted, without being received.
+    lost: int = 0
     # Its messages are received by session; follows from its entity, not written.
     by_session: bool = field(default=False, compare=False)
     # Its messages may share bodies; the same.
     has_copies: bool = field(default=False, compare=False)
 
-    def figures(self) -> tuple[int, int, int, int, int, int]:
+    def figures(self) -> Figures:
         """Return what changes with messages, to restore it when a commit fails."""
         return (
             self.counter,
@@ -203,9 +208,10 @@ class SlotState:
             self.scheduled,
             self.size_bytes,
             self.last_enqueued_ms,
+            self.lost,
         )
 
-    def restore(self, figures: tuple[int, int, int, int, int, int]) -> None:
+    def restore(self, figures: Figures) -> None:
         """Set what `figures` returned."""
         (
             self.counter,
@@ -214,6 +220,7 @@ class SlotState:
             self.scheduled,
             self.size_bytes,
             self.last_enqueued_ms,
+            self.lost,
         ) = figures
 
 
@@ -305,6 +312,31 @@ class ForwardedFrame(NamedTuple):
     settled_below: int
 
 
+class Lease(NamedTuple):
+    """The lease of a drain of a (sub-)queue, as it was last taken or ended."""
+
+    uid: str
+    sub_queue: SubQueue
+    # Rises with every drain of the (sub-)queue.
+    epoch: int
+    owner: str
+    # 0: it was ended.
+    duration_ms: int
+
+
+class Fence(NamedTuple):
+    """How far a producer came in a slot."""
+
+    slot: int
+    producer_id: bytes
+    epoch: int
+    # Of the last message that was stored.
+    ordinal: int
+    # What the producer recognizes its work by.
+    mark: bytes
+    at_ms: int
+
+
 class ProducerEntry(NamedTuple):
     """A part of a producer's frame that was stored, and the numbers that it got."""
 
@@ -346,6 +378,12 @@ class Changes:
     forward_choices: dict[int, int | None] = field(default_factory=dict)
     # UIDs of entities that are deleted: nothing of them comes again.
     forward_sources_removed: list[str] = field(default_factory=list)
+    leases: list[Lease] = field(default_factory=list)
+    # UIDs of entities that are deleted, and their leases with them.
+    leases_removed: list[str] = field(default_factory=list)
+    fences: list[Fence] = field(default_factory=list)
+    # Forget the oldest fences that were written before this time, a bounded number.
+    fences_before_ms: int = 0
     slots: dict[int, SlotState] = field(default_factory=dict)
     slots_removed: list[int] = field(default_factory=list)
     # The clocks as they are at this commit.
@@ -364,6 +402,7 @@ class Changes:
             or self.session_states
             or self.forwarded
             or self.forward_choices
+            or self.leases
             or self.producers
             or self.slots_removed
             or self.seen

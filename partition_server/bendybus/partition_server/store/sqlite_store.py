@@ -43,6 +43,7 @@ from bendybus.partition_server.store.sqlite_bodies import SqliteBodies
 from bendybus.partition_server.store.sqlite_delays import SqliteDelays
 from bendybus.partition_server.store.sqlite_errors import is_unwritable, translated
 from bendybus.partition_server.store.sqlite_forwards import SqliteForwards
+from bendybus.partition_server.store.sqlite_pipelines import SqlitePipelines
 from bendybus.partition_server.store.sqlite_sessions import SqliteSessions
 from bendybus.partition_server.store.store import Opened
 
@@ -69,6 +70,7 @@ class SqliteStore:
         self._appends = Appends(self._queries)
         self.bodies = SqliteBodies(self._queries, self._all)
         self.forwards = SqliteForwards(self._queries, self._all)
+        self.pipelines = SqlitePipelines(self._queries, self._all)
         self._delays = SqliteDelays(self._queries, self._all)
         self.sessions = SqliteSessions(self._queries, self._all, self._page)
         self._db: apsw.Connection | None = None
@@ -178,6 +180,7 @@ class SqliteStore:
             seen,
             next((value for (value,) in self._all("read_mark", (_FORGOTTEN,))), 0),
             self._delays.all(),
+            self.pipelines.leases(),
         )
 
     # Reads
@@ -302,6 +305,8 @@ class SqliteStore:
             self.sessions.after(db, changes)
         if changes.forwarded or changes.forward_choices or changes.forward_sources_removed:
             self.forwards.commit(db, changes)
+        if changes.leases or changes.fences or changes.leases_removed or changes.slots_removed:
+            self.pipelines.commit(db, changes)
         for key in changes.history:
             db.execute(sql["remember_key"], key)
         for key in changes.history_deletes:

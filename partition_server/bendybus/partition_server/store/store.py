@@ -10,6 +10,7 @@ from typing import Protocol
 
 from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.partition_server.store.body_reads import BodyReads
+from bendybus.partition_server.store.fence_reads import FenceReads
 from bendybus.partition_server.store.forward_reads import ForwardReads
 from bendybus.partition_server.store.records import (
     Changes,
@@ -17,6 +18,7 @@ from bendybus.partition_server.store.records import (
     Delay,
     Envelope,
     HistoryEntry,
+    Lease,
     ProducerEntry,
     Row,
     SlotState,
@@ -42,6 +44,8 @@ class Opened:
     producers_forgotten_until_ms: int = 0
     # Messages that wait, because they were abandoned with a delay.
     delays: Sequence[Delay] = ()
+    # Of drains, also those that were ended.
+    leases: Sequence[Lease] = ()
 
 
 class Store(Protocol):
@@ -54,6 +58,10 @@ class Store(Protocol):
     @property
     def forwards(self) -> ForwardReads:
         """What is read of frames that were forwarded here."""
+
+    @property
+    def pipelines(self) -> FenceReads:
+        """What is read of the fences of producers."""
 
     @property
     def bodies(self) -> BodyReads:

@@ -44,19 +44,19 @@ DELETE FROM entities WHERE key = ?
 -- read_slots --
 -- The figures of every (sub-)queue.
 SELECT slot, uid, sub_queue, counter, active, deferred, scheduled, size_bytes, last_enqueued_ms,
-    dropped, destination
+    dropped, destination, lost
 FROM slots ORDER BY slot
 
 -- write_slot --
 -- The figures of a (sub-)queue, in the transaction of what they count.
 INSERT INTO slots (slot, uid, sub_queue, counter, active, deferred, scheduled, size_bytes,
-    last_enqueued_ms, dropped, destination)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    last_enqueued_ms, lost, dropped, destination)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (slot) DO UPDATE
 SET counter = excluded.counter, active = excluded.active, deferred = excluded.deferred,
     scheduled = excluded.scheduled, size_bytes = excluded.size_bytes,
     last_enqueued_ms = excluded.last_enqueued_ms, dropped = excluded.dropped, uid = excluded.uid,
-    sub_queue = excluded.sub_queue, destination = excluded.destination
+    sub_queue = excluded.sub_queue, destination = excluded.destination, lost = excluded.lost
 
 -- remove_slot --
 -- The end of a deleted entity's (sub-)queue.

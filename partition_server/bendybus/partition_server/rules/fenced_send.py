@@ -1,0 +1,130 @@
+"""Sends with a fence: what a producer repeats, after whatever died, is stored once.
+
+A producer numbers its messages within an epoch (a batch of a data pipeline) and sends those for
+one partition in order. The partition keeps the epoch and the number of the last one that it stored,
+in the commit that stores it: one row a producer, however much it sends.
+"""
+
+import itertools
+
+from bendybus.domain import bounds, errors, limits
+from bendybus.domain.message_access import Access
+from bendybus.partition_server.rules import send
+from bendybus.partition_server.state.commands import Append
+from bendybus.partition_server.state.message_queue import MessageQueue
+from bendybus.partition_server.state.pipeline_commands import (
+    FencedStored,
+    FenceRead,
+    GetFence,
+    SendFenced,
+)
+from bendybus.partition_server.state.turn import Turn
+from bendybus.partition_server.store.records import Fence
+
+
+def store(turn: Turn, command: SendFenced) -> FencedStored:
+    """Store what is above the fence, all of it or nothing.
+
+    Raises ProducerFenced for an earlier epoch, and what refuses a send.
+    """
+    queue = send.target(turn, command.entity)
+    _check(command)
+    known = turn.partition.store.pipelines.fence(queue.slot, command.producer_id)
+    if known is not None and known.epoch > command.epoch:
+        raise errors.ProducerFenced(
+            f"{queue.entity.title}: the producer has begun epoch {known.epoch}, so nothing of "
+            f"epoch {command.epoch} is stored any more. Stop the earlier attempt.",
+            metadata={"epoch": str(known.epoch)},
+        )
+    repeated = 0
+    if known is not None and known.epoch == command.epoch:
+        repeated = sum(1 for ordinal in command.ordinals if ordinal <= known.ordinal)
+    if repeated == len(command.ordinals):
+        return FencedStored(0, repeated, 0)
+    send.check_sends(turn, queue, command.deadline_mono_ms)
+    if known is None:
+        _make_room(turn, queue)
+    duplicates = _append(turn, queue, command, repeated)
+    turn.stage.changes.fences.append(
+        Fence(
+            queue.slot,
+            command.producer_id,
+            command.epoch,
+            command.ordinals[-1],
+            command.mark,
+            turn.now.wall_ms,
+        )
+    )
+    return FencedStored(len(command.ordinals) - repeated - duplicates, repeated, duplicates)
+
+
+def read(turn: Turn, command: GetFence) -> FenceRead:
+    """Return how far a producer came. Raises what `find` does."""
+    queue = turn.partition.find(command.entity, turn.now, Access.SEND)
+    _check_producer(command.producer_id)
+    found = turn.partition.store.pipelines.fence(queue.slot, command.producer_id)
+    return FenceRead() if found is None else FenceRead(found.epoch, found.ordinal, found.mark)
+
+
+def _check(command: SendFenced) -> None:
+    _check_producer(command.producer_id)
+    bounds.check_number("epoch", command.epoch, bounds.NUMBER_MAX, 1)
+    bounds.check_number("deadline", command.deadline_mono_ms, bounds.NUMBER_MAX)
+    bounds.check_number("mark", len(command.mark), limits.FENCE_MARK_BYTES_MAX)
+    send.check_shape(command.batch, ())
+    ordinals, count = command.ordinals, len(command.batch.payloads)
+    if len(ordinals) != count:
+        raise errors.InvalidArgument(
+            "ordinals", f"has {len(ordinals)} entries for {count} messages."
+        )
+    bounds.check_number("ordinals", ordinals[0], bounds.NUMBER_MAX, 1)
+    bounds.check_number("ordinals", ordinals[-1], bounds.NUMBER_MAX, 1)
+    if any(later <= earlier for earlier, later in itertools.pairwise(ordinals)):
+        raise errors.InvalidArgument("ordinals", "must rise from message to message.")
+    content = command.batch.content_bytes()
+    if count > 1 and content > limits.FENCED_BYTES_MAX:
+        raise errors.InvalidArgument(
+            "batch",
+            f"{content} bytes are more than the {limits.FENCED_BYTES_MAX} of one call. "
+            "Send fewer messages at a time.",
+        )
+
+
+def _check_producer(producer_id: bytes) -> None:
+    if len(producer_id) != limits.FENCE_PRODUCER_BYTES:
+        raise errors.InvalidArgument(
+            "producer_id",
+            f"must be {limits.FENCE_PRODUCER_BYTES} bytes (got {len(producer_id)}).",
+        )
+
+
+def _make_room(turn: Turn, queue: MessageQueue) -> None:
+    """Forget old producers; raise QuotaExceeded where too many are remembered."""
+    pipelines = turn.partition.store.pipelines
+    if pipelines.fence_count() >= limits.FENCES_MAX:
+        raise errors.QuotaExceeded(
+            f"{queue.entity.title}: partition {turn.partition.index} remembers "
+            f"{limits.FENCES_MAX} producers of data pipelines, each for "
+            f"{limits.FENCE_MS // limits.DAY_MS} days after its last message. Use one "
+            "idempotency key a pipeline, not one a run.",
+            metadata={"entity": queue.entity.name, "partition": str(turn.partition.index)},
+        )
+    if not turn.expiry_held:
+        turn.stage.changes.fences_before_ms = max(0, turn.now.wall_ms - limits.FENCE_MS)
+
+
+def _append(turn: Turn, queue: MessageQueue, command: SendFenced, repeated: int) -> int:
+    """Append what is not repeated, in one piece; return how many duplicates were found."""
+    count = len(command.ordinals)
+    batch = command.batch
+    if repeated:
+        batch = batch.chosen(range(repeated, count))
+    sizes = [1] * (count - repeated)
+    mark = turn.mark()
+    outcome = send.appender(turn, queue).run(Append(None, command.entity, batch, sizes))
+    if outcome.failures:
+        # Nothing of it: the fence would pass over what was refused.
+        turn.take_back_to(mark)
+        raise outcome.failures[0][1]
+    turn.keep(mark)
+    return sum(outcome.duplicates)
