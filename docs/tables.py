@@ -37,6 +37,11 @@ ADVICE: Final[dict[str, str]] = {
     "MESSAGE_NOT_FOUND": "The message was settled, or is not deferred (or scheduled) any more.",
     "SESSION_CANNOT_BE_LOCKED": "Another receiver has the session: accept it again later, or "
     "accept the next available session.",
+    "ENTITY_DRAINED": "A data pipeline drains the entity: receive from another subscription, or "
+    "stop the pipeline.",
+    "DRAIN_LEASE_LOST": "Run one data pipeline a queue or subscription. Start this one again to "
+    "take the lease.",
+    "PRODUCER_FENCED": "A later attempt of the same pipeline runs: stop the earlier one.",
     "SESSION_LOCK_LOST": "Accept the session again; its messages come again in their order. Renew "
     "the session's lock, or choose a longer `lockDuration`.",
     "MESSAGE_LOCK_LOST": "The message comes again: settle that one. Renew locks, or choose a "

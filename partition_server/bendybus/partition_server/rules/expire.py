@@ -41,7 +41,9 @@ def sweep(turn: Turn) -> None:
         held = isinstance(lock, HeldLock)
         if queue is None or (lock is not None and not held):
             return 0
-        if forward_doubt.in_doubt(partition, queue, summary.counter) or _paused(partition, queue):
+        if forward_doubt.in_doubt(partition, queue, summary.counter):
+            return 0
+        if _paused(partition, queue):
             return 0
         expire(turn, queue, summary.id, summary.state, summary.size_bytes)
         if held:
@@ -71,7 +73,9 @@ def expire_returned(turn: Turn, id_: int) -> None:
     queue, found = partition.queues.at(id_ >> SLOT_SHIFT), partition.store.envelope(id_)
     if queue is None or found is None or found.row.counter in queue.locks:
         return
-    if forward_doubt.in_doubt(partition, queue, found.row.counter) or _paused(partition, queue):
+    if forward_doubt.in_doubt(partition, queue, found.row.counter):
+        return
+    if _paused(partition, queue):
         return
     row = found.row
     if row.expires_ms is None or row.expires_ms > turn.now.wall_ms or turn.expiry_held:
