@@ -11,6 +11,14 @@ from bendybus.client.connection_string import (
     ServiceBusConnectionStringProperties,
     parse_connection_string,
 )
+from bendybus.client.core.partitions import (
+    EntityPartitions,
+    FencedSend,
+    MessagePage,
+    PartitionRange,
+    PartitionWait,
+    ProducerFence,
+)
 from bendybus.client.messages.encode import ServiceBusMessageBatch
 from bendybus.client.messages.enums import (
     NEXT_AVAILABLE_SESSION,
@@ -24,6 +32,8 @@ from bendybus.client.messages.message import ServiceBusMessage
 from bendybus.client.messages.received_message import ServiceBusReceivedMessage
 from bendybus.client.sync.client import ServiceBusClient
 from bendybus.client.sync.lock_renewer import AutoLockRenewer
+from bendybus.client.sync.partition_browser import DrainLease, PartitionBrowser
+from bendybus.client.sync.partition_sender import PartitionSender
 from bendybus.client.sync.receiver import ServiceBusReceiver
 from bendybus.client.sync.sender import ServiceBusSender
 from bendybus.client.sync.sessions import ServiceBusSession
@@ -32,6 +42,15 @@ from bendybus.client.sync.transaction import ServiceBusTransaction
 __all__ = [
     "NEXT_AVAILABLE_SESSION",
     "AutoLockRenewer",
+    "DrainLease",
+    "EntityPartitions",
+    "FencedSend",
+    "MessagePage",
+    "PartitionBrowser",
+    "PartitionRange",
+    "PartitionSender",
+    "PartitionWait",
+    "ProducerFence",
     "ServiceBusClient",
     "ServiceBusConnectionStringProperties",
     "ServiceBusMessage",

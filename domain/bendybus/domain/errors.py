@@ -6,8 +6,8 @@
     │   ├── ServerBusy             a bounded queue is full, or the service throttles
     │   ├── ServiceTimeout         the time given was over first; it was not done
     │   ├── EntityDisabled         the entity's status forbids it (may be enabled again)
+    │   │   └── EntityDrained      a data pipeline drains the entity: it alone removes messages
     │   ├── SessionCannotBeLocked  another receiver has the session
-    │   ├── EntityDrained          a data pipeline drains the entity: it alone removes messages
     │   └── GenerationMismatch     front end and partition know different versions of an entity
     ├── OutcomeUnknown             it may be done: repeat it under the same name to find out
     ├── InvalidArgument            a value is outside what is allowed; `field` names it
@@ -109,7 +109,7 @@ class SessionCannotBeLocked(RetryableError):
     reason = "SESSION_CANNOT_BE_LOCKED"
 
 
-class EntityDrained(RetryableError):
+class EntityDrained(EntityDisabled):
     """Raised when a data pipeline drains the entity: its lease forbids the operation."""
 
     reason = "ENTITY_DRAINED"

@@ -91,8 +91,11 @@ class Grant:
     resource: str
     expires_at_s: int
 
-    def check(self, entity_path: str, right: Right) -> None:
-        """Raise Unauthorized unless the grant covers that right there; "" is the namespace."""
+    def check(self, entity_path: str, right: Right, other: Right | None = None) -> None:
+        """Raise Unauthorized unless the grant covers that right there; "" is the namespace.
+
+        `other`: a right that is enough, too.
+        """
         bounds.check_path(entity_path)
         path = entity_path.lower()
         for scope in (self.policy.entity.lower(), self.resource):
@@ -103,7 +106,7 @@ class Grant:
                     "policy on it, or on the namespace.",
                     metadata={"cause": Cause.WRONG_ENTITY, "policy": self.policy.name},
                 )
-        if right not in self.policy.granted:
+        if right not in self.policy.granted and other not in self.policy.granted:
             raise Unauthorized(
                 f"policy {self.policy.name!r} does not grant {right}. Use a key of a policy that "
                 "does.",

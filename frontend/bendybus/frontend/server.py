@@ -12,6 +12,7 @@ from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.listeners.call_gate import CallGate
 from bendybus.frontend.listeners.client_streams import ClientStreams
 from bendybus.frontend.listeners.management_service import ManagementService
+from bendybus.frontend.listeners.pipeline_service import PipelineService
 from bendybus.frontend.listeners.receiver_service import ReceiverService
 from bendybus.frontend.listeners.sender_service import SenderService
 from bendybus.frontend.listeners.transaction_service import TransactionService
@@ -20,6 +21,7 @@ from bendybus.frontend.security.policy_file import PolicyFile
 from bendybus.frontend.settings import Settings
 from bendybus.v1 import (
     management_pb2_grpc,
+    pipeline_pb2_grpc,
     receiver_pb2_grpc,
     sender_pb2_grpc,
     transaction_pb2_grpc,
@@ -33,6 +35,7 @@ SERVICES: Final = (
     "bendybus.v1.ReceiverService",
     "bendybus.v1.ManagementService",
     "bendybus.v1.TransactionService",
+    "bendybus.v1.PipelineService",
 )
 READY_CHECK_S: Final = 0.1
 UNREADY_AFTER_S: Final = 10.0
@@ -83,6 +86,7 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
     transaction_pb2_grpc.add_TransactionServiceServicer_to_server(
         TransactionService(front_end, streams), server
     )
+    pipeline_pb2_grpc.add_PipelineServiceServicer_to_server(PipelineService(front_end), server)
     await serving.add_health_and_reflection(server, SERVICES, health)
     host = settings.listen.rsplit(":", 1)[0]
     port = serving.open_port(server, settings.listen, directory, demand_client_certificate=False)

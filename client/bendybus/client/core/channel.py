@@ -12,6 +12,7 @@ from bendybus.domain import limits
 from bendybus.domain.errors import BusError, RetryableError
 from bendybus.v1 import (
     management_pb2_grpc,
+    pipeline_pb2_grpc,
     receiver_pb2_grpc,
     sender_pb2_grpc,
     transaction_pb2_grpc,
@@ -40,6 +41,7 @@ class Stubs:
         self.sender = sender_pb2_grpc.SenderServiceStub(channel)
         self.receiver = receiver_pb2_grpc.ReceiverServiceStub(channel)
         self.transaction = transaction_pb2_grpc.TransactionServiceStub(channel)
+        self.pipeline = pipeline_pb2_grpc.PipelineServiceStub(channel)
         self.management = management_pb2_grpc.ManagementServiceStub(channel)
 
 

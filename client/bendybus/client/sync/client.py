@@ -16,6 +16,8 @@ from bendybus.client.messages.enums import (
 from bendybus.client.sync import calls, sessions
 from bendybus.client.sync.lock_renewer import AutoLockRenewer
 from bendybus.client.sync.management.paging import ItemPaged
+from bendybus.client.sync.partition_browser import PartitionBrowser
+from bendybus.client.sync.partition_sender import PartitionSender
 from bendybus.client.sync.receiver import ServiceBusReceiver
 from bendybus.client.sync.sender import ServiceBusSender
 from bendybus.client.sync.transaction import ServiceBusTransaction
@@ -187,6 +189,56 @@ class ServiceBusClient(BaseClient):
             auto_lock_renewer=auto_lock_renewer,
             prefetch_count=prefetch_count,
             **self._options(client_identifier, kwargs),
+        )
+        self._entity_clients.add(made)
+        return made
+
+    def get_partition_browser(
+        self,
+        *,
+        queue_name: str | None = None,
+        topic_name: str | None = None,
+        subscription_name: str | None = None,
+        sub_queue: ServiceBusSubQueue | str | None = None,
+        client_identifier: str | None = None,
+    ) -> PartitionBrowser:
+        """Return what reads a queue or subscription partition by partition, without locks.
+
+        `queue_name`, or `topic_name` and `subscription_name`: the entity. `sub_queue`: DEAD_LETTER
+        for its dead-letter queue. `client_identifier`: a name for logs, generated if None.
+        """
+        self._check(queue_name or topic_name or "")
+        made = PartitionBrowser(
+            self.fully_qualified_namespace,
+            self._credential,
+            queue_name=queue_name,
+            topic_name=topic_name,
+            subscription_name=subscription_name,
+            sub_queue=sub_queue,
+            **self._options(client_identifier, {}),
+        )
+        self._entity_clients.add(made)
+        return made
+
+    def get_partition_sender(
+        self,
+        *,
+        queue_name: str | None = None,
+        topic_name: str | None = None,
+        client_identifier: str | None = None,
+    ) -> PartitionSender:
+        """Return what sends to one partition of a queue or topic at a time, each message once.
+
+        `queue_name` or `topic_name`: the entity. `client_identifier`: a name for logs, generated
+        if None.
+        """
+        self._check(queue_name or topic_name or "")
+        made = PartitionSender(
+            self.fully_qualified_namespace,
+            self._credential,
+            queue_name=queue_name,
+            topic_name=topic_name,
+            **self._options(client_identifier, {}),
         )
         self._entity_clients.add(made)
         return made

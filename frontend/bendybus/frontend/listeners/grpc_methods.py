@@ -10,6 +10,7 @@ from bendybus.frontend.security.operations import RULES, Operation
 _SENDER: Final = "/bendybus.v1.SenderService/"
 _RECEIVER: Final = "/bendybus.v1.ReceiverService/"
 _TRANSACTION: Final = "/bendybus.v1.TransactionService/"
+_PIPELINE: Final = "/bendybus.v1.PipelineService/"
 _MANAGEMENT: Final = "/bendybus.v1.ManagementService/"
 # Metadata that carries the token.
 AUTHORIZATION: Final = "authorization"
@@ -68,6 +69,14 @@ METHODS: Final[dict[str, Method]] = {
     f"{_RECEIVER}SetSessionState": Method(Operation.SET_SESSION_STATE),
     f"{_RECEIVER}ListSessions": Method(Operation.LIST_SESSIONS),
     f"{_RECEIVER}ListSessionCounts": Method(Operation.LIST_SESSIONS),
+    f"{_PIPELINE}DescribePartitions": Method(Operation.DESCRIBE_PARTITIONS),
+    f"{_PIPELINE}BrowsePartition": Method(Operation.PEEK),
+    f"{_PIPELINE}GetSequenceNumberAt": Method(Operation.PEEK),
+    f"{_PIPELINE}AcquireDrainLease": Method(Operation.DRAIN),
+    f"{_PIPELINE}ReleaseDrainLease": Method(Operation.DRAIN),
+    f"{_PIPELINE}SettleRange": Method(Operation.DRAIN),
+    f"{_PIPELINE}SendFenced": Method(Operation.SEND),
+    f"{_PIPELINE}GetProducerFence": Method(Operation.SEND),
     f"{_MANAGEMENT}GetNamespace": Method(Operation.GET_NAMESPACE),
     f"{_MANAGEMENT}CreateQueue": Method(Operation.CREATE_ENTITY, "name"),
     f"{_MANAGEMENT}UpdateQueue": Method(Operation.UPDATE_ENTITY, "name"),
@@ -99,7 +108,12 @@ ANY_TOKEN: Final = frozenset({"/grpc.reflection.v1alpha.ServerReflection/ServerR
 # The largest request of a call that carries no messages, and nothing as large as one.
 REQUEST_BYTES_MAX: Final = 4 * limits.MB
 CARRIES_MESSAGES: Final = frozenset(
-    {f"{_SENDER}Send", f"{_SENDER}SendStream", f"{_RECEIVER}SetSessionState"}
+    {
+        f"{_SENDER}Send",
+        f"{_SENDER}SendStream",
+        f"{_RECEIVER}SetSessionState",
+        f"{_PIPELINE}SendFenced",
+    }
 )
 
 

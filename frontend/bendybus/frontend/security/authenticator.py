@@ -65,8 +65,9 @@ class _Holder:
         if (entity_path, operation) in self._checked:
             return
         rule = RULES[operation]
+        where = "" if rule.whole_namespace else entity_path
         try:
-            self._grant.check("" if rule.whole_namespace else entity_path, rule.right)
+            self._grant.check(where, rule.right, rule.other)
         except BusError as error:
             self._authenticator.note(error)
             raise

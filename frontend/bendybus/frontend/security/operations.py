@@ -25,6 +25,8 @@ class Operation(StrEnum):
     LIST_SESSIONS = "list-sessions"
     PEEK = "peek"
     DELETE_MESSAGES = "delete-messages"
+    DESCRIBE_PARTITIONS = "describe-partitions"
+    DRAIN = "drain"
     GET_NAMESPACE = "get-namespace"
     CREATE_ENTITY = "create-entity"
     UPDATE_ENTITY = "update-entity"
@@ -39,6 +41,8 @@ class Rule:
 
     right: Right
     whole_namespace: bool = False
+    # Another right that is enough.
+    other: Right | None = None
 
 
 # As Service Bus: reading a description is managing, peeking is listening.
@@ -55,6 +59,10 @@ RULES: Final[dict[Operation, Rule]] = {
     Operation.LIST_SESSIONS: Rule(Right.LISTEN),
     Operation.PEEK: Rule(Right.LISTEN),
     Operation.DELETE_MESSAGES: Rule(Right.LISTEN),
+    # Of those who read, and of those who send.
+    Operation.DESCRIBE_PARTITIONS: Rule(Right.LISTEN, other=Right.SEND),
+    # As deleting messages.
+    Operation.DRAIN: Rule(Right.LISTEN),
     Operation.GET_NAMESPACE: Rule(Right.MANAGE, whole_namespace=True),
     Operation.CREATE_ENTITY: Rule(Right.MANAGE, whole_namespace=True),
     Operation.UPDATE_ENTITY: Rule(Right.MANAGE),

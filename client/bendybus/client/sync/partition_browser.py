@@ -1,0 +1,204 @@
+# Generated from aio/partition_browser.py by `make sync`: edit that file.
+"""Reading an entity partition by partition, of the synchronous surface."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Final
+
+from bendybus.client import arguments
+from bendybus.client.core import partitions
+from bendybus.client.core.entity_client import EntityClient
+from bendybus.client.core.partitions import EntityPartitions, MessagePage, PartitionWait
+from bendybus.client.messages import enums
+from bendybus.client.messages.enums import ServiceBusMessageState, ServiceBusSubQueue
+from bendybus.client.sync import calls
+from bendybus.domain import limits
+
+_NUMBERS_A_CALL: Final = limits.RANGE_NUMBERS_MAX
+
+
+class PartitionBrowser(EntityClient):
+    """Reads a queue, a subscription or its dead letters partition by partition, without locks.
+
+    For data pipelines, which keep the position of each partition themselves. Every call may be
+    repeated, and is, with the retry options of the client, within its `timeout` (seconds, 60 if
+    None).
+    """
+
+    def __init__(
+        self,
+        fully_qualified_namespace: str,
+        credential: Any,
+        *,
+        queue_name: str | None = None,
+        topic_name: str | None = None,
+        subscription_name: str | None = None,
+        sub_queue: ServiceBusSubQueue | str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Create a browser with its own connection; those of a ServiceBusClient share one."""
+        super().__init__(
+            fully_qualified_namespace,
+            credential,
+            queue_name=queue_name,
+            topic_name=topic_name,
+            subscription_name=subscription_name,
+            kind="PartitionBrowser",
+            options=kwargs,
+        )
+        self.entity_path = enums.sub_queue_path(self.entity_name, sub_queue)
+
+    def __enter__(self) -> "PartitionBrowser":
+        self._check_live()
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def describe_partitions(self, *, timeout: float | None = None) -> EntityPartitions:
+        """Return where each partition begins and ends.
+
+        A partition that does not answer has an `error`; if none answers, its error is raised.
+        """
+        answer = self._call(
+            "DescribePartitions", partitions.describe_request(self.entity_path), timeout
+        )
+        return partitions.described(answer)
+
+    def browse(
+        self,
+        partition: int,
+        *,
+        after: int = 0,
+        upto: int = 0,
+        max_messages: int = 1_000,
+        max_bytes: int = 0,
+        states: Iterable[ServiceBusMessageState] = (),
+        bodies: bool = True,
+        timeout: float | None = None,
+    ) -> MessagePage:
+        """Return messages of one partition, oldest first: a page of the range (after, upto].
+
+        `after` and `upto`: sequence numbers; 0 is the beginning, and the stable tail. Fewer than
+        `max_messages` (5,000 at most) and `max_bytes` (1 MiB at most, and if 0) may be returned,
+        also none: go on after `next_after` until the page is `complete`. `states`: ACTIVE if empty.
+        `bodies=False` leaves bodies out.
+        """
+        request = partitions.browse_request(
+            self.entity_path, partition, after, upto, max_messages, max_bytes
+        )
+        request.states.extend(partitions.state_numbers(states))
+        request.without_bodies = not bodies
+        return partitions.page(self._call("BrowsePartition", request, timeout))
+
+    def sequence_number_at(
+        self, partition: int, enqueued_time_utc: datetime, *, timeout: float | None = None
+    ) -> int:
+        """Return the number after which all messages were enqueued at that time or later.
+
+        Of dead letters, whose times do not rise: before the first one from that time or later.
+        """
+        request = partitions.number_request(self.entity_path, partition, enqueued_time_utc)
+        answer = self._call("GetSequenceNumberAt", request, timeout)
+        return int(answer.after)
+
+    def acquire_drain_lease(
+        self, owner: str, *, duration: float = 60.0, timeout: float | None = None
+    ) -> "DrainLease":
+        """Take the drain lease: as long as it lasts, only its holder removes messages.
+
+        `owner`: names the holder, which takes over its own lease from an earlier run at once; the
+        lease of another owner is waited for. `duration`: seconds, 5 to 600, from each renewal on.
+        Raises MessagingEntityDrainedError if another owner still has the lease after the timeout.
+        """
+        lease = DrainLease(self, owner, duration)
+        lease._acquire(0, timeout)
+        return lease
+
+    def close(self) -> None:
+        """Close the browser; leases that it took end by time."""
+        self._closed = True
+        if self._owns_connection:
+            calls.close(self._shared)
+
+    def _call(self, method: str, request: Any, timeout: float | None) -> Any:
+        self._check_live()
+        return calls.call(
+            self._shared.get(),
+            lambda stubs: getattr(stubs.pipeline, method),
+            request,
+            arguments.timeout(timeout),
+        )
+
+
+class DrainLease:
+    """The right to remove messages of an entity, alone, until the lease is over.
+
+    `epoch` rises with every lease of the entity. `ready`: the partitions that may be read;
+    `waiting`: the others, and why. Renew the lease, also to let others become ready.
+    """
+
+    def __init__(self, browser: PartitionBrowser, owner: str, duration: float) -> None:
+        self._browser = browser
+        self.owner = arguments.text("owner", owner, limits.DRAIN_OWNER_CHARS_MAX)
+        self.duration = arguments.seconds("duration", duration)
+        self.epoch = 0
+        self.ready: frozenset[int] = frozenset()
+        self.waiting: Sequence[PartitionWait] = ()
+
+    def renew(self, *, timeout: float | None = None) -> None:
+        """Let the lease last for its duration from now on. Raises DrainLeaseLostError."""
+        self._acquire(self.epoch, timeout)
+
+    def release(self, *, timeout: float | None = None) -> None:
+        """End the lease now; where a partition does not answer, it ends by time."""
+        request = partitions.release_request(self._browser.entity_path, self.owner, self.epoch)
+        self._browser._call("ReleaseDrainLease", request, timeout)
+
+    def settle_up_to(
+        self, partition: int, sequence_number: int, *, timeout: float | None = None
+    ) -> int:
+        """Delete all active messages of a partition up to a number. Returns how many.
+
+        `timeout`: of each of the calls that it takes. Raises DrainLeaseLostError.
+        """
+        deleted = 0
+        while True:
+            request = partitions.settle_request(
+                self._browser.entity_path, partition, self.epoch, sequence_number
+            )
+            answer = self._browser._call("SettleRange", request, timeout)
+            deleted += int(answer.deleted)
+            if not answer.more:
+                return deleted
+
+    def settle(
+        self, partition: int, sequence_numbers: Iterable[int], *, timeout: float | None = None
+    ) -> int:
+        """Delete active messages of a partition by their numbers. Returns how many were there.
+
+        `timeout`: of each call for 1,000 of them. Raises DrainLeaseLostError.
+        """
+        numbers = sorted(arguments.numbers("sequence_numbers", list(sequence_numbers)))
+        deleted = 0
+        for start in range(0, len(numbers), _NUMBERS_A_CALL):
+            request = partitions.settle_request(self._browser.entity_path, partition, self.epoch)
+            request.numbers.values.extend(numbers[start : start + _NUMBERS_A_CALL])
+            answer = self._browser._call("SettleRange", request, timeout)
+            deleted += answer.deleted
+        return deleted
+
+    def _acquire(self, epoch: int, timeout: float | None) -> None:
+        request = partitions.acquire_request(
+            self._browser.entity_path, self.owner, self.duration, epoch
+        )
+        answer = self._browser._call("AcquireDrainLease", request, timeout)
+        self.epoch = answer.epoch
+        self.ready = frozenset(answer.ready)
+        self.waiting = partitions.waits(answer)

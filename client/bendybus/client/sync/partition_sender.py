@@ -1,0 +1,104 @@
+# Generated from aio/partition_sender.py by `make sync`: edit that file.
+"""Sending to one partition at a time, each message once, of the synchronous surface."""
+
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any
+
+from bendybus.client import arguments
+from bendybus.client.core import partitions
+from bendybus.client.core.entity_client import EntityClient
+from bendybus.client.core.partitions import EntityPartitions, FencedSend, ProducerFence
+from bendybus.client.sync import calls
+
+
+class PartitionSender(EntityClient):
+    """Sends to one partition of a queue or topic at a time; what is repeated is stored once.
+
+    For data pipelines. A producer numbers its messages within an epoch: the partition remembers how
+    far each producer came, for 14 days. Every call may be repeated, and is, with the retry options
+    of the client, within its `timeout` (seconds, 60 if None).
+    """
+
+    def __init__(
+        self,
+        fully_qualified_namespace: str,
+        credential: Any,
+        *,
+        queue_name: str | None = None,
+        topic_name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Create a sender with its own connection; those of a ServiceBusClient share one."""
+        super().__init__(
+            fully_qualified_namespace,
+            credential,
+            queue_name=queue_name,
+            topic_name=topic_name,
+            kind="PartitionSender",
+            options=kwargs,
+        )
+
+    def __enter__(self) -> "PartitionSender":
+        self._check_live()
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def describe_partitions(self, *, timeout: float | None = None) -> EntityPartitions:
+        """Return the partitions; a key's messages belong to `partition_of` it."""
+        request = partitions.describe_request(self.entity_name)
+        return partitions.described(self._call("DescribePartitions", request, timeout))
+
+    def send(
+        self,
+        partition: int,
+        messages: Any,
+        *,
+        producer_id: bytes,
+        epoch: int,
+        ordinals: Iterable[int],
+        mark: bytes = b"",
+        timeout: float | None = None,
+    ) -> FencedSend:
+        """Store messages in one partition: all that is not stored yet, or nothing.
+
+        `messages`: as for `send_messages`, 1 MiB at most, or an encoded MessageBatch. Each with a
+        key must belong to the partition. `producer_id`: 16 bytes, the same in every attempt.
+        `epoch`: 1 and up. `ordinals`: one per message, rising, 1 and up. `mark`: at most 64 bytes,
+        kept with the last ordinal. Raises ProducerFencedError for an epoch before the last one.
+        """
+        request = partitions.send_request(
+            self.entity_name, partition, messages, producer_id, epoch, list(ordinals), mark
+        )
+        answer = self._call("SendFenced", request, timeout)
+        return FencedSend(answer.stored, answer.repeated_messages, answer.duplicates)
+
+    def fence(
+        self, partition: int, producer_id: bytes, *, timeout: float | None = None
+    ) -> ProducerFence:
+        """Return how far a producer came in a partition."""
+        request = partitions.fence_request(self.entity_name, partition, producer_id)
+        answer = self._call("GetProducerFence", request, timeout)
+        return ProducerFence(answer.epoch, answer.ordinal, answer.mark)
+
+    def close(self) -> None:
+        """Close the sender."""
+        self._closed = True
+        if self._owns_connection:
+            calls.close(self._shared)
+
+    def _call(self, method: str, request: Any, timeout: float | None) -> Any:
+        self._check_live()
+        return calls.call(
+            self._shared.get(),
+            lambda stubs: getattr(stubs.pipeline, method),
+            request,
+            arguments.timeout(timeout),
+        )

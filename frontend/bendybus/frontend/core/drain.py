@@ -1,0 +1,95 @@
+"""The lease of a drain: granted by the registrar, held by every partition of the entity."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
+
+from bendybus.domain import bounds, errors, forwarding, limits, message_access
+from bendybus.domain.errors import BusError
+from bendybus.domain.message_access import Access
+from bendybus.domain.sub_queue import SubQueue
+from bendybus.frontend.core import fan_out, partition_ranges
+from bendybus.frontend.core.front_end import FrontEnd
+from bendybus.frontend.core.partition_ranges import Place
+from bendybus.frontend.upstreams import pipeline_calls
+from bendybus.frontend.upstreams.message_calls import Target
+from bendybus.frontend.upstreams.pipeline_calls import Lease
+from bendybus.frontend.upstreams.upstream import Upstream
+
+REGISTRAR: Final = 0
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A lease, and for each partition how many messages are locked, or why it does not answer."""
+
+    epoch: int
+    locked: Mapping[int, int | BusError]
+
+
+async def acquire(front_end: FrontEnd, name: str, sub_queue: SubQueue, lease: Lease) -> Held:
+    """Take a lease (epoch 0), or renew it.
+
+    Raises EntityDrained if another owner has it, DrainLeaseLost if a later drain took it over.
+    """
+    target = _target(front_end, name, sub_queue)
+    bounds.check_text("owner", lease.owner, limits.DRAIN_OWNER_CHARS_MAX)
+    if not lease.owner:
+        raise errors.InvalidArgument("owner", "must not be empty: it names the data pipeline.")
+    bounds.check_number("duration", lease.duration_ms, limits.DRAIN_MS_MAX, limits.DRAIN_MS_MIN)
+    bounds.check_number("epoch", lease.epoch, bounds.NUMBER_MAX)
+    if not lease.epoch:
+        registrar = front_end.upstreams[REGISTRAR]
+        epoch = await pipeline_calls.grant(registrar, target, lease)
+        lease = replace(lease, epoch=epoch)
+    answers = await _everywhere(
+        front_end, target, lambda upstream: pipeline_calls.hold(upstream, target, lease)
+    )
+    for answer in answers.values():
+        if isinstance(answer, errors.DrainLeaseLost):
+            raise answer
+    partitions = target.entity.partitions()
+    return Held(lease.epoch, {each: answers[each] for each in partitions})
+
+
+async def release(front_end: FrontEnd, name: str, sub_queue: SubQueue, lease: Lease) -> None:
+    """End a lease; where a partition does not answer, it ends by time."""
+    target = _target(front_end, name, sub_queue)
+    lease = replace(lease, duration_ms=limits.DRAIN_MS_MIN)
+    await _everywhere(
+        front_end, target, lambda upstream: pipeline_calls.release(upstream, target, lease)
+    )
+
+
+async def settle(
+    front_end: FrontEnd, place: Place, epoch: int, upto: int, numbers: Sequence[int]
+) -> tuple[int, bool]:
+    """Delete messages of one partition under a lease; return how many, and whether there are more.
+
+    `numbers`: those, instead of all up to `upto`. Raises DrainLeaseLost.
+    """
+    upstream, target = partition_ranges.located(front_end, place, Access.RECEIVE)
+    bounds.check_number("epoch", epoch, bounds.NUMBER_MAX, 1)
+    if numbers:
+        bounds.check_numbers("numbers", numbers, limits.RANGE_NUMBERS_MAX)
+    for field, values in (("upto", [upto]), ("numbers", numbers)):
+        for number in values:
+            partition_ranges.check_number(place, field, number)
+    return await pipeline_calls.settle(upstream, target, epoch, upto, numbers)
+
+
+def _target(front_end: FrontEnd, name: str, sub_queue: SubQueue) -> Target:
+    entity = front_end.directory.find(name)
+    message_access.check(entity, Access.RECEIVE)
+    forwarding.check_receives(entity, sub_queue)
+    return Target(entity, sub_queue, front_end.settings.unary_timeout_s)
+
+
+async def _everywhere(
+    front_end: FrontEnd, target: Target, ask: Callable[[Upstream], Awaitable[Answer]]
+) -> dict[int, Answer | BusError]:
+    """Ask the partitions of an entity, and the registrar, at once."""
+    partitions = {*target.entity.partitions(), REGISTRAR}
+    upstreams = {each: front_end.upstreams[each] for each in sorted(partitions)}
+    return await fan_out.each(upstreams, ask)

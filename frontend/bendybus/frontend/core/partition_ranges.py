@@ -1,0 +1,95 @@
+"""Partitions of an entity one by one, for data pipelines: what is where, and pages of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bendybus.domain import bounds, errors, message_access, sequence_number
+from bendybus.domain.entity import Entity
+from bendybus.domain.errors import BusError
+from bendybus.domain.message_access import Access
+from bendybus.domain.sub_queue import SubQueue
+from bendybus.frontend.core import fan_out
+from bendybus.frontend.core.front_end import FrontEnd
+from bendybus.frontend.upstreams import pipeline_calls
+from bendybus.frontend.upstreams.message_calls import Target
+from bendybus.frontend.upstreams.pipeline_calls import Page, PartitionRange, Span
+from bendybus.frontend.upstreams.upstream import Upstream
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One partition of a (sub-)queue, as a caller names it."""
+
+    entity: str
+    sub_queue: SubQueue
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """An entity and its partitions; of one that does not answer, why."""
+
+    entity: Entity
+    max_message_size: int
+    ranges: Mapping[int, PartitionRange | BusError]
+
+
+async def describe(front_end: FrontEnd, name: str, sub_queue: SubQueue) -> Described:
+    """Return where each partition begins and ends. Raises the first error if none answers."""
+    entity = front_end.directory.find(name)
+    fingerprint = front_end.directory.fingerprint
+    assert fingerprint is not None, "entities are known"
+    target = Target(entity, sub_queue, front_end.settings.unary_timeout_s)
+    upstreams = {each: front_end.upstreams[each] for each in entity.partitions()}
+    ranges = await fan_out.each(
+        upstreams, lambda upstream: pipeline_calls.get_range(upstream, target)
+    )
+    failures = [each for each in ranges.values() if isinstance(each, BusError)]
+    if len(failures) == len(ranges):
+        raise failures[0]
+    return Described(entity, entity.message_bytes_max(fingerprint.tier), ranges)
+
+
+async def browse(front_end: FrontEnd, place: Place, span: Span) -> Page:
+    """Return a page of one partition. Raises the domain error."""
+    upstream, target = located(front_end, place, Access.BROWSE)
+    for field, number in (("after", span.after), ("upto", span.upto)):
+        check_number(place, field, number)
+    bounds.check_number("max_bytes", span.max_bytes, bounds.BYTES_MAX)
+    return await pipeline_calls.browse(upstream, target, span)
+
+
+async def number_at(front_end: FrontEnd, place: Place, enqueued_time_ms: int) -> int:
+    """Return the number after which messages were enqueued at a time or later."""
+    upstream, target = located(front_end, place, Access.BROWSE)
+    bounds.check_number("enqueued_time", enqueued_time_ms, bounds.TIME_MS_MAX)
+    after, found = 0, False
+    while not found:
+        # A bounded look at a time; the call's time bounds them all.
+        after, found = await pipeline_calls.find_number(upstream, target, enqueued_time_ms, after)
+    return after
+
+
+def located(front_end: FrontEnd, place: Place, access: Access) -> tuple[Upstream, Target]:
+    """Return the partition that a call names. Raises InvalidArgument for one that is not there."""
+    entity = front_end.directory.find(place.entity)
+    message_access.check(entity, access)
+    partitions = entity.partitions()
+    if place.partition not in partitions:
+        known = ", ".join(map(str, partitions))
+        raise errors.InvalidArgument(
+            "partition", f"{entity.title} has partitions {known}, not {place.partition}."
+        )
+    target = Target(entity, place.sub_queue, front_end.settings.unary_timeout_s)
+    return front_end.upstreams[place.partition], target
+
+
+def check_number(place: Place, field: str, number: int) -> None:
+    """Raise InvalidArgument for a sequence number that is not of the partition; 0 is of any."""
+    bounds.check_number(field, number, bounds.NUMBER_MAX)
+    if number and sequence_number.partition_of(number) != place.partition:
+        raise errors.InvalidArgument(
+            field,
+            f"{number} is a number of partition {sequence_number.partition_of(number)}, not of "
+            f"partition {place.partition}.",
+        )
