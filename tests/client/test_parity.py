@@ -64,7 +64,11 @@ ADDED = {
         for surface in SURFACES
         for name in ("flush", "settle_in_background")
     },
-    **{f"{surface}ServiceBusClient.transaction": _EXTRA for surface in SURFACES},
+    **{
+        f"{surface}ServiceBusClient.{name}": _EXTRA
+        for surface in SURFACES
+        for name in ("transaction", "get_partition_browser", "get_partition_sender")
+    },
     **{
         f"{surface}management.ServiceBusAdministrationClient.{name}": _EXTRA
         for surface in SURFACES

@@ -49,7 +49,7 @@ def test_a_right_on_an_entity_allows_its_operations_on_that_entity_only(
     caller = caller_with(tmp_path, right, "orders")
 
     for operation, rule in RULES.items():
-        expected = rule.right is right and not rule.whole_namespace
+        expected = right in (rule.right, rule.other) and not rule.whole_namespace
         assert allowed(caller, operation, "orders") is expected, operation
         assert not allowed(caller, operation, "invoices"), operation
 

@@ -18,40 +18,42 @@ from bendybus.wire import statuses
 
 @dataclass(frozen=True, slots=True)
 class PartitionRange:
-    """Where one partition of an entity begins and ends; numbers are whole sequence numbers."""
+    """Where one `partition` of an entity begins and ends; numbers are whole sequence numbers.
+
+    `incarnation`: another one means that numbers start over, as the entity was made again, or its
+    file restored. `low_watermark`: what was not received up to this number is gone for good: it
+    expired, or was batch-deleted. `stable_tail`: nothing becomes visible at or below this number
+    any more. `first_number`: the oldest message; 0: there is none. `active_message_count` and
+    `size_in_bytes`: what it holds. `error`: why it did not answer; then the rest is empty.
+    """
 
     partition: int
-    # Another one means that numbers start over: the entity was made again, or its file restored.
     incarnation: str
-    # What was not received up to this number is gone for good: it expired, or was batch-deleted.
     low_watermark: int
-    # Nothing becomes visible at or below this number any more.
     stable_tail: int
-    # The oldest message; 0: there is none.
     first_number: int
     active_message_count: int
     size_in_bytes: int
-    # Why the partition did not answer; then everything else but `partition` is empty.
     error: ServiceBusError | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class EntityPartitions:
-    """An entity and its partitions, in their order."""
+    """An entity and its `partitions`, in their order.
 
-    # Stays the same until the entity is deleted.
+    `entity_uid` stays the same until the entity is deleted. `max_message_size`: bytes.
+    `detects_duplicates`: the id of a message without another key is its key. `requires_session`:
+    it takes only messages of sessions.
+    """
+
     entity_uid: str
     partitions: Sequence[PartitionRange]
-    # Bytes.
     max_message_size: int
     detects_duplicates: bool
     requires_session: bool
 
     def partition_of(self, key: str) -> int:
-        """Return the partition of a session id or partition key.
-
-        Where duplicates are detected, the id of a message without either is its key.
-        """
+        """Return the partition of a `key`: a session id, else a partition key."""
         if len(self.partitions) == 1:
             return self.partitions[0].partition
         return partitioning.partition_of(key, len(self.partitions))
@@ -59,15 +61,16 @@ class EntityPartitions:
 
 @dataclass(frozen=True, slots=True)
 class MessagePage:
-    """Messages of a range of one partition, oldest first."""
+    """Messages of a range of one partition, oldest first.
 
-    # In columns, as they are on the wire: for readers that do not want an object for each.
+    `batch`: in columns, as they are on the wire, for readers that want no object for each.
+    `next_after`: where the next page goes on. `complete`: there is nothing more in the range.
+    `incarnation`, `low_watermark`, `stable_tail`: as in PartitionRange, when the page was read.
+    """
+
     batch: message_pb2.DeliveredBatch
-    # Where the next page goes on.
     next_after: int
-    # There is nothing more in the range.
     complete: bool
-    # As in PartitionRange, when the page was read.
     incarnation: str
     low_watermark: int
     stable_tail: int
@@ -81,29 +84,36 @@ class MessagePage:
 
 @dataclass(frozen=True, slots=True)
 class PartitionWait:
-    """Why a partition is not ready to be drained."""
+    """Why a `partition` is not ready to be drained.
+
+    `locked_message_count`: receivers have that many messages locked. `error`: why the partition did
+    not answer, if so.
+    """
 
     partition: int
-    # Receivers have that many messages locked.
     locked_message_count: int
-    # Why the partition did not answer, if so.
     error: ServiceBusError | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class FencedSend:
-    """What became of messages that were sent with a fence."""
+    """What became of messages that were sent with a fence.
+
+    `stored`: now; `repeated`: by an earlier attempt; `duplicates`: found by the entity's duplicate
+    detection, and not stored.
+    """
 
     stored: int
-    # Stored by an earlier attempt.
     repeated: int
-    # Found by the entity's duplicate detection.
     duplicates: int
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerFence:
-    """How far a producer came in a partition; epoch 0: the partition knows nothing of it."""
+    """How far a producer came in a partition: the `ordinal` of its last message in its `epoch`.
+
+    `mark`: what was kept with it. Epoch 0: the partition knows nothing of the producer.
+    """
 
     epoch: int
     ordinal: int

@@ -37,7 +37,12 @@ class PartitionBrowser(EntityClient):
         sub_queue: ServiceBusSubQueue | str | None = None,
         **kwargs: Any,
     ) -> None:
-        """Create a browser with its own connection; those of a ServiceBusClient share one."""
+        """Create a browser with its own connection; those of a ServiceBusClient share one.
+
+        `fully_qualified_namespace` and `credential`: as for ServiceBusClient. `queue_name`, or
+        `topic_name` and `subscription_name`: the entity. `sub_queue`: DEAD_LETTER for its
+        dead-letter queue.
+        """
         super().__init__(
             fully_qualified_namespace,
             credential,
@@ -65,6 +70,7 @@ class PartitionBrowser(EntityClient):
         """Return where each partition begins and ends.
 
         A partition that does not answer has an `error`; if none answers, its error is raised.
+        `timeout`: seconds, 60 if None.
         """
         answer = self._call(
             "DescribePartitions", partitions.describe_request(self.entity_path), timeout
@@ -83,12 +89,12 @@ class PartitionBrowser(EntityClient):
         bodies: bool = True,
         timeout: float | None = None,
     ) -> MessagePage:
-        """Return messages of one partition, oldest first: a page of the range (after, upto].
+        """Return messages of one `partition`, oldest first: a page of the range (after, upto].
 
         `after` and `upto`: sequence numbers; 0 is the beginning, and the stable tail. Fewer than
         `max_messages` (5,000 at most) and `max_bytes` (1 MiB at most, and if 0) may be returned,
         also none: go on after `next_after` until the page is `complete`. `states`: ACTIVE if empty.
-        `bodies=False` leaves bodies out.
+        `bodies=False` leaves bodies out. `timeout`: seconds, 60 if None.
         """
         request = partitions.browse_request(
             self.entity_path, partition, after, upto, max_messages, max_bytes
@@ -100,9 +106,10 @@ class PartitionBrowser(EntityClient):
     def sequence_number_at(
         self, partition: int, enqueued_time_utc: datetime, *, timeout: float | None = None
     ) -> int:
-        """Return the number after which all messages were enqueued at that time or later.
+        """Return the number after which all messages were enqueued at a time or later.
 
-        Of dead letters, whose times do not rise: before the first one from that time or later.
+        `partition`, `enqueued_time_utc`: where, and the time. `timeout`: seconds, 60 if None. Of
+        dead letters, whose times do not rise: before the first one from that time or later.
         """
         request = partitions.number_request(self.entity_path, partition, enqueued_time_utc)
         answer = self._call("GetSequenceNumberAt", request, timeout)
@@ -114,7 +121,8 @@ class PartitionBrowser(EntityClient):
         """Take the drain lease: as long as it lasts, only its holder removes messages.
 
         `owner`: names the holder, which takes over its own lease from an earlier run at once; the
-        lease of another owner is waited for. `duration`: seconds, 5 to 600, from each renewal on.
+        lease of another owner is waited for, up to the `timeout` (seconds, 60 if None). `duration`:
+        seconds, 5 to 600, from each renewal on.
         Raises MessagingEntityDrainedError if another owner still has the lease after the timeout.
         """
         lease = DrainLease(self, owner, duration)
@@ -145,6 +153,7 @@ class DrainLease:
     """
 
     def __init__(self, browser: PartitionBrowser, owner: str, duration: float) -> None:
+        """Prepare a lease of `owner` for a `duration`; the `browser` acquires it."""
         self._browser = browser
         self.owner = arguments.text("owner", owner, limits.DRAIN_OWNER_CHARS_MAX)
         self.duration = arguments.seconds("duration", duration)
@@ -153,18 +162,24 @@ class DrainLease:
         self.waiting: Sequence[PartitionWait] = ()
 
     def renew(self, *, timeout: float | None = None) -> None:
-        """Let the lease last for its duration from now on. Raises DrainLeaseLostError."""
+        """Let the lease last for its duration from now on. Raises DrainLeaseLostError.
+
+        `timeout`: seconds, 60 if None.
+        """
         self._acquire(self.epoch, timeout)
 
     def release(self, *, timeout: float | None = None) -> None:
-        """End the lease now; where a partition does not answer, it ends by time."""
+        """End the lease now; where a partition does not answer, it ends by time.
+
+        `timeout`: seconds, 60 if None.
+        """
         request = partitions.release_request(self._browser.entity_path, self.owner, self.epoch)
         self._browser._call("ReleaseDrainLease", request, timeout)
 
     def settle_up_to(
         self, partition: int, sequence_number: int, *, timeout: float | None = None
     ) -> int:
-        """Delete all active messages of a partition up to a number. Returns how many.
+        """Delete all active messages of a `partition` up to `sequence_number`. Returns how many.
 
         `timeout`: of each of the calls that it takes. Raises DrainLeaseLostError.
         """
@@ -181,7 +196,7 @@ class DrainLease:
     def settle(
         self, partition: int, sequence_numbers: Iterable[int], *, timeout: float | None = None
     ) -> int:
-        """Delete active messages of a partition by their numbers. Returns how many were there.
+        """Delete active messages of a `partition` by `sequence_numbers`. Returns how many it had.
 
         `timeout`: of each call for 1,000 of them. Raises DrainLeaseLostError.
         """

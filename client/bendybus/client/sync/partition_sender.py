@@ -29,7 +29,11 @@ class PartitionSender(EntityClient):
         topic_name: str | None = None,
         **kwargs: Any,
     ) -> None:
-        """Create a sender with its own connection; those of a ServiceBusClient share one."""
+        """Create a sender with its own connection; those of a ServiceBusClient share one.
+
+        `fully_qualified_namespace` and `credential`: as for ServiceBusClient. `queue_name` or
+        `topic_name`: the entity.
+        """
         super().__init__(
             fully_qualified_namespace,
             credential,
@@ -52,7 +56,10 @@ class PartitionSender(EntityClient):
         self.close()
 
     def describe_partitions(self, *, timeout: float | None = None) -> EntityPartitions:
-        """Return the partitions; a key's messages belong to `partition_of` it."""
+        """Return the partitions; a key's messages belong to `partition_of` it.
+
+        `timeout`: seconds, 60 if None.
+        """
         request = partitions.describe_request(self.entity_name)
         return partitions.described(self._call("DescribePartitions", request, timeout))
 
@@ -67,12 +74,13 @@ class PartitionSender(EntityClient):
         mark: bytes = b"",
         timeout: float | None = None,
     ) -> FencedSend:
-        """Store messages in one partition: all that is not stored yet, or nothing.
+        """Store messages in one `partition`: all that is not stored yet, or nothing.
 
         `messages`: as for `send_messages`, 1 MiB at most, or an encoded MessageBatch. Each with a
         key must belong to the partition. `producer_id`: 16 bytes, the same in every attempt.
         `epoch`: 1 and up. `ordinals`: one per message, rising, 1 and up. `mark`: at most 64 bytes,
-        kept with the last ordinal. Raises ProducerFencedError for an epoch before the last one.
+        kept with the last ordinal. `timeout`: seconds, 60 if None. Raises ProducerFencedError for
+        an epoch before the last one.
         """
         request = partitions.send_request(
             self.entity_name, partition, messages, producer_id, epoch, list(ordinals), mark
@@ -83,7 +91,10 @@ class PartitionSender(EntityClient):
     def fence(
         self, partition: int, producer_id: bytes, *, timeout: float | None = None
     ) -> ProducerFence:
-        """Return how far a producer came in a partition."""
+        """Return how far a producer came in a `partition`.
+
+        `producer_id`: as for `send`. `timeout`: seconds, 60 if None.
+        """
         request = partitions.fence_request(self.entity_name, partition, producer_id)
         answer = self._call("GetProducerFence", request, timeout)
         return ProducerFence(answer.epoch, answer.ordinal, answer.mark)

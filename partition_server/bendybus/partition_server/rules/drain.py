@@ -31,7 +31,8 @@ from bendybus.partition_server.state.pipeline_commands import (
 )
 from bendybus.partition_server.state.stage import Answer
 from bendybus.partition_server.state.turn import Turn
-from bendybus.partition_server.store.records import Lease, State, row_id
+from bendybus.partition_server.store.pipeline_records import Lease
+from bendybus.partition_server.store.records import State, row_id
 
 
 def check_receives(partition: PartitionState, queue: MessageQueue) -> None:

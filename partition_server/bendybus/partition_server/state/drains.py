@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bendybus.domain.sub_queue import SubQueue
-from bendybus.partition_server.store.records import Lease
+from bendybus.partition_server.store.pipeline_records import Lease
 
 Key = tuple[str, SubQueue]
 

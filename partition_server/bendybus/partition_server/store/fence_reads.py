@@ -2,7 +2,7 @@
 
 from typing import Final, Protocol
 
-from bendybus.partition_server.store.records import Fence
+from bendybus.partition_server.store.pipeline_records import Fence
 
 # Old fences that are forgotten with one that is new.
 FORGOTTEN_A_COMMIT: Final = 100

@@ -4,7 +4,8 @@ from operator import attrgetter
 
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.store.fence_reads import FORGOTTEN_A_COMMIT
-from bendybus.partition_server.store.records import Changes, Fence, Lease
+from bendybus.partition_server.store.pipeline_records import Fence, Lease
+from bendybus.partition_server.store.records import Changes
 
 
 class MemoryPipelines:

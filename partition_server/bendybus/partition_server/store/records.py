@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 from bendybus.domain.entity import Entity
 from bendybus.domain.sub_queue import SubQueue
+from bendybus.partition_server.store.pipeline_records import Fence, Lease
 
 SLOT_SHIFT: Final = 44
 COUNTER_MASK: Final = 2**SLOT_SHIFT - 1
@@ -310,31 +311,6 @@ class ForwardedFrame(NamedTuple):
     settled: Sequence[int]
     # The source has none before this.
     settled_below: int
-
-
-class Lease(NamedTuple):
-    """The lease of a drain of a (sub-)queue, as it was last taken or ended."""
-
-    uid: str
-    sub_queue: SubQueue
-    # Rises with every drain of the (sub-)queue.
-    epoch: int
-    owner: str
-    # 0: it was ended.
-    duration_ms: int
-
-
-class Fence(NamedTuple):
-    """How far a producer came in a slot."""
-
-    slot: int
-    producer_id: bytes
-    epoch: int
-    # Of the last message that was stored.
-    ordinal: int
-    # What the producer recognizes its work by.
-    mark: bytes
-    at_ms: int
 
 
 class ProducerEntry(NamedTuple):

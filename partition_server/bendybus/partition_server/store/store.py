@@ -12,13 +12,13 @@ from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.partition_server.store.body_reads import BodyReads
 from bendybus.partition_server.store.fence_reads import FenceReads
 from bendybus.partition_server.store.forward_reads import ForwardReads
+from bendybus.partition_server.store.pipeline_records import Lease
 from bendybus.partition_server.store.records import (
     Changes,
     ClockMark,
     Delay,
     Envelope,
     HistoryEntry,
-    Lease,
     ProducerEntry,
     Row,
     SlotState,
