@@ -9,7 +9,7 @@ from bendybus.domain.disposition import Disposition
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.domain.message_state import ACTIVE_ONLY
 from bendybus.domain.sub_queue import SubQueue
-from bendybus.partition_server.state.answers import AskRefused, Failed, SessionOffered
+from bendybus.partition_server.state.answers import AskRefused, Done, Failed, SessionOffered
 from bendybus.partition_server.state.commands import (
     AcceptSession,
     Ask,
@@ -26,6 +26,7 @@ from tests.partition_server.draining import (
     drained,
     grant,
     hold,
+    page,
     range_of,
     release,
     settle,
@@ -64,6 +65,20 @@ def test_a_drained_queue_refuses_receivers_and_names_the_pipeline(orders: Driver
         assert isinstance(error, errors.EntityDrained)
         assert "queue 'orders' is drained by the data pipeline 'capture'" in str(error)
     assert bodies(orders) == [b"a", b"b", b"c", b"d"]
+
+
+@pytest.mark.requirement("R275")
+def test_a_batch_delete_that_is_under_way_ends_where_a_drain_begins(queue: Driver) -> None:
+    for _ in range(4):
+        queue.send(*[b"x"] * 1_000, groups=(1,) * 1_000)
+    assert queue.run(DeleteMessages("delete", queue.ref(), 4_000, 0, ACTIVE_ONLY)) == []
+
+    found = answers(queue, DrainEntity("t", queue.ref(), DrainAction.GRANT, "capture", LEASE_MS))
+    [done] = [each.value for each in found if each.to == "delete"]
+
+    left = len(page(queue, count=5_000).delivery.rows)
+    assert 0 < left < 4_000
+    assert done == Done(4_000 - left)
 
 
 @pytest.mark.requirement("R275")

@@ -90,6 +90,10 @@ def _go_on(turn: Turn, deletion: Deletion, budget: Budget) -> Deletion | None:
         # The queue was deleted meanwhile, messages and all.
         deletion.end(stage, deletion.deleted)
         return None
+    if turn.partition.drains.held(deletion.uid, queue.state.sub_queue) is not None:
+        # From here on a data pipeline alone removes messages.
+        deletion.end(stage, deletion.deleted)
+        return None
     left, at = deletion.left, deletion.start
     summaries = turn.partition.store.summaries(queue.slot, at, COUNTER_MASK, budget.rows_left)
     complete = len(summaries) < budget.rows_left

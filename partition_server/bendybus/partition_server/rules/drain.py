@@ -102,7 +102,11 @@ def _hold(turn: Turn, command: DrainEntity) -> Drained:
     else:
         _write(turn, lease)
     queue = partition.queues.of(ref.uid, ref.sub_queue)
-    return Drained(command.epoch, 0 if queue is None else locked(queue))
+    if queue is None:
+        # The registrar, of an entity that it has nothing of.
+        return Drained(command.epoch)
+    queue.used(turn.now.wall_ms, turn.now.mono_ms)
+    return Drained(command.epoch, locked(queue))
 
 
 def _is_later(known: Lease, command: DrainEntity) -> bool:
