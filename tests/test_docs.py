@@ -31,7 +31,7 @@ from bendybus.operator.metrics import Metrics
 from bendybus.partition_server import metrics
 from bendybus.partition_server.service import roles
 from bendybus.partition_server.service.hosts import Hosts
-from bendybus.v1 import management_pb2, receiver_pb2, sender_pb2, transaction_pb2
+from bendybus.v1 import management_pb2, pipeline_pb2, receiver_pb2, sender_pb2, transaction_pb2
 from bendybus.wire.refusals import Refusals
 from docs import generate, tables
 from tests.test_tidy import ROOT, name_of, tracked
@@ -96,11 +96,14 @@ def test_the_page_of_security_has_every_method_with_its_roles_or_right() -> None
     def short(method: str) -> str:
         return method.rpartition(".")[2].replace("/", ".")
 
+    def rights(rule: operations.Rule) -> str:
+        return rule.right if rule.other is None else f"{rule.right} or {rule.other}"
+
     expected = {
         f"| `{short(method)}` | {', '.join(sorted(allowed))} |"
         for method, allowed in roles.METHODS.items()
     } | {
-        f"| `{short(name)}` | {operations.RULES[method.operation].right}"
+        f"| `{short(name)}` | {rights(operations.RULES[method.operation])}"
         f"{'' if method.on_entity else ', namespace'} |"
         for name, method in grpc_methods.METHODS.items()
     }
@@ -118,7 +121,7 @@ def test_every_method_of_the_services_is_in_the_tables_of_security() -> None:
     ours = {name for name in roles.METHODS if "bendybus" in name}
     assert ours == methods(partition_pb2, entity_pb2)
     assert set(grpc_methods.METHODS) == methods(
-        sender_pb2, receiver_pb2, transaction_pb2, management_pb2
+        sender_pb2, receiver_pb2, transaction_pb2, management_pb2, pipeline_pb2
     )
 
 
