@@ -6,12 +6,13 @@ SHELL := /bin/bash
 
 PYTHON ?= python3
 VENV := .venv
+SPARK_VENV := .venv-spark
 BIN := $(VENV)/bin
 PY := $(BIN)/python
 # What has no Docker builds images and runs clusters with the scripts in here.
 CLUSTER ?= ../shared/cluster
 IMAGE ?= localhost/bendybus:dev
-ROOMS := $(wildcard domain protos crds partition_server frontend operator client cli)
+ROOMS := $(wildcard domain protos crds partition_server frontend operator client cli spark)
 CODE := $(ROOMS) $(wildcard examples bench charts docs tests tools)
 PROTOC_OUT = --python_out=$(1) --pyi_out=$(1) --grpc_python_out=$(1) --mypy_grpc_out=quiet:$(1)
 # How tests are dealt over processes is in tests/conftest.py; ARGS=-n0 runs them one by one.
@@ -23,7 +24,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: help
 help: ## Show this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: install
 install: $(VENV)/.installed ## Make .venv with the pinned dependencies and Bendybus in it
@@ -46,6 +47,26 @@ demo: install ## Run the main job on real data: a queue, a topic, sessions, an o
 .PHONY: test
 test: install ## Run every test that needs no cluster
 	@$(PY) -m pytest -q $(PARALLEL) $(ARGS)
+
+.PHONY: spark-install
+spark-install: $(SPARK_VENV)/.installed ## Make .venv-spark with Spark and Bendybus in it (0.8 GB)
+
+$(SPARK_VENV)/.installed: requirements/spark.txt pyproject.toml
+	@java=$${JAVA_HOME:+$$JAVA_HOME/bin/}java; \
+	found=$$($$java -version 2>&1 | sed -nE 's/.* version "([0-9]+).*/\1/p' | head -1); \
+	test "$${found:-0}" -ge 17 || \
+	  { echo "Spark needs Java 17 or newer$${found:+ (found $$found)}: install one, or set JAVA_HOME." >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Bendybus needs Python 3.11 or newer; name one with make PYTHON=python3.12 …" >&2; exit 1; }
+	@echo "spark-install: virtual environment $(SPARK_VENV) (pinned by version and hash; some minutes)"
+	@test -x $(SPARK_VENV)/bin/python || $(PYTHON) -m venv $(SPARK_VENV)
+	@$(SPARK_VENV)/bin/python -m pip install --quiet --require-hashes -r requirements/spark.txt
+	@$(SPARK_VENV)/bin/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	@touch $@
+
+.PHONY: test-spark
+test-spark: spark-install ## Run the tests of the Spark room with real Spark (needs Java 17 or newer)
+	@$(SPARK_VENV)/bin/python -m pytest -q tests/spark $(ARGS)
 
 .PHONY: integration
 integration: install ## Run the tests with real processes, files and gRPC only
@@ -189,8 +210,14 @@ pins: ## Choose new versions of every dependency (network; look at the diff)
 	  --no-emit-options --extra server --extra operator --extra speed --constraint requirements/dev.txt \
 	  --output-file - pyproject.toml | sed '/^#/d;/^bendybus @/d'; } > "$$out"; \
 	cp "$$out" requirements/image.txt; rm "$$out"
+	@out=$$(mktemp); { sed -n '/^#/p;/^[^#]/q' requirements/spark.txt; \
+	$(VENV)-pins/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
+	  --no-annotate --no-header --no-emit-index-url --no-emit-trusted-host --no-emit-find-links \
+	  --no-emit-options --extra spark --extra server --constraint requirements/dev.txt --output-file - \
+	  pyproject.toml requirements/spark.in | sed '/^#/d;/^bendybus @/d'; } > "$$out"; \
+	cp "$$out" requirements/spark.txt; rm "$$out"
 
 .PHONY: clean
 clean: ## Remove what the other targets made
-	@rm -rf $(VENV) $(VENV)-pins build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	@rm -rf $(VENV) $(VENV)-pins $(SPARK_VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
