@@ -1,0 +1,65 @@
+"""The format `bendybus` of Spark: `spark.read.format("bendybus")`, and the same for the others.
+
+Spark imports this module in several processes, also for formats of others: nothing heavy here.
+"""
+
+from typing import Any
+
+from pyspark.sql.datasource import DataSource
+
+from bendybus.spark import columns, errors, option_table, options
+from bendybus.spark.option_table import Use
+
+
+class BendybusDataSource(DataSource):
+    """Queues, topics and subscriptions as DataFrames. Options: `option_table.OPTIONS`."""
+
+    def __init__(self, options: Any) -> None:
+        """Take the options of the user. Raises OptionError for an unknown one."""
+        super().__init__(options)
+        with errors.shown():
+            for key in options:
+                option_table.check_known(key)
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return "bendybus"
+
+    def schema(self) -> str:
+        """Return the columns that are read."""
+        with errors.shown():
+            names, body = options.columns_of(self.options)
+            return columns.ddl(names, body)
+
+    def reader(self, schema: Any) -> Any:
+        """Return what reads a batch."""
+        from bendybus.spark.source import readers
+
+        with errors.shown():
+            found = options.of_read(self.options, Use.BATCH_READ)
+        kind = readers.FilteredBatchReader if found.push_filters else readers.BatchReader
+        return kind(found, schema)
+
+    def streamReader(self, schema: Any) -> Any:
+        """Return what reads a stream."""
+        from bendybus.spark.source import readers
+
+        with errors.shown():
+            return readers.StreamReader(options.of_read(self.options, Use.STREAM_READ), schema)
+
+    def writer(self, schema: Any, overwrite: bool) -> Any:
+        """Return what writes a batch."""
+        from bendybus.spark.sink import writers
+
+        with errors.shown():
+            found = options.of_write(self.options, Use.BATCH_WRITE)
+            return writers.BatchWriter(found, schema, overwrite)
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> Any:
+        """Return what writes the batches of a stream."""
+        from bendybus.spark.sink import writers
+
+        with errors.shown():
+            found = options.of_write(self.options, Use.STREAM_WRITE)
+            return writers.StreamWriter(found, schema, overwrite)

@@ -1,0 +1,1 @@
+"""Writing: rows become messages, each stored once whatever attempt brings it."""

@@ -1,0 +1,131 @@
+"""The messages of one task for one partition of one entity: each is stored once.
+
+    offer(ordinal, message) ──► passed over, as far as an earlier attempt came ── its mark must fit
+                            └─► buffered ──► frame ──► sent with the ordinals and a mark
+
+The mark is a digest of all messages up to an ordinal. If it differs from that of an earlier
+attempt, the rows of the task are not the same ones, and passing over would lose some. No I/O.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from bendybus.spark.errors import RowsChangedError
+from bendybus.spark.sink.messages import MARK_BYTES, Encoded
+
+FRAME_MESSAGES: Final = 2_000
+FRAME_BYTES: Final = 1_000_000
+_NOTHING: Final = bytes(MARK_BYTES)
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """How far a producer came in a partition."""
+
+    epoch: int = 0
+    ordinal: int = 0
+    mark: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Messages that are sent together. `marks`: the digest up to each of them."""
+
+    messages: tuple[Encoded, ...]
+    ordinals: tuple[int, ...]
+    marks: tuple[bytes, ...]
+
+
+class Lane:
+    """What one task has for one partition. `fence`: what an earlier attempt left."""
+
+    def __init__(self, where: str, epoch: int, fence: Fence) -> None:
+        """Raises RowsChangedError if the partition knows a later epoch."""
+        if fence.epoch > epoch:
+            raise RowsChangedError(
+                f"{where}: a later batch of this query was written already; another run of it is "
+                "active, or its checkpoint was set back. Run it once, or use another "
+                "checkpointLocation."
+            )
+        self._where = where
+        self._epoch = epoch
+        self._digest = _NOTHING
+        self._fence = fence if fence.epoch == epoch else Fence()
+        self._fits = not self._fence.ordinal
+        self._messages: list[Encoded] = []
+        self._ordinals: list[int] = []
+        self._marks: list[bytes] = []
+        self._last = 0
+        self.size_bytes = 0
+        self.passed_over = 0
+
+    def offer(self, ordinal: int, message: Encoded) -> None:
+        """Take a message. Raises RowsChangedError."""
+        if not self._fits and ordinal > self._fence.ordinal:
+            raise self._changed()
+        self._digest = message.digest(self._digest)
+        self._last = ordinal
+        if ordinal <= self._fence.ordinal:
+            self.passed_over += 1
+            self._compare(ordinal, self._digest)
+            return
+        self._messages.append(message)
+        self._ordinals.append(ordinal)
+        self._marks.append(self._digest)
+        self.size_bytes += message.size_bytes
+
+    @property
+    def full(self) -> bool:
+        """Whether a frame has to be taken before another message is offered."""
+        return len(self._messages) >= FRAME_MESSAGES or self.size_bytes >= FRAME_BYTES
+
+    def fits(self, message: Encoded) -> bool:
+        """Whether a message goes into the frame that is being filled."""
+        return not self._messages or self.size_bytes + message.size_bytes <= FRAME_BYTES
+
+    def take(self) -> Frame | None:
+        """Return the frame that was filled, and begin the next; None: there is nothing."""
+        if not self._messages:
+            return None
+        made = Frame(tuple(self._messages), tuple(self._ordinals), tuple(self._marks))
+        self._messages, self._ordinals, self._marks = [], [], []
+        self.size_bytes = 0
+        return made
+
+    def repeated(self, frame: Frame, fence: Fence) -> None:
+        """Note that some of a frame was there already: another attempt is writing, too.
+
+        Raises RowsChangedError if its rows are others.
+        """
+        if fence.epoch != self._epoch:
+            raise self._changed()
+        for ordinal, mark in zip(
+            (*frame.ordinals, *self._ordinals), (*frame.marks, *self._marks), strict=True
+        ):
+            if ordinal == fence.ordinal:
+                if mark != fence.mark:
+                    raise self._changed()
+                return
+        if fence.ordinal < self._last:
+            raise self._changed()
+        # It is ahead of this attempt: what follows is passed over up to there.
+        self._fence, self._fits = fence, False
+
+    def finish(self) -> None:
+        """Raise RowsChangedError if an earlier attempt had more rows than this one."""
+        if not self._fits:
+            raise self._changed()
+
+    def _compare(self, ordinal: int, digest: bytes) -> None:
+        if ordinal == self._fence.ordinal:
+            if digest != self._fence.mark:
+                raise self._changed()
+            self._fits = True
+
+    def _changed(self) -> RowsChangedError:
+        return RowsChangedError(
+            f"{self._where}: the rows of this task are not those of an earlier attempt, which "
+            "wrote some of them, so that messages would be lost or stored twice. Make the plan "
+            "deterministic: sort within partitions, leave out random values and clocks, or "
+            "checkpoint the DataFrame before the write; an idempotencyKey names one write only."
+        )

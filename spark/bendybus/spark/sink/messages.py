@@ -1,0 +1,159 @@
+"""Rows become messages in the columns of the contract. No Arrow, no Spark.
+
+row ──► Encoded(head, body, keys, times) ──► Frame ──► MessageBatch
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from bendybus.domain import limits, message_format, partitioning
+from bendybus.domain.errors import InvalidOperation
+from bendybus.spark.errors import RowError
+from bendybus.spark.property_texts import text_of
+from bendybus.v1 import message_pb2
+from bendybus.v1.message_pb2 import Message
+
+# What surrounds a message in a frame: tags, lengths, numbers.
+OVERHEAD_BYTES: Final = 32
+MARK_BYTES: Final = 8
+_TEXTS: Final = ("content_type", "correlation_id", "subject", "to", "reply_to")
+_KEYS: Final = ("message_id", "session_id", "partition_key")
+
+
+class Encoded(NamedTuple):
+    """A message as it is sent."""
+
+    head: bytes
+    body: bytes
+    message_id: str
+    partition_key: str
+    session_id: str | None
+    time_to_live_ms: int
+    scheduled_ms: int
+
+    @property
+    def size_bytes(self) -> int:
+        """What it takes in a frame."""
+        texts = len(self.message_id) + len(self.partition_key) + len(self.session_id or "")
+        return len(self.head) + len(self.body) + 4 * texts + OVERHEAD_BYTES
+
+    def digest(self, before: bytes) -> bytes:
+        """Return the digest of the messages up to this one, after that of those before."""
+        made = hashlib.blake2b(before, digest_size=MARK_BYTES)
+        made.update(
+            repr((len(self.head), len(self.body), *self[2:])).encode("utf-8", "surrogatepass")
+        )
+        made.update(self.head)
+        made.update(self.body)
+        return made.digest()
+
+    def key(self, detects_duplicates: bool) -> str | None:
+        """Return what decides its partition; None: any. Raises RowError."""
+        try:
+            return partitioning.effective_key(
+                session_id=self.session_id,
+                partition_key=self.partition_key,
+                message_id=self.message_id,
+                detects_duplicates=detects_duplicates,
+            )
+        except InvalidOperation as error:
+            raise RowError(error.message) from None
+
+
+def encode(row: Mapping[str, Any], default_id: str) -> Encoded:
+    """Return the message of a row: values by column. Raises RowError without the row's place."""
+    for name in _KEYS:
+        text = row.get(name)
+        if text is not None and len(text) > limits.KEY_CHARS_MAX:
+            raise RowError(
+                f"{name}: must be at most {limits.KEY_CHARS_MAX} characters (got {len(text)})"
+            )
+    life = row.get("time_to_live_ms")
+    if life is not None and life < 1:
+        raise RowError(f"time_to_live_ms: must be positive, or null for none (got {life})")
+    return Encoded(
+        _head(row),
+        _body(row.get("body")),
+        row.get("message_id") or default_id,
+        row.get("partition_key") or "",
+        row.get("session_id"),
+        min(life or 0, limits.TIME_TO_LIVE_MS_MAX),
+        row.get("scheduled_enqueue_time") or 0,
+    )
+
+
+def batch_of(messages: Sequence[Encoded]) -> message_pb2.MessageBatch:
+    """Return messages as a batch of the contract."""
+    batch = message_pb2.MessageBatch(
+        messages=[each.body for each in messages],
+        message_ids=[each.message_id for each in messages],
+    )
+    if any(each.head for each in messages):
+        batch.heads.extend(each.head for each in messages)
+        batch.formats.extend(
+            message_format.SPLIT if each.head else message_format.WHOLE for each in messages
+        )
+    if any(each.partition_key for each in messages):
+        batch.partition_keys.extend(each.partition_key for each in messages)
+    present = [each.session_id is not None for each in messages]
+    if any(present):
+        batch.session_ids.extend(each.session_id or "" for each in messages)
+        if not all(present):
+            batch.session_present.extend(present)
+    if any(each.time_to_live_ms for each in messages):
+        batch.time_to_live_ms.extend(each.time_to_live_ms for each in messages)
+    if any(each.scheduled_ms for each in messages):
+        batch.scheduled_enqueue_time_ms.extend(each.scheduled_ms for each in messages)
+    return batch
+
+
+def _head(row: Mapping[str, Any]) -> bytes:
+    stored = row.get("head")
+    texts = {name: row[name] for name in _TEXTS if row.get(name) is not None}
+    properties = row.get("properties")
+    if not texts and not properties:
+        return stored or b""
+    # Columns win over the head that was stored.
+    head = Message.FromString(stored) if stored else Message()
+    for name, text in texts.items():
+        setattr(head, name, text)
+    for name, value in properties or ():
+        _set(head.application_properties, name, value)
+    # The same bytes in every attempt: digests are of them.
+    made = head.SerializeToString(deterministic=True)
+    if len(made) > limits.HEADER_BYTES_MAX:
+        raise RowError(
+            f"properties: must be at most {limits.HEADER_BYTES_MAX} bytes together "
+            f"(got {len(made)}); put large values into the body"
+        )
+    return made
+
+
+def _set(entries: Any, name: str, value: str | None) -> None:
+    """Set a property to a text, unless it is that already, as another type."""
+    if name in entries and text_of(entries[name]) == value:
+        return
+    if value is None:
+        entries[name].null_value = True
+    else:
+        entries[name].string_value = value
+
+
+def _body(value: bytes | str | None) -> bytes:
+    if value is None:
+        return _NULL_BODY
+    data = value.encode() if isinstance(value, str) else value
+    return b"\n" + _varint(len(data)) + data
+
+
+def _varint(number: int) -> bytes:
+    made = bytearray()
+    while number > 0x7F:
+        made.append(number & 0x7F | 0x80)
+        number >>= 7
+    made.append(number)
+    return bytes(made)
+
+
+_NULL_BODY: Final = Message(value=message_pb2.Value(null_value=True)).SerializeToString()

@@ -1,0 +1,232 @@
+"""Writes the rows of one task: several partitions at once, one frame in flight in each.
+
+Ordinals are the places of rows in the task's input, from 1, so every attempt gives a row the same
+one. What an attempt repeats, its partition passes over.
+"""
+
+import hashlib
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from bendybus.spark.bus_errors import RETRYABLE
+from bendybus.spark.errors import RowError
+from bendybus.spark.sink import messages, routing
+from bendybus.spark.sink.lane import Fence, Frame, Lane
+from bendybus.spark.sink.routing import Target
+
+logger = logging.getLogger(__name__)
+Row = Mapping[str, Any]
+# Of one task: what is buffered, beside the frames in flight.
+BUFFERED_BYTES_MAX: Final = 32_000_000
+ENTITIES_MAX: Final = 1_000
+THREADS_MAX: Final = 16
+PRODUCER_BYTES: Final = 16
+# How long a partition that gets no rows is waited for.
+OTHER_FENCE_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What became of a frame."""
+
+    stored: int
+    repeated: int
+    duplicates: int
+
+
+class Sender(Protocol):
+    """One entity of the bus, to write to."""
+
+    def target(self) -> Target:
+        """Return what is to be known of it."""
+
+    def fence(self, partition: int, producer_id: bytes, within_s: float | None = None) -> Fence:
+        """Return how far a producer came in a partition."""
+
+    def send(self, partition: int, producer_id: bytes, epoch: int, frame: Frame) -> Sent:
+        """Store a frame; returns when it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What names the work of a task in all of its attempts."""
+
+    # Of the query, or of the batch write.
+    key: str
+    task: int
+    # Of the batch, from 1.
+    epoch: int
+
+    def producer_id(self, path: str) -> bytes:
+        """Return the id under which the partitions of an entity know this task."""
+        named = f"{self.key}\0{self.task}\0{path.lower()}".encode()
+        return hashlib.blake2b(named, digest_size=PRODUCER_BYTES).digest()
+
+    def message_id(self, row: int) -> str:
+        """Return the id of a message whose row has none: the same in every attempt."""
+        named = f"{self.key}\0{self.task}\0{self.epoch}".encode()
+        return f"{hashlib.blake2b(named, digest_size=PRODUCER_BYTES).hexdigest()}-{row}"
+
+
+@dataclass(slots=True)
+class Totals:
+    """How many messages a task wrote."""
+
+    rows: int = 0
+    stored: int = 0
+    repeated: int = 0
+    duplicates: int = 0
+
+
+class TaskWriter:
+    """Writes the rows of one attempt. `sender_of`: the sender to an entity, by its path."""
+
+    def __init__(
+        self, attempt: Attempt, sender_of: Callable[[str], Sender], path: str = ""
+    ) -> None:
+        self._attempt = attempt
+        self._sender_of = sender_of
+        self._path = path
+        self._entities: dict[str, _Entity] = {}
+        self._flights: dict[tuple[str, int], tuple[Lane, Frame, Future[Sent]]] = {}
+        self._buffered_bytes = 0
+        self._pool = ThreadPoolExecutor(THREADS_MAX, "bendybus-write")
+        self.totals = Totals()
+
+    def write(self, rows: Iterable[Row]) -> Totals:
+        """Write all rows; return when all of them are stored. Raises PipelineError."""
+        try:
+            for row in rows:
+                self._add(row)
+            for lane_key, lane in self._lanes():
+                self._send(lane_key, lane)
+            for lane_key in list(self._flights):
+                self._land(lane_key)
+            for _, lane in self._lanes():
+                lane.finish()
+                self.totals.repeated += lane.passed_over
+            self._check_others()
+            return self.totals
+        finally:
+            # What is on its way is passed over by the next attempt.
+            self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _check_others(self) -> None:
+        """Raise RowsChangedError if an earlier attempt wrote where this one has no rows."""
+        others = [
+            (entity, partition, self._pool.submit(entity.other_fence, partition))
+            for entity in self._entities.values()
+            for partition in entity.target.partitions
+            if partition not in entity.lanes
+        ]
+        for entity, partition, coming in others:
+            fence = coming.result()
+            if fence is not None and fence.epoch == self._attempt.epoch:
+                entity.open(partition, self._attempt.epoch, fence).finish()
+
+    def _add(self, row: Row) -> None:
+        self.totals.rows += 1
+        ordinal = self.totals.rows
+        try:
+            entity = self._entity(row)
+            message = messages.encode(row, self._attempt.message_id(ordinal))
+            partition = routing.partition(entity.target, message, self._attempt.task, ordinal - 1)
+        except RowError as error:
+            raise RowError(f"row {ordinal} of task {self._attempt.task}: {error}") from None
+        lane_key = (entity.key, partition)
+        lane = entity.lane(partition, self._attempt.epoch)
+        if not lane.fits(message):
+            self._send(lane_key, lane)
+        before = lane.size_bytes
+        lane.offer(ordinal, message)
+        self._buffered_bytes += lane.size_bytes - before
+        if lane.full:
+            self._send(lane_key, lane)
+        elif self._buffered_bytes >= BUFFERED_BYTES_MAX:
+            for each_key, each in self._lanes():
+                self._send(each_key, each)
+
+    def _entity(self, row: Row) -> "_Entity":
+        path = self._path or row.get("entity") or row.get("topic")
+        if not path:
+            raise RowError(
+                "topic: must name a queue or topic, in a column topic or entity, or as an option "
+                "of the write"
+            )
+        key = path.lower()
+        found = self._entities.get(key)
+        if found is None:
+            if len(self._entities) >= ENTITIES_MAX:
+                raise RowError(f"topic: a task writes to at most {ENTITIES_MAX} entities")
+            sender = self._sender_of(path)
+            found = _Entity(key, sender, sender.target(), self._attempt.producer_id(path))
+            self._entities[key] = found
+        return found
+
+    def _lanes(self) -> Iterator[tuple[tuple[str, int], Lane]]:
+        for entity in self._entities.values():
+            for partition, lane in entity.lanes.items():
+                yield (entity.key, partition), lane
+
+    def _send(self, lane_key: tuple[str, int], lane: Lane) -> None:
+        """Send what a lane has, once the frame before it has landed."""
+        self._land(lane_key)
+        size_bytes = lane.size_bytes
+        frame = lane.take()
+        if frame is None:
+            return
+        self._buffered_bytes -= size_bytes
+        entity, partition = self._entities[lane_key[0]], lane_key[1]
+        flight = self._pool.submit(
+            entity.sender.send, partition, entity.producer_id, self._attempt.epoch, frame
+        )
+        self._flights[lane_key] = (lane, frame, flight)
+
+    def _land(self, lane_key: tuple[str, int]) -> None:
+        """Wait for the frame that is in flight."""
+        found = self._flights.pop(lane_key, None)
+        if found is None:
+            return
+        lane, frame, flight = found
+        sent = flight.result()
+        self.totals.stored += sent.stored
+        self.totals.repeated += sent.repeated
+        self.totals.duplicates += sent.duplicates
+        if sent.repeated:
+            entity = self._entities[lane_key[0]]
+            lane.repeated(frame, entity.sender.fence(lane_key[1], entity.producer_id))
+
+
+@dataclass(slots=True)
+class _Entity:
+    """An entity that the task writes to, and its lanes by partition."""
+
+    key: str
+    sender: Sender
+    target: Target
+    producer_id: bytes
+    lanes: dict[int, Lane] = field(default_factory=dict)
+
+    def lane(self, partition: int, epoch: int) -> Lane:
+        """Return the lane of a partition; the first time, it is asked how far the task came."""
+        found = self.lanes.get(partition)
+        if found is None:
+            found = self.open(partition, epoch, self.sender.fence(partition, self.producer_id))
+        return found
+
+    def open(self, partition: int, epoch: int, fence: Fence) -> Lane:
+        """Return a new lane. Raises RowsChangedError."""
+        made = Lane(f"{self.target.path}, partition {partition}", epoch, fence)
+        self.lanes[partition] = made
+        return made
+
+    def other_fence(self, partition: int) -> Fence | None:
+        """Return the fence of a partition that is not written to; None: it does not answer."""
+        try:
+            return self.sender.fence(partition, self.producer_id, within_s=OTHER_FENCE_S)
+        except RETRYABLE as error:
+            logger.warning("%s/%d: not asked how far: %s", self.target.path, partition, error)
+            return None

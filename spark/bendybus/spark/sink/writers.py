@@ -1,0 +1,119 @@
+"""What Spark calls to write: a thin layer over sink/task_writer.py."""
+
+import logging
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from bendybus.spark import bus_errors, errors
+from bendybus.spark.errors import OptionError, PipelineError
+from bendybus.spark.options import WriteOptions
+from bendybus.spark.sink import rows
+from bendybus.spark.sink.bus import ConnectedSender
+from bendybus.spark.sink.task_writer import Attempt, Sender, TaskWriter
+
+logger = logging.getLogger(__name__)
+_QUERY_ID = "sql.streaming.queryId"
+_BATCH_ID = "streaming.sql.batchId"
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What one task wrote."""
+
+    rows: int
+    stored: int
+    repeated: int
+    duplicates: int
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """A batch write. Made once, on the driver: all tasks have the same key."""
+
+    def __init__(self, options: WriteOptions, schema: Any, overwrite: bool) -> None:
+        _check(options, schema, overwrite)
+        self._options = options
+        self._key = f"batch\0{options.idempotency_key or uuid.uuid4().hex}"
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        """Write the rows of a task. On executors."""
+        return _write(self._options, self._key, 1, iterator)
+
+    def commit(self, messages: list[Any]) -> None:
+        """Say what was written."""
+        _log(self._options, messages, "written")
+
+    def abort(self, messages: list[Any]) -> None:
+        """Say what was written: it stays, and a repeat under the same key passes over it."""
+        _log(self._options, messages, "aborted")
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """The writes of a streaming query. Made anew by Spark for each batch and task."""
+
+    def __init__(self, options: WriteOptions, schema: Any, overwrite: bool) -> None:
+        _check(options, schema, overwrite)
+        self._options = options
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        """Write the rows of a task. On executors."""
+        context = TaskContext.get()
+        query = context.getLocalProperty(_QUERY_ID) if context else None
+        batch = context.getLocalProperty(_BATCH_ID) if context else None
+        if not query or batch is None:
+            with errors.shown():
+                raise PipelineError(
+                    "a streaming write runs in the tasks of a query only; use writeStream"
+                )
+        return _write(self._options, f"query\0{query}", int(batch) + 1, iterator)
+
+    def commit(self, messages: list[Any], batchId: int) -> None:
+        """Say what was written."""
+        _log(self._options, messages, f"batch {batchId} written")
+
+    def abort(self, messages: list[Any], batchId: int) -> None:
+        """Say what was written: it stays, and the repeat of the batch passes over it."""
+        _log(self._options, messages, f"batch {batchId} aborted")
+
+
+def _check(options: WriteOptions, schema: Any, overwrite: bool) -> None:
+    with errors.shown():
+        if overwrite:
+            raise OptionError(
+                'mode: overwrite is not for a bus, which only takes messages; use mode("append")'
+            )
+        rows.check(schema, to_one_entity=options.entity is not None)
+
+
+def _write(options: WriteOptions, key: str, epoch: int, iterator: Iterator[Any]) -> Written:
+    path = options.entity.path if options.entity else ""
+    context = TaskContext.get()
+    attempt = Attempt(key, context.partitionId() if context else 0, epoch)
+
+    def sender_of(entity: str) -> Sender:
+        return ConnectedSender(options.connection, entity, options.timeout_s)
+
+    with bus_errors.shown(path):
+        totals = TaskWriter(attempt, sender_of, path).write(rows.of_batches(iterator))
+    return Written(totals.rows, totals.stored, totals.repeated, totals.duplicates)
+
+
+def _log(options: WriteOptions, messages: list[Any], what: str) -> None:
+    found = [message for message in messages if message is not None]
+    logger.info(
+        "%s: %s: rows=%d stored=%d repeated=%d duplicates=%d",
+        options.entity.path if options.entity else "entities of rows",
+        what,
+        sum(each.rows for each in found),
+        sum(each.stored for each in found),
+        sum(each.repeated for each in found),
+        sum(each.duplicates for each in found),
+    )

@@ -1,0 +1,125 @@
+"""The drain lease of a streaming query: taken, renewed in the background, used to settle.
+
+Spark never tells a source that its query stopped, so the lease ends by its time unless the query
+reads what is available now and is done.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from bendybus.client.exceptions import DrainLeaseLostError, ServiceBusError
+from bendybus.spark import bus_errors
+from bendybus.spark.source.bus import Bus, Lease
+
+logger = logging.getLogger(__name__)
+# Renewals within the lease's duration.
+RENEWALS: Final = 3
+# While partitions are not ready, the lease is renewed more often, to look again.
+LOOK_S: Final = 1.0
+
+
+class Drain:
+    """The lease of one query. Thread-safe."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        path: str,
+        owner: str,
+        duration_s: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Take the lease. Raises ServiceBusError."""
+        self.owner = owner
+        self._path = path
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._lease: Lease = bus.lease(owner, duration_s)
+        self._renewed_at = clock()
+        self._every_s = duration_s / RENEWALS
+        self._lost: DrainLeaseLostError | None = None
+        self._ended = threading.Event()
+        self._settled: dict[int, int] = {}
+        self._thread = threading.Thread(
+            target=self._keep, name=f"bendybus-drain {path}", daemon=True
+        )
+
+    def keep(self) -> "Drain":
+        """Renew the lease in the background from now on."""
+        self._thread.start()
+        return self
+
+    def ready(self) -> frozenset[int]:
+        """Return the partitions that may be read. Raises LeaseLostError, ServiceBusError."""
+        self._check()
+        if self._lease.waiting and self._clock() - self._renewed_at >= LOOK_S:
+            self._renew()
+        self._check()
+        return self._lease.ready
+
+    def why_waiting(self) -> dict[int, str]:
+        """Return why each of the other partitions may not be read yet."""
+        return {
+            each.partition: (
+                bus_errors.one_line(each.error.message)
+                if each.error is not None
+                else f"{each.locked_message_count} messages are locked by receivers"
+            )
+            for each in self._lease.waiting
+        }
+
+    def settle(self, numbers: Mapping[int, int]) -> list[int]:
+        """Remove what is at or below these numbers, by partition; return where it was not done.
+
+        What is not done now is done by a later call. Raises LeaseLostError, ServiceBusError.
+        """
+        left = []
+        ready = self.ready()
+        for partition, number in numbers.items():
+            if self._settled.get(partition, -1) >= number:
+                continue
+            try:
+                if partition in ready:
+                    self._lease.settle_up_to(partition, number)
+                    self._settled[partition] = number
+                    continue
+            except bus_errors.RETRYABLE as error:
+                logger.warning("%s/%d: not settled yet: %s", self._path, partition, error)
+            except DrainLeaseLostError as error:
+                self._lost = error
+                self._check()
+            left.append(partition)
+        return left
+
+    def release(self) -> None:
+        """End the lease, so that receivers get messages at once."""
+        self._ended.set()
+        try:
+            self._lease.release()
+        except ServiceBusError as error:
+            # It ends by its time.
+            logger.warning("%s: the lease was not released: %s", self._path, error)
+
+    def _keep(self) -> None:
+        while not self._ended.wait(self._every_s):
+            try:
+                self._renew()
+            except ServiceBusError as error:
+                logger.warning("%s: the lease was not renewed: %s", self._path, error)
+            if self._lost is not None:
+                return
+
+    def _renew(self) -> None:
+        with self._lock:
+            self._renewed_at = self._clock()
+            try:
+                self._lease.renew()
+            except DrainLeaseLostError as error:
+                self._lost = error
+
+    def _check(self) -> None:
+        if self._lost is not None:
+            raise bus_errors.of_bus(self._path, self._lost) from self._lost

@@ -1,0 +1,172 @@
+"""Which ranges a batch reads: what is there, dealt over partitions and cut into tasks. No I/O.
+
+start ──┬─ lost? ──► sentence
+        └─ deal(limit) ──► end ──► ranges(start, end) ──► cut(minPartitions)
+"""
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from bendybus.domain import sequence_number
+from bendybus.spark.source.offsets import Offset, beginning
+
+# Without one, a message is taken to have as many bytes.
+MESSAGE_BYTES_DEFAULT: Final = 1_024
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Where a partition begins and ends. `unavailable`: why it did not answer."""
+
+    partition: int
+    incarnation: str = ""
+    low_watermark: int = 0
+    stable_tail: int = 0
+    first_number: int = 0
+    messages: int = 0
+    size_bytes: int = 0
+    unavailable: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Numbers of one partition, (after, upto], that one task reads.
+
+    `gone`: what was gone already when the range was planned.
+    """
+
+    partition: int
+    after: int
+    upto: int
+    incarnation: str = ""
+    gone: int = 0
+
+
+def losses(start: Offset, extents: Iterable[Extent]) -> dict[int, str]:
+    """Return what is lost of what follows an offset: partition → why."""
+    found = {}
+    for extent in extents:
+        known = start.incarnations.get(extent.partition)
+        if extent.unavailable or known is None:
+            continue
+        number = start.number(extent.partition)
+        if known != extent.incarnation:
+            found[extent.partition] = "its numbers start over: it was recreated or restored"
+        elif extent.stable_tail < number:
+            found[extent.partition] = (
+                f"it ends at {_shown(extent.stable_tail)}, before {_shown(number)}, which was read"
+            )
+        elif extent.low_watermark > max(number, start.gone.get(extent.partition, 0)):
+            found[extent.partition] = (
+                f"messages up to {_shown(extent.low_watermark)} expired or were purged, and only "
+                f"those up to {_shown(number)} were read"
+            )
+    return found
+
+
+def advanced(
+    start: Offset, extents: Sequence[Extent], ends: Mapping[int, int], owner: str = ""
+) -> Offset:
+    """Return the offset at these ends; partitions without an end stay where they are."""
+    numbers, incarnations = dict(start.numbers), dict(start.incarnations)
+    gone = {}
+    for extent in extents:
+        partition = extent.partition
+        numbers.setdefault(partition, beginning(partition))
+        if partition in ends and not extent.unavailable:
+            numbers[partition] = ends[partition]
+            incarnations[partition] = extent.incarnation
+            if extent.low_watermark > _begin(start, extent):
+                gone[partition] = extent.low_watermark
+        elif partition in start.gone:
+            gone[partition] = start.gone[partition]
+    return Offset(numbers, incarnations, gone, owner or start.owner)
+
+
+def deal(
+    start: Offset, extents: Sequence[Extent], limit: int | None, targets: Mapping[int, int] | None
+) -> dict[int, int]:
+    """Return where each partition's part of a batch ends; without what has nothing new.
+
+    `limit` numbers are dealt by lag, at least one each. `targets`: where it ends at most.
+    """
+    firsts, lasts = {}, {}
+    for extent in extents:
+        if extent.unavailable or not extent.first_number:
+            continue
+        last = extent.stable_tail
+        if targets is not None:
+            last = min(last, targets.get(extent.partition, 0))
+        # Numbers before the first message are passed over without being counted.
+        first = max(_begin(start, extent), extent.first_number - 1)
+        if last > first:
+            firsts[extent.partition], lasts[extent.partition] = first, last
+    lags = {partition: lasts[partition] - firsts[partition] for partition in lasts}
+    total = sum(lags.values())
+    if limit is None or total <= limit:
+        return lasts
+    return {
+        partition: firsts[partition] + max(1, limit * lag // total)
+        for partition, lag in lags.items()
+    }
+
+
+def waiting(start: Offset, ends: Mapping[int, int], extents: Sequence[Extent]) -> int:
+    """Return how many messages there are at most between an offset and these ends."""
+    return sum(
+        min(ends[extent.partition] - _begin(start, extent), extent.messages)
+        for extent in extents
+        if extent.partition in ends
+    )
+
+
+def within_bytes(extents: Sequence[Extent], most_bytes: int) -> int:
+    """Return how many messages take so many bytes, by their average size; at least one."""
+    messages = sum(extent.messages for extent in extents)
+    size_bytes = sum(extent.size_bytes for extent in extents)
+    average = max(1, size_bytes // messages) if messages else MESSAGE_BYTES_DEFAULT
+    return max(1, most_bytes // average)
+
+
+def between(start: Offset, end: Offset) -> list[Range]:
+    """Return the ranges between two offsets, by partition; without empty ones."""
+    found = []
+    for partition, upto in sorted(end.numbers.items()):
+        incarnation = end.incarnations.get(partition, "")
+        after = start.number(partition)
+        if start.incarnations.get(partition, incarnation) != incarnation:
+            after = beginning(partition)
+        if upto > after:
+            gone = end.gone.get(partition, 0)
+            found.append(Range(partition, after, upto, incarnation, gone))
+    return found
+
+
+def cut(ranges: Sequence[Range], least: int) -> list[Range]:
+    """Return the ranges cut so that there are about `least`, long ones into more parts."""
+    total = sum(each.upto - each.after for each in ranges)
+    if len(ranges) >= least or not total:
+        return list(ranges)
+    made = []
+    for each in ranges:
+        length = each.upto - each.after
+        parts = max(1, min(length, round(length * least / total)))
+        edges = [each.after + length * part // parts for part in range(parts + 1)]
+        made += [
+            Range(each.partition, after, upto, each.incarnation, each.gone)
+            for after, upto in itertools.pairwise(edges)
+        ]
+    return made
+
+
+def _begin(start: Offset, extent: Extent) -> int:
+    """Return after which number the partition is read: its beginning, if numbers start over."""
+    if start.incarnations.get(extent.partition, extent.incarnation) != extent.incarnation:
+        return beginning(extent.partition)
+    return start.number(extent.partition)
+
+
+def _shown(number: int) -> str:
+    return f"{number} (message {sequence_number.counter_of(number)})"

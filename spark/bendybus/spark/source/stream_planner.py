@@ -1,0 +1,238 @@
+"""What a streaming query reads next. Spark's source runner calls it, one call after another.
+
+    new query:   initial ── latest (returns the start: an empty batch 0 pins it) ── latest …
+    each batch:  latest(start): settle what is at or below start ── describe ── deal ── end
+    restart:     ranges(start, end) of the batch that was not finished
+
+Whenever `latest(start)` is called, all of what is at or below `start` is in Spark's commit log,
+also after the last batch; `commit` comes one batch late, or never. So this is where it settles.
+"""
+
+import logging
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any, Final
+
+from bendybus.domain import sequence_number
+from bendybus.spark.errors import DataLossError, PipelineError
+from bendybus.spark.options import ReadOptions
+from bendybus.spark.source import awaiting, offsets, positions, ranges
+from bendybus.spark.source.bus import Bus
+from bendybus.spark.source.drain import Drain
+from bendybus.spark.source.offsets import Offset
+from bendybus.spark.source.ranges import Extent, Range
+
+logger = logging.getLogger(__name__)
+# Of a partition, unless maxMessagesPerTrigger is set.
+MESSAGES_PER_PARTITION: Final = 10_000
+# How often an idle query looks, whatever its trigger.
+IDLE_S: Final = 0.25
+LOOK_S: Final = 0.5
+
+
+class StreamPlanner:
+    """The plan of one query run. Not thread-safe."""
+
+    def __init__(
+        self,
+        options: ReadOptions,
+        bus: Bus,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._options = options
+        self._bus = bus
+        self._clock = clock
+        self._sleep = sleep
+        self._path = options.entity.path
+        self._initial: Offset | None = None
+        self._pinned = True
+        self._drain: Drain | None = None
+        # Of a run that reads what is available now: where it ends.
+        self._targets: dict[int, int] | None = None
+        self._extents: list[Extent] = []
+        self._idle_since: float | None = None
+        self._batch_at: float | None = None
+
+    def prepare_available_now(self) -> None:
+        """Note where each partition ends now: this run reads no further."""
+        self._targets = {
+            extent.partition: extent.stable_tail
+            for extent in self._look()
+            if not extent.unavailable
+        }
+
+    def default_limit(self) -> int:
+        """Return how many messages a batch has at most."""
+        if self._options.max_messages:
+            return self._options.max_messages
+        return MESSAGES_PER_PARTITION * len(self._look())
+
+    def initial(self) -> dict[str, Any]:
+        """Return where a new query starts: the same one however often it is asked."""
+        if self._initial is None:
+            options = self._options
+            extents = self._known()
+            owner = (options.owner or f"spark-{uuid.uuid4().hex[:12]}") if options.drains else ""
+            self._initial = positions.initial(options.starting, extents, self._bus.number_at, owner)
+            self._pinned = False
+        return self._initial.to_json()
+
+    def latest(self, given: dict[str, Any], limit: int | None) -> dict[str, Any]:
+        """Settle what is at or below the start; return where the next batch ends."""
+        if not self._pinned:
+            # The first batch of a new query is empty: it writes the start into the checkpoint.
+            self._pinned = True
+            return given
+        start = offsets.from_json(given)
+        if self._options.drains:
+            self._settle(start)
+        self._pause()
+        extents = self._look()
+        self._check_loss(start, extents)
+        ends = self._ends(start, extents, limit)
+        if not ends:
+            self._idle_since = self._clock()
+            if self._targets is not None:
+                self._finish(start)
+            return given
+        self._idle_since, self._batch_at = None, self._clock()
+        return ranges.advanced(start, extents, ends, self._owner(start)).to_json()
+
+    def report(self) -> dict[str, Any] | None:
+        """Return the end of what was there at the last look, for the query's progress."""
+        answered = [extent for extent in self._extents if not extent.unavailable]
+        if not answered:
+            return None
+        return Offset(
+            {extent.partition: extent.stable_tail for extent in answered},
+            {extent.partition: extent.incarnation for extent in answered},
+        ).to_json()
+
+    def ranges(self, given: dict[str, Any], ending: dict[str, Any]) -> list[Range]:
+        """Return what the tasks of a batch read."""
+        # There is a checkpoint, so the start is in it.
+        self._pinned = True
+        start, end = offsets.from_json(given), offsets.from_json(ending)
+        found = ranges.between(start, end)
+        if self._options.session_id is not None:
+            partition = self._bus.partition_of(self._options.session_id)
+            found = [each for each in found if each.partition == partition]
+        if self._options.drains and found:
+            self._await_ready(end, {each.partition for each in found})
+        return ranges.cut(found, self._options.min_partitions)
+
+    def _ends(self, start: Offset, extents: list[Extent], limit: int | None) -> dict[int, int]:
+        """Return where the next batch ends, by partition; nothing: there is no batch."""
+        if self._options.drains:
+            ready = self._ready(start)
+            extents = [extent for extent in extents if extent.partition in ready]
+        everything = ranges.deal(start, extents, None, self._targets)
+        if not everything or self._waits(ranges.waiting(start, everything, extents)):
+            return {}
+        if limit is not None and self._options.max_bytes:
+            limit = min(limit, ranges.within_bytes(extents, self._options.max_bytes))
+        return ranges.deal(start, extents, limit, self._targets)
+
+    def _waits(self, messages: int) -> bool:
+        """Whether too few messages are there yet, and they have not waited for too long."""
+        if messages >= self._options.min_messages or self._targets is not None:
+            return False
+        if self._batch_at is None:
+            return False
+        return self._clock() - self._batch_at < self._options.max_delay_s
+
+    def _check_loss(self, start: Offset, extents: list[Extent]) -> None:
+        lost = ranges.losses(start, extents)
+        for partition, why in lost.items():
+            if self._options.fail_on_data_loss:
+                raise DataLossError(
+                    f"{self._path}, partition {partition}: {why}. Set failOnDataLoss=false to go "
+                    "on with what is there, or start again with another checkpointLocation."
+                )
+            logger.warning("%s/%d: data lost: %s", self._path, partition, why)
+
+    def _look(self) -> list[Extent]:
+        self._extents = self._bus.extents()
+        for extent in self._extents:
+            if extent.unavailable:
+                logger.warning("%s/%d: %s", self._path, extent.partition, extent.unavailable)
+        return self._extents
+
+    def _known(self) -> list[Extent]:
+        """Return the extents when those are there without which the start is not known."""
+        return awaiting.extents(
+            self._look, [self._options.starting], self._options, self._clock, self._sleep
+        )
+
+    def _pause(self) -> None:
+        """Let time pass between two looks of an idle query."""
+        if self._idle_since is not None:
+            left_s = IDLE_S - (self._clock() - self._idle_since)
+            if left_s > 0:
+                self._sleep(left_s)
+
+    # A drain
+
+    def _owner(self, start: Offset) -> str:
+        return (self._options.owner or start.owner) if self._options.drains else ""
+
+    def _lease(self, start: Offset) -> Drain:
+        if self._drain is None:
+            owner = self._owner(start)
+            if not owner:
+                raise PipelineError(
+                    f"{self._path}: the checkpoint is of a query with settle=none, and this one "
+                    "has settle=trailing; use another checkpointLocation, or settle=none"
+                )
+            self._drain = Drain(
+                self._bus, self._path, owner, self._options.lease_s, self._clock
+            ).keep()
+        return self._drain
+
+    def _settle(self, start: Offset) -> None:
+        self._lease(start).settle(_moved(start))
+
+    def _ready(self, start: Offset) -> frozenset[int]:
+        """Return the partitions that may be read; a run that ends waits for all of them."""
+        lease = self._lease(start)
+        until = self._clock() + self._options.timeout_s
+        while True:
+            ready = lease.ready()
+            if self._targets is None or self._targets.keys() <= ready:
+                return ready
+            if self._clock() >= until:
+                for partition, why in lease.why_waiting().items():
+                    logger.warning("%s/%d: not drained: %s", self._path, partition, why)
+                return ready
+            self._sleep(LOOK_S)
+
+    def _await_ready(self, end: Offset, partitions: set[int]) -> None:
+        """Hold the lease where a batch is read: after a restart, it is not there yet."""
+        lease = self._lease(end)
+        until = self._clock() + self._options.timeout_s
+        while not partitions <= lease.ready():
+            if self._clock() >= until:
+                partition, why = next(iter(lease.why_waiting().items()))
+                raise PipelineError(
+                    f"{self._path}, partition {partition}: cannot be drained yet: {why}. Close "
+                    "its receivers or wait for their locks to end, then start the query again."
+                )
+            self._sleep(LOOK_S)
+
+    def _finish(self, start: Offset) -> None:
+        """Settle the last batch of a run that ends, and let receivers in."""
+        if self._drain is not None:
+            self._drain.settle(_moved(start))
+            self._drain.release()
+            self._drain = None
+
+
+def _moved(start: Offset) -> dict[int, int]:
+    return {
+        partition: number
+        for partition, number in start.numbers.items()
+        if sequence_number.counter_of(number)
+    }
