@@ -1,12 +1,15 @@
 """What all tests share: how they are dealt over processes, and when end-to-end tests run."""
 
 import gc
+import importlib.util
 import os
 from pathlib import Path
 
 import pytest
 
 E2E = Path(__file__).parent / "e2e"
+# With real Spark, which `make spark-install` installs in an environment of its own.
+SPARK = Path(__file__).parent / "spark" / "live"
 # Fixtures that start processes for many tests: what uses one stays in one test process.
 SHARED = frozenset({"bus", "standard_bus", "secured"})
 # Of those, what costs so much (17 processes) that only one test process starts it.
@@ -27,6 +30,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     if not config.getoption("--e2e") and E2E in (collection_path, *collection_path.parents):
         return True
+    if SPARK in (collection_path, *collection_path.parents):
+        return importlib.util.find_spec("pyspark") is None or None
     return None
 
 

@@ -6,21 +6,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
-from bendybus.client import ServiceBusSubQueue
+from bendybus.client import ServiceBusMessageState, ServiceBusSubQueue
 from bendybus.client.exceptions import ServiceBusError
 from bendybus.spark import connections
 from bendybus.spark.bus_errors import one_line
 from bendybus.spark.options import ReadOptions
 from bendybus.spark.source.ranges import Extent
-from bendybus.v1 import message_pb2
-
-_STATES: Final = {
-    "active": message_pb2.MESSAGE_STATE_ACTIVE,
-    "deferred": message_pb2.MESSAGE_STATE_DEFERRED,
-    "scheduled": message_pb2.MESSAGE_STATE_SCHEDULED,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +73,7 @@ class ConnectedBus:
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._partition_of: Any = None
+        self._made: Any = None
 
     def extents(self) -> list[Extent]:
         """Return where each partition begins and ends."""
@@ -102,7 +96,7 @@ class ConnectedBus:
             upto=upto,
             max_messages=options.fetch_messages,
             max_bytes=options.fetch_bytes,
-            states=tuple(_STATES[state] for state in options.states),
+            states=[ServiceBusMessageState[state.upper()] for state in options.states],
             bodies=bodies,
             timeout=options.timeout_s,
         )
@@ -128,6 +122,11 @@ class ConnectedBus:
         return ConnectedBus, (self._options,)
 
     def _browser(self) -> Any:
+        if self._made is None:
+            self._made = self._new_browser()
+        return self._made
+
+    def _new_browser(self) -> Any:
         options, entity = self._options, self._options.entity
         names = (
             {"topic_name": entity.name, "subscription_name": entity.subscription}

@@ -1,0 +1,79 @@
+"""A queue as these tests use it: filled, read by Spark, counted."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bendybus.client import ServiceBusMessage
+from tests.integration.processes import Bus
+
+
+class Queue:
+    """One queue of a bus, and the options with which Spark finds it."""
+
+    def __init__(self, bus: Bus, spark: Any, name: str, folder: Path) -> None:
+        self.bus = bus
+        self.spark = spark
+        self.name = name
+        self.folder = folder
+        file = folder / "connection-string"
+        file.write_text(bus.connection_string)
+        self.options = {"connectionStringFile": str(file), "queue": name}
+
+    def create(self, **options: Any) -> None:
+        """Create it."""
+        with self.bus.administration() as administration:
+            administration.create_queue(self.name, **options)
+
+    def send(self, bodies: Sequence[str], **properties: Any) -> None:
+        """Send messages, spread over the partitions."""
+        with self.bus.client() as client, client.get_queue_sender(self.name) as sender:
+            for first in range(0, len(bodies), 5):
+                sender.send_messages(
+                    [ServiceBusMessage(body, **properties) for body in bodies[first : first + 5]]
+                )
+
+    def active(self) -> int:
+        """Return how many messages are in it."""
+        with self.bus.administration() as administration:
+            found = administration.get_queue_runtime_properties(self.name)
+        return int(found.active_message_count)
+
+    def received(self) -> list[str]:
+        """Receive and delete all that is there; return the bodies."""
+        with self.bus.client() as client:
+            receiver = client.get_queue_receiver(
+                self.name, receive_mode="receiveanddelete", max_wait_time=1
+            )
+            with receiver:
+                return [str(message) for message in receiver]
+
+    def read(self, **options: Any) -> Any:
+        """Return a batch read."""
+        return self.spark.read.format("bendybus").options(**self.options, **options).load()
+
+    def stream(self, **options: Any) -> Any:
+        """Return a streaming read."""
+        return self.spark.readStream.format("bendybus").options(**self.options, **options).load()
+
+    def drain(self, to: str = "out", **options: Any) -> Any:
+        """Drain all that is there into Parquet files; return the query, which has ended."""
+        query = self.start(self.stream(settle="trailing", **options), to)
+        query.awaitTermination(60)
+        assert not query.isActive
+        return query
+
+    def start(self, frame: Any, to: str = "out") -> Any:
+        """Write a stream into Parquet files, as far as there is something now."""
+        return (
+            frame.writeStream.format("parquet")
+            .option("path", str(self.folder / to))
+            .option("checkpointLocation", str(self.folder / f"{to}-checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+
+    def written(self, to: str = "out") -> list[str]:
+        """Return the bodies in the Parquet files, in order."""
+        rows = self.spark.read.parquet(str(self.folder / to)).select("body").collect()
+        return sorted(bytes(row.body).decode() for row in rows)
