@@ -153,12 +153,18 @@ class DrainLease:
     `waiting`: the others, and why. Renew the lease, also to let others become ready.
     """
 
-    def __init__(self, browser: PartitionBrowser, owner: str, duration: float) -> None:
-        """Prepare a lease of `owner` for a `duration`; the `browser` acquires it."""
+    def __init__(
+        self, browser: PartitionBrowser, owner: str, duration: float, *, epoch: int = 0
+    ) -> None:
+        """Make a lease of `owner`, for a `duration` from each renewal on, of a `browser`'s entity.
+
+        `epoch`: of a lease that was acquired elsewhere, such as by the driver of a pipeline; 0: the
+        browser acquires it.
+        """
         self._browser = browser
         self.owner = arguments.text("owner", owner, limits.DRAIN_OWNER_CHARS_MAX)
         self.duration = arguments.seconds("duration", duration)
-        self.epoch = 0
+        self.epoch = arguments.count("epoch", epoch, least=0, most=arguments.INT64_MAX)
         self.ready: frozenset[int] = frozenset()
         self.waiting: Sequence[PartitionWait] = ()
 

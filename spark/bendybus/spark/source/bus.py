@@ -8,11 +8,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
-from bendybus.client import ServiceBusMessageState, ServiceBusSubQueue
+from bendybus.client import (
+    PartitionBrowser,
+    ServiceBusClient,
+    ServiceBusMessageState,
+    ServiceBusSubQueue,
+)
 from bendybus.client.exceptions import ServiceBusError
 from bendybus.spark import connections
 from bendybus.spark.bus_errors import one_line
-from bendybus.spark.options import ReadOptions
+from bendybus.spark.options import Entity, ReadOptions
 from bendybus.spark.source.ranges import Extent
 
 
@@ -29,6 +34,10 @@ class Page:
 
 class Lease(Protocol):
     """The right to remove messages, alone."""
+
+    @property
+    def epoch(self) -> int:
+        """Rises with every lease of the entity."""
 
     @property
     def ready(self) -> frozenset[int]:
@@ -127,15 +136,18 @@ class ConnectedBus:
         return self._made
 
     def _new_browser(self) -> Any:
-        options, entity = self._options, self._options.entity
-        names = (
-            {"topic_name": entity.name, "subscription_name": entity.subscription}
-            if entity.subscription
-            else {"queue_name": entity.name}
+        options = self._options
+        return browser_of(connections.client(options.connection), options.entity)
+
+
+def browser_of(client: ServiceBusClient, entity: Entity) -> PartitionBrowser:
+    """Return what reads an entity by number."""
+    sub_queue = ServiceBusSubQueue(entity.sub_queue) if entity.sub_queue else None
+    if entity.subscription:
+        return client.get_partition_browser(
+            topic_name=entity.name, subscription_name=entity.subscription, sub_queue=sub_queue
         )
-        if entity.sub_queue:
-            names["sub_queue"] = ServiceBusSubQueue(entity.sub_queue)
-        return connections.client(options.connection).get_partition_browser(**names)
+    return client.get_partition_browser(queue_name=entity.name, sub_queue=sub_queue)
 
 
 def _extent(found: Any) -> Extent:

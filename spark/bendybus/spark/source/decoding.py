@@ -58,6 +58,27 @@ class Columns:
         """Return the session of each message."""
         return self._sessions()
 
+    def row(self, index: int) -> dict[str, Any]:
+        """Return all columns of one message; properties as a dictionary."""
+        values = {name: read(self)[index] for name, read in _COLUMNS.items()}
+        values["properties"] = dict(values["properties"] or ())
+        return values
+
+    def head_and_body(self, index: int) -> tuple[bytes, bytes]:
+        """Return a message as it is stored; without a head the body is the whole message."""
+        head = self._batch.heads[index] if self._batch.heads else b""
+        return head, self._batch.messages[index]
+
+    def text(self, source: str, index: int) -> str:
+        """Return a text of one message, "" if it has none; `source` is a column of the page."""
+        values = getattr(self._batch, source)
+        return str(values[index]) if values else ""
+
+    def changes(self, index: int) -> bytes:
+        """Return the properties that receivers changed, serialised; b"": none."""
+        changed = self._batch.changed_properties
+        return bytes(changed[index]) if changed else b""
+
     def head_bytes(self) -> list[bytes]:
         """Return the head of each message, serialised."""
         if self._batch.heads:

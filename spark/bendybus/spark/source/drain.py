@@ -47,6 +47,11 @@ class Drain:
             target=self._keep, name=f"bendybus-drain {path}", daemon=True
         )
 
+    @property
+    def epoch(self) -> int:
+        """The epoch of the lease, which tasks on executors settle under."""
+        return self._lease.epoch
+
     def keep(self) -> "Drain":
         """Renew the lease in the background from now on."""
         self._thread.start()

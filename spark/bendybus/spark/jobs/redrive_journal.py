@@ -1,0 +1,94 @@
+"""What a redrive is going to move, written down before anything is moved.
+
+An interrupted run is continued from it: what it had sent is recognized by the fences of its name
+and its numbers' places in the plan, and only removed. Conditions are not evaluated a second time.
+"""
+
+import json
+import os
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from bendybus.spark.errors import OptionError
+
+FILE: Final = "redrive.json"
+_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Dead letters, by partition in the order of their numbers, and where they go."""
+
+    source: str
+    destination: str
+    numbers: Mapping[int, Sequence[int]]
+    # Of the partitions, as they were when this was planned.
+    incarnations: Mapping[int, str]
+    name: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    def count(self) -> int:
+        """Return how many dead letters that is."""
+        return sum(map(len, self.numbers.values()))
+
+
+def read(folder: Path) -> Plan | None:
+    """Return the plan of an interrupted run; None: there is none. Raises OptionError."""
+    path = folder / FILE
+    try:
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        if found["v"] != _VERSION:
+            raise ValueError(f"version {found['v']}")
+        return Plan(
+            found["source"],
+            found["destination"],
+            {int(partition): numbers for partition, numbers in found["numbers"].items()},
+            {int(partition): text for partition, text in found["incarnations"].items()},
+            found["name"],
+        )
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise OptionError(
+            f"--checkpoint: {path} cannot be read ({error}); name another folder, or remove the "
+            "file to begin again: what an interrupted run had sent may then be sent twice"
+        ) from None
+
+
+def write(folder: Path, plan: Plan) -> None:
+    """Keep a plan durably. Raises OptionError."""
+    values = {
+        "v": _VERSION,
+        "name": plan.name,
+        "source": plan.source,
+        "destination": plan.destination,
+        "numbers": {str(partition): list(each) for partition, each in plan.numbers.items()},
+        "incarnations": {str(partition): text for partition, text in plan.incarnations.items()},
+    }
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        made = folder / f".{FILE}.tmp"
+        with made.open("w", encoding="utf-8") as file:
+            json.dump(values, file)
+            file.flush()
+            os.fsync(file.fileno())
+        made.rename(folder / FILE)
+        _sync(folder)
+    except OSError as error:
+        raise OptionError(f"--checkpoint: {folder} cannot be written: {error.strerror}") from None
+
+
+def done(folder: Path) -> None:
+    """Forget the plan: all of it is done."""
+    (folder / FILE).unlink(missing_ok=True)
+    _sync(folder)
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,226 @@
+"""The part of a redrive that runs on executors: listed dead letters of one partition are moved.
+
+    page ──► listed? ──► copy ──► frame for its partition ──► stored ──► removed by number
+
+A page is removed only after all frames of it are stored. A frame that an earlier attempt stored is
+passed over by the partition: its messages have the same ordinals, their places in the plan.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from bendybus.client import ServiceBusClient
+from bendybus.spark.options import Entity
+from bendybus.spark.property_texts import text_of
+from bendybus.spark.sink import messages
+from bendybus.spark.sink.messages import Encoded
+from bendybus.spark.source import decoding
+from bendybus.spark.source.bus import browser_of
+from bendybus.v1 import message_pb2
+from bendybus.v1.message_pb2 import Message
+
+FRAME_MESSAGES: Final = 1_000
+FRAME_BYTES: Final = 900_000
+PRODUCER_BYTES: Final = 16
+# Attempts of one plan do the same: they have one epoch.
+EPOCH: Final = 1
+ORIGINAL_ID: Final = "ResubmittedMessageId"
+# What dead-lettering added to the properties.
+ADDED: Final = ("DeadLetterReason", "DeadLetterErrorDescription")
+
+Fix = Callable[[dict[str, Any]], dict[str, Any] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Dead letters of one partition, by number, and their places in the plan: 1 and up."""
+
+    plan: str
+    source: Entity
+    destination: str
+    partition: int
+    numbers: Sequence[int]
+    # Of the drain lease that the driver holds.
+    owner: str
+    epoch: int
+    properties: Mapping[str, str]
+    timeout_s: float
+
+    @property
+    def producer_id(self) -> bytes:
+        """Who sends: the plan, for this partition."""
+        name = f"redrive\0{self.plan}\0{self.partition}"
+        return hashlib.blake2b(name.encode(), digest_size=PRODUCER_BYTES).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """What became of dead letters; `repeated`: an earlier attempt had sent them."""
+
+    sent: int = 0
+    repeated: int = 0
+    duplicates: int = 0
+    removed: int = 0
+
+    def __add__(self, other: "Moved") -> "Moved":
+        return Moved(
+            self.sent + other.sent,
+            self.repeated + other.repeated,
+            self.duplicates + other.duplicates,
+            self.removed + other.removed,
+        )
+
+
+def move(client: ServiceBusClient, task: Task, fix: Fix | None = None) -> Moved:
+    """Move the dead letters of a task; what is gone already is no error."""
+    from bendybus.client import DrainLease
+
+    browser = browser_of(client, task.source)
+    lease = DrainLease(browser, task.owner, 60, epoch=task.epoch)
+    sender = client.get_partition_sender(queue_name=task.destination)
+    target = sender.describe_partitions(timeout=task.timeout_s)
+    places = {number: place for place, number in enumerate(task.numbers, 1)}
+    done = Moved()
+    for page in _pages(browser, task):
+        columns = decoding.Columns(page.batch, task.source.path)
+        frames = _Frames(target, task.partition)
+        listed = []
+        for index, number in enumerate(page.batch.sequence_numbers):
+            if number in places:
+                listed.append(number)
+                made = copied(columns, index, task, own_id=target.detects_duplicates, fix=fix)
+                frames.add(places[number], made)
+        for where, ordinals, frame in frames.taken():
+            sent = sender.send(
+                where,
+                messages.batch_of(frame),
+                producer_id=task.producer_id,
+                epoch=EPOCH,
+                ordinals=ordinals,
+                timeout=task.timeout_s,
+            )
+            done += Moved(sent.stored, sent.repeated, sent.duplicates)
+        if listed:
+            # STRICTLY AFTER all of them are stored.
+            done += Moved(removed=lease.settle(task.partition, listed, timeout=task.timeout_s))
+    return done
+
+
+def _pages(browser: Any, task: Task) -> Iterator[Any]:
+    after, upto = task.numbers[0] - 1, task.numbers[-1]
+    complete = False
+    while not complete:
+        page = browser.browse(
+            task.partition,
+            after=after,
+            upto=upto,
+            max_messages=FRAME_MESSAGES,
+            timeout=task.timeout_s,
+        )
+        yield page
+        after, complete = page.next_after, page.complete
+
+
+class _Frames:
+    """The frames of one page, by partition of the destination, in order."""
+
+    def __init__(self, target: Any, source_partition: int) -> None:
+        self._target = target
+        partitions = [each.partition for each in target.partitions]
+        # Where any would do: always the same, or a repeat would be stored twice.
+        self._keyless = partitions[source_partition % len(partitions)]
+        self._by_partition: dict[int, list[tuple[int, Encoded]]] = {}
+
+    def add(self, place: int, message: Encoded) -> None:
+        """Put a message into the frame for its partition."""
+        key = message.key(self._target.detects_duplicates)
+        where = self._keyless if key is None else self._target.partition_of(key)
+        self._by_partition.setdefault(where, []).append((place, message))
+
+    def taken(self) -> Iterator[tuple[int, list[int], list[Encoded]]]:
+        """Yield (partition, ordinals, messages), each within the bounds of a call."""
+        for where, pairs in sorted(self._by_partition.items()):
+            ordinals: list[int] = []
+            made: list[Encoded] = []
+            size_bytes = 0
+            for place, message in pairs:
+                if made and size_bytes + message.size_bytes > FRAME_BYTES:
+                    yield where, ordinals, made
+                    ordinals, made, size_bytes = [], [], 0
+                ordinals.append(place)
+                made.append(message)
+                size_bytes += message.size_bytes
+            yield where, ordinals, made
+
+
+def copied(
+    columns: decoding.Columns, index: int, task: Task, *, own_id: bool, fix: Fix | None
+) -> Encoded:
+    """Return a dead letter as it is sent again, without the properties of dead-lettering.
+
+    `own_id`: where duplicates are detected, the copy gets an id of its own, always the same, and
+    the original one is kept in a property.
+    """
+    if fix is not None:
+        row = columns.row(index)
+        fixed = fix(dict(row)) or row
+        pairs = list((fixed.get("properties") or {}).items())
+        message = messages.encode({**fixed, "properties": pairs}, row["message_id"] or "")
+        head, body = message.head, message.body
+    else:
+        head, body = columns.head_and_body(index)
+        message = Encoded(
+            head,
+            body,
+            columns.text("message_ids", index),
+            columns.text("partition_keys", index),
+            columns.sessions()[index],
+            0,
+            0,
+        )
+    message_id = message.message_id
+    properties = dict(task.properties)
+    if own_id:
+        if message_id:
+            properties.setdefault(ORIGINAL_ID, message_id)
+        number = columns.column("sequence_number")[index]
+        message_id = own_id_of(task.source.path, message_id, number)
+    head, body = with_properties(head, body, columns.changes(index), properties)
+    return message._replace(
+        head=head, body=body, message_id=message_id, time_to_live_ms=0, scheduled_ms=0
+    )
+
+
+def own_id_of(source: str, message_id: str, number: int) -> str:
+    """Return the same id for the same dead letter, and another one for every other."""
+    name = f"{source}\n{message_id}\n{number}"
+    return f"redrive-{hashlib.sha256(name.encode()).hexdigest()[:32]}"
+
+
+def with_properties(
+    head: bytes, body: bytes, changes: bytes, properties: Mapping[str, str]
+) -> tuple[bytes, bytes]:
+    """Return head and body with application properties changed and set.
+
+    An empty head: the body is the whole message.
+    """
+    whole = not head
+    message = Message.FromString(body if whole else head)
+    entries = message.application_properties
+    before = message.SerializeToString(deterministic=True)
+    if changes:
+        for name, value in message_pb2.ValueMap.FromString(changes).entries.items():
+            entries[name].CopyFrom(value)
+    for name in ADDED:
+        if name in entries:
+            del entries[name]
+    for name, text in properties.items():
+        if name not in entries or text_of(entries[name]) != text:
+            entries[name].string_value = text
+    made = message.SerializeToString(deterministic=True)
+    if made == before:
+        # Byte for byte as it was sent.
+        return head, body
+    return (head, made) if whole else (made, body)

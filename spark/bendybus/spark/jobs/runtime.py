@@ -1,0 +1,80 @@
+"""How a job runs: where Spark is, its checkpoint, its trigger; and the session that this makes."""
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from bendybus.spark.errors import OptionError
+
+KUBERNETES: Final = "k8s"
+_API_SERVER: Final = "k8s://https://kubernetes.default.svc"
+# Fixed, so that a network policy can name them.
+DRIVER_PORT: Final = 7078
+BLOCK_MANAGER_PORT: Final = 7079
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """What all jobs have in common."""
+
+    master: str = "local[2]"
+    # Settings of Spark; they win over those that a job sets.
+    conf: Mapping[str, str] = field(default_factory=dict)
+    # With master k8s.
+    executors: int = 2
+
+
+def session(job: str, runtime: Runtime, environment: Mapping[str, str] | None = None) -> Any:
+    """Return the Spark session of a job. Raises OptionError."""
+    from pyspark.sql import SparkSession
+
+    found = os.environ if environment is None else environment
+    builder = SparkSession.builder.appName(f"bendybus-{job}")
+    for name, value in settings(runtime, found).items():
+        builder = builder.config(name, value)
+    made = builder.getOrCreate()
+    made.sparkContext.setLogLevel("WARN")
+    return made
+
+
+def settings(runtime: Runtime, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of a job's session. Raises OptionError."""
+    found = {
+        "spark.master": runtime.master,
+        "spark.sql.session.timeZone": "UTC",
+        "spark.ui.showConsoleProgress": "false",
+        # A killed job's half-written batch is repeated; nothing else depends on the order.
+        "spark.sql.streaming.stateStore.providerClass": (
+            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+        ),
+        "spark.pyspark.python": environment.get("PYSPARK_PYTHON") or sys.executable,
+    }
+    if runtime.master == KUBERNETES:
+        found |= _on_kubernetes(runtime, environment)
+    return {**found, **runtime.conf}
+
+
+def _on_kubernetes(runtime: Runtime, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of a driver in a pod, with executors as pods."""
+    needed = ("POD_IP", "POD_NAME", "POD_NAMESPACE", "BENDYBUS_SPARK_IMAGE")
+    missing = [name for name in needed if not environment.get(name)]
+    if missing:
+        raise OptionError(
+            f"--master k8s: needs {', '.join(missing)} in the environment of its pod; the chart "
+            "of Bendybus sets them for `pipelines`"
+        )
+    return {
+        "spark.master": _API_SERVER,
+        "spark.submit.deployMode": "client",
+        "spark.executor.instances": str(runtime.executors),
+        "spark.kubernetes.namespace": environment["POD_NAMESPACE"],
+        "spark.kubernetes.container.image": environment["BENDYBUS_SPARK_IMAGE"],
+        # Executors belong to the driver's pod, and end with it.
+        "spark.kubernetes.driver.pod.name": environment["POD_NAME"],
+        "spark.driver.host": environment["POD_IP"],
+        "spark.driver.bindAddress": "0.0.0.0",
+        "spark.driver.port": str(DRIVER_PORT),
+        "spark.blockManager.port": str(BLOCK_MANAGER_PORT),
+    }
