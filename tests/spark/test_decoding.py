@@ -58,6 +58,23 @@ def test_body_and_properties_are_read_of_a_message_in_parts_or_whole(whole: bool
     ]
 
 
+def test_a_page_may_have_messages_of_both_forms() -> None:
+    head, body = encode.encode(ServiceBusMessage("new", subject="split"))
+    old = b"".join(encode.encode(ServiceBusMessage("old", subject="whole")))
+    batch = message_pb2.DeliveredBatch(
+        sequence_numbers=[1, 2],
+        messages=[old, body],
+        heads=[b"", head],
+        formats=[message_format.WHOLE, message_format.SPLIT],
+    )
+
+    found = decoding.Columns(batch, "orders")
+
+    assert found.column("subject") == ["whole", "split"]
+    assert found.column("body") == [b"old", b"new"]
+    assert found.column("head")[1] == head
+
+
 def test_what_the_bus_knows_of_a_message_is_in_its_columns() -> None:
     found = page(
         ServiceBusMessage("a"),

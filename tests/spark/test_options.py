@@ -23,7 +23,11 @@ def stream(**given: str) -> options.ReadOptions:
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({"startingOffset": "latest"}, "option startingOffset: is unknown; known options are "),
+        (
+            {"startingoffset": "latest"},
+            r"option startingoffset: is unknown; did you mean startingOffsets.*\? Known options",
+        ),
+        ({"zzz": "1"}, "option zzz: is unknown; Known options are connectionStringFile, "),
         ({"path": "orders"}, "option path: is unknown; name the entity with the option queue"),
         ({"fetchSize": "many"}, "option fetchSize: must be a whole number from 1 to 5000"),
         ({"fetchSize": "5001"}, r"option fetchSize: must be .* \(got '5001'\)"),

@@ -111,14 +111,15 @@ def test_a_query_that_idles_settles_its_last_batch() -> None:
 
 @pytest.mark.requirement("R293")
 def test_the_start_is_pinned_by_an_empty_batch_before_anything_is_read() -> None:
-    query = Query(MemoryBus(2))
-    query.trigger()
-    query.bus.send(0)
+    query = Query(MemoryBus(2), startingOffsets="earliest")
 
+    query.trigger()
+    before = list(query.read)
     query.run()
 
-    assert len(query.log) == 2
-    assert query.read == ["0-3"]
+    assert query.log[0] == query.planner.initial()
+    assert before == []
+    assert query.read == ["0-1", "0-2"]
 
 
 @pytest.mark.requirement("R293")

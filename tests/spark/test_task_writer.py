@@ -99,6 +99,28 @@ def test_an_attempt_with_other_rows_is_refused(changed: list[dict[str, Any]]) ->
 
 
 @pytest.mark.requirement("R297")
+def test_a_row_that_an_earlier_attempt_wrote_elsewhere_is_noticed() -> None:
+    entity = MemoryEntity()
+    keys = {entity.target().partition_of(key): key for key in "abcdefgh"}
+    write(entity, rows("x", partition_key=keys[0]))
+
+    with pytest.raises(RowsChangedError, match="orders, partition 0: the rows of this task"):
+        write(entity, rows("x", partition_key=keys[1]))
+
+
+@pytest.mark.requirement("R297")
+def test_nothing_is_sent_past_a_row_that_is_missing() -> None:
+    first = encode({"body": "1"}, "")
+    mine = Lane("orders, partition 0", 1, Fence(1, 2, b"12345678"))
+    mine.offer(1, first)
+
+    with pytest.raises(RowsChangedError):
+        mine.offer(3, first)
+
+    assert mine.take() is None
+
+
+@pytest.mark.requirement("R297")
 def test_rows_after_those_that_were_stored_may_be_others() -> None:
     entity = MemoryEntity(count=1)
     write(entity, rows("a", "b"))

@@ -3,6 +3,7 @@
 Names are those that Spark's users know from Kafka, where Kafka has the option.
 """
 
+import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Flag, auto
@@ -309,13 +310,16 @@ def known(key: str) -> Option:
     """Return the option of a name, without regard to case. Raises OptionError."""
     option = _BY_KEY.get(key.lower())
     if option is None:
-        advice = (
-            "name the entity with the option queue, or topic and subscription"
-            if key.lower() == "path"
-            else "known options are " + ", ".join(option.name for option in OPTIONS)
-        )
-        raise OptionError(f"option {key}: is unknown; {advice}")
+        raise OptionError(f"option {key}: is unknown; {_advice(key.lower())}")
     return option
+
+
+def _advice(key: str) -> str:
+    if key == "path":
+        return "name the entity with the option queue, or topic and subscription"
+    alike = [_BY_KEY[each].name for each in difflib.get_close_matches(key, _BY_KEY)]
+    meant = f"did you mean {' or '.join(alike)}? " if alike else ""
+    return f"{meant}Known options are {', '.join(option.name for option in OPTIONS)}"
 
 
 def _allowed(use: Use) -> str:

@@ -25,14 +25,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Spark in this process, with two cores."""
-    from pyspark.sql import SparkSession
-
+    """Spark in this process, with two cores; tasks are tried twice."""
+    sql = pytest.importorskip("pyspark.sql")
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     home = tmp_path_factory.mktemp("spark")
     made = (
-        SparkSession.builder.master("local[2]")
+        sql.SparkSession.builder.master("local[2,2]")
         .appName("tests")
         .config("spark.ui.enabled", "false")
         .config("spark.driver.memory", "768m")

@@ -6,7 +6,7 @@ from typing import Final
 
 from bendybus.spark.errors import OptionError
 from bendybus.spark.option_values import EARLIEST, LATEST, Position
-from bendybus.spark.source.offsets import Offset, beginning
+from bendybus.spark.source.offsets import Offset
 from bendybus.spark.source.ranges import Extent
 
 AT_THE_END: Final = Position(LATEST)
@@ -15,10 +15,7 @@ NumberAt = Callable[[int, datetime], int]
 
 
 def begins(position: Position, extents: Sequence[Extent], number_at: NumberAt) -> dict[int, int]:
-    """Return after which number each partition is read; without those that cannot be known yet.
-
-    A partition that is unavailable is read from its beginning if that was asked for.
-    """
+    """Return after which number each partition is read; without those that are unavailable."""
     found = {}
     for extent in extents:
         number = _number(position, extent, number_at, EARLIEST)
@@ -88,7 +85,7 @@ def _number(position: Position, extent: Extent, number_at: NumberAt, otherwise: 
     if isinstance(wanted, int):
         return wanted
     if extent.unavailable:
-        return None if wanted == LATEST else beginning(partition)
+        return None
     if wanted == LATEST or not extent.first_number:
         return extent.stable_tail
     return extent.first_number - 1

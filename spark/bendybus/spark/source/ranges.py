@@ -107,8 +107,10 @@ def deal(
     total = sum(lags.values())
     if limit is None or total <= limit:
         return lasts
+    # One each, and the rest by lag.
+    rest, others = max(0, limit - len(lags)), max(1, total - len(lags))
     return {
-        partition: firsts[partition] + max(1, limit * lag // total)
+        partition: firsts[partition] + 1 + rest * (lag - 1) // others
         for partition, lag in lags.items()
     }
 
