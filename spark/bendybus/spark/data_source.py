@@ -8,6 +8,7 @@ from typing import Any
 from pyspark.sql.datasource import DataSource
 
 from bendybus.spark import columns, errors, option_table, options
+from bendybus.spark.errors import OptionError
 from bendybus.spark.option_table import Use
 
 
@@ -45,8 +46,12 @@ class BendybusDataSource(DataSource):
         """Return what reads a stream."""
         from bendybus.spark.source import readers
 
-        with errors.shown():
-            return readers.StreamReader(options.of_read(self.options, Use.STREAM_READ), schema)
+        try:
+            found = options.of_read(self.options, Use.STREAM_READ)
+            return readers.StreamReader(found, schema)
+        except OptionError as error:
+            # Spark's source runner would report a defect of its own in place of an error here.
+            return readers.RefusedStreamReader(error)
 
     def writer(self, schema: Any, overwrite: bool) -> Any:
         """Return what writes a batch."""

@@ -1,7 +1,7 @@
 """What Spark calls to read: a thin layer over the planners. Pickled to planners and executors."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -113,6 +113,37 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._made is None:
             self._made = StreamPlanner(self._options, ConnectedBus(self._options))
         return self._made
+
+
+class RefusedStreamReader(DataSourceStreamReader):
+    """A streaming read that cannot be: it says so when Spark first calls it."""
+
+    def __init__(self, error: OptionError) -> None:
+        self._error = error
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Raise the error."""
+        self._refuse()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Raise the error."""
+        self._refuse()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Raise the error."""
+        self._refuse()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Raise the error."""
+        self._refuse()
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Raise the error."""
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        with errors.shown():
+            raise self._error
 
 
 def batches(options: ReadOptions, schema: Any, partition: InputPartition) -> Iterator[Any]:
