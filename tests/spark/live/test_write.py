@@ -1,0 +1,224 @@
+"""Writes: each row once, through tasks that fail, batches that are repeated and partitions away."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.processes import Bus
+from tests.spark.live.queues import Queue
+
+NewQueue = Callable[..., Queue]
+BODIES = [f"m{n}" for n in range(4_000)]
+
+
+def frame(queue: Queue, count: int = 4_000, *, parts: int = 3) -> Any:
+    return queue.spark.range(0, count, 1, parts).selectExpr("concat('m', id) body")
+
+
+def write(queue: Queue, given: Any, **options: str) -> None:
+    given.write.format("bendybus").options(**queue.options, **options).mode("append").save()
+
+
+def breaks_once(marker: Path) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """Return a step that passes most rows of one task on and then fails, the first time."""
+    path = str(marker)
+
+    def step(batches: Iterator[Any]) -> Iterator[Any]:
+        import os
+
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        for number, batch in enumerate(batches):
+            if number == 2 and context is not None and context.partitionId() == 1:
+                try:
+                    os.close(os.open(path, os.O_CREAT | os.O_EXCL))
+                except FileExistsError:
+                    pass
+                else:
+                    raise RuntimeError("injected")
+            yield batch
+
+    return step
+
+
+@pytest.mark.requirement("R298")
+def test_columns_of_rows_are_properties_of_messages(new_queue: NewQueue) -> None:
+    queue = new_queue()
+    row = queue.spark.range(1).selectExpr(
+        "'text' body", "'i' message_id", "'k' partition_key", "'s' subject", "'c' content_type",
+        "'r' correlation_id", "'t' `to`", "'y' reply_to", "map('a', 'b') properties",
+        "60000L time_to_live_ms", "timestamp'2126-01-01 00:00:00' scheduled_enqueue_time",
+    )  # fmt: skip
+
+    write(queue, row)
+    found = queue.read(states="scheduled", body="string").collect()[0]
+
+    assert (found.body, found.message_id, found.partition_key) == ("text", "i", "k")
+    assert (found.subject, found.content_type, found.correlation_id) == ("s", "c", "r")
+    assert (found.to, found.reply_to, found.properties) == ("t", "y", {"a": "b"})
+    assert found.scheduled_at.year == 2126
+
+
+@pytest.mark.requirement("R298")
+def test_rows_that_were_read_are_written_as_they_are(new_queue: NewQueue) -> None:
+    source, target = new_queue(), new_queue()
+    source.send(["a", "b"], subject="s", application_properties={"n": 5})
+
+    write(target, source.read())
+
+    rows = target.read(body="string").collect()
+    assert sorted(row.body for row in rows) == ["a", "b"]
+    assert {row.subject for row in rows} == {"s"}
+    assert {row.entity for row in rows} == {target.name}
+
+
+@pytest.mark.requirement("R298")
+def test_sessions_keep_their_order_and_each_row_may_name_its_queue(new_queue: NewQueue) -> None:
+    one, two = new_queue(requires_session=True), new_queue(requires_session=True)
+    connection = {"connectionStringFile": one.options["connectionStringFile"]}
+    rows = one.spark.range(60).selectExpr(
+        "cast(id as string) body",
+        "concat('s', id % 3) session_id",
+        f"if(id % 2 = 0, '{one.name}', '{two.name}') topic",
+    )
+
+    rows.repartition(1).sortWithinPartitions("body").write.format("bendybus").options(
+        **connection
+    ).mode("append").save()
+
+    found = one.read(body="string").collect() + two.read(body="string").collect()
+    assert sorted(int(row.body) for row in found) == list(range(60))
+    for row in found:
+        assert int(row.body) % 2 == (row.entity == two.name)
+    for session in {row.session_id for row in found}:
+        mine = [row for row in found if row.session_id == session and row.entity == one.name]
+        mine.sort(key=lambda row: row.sequence_number)
+        assert [row.body for row in mine] == sorted(row.body for row in mine)
+
+
+@pytest.mark.requirement("R297")
+def test_a_task_that_fails_after_it_wrote_is_repeated_without_duplicates(
+    new_queue: NewQueue, tmp_path: Path
+) -> None:
+    queue = new_queue()
+    queue.spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "200")
+    rows = frame(queue).mapInArrow(breaks_once(tmp_path / "broken"), "body string")
+
+    write(queue, rows)
+
+    queue.spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+    assert (tmp_path / "broken").exists()
+    assert Counter(queue.received()) == Counter(BODIES)
+
+
+@pytest.mark.requirement("R297")
+def test_a_write_that_is_repeated_under_its_key_stores_nothing_twice(new_queue: NewQueue) -> None:
+    queue = new_queue()
+
+    for _ in range(2):
+        write(queue, frame(queue, 300), idempotencyKey="load 2026-01-31")
+    once = queue.active()
+    write(queue, frame(queue, 300))
+
+    assert once == 300
+    assert queue.active() == 600
+
+
+@pytest.mark.requirement("R297")
+def test_a_key_that_named_other_rows_is_refused(new_queue: NewQueue) -> None:
+    queue = new_queue()
+    write(queue, frame(queue, 30), idempotencyKey="k")
+
+    other = frame(queue, 30).selectExpr("concat(body, '!') body")
+    with pytest.raises(Exception, match="an idempotencyKey names one write only"):
+        write(queue, other, idempotencyKey="k")
+
+    assert sorted(queue.received()) == sorted(f"m{n}" for n in range(30))
+
+
+@pytest.mark.requirement("R297")
+def test_a_streaming_write_that_is_repeated_as_a_whole_stores_each_row_once(
+    new_queue: NewQueue, tmp_path: Path
+) -> None:
+    source, target = new_queue(), new_queue()
+    source.send([f"m{n}" for n in range(200)])
+    checkpoint = tmp_path / "c"
+
+    def run() -> None:
+        query = (
+            source.stream(startingOffsets="earliest", maxMessagesPerTrigger="50")
+            .writeStream.format("bendybus")
+            .options(**target.options)
+            .option("checkpointLocation", str(checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination(90)
+
+    run()
+    # As if Spark had died after the last batch was written, before it was noted.
+    commits = sorted((checkpoint / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
+    commits[-1].unlink()
+    (checkpoint / "commits" / f".{commits[-1].name}.crc").unlink(missing_ok=True)
+    source.send(["more"])
+    run()
+
+    assert Counter(target.received()) == Counter([*(f"m{n}" for n in range(200)), "more"])
+
+
+@pytest.mark.requirement("R297")
+def test_a_partition_that_dies_during_a_write_is_waited_for(
+    make_bus: Callable[..., Bus], spark: Any, tmp_path: Path
+) -> None:
+    bus = make_bus(partitions=2)
+    queue = Queue(bus, spark, "orders", tmp_path)
+    queue.create()
+    bus.partitions[1].kill()
+    bus.start_partition(1, wait=False)
+
+    write(queue, frame(queue, 500))
+
+    bus.partitions[1].ready()
+    assert Counter(queue.received()) == Counter(f"m{n}" for n in range(500))
+
+
+@pytest.mark.requirement("R291")
+@pytest.mark.parametrize(
+    ("columns", "options", "sentence"),
+    [
+        ("id body", {}, "column body: must be binary or string (got bigint); cast it"),
+        ("'x' body, id other", {}, "column other: is unknown to the bus; allowed are message_id"),
+        ("'x' subject", {}, "column body: is required"),
+        ("'x' body", {"startingOffsets": "latest"}, "is not an option of a batch write"),
+        ("'x' body, map('a', 1) properties", {}, "must be map<string,string> (got map<string,i"),
+    ],
+)
+def test_rows_that_cannot_be_messages_are_refused_before_any_is_written(
+    new_queue: NewQueue, columns: str, options: dict[str, str], sentence: str
+) -> None:
+    queue = new_queue()
+
+    with pytest.raises(Exception, match=r"column|option") as error:
+        write(queue, queue.spark.range(1).selectExpr(*columns.split(", ", 1)), **options)
+
+    assert sentence in str(error.value).strip().splitlines()[0]
+
+
+@pytest.mark.requirement("R291")
+def test_overwriting_a_queue_is_refused(new_queue: NewQueue) -> None:
+    queue = new_queue()
+
+    with pytest.raises(Exception, match="mode: overwrite is not for a bus"):
+        frame(queue, 1).write.format("bendybus").options(**queue.options).mode("overwrite").save()
+
+
+@pytest.mark.requirement("R298")
+def test_a_row_that_cannot_be_a_message_is_named(new_queue: NewQueue) -> None:
+    queue = new_queue(requires_session=True)
+
+    with pytest.raises(Exception, match="row 1 of task 0: session_id: is required"):
+        write(queue, frame(queue, 1, parts=1))
