@@ -52,7 +52,8 @@ WRITTEN_ONLY: Final = (
 BY_NAME: Final = {column.name: column for column in COLUMNS}
 ALL: Final = tuple(BY_NAME)
 DEFAULT: Final = tuple(name for name in ALL if name != HEAD)
-WRITTEN: Final = tuple(column.name for column in (*COLUMNS, *WRITTEN_ONLY) if column.written)
+BY_WRITTEN: Final = {column.name: column for column in (*COLUMNS, *WRITTEN_ONLY) if column.written}
+WRITTEN: Final = tuple(BY_WRITTEN)
 # Of rows that were read from the bus: they are passed over when written.
 PASSED_OVER: Final = tuple(column.name for column in COLUMNS if not column.written)
 

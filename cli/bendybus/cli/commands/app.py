@@ -14,6 +14,7 @@ from bendybus.cli.commands import (
     entity_commands,
     get_command,
     message_commands,
+    pipeline_command,
     process_commands,
     send_command,
     session_commands,
@@ -104,3 +105,9 @@ app.command("peek", rich_help_panel=_MESSAGES)(message_commands.peek)
 app.command("purge", rich_help_panel=_MESSAGES)(message_commands.purge)
 app.add_typer(message_commands.deadletter_app, name="deadletter", rich_help_panel=_MESSAGES)
 app.add_typer(session_commands.session_app, name="session", rich_help_panel=_MESSAGES)
+app.command(
+    "pipeline",
+    rich_help_panel=_MESSAGES,
+    add_help_option=False,
+    context_settings={"ignore_unknown_options": True},
+)(pipeline_command.pipeline)

@@ -1,0 +1,1 @@
+"""The commands of `bendybus pipeline`: options in, a job, a few lines out."""

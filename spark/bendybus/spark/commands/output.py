@@ -1,0 +1,69 @@
+"""What commands print: tables for people, Markdown, JSON lines."""
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from bendybus.spark.errors import OptionError
+
+FORMATS: Final = ("table", "markdown", "json")
+
+
+def check(form: str) -> None:
+    """Raise OptionError for a form that is not known."""
+    if form not in FORMATS:
+        raise OptionError(f"--format: must be {', '.join(FORMATS)} (got {form!r})")
+
+
+def rows(names: Sequence[str], found: Iterable[Sequence[Any]], form: str, empty: str) -> None:
+    """Print rows on stdout; `empty` on stderr if there are none."""
+    values = [list(row) for row in found]
+    if not values:
+        print(empty, file=sys.stderr)
+        return
+    if form == "json":
+        for row in values:
+            print(json.dumps(dict(zip(names, row, strict=True)), default=_text))
+    elif form == "markdown":
+        print("| " + " | ".join(names) + " |")
+        print("|" + "---|" * len(names))
+        for row in values:
+            print("| " + " | ".join(_cell(each) for each in row) + " |")
+    else:
+        _table(names, values)
+
+
+def _table(names: Sequence[str], values: list[list[Any]]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for index, name in enumerate(names):
+        numeric = all(isinstance(row[index], int | float) for row in values)
+        made.add_column(
+            name.upper().replace("_", " "),
+            justify="right" if numeric else "left",
+            overflow="fold",
+        )
+    for row in values:
+        made.add_row(*(_shown(each) for each in row))
+    Console().print(made)
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,}" if isinstance(value, int) else _text(value)
+
+
+def _cell(value: Any) -> str:
+    return _shown(value).replace("|", "\\|").replace("\n", " ")
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, datetime):
+        return value.strftime("%Y-%m-%d %H:%M:%S")
+    return str(value)

@@ -1,0 +1,62 @@
+"""Runs a command of `bendybus pipeline`; errors become one sentence and an exit code."""
+
+import logging
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+import typer.main
+
+from bendybus.client.exceptions import ServiceBusError
+from bendybus.spark.commands.app import app
+from bendybus.spark.errors import OptionError, PipelineError
+
+FAILED: Final = 1
+WRONG_USAGE: Final = 2
+INTERRUPTED: Final = 130
+# What Spark wraps the sentence of an error of ours in.
+_OURS: Final = ("bendybus.spark.errors.", "bendybus.client.exceptions.")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run a command and return its exit code."""
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(message)s")
+    logging.getLogger("bendybus.pipeline").setLevel(logging.INFO)
+    command = typer.main.get_command(app)
+    try:
+        command(args=list(arguments), prog_name="bendybus pipeline")
+    except SystemExit as done:
+        return done.code if isinstance(done.code, int) else int(bool(done.code))
+    except OptionError as error:
+        return _say(str(error), WRONG_USAGE)
+    except (PipelineError, ServiceBusError) as error:
+        return _say(str(error), FAILED)
+    except KeyboardInterrupt:
+        return _say("Interrupted.", INTERRUPTED)
+    except Exception as error:
+        sentence = sentence_of(error)
+        if not sentence:
+            raise
+        return _say(sentence, FAILED)
+    return 0
+
+
+def sentence_of(error: BaseException) -> str:
+    """Return the sentence of ours that an error of Spark carries; "": none."""
+    for line in str(error).splitlines():
+        for name in _OURS:
+            _, found, rest = line.partition(name)
+            if found:
+                return rest.partition(": ")[2].strip()
+    return _condition(error)
+
+
+def _condition(error: BaseException) -> str:
+    """Return the first line of an error that Spark has for its user; "": it is another one."""
+    named = getattr(error, "getCondition", None) or getattr(error, "getErrorClass", None)
+    return str(error).splitlines()[0].strip() if named is not None and named() else ""
+
+
+def _say(sentence: str, code: int) -> int:
+    print(f"bendybus pipeline: {sentence}", file=sys.stderr)
+    return code

@@ -1,0 +1,73 @@
+"""Jobs that are streaming queries: they run until they are stopped, or --now."""
+
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from bendybus.spark.commands import values
+from bendybus.spark.jobs import progress, runtime, session_totals
+from bendybus.spark.jobs.session_totals import Sessions
+
+Every = Annotated[str, typer.Option("--trigger", help="Time between batches: 30s, 5m.")]
+Now = Annotated[bool, typer.Option("--now", help="End when all that is there now is done.")]
+Port = Annotated[int, typer.Option("--metrics-port", min=0, help="For Prometheus; 0: none.")]
+Alive = Annotated[
+    Path | None, typer.Option("--alive-file", help="Touched at each look, for a liveness probe.")
+]
+
+
+def sessions(
+    source: values.Source,
+    checkpoint: values.Checkpoint,
+    out: Annotated[str, typer.Option(help="Folder of Parquet files; or --to.")] = "",
+    to: Annotated[str, typer.Option(help="Queue or topic for the results, as JSON.")] = "",
+    gap: Annotated[str, typer.Option(help="Silence that closes a session.")] = "10m",
+    late: Annotated[str, typer.Option(help="How late a message may be read.")] = "1m",
+    trigger: Every = "30s",
+    now: Now = False,
+    metrics_port: Port = 0,
+    alive_file: Alive = None,
+    option: values.Set = [],  # noqa: B006
+    connection_string_file: values.StringFile = None,
+    master: values.Master = "local[2]",
+    executors: values.Executors = 2,
+    conf: values.Conf = [],  # noqa: B006
+) -> None:
+    """Write one row for each session that is over: messages, bytes, first and last time."""
+    wanted = Sessions(
+        {"startingOffsets": "earliest", **values.entity(source, connection_string_file, option)},
+        checkpoint,
+        values.interval("--gap", gap),
+        values.interval("--late", late),
+        out,
+        values.entity(to, connection_string_file) if to else None,
+    )
+    pace = values.trigger(trigger, now)
+    spark = runtime.session("sessions", values.runtime(master, executors, conf))
+    report(spark, "sessions", source, metrics_port, alive_file)
+    run(session_totals.start(spark, wanted, pace))
+
+
+def report(spark: Any, job: str, entity: str, port: int, alive: Path | None) -> None:
+    """Have the queries of a session write lines and metrics."""
+    metrics = progress.Metrics(job) if port else None
+    if metrics is not None:
+        metrics.serve(port)
+    progress.listen(spark, progress.Progress(entity, metrics, alive))
+
+
+def run(query: Any) -> None:
+    """Wait for the end of a query; SIGTERM stops it. Raises what it failed with."""
+
+    def stop(*_: Any) -> None:
+        print("Stopping.", file=sys.stderr)
+        query.stop()
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        query.awaitTermination()
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,209 @@
+"""`pipeline export`, `replay` and `load`: messages to files, and files to messages.
+
+export   entity ──► Parquet or JSON lines, with all columns of the format
+replay   what export or capture wrote ──► entity, as it was
+load     any Parquet, CSV, JSON ──► entity: one row a message
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from bendybus.spark import columns
+from bendybus.spark.columns import BODY
+from bendybus.spark.errors import OptionError
+
+FORMATS: Final = ("parquet", "jsonl", "csv")
+# What Spark calls them.
+_OF_SPARK: Final = {"parquet": "parquet", "jsonl": "json", "csv": "csv"}
+_BASE64: Final = "base64"
+# Rows between two looks at the clock, where the rate is bounded.
+_RATE_ROWS: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """What is written. `source`: the options of the format; positions are among them."""
+
+    source: Mapping[str, str]
+    out: str
+    format: str = "parquet"
+    # A condition of Spark SQL on the columns.
+    where: str = ""
+    # "": all.
+    columns: str = ""
+    compression: str = ""
+    overwrite: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What is sent again. `target`: the options of the format for writing."""
+
+    given: str
+    target: Mapping[str, str]
+    format: str = "parquet"
+    where: str = ""
+    # Each message gets a new id; else it keeps the one that it had.
+    new_ids: bool = False
+    # Messages become active at the distances that they were enqueued at, from now on.
+    shift_time: bool = False
+    # Of the body in JSON: text or base64.
+    body: str = "text"
+    # Messages a second; 0: as fast as it goes.
+    rate: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What is sent. Columns of the files are named; "" is none."""
+
+    given: str
+    target: Mapping[str, str]
+    format: str = "parquet"
+    # "": the whole row becomes a JSON object.
+    body_column: str = ""
+    # Column of a message → column of the files.
+    named: Mapping[str, str] = field(default_factory=dict)
+    rate: float = 0.0
+
+
+def export(spark: Any, wanted: Export) -> int:
+    """Write messages into files; return how many. Raises PipelineError."""
+    check_format(wanted.format, "--format", ("parquet", "jsonl"))
+    given = dict(wanted.source)
+    if wanted.format == "jsonl":
+        given.setdefault("body", "string")
+    if wanted.columns:
+        given["columns"] = wanted.columns
+    frame = spark.read.format("bendybus").options(**given).load()
+    if wanted.where:
+        frame = frame.where(wanted.where)
+    frame, counted = observed(frame)
+    writer = frame.write.mode("overwrite" if wanted.overwrite else "error")
+    if wanted.compression:
+        writer = writer.option("compression", wanted.compression)
+    writer.format(_OF_SPARK[wanted.format]).save(wanted.out)
+    return int(counted())
+
+
+def replay(spark: Any, wanted: Replay) -> int:
+    """Send what was exported or captured; return how many rows. Raises PipelineError."""
+    check_format(wanted.format, "--format", ("parquet", "jsonl"))
+    frame = read_messages(spark, wanted)
+    if wanted.where:
+        frame = frame.where(wanted.where)
+    kept = [name for name in columns.WRITTEN if name in frame.columns and name != "entity"]
+    if wanted.new_ids and "message_id" in kept:
+        kept.remove("message_id")
+    made = [f"`{name}`" for name in kept]
+    if wanted.shift_time:
+        made.append(f"{_shift(frame)} scheduled_enqueue_time")
+    return send(frame.selectExpr(*made), wanted.target, wanted.rate)
+
+
+def load(spark: Any, wanted: Load) -> int:
+    """Send a message for each row; return how many. Raises PipelineError."""
+    check_format(wanted.format, "--format", FORMATS)
+    reader = spark.read.format(_OF_SPARK[wanted.format])
+    if wanted.format == "csv":
+        reader = reader.option("header", "true")
+    frame = reader.load(wanted.given)
+    for option, column in {BODY: wanted.body_column, **wanted.named}.items():
+        if column and column not in frame.columns:
+            raise OptionError(
+                f"--{option.replace('_', '-')}-column: {wanted.given} has no column {column!r}; "
+                f"it has {', '.join(frame.columns)}"
+            )
+    body = "to_json(struct(*))"
+    if wanted.body_column:
+        types = dict(frame.dtypes)
+        plain = types[wanted.body_column] in ("string", "binary")
+        quoted = f"`{wanted.body_column}`"
+        body = quoted if plain else f"cast({quoted} AS string)"
+    made = [f"{body} AS body"]
+    made += [
+        f"cast(`{column}` AS {columns.BY_WRITTEN[name].type}) AS `{name}`"
+        for name, column in wanted.named.items()
+        if column
+    ]
+    if not wanted.body_column:
+        made.append("'application/json' AS content_type")
+    return send(frame.selectExpr(*made), wanted.target, wanted.rate)
+
+
+def read_messages(spark: Any, wanted: Replay) -> Any:
+    """Return the messages in files of export or capture."""
+    reader = spark.read.format(_OF_SPARK[wanted.format])
+    if wanted.format == "jsonl":
+        reader = reader.schema(columns.ddl(columns.DEFAULT, "string"))
+    frame = reader.load(wanted.given)
+    if BODY not in frame.columns:
+        raise OptionError(
+            f"--in: {wanted.given} has no column `body`; replay reads what export or capture "
+            "wrote, load reads other files"
+        )
+    if wanted.format == "jsonl" and wanted.body == _BASE64:
+        frame = frame.withColumn(BODY, frame[BODY].cast("string")).selectExpr(
+            "*", "unbase64(body) AS decoded"
+        )
+        frame = frame.drop(BODY).withColumnRenamed("decoded", BODY)
+    return frame
+
+
+def _shift(frame: Any) -> str:
+    """Return the expression of when a message becomes active again. Raises OptionError."""
+    if "enqueued_at" not in frame.columns:
+        raise OptionError("--shift-time: the files have no column enqueued_at; leave it out")
+    [first] = frame.selectExpr("min(unix_micros(enqueued_at)) AS first").collect()
+    if first.first is None:
+        return "cast(NULL AS timestamp)"
+    shift = int(time.time() * 1_000_000) - first.first
+    return f"timestamp_micros(unix_micros(enqueued_at) + {shift})"
+
+
+def send(frame: Any, target: Mapping[str, str], rate: float) -> int:
+    """Write rows to the bus; return how many there were."""
+    if rate < 0:
+        raise OptionError(f"--rate: must be positive, or 0 for no bound (got {rate:g})")
+    frame, counted = observed(frame)
+    if rate:
+        # One task: nothing that waits for its turn needs more.
+        frame = frame.coalesce(1).mapInArrow(_throttled(rate), frame.schema)
+    frame.write.format("bendybus").options(**target).mode("append").save()
+    return int(counted())
+
+
+def _throttled(rate: float) -> Any:
+    """Return what lets rows of a task pass at most at a rate, a second."""
+
+    def throttle(batches: Iterator[Any]) -> Iterator[Any]:
+        began, passed = time.monotonic(), 0
+        step = max(1, min(_RATE_ROWS, int(rate)))
+        for batch in batches:
+            for start in range(0, batch.num_rows, step):
+                part = batch.slice(start, step)
+                wait_s = began + passed / rate - time.monotonic()
+                if wait_s > 0:
+                    time.sleep(wait_s)
+                passed += part.num_rows
+                yield part
+
+    return throttle
+
+
+def observed(frame: Any) -> tuple[Any, Any]:
+    """Return a frame that counts its rows as they pass, and what returns the count."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as sql
+
+    observation = Observation()
+    counting = frame.observe(observation, sql.count(sql.lit(1)).alias("rows"))
+    return counting, lambda: int(observation.get["rows"])
+
+
+def check_format(given: str, option: str, known: tuple[str, ...]) -> None:
+    """Raise OptionError for a format that is not known."""
+    if given not in known:
+        raise OptionError(f"{option}: must be {' or '.join(known)} (got {given!r})")

@@ -1,0 +1,120 @@
+"""`pipeline dlq report` and `pipeline usage`: tables about what is on the bus, unchanged."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, Final
+
+from bendybus.spark import columns
+from bendybus.spark.errors import OptionError
+
+# What dead letters can be grouped by, beside properties.
+GROUPS: Final = {
+    "reason": "dead_letter_reason",
+    "description": "dead_letter_description",
+    "subject": "subject",
+    "hour": "date_trunc('hour', enqueued_at)",
+    "day": "date_trunc('day', enqueued_at)",
+    "partition": "partition",
+    "content_type": "content_type",
+    "source": "dead_letter_source",
+    "delivery_count": "delivery_count",
+}
+GROUP_DEFAULT: Final = ("reason", "subject")
+SAMPLE_CHARS: Final = 60
+_PROPERTY: Final = "properties."
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Of which entities, and how: `sources` are the options of the format for each."""
+
+    sources: Sequence[Mapping[str, str]]
+    group_by: Sequence[str] = GROUP_DEFAULT
+    # ISO 8601; "": all.
+    since: str = ""
+
+
+def dead_letters(spark: Any, wanted: Report) -> Any:
+    """Return a DataFrame: groups of dead letters with count, ages and a sample, most first.
+
+    Raises OptionError.
+    """
+    groups = [("entity", "entity"), *((name, group(name)) for name in wanted.group_by)]
+    given = {"subQueue": "deadletter", "columns": ",".join(columns.DEFAULT)}
+    if wanted.since:
+        given["startingTime"] = wanted.since
+    frame = _all(spark, wanted.sources, given)
+    if wanted.since:
+        # The times of dead letters do not rise: the start is no bound for what follows.
+        frame = frame.where(f"enqueued_at >= timestamp'{_quoted(wanted.since)}'")
+    made = frame.selectExpr(
+        *(f"{expression} AS `{name}`" for name, expression in groups),
+        "enqueued_at",
+        f"left(decode(body, 'UTF-8'), {SAMPLE_CHARS}) AS sample",
+    )
+    from pyspark.sql import functions as sql
+
+    return (
+        made.groupBy(*(f"`{name}`" for name, _ in groups))
+        .agg(
+            sql.count(sql.lit(1)).alias("messages"),
+            sql.min("enqueued_at").alias("oldest"),
+            sql.max("enqueued_at").alias("newest"),
+            sql.min("sample").alias("sample"),
+        )
+        .orderBy(sql.desc("messages"), *(sql.asc(f"`{name}`") for name, _ in groups))
+    )
+
+
+def group(name: str) -> str:
+    """Return the expression of a group. Raises OptionError."""
+    if name.startswith(_PROPERTY) and len(name) > len(_PROPERTY):
+        return f"properties['{_quoted(name[len(_PROPERTY) :])}']"
+    if name not in GROUPS:
+        raise OptionError(
+            f"--group-by: {name!r} is unknown; known are {', '.join(GROUPS)}, and "
+            f"{_PROPERTY}NAME for an application property"
+        )
+    return GROUPS[name]
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Of which entities, and in which spans of time: an interval of Spark, such as `1 hour`."""
+
+    sources: Sequence[Mapping[str, str]]
+    every: str = "1 hour"
+    since: str = ""
+
+
+def usage(spark: Any, wanted: Usage) -> Any:
+    """Return a DataFrame: messages and bytes that are there, by entity, partition and span."""
+    from pyspark.sql import functions as sql
+
+    given = {"columns": "entity,partition,enqueued_at,body"}
+    if wanted.since:
+        given["startingTime"] = wanted.since
+    frame = _all(spark, wanted.sources, given)
+    return (
+        frame.groupBy("entity", "partition", sql.window("enqueued_at", wanted.every))
+        .agg(
+            sql.count(sql.lit(1)).alias("messages"),
+            sql.sum(sql.coalesce(sql.octet_length("body"), sql.lit(0))).alias("bytes"),
+        )
+        .selectExpr(
+            "entity", "partition", "window.start AS start", "window.end AS end", "messages", "bytes"
+        )
+        .orderBy("entity", "start", "partition")
+    )
+
+
+def _all(spark: Any, sources: Sequence[Mapping[str, str]], more: Mapping[str, str]) -> Any:
+    if not sources:
+        raise OptionError("--source: is required; name at least one queue or subscription")
+    frames = [spark.read.format("bendybus").options(**{**more, **each}).load() for each in sources]
+    return reduce(lambda one, other: one.unionByName(other), frames)
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("'", "\\'")
