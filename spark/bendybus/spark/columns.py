@@ -5,6 +5,7 @@ from typing import Final
 
 BODY: Final = "body"
 HEAD: Final = "head"
+RANGE: Final = "range"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,7 @@ COLUMNS: Final = (
     Column("dead_letter_source", "string", True, False, "where it was dead-lettered"),
     Column("entity", "string", False, True, "the path of its entity; when written: where to"),
     Column(HEAD, "binary", True, True, "properties as they are stored, for lossless copies"),
+    Column(RANGE, "string", False, False, "what its task read: INCARNATION:AFTER:UPTO"),
 )  # fmt: skip
 # Which rows to write may have, and no message has.
 WRITTEN_ONLY: Final = (
@@ -51,7 +53,7 @@ WRITTEN_ONLY: Final = (
 )
 BY_NAME: Final = {column.name: column for column in COLUMNS}
 ALL: Final = tuple(BY_NAME)
-DEFAULT: Final = tuple(name for name in ALL if name != HEAD)
+DEFAULT: Final = tuple(name for name in ALL if name not in (HEAD, RANGE))
 BY_WRITTEN: Final = {column.name: column for column in (*COLUMNS, *WRITTEN_ONLY) if column.written}
 WRITTEN: Final = tuple(BY_WRITTEN)
 # Of rows that were read from the bus: they are passed over when written.

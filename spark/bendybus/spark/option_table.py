@@ -219,7 +219,7 @@ OPTIONS: Final = (
         "columns",
         READ,
         values.words,
-        "all but `head`",
+        "all but `head` and `range`",
         "the columns to read, with commas; without `body` no bodies are transferred",
     ),
     Option(

@@ -24,8 +24,9 @@ _BODY_FIELDS: Final = ("data", "value", "sequences", "footer")
 class Columns:
     """The messages of one page, column by column; each is decoded when it is first needed."""
 
-    def __init__(self, batch: Any, path: str) -> None:
+    def __init__(self, batch: Any, path: str, range_: str = "") -> None:
         self._batch = batch
+        self._range = range_
         self._path = path
         self._heads: Sequence[Message] | None = None
         self._payloads: Sequence[Message] | None = None
@@ -41,6 +42,8 @@ class Columns:
             return self._batch.partition
         if name == "entity":
             return self._path
+        if name == "range":
+            return self._range
         return "active" if name == "state" and not self._batch.states else None
 
     def is_null(self, name: str) -> bool:
@@ -254,4 +257,5 @@ _COLUMNS: Final[dict[str, Callable[[Columns], list[Any]]]] = {
     "dead_letter_source": lambda page: page._given("dead_letter_sources"),
     "entity": lambda page: [page._path] * page.count,
     "head": Columns.head_bytes,
+    "range": lambda page: [page._range] * page.count,
 }

@@ -43,6 +43,11 @@ class Range:
     incarnation: str = ""
     gone: int = 0
 
+    @property
+    def name(self) -> str:
+        """What the column `range` shows: the same however often the range is read."""
+        return f"{self.incarnation}:{self.after}:{self.upto}"
+
 
 def losses(start: Offset, extents: Iterable[Extent]) -> dict[int, str]:
     """Return what is lost of what follows an offset: partition → why."""

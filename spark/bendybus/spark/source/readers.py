@@ -168,7 +168,7 @@ def batches(options: ReadOptions, schema: Any, partition: InputPartition) -> Ite
     with bus_errors.shown(path):
         for page in reader.pages(wanted):
             if len(page.batch.sequence_numbers):
-                found = decoding.Columns(page.batch, path)
+                found = decoding.Columns(page.batch, path, wanted.name)
                 yield arrow.batch(found, arrow_schema, options.session_id)
 
 

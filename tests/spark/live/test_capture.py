@@ -1,0 +1,205 @@
+"""Capture: files hold each message once, through deaths at any moment, and the queue ends empty."""
+
+import gzip
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bendybus.spark.errors import OptionError
+from bendybus.spark.jobs import capture
+from bendybus.spark.jobs.capture import Batch, Capture
+from bendybus.spark.jobs.file_layout import Layout
+from tests.integration.processes import eventually
+from tests.spark.live.queues import Queue
+
+NewQueue = Callable[..., Queue]
+pytestmark = pytest.mark.requirement("R299")
+BODIES = [f"m{n}" for n in range(60)]
+
+
+def wanted(queue: Queue, layout: Layout | None = None, **source: str) -> Capture:
+    return Capture(
+        {**queue.options, **source},
+        str(queue.folder / "files"),
+        str(queue.folder / "checkpoint"),
+        layout or Layout(),
+        now=True,
+    )
+
+
+def run(queue: Queue, job: Capture) -> list[Batch]:
+    done: list[Batch] = []
+    query = capture.start(queue.spark, job, done.append)
+    query.awaitTermination(90)
+    return done
+
+
+def files(queue: Queue) -> list[Path]:
+    return sorted(path for path in (queue.folder / "files").rglob("*") if path.is_file())
+
+
+def bodies(queue: Queue) -> Counter[str]:
+    import pyarrow.parquet as pq
+
+    return Counter(
+        body.decode()
+        for path in files(queue)
+        for body in pq.read_table(path, columns=["body"]).column("body").to_pylist()
+    )
+
+
+def test_messages_are_in_files_by_partition_and_hour_and_the_queue_is_empty(
+    new_queue: NewQueue,
+) -> None:
+    queue = new_queue()
+    queue.send(BODIES)
+
+    done = run(queue, wanted(queue))
+
+    assert bodies(queue) == Counter(BODIES)
+    assert queue.active() == 0
+    assert sum(batch.messages for batch in done) == 60
+    folders = {path.relative_to(queue.folder / "files").parts[0] for path in files(queue)}
+    assert folders == {"0", "1", "2", "3"}
+    read = queue.spark.read.option("recursiveFileLookup", "true").parquet(
+        str(queue.folder / "files")
+    )
+    assert read.count() == 60
+    assert read.columns == queue.read().columns
+
+
+def test_a_batch_that_is_repeated_publishes_nothing_twice(new_queue: NewQueue) -> None:
+    queue = new_queue()
+    queue.send(BODIES)
+    died: list[int] = []
+
+    def dies(batch: Batch) -> None:
+        # After the files were published, before Spark commits the batch.
+        if batch.messages:
+            died.append(batch.files)
+            raise RuntimeError("injected")
+
+    query = capture.start(queue.spark, wanted(queue), dies)
+    with pytest.raises(Exception, match="injected"):
+        query.awaitTermination(90)
+    before = {path: path.stat().st_mtime_ns for path in files(queue)}
+    done = run(queue, wanted(queue))
+
+    assert died
+    assert queue.active() == 0
+    assert {path: path.stat().st_mtime_ns for path in files(queue)} == before
+    assert done[0].repeated == done[0].files == died[0]
+    assert bodies(queue) == Counter(BODIES)
+
+
+def test_json_lines_have_the_columns_that_were_chosen(new_queue: NewQueue) -> None:
+    queue = new_queue()
+    queue.send(["text"], application_properties={"a": "b"})
+    layout = Layout("jsonl", "gzip", "day={year}-{month}-{day}/{partition}")
+
+    run(queue, wanted(queue, layout, columns="body,properties,enqueued_at", body="string"))
+
+    (path,) = files(queue)
+    (line,) = gzip.decompress(path.read_bytes()).splitlines()
+    row = json.loads(line)
+    assert path.name.endswith(".jsonl.gz")
+    assert row["body"] == "text"
+    assert row["properties"] == {"a": "b"}
+    assert row["enqueued_at"].endswith("Z")
+    assert row.keys() == {"body", "properties", "enqueued_at"}
+
+
+def test_a_tap_captures_without_removing(new_queue: NewQueue) -> None:
+    queue = new_queue()
+    queue.send(BODIES)
+
+    run(queue, wanted(queue, settle="none"))
+    queue.send(["more"])
+    run(queue, wanted(queue, settle="none"))
+
+    assert bodies(queue) == Counter([*BODIES, "more"])
+    assert queue.active() == 61
+
+
+def test_options_that_would_change_the_names_of_files_are_refused(new_queue: NewQueue) -> None:
+    queue = new_queue()
+
+    with pytest.raises(OptionError, match="option minPartitions: is not an option of capture"):
+        capture.start(queue.spark, wanted(queue, minPartitions="4"))
+    with pytest.raises(OptionError, match="--format"):
+        capture.start(queue.spark, wanted(queue, Layout("csv")))
+
+
+def test_an_object_store_is_written_to_like_a_folder(tmp_path: Path) -> None:
+    from pyarrow import fs
+
+    from bendybus.spark.jobs.file_store import RemoteStore
+
+    store = RemoteStore(fs.LocalFileSystem(), str(tmp_path), "me")
+    for text in (b"whole", b"less"):
+        draft = store.draft("3/a")
+        draft.file.write(text)
+        draft.publish()
+        draft.discard()
+    store.draft("b").file.write(b"half")
+    store.clear()
+
+    found = {path.name: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert found == {"a": b"whole"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2))
+def test_a_capture_that_is_killed_again_and_again_loses_and_doubles_nothing(
+    new_queue: NewQueue, seed: int
+) -> None:
+    queue = new_queue()
+    sent = [f"m{n}" for n in range(400)]
+    queue.send(sent)
+    chance = random.Random(seed)
+
+    for kill in range(3):
+        killed_after_its_first_file(queue, chance.uniform(0.0, 2.0))
+        more = [f"more-{kill}-{n}" for n in range(20)]
+        queue.send(more)
+        sent += more
+    run(queue, wanted(queue, maxMessagesPerTrigger="40", owner="capture"))
+
+    assert bodies(queue) == Counter(sent)
+    assert queue.active() == 0
+
+
+def killed_after_its_first_file(queue: Queue, seconds: float) -> None:
+    """Start a capture; kill its processes some time after it published something new."""
+    known = len(files(queue))
+    process = capturing(queue)
+    eventually(lambda: len(files(queue)) > known or process.poll() is not None, within_s=90)
+    assert process.poll() is None
+    time.sleep(seconds)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def capturing(queue: Queue) -> subprocess.Popen[bytes]:
+    """Start a capture in a process group of its own, with small batches."""
+    job: dict[str, Any] = {
+        "source": {**queue.options, "maxMessagesPerTrigger": "40", "owner": "capture"},
+        "out": str(queue.folder / "files"),
+        "checkpoint": str(queue.folder / "checkpoint"),
+    }
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.spark.live.capture_driver", json.dumps(job)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )

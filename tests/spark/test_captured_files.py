@@ -1,0 +1,100 @@
+"""Names of captured files, and how they are published."""
+
+from pathlib import Path
+
+import pytest
+
+from bendybus.spark.errors import OptionError
+from bendybus.spark.jobs import file_store
+from bendybus.spark.jobs.file_layout import Layout
+from bendybus.spark.jobs.file_store import LocalStore
+
+pytestmark = pytest.mark.requirement("R299")
+HOUR = 490_000
+RANGE = f"ab-12:{(3 << 48) + 41}:{(3 << 48) + 90}"
+
+
+def fill(store: LocalStore, path: str, text: str) -> bool:
+    draft = store.draft(path)
+    draft.file.write(text.encode())
+    try:
+        return draft.publish()[0]
+    finally:
+        draft.discard()
+
+
+def files(root: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(root)): path.read_text() for path in root.rglob("*") if path.is_file()
+    }
+
+
+def test_a_file_is_named_by_partition_hour_range_and_incarnation() -> None:
+    found = Layout().path("orders", 3, HOUR, RANGE)
+
+    assert found == "3/2025/11/24/16/000000000042-000000000090-ab-12.parquet"
+
+
+def test_a_template_names_folders() -> None:
+    layout = Layout("jsonl", "gzip", "{entity}/day={year}-{month}-{day}/{partition}")
+
+    found = layout.path("orders/$DeadLetterQueue", 0, HOUR, RANGE)
+
+    assert found == (
+        "orders/DeadLetterQueue/day=2025-11-24/0/000000000042-000000000090-ab-12.jsonl.gz"
+    )
+
+
+@pytest.mark.parametrize(
+    ("layout", "sentence"),
+    [
+        (Layout("csv"), r"--format: must be parquet or jsonl \(got 'csv'\)"),
+        (Layout("jsonl", "zstd"), "--compression: must be none or gzip with jsonl"),
+        (Layout("parquet", "gzip"), "--compression: must be zstd, snappy or none with parquet"),
+        (Layout(folder="{minute}"), "--path-template: must be made of text and {entity}, "),
+        (Layout(folder="{partition"), "--path-template: must be made of text and"),
+        (Layout(folder="{year}"), "--path-template: must have {partition}"),
+        (Layout(folder="../{partition}"), "stay below --out"),
+    ],
+)
+def test_a_layout_that_cannot_be_is_refused(layout: Layout, sentence: str) -> None:
+    with pytest.raises(OptionError, match=sentence):
+        layout.check()
+
+
+def test_a_published_file_is_never_replaced(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path, "me")
+
+    first = fill(store, "3/a.parquet", "whole")
+    second = fill(store, "3/a.parquet", "less")
+
+    assert (first, second) == (True, False)
+    assert files(tmp_path) == {"3/a.parquet": "whole"}
+    assert store.has("3/a.parquet")
+
+
+def test_what_was_not_published_is_not_there_and_is_cleared_by_its_owner(tmp_path: Path) -> None:
+    mine, other = LocalStore(tmp_path, "me"), LocalStore(tmp_path, "other")
+    half, kept = mine.draft("a"), other.draft("b")
+    half.file.write(b"half")
+
+    LocalStore(tmp_path, "me").clear()
+
+    assert not mine.has("a")
+    assert [Path(name).parts[:2] for name in files(tmp_path)] == [("_temporary", "other")]
+    half.discard()
+    kept.discard()
+
+
+def test_a_file_system_without_hard_links_replaces_nothing_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "not permitted")
+
+    monkeypatch.setattr(file_store.os, "link", refuse)
+    store = LocalStore(tmp_path, "me")
+
+    assert fill(store, "a", "whole")
+    assert not fill(store, "a", "less")
+    assert files(tmp_path) == {"a": "whole"}
