@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from bendybus.spark.errors import OptionError
-from bendybus.spark.jobs import file_store
+from bendybus.spark.jobs import capture, file_store
+from bendybus.spark.jobs.capture import Capture
 from bendybus.spark.jobs.file_layout import Layout
 from bendybus.spark.jobs.file_store import LocalStore
 
@@ -60,6 +61,23 @@ def test_a_template_names_folders() -> None:
 def test_a_layout_that_cannot_be_is_refused(layout: Layout, sentence: str) -> None:
     with pytest.raises(OptionError, match=sentence):
         layout.check()
+
+
+@pytest.mark.parametrize(
+    ("source", "layout", "sentence"),
+    [
+        ({"minPartitions": "4"}, Layout(), "option minPartitions: is not an option of capture"),
+        ({"startingOffsets": "latest"}, Layout(), "option settle: trailing removes everything"),
+        ({}, Layout("csv"), "--format: must be"),
+    ],
+)
+def test_a_capture_that_cannot_be_is_refused_before_it_starts(
+    tmp_path: Path, source: dict[str, str], layout: Layout, sentence: str
+) -> None:
+    job = Capture({"queue": "orders", **source}, str(tmp_path), str(tmp_path), layout)
+
+    with pytest.raises(OptionError, match=sentence):
+        capture.start(None, job)
 
 
 def test_a_published_file_is_never_replaced(tmp_path: Path) -> None:
