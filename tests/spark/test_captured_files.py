@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bendybus.spark.errors import OptionError
-from bendybus.spark.jobs import capture, file_store
+from bendybus.spark.jobs import capture
 from bendybus.spark.jobs.capture import Capture
 from bendybus.spark.jobs.file_layout import Layout
 from bendybus.spark.jobs.file_store import LocalStore
@@ -110,7 +110,7 @@ def test_a_file_system_without_hard_links_replaces_nothing_either(
     def refuse(*_: object) -> None:
         raise PermissionError(1, "not permitted")
 
-    monkeypatch.setattr(file_store.os, "link", refuse)
+    monkeypatch.setattr("os.link", refuse)
     store = LocalStore(tmp_path, "me")
 
     assert fill(store, "a", "whole")
