@@ -77,7 +77,7 @@ def test_a_capture_that_cannot_be_is_refused_before_it_starts(
     job = Capture({"queue": "orders", **source}, str(tmp_path), str(tmp_path), layout)
 
     with pytest.raises(OptionError, match=sentence):
-        capture.start(None, job)
+        capture.start(None, job, {})
 
 
 def test_a_published_file_is_never_replaced(tmp_path: Path) -> None:

@@ -21,8 +21,8 @@ def main() -> None:
         .getOrCreate()
     )
     job = json.loads(sys.argv[1])
-    wanted = Capture(job["source"], job["out"], job["checkpoint"], every_s=0.1)
-    capture.start(spark, wanted).awaitTermination()
+    wanted = Capture(job["source"], job["out"], job["checkpoint"])
+    capture.start(spark, wanted, {"processingTime": "0 seconds"}).awaitTermination()
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from tests.spark.live.queues import Queue
 NewQueue = Callable[..., Queue]
 pytestmark = pytest.mark.requirement("R299")
 BODIES = [f"m{n}" for n in range(60)]
+NOW = {"availableNow": True}
 
 
 def wanted(queue: Queue, layout: Layout | None = None, **source: str) -> Capture:
@@ -32,13 +33,12 @@ def wanted(queue: Queue, layout: Layout | None = None, **source: str) -> Capture
         str(queue.folder / "files"),
         str(queue.folder / "checkpoint"),
         layout or Layout(),
-        now=True,
     )
 
 
 def run(queue: Queue, job: Capture) -> list[Batch]:
     done: list[Batch] = []
-    query = capture.start(queue.spark, job, done.append)
+    query = capture.start(queue.spark, job, NOW, done.append)
     query.awaitTermination(90)
     return done
 
@@ -88,7 +88,7 @@ def test_a_batch_that_is_repeated_publishes_nothing_twice(new_queue: NewQueue) -
             died.append(batch.files)
             raise RuntimeError("injected")
 
-    query = capture.start(queue.spark, wanted(queue), dies)
+    query = capture.start(queue.spark, wanted(queue), NOW, dies)
     with pytest.raises(Exception, match="injected"):
         query.awaitTermination(90)
     before = {path: path.stat().st_mtime_ns for path in files(queue)}
@@ -128,6 +128,45 @@ def test_a_tap_captures_without_removing(new_queue: NewQueue) -> None:
 
     assert bodies(queue) == Counter([*BODIES, "more"])
     assert queue.active() == 61
+
+
+def test_the_command_captures_what_is_there_and_ends(new_queue: NewQueue) -> None:
+    queue = new_queue()
+    queue.send(BODIES)
+
+    ended = command(queue, "--format=jsonl", "--columns=body", "--now")
+
+    lines = [json.loads(line) for path in files(queue) for line in path.read_text().splitlines()]
+    assert ended.returncode == 0, ended.stderr[-2_000:]
+    assert Counter(line["body"] for line in lines) == Counter(BODIES)
+    assert queue.active() == 0
+
+
+def test_a_command_that_cannot_be_done_says_why_before_spark_starts(new_queue: NewQueue) -> None:
+    ended = command(new_queue(), "--format=csv")
+
+    assert ended.returncode == 2
+    assert ended.stderr.strip() == (
+        "bendybus pipeline: --format: must be parquet or jsonl (got 'csv')"
+    )
+
+
+def command(queue: Queue, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command in a process of its own."""
+    given = {
+        "--source": queue.name,
+        "--connection-string-file": queue.options["connectionStringFile"],
+        "--out": str(queue.folder / "files"),
+        "--checkpoint": str(queue.folder / "checkpoint"),
+    }
+    return subprocess.run(
+        [
+            sys.executable, "-m", "bendybus.spark", "capture",
+            *(f"{name}={value}" for name, value in given.items()), *arguments,
+        ],
+        capture_output=True, text=True, timeout=120, check=False,
+        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
+    )  # fmt: skip
 
 
 def test_an_object_store_is_written_to_like_a_folder(tmp_path: Path) -> None:

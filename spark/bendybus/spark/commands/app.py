@@ -14,6 +14,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+app.command("capture")(stream_commands.capture)
 app.command("export")(file_commands.export)
 app.command("replay")(file_commands.replay)
 app.command("load")(file_commands.load)

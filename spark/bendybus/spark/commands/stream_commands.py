@@ -8,7 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from bendybus.spark.commands import values
+from bendybus.spark.jobs import capture as captures
 from bendybus.spark.jobs import progress, runtime, session_totals
+from bendybus.spark.jobs.capture import Capture
+from bendybus.spark.jobs.file_layout import FIELDS, FOLDER, JSON_LINES, Layout
 from bendybus.spark.jobs.session_totals import Sessions
 
 Every = Annotated[str, typer.Option("--trigger", help="Time between batches: 30s, 5m.")]
@@ -17,6 +20,55 @@ Port = Annotated[int, typer.Option("--metrics-port", min=0, help="For Prometheus
 Alive = Annotated[
     Path | None, typer.Option("--alive-file", help="Touched at each look, for a liveness probe.")
 ]
+
+
+def capture(
+    source: values.Source,
+    out: Annotated[
+        str, typer.Option(help="Folder, or URI such as s3://…, that all executors reach.")
+    ],
+    checkpoint: values.Checkpoint,
+    form: Annotated[str, typer.Option("--format", help="parquet or jsonl.")] = "parquet",
+    compression: Annotated[
+        str, typer.Option(help="zstd (default), snappy or none; of jsonl: none (default), gzip.")
+    ] = "",
+    path_template: Annotated[
+        str, typer.Option(help=f"Folders below --out, of {', '.join(FIELDS)}, by enqueued time.")
+    ] = FOLDER,
+    settle: Annotated[
+        str,
+        typer.Option(help="trailing: what is captured is removed. none: nothing is."),
+    ] = "trailing",
+    max_messages: Annotated[
+        int, typer.Option("--max-messages", min=0, help="Of a batch; 0: 10,000 a partition.")
+    ] = 0,
+    columns: Annotated[str, typer.Option(help="Only these, with commas.")] = "",
+    trigger: Annotated[
+        str, typer.Option("--trigger", "--window", help="Time between batches: 30s, 5m.")
+    ] = "60s",
+    now: Now = False,
+    metrics_port: Port = 0,
+    alive_file: Alive = None,
+    option: values.Set = [],  # noqa: B006
+    connection_string_file: values.StringFile = None,
+    master: values.Master = "local[2]",
+    executors: values.Executors = 2,
+    conf: values.Conf = [],  # noqa: B006
+) -> None:
+    """Put what is in a queue or subscription into files, each message exactly once."""
+    given = {"settle": settle, **values.entity(source, connection_string_file, option)}
+    if form == JSON_LINES:
+        given.setdefault("body", "string")
+    if columns:
+        given["columns"] = columns
+    if max_messages:
+        given["maxMessagesPerTrigger"] = str(max_messages)
+    wanted = Capture(given, out, checkpoint, Layout(form, compression, path_template))
+    captures.check(wanted)
+    pace = values.trigger(trigger, now)
+    spark = runtime.session("capture", values.runtime(master, executors, conf))
+    report(spark, "capture", source, metrics_port, alive_file)
+    run(captures.start(spark, wanted, pace))
 
 
 def sessions(

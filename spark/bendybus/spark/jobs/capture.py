@@ -35,9 +35,6 @@ class Capture:
     out: str
     checkpoint: str
     layout: Layout = field(default_factory=Layout)
-    # Read what is there now, then end. Otherwise a batch every so many seconds, for ever.
-    now: bool = False
-    every_s: float = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +48,18 @@ class Batch:
     size_bytes: int
 
 
-def start(spark: Any, wanted: Capture, done: Callable[[Batch], None] = lambda batch: None) -> Any:
-    """Start to capture; return the streaming query. `done` hears of each batch.
+def start(
+    spark: Any,
+    wanted: Capture,
+    trigger: Mapping[str, Any],
+    done: Callable[[Batch], None] = lambda batch: None,
+) -> Any:
+    """Start to capture; return the streaming query. Raises OptionError.
 
-    Raises OptionError.
+    `trigger`: as Spark takes it. `done` is called after each batch that published its files.
     """
+    path = check(wanted)
     source, kept = _source(wanted)
-    wanted.layout.check()
-    path = options.of_read(source, Use.STREAM_READ).entity.path
     owner = _owner(wanted)
     file_store.of_uri(wanted.out, owner).clear()
 
@@ -78,9 +79,6 @@ def start(spark: Any, wanted: Capture, done: Callable[[Batch], None] = lambda ba
         done(batch)
 
     stream = spark.readStream.format("bendybus").options(**source).load()
-    trigger = (
-        {"availableNow": True} if wanted.now else {"processingTime": f"{wanted.every_s} seconds"}
-    )
     return (
         stream.writeStream.queryName(f"capture {path}")
         .foreachBatch(publish)
@@ -88,6 +86,12 @@ def start(spark: Any, wanted: Capture, done: Callable[[Batch], None] = lambda ba
         .trigger(**trigger)
         .start()
     )
+
+
+def check(wanted: Capture) -> str:
+    """Return the path of the entity. Raises OptionError for what cannot be."""
+    wanted.layout.check()
+    return options.of_read(_source(wanted)[0], Use.STREAM_READ).entity.path
 
 
 def _source(wanted: Capture) -> tuple[dict[str, str], list[str]]:
