@@ -12,6 +12,7 @@ PY := $(BIN)/python
 # What has no Docker builds images and runs clusters with the scripts in here.
 CLUSTER ?= ../shared/cluster
 IMAGE ?= localhost/bendybus:dev
+SPARK_IMAGE ?= localhost/bendybus-spark:dev
 ROOMS := $(wildcard domain protos crds partition_server frontend operator client cli spark)
 CODE := $(ROOMS) $(wildcard examples bench charts docs tests tools)
 PROTOC_OUT = --python_out=$(1) --pyi_out=$(1) --grpc_python_out=$(1) --mypy_grpc_out=quiet:$(1)
@@ -162,6 +163,13 @@ image: wheel ## Build the image localhost/bendybus:dev as build/image.tar, with 
 	  images/build $(IMAGE) build/image.tar
 	@cd build && sha256sum image.tar && echo "image: $(IMAGE), $$(($$(stat -c %s image.tar) / 1000000)) MB"
 
+.PHONY: spark-image
+spark-image: wheel ## Build the image localhost/bendybus-spark:dev as build/spark-image.tar (1.2 GB)
+	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) CLUSTER=$(CLUSTER) PYTHON=$(PYTHON) \
+	  images/build $(SPARK_IMAGE) build/spark-image.tar spark
+	@cd build && sha256sum spark-image.tar && \
+	  echo "spark-image: $(SPARK_IMAGE), $$(($$(stat -c %s spark-image.tar) / 1000000)) MB"
+
 .PHONY: kind
 kind: image ## Start a kind cluster, load the image, install the chart (untried where kind is missing)
 	@kind get clusters 2>/dev/null | grep -qx bendybus || kind create cluster --config charts/kind.yaml
@@ -216,6 +224,7 @@ pins: ## Choose new versions of every dependency (network; look at the diff)
 	  --no-emit-options --extra spark --extra server --constraint requirements/dev.txt --output-file - \
 	  pyproject.toml requirements/spark.in | sed '/^#/d;/^bendybus @/d'; } > "$$out"; \
 	cp "$$out" requirements/spark.txt; rm "$$out"
+	@$(PY) -m tools.select_pins
 
 .PHONY: clean
 clean: ## Remove what the other targets made
