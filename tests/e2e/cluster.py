@@ -10,7 +10,7 @@ import os
 import shlex
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -105,6 +105,17 @@ class Cluster:
     def helm(self, *arguments: str, timeout_s: float = 180) -> str:
         """Run helm."""
         return run(["helm", *arguments], timeout_s=timeout_s, env=self.env)
+
+    def helm_template(
+        self, chart: Path, namespace: str, values: Mapping[str, Any], part: str
+    ) -> str:
+        """Return what a template of a chart becomes."""
+        return run(
+            ["helm", "template", "bendybus", chart, "--namespace", namespace, "--values=-",
+             "--kube-version=1.34.0", f"--show-only={part}"],
+            env=self.env,
+            stdin=json.dumps(values),
+        )  # fmt: skip
 
     def apply(self, *documents: Body) -> str:
         """Apply manifests as a user does, and again when no operator answers for a moment."""

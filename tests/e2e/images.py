@@ -16,6 +16,7 @@ from typing import Final
 from tests.e2e.cluster import ROOT, TOOLS, Cluster, CommandFailed, run
 
 GIVEN: Final = os.environ.get("BENDYBUS_E2E_IMAGE", "")
+SPARK_GIVEN: Final = os.environ.get("BENDYBUS_E2E_SPARK_IMAGE", "")
 FAKETIME: Final = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"
 
 
@@ -24,6 +25,16 @@ def current(cluster: Cluster) -> str:
     if GIVEN:
         return GIVEN
     return _build(cluster, ROOT, "bendybus", [])
+
+
+def spark(cluster: Cluster) -> str:
+    """Return the name of the Spark image of this checkout; built and loaded."""
+    if SPARK_GIVEN:
+        return SPARK_GIVEN
+    pins = ROOT / "requirements" / "image-spark.txt"
+    options = ["--with-jre", "--requirements", str(pins)]
+    options += ["--entrypoint", '["python3", "-m", "bendybus.spark.container"]']
+    return _build(cluster, ROOT, "bendybus-spark", options)
 
 
 def skewed(cluster: Cluster) -> str:

@@ -74,7 +74,6 @@ def _on_kubernetes(runtime: Runtime, environment: Mapping[str, str]) -> dict[str
         # Executors belong to the driver's pod, and end with it.
         "spark.kubernetes.driver.pod.name": environment["POD_NAME"],
         "spark.driver.host": environment["POD_IP"],
-        "spark.driver.bindAddress": "0.0.0.0",
         "spark.driver.port": str(DRIVER_PORT),
         "spark.blockManager.port": str(BLOCK_MANAGER_PORT),
     }
