@@ -86,6 +86,75 @@ def counts(space: Space) -> tuple[int, int]:
     return queue["activeMessageCount"], queue["deadLetterMessageCount"]
 
 
+def captured(space: Space, image: str) -> list[str]:
+    """Capture `orders` into files; return the bodies in them."""
+    # Without a storage that all nodes reach, driver and executors share a volume on one node.
+    [node, *_] = [each["metadata"]["name"] for each in space.cluster.list("node", "")]
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "captured", "namespace": space.name},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    }
+    space.cluster.apply(claim)
+    shared = {
+        "volumes": [{"name": "out", "persistentVolumeClaim": {"claimName": "captured"}}],
+        "volumeMounts": [{"name": "out", "mountPath": "/out"}],
+    }
+    name = deploy(
+        space,
+        image,
+        name="capture",
+        job="capture",
+        schedule=NEVER,
+        checkpoint={"size": "1Gi"},
+        nodeSelector={"kubernetes.io/hostname": node},
+        args=[
+            *("--source", "orders", "--out", "/out", "--format", "jsonl"),
+            f"--conf=spark.kubernetes.executor.node.selector.kubernetes.io/hostname={node}",
+        ],
+        **shared,
+    )
+    assert f"Captured {ROWS} messages of orders" in run(space, name, "capture-1")
+    space.cluster.apply(reading(space, image, node))
+    eventually(
+        lambda: space.pod("look")["status"]["phase"] == "Succeeded" or None,
+        within_s=60,
+        what="the files are read",
+    )
+    lines = space.cluster.kubectl("logs", "-n", space.name, "look").splitlines()
+    return sorted(json.loads(line)["body"] for line in lines)
+
+
+def reading(space: Space, image: str, node: str) -> Any:
+    """Return a pod that prints all captured lines."""
+    security = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "look", "namespace": space.name},
+        "spec": {
+            "restartPolicy": "Never",
+            "nodeSelector": {"kubernetes.io/hostname": node},
+            "securityContext": {
+                "runAsNonRoot": True,
+                "runAsUser": 10001,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            "containers": [
+                {
+                    "name": "look",
+                    "image": image,
+                    "args": ["sh", "-c", "find /out -name '*.jsonl' -exec cat {} +"],
+                    "securityContext": security,
+                    "volumeMounts": [{"name": "out", "mountPath": "/out"}],
+                }
+            ],
+            "volumes": [{"name": "out", "persistentVolumeClaim": {"claimName": "captured"}}],
+        },
+    }
+
+
 @pytest.mark.core
 def test_rows_are_loaded_once_by_two_executors_and_dead_letters_go_back(
     shop: Space, spark_image: str
@@ -122,6 +191,8 @@ def test_rows_are_loaded_once_by_two_executors_and_dead_letters_go_back(
 
     assert f"Redrove {ROWS} dead letters of orders." in run(shop, name, "redrive-1")
     assert counts(shop) == (ROWS, 0)
+    assert captured(shop, spark_image) == sorted(f"row {n}" for n in range(ROWS))
+    assert counts(shop) == (0, 0)
     # Executors belong to their driver's pod, and end with it.
     eventually(
         lambda: not shop.cluster.list("pod", shop.name, "spark-role=executor") or None,

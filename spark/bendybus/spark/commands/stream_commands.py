@@ -10,7 +10,7 @@ import typer
 from bendybus.spark.commands import values
 from bendybus.spark.jobs import capture as captures
 from bendybus.spark.jobs import progress, runtime, session_totals
-from bendybus.spark.jobs.capture import Capture
+from bendybus.spark.jobs.capture import Batch, Capture
 from bendybus.spark.jobs.file_layout import FIELDS, FOLDER, JSON_LINES, Layout
 from bendybus.spark.jobs.session_totals import Sessions
 
@@ -68,7 +68,23 @@ def capture(
     pace = values.trigger(trigger, now)
     spark = runtime.session("capture", values.runtime(master, executors, conf))
     report(spark, "capture", source, metrics_port, alive_file)
-    run(captures.start(spark, wanted, pace))
+    total = Total()
+    run(captures.start(spark, wanted, pace, total.add))
+    typer.echo(
+        f"Captured {total.messages:,} messages of {source} in {total.files:,} files below {out}."
+    )
+
+
+class Total:
+    """What the batches of a run captured."""
+
+    def __init__(self) -> None:
+        self.messages = self.files = 0
+
+    def add(self, batch: Batch) -> None:
+        """Take a batch."""
+        self.messages += batch.messages
+        self.files += batch.files
 
 
 def sessions(
