@@ -32,8 +32,8 @@ def spark_image(cluster: Cluster) -> str:
 
 @pytest.fixture(scope="module")
 def shop(installation: Installation) -> Iterator[Space]:
-    """A bus with the queue `orders`, and a file of rows, in a namespace for restricted pods."""
-    with fresh_space(installation, "pipelines", strict=True) as space:
+    """A bus with the queue `orders`, and a file of rows."""
+    with fresh_space(installation, "pipelines") as space:
         rows = "text,key\n" + "".join(f"row {n},k{n % 7}\n" for n in range(ROWS))
         space.cluster.apply(
             {
@@ -81,9 +81,8 @@ def logs(space: Space, job: str) -> str:
 def counts(space: Space) -> tuple[int, int]:
     """Return how many messages are active in `orders`, and how many are dead letters."""
     said = space.say("bendybus get queue orders -o json")
-    queue = json.loads(said)
-    queue = queue[0] if isinstance(queue, list) else queue
-    return queue["activeMessageCount"], queue["deadLetterMessageCount"]
+    found = json.loads(said)["runtime"]["countDetails"]
+    return found["activeMessageCount"], found["deadLetterMessageCount"]
 
 
 def captured(space: Space, image: str) -> list[str]:

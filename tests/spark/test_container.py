@@ -7,7 +7,7 @@ from bendybus.spark import container
 EXECUTOR = {
     "SPARK_HOME": "/spark",
     "JAVA_HOME": "/java",
-    "SPARK_CONF_DIR": "/opt/spark/conf",
+    "SPARK_CONF_DIR": "/conf",
     "SPARK_DRIVER_URL": "spark://driver",
     "SPARK_EXECUTOR_ID": "3",
     "SPARK_EXECUTOR_CORES": "1",
@@ -26,7 +26,7 @@ def test_an_executor_is_started_as_its_environment_says() -> None:
 
     assert java == "/java/bin/java"
     assert rest[:6] == ["-Done=0", "-Done=9", "-Done=10", "-Xms512m", "-Xmx512m", "-cp"]
-    assert rest[6] == "/opt/spark/conf:/spark/jars/*"
+    assert rest[6] == "/conf:/spark/jars/*"
     assert rest[7].endswith("KubernetesExecutorBackend")
     given = dict(zip(rest[8::2], rest[9::2], strict=True))
     assert given == {
