@@ -77,7 +77,7 @@ def paths_of_schema(schema: dict[str, Any], prefix: str = "") -> set[str]:
 
 def is_free(path: str) -> bool:
     """Whether what is inside is Kubernetes's own."""
-    return path in ("operator.resources", "operator.affinity")
+    return path in ("operator.resources", "operator.affinity", "spark.resources")
 
 
 def paths_of(values: dict[str, Any], schema: dict[str, Any], prefix: str = "") -> set[str]:
