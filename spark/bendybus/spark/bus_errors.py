@@ -20,11 +20,17 @@ RETRYABLE: Final = (
 @contextlib.contextmanager
 def shown(entity: str) -> Iterator[None]:
     """Turn errors of the bus into errors for Spark's user, and hide the traceback of both."""
-    with errors.shown():
-        try:
-            yield
-        except ServiceBusError as error:
-            raise of_bus(entity, error) from error
+    with errors.shown(), translated(entity):
+        yield
+
+
+@contextlib.contextmanager
+def translated(entity: str) -> Iterator[None]:
+    """Turn errors of the bus into errors for Spark's user."""
+    try:
+        yield
+    except ServiceBusError as error:
+        raise of_bus(entity, error) from error
 
 
 def of_bus(entity: str, error: ServiceBusError) -> PipelineError:

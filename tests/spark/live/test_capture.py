@@ -3,22 +3,17 @@
 import gzip
 import json
 import os
-import random
-import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from bendybus.spark.jobs import capture
 from bendybus.spark.jobs.capture import Batch, Capture
 from bendybus.spark.jobs.file_layout import Layout
-from tests.integration.processes import eventually
 from tests.spark.live.queues import Queue
 
 NewQueue = Callable[..., Queue]
@@ -185,49 +180,3 @@ def test_an_object_store_is_written_to_like_a_folder(tmp_path: Path) -> None:
 
     found = {path.name: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert found == {"a": b"whole"}
-
-
-@pytest.mark.slow
-def test_a_capture_that_is_killed_again_and_again_loses_and_doubles_nothing(
-    new_queue: NewQueue,
-) -> None:
-    queue, seed = new_queue(), time.time_ns()
-    sent = [f"m{n}" for n in range(400)]
-    queue.send(sent)
-    chance = random.Random(seed)
-
-    for kill in range(2):
-        killed_after_its_first_file(queue, chance.uniform(0.0, 2.0))
-        more = [f"more-{kill}-{n}" for n in range(20)]
-        queue.send(more)
-        sent += more
-    run(queue, wanted(queue, maxMessagesPerTrigger="40", owner="capture"))
-
-    assert bodies(queue) == Counter(sent), seed
-    assert queue.active() == 0
-
-
-def killed_after_its_first_file(queue: Queue, seconds: float) -> None:
-    """Start a capture; kill its processes some time after it published something new."""
-    known = len(files(queue))
-    process = capturing(queue)
-    eventually(lambda: len(files(queue)) > known or process.poll() is not None, within_s=90)
-    assert process.poll() is None
-    time.sleep(seconds)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-
-
-def capturing(queue: Queue) -> subprocess.Popen[bytes]:
-    """Start a capture in a process group of its own, with small batches."""
-    job: dict[str, Any] = {
-        "source": {**queue.options, "maxMessagesPerTrigger": "40", "owner": "capture"},
-        "out": str(queue.folder / "files"),
-        "checkpoint": str(queue.folder / "checkpoint"),
-    }
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.spark.live.capture_driver", json.dumps(job)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )

@@ -222,3 +222,25 @@ def test_a_row_that_cannot_be_a_message_is_named(new_queue: NewQueue) -> None:
 
     with pytest.raises(Exception, match="row 1 of task 0: session_id: is required"):
         write(queue, frame(queue, 1, parts=1))
+
+
+@pytest.mark.requirement("R298")
+def test_a_streaming_write_that_cannot_be_done_says_why_in_the_first_line(
+    new_queue: NewQueue, tmp_path: Path
+) -> None:
+    source, target = new_queue(), new_queue(requires_session=True)
+    source.send(["without a session"])
+    query = (
+        source.stream(startingOffsets="earliest")
+        .writeStream.format("bendybus")
+        .options(**target.options)
+        .option("checkpointLocation", str(tmp_path / "c"))
+        .trigger(availableNow=True)
+        .start()
+    )
+
+    with pytest.raises(Exception, match="session_id") as error:
+        query.awaitTermination(60)
+
+    assert "session_id: is required" in str(error.value).splitlines()[0]
+    assert target.active() == 0

@@ -21,7 +21,7 @@ class ConnectedSender:
 
     def target(self) -> Target:
         """Return what is to be known of it."""
-        with bus_errors.shown(self._path):
+        with bus_errors.translated(self._path):
             found = self._sender.describe_partitions(timeout=self._timeout_s)
         return Target(
             self._path,

@@ -29,10 +29,12 @@ _BATCH_ID = "streaming.sql.batchId"
 class Written(WriterCommitMessage):
     """What one task wrote."""
 
-    rows: int
-    stored: int
-    repeated: int
-    duplicates: int
+    rows: int = 0
+    stored: int = 0
+    repeated: int = 0
+    duplicates: int = 0
+    # Why the task failed: of streaming writes, see StreamWriter.
+    error: str = ""
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -45,7 +47,8 @@ class BatchWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Write the rows of a task. On executors."""
-        return _write(self._options, self._key, 1, iterator)
+        with bus_errors.shown(_path(self._options)):
+            return _write(self._options, self._key, 1, iterator)
 
     def commit(self, messages: list[Any]) -> None:
         """Say what was written."""
@@ -57,7 +60,11 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """The writes of a streaming query. Made anew by Spark for each batch and task."""
+    """The writes of a streaming query. Spark makes one for each batch and task.
+
+    A task that cannot write says so in its message, and `commit` raises it: of an error in the task
+    Spark only tells that "Writing job failed". The batch is not committed either way.
+    """
 
     def __init__(self, options: WriteOptions, schema: Any, overwrite: bool) -> None:
         _check(options, schema, overwrite)
@@ -73,10 +80,19 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 raise PipelineError(
                     "a streaming write runs in the tasks of a query only; use writeStream"
                 )
-        return _write(self._options, f"query\0{query}", int(batch) + 1, iterator)
+        try:
+            with bus_errors.translated(_path(self._options)):
+                return _write(self._options, f"query\0{query}", int(batch) + 1, iterator)
+        except PipelineError as error:
+            # This worker lives on: the setting that hides tracebacks is not made.
+            return Written(error=str(error))
 
     def commit(self, messages: list[Any], batchId: int) -> None:
-        """Say what was written."""
+        """Say what was written. Raises PipelineError if a task could not write."""
+        for message in messages:
+            if message is not None and message.error:
+                with errors.shown():
+                    raise PipelineError(message.error)
         _log(self._options, messages, f"batch {batchId} written")
 
     def abort(self, messages: list[Any], batchId: int) -> None:
@@ -94,23 +110,26 @@ def _check(options: WriteOptions, schema: Any, overwrite: bool) -> None:
 
 
 def _write(options: WriteOptions, key: str, epoch: int, iterator: Iterator[Any]) -> Written:
-    path = options.entity.path if options.entity else ""
+    path = _path(options)
     context = TaskContext.get()
     attempt = Attempt(key, context.partitionId() if context else 0, epoch)
 
     def sender_of(entity: str) -> Sender:
         return ConnectedSender(options.connection, entity, options.timeout_s)
 
-    with bus_errors.shown(path):
-        totals = TaskWriter(attempt, sender_of, path).write(rows.of_batches(iterator))
+    totals = TaskWriter(attempt, sender_of, path).write(rows.of_batches(iterator))
     return Written(totals.rows, totals.stored, totals.repeated, totals.duplicates)
+
+
+def _path(options: WriteOptions) -> str:
+    return options.entity.path if options.entity else ""
 
 
 def _log(options: WriteOptions, messages: list[Any], what: str) -> None:
     found = [message for message in messages if message is not None]
     logger.info(
         "%s: %s: rows=%d stored=%d repeated=%d duplicates=%d",
-        options.entity.path if options.entity else "entities of rows",
+        _path(options) or "entities of rows",
         what,
         sum(each.rows for each in found),
         sum(each.stored for each in found),

@@ -12,6 +12,7 @@ from typing import Final
 
 from bendybus.client.exceptions import DrainLeaseLostError, ServiceBusError
 from bendybus.spark import bus_errors
+from bendybus.spark.errors import PipelineError
 from bendybus.spark.source.bus import Bus, Lease
 
 logger = logging.getLogger(__name__)
@@ -40,7 +41,7 @@ class Drain:
         self._lease: Lease = bus.lease(owner, duration_s)
         self._renewed_at = clock()
         self._every_s = duration_s / RENEWALS
-        self._lost: DrainLeaseLostError | None = None
+        self._lost: PipelineError | None = None
         self._ended = threading.Event()
         self._settled: dict[int, int] = {}
         self._thread = threading.Thread(
@@ -94,7 +95,7 @@ class Drain:
             except bus_errors.RETRYABLE as error:
                 logger.warning("%s/%d: not settled yet: %s", self._path, partition, error)
             except DrainLeaseLostError as error:
-                self._lost = error
+                self._lost = bus_errors.of_bus(self._path, error)
                 self._check()
             left.append(partition)
         return left
@@ -114,6 +115,9 @@ class Drain:
                 self._renew()
             except ServiceBusError as error:
                 logger.warning("%s: the lease was not renewed: %s", self._path, error)
+            except Exception as error:  # a boundary: the query must not go on without its lease
+                self._lost = PipelineError(f"{self._path}: the lease is not renewed: {error!r}")
+                raise
             if self._lost is not None:
                 return
 
@@ -123,8 +127,8 @@ class Drain:
             try:
                 self._lease.renew()
             except DrainLeaseLostError as error:
-                self._lost = error
+                self._lost = bus_errors.of_bus(self._path, error)
 
     def _check(self) -> None:
         if self._lost is not None:
-            raise bus_errors.of_bus(self._path, self._lost) from self._lost
+            raise self._lost
