@@ -75,7 +75,7 @@ def run(space: Space, name: str, job: str) -> str:
 
 def logs(space: Space, job: str) -> str:
     """Return what the pods of a job printed."""
-    return space.cluster.kubectl("logs", "-n", space.name, f"job/{job}", "--tail=60")
+    return space.cluster.kubectl("logs", "-n", space.name, f"job/{job}", "--tail=200")
 
 
 def counts(space: Space) -> tuple[int, int]:

@@ -22,6 +22,8 @@ def main(arguments: Sequence[str]) -> int:
     """Run a command and return its exit code."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(message)s")
     logging.getLogger("bendybus.pipeline").setLevel(logging.INFO)
+    # What Spark and PySpark log of an error is in its sentence, or in the traceback of a bug.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     command = typer.main.get_command(app)
     try:
         command(args=list(arguments), prog_name="bendybus pipeline")
@@ -38,7 +40,19 @@ def main(arguments: Sequence[str]) -> int:
         if not sentence:
             raise
         return _say(sentence, FAILED)
+    finally:
+        stop_spark()
     return 0
+
+
+def stop_spark() -> None:
+    """End the session, if there is one: executors go with it."""
+    if "pyspark.sql" in sys.modules:
+        from pyspark.sql import SparkSession
+
+        session = SparkSession.getActiveSession()
+        if session is not None:
+            session.stop()
 
 
 def sentence_of(error: BaseException) -> str:

@@ -1,7 +1,9 @@
 """Jobs that are streaming queries: they run until they are stopped, or --now."""
 
+import contextlib
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -67,12 +69,11 @@ def capture(
     captures.check(wanted)
     pace = values.trigger(trigger, now)
     spark = runtime.session("capture", values.runtime(master, executors, conf))
-    report(spark, "capture", source, metrics_port, alive_file)
     total = Total()
-    run(captures.start(spark, wanted, pace, total.add))
-    typer.echo(
-        f"Captured {total.messages:,} messages of {source} in {total.files:,} files below {out}."
-    )
+    with reporting(spark, "capture", source, metrics_port, alive_file):
+        run(captures.start(spark, wanted, pace, total.add))
+    files = "1 file" if total.files == 1 else f"{total.files:,} files"
+    typer.echo(f"Captured {total.messages:,} messages of {source} in {files} below {out}.")
 
 
 class Total:
@@ -115,16 +116,22 @@ def sessions(
     )
     pace = values.trigger(trigger, now)
     spark = runtime.session("sessions", values.runtime(master, executors, conf))
-    report(spark, "sessions", source, metrics_port, alive_file)
-    run(session_totals.start(spark, wanted, pace))
+    with reporting(spark, "sessions", source, metrics_port, alive_file):
+        run(session_totals.start(spark, wanted, pace))
 
 
-def report(spark: Any, job: str, entity: str, port: int, alive: Path | None) -> None:
+@contextlib.contextmanager
+def reporting(spark: Any, job: str, entity: str, port: int, alive: Path | None) -> Iterator[None]:
     """Have the queries of a session write lines and metrics."""
     metrics = progress.Metrics(job) if port else None
     if metrics is not None:
         metrics.serve(port)
-    progress.listen(spark, progress.Progress(entity, metrics, alive))
+    listener = progress.listen(spark, progress.Progress(entity, metrics, alive))
+    try:
+        yield
+    finally:
+        # Spark would call it when this process is gone.
+        spark.streams.removeListener(listener)
 
 
 def run(query: Any) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Final
 from bendybus.spark.errors import OptionError
 
 KUBERNETES: Final = "k8s"
+_LOCAL: Final = "local"
 _API_SERVER: Final = "k8s://https://kubernetes.default.svc"
 # Fixed, so that a network policy can name them.
 DRIVER_PORT: Final = 7078
@@ -31,12 +32,15 @@ def session(job: str, runtime: Runtime, environment: Mapping[str, str] | None = 
     from pyspark.sql import SparkSession
 
     found = os.environ if environment is None else environment
+    # Workers run the Python of this process, which has what they import.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if runtime.master.startswith(_LOCAL):
+        # No other machine has to reach it.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.appName(f"bendybus-{job}")
     for name, value in settings(runtime, found).items():
         builder = builder.config(name, value)
-    made = builder.getOrCreate()
-    made.sparkContext.setLogLevel("WARN")
-    return made
+    return builder.getOrCreate()
 
 
 def settings(runtime: Runtime, environment: Mapping[str, str]) -> dict[str, str]:
@@ -45,11 +49,12 @@ def settings(runtime: Runtime, environment: Mapping[str, str]) -> dict[str, str]
         "spark.master": runtime.master,
         "spark.sql.session.timeZone": "UTC",
         "spark.ui.showConsoleProgress": "false",
+        # An error reaches the command, which prints it in one sentence.
+        "spark.log.level": "OFF",
         # A killed job's half-written batch is repeated; nothing else depends on the order.
         "spark.sql.streaming.stateStore.providerClass": (
             "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
         ),
-        "spark.pyspark.python": environment.get("PYSPARK_PYTHON") or sys.executable,
     }
     if runtime.master == KUBERNETES:
         found |= _on_kubernetes(runtime, environment)
