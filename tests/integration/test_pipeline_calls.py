@@ -248,6 +248,7 @@ def test_a_key_of_another_partition_is_refused(sender: PartitionSender) -> None:
 # What is wrong
 
 
+@pytest.mark.requirement("R280")
 def test_what_is_wrong_is_named(client: ServiceBusClient, browser: PartitionBrowser) -> None:
     with pytest.raises(InvalidArgumentError, match="has partitions 0, 1, 2, 3, not 9"):
         browser.browse(9)
