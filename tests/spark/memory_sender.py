@@ -53,7 +53,7 @@ class MemoryEntity:
         ]
         if new:
             self.stored.setdefault(partition, []).extend(new)
-            last = Fence(epoch, frame.ordinals[-1], frame.marks[-1])
+            last = Fence(epoch, frame.ordinals[-1], frame.mark)
             self.fences[partition, producer_id] = last
         self.frames += 1
         if self.breaks_after is not None and self.frames > self.breaks_after:

@@ -142,7 +142,7 @@ def test_another_attempt_that_writes_at_the_same_time_is_noticed() -> None:
     assert frame is not None
     assert ahead is not None
 
-    mine.repeated(frame, Fence(1, 5, ahead.marks[-1]))
+    mine.repeated(frame, Fence(1, 5, ahead.mark))
     mine.finish()
     with pytest.raises(RowsChangedError):
         mine.repeated(frame, Fence(1, 5, b"12345678"))
@@ -159,7 +159,7 @@ def test_an_attempt_that_is_behind_another_one_is_compared_where_that_one_is() -
     mine.offer(1, encode({"body": "1"}, ""))
     frame = mine.take()
     assert frame is not None
-    mine.repeated(frame, Fence(1, 4, ahead.marks[-1]))
+    mine.repeated(frame, Fence(1, 4, ahead.mark))
 
     for ordinal in (2, 3):
         mine.offer(ordinal, encode({"body": str(ordinal)}, ""))
@@ -260,9 +260,11 @@ def test_each_row_may_name_its_entity() -> None:
     entities = {path: MemoryEntity(path) for path in ("a", "b")}
     writer = TaskWriter(Attempt("query", 0, 1), lambda path: entities[path])
 
-    writer.write([{"body": "1", "topic": "a"}, {"body": "2", "entity": "b"}])
+    writer.write(
+        [{"body": "1", "topic": "a"}, {"body": "2", "entity": "b"}, {"body": "3", "topic": "A"}]
+    )
 
-    assert (entities["a"].bodies(), entities["b"].bodies()) == (["1"], ["2"])
+    assert (entities["a"].bodies(), entities["b"].bodies()) == (["1", "3"], ["2"])
 
 
 @pytest.mark.requirement("R298")

@@ -171,14 +171,12 @@ def copied(
         head, body = message.head, message.body
     else:
         head, body = columns.head_and_body(index)
-        message = Encoded(
+        message = messages.message(
             head,
             body,
             columns.text("message_ids", index),
             columns.text("partition_keys", index),
             columns.sessions()[index],
-            0,
-            0,
         )
     message_id = message.message_id
     properties = dict(task.properties)
@@ -188,9 +186,7 @@ def copied(
         number = columns.column("sequence_number")[index]
         message_id = own_id_of(task.source.path, message_id, number)
     head, body = with_properties(head, body, columns.changes(index), properties)
-    return message._replace(
-        head=head, body=body, message_id=message_id, time_to_live_ms=0, scheduled_ms=0
-    )
+    return messages.message(head, body, message_id, message.partition_key, message.session_id)
 
 
 def own_id_of(source: str, message_id: str, number: int) -> str:

@@ -45,7 +45,7 @@ class ConnectedSender:
             producer_id=producer_id,
             epoch=epoch,
             ordinals=frame.ordinals,
-            mark=frame.marks[-1],
+            mark=frame.mark,
             timeout=self._timeout_s,
         )
         return Sent(found.stored, found.repeated, found.duplicates)

@@ -7,15 +7,18 @@ The mark is a digest of all messages up to an ordinal. If it differs from that o
 attempt, the rows of the task are not the same ones, and passing over would lose some. No I/O.
 """
 
+import hashlib
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from bendybus.spark.errors import RowsChangedError
-from bendybus.spark.sink.messages import MARK_BYTES, Encoded
+from bendybus.spark.sink.messages import Encoded
 
 FRAME_MESSAGES: Final = 2_000
 FRAME_BYTES: Final = 1_000_000
-_NOTHING: Final = bytes(MARK_BYTES)
+# A message that is not larger fits into any frame that is not full.
+SMALL_BYTES: Final = 40_000
+MARK_BYTES: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +32,21 @@ class Fence:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Messages that are sent together. `marks`: the digest up to each of them."""
+    """Messages that are sent together. `before`: the digest before the first of them."""
 
-    messages: tuple[Encoded, ...]
-    ordinals: tuple[int, ...]
-    marks: tuple[bytes, ...]
+    messages: list[Encoded]
+    ordinals: list[int]
+    before: Any
+    mark: bytes
 
 
 class Lane:
     """What one task has for one partition. `fence`: what an earlier attempt left."""
+
+    __slots__ = (
+        "_before", "_epoch", "_fence", "_fits", "_hash", "_last", "_messages", "_ordinals",
+        "_where", "passed_over", "size_bytes",
+    )  # fmt: skip
 
     def __init__(self, where: str, epoch: int, fence: Fence) -> None:
         """Raises RowsChangedError if the partition knows a later epoch."""
@@ -49,46 +58,51 @@ class Lane:
             )
         self._where = where
         self._epoch = epoch
-        self._digest = _NOTHING
+        self._hash = hashlib.blake2b(digest_size=MARK_BYTES)
+        self._before = self._hash.copy()
         self._fence = fence if fence.epoch == epoch else Fence()
         self._fits = not self._fence.ordinal
         self._messages: list[Encoded] = []
         self._ordinals: list[int] = []
-        self._marks: list[bytes] = []
         self._last = 0
         self.size_bytes = 0
         self.passed_over = 0
 
-    def offer(self, ordinal: int, message: Encoded) -> None:
-        """Take a message. Raises RowsChangedError."""
+    def offer(self, ordinal: int, message: Encoded) -> bool:
+        """Take a message; return whether it is to be sent. Raises RowsChangedError."""
         if not self._fits and ordinal > self._fence.ordinal:
             raise self._changed()
-        self._digest = message.digest(self._digest)
+        message.feed(self._hash)
         self._last = ordinal
         if ordinal <= self._fence.ordinal:
             self.passed_over += 1
-            self._compare(ordinal, self._digest)
-            return
+            self._compare(ordinal)
+            self._before = self._hash.copy()
+            return False
         self._messages.append(message)
         self._ordinals.append(ordinal)
-        self._marks.append(self._digest)
         self.size_bytes += message.size_bytes
+        return True
 
     @property
     def full(self) -> bool:
-        """Whether a frame has to be taken before another message is offered."""
-        return len(self._messages) >= FRAME_MESSAGES or self.size_bytes >= FRAME_BYTES
+        """Whether the frame has to be taken before another message is offered."""
+        return self.size_bytes >= FRAME_BYTES or len(self._messages) >= FRAME_MESSAGES
 
     def fits(self, message: Encoded) -> bool:
         """Whether a message goes into the frame that is being filled."""
-        return not self._messages or self.size_bytes + message.size_bytes <= FRAME_BYTES
+        return (
+            message.size_bytes <= SMALL_BYTES
+            or not self._messages
+            or self.size_bytes + message.size_bytes <= FRAME_BYTES
+        )
 
     def take(self) -> Frame | None:
         """Return the frame that was filled, and begin the next; None: there is nothing."""
         if not self._messages:
             return None
-        made = Frame(tuple(self._messages), tuple(self._ordinals), tuple(self._marks))
-        self._messages, self._ordinals, self._marks = [], [], []
+        made = Frame(self._messages, self._ordinals, self._before, self._hash.digest())
+        self._messages, self._ordinals, self._before = [], [], self._hash.copy()
         self.size_bytes = 0
         return made
 
@@ -99,11 +113,12 @@ class Lane:
         """
         if fence.epoch != self._epoch:
             raise self._changed()
-        for ordinal, mark in zip(
-            (*frame.ordinals, *self._ordinals), (*frame.marks, *self._marks), strict=True
-        ):
+        known = frame.before.copy()
+        messages = (*frame.messages, *self._messages)
+        for ordinal, message in zip((*frame.ordinals, *self._ordinals), messages, strict=True):
+            message.feed(known)
             if ordinal == fence.ordinal:
-                if mark != fence.mark:
+                if known.digest() != fence.mark:
                     raise self._changed()
                 return
         if fence.ordinal < self._last:
@@ -116,9 +131,9 @@ class Lane:
         if not self._fits:
             raise self._changed()
 
-    def _compare(self, ordinal: int, digest: bytes) -> None:
+    def _compare(self, ordinal: int) -> None:
         if ordinal == self._fence.ordinal:
-            if digest != self._fence.mark:
+            if self._hash.digest() != self._fence.mark:
                 raise self._changed()
             self._fits = True
 

@@ -65,10 +65,10 @@ class Attempt:
         named = f"{self.key}\0{self.task}\0{path.lower()}".encode()
         return hashlib.blake2b(named, digest_size=PRODUCER_BYTES).digest()
 
-    def message_id(self, row: int) -> str:
-        """Return the id of a message whose row has none: the same in every attempt."""
+    def id_prefix(self) -> str:
+        """Return how the ids of messages begin whose rows have none: the same in every attempt."""
         named = f"{self.key}\0{self.task}\0{self.epoch}".encode()
-        return f"{hashlib.blake2b(named, digest_size=PRODUCER_BYTES).hexdigest()}-{row}"
+        return f"{hashlib.blake2b(named, digest_size=PRODUCER_BYTES).hexdigest()}-"
 
 
 @dataclass(slots=True)
@@ -88,9 +88,12 @@ class TaskWriter:
         self, attempt: Attempt, sender_of: Callable[[str], Sender], path: str = ""
     ) -> None:
         self._attempt = attempt
+        self._id_prefix = attempt.id_prefix()
         self._sender_of = sender_of
         self._path = path
         self._entities: dict[str, _Entity] = {}
+        # By spelling.
+        self._paths: dict[str, _Entity] = {}
         self._flights: dict[tuple[str, int], tuple[Lane, Frame, Future[Sent]]] = {}
         self._buffered_bytes = 0
         self._pool = ThreadPoolExecutor(THREADS_MAX, "bendybus-write")
@@ -132,7 +135,7 @@ class TaskWriter:
         ordinal = self.totals.rows
         try:
             entity = self._entity(row)
-            message = messages.encode(row, self._attempt.message_id(ordinal))
+            message = messages.encode(row, f"{self._id_prefix}{ordinal}")
             partition = routing.partition(entity.target, message, self._attempt.task, ordinal - 1)
         except RowError as error:
             raise RowError(f"row {ordinal} of task {self._attempt.task}: {error}") from None
@@ -140,9 +143,8 @@ class TaskWriter:
         lane = entity.lane(partition, self._attempt.epoch)
         if not lane.fits(message):
             self._send(lane_key, lane)
-        before = lane.size_bytes
-        lane.offer(ordinal, message)
-        self._buffered_bytes += lane.size_bytes - before
+        if lane.offer(ordinal, message):
+            self._buffered_bytes += message.size_bytes
         if lane.full:
             self._send(lane_key, lane)
         elif self._buffered_bytes >= BUFFERED_BYTES_MAX:
@@ -156,6 +158,13 @@ class TaskWriter:
                 "topic: must name a queue or topic, in a column topic or entity, or as an option "
                 "of the write"
             )
+        found = self._paths.get(path)
+        if found is None:
+            found = self._paths[path] = self._opened(path)
+        return found
+
+    def _opened(self, path: str) -> "_Entity":
+        """Return the entity of a path that was not written to yet, in this spelling."""
         key = path.lower()
         found = self._entities.get(key)
         if found is None:
