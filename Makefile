@@ -189,6 +189,10 @@ $(VENV)/.bench: requirements/bench.txt $(VENV)/.installed
 	@$(PY) -m pip install --quiet --require-hashes -r requirements/bench.txt
 	@touch $@
 
+.PHONY: bench-spark
+bench-spark: spark-install ## Measure Spark's source and sink beside our own client (5 minutes)
+	@$(SPARK_VENV)/bin/python -m bench.spark $(ARGS)
+
 .PHONY: soak
 soak: install ## Load a bus steadily for 10 minutes: CPU, memory and files of every process stay flat
 	@$(PY) -m bench.soak $(ARGS)

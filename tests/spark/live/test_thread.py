@@ -1,5 +1,7 @@
 """The main path, from end to end: a queue is read, drained and written."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -42,3 +44,14 @@ def test_rows_that_were_written_are_received(new_queue: Callable[..., Queue]) ->
     frame.write.format("bendybus").options(**queue.options).mode("append").save()
 
     assert sorted(queue.received()) == sorted(f"m{n}" for n in range(100))
+
+
+def test_spark_loads_nothing_heavy_when_it_looks_for_formats() -> None:
+    heavy = ("grpc", "google.protobuf", "pyarrow", "pandas", "bendybus.client")
+    code = f"import pyspark_bendybus, sys; print([m for m in {heavy} if m in sys.modules])"
+
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+
+    assert ran.stdout.strip() == "[]"

@@ -4,6 +4,7 @@ Files that are there already were complete: a replay of their range does not wri
 """
 
 import base64
+import contextlib
 import gzip
 import json
 from collections.abc import Iterable, Iterator
@@ -111,15 +112,24 @@ class _File:
         """Complete the file; (whether it was not there, bytes)."""
         if self._draft is None:
             return False, 0
-        self._flush(self._draft)
-        if self._writer is not self._draft.file:
-            self._writer.close()
+        if self._waiting:
+            self._flush(self._draft)
+        self._close()
         return self._draft.publish()
 
     def discard(self) -> None:
         """Remove what was not published."""
         if self._draft is not None:
+            with contextlib.suppress(OSError, ValueError):
+                # A disk that is full, or a store that is away: the draft goes anyway.
+                self._close()
             self._draft.discard()
+
+    def _close(self) -> None:
+        """Write the end of the file, once."""
+        writer, self._writer = self._writer, None
+        if writer is not None and self._draft is not None and writer is not self._draft.file:
+            writer.close()
 
     def _flush(self, draft: Draft) -> None:
         table = pa.Table.from_batches(self._waiting)
