@@ -233,6 +233,19 @@ def test_a_partition_that_is_away_is_read_later_and_the_others_now() -> None:
 
 
 @pytest.mark.requirement("R296")
+def test_a_partition_that_stays_away_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    query = Query(MemoryBus(2, 2), startingOffsets="earliest")
+    query.bus.partitions[1].away = True
+
+    for _ in range(5):
+        query.trigger()
+
+    assert [record.message for record in caplog.records if "orders/1" in record.message] == [
+        "orders/1: unavailable: the partition does not answer."
+    ]
+
+
+@pytest.mark.requirement("R296")
 def test_a_partition_that_was_away_when_the_query_began_is_read_from_its_beginning() -> None:
     bus = MemoryBus(1, 2)
     bus.partitions[1].away = True

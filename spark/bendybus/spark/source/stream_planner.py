@@ -53,6 +53,8 @@ class StreamPlanner:
         # Of a run that reads what is available now: where it ends.
         self._targets: dict[int, int] | None = None
         self._extents: list[Extent] = []
+        # What was logged: kind → partition → why.
+        self._told: dict[str, dict[int, str]] = {}
         self._idle_since: float | None = None
         self._batch_at: float | None = None
 
@@ -152,14 +154,21 @@ class StreamPlanner:
                     f"{self._path}, partition {partition}: {why}. Set failOnDataLoss=false to go "
                     "on with what is there, or start again with another checkpointLocation."
                 )
-            logger.warning("%s/%d: data lost: %s", self._path, partition, why)
+        self._tell("data lost", lost)
 
     def _look(self) -> list[Extent]:
         self._extents = self._bus.extents()
-        for extent in self._extents:
-            if extent.unavailable:
-                logger.warning("%s/%d: %s", self._path, extent.partition, extent.unavailable)
+        away = {each.partition: each.unavailable for each in self._extents if each.unavailable}
+        self._tell("unavailable", away)
         return self._extents
+
+    def _tell(self, what: str, found: dict[int, str]) -> None:
+        """Log what was found of partitions, once for as long as it stays so."""
+        known = self._told.get(what, {})
+        for partition, why in found.items():
+            if partition not in known:
+                logger.warning("%s/%d: %s: %s", self._path, partition, what, why)
+        self._told[what] = found
 
     def _known(self) -> list[Extent]:
         """Return the extents when those are there without which the start is not known."""
