@@ -17,6 +17,7 @@ from tests.e2e.cluster import ROOT, TOOLS, Cluster, CommandFailed, run
 
 GIVEN: Final = os.environ.get("BENDYBUS_E2E_IMAGE", "")
 SPARK_GIVEN: Final = os.environ.get("BENDYBUS_E2E_SPARK_IMAGE", "")
+SPARK_FILES: Final = ROOT / "images" / "bendybus-spark" / "app"
 FAKETIME: Final = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"
 
 
@@ -34,7 +35,7 @@ def spark(cluster: Cluster) -> str:
     pins = ROOT / "requirements" / "image-spark.txt"
     options = ["--with-jre", "--requirements", str(pins)]
     options += ["--entrypoint", '["python3", "-m", "bendybus.spark.container"]']
-    return _build(cluster, ROOT, "bendybus-spark", options)
+    return _build(cluster, ROOT, "bendybus-spark", options, SPARK_FILES)
 
 
 def skewed(cluster: Cluster) -> str:
@@ -75,8 +76,13 @@ def of_release(cluster: Cluster, commit: str) -> str:
         return _build(cluster, tree, "bendybus-previous", [])
 
 
-def _build(cluster: Cluster, source: Path, name: str, options: list[str]) -> str:
-    """Build and load an image; its tag is that of its content, so that pods notice a new one."""
+def _build(
+    cluster: Cluster, source: Path, name: str, options: list[str], files: Path | None = None
+) -> str:
+    """Build and load an image; its tag is that of its content, so that pods notice a new one.
+
+    `files`: a folder whose files are in /usr/local/share/bendybus.
+    """
     if cluster.nodes is None:
         raise CommandFailed(f"{name} cannot be loaded here: set BENDYBUS_E2E_IMAGE")
     with tempfile.TemporaryDirectory() as folder:
@@ -91,6 +97,9 @@ def _build(cluster: Cluster, source: Path, name: str, options: list[str]) -> str
         (wheel,) = (out / "dist").glob("*.whl")
         requirements = source / "requirements" / "image.txt"
         parts = wheel.read_bytes() + requirements.read_bytes() + " ".join(options).encode()
+        if files is not None:
+            parts += b"".join(path.read_bytes() for path in sorted(files.iterdir()))
+            options = [*options, "--dir", f"{files}:/usr/local/share/bendybus"]
         image = f"localhost/{name}:{hashlib.sha256(parts).hexdigest()[:12]}"
         command: list[str | Path] = [TOOLS / "image", "--requirements", requirements]
         command += ["--wheel", wheel, "--deb", "libstdc++6", *options]

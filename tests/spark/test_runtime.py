@@ -33,3 +33,17 @@ def test_executors_of_a_pod_belong_to_it() -> None:
 def test_outside_of_a_pod_k8s_is_refused() -> None:
     with pytest.raises(OptionError, match="--master k8s: needs POD_NAME, BENDYBUS_SPARK_IMAGE in"):
         settings(Runtime("k8s"), {"POD_IP": "10.0.0.7", "POD_NAMESPACE": "shop"})
+
+
+@pytest.mark.requirement("R300")
+@pytest.mark.parametrize("master", ["local[2]", "k8s"])
+def test_under_spark_submit_its_master_and_executors_hold(master: str) -> None:
+    submitted = {"PYSPARK_GATEWAY_PORT": "25333"}
+
+    found = settings(Runtime(master, {"spark.sql.shuffle.partitions": "8"}), submitted)
+
+    assert "spark.master" not in found
+    assert not [name for name in found if name.startswith(("spark.kubernetes", "spark.driver"))]
+    # What the job needs is still set.
+    assert found["spark.sql.session.timeZone"] == "UTC"
+    assert found["spark.sql.shuffle.partitions"] == "8"

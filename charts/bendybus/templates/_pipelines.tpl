@@ -1,6 +1,16 @@
 {{- /* Of one data pipeline: (dict "root" $ "pipeline" …). */ -}}
 {{- define "bendybus.pipeline.name" -}}
-{{- printf "%s-pipeline-%s" (include "bendybus.fullname" .root) .pipeline.name | trunc 52 | trimSuffix "-" }}
+{{- /* 52 is what a CronJob's name may have. What is cut keeps a mark of its own. */ -}}
+{{- $name := printf "%s-pipeline-%s" (include "bendybus.fullname" .root) .pipeline.name }}
+{{- if gt (len $name) 52 }}
+{{- printf "%s-%s" ($name | trunc 43 | trimSuffix "-") ($name | sha256sum | trunc 8) }}
+{{- else }}
+{{- $name }}
+{{- end }}
+{{- end }}
+
+{{- define "bendybus.pipeline.namespace" -}}
+{{- default .root.Release.Namespace .pipeline.namespace }}
 {{- end }}
 
 {{- define "bendybus.pipeline.selector" -}}
@@ -15,6 +25,13 @@ bendybus.io/pipeline: {{ .pipeline.name }}
 app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
+{{- end }}
+
+{{- /* Of its executors, which no controller of the chart's may take for its own. */ -}}
+{{- define "bendybus.pipeline.executorSelector" -}}
+app.kubernetes.io/part-of: bendybus
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+bendybus.io/executor-of: {{ .pipeline.name }}
 {{- end }}
 
 {{- define "bendybus.spark.image" -}}
@@ -35,7 +52,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
   valueFrom:
     secretKeyRef:
       name: {{ .pipeline.secret }}
-      key: primaryConnectionString
+      key: {{ default "primaryConnectionString" .pipeline.secretKey }}
 - name: BENDYBUS_CA_FILE
   value: /etc/bendybus/ca.crt
 {{- with .pipeline.env }}
@@ -68,6 +85,23 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- end }}
 {{- end }}
 
+{{- /* Where its pods may run, and with whose credentials their image is pulled. */ -}}
+{{- define "bendybus.pipeline.placement" -}}
+enableServiceLinks: false
+{{- with .root.Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .pipeline.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .pipeline.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
 {{- define "bendybus.pipeline.security" -}}
 runAsNonRoot: true
 runAsUser: 10001
@@ -89,41 +123,59 @@ capabilities:
 {{- if has .pipeline.job (list "capture" "sessions") }}true{{ end }}
 {{- end }}
 
-{{- define "bendybus.pipeline.checkpoint" -}}
-{{- if .pipeline.checkpoint }}true{{ end }}
+{{- /* Whether it serves metrics: a stream that runs on. */ -}}
+{{- define "bendybus.pipeline.serves" -}}
+{{- if and (include "bendybus.pipeline.streams" .) (not .pipeline.schedule) }}true{{ end }}
+{{- end }}
+
+{{- /* Whether its executors write to the checkpoint as well. */ -}}
+{{- define "bendybus.pipeline.sharesCheckpoint" -}}
+{{- if and (eq .pipeline.job "sessions") .pipeline.executors }}true{{ end }}
+{{- end }}
+
+{{- /* What the schema cannot refuse. */ -}}
+{{- define "bendybus.pipeline.check" -}}
+{{- $pipeline := .pipeline }}
+{{- if and (include "bendybus.pipeline.streams" .) (not $pipeline.checkpoint) }}
+{{- fail (printf "pipelines: %s: checkpoint is needed by %s: it holds the position; set checkpoint.size or checkpoint.existingClaim." $pipeline.name $pipeline.job) }}
+{{- end }}
+{{- if and $pipeline.checkpoint (not (has $pipeline.job (list "capture" "sessions" "dlq redrive"))) }}
+{{- fail (printf "pipelines: %s: checkpoint: %s has none; remove it." $pipeline.name $pipeline.job) }}
+{{- end }}
+{{- if and (not (include "bendybus.pipeline.streams" .)) (not $pipeline.schedule) }}
+{{- fail (printf "pipelines: %s: schedule is needed by %s, which ends; without one it would be started again and again." $pipeline.name $pipeline.job) }}
+{{- end }}
+{{- if include "bendybus.pipeline.sharesCheckpoint" . }}
+{{- if and (not $pipeline.checkpoint.existingClaim) (ne (default "" $pipeline.checkpoint.accessMode) "ReadWriteMany") }}
+{{- fail (printf "pipelines: %s: checkpoint.accessMode must be ReadWriteMany: executors of sessions write their state there; or remove executors." $pipeline.name) }}
+{{- end }}
+{{- end }}
+{{- range $option, $value := dict "--checkpoint" "checkpoint" "--master" "cores or executors" "--executors" "executors.instances" "--now" "schedule" "--metrics-port" "nothing, it is 8084" "--alive-file" "aliveSeconds" }}
+{{- range $pipeline.args }}
+{{- if eq (index (splitList "=" .) 0) $option }}
+{{- fail (printf "pipelines: %s: args: %s is set by the chart; set %s instead." $pipeline.name $option $value) }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{- define "bendybus.pipeline.pod" -}}
 {{- $spark := .root.Values.spark }}
 {{- $executors := default dict .pipeline.executors }}
-{{- $streams := include "bendybus.pipeline.streams" . }}
-{{- if and $streams (not .pipeline.checkpoint) }}
-{{- fail (printf "pipelines: %s: checkpoint is needed by %s: it holds the position; set checkpoint.size or checkpoint.existingClaim." .pipeline.name .pipeline.job) }}
-{{- end }}
-{{- if and (not $streams) (not .pipeline.schedule) }}
-{{- fail (printf "pipelines: %s: schedule is needed by %s, which ends; without one it would be started again and again." .pipeline.name .pipeline.job) }}
-{{- end -}}
+{{- $streams := include "bendybus.pipeline.streams" . -}}
 metadata:
   labels:
     {{- include "bendybus.pipeline.labels" . | nindent 4 }}
+  {{- with .pipeline.podAnnotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
 spec:
   serviceAccountName: {{ include "bendybus.pipeline.name" . }}
   automountServiceAccountToken: {{ if $executors.instances }}true{{ else }}false{{ end }}
-  enableServiceLinks: false
   restartPolicy: {{ if .pipeline.schedule }}Never{{ else }}Always{{ end }}
   terminationGracePeriodSeconds: 60
-  {{- with .root.Values.imagePullSecrets }}
-  imagePullSecrets:
-    {{- toYaml . | nindent 4 }}
-  {{- end }}
-  {{- with .pipeline.nodeSelector }}
-  nodeSelector:
-    {{- toYaml . | nindent 4 }}
-  {{- end }}
-  {{- with .pipeline.tolerations }}
-  tolerations:
-    {{- toYaml . | nindent 4 }}
-  {{- end }}
+  {{- include "bendybus.pipeline.placement" . | nindent 2 }}
   securityContext:
     {{- include "bendybus.pipeline.security" . | nindent 4 }}
   containers:
@@ -146,6 +198,7 @@ spec:
         - --master=k8s
         - --executors={{ $executors.instances }}
         - --conf=spark.kubernetes.executor.podTemplateFile=/etc/bendybus-executor/executor.yaml
+        - --conf=spark.kubernetes.container.image.pullPolicy={{ $spark.image.pullPolicy }}
         - --conf=spark.executor.memory={{ default "512m" $executors.memory }}
         - --conf=spark.executor.cores={{ default 1 $executors.cores }}
         - --conf=spark.kubernetes.executor.request.cores={{ default "100m" $executors.requestCores }}
@@ -153,16 +206,17 @@ spec:
         - --master=local[{{ default 2 .pipeline.cores }}]
         {{- end }}
         - --conf=spark.driver.memory={{ default "512m" .pipeline.driverMemory }}
-        {{- if $streams }}
-        {{- if .pipeline.schedule }}
-        - --now
-        {{- else }}
+        {{- if include "bendybus.pipeline.serves" . }}
         - --metrics-port=8084
         - --alive-file=/tmp/alive
-        {{- end }}
+        {{- else if $streams }}
+        - --now
         {{- end }}
       env:
         {{- include "bendybus.pipeline.environment" . | nindent 8 }}
+        # Spark's own page shows settings and ends jobs: it is for kubectl port-forward only.
+        - name: SPARK_LOCAL_IP
+          value: 127.0.0.1
         {{- if $executors.instances }}
         - name: POD_IP
           valueFrom:
@@ -179,7 +233,7 @@ spec:
         - name: BENDYBUS_SPARK_IMAGE
           value: {{ include "bendybus.spark.image" .root | quote }}
         {{- end }}
-      {{- if and $streams (not .pipeline.schedule) }}
+      {{- if include "bendybus.pipeline.serves" . }}
       ports:
         - name: metrics
           containerPort: 8084

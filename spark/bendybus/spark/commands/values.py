@@ -16,7 +16,12 @@ Source = Annotated[
 Checkpoint = Annotated[
     str, typer.Option(help="Folder of the job's positions; Spark keeps them there.")
 ]
-Master = Annotated[str, typer.Option(help="local[N], k8s (in a pod), or any that Spark knows.")]
+Master = Annotated[
+    str,
+    typer.Option(
+        help="local[N], k8s (in a pod), or any that Spark knows; ignored under spark-submit."
+    ),
+]
 Executors = Annotated[int, typer.Option(min=1, help="With --master k8s.")]
 Conf = Annotated[list[str], typer.Option(help="NAME=VALUE, a setting of Spark; repeatable.")]
 StringFile = Annotated[

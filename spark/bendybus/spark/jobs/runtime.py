@@ -14,6 +14,8 @@ _API_SERVER: Final = "k8s://https://kubernetes.default.svc"
 # Fixed, so that a network policy can name them.
 DRIVER_PORT: Final = 7078
 BLOCK_MANAGER_PORT: Final = 7079
+# Set by spark-submit, whose master and executors hold.
+SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,7 @@ def session(job: str, runtime: Runtime, environment: Mapping[str, str] | None = 
     found = os.environ if environment is None else environment
     # Workers run the Python of this process, which has what they import.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if runtime.master.startswith(_LOCAL):
+    if SUBMITTED not in found and runtime.master.startswith(_LOCAL):
         # No other machine has to reach it.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.appName(f"bendybus-{job}")
@@ -46,7 +48,6 @@ def session(job: str, runtime: Runtime, environment: Mapping[str, str] | None = 
 def settings(runtime: Runtime, environment: Mapping[str, str]) -> dict[str, str]:
     """Return the settings of a job's session. Raises OptionError."""
     found = {
-        "spark.master": runtime.master,
         "spark.sql.session.timeZone": "UTC",
         "spark.ui.showConsoleProgress": "false",
         # An error reaches the command, which prints it in one sentence.
@@ -56,8 +57,10 @@ def settings(runtime: Runtime, environment: Mapping[str, str]) -> dict[str, str]
             "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
         ),
     }
-    if runtime.master == KUBERNETES:
-        found |= _on_kubernetes(runtime, environment)
+    if SUBMITTED not in environment:
+        found["spark.master"] = runtime.master
+        if runtime.master == KUBERNETES:
+            found |= _on_kubernetes(runtime, environment)
     return {**found, **runtime.conf}
 
 
@@ -81,4 +84,12 @@ def _on_kubernetes(runtime: Runtime, environment: Mapping[str, str]) -> dict[str
         "spark.driver.host": environment["POD_IP"],
         "spark.driver.port": str(DRIVER_PORT),
         "spark.blockManager.port": str(BLOCK_MANAGER_PORT),
+        # Who connects to the driver may run what it likes there: executors have a secret.
+        "spark.authenticate": "true",
+        # Python workers are beside the JVM; Spark takes that for granted in cluster mode only.
+        "spark.executor.memoryOverheadFactor": "0.4",
+        # There are none, and without the right to delete others' the driver is not asked for it.
+        "spark.kubernetes.driver.service.deleteOnTermination": "false",
+        "spark.kubernetes.driver.ownPersistentVolumeClaim": "false",
+        "spark.kubernetes.driver.reusePersistentVolumeClaim": "false",
     }
