@@ -211,10 +211,8 @@ def test_the_example_of_topics_is_a_bus() -> None:
     assert [wish.kind for wish in bundle.entities] == ["topic", "subscription", "subscription"]
 
 
-@pytest.mark.parametrize(
-    "name", ["shop.yaml", "topics.yaml", "volume-helper.yaml", "restored-claim.yaml"]
-)
-def test_examples_for_kubernetes_are_manifests(name: str) -> None:
-    text = (ROOT / "examples" / "kubernetes" / name).read_text(encoding="utf-8")
+@pytest.mark.parametrize("name", sorted((ROOT / "examples" / "kubernetes").glob("*.yaml")))
+def test_examples_for_kubernetes_are_manifests(name: Path) -> None:
+    text = name.read_text(encoding="utf-8")
 
     assert all({"apiVersion", "kind", "metadata"} <= set(each) for each in yaml.safe_load_all(text))

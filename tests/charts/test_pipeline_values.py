@@ -3,7 +3,6 @@
 import json
 from typing import Any
 
-import click
 import pytest
 import yaml
 
@@ -54,24 +53,26 @@ def test_the_chart_knows_every_job_and_no_other() -> None:
     assert set(schema()["properties"]["job"]["enum"]) == pipeline_commands.jobs() == set(NEEDED)
 
 
+STREAMS = ("capture", "sessions")
+ENDS = {"schedule": "@hourly"}
+
+
 @pytest.mark.requirement("R301")
 @pytest.mark.parametrize("executors", [{}, EXECUTORS], ids=["one pod", "executors"])
-@pytest.mark.parametrize("schedule", [{}, {"schedule": "@hourly"}], ids=["runs on", "ends"])
-@pytest.mark.parametrize("job", NEEDED)
+@pytest.mark.parametrize(
+    ("job", "schedule"), [*((job, ENDS) for job in NEEDED), *((job, {}) for job in STREAMS)]
+)
 def test_every_job_takes_the_arguments_that_the_chart_adds(
     job: str, schedule: dict[str, Any], executors: dict[str, Any]
 ) -> None:
-    streams = job in ("capture", "sessions")
-    if not streams and not schedule:
-        pytest.skip("ends, so that it needs a schedule")
-    checkpoint = {"checkpoint": {"accessMode": "ReadWriteMany"}}
+    checkpoint = {"checkpoint": {"accessMode": "ReadWriteMany"}} if job in STREAMS else {}
     values = {"name": "one", "job": job, "secret": "key", "args": NEEDED[job]}
 
-    found = pipeline(**values, **(checkpoint if streams else {}), **schedule, **executors)
+    found = pipeline(**values, **checkpoint, **schedule, **executors)
     taken = pipeline_commands.take(container(found)[1]["args"])
 
     assert taken["master"] == ("k8s" if executors else "local[2]")
-    if streams:
+    if job in STREAMS:
         assert taken["now"] is bool(schedule)
         assert bool(taken["metrics_port"]) is not bool(schedule)
 
@@ -92,7 +93,7 @@ def test_an_argument_that_the_chart_sets_is_refused(argument: str, named: str) -
 
 
 def test_a_job_that_does_not_take_an_argument_is_noticed_here() -> None:
-    with pytest.raises(click.UsageError, match="--checkpoint"):
+    with pytest.raises(pipeline_commands.UsageError, match="--checkpoint"):
         pipeline_commands.take(["bendybus", "pipeline", "usage", "--checkpoint=/x"])
 
 
@@ -268,9 +269,7 @@ def test_only_executors_reach_their_driver_and_each_other() -> None:
 def test_metrics_of_pipelines_are_for_those_that_may_read_the_others() -> None:
     [rule] = policies(**CAPTURE)["orders"]["ingress"]
 
-    assert rule["from"] == [
-        {"namespaceSelector": {"matchLabels": {"bendybus.io/metrics": "true"}}}
-    ]
+    assert rule["from"] == [{"namespaceSelector": {"matchLabels": {"bendybus.io/metrics": "true"}}}]
     assert rule["ports"] == [{"port": "metrics"}]
 
 

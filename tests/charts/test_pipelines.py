@@ -44,7 +44,7 @@ def test_a_stream_is_a_deployment_of_one_pod_with_its_checkpoint() -> None:
     found = pipeline(**CAPTURE)
     pod, one = container(found)
 
-    assert set(found) == {"ServiceAccount", "PersistentVolumeClaim", "Deployment"}
+    assert set(found) == {"ServiceAccount", "PersistentVolumeClaim", "Deployment", "NetworkPolicy"}
     assert found["Deployment"]["spec"]["replicas"] == 1
     assert found["Deployment"]["spec"]["strategy"] == {"type": "Recreate"}
     assert one["args"][:7] == [
@@ -85,7 +85,7 @@ def test_executors_are_pods_that_its_driver_alone_makes() -> None:
         for resource in rule["resources"]
     }
     assert "deletecollection" in verbs["pods"]
-    assert "create" not in verbs["services"]
+    assert set(verbs) == {"pods", "configmaps"}
     executor = yaml.safe_load(found["ConfigMap"]["data"]["executor.yaml"])["spec"]
     assert executor["automountServiceAccountToken"] is False
     [made] = executor["containers"]
@@ -127,7 +127,7 @@ def test_a_job_of_two_words_is_two_arguments() -> None:
         ({"schedule": "hourly"}, r"/pipelines/0/schedule'"),
         ({"checkpoint": None}, r"checkpoint is needed by capture"),
         ({"checkpoint": {"sizes": "1Gi"}}, r"/pipelines/0/checkpoint'"),
-        ({"job": "export"}, r"schedule is needed by export"),
+        ({"job": "export", "checkpoint": None}, r"schedule is needed by export"),
         ({"executors": {"instances": 0}}, r"/executors/instances'"),
         ({"driverMemory": "512Mi"}, r"/driverMemory'"),
         ({"replicas": 2}, r"/pipelines/0'.*'replicas'"),

@@ -54,7 +54,10 @@ def deploy(space: Space, image: str, **pipeline: Any) -> str:
         "spark": {"image": {"repository": repository, "tag": tag}},
         "pipelines": [{"secret": SECRET, "executors": {"instances": 2}, **pipeline}],
     }
-    rendered = space.cluster.helm_template(CHART, space.name, values, "templates/pipelines.yaml")
+    rendered = "\n---\n".join(
+        space.cluster.helm_template(CHART, space.name, values, f"templates/{part}.yaml")
+        for part in ("pipelines", "pipelines-network")
+    )
     documents = [each for each in yaml.safe_load_all(rendered) if each]
     space.cluster.apply(*documents)
     return str(documents[0]["metadata"]["name"])

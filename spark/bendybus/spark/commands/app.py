@@ -12,6 +12,7 @@ app = typer.Typer(
         "sets it for the bus that it is asked for. Exit codes: 0 done, 1 failed, 2 wrong usage."
     ),
     no_args_is_help=True,
+    add_completion=False,
     pretty_exceptions_enable=False,
 )
 app.command("capture")(stream_commands.capture)

@@ -60,7 +60,9 @@ def redrive(
     set_property: Annotated[
         list[str], typer.Option(help="NAME=VALUE, set on each; repeatable.")
     ] = [],  # noqa: B006
-    most: Annotated[int, typer.Option("--max", min=0, help="At most so many; 0: all.")] = 0,
+    most: Annotated[
+        int, typer.Option("--max", min=0, metavar="N", help="At most so many; 0: all.")
+    ] = 0,
     fix: Annotated[
         str,
         typer.Option(

@@ -18,7 +18,9 @@ from bendybus.spark.jobs.session_totals import Sessions
 
 Every = Annotated[str, typer.Option("--trigger", help="Time between batches: 30s, 5m.")]
 Now = Annotated[bool, typer.Option("--now", help="End when all that is there now is done.")]
-Port = Annotated[int, typer.Option("--metrics-port", min=0, help="For Prometheus; 0: none.")]
+Port = Annotated[
+    int, typer.Option("--metrics-port", min=0, metavar="N", help="For Prometheus; 0: none.")
+]
 Alive = Annotated[
     Path | None, typer.Option("--alive-file", help="Touched at each look, for a liveness probe.")
 ]
@@ -42,7 +44,10 @@ def capture(
         typer.Option(help="trailing: what is captured is removed. none: nothing is."),
     ] = "trailing",
     max_messages: Annotated[
-        int, typer.Option("--max-messages", min=0, help="Of a batch; 0: 10,000 a partition.")
+        int,
+        typer.Option(
+            "--max-messages", min=0, metavar="N", help="Of a batch; 0: 10,000 a partition."
+        ),
     ] = 0,
     columns: Annotated[str, typer.Option(help="Only these, with commas.")] = "",
     trigger: Annotated[

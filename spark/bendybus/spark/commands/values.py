@@ -22,7 +22,7 @@ Master = Annotated[
         help="local[N], k8s (in a pod), or any that Spark knows; ignored under spark-submit."
     ),
 ]
-Executors = Annotated[int, typer.Option(min=1, help="With --master k8s.")]
+Executors = Annotated[int, typer.Option(min=1, metavar="N", help="With --master k8s.")]
 Conf = Annotated[list[str], typer.Option(help="NAME=VALUE, a setting of Spark; repeatable.")]
 StringFile = Annotated[
     Path | None,
