@@ -52,7 +52,7 @@ test: install ## Run every test that needs no cluster
 .PHONY: spark-install
 spark-install: $(SPARK_VENV)/.installed ## Make .venv-spark with Spark and Bendybus in it (0.8 GB)
 
-$(SPARK_VENV)/.installed: requirements/spark.txt pyproject.toml
+$(SPARK_VENV)/.installed: requirements/spark.txt requirements/demo.txt pyproject.toml
 	@java=$${JAVA_HOME:+$$JAVA_HOME/bin/}java; \
 	found=$$($$java -version 2>&1 | sed -nE 's/.* version "([0-9]+).*/\1/p' | head -1); \
 	test "$${found:-0}" -ge 17 || \
@@ -62,6 +62,7 @@ $(SPARK_VENV)/.installed: requirements/spark.txt pyproject.toml
 	@echo "spark-install: virtual environment $(SPARK_VENV) (pinned by version and hash; some minutes)"
 	@test -x $(SPARK_VENV)/bin/python || $(PYTHON) -m venv $(SPARK_VENV)
 	@$(SPARK_VENV)/bin/python -m pip install --quiet --require-hashes -r requirements/spark.txt
+	@$(SPARK_VENV)/bin/python -m pip install --quiet --no-deps --no-build-isolation --require-hashes -r requirements/demo.txt
 	@$(SPARK_VENV)/bin/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
