@@ -19,6 +19,7 @@ from bendybus.client.exceptions import ServiceBusError
 from tests.chaos.forward_load import ForwardLoad
 from tests.chaos.history import History, Item, Kind, Outcome, outcome_of, received
 from tests.chaos.more_load import MoreLoad
+from tests.chaos.pipeline_load import PipelineLoad
 from tests.chaos.transaction_load import TransactionLoad
 
 ORDERS: Final = "orders"
@@ -52,6 +53,7 @@ class Load:
         self.more = MoreLoad(name, client, history, seed + 50, self.stop)
         self.forwarding = ForwardLoad(name, client, history, seed + 70, self.stop)
         self.transactions = TransactionLoad(name, client, history, seed + 90, self.stop)
+        self.pipelines = PipelineLoad(name, client, history, seed + 30, self.stop)
 
     async def run(self) -> None:
         """Go on until `stop`."""
@@ -68,6 +70,7 @@ class Load:
             *self.more.tasks(),
             *self.forwarding.tasks(),
             *self.transactions.tasks(),
+            *self.pipelines.tasks(),
         ]
         async with asyncio.TaskGroup() as tasks:
             for number, each in enumerate(work):
@@ -78,6 +81,7 @@ class Load:
         found = await self.more.possible_duplicates()
         found |= await self.forwarding.possible_duplicates()
         found |= await self.transactions.possible_duplicates()
+        found |= await self.pipelines.possible_duplicates()
         for place in (ORDERS, TAKEN):
             async with self.client.get_queue_sender(place) as sender:
                 found.update(sender.possible_duplicates)

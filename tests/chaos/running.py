@@ -15,7 +15,7 @@ from bendybus.client import ServiceBusReceiveMode, ServiceBusSubQueue
 from bendybus.client.aio import ServiceBusClient, ServiceBusReceiver
 from bendybus.client.exceptions import ResourceExistsError, ServiceBusError
 from bendybus.client.management import ServiceBusAdministrationClient
-from tests.chaos import checking, forward_load, nemesis, transaction_load
+from tests.chaos import checking, forward_load, nemesis, pipeline_load, transaction_load
 from tests.chaos.checking import Excuses, Violation
 from tests.chaos.cluster import FRONT_ENDS, Cluster
 from tests.chaos.history import LOCK_S, History, Kind, Outcome
@@ -81,6 +81,7 @@ def _create(administration: ServiceBusAdministrationClient) -> None:
         administration.create_subscription(EVENTS, SUBSCRIPTION, **options)
     forward_load.create(administration, options)
     transaction_load.create(administration, options)
+    pipeline_load.create(administration, options)
 
 
 async def _lead(
@@ -135,6 +136,7 @@ async def _drain(cluster: Cluster, loads: list[Load], history: History) -> list[
         load.client.get_queue_receiver(forward_load.LETTERS) as letters,
         load.client.get_queue_receiver(transaction_load.REQUESTS) as requests,
         load.client.get_queue_receiver(transaction_load.ANSWERS) as answers,
+        load.client.get_queue_receiver(pipeline_load.DRAINED) as drained,
     ):
         steps: list[Callable[[], Awaitable[object]]] = [
             lambda: _deferred(load, orders, deferred),
@@ -148,6 +150,7 @@ async def _drain(cluster: Cluster, loads: list[Load], history: History) -> list[
             lambda: load.transactions.some_requests(requests, "drain"),
             lambda: load.transactions.one_session("drain", wait_s=0.5),
             lambda: load.transactions.some_answers(answers, "drain"),
+            lambda: load.pipelines.some_drained(drained, "drain"),
         ]
         while time.monotonic() - quiet_since < QUIET_S:
             if time.monotonic() - began > DRAIN_S_MAX:
@@ -191,7 +194,8 @@ def _left(cluster: Cluster) -> bool:
 def _counted(administration: ServiceBusAdministrationClient) -> list[Violation]:
     """Return what the bus still counts, with all messages completed."""
     found = []
-    for name in (ORDERS, TAKEN, SESSIONS, EVENTS, *forward_load.PLACES, *transaction_load.PLACES):
+    places = (ORDERS, TAKEN, SESSIONS, EVENTS, pipeline_load.DRAINED)
+    for name in (*places, *forward_load.PLACES, *transaction_load.PLACES):
         counts: Any = None
         try:
             if name in (EVENTS, forward_load.NEWS):
