@@ -13,6 +13,7 @@ from bendybus.client.core.outage import Outage
 from bendybus.domain.errors import (
     BusError,
     EntityDisabled,
+    EntityDrained,
     PartitionUnavailable,
     RetryableError,
     SessionCannotBeLocked,
@@ -58,10 +59,11 @@ class _Refused:
     ("error", "expected"),
     [
         (SessionCannotBeLocked("another receiver has it."), []),
+        (EntityDrained("queue 'q' is drained."), []),
         (EntityDisabled("queue 'q' is disabled."), ["queue 'q' is disabled."]),
     ],
 )
-async def test_a_session_that_another_receiver_has_is_no_outage(
+async def test_what_another_receiver_or_a_pipeline_has_is_no_outage(
     error: BusError, expected: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, logger="bendybus")

@@ -15,7 +15,12 @@ import grpc
 
 from bendybus.client.core.outage import Outage
 from bendybus.client.core.retry_policy import Moved, RetryPolicy, counted
-from bendybus.domain.errors import BusError, RetryableError, SessionCannotBeLocked
+from bendybus.domain.errors import (
+    BusError,
+    EntityDrained,
+    RetryableError,
+    SessionCannotBeLocked,
+)
 from bendybus.wire import admission, merged_frames, message_heads, statuses
 
 _log = logging.getLogger("bendybus.client")
@@ -125,8 +130,8 @@ class Stream:
         self.outage.ended(self)
 
     def _log_retry(self, error: BusError, pause_s: float) -> None:
-        if isinstance(error, SessionCannotBeLocked):
-            # The bus works: another receiver has the session.
+        if isinstance(error, SessionCannotBeLocked | EntityDrained):
+            # The bus works: another receiver has the session, or a pipeline the entity.
             _log.info("client: %s: retrying in %.1f s: %s", self.name, pause_s, error.message)
         else:
             self.outage.broke(self, self.name, pause_s, error.message, self._loop_time())
