@@ -9,10 +9,12 @@ from bendybus.domain.disposition import Disposition
 from bendybus.domain.lifecycle import EntityAction
 from bendybus.domain.message_state import ACTIVE_ONLY
 from bendybus.domain.sub_queue import SubQueue
+from bendybus.partition_server import metrics
 from bendybus.partition_server.state.answers import AskRefused, Done, Failed, SessionOffered
 from bendybus.partition_server.state.commands import (
     AcceptSession,
     Ask,
+    Counts,
     DeleteMessages,
     ReceiveDeferred,
 )
@@ -34,6 +36,7 @@ from tests.partition_server.draining import (
 from tests.partition_server.driver import Driver, fingerprint
 
 DEAD = ("orders", SubQueue.DEAD_LETTER)
+LABELS = ("entity", "sub_queue", "owner", "partition")
 
 
 def refusal(driver: Driver, command: Any) -> Exception:
@@ -319,3 +322,21 @@ def test_forwarding_that_is_set_during_a_drain_begins_after_it(driver: Driver) -
     assert bodies(driver) == []
     assert bodies(driver, 0, 0, "target") == [b"a"]
     assert epoch == 1
+
+
+@pytest.mark.requirement("R275")
+def test_the_metrics_say_which_pipeline_drains_a_queue_and_nothing_when_it_ended(
+    orders: Driver,
+) -> None:
+    epoch = drained(orders)
+
+    assert leases(orders) == [("orders", "main", "capture", "0")]
+    release(orders, epoch)
+    assert leases(orders) == []
+
+
+def leases(driver: Driver) -> list[tuple[str, ...]]:
+    """Return what a scrape shows of leases."""
+    [counts] = driver.run(Counts("t", forwarding=True))
+    samples = metrics._drains({0: counts}).samples
+    return [tuple(each.labels[name] for name in LABELS) for each in samples if each.value]

@@ -62,6 +62,7 @@ class _PartitionCollector(Collector):
             yield gauge
         yield from _orphans(counts)
         yield from _forwarding(counts)
+        yield _drains(counts)
         yield from self._store_metrics()
         refused = CounterMetricFamily(
             "bendybus_refused_peers", "Calls of peers that may not make them", labels=["reason"]
@@ -170,6 +171,21 @@ def _forwarding(counts: dict[int, list[EntityCounts]]) -> Iterable[Metric]:
                 to = "" if standstill.partition is None else str(standstill.partition)
                 still.add_metric([*values, to, standstill.reason], standstill.lasts_ms / 1000)
     yield from (waiting, oldest, forwarded, aside, still)
+
+
+def _drains(counts: dict[int, list[EntityCounts]]) -> Metric:
+    """What data pipelines hold, so that receivers get nothing."""
+    leases = GaugeMetricFamily(
+        "bendybus_drain_lease",
+        "1 while a data pipeline drains the queue: receivers are refused",
+        labels=["entity", "sub_queue", "owner", "partition"],
+    )
+    for index, entities in counts.items():
+        for entity in entities:
+            for sub_queue, owner in entity.drains:
+                name = sub_queue.name.lower()
+                leases.add_metric([entity.name, name, owner, str(index)], 1.0)
+    return leases
 
 
 def _buckets(bounds_s: Sequence[float], counts: Sequence[int]) -> list[tuple[str, float]]:

@@ -23,7 +23,11 @@ def counts(turn: Turn, command: Counts) -> list[EntityCounts]:
     if not command.forwarding:
         return found
     return [
-        replace(each, forwarding=forward_status.of_entity(turn.partition, each.uid, turn.now))
+        replace(
+            each,
+            forwarding=forward_status.of_entity(turn.partition, each.uid, turn.now),
+            drains=turn.partition.drains.owners(each.uid),
+        )
         for each in found
     ]
 

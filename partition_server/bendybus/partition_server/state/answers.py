@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
+from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.store.records import Row
 from bendybus.partition_server.store.session_reads import CountPlace
 
@@ -251,6 +252,8 @@ class EntityCounts:
     transfer: int = 0
     # Of the queues that forward, if that was asked for.
     forwarding: Sequence[Forwarding] = ()
+    # Which of its queues data pipelines drain, and who has the lease; if that was asked for.
+    drains: Sequence[tuple[SubQueue, str]] = ()
 
     @property
     def messages(self) -> int:

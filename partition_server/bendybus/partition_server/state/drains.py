@@ -44,6 +44,14 @@ class Drains:
         """Return the lease of a (sub-)queue that is held now."""
         return self._held.get((uid, sub_queue)) if self._held else None
 
+    def owners(self, uid: str) -> Sequence[tuple[SubQueue, str]]:
+        """Return which queues of an entity are drained, and by whom."""
+        return [
+            (sub_queue, drain.lease.owner)
+            for (of, sub_queue), drain in self._held.items()
+            if of == uid
+        ]
+
     def next_end(self) -> int | None:
         """Return the monotonic time when the first lease ends."""
         return min((drain.until_mono_ms for drain in self._held.values()), default=None)
