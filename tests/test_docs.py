@@ -31,6 +31,7 @@ from bendybus.operator.metrics import Metrics
 from bendybus.partition_server import metrics
 from bendybus.partition_server.service import roles
 from bendybus.partition_server.service.hosts import Hosts
+from bendybus.spark.jobs.progress import Metrics as PipelineMetrics
 from bendybus.v1 import management_pb2, pipeline_pb2, receiver_pb2, sender_pb2, transaction_pb2
 from bendybus.wire.refusals import Refusals
 from docs import generate, tables
@@ -79,7 +80,8 @@ def named(collectors: list[Collector]) -> set[str]:
 def test_the_page_of_metrics_has_every_metric_and_no_other() -> None:
     page = (ROOT / "docs" / "reference" / "metrics.md").read_text(encoding="utf-8")
     front_end, rest = page.split("## Partition server")
-    partition, operator = rest.split("## Operator")
+    partition, rest = rest.split("## Operator")
+    operator, pipelines = rest.split("## Data pipelines")
 
     def listed(part: str) -> set[str]:
         return set(re.findall(r"^\| `(bendybus_\w+)`", part, re.MULTILINE))
@@ -88,6 +90,7 @@ def test_the_page_of_metrics_has_every_metric_and_no_other() -> None:
     refusals = Refusals(logging.getLogger("test"), "peer")
     assert listed(partition) == named([metrics.collector(Hosts({}), refusals)])
     assert listed(operator) == named([Metrics().registry])
+    assert listed(pipelines) == named([PipelineMetrics("capture").registry])
 
 
 def test_the_page_of_security_has_every_method_with_its_roles_or_right() -> None:
