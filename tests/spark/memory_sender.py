@@ -3,7 +3,11 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from bendybus.client.exceptions import PartitionUnavailableError, ProducerFencedError
+from bendybus.client.exceptions import (
+    InvalidOperationError,
+    PartitionUnavailableError,
+    ProducerFencedError,
+)
 from bendybus.domain import partitioning
 from bendybus.spark.sink.lane import Fence, Frame
 from bendybus.spark.sink.messages import Encoded
@@ -24,6 +28,8 @@ class MemoryEntity:
     fences: dict[tuple[int, bytes], Fence] = field(default_factory=dict)
     frames: int = 0
     breaks_after: int | None = None
+    # Of a frame, as a topic with many subscriptions takes it.
+    messages_max: int = 1_000_000
     away: set[int] = field(default_factory=set)
 
     def target(self) -> Target:
@@ -42,6 +48,8 @@ class MemoryEntity:
 
     def send(self, partition: int, producer_id: bytes, epoch: int, frame: Frame) -> Sent:
         self._check(partition)
+        if len(frame.messages) > self.messages_max:
+            raise InvalidOperationError(message="the batch makes too many copies.")
         fence = self.fence(partition, producer_id)
         if fence.epoch > epoch:
             raise ProducerFencedError(message="the producer has begun a later epoch.")

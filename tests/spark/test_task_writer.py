@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bendybus.client.exceptions import PartitionUnavailableError
+from bendybus.client.exceptions import InvalidOperationError, PartitionUnavailableError
 from bendybus.spark.errors import RowError, RowsChangedError
 from bendybus.spark.sink import lane
 from bendybus.spark.sink.lane import Fence, Lane
@@ -28,11 +28,11 @@ BODIES = [f"m{n}" for n in range(40)]
 
 
 @pytest.mark.requirement("R297")
-@given(st.lists(st.integers(0, 8), max_size=4), st.booleans())
+@given(st.lists(st.integers(0, 8), max_size=4), st.booleans(), st.integers(1, 3))
 def test_rows_are_stored_once_whenever_earlier_attempts_broke(
-    breaks: list[int], keyed: bool
+    breaks: list[int], keyed: bool, messages_max: int
 ) -> None:
-    entity = MemoryEntity()
+    entity = MemoryEntity(messages_max=messages_max)
     given = [
         {"body": body, "partition_key": f"k{n % 7}" if keyed else None}
         for n, body in enumerate(BODIES)
@@ -47,6 +47,18 @@ def test_rows_are_stored_once_whenever_earlier_attempts_broke(
 
     assert Counter(entity.bodies()) == Counter(BODIES)
     assert totals.stored + totals.repeated == totals.rows == len(BODIES)
+
+
+@pytest.mark.requirement("R284")
+def test_frames_of_which_a_topic_would_make_too_many_copies_are_sent_in_parts() -> None:
+    entity = MemoryEntity(messages_max=1)
+
+    totals = write(entity, rows(*BODIES))
+
+    assert (totals.stored, entity.frames) == (40, 40)
+    assert write(entity, rows(*BODIES)).repeated == 40
+    with pytest.raises(InvalidOperationError, match="too many copies"):
+        write(MemoryEntity(messages_max=0), rows("a"))
 
 
 @pytest.mark.requirement("R297")

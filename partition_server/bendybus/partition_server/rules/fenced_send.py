@@ -8,9 +8,12 @@ in the commit that stores it: one row a producer, however much it sends.
 import itertools
 
 from bendybus.domain import bounds, errors, limits
+from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.message_access import Access
 from bendybus.partition_server.rules import send
+from bendybus.partition_server.state.answers import Appended, Failed
 from bendybus.partition_server.state.commands import Append
+from bendybus.partition_server.state.marks import Mark
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.pipeline_commands import (
     FencedStored,
@@ -22,14 +25,34 @@ from bendybus.partition_server.state.turn import Turn
 from bendybus.partition_server.store.pipeline_records import Fence
 
 
-def store(turn: Turn, command: SendFenced) -> FencedStored:
+def store(turn: Turn, command: SendFenced) -> FencedStored | Failed | None:
     """Store what is above the fence, all of it or nothing.
 
-    Raises ProducerFenced for an earlier epoch, and what refuses a send.
+    None: what is sent to a topic may take several turns. Raises ProducerFenced for an earlier
+    epoch, and what refuses a send.
     """
     queue = send.target(turn, command.entity)
     _check(command)
-    known = turn.partition.store.pipelines.fence(queue.slot, command.producer_id)
+    if queue.entity.kind is EntityKind.TOPIC:
+        # Here, since it uses this one.
+        from bendybus.partition_server.rules import publish_frames
+
+        return publish_frames.publish(turn, command, queue)
+    repeated = begin(turn, command, queue)
+    if repeated == len(command.ordinals):
+        return FencedStored(0, repeated, 0)
+    rest = fresh(command, repeated)
+    mark = turn.mark()
+    outcome = send.Appender(turn, queue).run(rest)
+    return end(turn, command, queue, mark, outcome)
+
+
+def begin(turn: Turn, command: SendFenced, queue: MessageQueue) -> int:
+    """Return how many messages of a frame, from the first on, are stored already.
+
+    Raises ProducerFenced for an earlier epoch, and what refuses a send.
+    """
+    known = _known(turn, queue, command.producer_id)
     if known is not None and known.epoch > command.epoch:
         raise errors.ProducerFenced(
             f"{queue.entity.title}: the producer has begun epoch {known.epoch}, so nothing of "
@@ -39,12 +62,39 @@ def store(turn: Turn, command: SendFenced) -> FencedStored:
     repeated = 0
     if known is not None and known.epoch == command.epoch:
         repeated = sum(1 for ordinal in command.ordinals if ordinal <= known.ordinal)
-    if repeated == len(command.ordinals):
-        return FencedStored(0, repeated, 0)
-    send.check_sends(turn, queue, command.deadline_mono_ms)
-    if known is None:
-        _make_room(turn, queue)
-    duplicates = _append(turn, queue, command, repeated)
+    if repeated < len(command.ordinals):
+        send.check_sends(turn, queue, command.deadline_mono_ms)
+        if known is None:
+            _make_room(turn, queue)
+    return repeated
+
+
+def fresh(command: SendFenced, repeated: int) -> Append:
+    """Return what is to be stored, each message as a group of its own."""
+    count, batch = len(command.ordinals), command.batch
+    if repeated:
+        batch = batch.chosen(range(repeated, count))
+    return Append(
+        command.reply_to,
+        command.entity,
+        batch,
+        [1] * (count - repeated),
+        deadline_mono_ms=command.deadline_mono_ms,
+    )
+
+
+def end(
+    turn: Turn, command: SendFenced, queue: MessageQueue, mark: Mark, outcome: Appended
+) -> FencedStored:
+    """Move the fence in the commit of what was appended since a mark; or take that back.
+
+    Raises what refuses a message.
+    """
+    if outcome.failures:
+        # Nothing of it: the fence would pass over what was refused.
+        turn.take_back_to(mark)
+        raise outcome.failures[0][1]
+    turn.keep(mark)
     turn.stage.changes.fences.append(
         Fence(
             queue.slot,
@@ -55,7 +105,16 @@ def store(turn: Turn, command: SendFenced) -> FencedStored:
             turn.now.wall_ms,
         )
     )
-    return FencedStored(len(command.ordinals) - repeated - duplicates, repeated, duplicates)
+    count, duplicates = len(outcome.numbers), sum(outcome.duplicates)
+    return FencedStored(count - duplicates, len(command.ordinals) - count, duplicates)
+
+
+def _known(turn: Turn, queue: MessageQueue, producer_id: bytes) -> Fence | None:
+    """Return how far a producer came, with what this turn stores."""
+    for each in reversed(turn.stage.changes.fences):
+        if (each.slot, each.producer_id) == (queue.slot, producer_id):
+            return each
+    return turn.partition.store.pipelines.fence(queue.slot, producer_id)
 
 
 def read(turn: Turn, command: GetFence) -> FenceRead:
@@ -111,20 +170,3 @@ def _make_room(turn: Turn, queue: MessageQueue) -> None:
         )
     if not turn.expiry_held:
         turn.stage.changes.fences_before_ms = max(0, turn.now.wall_ms - limits.FENCE_MS)
-
-
-def _append(turn: Turn, queue: MessageQueue, command: SendFenced, repeated: int) -> int:
-    """Append what is not repeated, in one piece; return how many duplicates were found."""
-    count = len(command.ordinals)
-    batch = command.batch
-    if repeated:
-        batch = batch.chosen(range(repeated, count))
-    sizes = [1] * (count - repeated)
-    mark = turn.mark()
-    outcome = send.appender(turn, queue).run(Append(None, command.entity, batch, sizes))
-    if outcome.failures:
-        # Nothing of it: the fence would pass over what was refused.
-        turn.take_back_to(mark)
-        raise outcome.failures[0][1]
-    turn.keep(mark)
-    return sum(outcome.duplicates)

@@ -6,32 +6,46 @@
 
 Each commit notes the outcome of its groups as a part of the frame; see `producer_memory`. So that a
 frame has a bounded number of parts, each but the last has at least a share of its groups. A group
-is stored whole: what it makes is bounded by `publish.check_copies`.
+is stored whole: what it makes is bounded by `publish.check_copies`. So is a frame with a fence,
+which is about all of it: it meets the rules over several turns, and is stored in one.
 """
 
-from typing import Final
+from typing import Final, overload
 
-from bendybus.domain import errors
+from bendybus.domain import errors, limits
 from bendybus.domain.errors import BusError
-from bendybus.partition_server.rules import send
-from bendybus.partition_server.rules.publisher import Publisher
+from bendybus.partition_server.rules import fenced_send, send
+from bendybus.partition_server.rules import publish as publish_rules
+from bendybus.partition_server.rules.publisher import Matched, Publisher
 from bendybus.partition_server.state import faults, producer_memory, producer_outcomes
 from bendybus.partition_server.state.answers import Appended, Failed
-from bendybus.partition_server.state.commands import Append
+from bendybus.partition_server.state.commands import Append, SendFenced
 from bendybus.partition_server.state.due_times import Sweep
 from bendybus.partition_server.state.message_queue import MessageQueue
+from bendybus.partition_server.state.pipeline_commands import FencedStored
 from bendybus.partition_server.state.publications import Begun, Frame
 from bendybus.partition_server.state.turn import Turn
 
+Outcome = Appended | FencedStored | Failed
 # Parts of one frame that are stored by one try of it. Two tries have room in what is remembered.
 STEPS_MAX: Final = producer_memory.PARTS_MAX // 2
 
 
-def publish(turn: Turn, command: Append, topic: MessageQueue) -> Appended | None:
+@overload
+def publish(turn: Turn, command: Append, topic: MessageQueue) -> Appended | None: ...
+
+
+@overload
+def publish(
+    turn: Turn, command: SendFenced, topic: MessageQueue
+) -> FencedStored | Failed | None: ...
+
+
+def publish(turn: Turn, command: Append | SendFenced, topic: MessageQueue) -> Outcome | None:
     """Publish a frame; None: it goes on in a later turn. Raises what refuses all of it."""
     publications, frame = turn.partition.publications, Frame(command)
     publications.check_room(topic.slot, frame)
-    outcome: Appended | None = None
+    outcome: Outcome | None = None
     if not publications.waits(topic.slot) and not turn.budget.spent():
         outcome = _begin(turn, frame, topic) or _go_on(turn, frame, topic)
     if outcome is None:
@@ -60,9 +74,9 @@ def sweep(turn: Turn) -> None:
     publications.next_topic(turn.stage, slot)
 
 
-def _next_careful(turn: Turn, frame: Frame, topic: MessageQueue) -> Appended | Failed | None:
+def _next_careful(turn: Turn, frame: Frame, topic: MessageQueue) -> Outcome | None:
     """Take the next step of a frame; if that raises, the frame ends here."""
-    outcomes: list[Appended | Failed | None] = []
+    outcomes: list[Outcome | None] = []
     # What it has met may be half done.
     frame.matched, frame.matching = [], None
     failed = turn.attempt(
@@ -74,7 +88,7 @@ def _next_careful(turn: Turn, frame: Frame, topic: MessageQueue) -> Appended | F
     return frame.refused(faults.internal_error(turn.partition.index, Sweep.PUBLISH.name, name))
 
 
-def _next(turn: Turn, frame: Frame, topic: MessageQueue) -> Appended | Failed | None:
+def _next(turn: Turn, frame: Frame, topic: MessageQueue) -> Outcome | None:
     try:
         if frame.begun is None:
             # The entity may have changed since the frame came.
@@ -89,9 +103,15 @@ def _next(turn: Turn, frame: Frame, topic: MessageQueue) -> Appended | Failed | 
     return _go_on(turn, frame, topic)
 
 
-def _begin(turn: Turn, frame: Frame, topic: MessageQueue) -> Appended | None:
+def _begin(turn: Turn, frame: Frame, topic: MessageQueue) -> Outcome | None:
     """Find what is to be done; return the outcome if that is nothing. Raises what refuses it."""
     command = frame.command
+    if isinstance(command, SendFenced):
+        repeated = fenced_send.begin(turn, command, topic)
+        if repeated == len(command.ordinals):
+            return FencedStored(0, repeated, 0)
+        frame.begun = Begun(None, fenced_send.fresh(command, repeated))
+        return None
     known = turn.partition.producers.find(command, turn.now)
     if known is not None and known.rest is None:
         return known.outcome
@@ -108,12 +128,17 @@ def _begin(turn: Turn, frame: Frame, topic: MessageQueue) -> Appended | None:
     return None
 
 
-def _go_on(turn: Turn, frame: Frame, topic: MessageQueue) -> Appended | None:
+def _go_on(turn: Turn, frame: Frame, topic: MessageQueue) -> Outcome | None:
     """Do what the turn's budget allows; return the outcome of the frame at its end."""
     begun = frame.begun
     assert begun is not None, "a frame begins first"
     units = list(producer_outcomes.units(begun.fresh))
     _match(turn, frame, topic, begun, units)
+    if isinstance(frame.command, SendFenced):
+        try:
+            return _store_fenced(turn, frame, frame.command, topic, units)
+        except BusError as error:
+            return frame.refused(error)
     end = begun.done + len(frame.matched)
     if end < len(units) and len(frame.matched) * STEPS_MAX < len(units):
         return None
@@ -122,6 +147,23 @@ def _go_on(turn: Turn, frame: Frame, topic: MessageQueue) -> Appended | None:
         return after.ended()
     turn.stage.on_commit.append(lambda: _stored(frame, after))
     return None
+
+
+def _store_fenced(
+    turn: Turn, frame: Frame, command: SendFenced, topic: MessageQueue, units: list[tuple[int, int]]
+) -> FencedStored | None:
+    """Store a frame with its fence once all of it has met the rules. Raises what refuses it."""
+    matched: list[Matched] = frame.matched
+    made = sum(each.copies for each in matched), sum(each.added_bytes for each in matched)
+    publish_rules.check_copies(topic, *made, limits.PUBLISHED_COPIES_MAX)
+    if len(matched) < len(units):
+        return None
+    assert frame.begun is not None
+    turn.stage.touch(topic)
+    mark, publisher = turn.mark(), Publisher(turn, topic)
+    for group, (span, each) in enumerate(zip(units, matched, strict=True)):
+        publisher.append_matched(frame.begun.fresh.batch, group, span, each)
+    return fenced_send.end(turn, command, topic, mark, publisher.outcome())
 
 
 def _stored(frame: Frame, after: Begun) -> None:

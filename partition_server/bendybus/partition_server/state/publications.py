@@ -14,7 +14,7 @@ from bendybus.domain.errors import BusError
 from bendybus.domain.steps import Steps
 from bendybus.partition_server.state import producer_memory
 from bendybus.partition_server.state.answers import Appended, Failed
-from bendybus.partition_server.state.commands import Append
+from bendybus.partition_server.state.commands import Append, SendFenced
 from bendybus.partition_server.state.producer_memory import Known
 from bendybus.partition_server.state.stage import Answer, Stage
 
@@ -71,7 +71,7 @@ class Begun:
 class Frame:
     """A frame on its way. What is not committed of it is found again if it must be."""
 
-    command: Append
+    command: Append | SendFenced
     begun: Begun | None = None
     # Groups after those that are done that have met the rules of this version, and the next one.
     version: int = -1

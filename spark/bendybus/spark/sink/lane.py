@@ -39,6 +39,16 @@ class Frame:
     before: Any
     mark: bytes
 
+    def halves(self) -> tuple["Frame", "Frame"]:
+        """Return it as two frames, each with its own mark."""
+        middle, between = len(self.messages) // 2, self.before.copy()
+        for message in self.messages[:middle]:
+            message.feed(between)
+        return (
+            Frame(self.messages[:middle], self.ordinals[:middle], self.before, between.digest()),
+            Frame(self.messages[middle:], self.ordinals[middle:], between, self.mark),
+        )
+
 
 class Lane:
     """What one task has for one partition. `fence`: what an earlier attempt left."""

@@ -11,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
+from bendybus.client.exceptions import InvalidOperationError
 from bendybus.spark.bus_errors import RETRYABLE
 from bendybus.spark.errors import RowError
 from bendybus.spark.sink import messages, routing
@@ -190,7 +191,7 @@ class TaskWriter:
         self._buffered_bytes -= size_bytes
         entity, partition = self._entities[lane_key[0]], lane_key[1]
         flight = self._pool.submit(
-            entity.sender.send, partition, entity.producer_id, self._attempt.epoch, frame
+            _deliver, entity.sender, partition, entity.producer_id, self._attempt.epoch, frame
         )
         self._flights[lane_key] = (lane, frame, flight)
 
@@ -207,6 +208,22 @@ class TaskWriter:
         if sent.repeated:
             entity = self._entities[lane_key[0]]
             lane.repeated(frame, entity.sender.fence(lane_key[1], entity.producer_id))
+
+
+def _deliver(sender: Sender, partition: int, producer_id: bytes, epoch: int, frame: Frame) -> Sent:
+    """Send a frame, in smaller ones if a topic would make too many copies of it at once."""
+    try:
+        return sender.send(partition, producer_id, epoch, frame)
+    except InvalidOperationError:
+        # Nothing of it is stored.
+        if len(frame.messages) == 1:
+            raise
+    parts = [_deliver(sender, partition, producer_id, epoch, half) for half in frame.halves()]
+    return Sent(
+        sum(each.stored for each in parts),
+        sum(each.repeated for each in parts),
+        sum(each.duplicates for each in parts),
+    )
 
 
 @dataclass(slots=True)
