@@ -174,9 +174,12 @@ def test_a_second_drain_is_refused_and_one_of_the_same_owner_takes_over(
 def test_listed_numbers_are_settled(browser: PartitionBrowser) -> None:
     lease = browser.acquire_drain_lease("capture", duration=30)
     partition = browser.describe_partitions().partition_of("k2")
-    numbers = list(browser.browse(partition).batch.sequence_numbers)[::2]
+    page = browser.browse(partition)
+    numbers = list(page.batch.sequence_numbers)[::2]
 
-    assert lease.settle(partition, numbers) == len(numbers)
+    with pytest.raises(InvalidOperationError, match="have started over"):
+        lease.settle(partition, numbers, incarnation="another")
+    assert lease.settle(partition, numbers, incarnation=page.incarnation) == len(numbers)
     assert lease.settle(partition, numbers) == 0
     assert len(read_all(browser)) == 40 - len(numbers)
 

@@ -18,12 +18,18 @@ from bendybus.partition_server.state.commands import (
     DeleteMessages,
     ReceiveDeferred,
 )
-from bendybus.partition_server.state.pipeline_commands import DrainAction, DrainEntity, RangeSettled
+from bendybus.partition_server.state.pipeline_commands import (
+    DrainAction,
+    DrainEntity,
+    RangeSettled,
+    SettleRange,
+)
 from bendybus.partition_server.store.memory_store import MemoryStore
 from tests.partition_server.catalogue_changes import commit
 from tests.partition_server.draining import (
     LEASE_MS,
     answers,
+    asked,
     bodies,
     drained,
     grant,
@@ -322,6 +328,18 @@ def test_forwarding_that_is_set_during_a_drain_begins_after_it(driver: Driver) -
     assert bodies(driver) == []
     assert bodies(driver, 0, 0, "target") == [b"a"]
     assert epoch == 1
+
+
+@pytest.mark.requirement("R285")
+def test_nothing_is_settled_by_numbers_of_another_incarnation(orders: Driver) -> None:
+    epoch, now = drained(orders), range_of(orders).incarnation
+
+    for upto, counters in ((4, []), (0, [1, 2])):
+        with pytest.raises(errors.InvalidOperation, match="partition 0 have started over"):
+            asked(orders, SettleRange("t", orders.ref(), epoch, upto, counters, "0123abcd-old"))
+    assert bodies(orders) == [b"a", b"b", b"c", b"d"]
+
+    assert asked(orders, SettleRange("t", orders.ref(), epoch, 4, [], now)) == RangeSettled(4)
 
 
 @pytest.mark.requirement("R275")

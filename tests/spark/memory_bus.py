@@ -8,6 +8,7 @@ from typing import Any
 
 from bendybus.client.exceptions import (
     DrainLeaseLostError,
+    InvalidOperationError,
     MessagingEntityDrainedError,
     PartitionUnavailableError,
 )
@@ -157,12 +158,14 @@ class MemoryLease:
     def release(self) -> None:
         self.released = True
 
-    def settle_up_to(self, partition: int, number: int) -> int:
+    def settle_up_to(self, partition: int, number: int, *, incarnation: str) -> int:
         if self._bus.leases[-1] is not self:
             raise DrainLeaseLostError(message=f"the lease (epoch {self.epoch}) is lost.")
         found = self._bus.partitions[partition]
         if found.away:
             raise PartitionUnavailableError(message="the partition does not answer.")
+        if incarnation != found.incarnation:
+            raise InvalidOperationError(message="the numbers have started over.")
         settled = [each for each in found.messages if found.number(each) <= number]
         for each in settled:
             del found.messages[each]

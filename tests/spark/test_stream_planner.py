@@ -348,6 +348,39 @@ def test_what_expired_before_the_query_began_is_no_loss_of_it() -> None:
     assert query.read == ["0-1", "0-2", "0-4", "0-5"]
 
 
+@pytest.mark.requirement("R285")
+@pytest.mark.parametrize("fails", ["true", "false"])
+def test_a_drain_removes_nothing_unread_of_a_queue_that_was_made_again(fails: str) -> None:
+    query = Query(MemoryBus(3, 3), settle="trailing", now=True, failOnDataLoss=fails)
+    query.run()
+    made = query.bus.partitions[0]
+    made.incarnation, made.tail, made.messages = "b", 2, {1: "new", 2: "newer"}
+
+    query.restart()
+    if fails == "true":
+        with pytest.raises(DataLossError, match="recreated or restored"):
+            query.trigger()
+        assert made.messages == {1: "new", 2: "newer"}
+    else:
+        query.run()
+        assert query.read[-2:] == ["new", "newer"]
+        assert made.messages == {}
+
+
+@pytest.mark.requirement("R285")
+def test_a_drain_that_goes_on_settles_the_numbers_that_began_again() -> None:
+    query = Query(MemoryBus(3), settle="trailing", failOnDataLoss="false")
+    query.run()
+    made = query.bus.partitions[0]
+    made.incarnation, made.tail, made.messages = "b", 1, {1: "new"}
+
+    query.run()
+    query.trigger()
+
+    assert query.read[-1] == "new"
+    assert made.messages == {}
+
+
 @pytest.mark.requirement("R294")
 def test_a_queue_that_was_made_again_is_a_loss_or_read_from_its_beginning() -> None:
     query = Query(MemoryBus(3), startingOffsets="earliest")

@@ -124,6 +124,7 @@ RANGE_ROWS_DEFAULT: Final = 1_000  # of a page that a data pipeline reads
 RANGE_ROWS_MAX: Final = 5_000
 RANGE_BYTES_MAX: Final = 1 * MB  # or one message that is larger
 RANGE_NUMBERS_MAX: Final = 1_000  # settled in one call
+INCARNATION_CHARS_MAX: Final = 64
 DRAIN_OWNER_CHARS_MAX: Final = 128
 DRAIN_MS_MIN: Final = 5 * SECOND_MS
 DRAIN_MS_MAX: Final = 10 * MINUTE_MS

@@ -146,18 +146,20 @@ class ReleaseDrainLeaseResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class SettleRangeRequest(_message.Message):
-    __slots__ = ("entity_path", "partition", "epoch", "upto", "numbers")
+    __slots__ = ("entity_path", "partition", "epoch", "upto", "numbers", "incarnation")
     ENTITY_PATH_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     UPTO_FIELD_NUMBER: _ClassVar[int]
     NUMBERS_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     entity_path: str
     partition: int
     epoch: int
     upto: int
     numbers: SequenceNumbers
-    def __init__(self, entity_path: _Optional[str] = ..., partition: _Optional[int] = ..., epoch: _Optional[int] = ..., upto: _Optional[int] = ..., numbers: _Optional[_Union[SequenceNumbers, _Mapping]] = ...) -> None: ...
+    incarnation: str
+    def __init__(self, entity_path: _Optional[str] = ..., partition: _Optional[int] = ..., epoch: _Optional[int] = ..., upto: _Optional[int] = ..., numbers: _Optional[_Union[SequenceNumbers, _Mapping]] = ..., incarnation: _Optional[str] = ...) -> None: ...
 
 class SequenceNumbers(_message.Message):
     __slots__ = ("values",)

@@ -10,7 +10,7 @@ from bendybus.client.exceptions import ServiceBusError, from_bus_error
 from bendybus.client.messages import encode, received_message, values
 from bendybus.client.messages.enums import ServiceBusMessageState
 from bendybus.client.messages.received_message import Delivered, ServiceBusReceivedMessage
-from bendybus.domain import partitioning
+from bendybus.domain import limits, partitioning
 from bendybus.domain.message_state import MessageState
 from bendybus.v1 import message_pb2, pipeline_pb2
 from bendybus.wire import statuses
@@ -218,13 +218,14 @@ def release_request(path: str, owner: str, epoch: int) -> pipeline_pb2.ReleaseDr
 
 
 def settle_request(
-    path: str, partition: int, epoch: int, upto: int | None = None
+    path: str, partition: int, epoch: int, incarnation: str, upto: int | None = None
 ) -> pipeline_pb2.SettleRangeRequest:
     """Return the request that deletes messages under a lease."""
     made = pipeline_pb2.SettleRangeRequest(
         entity_path=path,
         partition=arguments.count("partition", partition, least=0),
         epoch=epoch,
+        incarnation=arguments.text("incarnation", incarnation, limits.INCARNATION_CHARS_MAX),
     )
     if upto is not None:
         most = arguments.INT64_MAX

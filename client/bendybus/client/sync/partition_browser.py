@@ -183,16 +183,23 @@ class DrainLease:
         self._browser._call("ReleaseDrainLease", request, timeout)
 
     def settle_up_to(
-        self, partition: int, sequence_number: int, *, timeout: float | None = None
+        self,
+        partition: int,
+        sequence_number: int,
+        *,
+        incarnation: str = "",
+        timeout: float | None = None,
     ) -> int:
         """Delete all active messages of a `partition` up to `sequence_number`. Returns how many.
 
-        `timeout`: of each of the calls that it takes. Raises DrainLeaseLostError.
+        `incarnation`: of the page or description that the number is of; where numbers have started
+        over since, InvalidOperationError is raised, and nothing is deleted. `timeout`: of each of
+        the calls that it takes. Raises DrainLeaseLostError.
         """
         deleted = 0
         while True:
             request = partitions.settle_request(
-                self._browser.entity_path, partition, self.epoch, sequence_number
+                self._browser.entity_path, partition, self.epoch, incarnation, sequence_number
             )
             answer = self._browser._call("SettleRange", request, timeout)
             deleted += int(answer.deleted)
@@ -200,16 +207,24 @@ class DrainLease:
                 return deleted
 
     def settle(
-        self, partition: int, sequence_numbers: Iterable[int], *, timeout: float | None = None
+        self,
+        partition: int,
+        sequence_numbers: Iterable[int],
+        *,
+        incarnation: str = "",
+        timeout: float | None = None,
     ) -> int:
         """Delete active messages of a `partition` by `sequence_numbers`. Returns how many it had.
 
-        `timeout`: of each call for 1,000 of them. Raises DrainLeaseLostError.
+        `incarnation`: as for `settle_up_to`. `timeout`: of each call for 1,000 of them. Raises
+        DrainLeaseLostError.
         """
         numbers = sorted(arguments.numbers("sequence_numbers", list(sequence_numbers)))
         deleted = 0
         for start in range(0, len(numbers), _NUMBERS_A_CALL):
-            request = partitions.settle_request(self._browser.entity_path, partition, self.epoch)
+            request = partitions.settle_request(
+                self._browser.entity_path, partition, self.epoch, incarnation
+            )
             request.numbers.values.extend(numbers[start : start + _NUMBERS_A_CALL])
             answer = self._browser._call("SettleRange", request, timeout)
             deleted += answer.deleted

@@ -1,6 +1,6 @@
 """The lease of a drain: granted by the registrar, held by every partition of the entity."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
@@ -13,7 +13,7 @@ from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.core.partition_ranges import Place
 from bendybus.frontend.upstreams import pipeline_calls
 from bendybus.frontend.upstreams.message_calls import Target
-from bendybus.frontend.upstreams.pipeline_calls import Lease
+from bendybus.frontend.upstreams.pipeline_calls import Lease, Settlement
 from bendybus.frontend.upstreams.upstream import Upstream
 
 REGISTRAR: Final = 0
@@ -62,21 +62,20 @@ async def release(front_end: FrontEnd, name: str, sub_queue: SubQueue, lease: Le
     )
 
 
-async def settle(
-    front_end: FrontEnd, place: Place, epoch: int, upto: int, numbers: Sequence[int]
-) -> tuple[int, bool]:
+async def settle(front_end: FrontEnd, place: Place, wanted: Settlement) -> tuple[int, bool]:
     """Delete messages of one partition under a lease; return how many, and whether there are more.
 
-    `numbers`: those, instead of all up to `upto`. Raises DrainLeaseLost.
+    Raises DrainLeaseLost, and InvalidOperation where numbers have started over.
     """
     upstream, target = partition_ranges.located(front_end, place, Access.RECEIVE)
-    bounds.check_number("epoch", epoch, bounds.NUMBER_MAX, 1)
-    if numbers:
-        bounds.check_numbers("numbers", numbers, limits.RANGE_NUMBERS_MAX)
-    for field, values in (("upto", [upto]), ("numbers", numbers)):
+    bounds.check_number("epoch", wanted.epoch, bounds.NUMBER_MAX, 1)
+    bounds.check_text("incarnation", wanted.incarnation, limits.INCARNATION_CHARS_MAX)
+    if wanted.numbers:
+        bounds.check_numbers("numbers", wanted.numbers, limits.RANGE_NUMBERS_MAX)
+    for field, values in (("upto", [wanted.upto]), ("numbers", wanted.numbers)):
         for number in values:
             partition_ranges.check_number(place, field, number)
-    return await pipeline_calls.settle(upstream, target, epoch, upto, numbers)
+    return await pipeline_calls.settle(upstream, target, wanted)
 
 
 def _target(front_end: FrontEnd, name: str, sub_queue: SubQueue) -> Target:

@@ -11,7 +11,7 @@ from bendybus.frontend.core import drain, fenced_send, partition_ranges
 from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.core.partition_ranges import Place
 from bendybus.frontend.listeners import request_values
-from bendybus.frontend.upstreams.pipeline_calls import Fenced, Lease, Span
+from bendybus.frontend.upstreams.pipeline_calls import Fenced, Lease, Settlement, Span
 from bendybus.v1 import pipeline_pb2, pipeline_pb2_grpc
 from bendybus.wire import message_heads, statuses
 
@@ -125,9 +125,9 @@ class PipelineService(pipeline_pb2_grpc.PipelineServiceServicer):
             deleted, more = await drain.settle(
                 self._front_end,
                 _place(request),
-                request.epoch,
-                request.upto,
-                request.numbers.values,
+                Settlement(
+                    request.epoch, request.incarnation, request.upto, request.numbers.values
+                ),
             )
         return pipeline_pb2.SettleRangeResponse(deleted=deleted, more=more)
 

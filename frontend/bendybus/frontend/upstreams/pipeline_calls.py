@@ -30,6 +30,16 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
+class Settlement:
+    """What is deleted under a lease: all up to a number, or `numbers` instead."""
+
+    epoch: int
+    incarnation: str
+    upto: int
+    numbers: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
 class Lease:
     """Whose lease of a drain, and for how long."""
 
@@ -147,20 +157,18 @@ async def _drain(upstream: Upstream, target: Target, lease: Lease, **action: Any
     )
 
 
-async def settle(
-    upstream: Upstream, target: Target, epoch: int, upto: int, numbers: Sequence[int]
-) -> tuple[int, bool]:
-    """Delete under a lease; return how many, and whether there are more. Raises the domain error.
-
-    `numbers`: those, instead of all up to `upto`.
-    """
+async def settle(upstream: Upstream, target: Target, wanted: Settlement) -> tuple[int, bool]:
+    """Delete under a lease; return how many, and whether there are more."""
     request = partition_pb2.SettleRangeRequest(
-        partition=upstream.partition, entity=target.ref, epoch=epoch
+        partition=upstream.partition,
+        entity=target.ref,
+        epoch=wanted.epoch,
+        incarnation=wanted.incarnation,
     )
-    if numbers:
-        request.numbers.values.extend(numbers)
+    if wanted.numbers:
+        request.numbers.values.extend(wanted.numbers)
     else:
-        request.upto = upto
+        request.upto = wanted.upto
     answer = await call(
         upstream,
         lambda calls, _: calls.SettleRange(request, timeout=target.timeout_s),

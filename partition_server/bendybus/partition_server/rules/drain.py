@@ -15,7 +15,12 @@ from functools import partial
 
 from bendybus.domain import bounds, errors, forwarding, limits, message_access, sequence_number
 from bendybus.domain.message_access import Access
-from bendybus.partition_server.rules import delays, entity_status, message_numbers
+from bendybus.partition_server.rules import (
+    delays,
+    entity_status,
+    message_numbers,
+    partition_range,
+)
 from bendybus.partition_server.state.answers import AskRefused
 from bendybus.partition_server.state.commands import Now
 from bendybus.partition_server.state.drains import Drain
@@ -176,10 +181,17 @@ def lost(epoch: int, known: Lease | None) -> errors.DrainLeaseLost:
 def settle(turn: Turn, command: SettleRange) -> RangeSettled:
     """Delete active messages up to a counter, or those listed; what is gone already is no error.
 
-    Raises DrainLeaseLost, and InvalidOperation while receivers have messages locked.
+    Raises DrainLeaseLost, and InvalidOperation while receivers have messages locked, or where
+    numbers have started over.
     """
     partition, ref = turn.partition, command.entity
     queue = partition.find(ref, turn.now)
+    if command.incarnation not in ("", partition_range.incarnation(turn, queue)):
+        raise errors.InvalidOperation(
+            f"{queue.entity.title}: the numbers of partition {partition.index} have started over: "
+            "it was made again, or restored. Nothing is deleted; read it from its beginning.",
+            metadata={"entity": queue.entity.name, "partition": str(partition.index)},
+        )
     held = partition.drains.held(ref.uid, ref.sub_queue)
     if held is None or held.lease.epoch != command.epoch:
         raise lost(command.epoch, partition.drains.known((ref.uid, ref.sub_queue)))

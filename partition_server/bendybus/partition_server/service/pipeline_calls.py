@@ -127,6 +127,7 @@ class PipelineCalls:
                 request.epoch,
                 sequence_number.counter_of(request.upto),
                 [sequence_number.counter_of(number) for number in request.numbers.values],
+                request.incarnation,
             ),
         )
         return partition_pb2.SettleRangeResponse(deleted=settled.deleted, more=settled.more)

@@ -77,6 +77,8 @@ class SettleRange:
     epoch: int
     upto: int = 0
     counters: Sequence[int] = ()
+    # Of the counters; "": of any.
+    incarnation: str = ""
 
 
 @dataclass(slots=True)

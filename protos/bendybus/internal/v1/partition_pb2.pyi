@@ -830,18 +830,20 @@ class DrainResponse(_message.Message):
     def __init__(self, epoch: _Optional[int] = ..., locked_message_count: _Optional[int] = ...) -> None: ...
 
 class SettleRangeRequest(_message.Message):
-    __slots__ = ("partition", "entity", "epoch", "upto", "numbers")
+    __slots__ = ("partition", "entity", "epoch", "upto", "numbers", "incarnation")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     ENTITY_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     UPTO_FIELD_NUMBER: _ClassVar[int]
     NUMBERS_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     partition: int
     entity: EntityRef
     epoch: int
     upto: int
     numbers: _pipeline_pb2.SequenceNumbers
-    def __init__(self, partition: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., epoch: _Optional[int] = ..., upto: _Optional[int] = ..., numbers: _Optional[_Union[_pipeline_pb2.SequenceNumbers, _Mapping]] = ...) -> None: ...
+    incarnation: str
+    def __init__(self, partition: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., epoch: _Optional[int] = ..., upto: _Optional[int] = ..., numbers: _Optional[_Union[_pipeline_pb2.SequenceNumbers, _Mapping]] = ..., incarnation: _Optional[str] = ...) -> None: ...
 
 class SettleRangeResponse(_message.Message):
     __slots__ = ("deleted", "more")

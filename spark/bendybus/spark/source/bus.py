@@ -53,8 +53,8 @@ class Lease(Protocol):
     def release(self) -> None:
         """End it."""
 
-    def settle_up_to(self, partition: int, number: int) -> int:
-        """Delete active messages up to a number; return how many."""
+    def settle_up_to(self, partition: int, number: int, *, incarnation: str) -> int:
+        """Delete active messages up to a number of an incarnation; return how many."""
 
 
 class Bus(Protocol):

@@ -43,7 +43,8 @@ class Drain:
         self._every_s = duration_s / RENEWALS
         self._lost: PipelineError | None = None
         self._ended = threading.Event()
-        self._settled: dict[int, int] = {}
+        # By partition and incarnation: up to which number.
+        self._settled: dict[tuple[int, str], int] = {}
         self._thread = threading.Thread(
             target=self._keep, name=f"bendybus-drain {path}", daemon=True
         )
@@ -77,20 +78,21 @@ class Drain:
             for each in self._lease.waiting
         }
 
-    def settle(self, numbers: Mapping[int, int]) -> list[int]:
+    def settle(self, numbers: Mapping[int, tuple[int, str]]) -> list[int]:
         """Remove what is at or below these numbers, by partition; return where it was not done.
 
-        What is not done now is done by a later call. Raises LeaseLostError, ServiceBusError.
+        `numbers`: each with the incarnation that it is of. What is not done now is done by a later
+        call. Raises LeaseLostError, ServiceBusError.
         """
         left = []
         ready = self.ready()
-        for partition, number in numbers.items():
-            if self._settled.get(partition, -1) >= number:
+        for partition, (number, incarnation) in numbers.items():
+            if self._settled.get((partition, incarnation), -1) >= number:
                 continue
             try:
                 if partition in ready:
-                    self._lease.settle_up_to(partition, number)
-                    self._settled[partition] = number
+                    self._lease.settle_up_to(partition, number, incarnation=incarnation)
+                    self._settled[partition, incarnation] = number
                     continue
             except bus_errors.RETRYABLE as error:
                 logger.warning("%s/%d: not settled yet: %s", self._path, partition, error)

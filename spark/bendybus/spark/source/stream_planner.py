@@ -1,11 +1,12 @@
 """What a streaming query reads next. Spark's source runner calls it, one call after another.
 
     new query:   initial ── latest (returns the start: an empty batch 0 pins it) ── latest …
-    each batch:  latest(start): settle what is at or below start ── describe ── deal ── end
+    each batch:  latest(start): describe ── settle what is at or below start ── deal ── end
     restart:     ranges(start, end) of the batch that was not finished
 
 Whenever `latest(start)` is called, all of what is at or below `start` is in Spark's commit log,
-also after the last batch; `commit` comes one batch late, or never. So this is where it settles.
+also after the last batch; `commit` comes one batch late, or never. So this is where it settles, but
+never by a number of another incarnation: there, other messages have it now.
 """
 
 import logging
@@ -89,16 +90,16 @@ class StreamPlanner:
             self._pinned = True
             return given
         start = offsets.from_json(given)
-        if self._options.drains:
-            self._settle(start)
         self._pause()
         extents = self._look()
         self._check_loss(start, extents)
+        if self._options.drains:
+            self._lease(start).settle(_moved(start, extents))
         ends = self._ends(start, extents, limit)
         if not ends:
             self._idle_since = self._clock()
             if self._targets is not None:
-                self._finish(start)
+                self._finish(start, extents)
             return given
         self._idle_since, self._batch_at = None, self._clock()
         return ranges.advanced(start, extents, ends, self._owner(start)).to_json()
@@ -201,9 +202,6 @@ class StreamPlanner:
             ).keep()
         return self._drain
 
-    def _settle(self, start: Offset) -> None:
-        self._lease(start).settle(_moved(start))
-
     def _ready(self, start: Offset) -> frozenset[int]:
         """Return the partitions that may be read; a run that ends waits for all of them."""
         lease = self._lease(start)
@@ -231,17 +229,19 @@ class StreamPlanner:
                 )
             self._sleep(LOOK_S)
 
-    def _finish(self, start: Offset) -> None:
+    def _finish(self, start: Offset, extents: list[Extent]) -> None:
         """Settle the last batch of a run that ends, and let receivers in."""
         if self._drain is not None:
-            self._drain.settle(_moved(start))
+            self._drain.settle(_moved(start, extents))
             self._drain.release()
             self._drain = None
 
 
-def _moved(start: Offset) -> dict[int, int]:
+def _moved(start: Offset, extents: list[Extent]) -> dict[int, tuple[int, str]]:
+    """Return what was read of partitions whose numbers are still the same ones."""
     return {
-        partition: number
-        for partition, number in start.numbers.items()
-        if sequence_number.counter_of(number)
+        each.partition: (start.number(each.partition), each.incarnation)
+        for each in extents
+        if start.incarnations.get(each.partition) == each.incarnation
+        and sequence_number.counter_of(start.number(each.partition))
     }
