@@ -1,5 +1,6 @@
 """Partitions read by number, drained and written with fences, through a bus of real processes."""
 
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -331,3 +332,37 @@ def test_reading_needs_listen_sending_needs_send_and_either_may_describe(
 def send(sender: PartitionSender) -> None:
     message = ServiceBusMessage("a")
     sender.send(0, message, producer_id=PRODUCER, epoch=1, ordinals=[1])
+
+
+@pytest.mark.requirement("R286")
+def test_a_drain_goes_on_when_the_registrar_was_restored_from_an_older_copy(
+    tmp_path: Path,
+) -> None:
+    bus = Bus(tmp_path / "bus", partitions=2)
+
+    def move(source: Path, target: Path) -> None:
+        bus.partitions[0].kill()
+        for file in target.glob("partition-00.db*"):
+            file.unlink()
+        for file in source.glob("partition-00.db*"):
+            shutil.copy(file, target)
+        bus.start_partition(0)
+
+    try:
+        with bus.administration() as administration:
+            administration.create_queue("orders")
+        copy = tmp_path / "copy"
+        copy.mkdir()
+        move(bus.folder, copy)
+        with bus.client() as client, client.get_partition_browser(queue_name="orders") as browser:
+            for _ in range(5):
+                before = browser.acquire_drain_lease("capture", duration=5)
+                before.release()
+            move(copy, bus.folder)
+
+            lease = browser.acquire_drain_lease("capture", duration=5)
+
+        assert lease.epoch == before.epoch + 1
+        assert lease.ready == {0, 1}
+    finally:
+        bus.end()

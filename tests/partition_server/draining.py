@@ -86,10 +86,11 @@ def number_at(driver: Driver, enqueued_ms: int, *where: Any, after: int = 0) -> 
     return asked(driver, FindNumber("t", ref(driver, *where), enqueued_ms, after))
 
 
-def grant(driver: Driver, owner: str = "capture", *where: Any) -> int:
+def grant(driver: Driver, owner: str = "capture", *where: Any, above: int = 0) -> int:
     """Return the epoch of a new lease, granted by the registrar."""
     of = ref(driver, *where)
-    drained: Drained = asked(driver, DrainEntity("t", of, DrainAction.GRANT, owner, LEASE_MS))
+    command = DrainEntity("t", of, DrainAction.GRANT, owner, LEASE_MS, above)
+    drained: Drained = asked(driver, command)
     return drained.epoch
 
 

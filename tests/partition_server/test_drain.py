@@ -330,6 +330,20 @@ def test_forwarding_that_is_set_during_a_drain_begins_after_it(driver: Driver) -
     assert epoch == 1
 
 
+@pytest.mark.requirement("R286")
+def test_a_registrar_that_forgot_epochs_grants_one_above_those_that_others_know(
+    orders: Driver,
+) -> None:
+    assert grant(orders) == 1
+    assert grant(orders, above=40) == 41
+    assert grant(orders, above=7) == 42
+    hold(orders, 43)
+
+    with pytest.raises(errors.DrainLeaseLost) as lost:
+        hold(orders, 5)
+    assert lost.value.metadata["epoch"] == "43"
+
+
 @pytest.mark.requirement("R285")
 def test_nothing_is_settled_by_numbers_of_another_incarnation(orders: Driver) -> None:
     epoch, now = drained(orders), range_of(orders).incarnation

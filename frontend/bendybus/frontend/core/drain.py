@@ -39,16 +39,27 @@ async def acquire(front_end: FrontEnd, name: str, sub_queue: SubQueue, lease: Le
         raise errors.InvalidArgument("owner", "must not be empty: it names the data pipeline.")
     bounds.check_number("duration", lease.duration_ms, limits.DRAIN_MS_MAX, limits.DRAIN_MS_MIN)
     bounds.check_number("epoch", lease.epoch, bounds.NUMBER_MAX)
-    if not lease.epoch:
-        registrar = front_end.upstreams[REGISTRAR]
-        epoch = await pipeline_calls.grant(registrar, target, lease)
-        lease = replace(lease, epoch=epoch)
+    if lease.epoch:
+        return await _hold(front_end, target, lease)
+    registrar = front_end.upstreams[REGISTRAR]
+    epoch = await pipeline_calls.grant(registrar, target, lease, 0)
+    try:
+        return await _hold(front_end, target, replace(lease, epoch=epoch))
+    except errors.DrainLeaseLost as lost:
+        # The registrar was restored and does not know the last epochs. If it was another drain that
+        # came between, the registrar refuses this one now.
+        above = int(lost.metadata.get("epoch", 0))
+        epoch = await pipeline_calls.grant(registrar, target, lease, above)
+        return await _hold(front_end, target, replace(lease, epoch=epoch))
+
+
+async def _hold(front_end: FrontEnd, target: Target, lease: Lease) -> Held:
     answers = await _everywhere(
         front_end, target, lambda upstream: pipeline_calls.hold(upstream, target, lease)
     )
-    for answer in answers.values():
-        if isinstance(answer, errors.DrainLeaseLost):
-            raise answer
+    lost = [each for each in answers.values() if isinstance(each, errors.DrainLeaseLost)]
+    if lost:
+        raise max(lost, key=lambda each: int(each.metadata.get("epoch", 0)))
     partitions = target.entity.partitions()
     return Held(lease.epoch, {each: answers[each] for each in partitions})
 

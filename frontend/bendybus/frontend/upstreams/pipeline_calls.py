@@ -125,9 +125,9 @@ async def find_number(
     return answer.after, answer.found
 
 
-async def grant(upstream: Upstream, target: Target, lease: Lease) -> int:
-    """Return the epoch that the registrar grants. Raises the domain error."""
-    answer = await _drain(upstream, target, lease, grant=True)
+async def grant(upstream: Upstream, target: Target, lease: Lease, above: int) -> int:
+    """Return the epoch that the registrar grants, above one. Raises the domain error."""
+    answer = await _drain(upstream, target, lease, grant_above=above)
     return int(answer.epoch)
 
 

@@ -90,7 +90,8 @@ def _grant(turn: Turn, command: DrainEntity) -> Drained:
         entity = partition.catalogue.resolve(ref)
         raise _drained(entity.title, held.lease.owner)
     known = partition.drains.known((ref.uid, ref.sub_queue))
-    epoch = 1 if known is None else known.epoch + 1
+    # Others may know a later one than a registrar that was restored.
+    epoch = 1 + max(command.epoch, 0 if known is None else known.epoch)
     _write(turn, _lease(command, epoch, command.duration_ms))
     return Drained(epoch)
 
@@ -171,7 +172,7 @@ def lost(epoch: int, known: Lease | None) -> errors.DrainLeaseLost:
     return errors.DrainLeaseLost(
         f"the lease of this drain (epoch {epoch}) is lost: {why}. Nothing is deleted under it. "
         "Run one data pipeline a queue or subscription, or start this one again to take the lease.",
-        metadata={"epoch": str(epoch)},
+        metadata={"epoch": str(0 if known is None else known.epoch)},
     )
 
 

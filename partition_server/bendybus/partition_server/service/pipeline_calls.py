@@ -109,7 +109,7 @@ class PipelineCalls:
                 _ACTIONS.get(request.WhichOneof("action") or "", DrainAction.RELEASE),
                 request.owner,
                 request.duration_ms,
-                request.hold_epoch or request.release_epoch,
+                request.hold_epoch or request.release_epoch or request.grant_above,
             ),
         )
         return partition_pb2.DrainResponse(epoch=drained.epoch, locked_message_count=drained.locked)
@@ -177,7 +177,7 @@ class PipelineCalls:
 
 
 _ACTIONS = {
-    "grant": DrainAction.GRANT,
+    "grant_above": DrainAction.GRANT,
     "hold_epoch": DrainAction.HOLD,
     "release_epoch": DrainAction.RELEASE,
 }

@@ -804,22 +804,22 @@ class FindNumberResponse(_message.Message):
     def __init__(self, after: _Optional[int] = ..., found: bool = ...) -> None: ...
 
 class DrainRequest(_message.Message):
-    __slots__ = ("partition", "entity", "owner", "duration_ms", "grant", "hold_epoch", "release_epoch")
+    __slots__ = ("partition", "entity", "owner", "duration_ms", "grant_above", "hold_epoch", "release_epoch")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     ENTITY_FIELD_NUMBER: _ClassVar[int]
     OWNER_FIELD_NUMBER: _ClassVar[int]
     DURATION_MS_FIELD_NUMBER: _ClassVar[int]
-    GRANT_FIELD_NUMBER: _ClassVar[int]
+    GRANT_ABOVE_FIELD_NUMBER: _ClassVar[int]
     HOLD_EPOCH_FIELD_NUMBER: _ClassVar[int]
     RELEASE_EPOCH_FIELD_NUMBER: _ClassVar[int]
     partition: int
     entity: EntityRef
     owner: str
     duration_ms: int
-    grant: bool
+    grant_above: int
     hold_epoch: int
     release_epoch: int
-    def __init__(self, partition: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., owner: _Optional[str] = ..., duration_ms: _Optional[int] = ..., grant: bool = ..., hold_epoch: _Optional[int] = ..., release_epoch: _Optional[int] = ...) -> None: ...
+    def __init__(self, partition: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., owner: _Optional[str] = ..., duration_ms: _Optional[int] = ..., grant_above: _Optional[int] = ..., hold_epoch: _Optional[int] = ..., release_epoch: _Optional[int] = ...) -> None: ...
 
 class DrainResponse(_message.Message):
     __slots__ = ("epoch", "locked_message_count")
