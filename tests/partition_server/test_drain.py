@@ -239,6 +239,35 @@ def test_a_lease_outlives_a_restart_for_its_whole_duration(orders: Driver) -> No
 
 
 @pytest.mark.requirement("R275")
+def test_a_lease_that_is_over_does_not_come_back_with_a_restart(orders: Driver) -> None:
+    epoch = drained(orders)
+    orders.advance(LEASE_MS)
+
+    for _ in range(2):
+        orders.restart()
+        orders.advance(1)
+        assert len(orders.receive(1)) == 1
+
+    with pytest.raises(errors.DrainLeaseLost, match="its time is over"):
+        settle(orders, epoch, 4)
+    orders.restart()
+    # It may still be renewed, as long as no other one follows it.
+    assert hold(orders, epoch) == 0
+    assert settle(orders, epoch, 4) == RangeSettled(4)
+
+
+@pytest.mark.requirement("R275")
+@pytest.mark.parametrize("epoch", [2**63 - 1, 2**40])
+def test_an_epoch_that_was_never_granted_cannot_be_held(orders: Driver, epoch: int) -> None:
+    with pytest.raises(errors.InvalidArgument, match=r"was never granted\. Renew a lease with"):
+        hold(orders, epoch)
+    with pytest.raises(errors.InvalidArgument, match="was never granted"):
+        grant(orders, above=epoch)
+
+    assert drained(orders) == 1
+
+
+@pytest.mark.requirement("R275")
 def test_an_epoch_is_never_given_twice_also_after_a_release_and_a_restart(orders: Driver) -> None:
     release(orders, drained(orders))
     orders.restart()
@@ -302,6 +331,42 @@ def test_what_expired_meanwhile_ends_when_the_lease_lapses(queue: Driver) -> Non
 
     assert bodies(queue) == []
     assert range_of(queue).lost == 1
+
+
+@pytest.mark.requirement("R276")
+def test_what_expires_while_it_waits_after_an_abandon_stays_during_a_drain(queue: Driver) -> None:
+    queue.send(b"a", time_to_live_ms=[20_000])
+    [(_, token)] = queue.receive(1)
+    queue.settle(Disposition.ABANDON, token, delay_ms=30_000)
+    epoch = drained(queue)
+
+    queue.advance(LEASE_MS - 1)
+    assert bodies(queue) == [b"a"]
+    release(queue, epoch)
+    queue.advance(0)
+
+    assert bodies(queue) == []
+    assert range_of(queue).lost == 1
+
+
+@pytest.mark.requirement("R276")
+@pytest.mark.parametrize("disposition", [Disposition.ABANDON, None])
+def test_what_expires_while_a_receiver_has_it_stays_during_a_drain(
+    driver: Driver, disposition: Disposition | None
+) -> None:
+    driver.create(lock_duration_ms=30_000)
+    driver.send(b"a", time_to_live_ms=[20_000])
+    [(_, token)] = driver.receive(1)
+    epoch = drained(driver)
+    driver.advance(25_000)
+
+    if disposition is not None:
+        driver.settle(disposition, token)
+    driver.advance(5_000)
+
+    assert hold(driver, epoch) == 0
+    assert bodies(driver) == [b"a"]
+    assert settle(driver, epoch, 1) == RangeSettled(1)
 
 
 @pytest.mark.requirement("R276")

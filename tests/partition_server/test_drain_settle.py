@@ -141,3 +141,20 @@ def test_a_send_is_stored_while_the_store_is_drained(orders: Driver) -> None:
 
     assert answered[0].numbers
     assert settle(orders, epoch, 5) == RangeSettled(5)
+
+
+@pytest.mark.requirement("R277")
+def test_listed_messages_that_are_large_are_deleted_over_several_calls(queue: Driver) -> None:
+    for _ in range(20):
+        queue.send(bytes(1 << 20))
+    epoch, listed = drained(queue), tuple(range(1, 20))
+
+    first = settle(queue, epoch, counters=listed)
+
+    assert first.more
+    assert 0 < first.deleted < 19
+    found = [first]
+    while found[-1].more:
+        found.append(settle(queue, epoch, counters=listed))
+    assert sum(each.deleted for each in found) == 19
+    assert range_of(queue).active == 1

@@ -227,8 +227,11 @@ class DrainLease:
                 self._browser.entity_path, partition, self.epoch, incarnation
             )
             request.numbers.values.extend(numbers[start : start + _NUMBERS_A_CALL])
-            answer = await self._browser._call("SettleRange", request, timeout)
-            deleted += answer.deleted
+            more = True
+            while more:
+                answer = await self._browser._call("SettleRange", request, timeout)
+                deleted += int(answer.deleted)
+                more = answer.more
         return deleted
 
     async def _acquire(self, epoch: int, timeout: float | None) -> None:

@@ -226,8 +226,11 @@ class DrainLease:
                 self._browser.entity_path, partition, self.epoch, incarnation
             )
             request.numbers.values.extend(numbers[start : start + _NUMBERS_A_CALL])
-            answer = self._browser._call("SettleRange", request, timeout)
-            deleted += answer.deleted
+            more = True
+            while more:
+                answer = self._browser._call("SettleRange", request, timeout)
+                deleted += int(answer.deleted)
+                more = answer.more
         return deleted
 
     def _acquire(self, epoch: int, timeout: float | None) -> None:

@@ -12,6 +12,7 @@ holder of an earlier one can delete nothing any more.
 """
 
 from functools import partial
+from typing import Final
 
 from bendybus.domain import bounds, errors, forwarding, limits, message_access, sequence_number
 from bendybus.domain.message_access import Access
@@ -38,6 +39,12 @@ from bendybus.partition_server.state.stage import Answer
 from bendybus.partition_server.state.turn import Turn
 from bendybus.partition_server.store.pipeline_records import Lease
 from bendybus.partition_server.store.records import State, row_id
+
+# How many drains a partition may have missed, because it was away or was restored: more than there
+# ever are, and far fewer than there are epochs.
+EPOCHS_AHEAD_MAX: Final = 1 << 32
+# The duration in the file of a lease whose time is over; 0 would say that its owner ended it.
+OVER_MS: Final = 1
 
 
 def check_receives(partition: PartitionState, queue: MessageQueue) -> None:
@@ -90,6 +97,7 @@ def _grant(turn: Turn, command: DrainEntity) -> Drained:
         entity = partition.catalogue.resolve(ref)
         raise _drained(entity.title, held.lease.owner)
     known = partition.drains.known((ref.uid, ref.sub_queue))
+    _check_epoch(command, known)
     # Others may know a later one than a registrar that was restored.
     epoch = 1 + max(command.epoch, 0 if known is None else known.epoch)
     _write(turn, _lease(command, epoch, command.duration_ms))
@@ -101,6 +109,7 @@ def _hold(turn: Turn, command: DrainEntity) -> Drained:
     known = partition.drains.known((ref.uid, ref.sub_queue))
     if known is not None and _is_later(known, command):
         raise lost(command.epoch, known)
+    _check_epoch(command, known)
     lease = _lease(command, command.epoch, command.duration_ms)
     held = partition.drains.held(ref.uid, ref.sub_queue)
     if held is not None and held.lease == lease:
@@ -143,6 +152,17 @@ def _release(turn: Turn, command: DrainEntity) -> Drained:
 def _lease(command: DrainEntity, epoch: int, duration_ms: int) -> Lease:
     ref = command.entity
     return Lease(ref.uid, ref.sub_queue, epoch, command.owner, duration_ms)
+
+
+def _check_epoch(command: DrainEntity, known: Lease | None) -> None:
+    """Raise InvalidArgument for an epoch that was never granted: none could follow the last one."""
+    last = 0 if known is None else known.epoch
+    if command.epoch > last + EPOCHS_AHEAD_MAX:
+        raise errors.InvalidArgument(
+            "epoch",
+            f"{command.epoch} was never granted. Renew a lease with the epoch that it was acquired "
+            "with.",
+        )
 
 
 def _write(turn: Turn, lease: Lease) -> None:
@@ -210,11 +230,15 @@ def settle(turn: Turn, command: SettleRange) -> RangeSettled:
 
 def _settle_listed(turn: Turn, queue: MessageQueue, command: SettleRange) -> RangeSettled:
     message_numbers.check(turn.partition, command.counters, limits.RANGE_NUMBERS_MAX)
-    deleted = 0
+    budget, deleted = turn.budget, 0
     for counter in sorted(set(command.counters)):
+        if deleted and budget.spent():
+            # A repeat finds no more than the others.
+            return RangeSettled(deleted, more=True)
         found = turn.partition.store.envelope(row_id(queue.slot, counter))
         if found is not None and found.row.state == State.ACTIVE:
             _remove(turn, queue, counter, found.size())
+            budget.spend(found.size())
             deleted += 1
     return RangeSettled(deleted)
 
@@ -255,6 +279,8 @@ def _remove(turn: Turn, queue: MessageQueue, counter: int, size_bytes: int) -> N
 def sweep(turn: Turn) -> None:
     """Let leases be over whose time is; what paused goes on."""
     for held in turn.partition.drains.over(turn.now.mono_ms):
+        # Else the next opening would hold it again for its whole duration.
+        turn.stage.changes.leases.append(held.lease._replace(duration_ms=OVER_MS))
         turn.stage.on_commit.append(partial(_ended, turn.partition, held, turn.now))
 
 

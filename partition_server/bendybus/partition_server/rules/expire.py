@@ -43,7 +43,7 @@ def sweep(turn: Turn) -> None:
             return 0
         if forward_doubt.in_doubt(partition, queue, summary.counter):
             return 0
-        if _paused(partition, queue):
+        if is_paused(partition, queue):
             return 0
         expire(turn, queue, summary.id, summary.state, summary.size_bytes)
         if held:
@@ -62,7 +62,7 @@ def sweep(turn: Turn) -> None:
     stage.on_commit.append(partial(due.expired, cursor, following))
 
 
-def _paused(partition: PartitionState, queue: MessageQueue) -> bool:
+def is_paused(partition: PartitionState, queue: MessageQueue) -> bool:
     """Whether nothing expires for now: what a data pipeline has planned to read stays."""
     return partition.drains.held(queue.state.uid, queue.state.sub_queue) is not None
 
@@ -75,7 +75,7 @@ def expire_returned(turn: Turn, id_: int) -> None:
         return
     if forward_doubt.in_doubt(partition, queue, found.row.counter):
         return
-    if _paused(partition, queue):
+    if is_paused(partition, queue):
         return
     row = found.row
     if row.expires_ms is None or row.expires_ms > turn.now.wall_ms or turn.expiry_held:

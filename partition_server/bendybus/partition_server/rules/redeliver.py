@@ -107,8 +107,11 @@ def update(
 
 
 def give_back(turn: Turn, queue: MessageQueue, counter: int, lock: Lock, size_bytes: int) -> None:
-    """Return a message to its place in the queue, unless its time to live is over by now."""
-    if lock.expires_ms is not None:
+    """Return a message to its place in the queue, unless its time to live is over by now.
+
+    During a drain it stays then: when the drain ends, everything that expired is looked at.
+    """
+    if lock.expires_ms is not None and not expire.is_paused(turn.partition, queue):
         if lock.expires_ms <= turn.now.wall_ms and not turn.expiry_held:
             id_ = row_id(queue.slot, counter)
             if turn.budget.spent():
