@@ -157,6 +157,21 @@ def test_too_many_producers_are_refused_and_those_that_are_known_go_on(
     assert send_fenced(queue, b"b", first=2) == FencedStored(1, 0, 0)
 
 
+@pytest.mark.requirement("R278")
+def test_producers_whose_time_is_over_take_no_room(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver.create()
+    monkeypatch.setattr(limits, "FENCES_MAX", 2)
+    for each in (PRODUCER, OTHER):
+        send_fenced(driver, b"a", producer_id=each)
+    driver.advance(limits.FENCE_MS + 1)
+
+    assert send_fenced(driver, b"b", producer_id=b"a new pipeline..") == FencedStored(1, 0, 0)
+
+    assert driver.store.pipelines.fence_count() == 1
+
+
 def test_the_fences_of_a_deleted_queue_are_gone(queue: Driver) -> None:
     send_fenced(queue, b"a")
     commit(queue, EntityAction.DELETE, "orders")

@@ -65,7 +65,7 @@ def begin(turn: Turn, command: SendFenced, queue: MessageQueue) -> int:
     if repeated < len(command.ordinals):
         send.check_sends(turn, queue, command.deadline_mono_ms)
         if known is None:
-            _make_room(turn, queue)
+            _check_room(turn, queue)
     return repeated
 
 
@@ -95,6 +95,7 @@ def end(
         turn.take_back_to(mark)
         raise outcome.failures[0][1]
     turn.keep(mark)
+    turn.stage.changes.fences_before_ms = _forgotten_before_ms(turn)
     turn.stage.changes.fences.append(
         Fence(
             queue.slot,
@@ -157,10 +158,15 @@ def _check_producer(producer_id: bytes) -> None:
         )
 
 
-def _make_room(turn: Turn, queue: MessageQueue) -> None:
-    """Forget old producers; raise QuotaExceeded where too many are remembered."""
+def _forgotten_before_ms(turn: Turn) -> int:
+    """Return the time before which producers are forgotten; 0, if the clock is in doubt."""
+    return 0 if turn.expiry_held else max(0, turn.now.wall_ms - limits.FENCE_MS)
+
+
+def _check_room(turn: Turn, queue: MessageQueue) -> None:
+    """Raise QuotaExceeded where too many producers are remembered, not counting old ones."""
     pipelines = turn.partition.store.pipelines
-    if pipelines.fence_count() >= limits.FENCES_MAX:
+    if pipelines.fence_count(_forgotten_before_ms(turn)) >= limits.FENCES_MAX:
         raise errors.QuotaExceeded(
             f"{queue.entity.title}: partition {turn.partition.index} remembers "
             f"{limits.FENCES_MAX} producers of data pipelines, each for "
@@ -168,5 +174,3 @@ def _make_room(turn: Turn, queue: MessageQueue) -> None:
             "idempotency key a pipeline, not one a run.",
             metadata={"entity": queue.entity.name, "partition": str(turn.partition.index)},
         )
-    if not turn.expiry_held:
-        turn.stage.changes.fences_before_ms = max(0, turn.now.wall_ms - limits.FENCE_MS)

@@ -23,9 +23,9 @@ class MemoryPipelines:
         """See FenceReads."""
         return self._fences.get((slot, producer_id))
 
-    def fence_count(self) -> int:
+    def fence_count(self, since_ms: int = 0) -> int:
         """See FenceReads."""
-        return len(self._fences)
+        return sum(1 for fence in self._fences.values() if fence.at_ms >= since_ms)
 
     def commit(self, changes: Changes) -> None:
         """Take what a commit notes and forgets."""

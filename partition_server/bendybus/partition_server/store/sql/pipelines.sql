@@ -11,8 +11,8 @@ INSERT OR REPLACE INTO leases (uid, sub_queue, epoch, owner, duration_ms) VALUES
 DELETE FROM leases WHERE uid = ?
 
 -- count_fences --
--- How many producers are remembered.
-SELECT count(*) FROM fences
+-- How many producers are remembered since a time.
+SELECT count(*) FROM fences WHERE at_ms >= ?
 
 -- read_fence --
 -- How far a producer came in a slot.
