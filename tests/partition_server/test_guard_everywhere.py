@@ -15,7 +15,13 @@ from bendybus.partition_server.state.answers import (
 )
 from bendybus.partition_server.state.commands import TakeForwarded
 from bendybus.partition_server.store.memory_store import MemoryStore
-from tests.partition_server import guard_picture, guard_scenarios, guard_sessions, guard_sweeps
+from tests.partition_server import (
+    guard_picture,
+    guard_pipelines,
+    guard_scenarios,
+    guard_sessions,
+    guard_sweeps,
+)
 from tests.partition_server.driver import Driver, fingerprint
 from tests.partition_server.faulty_rules import break_function
 from tests.partition_server.guard_scenarios import Plan, Scenario
@@ -132,7 +138,8 @@ def _check(attack: Attack) -> None:
         assert not found, (place, *found)
 
 
-COMMANDS = guard_scenarios.COMMANDS | guard_sessions.SCENARIOS
+COMMANDS = guard_scenarios.COMMANDS | guard_sessions.SCENARIOS | guard_pipelines.COMMANDS
+SWEEPS = guard_sweeps.SCENARIOS | guard_pipelines.SWEEPS
 # Those that are served after the commit.
 SERVED = ("ask", "withdraw", "session_ask", "session_accept_next")
 
@@ -150,9 +157,7 @@ def test_a_bug_at_any_line_of_giving_messages_loses_none(scenario: Scenario) -> 
 
 
 @pytest.mark.requirement("R251")
-@pytest.mark.parametrize(
-    "scenario", guard_sweeps.SCENARIOS.values(), ids=list(guard_sweeps.SCENARIOS)
-)
+@pytest.mark.parametrize("scenario", SWEEPS.values(), ids=list(SWEEPS))
 def test_a_bug_at_any_line_of_a_sweep_loses_nothing(scenario: Scenario) -> None:
     attack = Attack(scenario)
     places = attack.places()
