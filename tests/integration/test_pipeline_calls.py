@@ -1,6 +1,5 @@
 """Partitions read by number, drained and written with fences, through a bus of real processes."""
 
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -17,7 +16,6 @@ from bendybus.client import (
     ServiceBusSubQueue,
 )
 from bendybus.client.exceptions import (
-    DrainLeaseLostError,
     InvalidArgumentError,
     InvalidOperationError,
     MessagingEntityDrainedError,
@@ -152,23 +150,6 @@ def test_a_drain_waits_for_messages_that_receivers_have_locked(
 
     assert lease.ready == {0, 1, 2, 3}
     assert len(read_all(browser)) == 39
-
-
-@pytest.mark.requirement("R281")
-def test_a_second_drain_is_refused_and_one_of_the_same_owner_takes_over(
-    browser: PartitionBrowser,
-) -> None:
-    first = browser.acquire_drain_lease("capture", duration=30)
-    with pytest.raises(MessagingEntityDrainedError, match="'capture'"):
-        browser.acquire_drain_lease("other", duration=30, timeout=1)
-
-    second = browser.acquire_drain_lease("capture", duration=30)
-
-    assert second.epoch == first.epoch + 1
-    for stale in (first.renew, lambda: first.settle_up_to(0, 1)):
-        with pytest.raises(DrainLeaseLostError, match="epoch"):
-            stale()
-    assert len(read_all(browser)) == 40
 
 
 @pytest.mark.requirement("R281")
@@ -332,37 +313,3 @@ def test_reading_needs_listen_sending_needs_send_and_either_may_describe(
 def send(sender: PartitionSender) -> None:
     message = ServiceBusMessage("a")
     sender.send(0, message, producer_id=PRODUCER, epoch=1, ordinals=[1])
-
-
-@pytest.mark.requirement("R286")
-def test_a_drain_goes_on_when_the_registrar_was_restored_from_an_older_copy(
-    tmp_path: Path,
-) -> None:
-    bus = Bus(tmp_path / "bus", partitions=2)
-
-    def move(source: Path, target: Path) -> None:
-        bus.partitions[0].kill()
-        for file in target.glob("partition-00.db*"):
-            file.unlink()
-        for file in source.glob("partition-00.db*"):
-            shutil.copy(file, target)
-        bus.start_partition(0)
-
-    try:
-        with bus.administration() as administration:
-            administration.create_queue("orders")
-        copy = tmp_path / "copy"
-        copy.mkdir()
-        move(bus.folder, copy)
-        with bus.client() as client, client.get_partition_browser(queue_name="orders") as browser:
-            for _ in range(5):
-                before = browser.acquire_drain_lease("capture", duration=5)
-                before.release()
-            move(copy, bus.folder)
-
-            lease = browser.acquire_drain_lease("capture", duration=5)
-
-        assert lease.epoch == before.epoch + 1
-        assert lease.ready == {0, 1}
-    finally:
-        bus.end()

@@ -17,6 +17,8 @@ from bendybus.frontend.upstreams.pipeline_calls import Lease, Settlement
 from bendybus.frontend.upstreams.upstream import Upstream
 
 REGISTRAR: Final = 0
+# How long a renewal waits for the registrar alone; the shortest lease lasts for five seconds.
+REGISTRAR_S: Final = 1.0
 Answer = TypeVar("Answer")
 
 
@@ -39,9 +41,10 @@ async def acquire(front_end: FrontEnd, name: str, sub_queue: SubQueue, lease: Le
         raise errors.InvalidArgument("owner", "must not be empty: it names the data pipeline.")
     bounds.check_number("duration", lease.duration_ms, limits.DRAIN_MS_MAX, limits.DRAIN_MS_MIN)
     bounds.check_number("epoch", lease.epoch, bounds.NUMBER_MAX)
-    if lease.epoch:
-        return await _hold(front_end, target, lease)
     registrar = front_end.upstreams[REGISTRAR]
+    if lease.epoch:
+        await _check_granted(registrar, target, lease)
+        return await _hold(front_end, target, lease)
     epoch = await pipeline_calls.grant(registrar, target, lease, 0)
     try:
         return await _hold(front_end, target, replace(lease, epoch=epoch))
@@ -51,6 +54,20 @@ async def acquire(front_end: FrontEnd, name: str, sub_queue: SubQueue, lease: Le
         above = int(lost.metadata.get("epoch", 0))
         epoch = await pipeline_calls.grant(registrar, target, lease, above)
         return await _hold(front_end, target, replace(lease, epoch=epoch))
+
+
+async def _check_granted(registrar: Upstream, target: Target, lease: Lease) -> None:
+    """Raise what the registrar says of a lease that is renewed, before others learn its epoch.
+
+    If it does not answer soon, the lease is renewed where it is held, before its time is over.
+    """
+    soon = replace(target, timeout_s=min(target.timeout_s, REGISTRAR_S))
+    try:
+        await pipeline_calls.hold(registrar, soon, lease)
+    except errors.DrainLeaseLost:
+        raise
+    except BusError:
+        return
 
 
 async def _hold(front_end: FrontEnd, target: Target, lease: Lease) -> Held:

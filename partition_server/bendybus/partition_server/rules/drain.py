@@ -109,6 +109,9 @@ def _hold(turn: Turn, command: DrainEntity) -> Drained:
     known = partition.drains.known((ref.uid, ref.sub_queue))
     if known is not None and _is_later(known, command):
         raise lost(command.epoch, known)
+    if partition.index == 0 and (known is None or known.epoch < command.epoch):
+        # The entity was made again since it was granted, or the registrar restored.
+        raise lost(command.epoch, known)
     _check_epoch(command, known)
     lease = _lease(command, command.epoch, command.duration_ms)
     held = partition.drains.held(ref.uid, ref.sub_queue)
