@@ -2,7 +2,7 @@
 
 import pytest
 
-from bendybus.domain import errors
+from bendybus.domain import errors, limits
 from bendybus.domain.disposition import Disposition
 from bendybus.domain.limits import KB, MB
 from bendybus.domain.message_state import ACTIVE_ONLY, EVERY_STATE, MessageState
@@ -116,6 +116,25 @@ def test_pages_without_a_message_of_the_state_go_on(queue: Driver) -> None:
 
 
 # Nothing becomes visible at or below the tail any more.
+
+
+@pytest.mark.requirement("R273")
+def test_a_page_looks_through_a_bounded_range_and_passes_over_what_is_gone(
+    queue: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "RANGE_SPAN", 10)
+    later = queue.wall_ms + 60_000
+    queue.send(*[b"later"] * 15, scheduled_ms=[later] * 15)
+    queue.send(*[b"gone"] * 45)
+    queue.receive(45, delete=True)
+    queue.send(b"a", b"b")
+
+    found = [page(queue)]
+    while not found[-1].complete:
+        found.append(page(queue, found[-1].next_after))
+
+    assert [each.next_after for each in found] == [10, 60, 62]
+    assert [row.payload for each in found for row in each.delivery.rows] == [b"a", b"b"]
 
 
 @pytest.mark.requirement("R273")

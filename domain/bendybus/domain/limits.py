@@ -123,6 +123,7 @@ FORWARD_REFUSED_MS: Final = MINUTE_MS  # until a message that its destination re
 RANGE_ROWS_DEFAULT: Final = 1_000  # of a page that a data pipeline reads
 RANGE_ROWS_MAX: Final = 5_000
 RANGE_BYTES_MAX: Final = 1 * MB  # or one message that is larger
+RANGE_SPAN: Final = 20_000  # numbers that one page looks through
 RANGE_NUMBERS_MAX: Final = 1_000  # settled in one call
 INCARNATION_CHARS_MAX: Final = 64
 DRAIN_OWNER_CHARS_MAX: Final = 128

@@ -87,8 +87,11 @@ def _look(
     `most`: how many rows are looked at, and how many bytes (but one row).
     """
     store, after, (limit, most_bytes) = turn.partition.store, command.after, most
+    through = upto
     if command.states == ACTIVE_ONLY:
-        found = store.active(queue.slot, after, upto, limit, most_bytes, _NEVER_MS)
+        # All that is not active is read on the way.
+        through = min(upto, after + limits.RANGE_SPAN)
+        found = store.active(queue.slot, after, through, limit, most_bytes, _NEVER_MS)
     else:
         found = store.browse(queue.slot, after + 1, limit, most_bytes)
     size_bytes = sum(row.delivered_bytes() for row in found)
@@ -96,6 +99,9 @@ def _look(
     if len(found) > 1 and size_bytes > most_bytes:
         found.pop()
     following = found[-1].counter if full and found[-1].counter < upto else None
+    if following is None and through < upto:
+        further = store.summaries(queue.slot, through + 1, upto, 1)
+        following = further[0].counter - 1 if further else None
     wanted = {STORED[state] for state in command.states}
     return [row for row in found if row.state in wanted and row.counter <= upto], following
 
