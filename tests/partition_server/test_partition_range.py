@@ -198,6 +198,19 @@ def test_a_dead_letter_arrives_above_the_tail_of_the_dead_letters(queue: Driver)
     assert bodies(queue, tail, 0, *DEAD) == [b"early"]
 
 
+@pytest.mark.requirement("R285")
+def test_numbers_of_dead_letters_are_of_another_incarnation_than_those_of_the_queue(
+    queue: Driver,
+) -> None:
+    queue.send(b"a")
+    found = {
+        range_of(queue, "orders", sub_queue).incarnation
+        for sub_queue in (SubQueue.MAIN, SubQueue.DEAD_LETTER)
+    }
+
+    assert len(found) == 2
+
+
 @pytest.mark.requirement("R273")
 def test_a_forwarded_message_arrives_above_the_tail(driver: Driver) -> None:
     driver.create("target")

@@ -51,8 +51,13 @@ def get_range(turn: Turn, command: GetRange) -> RangeRead:
 
 
 def incarnation(turn: Turn, queue: MessageQueue) -> str:
-    """Return what changes when numbers start over: entity and file, both shortened."""
-    return f"{queue.entity.uid[:8]}-{turn.partition.fingerprint.incarnation.hex()[:12]}"
+    """Return whose numbers these are: of which entity, file (both shortened) and sub-queue.
+
+    It changes when numbers start over.
+    """
+    of_queue = f"{queue.entity.uid[:8]}-{turn.partition.fingerprint.incarnation.hex()[:12]}"
+    sub_queue = queue.state.sub_queue
+    return of_queue if sub_queue is SubQueue.MAIN else f"{of_queue}-{sub_queue.value}"
 
 
 def page(turn: Turn, command: BrowseRange) -> RangePage:
