@@ -10,6 +10,7 @@ import pytest
 
 from bendybus.client import ServiceBusClient, ServiceBusMessage, arguments
 from bendybus.client.amqp import AmqpAnnotatedMessage
+from bendybus.client.core import partitions
 from bendybus.client.exceptions import InvalidArgumentError
 from bendybus.client.messages import encode, values
 from bendybus.v1.message_pb2 import Value
@@ -217,3 +218,19 @@ def test_a_value_of_no_type_of_amqp_is_a_plain_type_error(send: Callable[[], obj
         send()
 
     assert raised.type is TypeError
+
+
+@pytest.mark.parametrize(
+    ("field", "wrong"),
+    [
+        ("producer_id", "query-1, task-00"),
+        ("mark", "done"),
+        ("ordinals", [-1]),
+        ("ordinals", [1, 2**64]),
+        ("ordinals", ["1"]),
+    ],
+)
+def test_what_cannot_be_in_a_fenced_send_is_named(field: str, wrong: Any) -> None:
+    given: dict[str, Any] = {"producer_id": b"query-1, task-00", "mark": b"", "ordinals": [1]}
+    with pytest.raises((TypeError, ValueError), match=field):
+        partitions.send_request("orders", 0, [], epoch=1, **{**given, field: wrong})

@@ -107,6 +107,13 @@ def numbers(name: str, value: Any) -> list[int]:
     return [count(name, entry, least=0, most=INT64_MAX) for entry in value]
 
 
+def data(name: str, value: Any) -> bytes:
+    """Return bytes."""
+    if not isinstance(value, bytes):
+        raise TypeError(f"{name}: must be bytes (got {type(value).__name__})")
+    return value
+
+
 def moment(name: str, value: Any) -> datetime:
     """Return a point in time."""
     if not isinstance(value, datetime):

@@ -243,13 +243,16 @@ def send_request(
     mark: bytes,
 ) -> pipeline_pb2.SendFencedRequest:
     """Return the request that stores messages. Raises ValueError, TypeError."""
+    for bound in (min, max):
+        # One by one they would take longer than all the rest.
+        arguments.numbers("ordinals", bound(ordinals, default=0))
     made = pipeline_pb2.SendFencedRequest(
         entity_path=path,
         partition=arguments.count("partition", partition, least=0),
-        producer_id=producer_id,
+        producer_id=arguments.data("producer_id", producer_id),
         epoch=arguments.count("epoch", epoch, most=arguments.INT64_MAX),
         ordinals=ordinals,
-        mark=mark,
+        mark=arguments.data("mark", mark),
     )
     if isinstance(messages, message_pb2.MessageBatch):
         made.batch.CopyFrom(messages)
@@ -267,7 +270,7 @@ def fence_request(
     return pipeline_pb2.GetProducerFenceRequest(
         entity_path=path,
         partition=arguments.count("partition", partition, least=0),
-        producer_id=producer_id,
+        producer_id=arguments.data("producer_id", producer_id),
     )
 
 
