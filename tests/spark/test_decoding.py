@@ -174,3 +174,18 @@ def test_every_column_has_a_value_for_each_message(name: str) -> None:
     found = page(ServiceBusMessage("a"), ServiceBusMessage("b"))
 
     assert len(found.column(name)) == 2
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_what_is_no_message_is_read_as_bytes_and_the_others_as_they_are(whole: bool) -> None:
+    broken = b"\xff\xff no message"
+    found = page(ServiceBusMessage("a", subject="s"), ServiceBusMessage("b"), whole=whole)
+    found._batch.messages[1] = broken
+    if not whole:
+        found._batch.heads[1] = broken
+
+    assert found.column("body") == [b"a", broken]
+    assert found.column("subject") == ["s", None]
+    assert found.column("properties") == [None, None]
+    assert found.column("message_id")
+    assert len(found.column("head")) == 2

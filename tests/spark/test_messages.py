@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from bendybus.domain import message_format
+from bendybus.spark.errors import RowError
 from bendybus.spark.sink import messages
 from bendybus.spark.source import decoding
 from bendybus.v1 import message_pb2
@@ -128,3 +129,9 @@ def test_a_digest_tells_every_difference() -> None:
 
     assert len({digest({"body": b"a"}, row) for row in variants}) == len(variants)
     assert digest({"body": b"ab"}, {"body": b"c"}) != digest({"body": b"a"}, {"body": b"bc"})
+
+
+@pytest.mark.parametrize("more", [{}, {"subject": "s"}])
+def test_a_head_that_is_none_is_refused(more: dict[str, str]) -> None:
+    with pytest.raises(RowError, match="head: must be what a read returned in this column"):
+        messages.encode({"body": "x", "head": b"\xff no head", **more}, "id")

@@ -1,12 +1,14 @@
 """The part of a redrive on executors, without Spark: what is sent, then removed."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from bendybus.client.exceptions import DrainLeaseLostError
+from bendybus.client.exceptions import DrainLeaseLostError, InvalidOperationError
+from bendybus.spark.errors import PipelineError
 from bendybus.spark.jobs import redrive_task
 from bendybus.spark.jobs.redrive_task import Moved, Task
 from bendybus.spark.options import Entity
@@ -28,6 +30,10 @@ class Bus:
         self.log: list[str] = []
         self.lost = False
         self.changed = b""
+        # Of all messages, if it is not a text of their own.
+        self.body = self.head = b""
+        # Of one frame.
+        self.most = 1_000
         self.pipeline = self
 
     # What a client gives.
@@ -51,8 +57,8 @@ class Bus:
         batch = message_pb2.DeliveredBatch(partition=partition, sequence_numbers=shown)
         for number in shown:
             text = self.dead[number]
-            batch.heads.append(Message(subject=text).SerializeToString())
-            batch.messages.append(Message(data=[text.encode()]).SerializeToString())
+            batch.heads.append(self.head or Message(subject=text).SerializeToString())
+            batch.messages.append(self.body or Message(data=[text.encode()]).SerializeToString())
             batch.formats.append(1)
             batch.message_ids.append(f"id-{text}")
             batch.partition_keys.append("kk" if text == "keyed" else "")
@@ -66,6 +72,8 @@ class Bus:
     def send(
         self, partition: int, batch: Any, *, producer_id: bytes, ordinals: list[int], **_: Any
     ) -> Any:
+        if len(ordinals) > self.most:
+            raise InvalidOperationError(message="the batch makes too many copies")
         self.log.append("send")
         fence = self.fence.get((partition, producer_id), 0)
         new = [ordinal for ordinal in ordinals if ordinal > fence]
@@ -206,3 +214,94 @@ def test_a_function_changes_body_and_properties() -> None:
     assert bus.bodies() == ["a!"]
     head = Message.FromString(bus.sent[0][2].heads[0])
     assert (head.subject, head.application_properties["fixed"].string_value) == ("a", "yes")
+
+
+def test_what_a_function_clears_or_leaves_out_is_not_in_the_message() -> None:
+    bus = Bus(["a"])
+    bus.changed = message_pb2.ValueMap(
+        entries={name: message_pb2.Value(int_value=1) for name in ("bad", "tries")}
+    ).SerializeToString()
+
+    def fix(row: dict[str, Any]) -> dict[str, Any]:
+        row["subject"] = None
+        del row["properties"]["bad"]
+        row["time_to_live_ms"] = 5_000
+        return row
+
+    run(bus, task(bus), fix)
+
+    [(_, _, batch)] = bus.sent
+    head = Message.FromString(batch.heads[0])
+    assert head.subject == ""
+    assert {name: value.int_value for name, value in head.application_properties.items()} == {
+        "tries": 1
+    }
+    assert batch.time_to_live_ms == [5_000]
+
+
+def test_a_function_wins_over_the_properties_that_receivers_changed() -> None:
+    bus = Bus(["a"])
+    bus.changed = message_pb2.ValueMap(
+        entries={"tries": message_pb2.Value(int_value=1)}
+    ).SerializeToString()
+
+    run(bus, task(bus), lambda row: {**row, "properties": {"tries": "0"}})
+
+    head = Message.FromString(bus.sent[0][2].heads[0])
+    assert head.application_properties["tries"].string_value == "0"
+
+
+def test_a_body_that_a_function_leaves_alone_keeps_its_type() -> None:
+    bus = Bus(["a"])
+    value = Message(value=message_pb2.Value(string_value="a")).SerializeToString()
+    bus.body = value
+
+    run(bus, task(bus), lambda row: {**row, "subject": "b"})
+
+    assert bus.sent[0][2].messages[0] == value
+
+
+def test_a_function_sees_times_as_times_and_may_leave_a_message() -> None:
+    bus = Bus(["a", "b"])
+
+    def fix(row: dict[str, Any]) -> dict[str, Any] | None:
+        assert row["enqueued_at"] == datetime(1970, 1, 1, 0, 0, 0, 1_000, UTC)
+        return row if row["subject"] == "b" else None
+
+    assert run(bus, task(bus), fix) == Moved(1, 0, 0, 1)
+    assert list(bus.dead.values()) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("fix", "sentence"),
+    [
+        (lambda row: row["nope"], r"at dead letter \d+ the function failed with KeyError"),
+        (lambda row: {**row, "subjct": "x"}, "the function returned subjct, which a message does"),
+        (lambda row: {**row, "time_to_live_ms": 0}, "time_to_live_ms: must be positive"),
+        (lambda row: {**row, "subject": 5}, r"at dead letter \d+: "),
+    ],
+)
+def test_a_function_that_fails_names_the_message(fix: Any, sentence: str) -> None:
+    bus = Bus(["a"])
+
+    with pytest.raises(PipelineError, match=f"^--fix: .*{sentence}"):
+        run(bus, task(bus), fix)
+    assert list(bus.dead.values()) == ["a"]
+
+
+@pytest.mark.requirement("R310")
+def test_what_makes_too_many_copies_at_a_topic_is_sent_in_parts() -> None:
+    bus = Bus([f"m{n}" for n in range(10)])
+    bus.most = 3
+
+    assert run(bus, task(bus)) == Moved(10, 0, 0, 10)
+    assert sorted(bus.bodies()) == sorted(f"m{n}" for n in range(10))
+
+
+def test_a_dead_letter_that_is_no_message_is_named() -> None:
+    bus = Bus(["a"])
+    bus.head = b"\xff no message"
+
+    with pytest.raises(PipelineError, match=r"dead letter \d+: its sender .* --where 'sequence_nu"):
+        run(bus, task(bus))
+    assert list(bus.dead.values()) == ["a"]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from bendybus.spark.commands.run import sentence_of
 from bendybus.spark.jobs import capture
 from bendybus.spark.jobs.capture import Batch, Capture
 from bendybus.spark.jobs.file_layout import Layout
@@ -180,3 +181,17 @@ def test_an_object_store_is_written_to_like_a_folder(tmp_path: Path) -> None:
 
     found = {path.name: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert found == {"a": b"whole"}
+
+
+def test_files_that_cannot_be_written_are_named_in_one_sentence(new_queue: NewQueue) -> None:
+    queue = new_queue()
+    queue.send(BODIES)
+    (queue.folder / "files").write_text("a file, and no folder")
+
+    with pytest.raises(Exception, match="--out") as failed:
+        run(queue, wanted(queue))
+
+    out = queue.folder / "files"
+    assert sentence_of(failed.value).startswith(f"--out: {out} cannot be written: ")
+    assert "Not a directory" in sentence_of(failed.value)
+    assert queue.active() == 60

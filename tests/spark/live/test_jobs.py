@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from bendybus.client import ServiceBusMessage
+from bendybus.spark.commands.run import sentence_of
 from bendybus.spark.errors import OptionError
 from bendybus.spark.jobs import files, reports, session_totals
 from bendybus.spark.jobs.files import Export, Load, Replay
@@ -209,3 +210,59 @@ def test_a_session_is_totalled_once_it_is_silent(new_queue: NewQueue, tmp_path: 
         ("a", 2, 6),
         ("b", 1, 5),
     ]
+
+
+def test_dead_letters_of_any_bytes_are_counted_by_groups_of_any_name(new_queue: NewQueue) -> None:
+    queue = new_queue()
+    queue.send([b"\xff\xfe\x80abc"] * 3)  # type: ignore[list-item]
+    with queue.bus.client() as client:
+        receiver = client.get_queue_receiver(queue.name, max_wait_time=2)
+        for message in receiver:
+            receiver.dead_letter_message(message, reason="bad")
+    groups = ("reason", "reason", "properties.a`b")
+
+    for since in ("1764000000000", "20251101T000000Z", "2025-11-01"):
+        report = Report([entity(queue)], groups, since)
+        [row] = reports.dead_letters(queue.spark, report).collect()
+
+        assert (row.reason, row["properties.a`b"], row.messages) == ("bad", None, 3)
+        assert row.sample.endswith("abc")
+
+
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [("jsonl", '{"a":1}\n{bad\n'), ("csv", "a,b\n1,2\n3\n"), ("csv", "a,b\n1,2\n4,5,6\n")],
+)
+def test_a_line_that_cannot_be_read_becomes_no_message(
+    new_queue: NewQueue, tmp_path: Path, form: str, text: str
+) -> None:
+    queue = new_queue()
+    path = tmp_path / f"rows.{form}"
+    path.write_text(text)
+
+    with pytest.raises(Exception, match=r"(?i)malformed") as failed:
+        files.load(queue.spark, Load(str(path), entity(queue), form))
+
+    assert sentence_of(failed.value)
+    assert not any("_corrupt" in body for body in queue.received())
+
+
+def test_a_load_with_a_key_is_cut_into_the_same_tasks_with_any_number_of_cores(
+    new_queue: NewQueue, tmp_path: Path
+) -> None:
+    queue = new_queue()
+    path = tmp_path / "rows.csv"
+    rows = 6_000
+    path.write_text("text\n" + "".join(f"{n}{'x' * 1_000}\n" for n in range(rows)))
+    job = Load(str(path), {**entity(queue), "idempotencyKey": "once"}, "csv", "text")
+    files.load(queue.spark, job)
+    setting = "spark.sql.leafNodeDefaultParallelism"
+
+    for cores in ("1", "4"):
+        queue.spark.conf.set(setting, cores)
+        try:
+            files.load(queue.spark, job)
+        finally:
+            queue.spark.conf.unset(setting)
+
+    assert queue.active() == rows

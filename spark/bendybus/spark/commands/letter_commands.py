@@ -99,7 +99,7 @@ def redrive(
             "message_id",
             "subject",
             "dead_letter_reason AS reason",
-            "left(decode(body, 'UTF-8'), 60) AS body",
+            f"{reports.SAMPLE} AS body",
         )
         count = min(frame.count(), most) if most else frame.count()
         _show(shown.orderBy("sequence_number").limit(PREVIEW), "table", "", "no dead letters")

@@ -39,6 +39,7 @@ def _table(names: Sequence[str], values: list[list[Any]]) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for index, name in enumerate(names):
@@ -49,7 +50,8 @@ def _table(names: Sequence[str], values: list[list[Any]]) -> None:
             overflow="fold",
         )
     for row in values:
-        made.add_row(*(_shown(each) for each in row))
+        # Texts of messages are no markup.
+        made.add_row(*(Text(_visible(_shown(each))) for each in row))
     Console().print(made)
 
 
@@ -60,7 +62,12 @@ def _shown(value: Any) -> str:
 
 
 def _cell(value: Any) -> str:
-    return _shown(value).replace("|", "\\|").replace("\n", " ")
+    return _visible(_shown(value).replace("\n", " ")).replace("|", "\\|")
+
+
+def _visible(text: str) -> str:
+    """Return a text without what a terminal would obey."""
+    return "".join(each if each.isprintable() or each == "\n" else "\ufffd" for each in text)
 
 
 def _text(value: Any) -> str:

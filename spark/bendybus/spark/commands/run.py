@@ -1,6 +1,7 @@
 """Runs a command of `bendybus pipeline`; errors become one sentence and an exit code."""
 
 import logging
+import re
 import sys
 from collections.abc import Sequence
 from typing import Final
@@ -14,6 +15,8 @@ from bendybus.spark.errors import OptionError, PipelineError
 FAILED: Final = 1
 WRONG_USAGE: Final = 2
 INTERRUPTED: Final = 130
+# In an error of the JVM, what each exception says.
+_CAUSE: Final = re.compile(r"^(?:Caused by|): [\w.$]+: (.+)$", re.MULTILINE)
 # What Spark wraps the sentence of an error of ours in.
 _OURS: Final = ("bendybus.spark.errors.", "bendybus.client.exceptions.")
 
@@ -68,7 +71,13 @@ def sentence_of(error: BaseException) -> str:
 def _condition(error: BaseException) -> str:
     """Return the first line of an error that Spark has for its user; "": it is another one."""
     named = getattr(error, "getCondition", None) or getattr(error, "getErrorClass", None)
-    return str(error).splitlines()[0].strip() if named is not None and named() else ""
+    if named is not None and named():
+        return str(error).splitlines()[0].strip()
+    of_java = type(error).__name__ == "Py4JJavaError"
+    causes: list[str] = _CAUSE.findall(str(error)) if of_java else []
+    # The innermost of those that Spark has for its user; else the outermost.
+    known = [each for each in causes if each.startswith("[")]
+    return (known[-1:] or causes[:1] or [""])[0].strip()
 
 
 def _say(sentence: str, code: int) -> int:

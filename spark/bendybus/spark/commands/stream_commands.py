@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from bendybus.spark.commands import values
+from bendybus.spark.errors import OptionError
 from bendybus.spark.jobs import capture as captures
 from bendybus.spark.jobs import progress, runtime, session_totals
 from bendybus.spark.jobs.capture import Batch, Capture
@@ -19,7 +20,8 @@ from bendybus.spark.jobs.session_totals import Sessions
 Every = Annotated[str, typer.Option("--trigger", help="Time between batches: 30s, 5m.")]
 Now = Annotated[bool, typer.Option("--now", help="End when all that is there now is done.")]
 Port = Annotated[
-    int, typer.Option("--metrics-port", min=0, metavar="N", help="For Prometheus; 0: none.")
+    int,
+    typer.Option("--metrics-port", min=0, max=65_535, metavar="N", help="For Prometheus; 0: none."),
 ]
 Alive = Annotated[
     Path | None, typer.Option("--alive-file", help="Touched at each look, for a liveness probe.")
@@ -130,7 +132,10 @@ def reporting(spark: Any, job: str, entity: str, port: int, alive: Path | None) 
     """Have the queries of a session write lines and metrics."""
     metrics = progress.Metrics(job) if port else None
     if metrics is not None:
-        metrics.serve(port)
+        try:
+            metrics.serve(port)
+        except OSError as error:
+            raise OptionError(f"--metrics-port: {port} cannot be used: {error.strerror}") from None
     listener = progress.listen(spark, progress.Progress(entity, metrics, alive))
     try:
         yield

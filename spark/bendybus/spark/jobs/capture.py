@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from bendybus.spark import columns, options
-from bendybus.spark.errors import OptionError
+from bendybus.spark.errors import OptionError, PipelineError
 from bendybus.spark.jobs import file_store
 from bendybus.spark.jobs.file_layout import Layout
 from bendybus.spark.option_table import Use
@@ -131,7 +131,13 @@ def _writing(
 
         with errors.shown():
             store = file_store.of_uri(out, owner)
-            found = list(captured_files.write(batches, layout, store, kept))
+            try:
+                found = list(captured_files.write(batches, layout, store, kept))
+            except OSError as error:
+                raise PipelineError(
+                    f"--out: {out} cannot be written: {error}; mend that, and start again with the "
+                    "same checkpoint"
+                ) from error
         yield pa.RecordBatch.from_arrays(
             [
                 pa.array([file.path for file in found], pa.string()),

@@ -18,6 +18,8 @@ FORMATS: Final = ("parquet", "jsonl", "csv")
 # What Spark calls them.
 _OF_SPARK: Final = {"parquet": "parquet", "jsonl": "json", "csv": "csv"}
 _BASE64: Final = "base64"
+# At least so many tasks for files that are not small.
+SPLITS: Final = 16
 # Rows between two looks at the clock, where the rate is bounded.
 _RATE_ROWS: Final = 100
 
@@ -91,6 +93,7 @@ def export(spark: Any, wanted: Export) -> int:
 def replay(spark: Any, wanted: Replay) -> int:
     """Send what was exported or captured; return how many rows. Raises PipelineError."""
     check_format(wanted.format, "--format", ("parquet", "jsonl"))
+    _fix_splits(spark)
     frame = read_messages(spark, wanted)
     if wanted.where:
         frame = frame.where(wanted.where)
@@ -106,7 +109,10 @@ def replay(spark: Any, wanted: Replay) -> int:
 def load(spark: Any, wanted: Load) -> int:
     """Send a message for each row; return how many. Raises PipelineError."""
     check_format(wanted.format, "--format", FORMATS)
+    _fix_splits(spark)
     reader = spark.read.format(_OF_SPARK[wanted.format])
+    # A line that cannot be read fails the load: it is no message, and none is made of a part of it.
+    reader = reader.option("mode", "FAILFAST")
     if wanted.format == "csv":
         reader = reader.option("header", "true")
     frame = reader.load(wanted.given)
@@ -131,6 +137,14 @@ def load(spark: Any, wanted: Load) -> int:
     if not wanted.body_column:
         made.append("'application/json' AS content_type")
     return send(frame.selectExpr(*made), wanted.target, wanted.rate)
+
+
+def _fix_splits(spark: Any) -> None:
+    """Have files cut into the same tasks with any number of cores and executors.
+
+    What was written under an idempotency key is known by task.
+    """
+    spark.conf.set("spark.sql.files.minPartitionNum", SPLITS)
 
 
 def read_messages(spark: Any, wanted: Replay) -> Any:

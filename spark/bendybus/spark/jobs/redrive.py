@@ -15,9 +15,10 @@ from typing import Any, Final
 from bendybus.domain import subscription_name
 from bendybus.spark import connections, options
 from bendybus.spark.errors import OptionError, PipelineError
-from bendybus.spark.jobs import redrive_journal
+from bendybus.spark.jobs import redrive_fix, redrive_journal
+from bendybus.spark.jobs.redrive_fix import Fix
 from bendybus.spark.jobs.redrive_journal import Plan
-from bendybus.spark.jobs.redrive_task import Fix, Moved, Task, move
+from bendybus.spark.jobs.redrive_task import Moved, Task, move
 from bendybus.spark.option_table import Use
 from bendybus.spark.options import ReadOptions
 from bendybus.spark.source.bus import ConnectedBus
@@ -174,11 +175,14 @@ def _chosen(spark: Any, wanted: Redrive, more: Mapping[str, str]) -> Any:
     def fixed(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
 
+        from bendybus.spark import errors
+
         fix = fixer(named)
         assert fix is not None
         for batch in batches:
             rows = batch.to_pylist()
-            kept = [fix({**row, "properties": dict(row["properties"] or ())}) for row in rows]
+            with errors.shown():
+                kept = [redrive_fix.called(fix, row) for row in rows]
             yield batch.filter(pa.array([row is not None for row in kept], pa.bool_()))
 
     return frame.mapInArrow(fixed, schema)

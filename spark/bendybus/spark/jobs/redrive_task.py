@@ -7,11 +7,17 @@ passed over by the partition: its messages have the same ordinals, their places 
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from google.protobuf.message import DecodeError
+
 from bendybus.client import ServiceBusClient
+from bendybus.client.exceptions import InvalidOperationError
+from bendybus.spark.errors import PipelineError
+from bendybus.spark.jobs import redrive_fix
+from bendybus.spark.jobs.redrive_fix import Fix
 from bendybus.spark.options import Entity
 from bendybus.spark.property_texts import text_of
 from bendybus.spark.sink import messages
@@ -29,8 +35,6 @@ EPOCH: Final = 1
 ORIGINAL_ID: Final = "ResubmittedMessageId"
 # What dead-lettering added to the properties.
 ADDED: Final = ("DeadLetterReason", "DeadLetterErrorDescription")
-
-Fix = Callable[[dict[str, Any]], dict[str, Any] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,19 +93,12 @@ def move(client: ServiceBusClient, task: Task, fix: Fix | None = None) -> Moved:
         listed = []
         for index, number in enumerate(page.batch.sequence_numbers):
             if number in places:
-                listed.append(number)
                 made = copied(columns, index, task, own_id=target.detects_duplicates, fix=fix)
-                frames.add(places[number], made)
+                if made is not None:
+                    listed.append(number)
+                    frames.add(places[number], made)
         for where, ordinals, frame in frames.taken():
-            sent = sender.send(
-                where,
-                messages.batch_of(frame),
-                producer_id=task.producer_id,
-                epoch=EPOCH,
-                ordinals=ordinals,
-                timeout=task.timeout_s,
-            )
-            done += Moved(sent.stored, sent.repeated, sent.duplicates)
+            done += _sent(sender, task, where, ordinals, frame)
         if listed:
             # STRICTLY AFTER all of them are stored.
             done += Moved(removed=lease.settle(task.partition, listed, timeout=task.timeout_s))
@@ -155,21 +152,45 @@ class _Frames:
             yield where, ordinals, made
 
 
+def _sent(sender: Any, task: Task, where: int, ordinals: list[int], frame: list[Encoded]) -> Moved:
+    """Send a frame, in smaller ones if a topic would make too many copies of it at once."""
+    try:
+        sent = sender.send(
+            where,
+            messages.batch_of(frame),
+            producer_id=task.producer_id,
+            epoch=EPOCH,
+            ordinals=ordinals,
+            timeout=task.timeout_s,
+        )
+    except InvalidOperationError:
+        # Nothing of it is stored.
+        if len(frame) == 1:
+            raise
+        half = len(frame) // 2
+        first = _sent(sender, task, where, ordinals[:half], frame[:half])
+        return first + _sent(sender, task, where, ordinals[half:], frame[half:])
+    return Moved(sent.stored, sent.repeated, sent.duplicates)
+
+
 def copied(
     columns: decoding.Columns, index: int, task: Task, *, own_id: bool, fix: Fix | None
-) -> Encoded:
+) -> Encoded | None:
     """Return a dead letter as it is sent again, without the properties of dead-lettering.
+
+    None: the function leaves it.
 
     `own_id`: where duplicates are detected, the copy gets an id of its own, always the same, and
     the original one is kept in a property.
     """
+    changes = b""
     if fix is not None:
-        row = columns.row(index)
-        fixed = fix(dict(row)) or row
-        pairs = list((fixed.get("properties") or {}).items())
-        message = messages.encode({**fixed, "properties": pairs}, row["message_id"] or "")
-        head, body = message.head, message.body
+        fixed = redrive_fix.message(columns, index, fix)
+        if fixed is None:
+            return None
+        message, head, body = fixed, fixed.head, fixed.body
     else:
+        changes = columns.changes(index)
         head, body = columns.head_and_body(index)
         message = messages.message(
             head,
@@ -180,13 +201,22 @@ def copied(
         )
     message_id = message.message_id
     properties = dict(task.properties)
+    number = columns.column("sequence_number")[index]
     if own_id:
         if message_id:
             properties.setdefault(ORIGINAL_ID, message_id)
-        number = columns.column("sequence_number")[index]
         message_id = own_id_of(task.source.path, message_id, number)
-    head, body = with_properties(head, body, columns.changes(index), properties)
-    return messages.message(head, body, message_id, message.partition_key, message.session_id)
+    try:
+        head, body = with_properties(head, body, changes, properties)
+    except DecodeError:
+        raise PipelineError(
+            f"{task.source.path}: dead letter {number}: its sender wrote content that is not a "
+            f"valid message; complete it, or leave it out: --where 'sequence_number <> {number}'"
+        ) from None
+    times = (message.time_to_live_ms, message.scheduled_ms)
+    return messages.message(
+        head, body, message_id, message.partition_key, message.session_id, *times
+    )
 
 
 def own_id_of(source: str, message_id: str, number: int) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Final
 
-from bendybus.spark import columns
+from bendybus.spark import columns, option_values
 from bendybus.spark.errors import OptionError
 
 # What dead letters can be grouped by, beside properties.
@@ -21,7 +21,8 @@ GROUPS: Final = {
     "delivery_count": "delivery_count",
 }
 GROUP_DEFAULT: Final = ("reason", "subject")
-SAMPLE_CHARS: Final = 60
+# The beginning of a body, whatever bytes it has.
+SAMPLE: Final = "left(make_valid_utf8(cast(body AS string)), 60)"
 _PROPERTY: Final = "properties."
 
 
@@ -40,30 +41,31 @@ def dead_letters(spark: Any, wanted: Report) -> Any:
 
     Raises OptionError.
     """
-    groups = [("entity", "entity"), *((name, group(name)) for name in wanted.group_by)]
+    chosen = dict.fromkeys(wanted.group_by)
+    groups = [("entity", "entity"), *((name, group(name)) for name in chosen)]
     given = {"subQueue": "deadletter", "columns": ",".join(columns.DEFAULT)}
     if wanted.since:
         given["startingTime"] = wanted.since
     frame = _all(spark, wanted.sources, given)
     if wanted.since:
         # The times of dead letters do not rise: the start is no bound for what follows.
-        frame = frame.where(f"enqueued_at >= timestamp'{_quoted(wanted.since)}'")
+        frame = frame.where(f"enqueued_at >= timestamp_millis({_since_ms(wanted.since)})")
     made = frame.selectExpr(
-        *(f"{expression} AS `{name}`" for name, expression in groups),
+        *(f"{expression} AS {_named(name)}" for name, expression in groups),
         "enqueued_at",
-        f"left(decode(body, 'UTF-8'), {SAMPLE_CHARS}) AS sample",
+        f"{SAMPLE} AS sample",
     )
     from pyspark.sql import functions as sql
 
     return (
-        made.groupBy(*(f"`{name}`" for name, _ in groups))
+        made.groupBy(*(_named(name) for name, _ in groups))
         .agg(
             sql.count(sql.lit(1)).alias("messages"),
             sql.min("enqueued_at").alias("oldest"),
             sql.max("enqueued_at").alias("newest"),
             sql.min("sample").alias("sample"),
         )
-        .orderBy(sql.desc("messages"), *(sql.asc(f"`{name}`") for name, _ in groups))
+        .orderBy(sql.desc("messages"), *(sql.asc(_named(name)) for name, _ in groups))
     )
 
 
@@ -114,6 +116,14 @@ def _all(spark: Any, sources: Sequence[Mapping[str, str]], more: Mapping[str, st
         raise OptionError("--source: is required; name at least one queue or subscription")
     frames = [spark.read.format("bendybus").options(**{**more, **each}).load() for each in sources]
     return reduce(lambda one, other: one.unionByName(other), frames)
+
+
+def _since_ms(text: str) -> int:
+    return int(option_values.time("startingTime", text).timestamp() * 1_000)
+
+
+def _named(column: str) -> str:
+    return f"`{column.replace('`', '``')}`"
 
 
 def _quoted(text: str) -> str:

@@ -7,6 +7,8 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from google.protobuf.message import DecodeError
+
 from bendybus.domain import limits, message_format, partitioning
 from bendybus.domain.errors import InvalidOperation
 from bendybus.spark.errors import RowError
@@ -18,7 +20,7 @@ from bendybus.v1.message_pb2 import Message
 OVERHEAD_BYTES: Final = 32
 # Of a character of a key, at most.
 CHAR_BYTES: Final = 4
-_TEXTS: Final = ("content_type", "correlation_id", "subject", "to", "reply_to")
+TEXTS: Final = ("content_type", "correlation_id", "subject", "to", "reply_to")
 _KEYS: Final = ("message_id", "session_id", "partition_key")
 
 
@@ -129,12 +131,15 @@ def batch_of(messages: Sequence[Encoded]) -> message_pb2.MessageBatch:
 
 def _head(row: Mapping[str, Any]) -> bytes:
     stored = row.get("head")
-    texts = {name: row[name] for name in _TEXTS if row.get(name) is not None}
+    texts = {name: row[name] for name in TEXTS if row.get(name) is not None}
     properties = row.get("properties")
+    try:
+        head = Message.FromString(stored) if stored else Message()
+    except DecodeError:
+        raise RowError("head: must be what a read returned in this column, or null") from None
     if not texts and not properties:
         return stored or b""
     # Columns win over the head that was stored.
-    head = Message.FromString(stored) if stored else Message()
     for name, text in texts.items():
         setattr(head, name, text)
     for name, value in properties or ():

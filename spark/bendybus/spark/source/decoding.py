@@ -7,6 +7,8 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from google.protobuf.message import DecodeError
+
 from bendybus.domain import message_format
 from bendybus.spark.property_texts import text_of
 from bendybus.v1 import message_pb2
@@ -30,6 +32,7 @@ class Columns:
         self._path = path
         self._heads: Sequence[Message] | None = None
         self._payloads: Sequence[Message] | None = None
+        self._rows: dict[str, list[Any]] | None = None
         self.count = len(batch.sequence_numbers)
 
     def column(self, name: str) -> list[Any]:
@@ -63,7 +66,9 @@ class Columns:
 
     def row(self, index: int) -> dict[str, Any]:
         """Return all columns of one message; properties as a dictionary."""
-        values = {name: read(self)[index] for name, read in _COLUMNS.items()}
+        if self._rows is None:
+            self._rows = {name: read(self) for name, read in _COLUMNS.items()}
+        values = {name: column[index] for name, column in self._rows.items()}
         values["properties"] = dict(values["properties"] or ())
         return values
 
@@ -101,7 +106,7 @@ class Columns:
     def _parsed(self) -> Sequence[Message]:
         """Return what is beside the heads, parsed: bodies, or whole messages."""
         if self._payloads is None:
-            self._payloads = list(map(Message.FromString, self._batch.messages))
+            self._payloads = _messages(self._batch.messages, _raw)
         return self._payloads
 
     def _parsed_heads(self) -> Sequence[Message]:
@@ -110,17 +115,15 @@ class Columns:
             if not formats or message_format.SPLIT not in formats:
                 self._heads = self._parsed()
             else:
-                self._heads = [
-                    (Message.FromString(head) if head else _EMPTY)
-                    if kind == message_format.SPLIT
-                    else Message.FromString(payload)
-                    for head, payload, kind in zip(
-                        self._batch.heads or [b""] * self.count,
-                        self._batch.messages,
-                        formats,
-                        strict=True,
-                    )
-                ]
+                heads = self._batch.heads or [b""] * self.count
+                pairs = zip(heads, self._batch.messages, formats, strict=True)
+                self._heads = _messages(
+                    [
+                        head if kind == message_format.SPLIT else payload
+                        for head, payload, kind in pairs
+                    ],
+                    lambda _: _EMPTY,
+                )
         return self._heads
 
     def _bodies(self) -> list[bytes | None]:
@@ -176,6 +179,26 @@ class Columns:
         return [_STATES.get(state, "active") for state in self._batch.states]
 
 
+def _messages(serialised: Sequence[bytes], otherwise: Callable[[bytes], Message]) -> list[Message]:
+    """Return messages, parsed. What a sender of another make wrote may be none."""
+    try:
+        return list(map(Message.FromString, serialised))
+    except DecodeError:
+        return [_message(each, otherwise) for each in serialised]
+
+
+def _message(serialised: bytes, otherwise: Callable[[bytes], Message]) -> Message:
+    try:
+        return Message.FromString(serialised)
+    except DecodeError:
+        return otherwise(serialised)
+
+
+def _raw(serialised: bytes) -> Message:
+    """Return a message that has the bytes as its body: nothing of it is lost."""
+    return Message(data=[serialised])
+
+
 def json_of(value: message_pb2.Value) -> Any:
     """Return a value of a body as JSON has it."""
     kind = value.WhichOneof("kind")
@@ -206,8 +229,17 @@ def _json(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode()
 
 
+def body_of(payload: bytes) -> bytes:
+    """Return what is the body of a message, without its properties if it is whole."""
+    message = Message.FromString(payload)
+    for field, _ in message.ListFields():
+        if field.name not in _BODY_FIELDS:
+            message.ClearField(field.name)
+    return message.SerializeToString(deterministic=True)
+
+
 def _head_of(whole: bytes) -> bytes:
-    message = Message.FromString(whole)
+    message = _message(whole, lambda _: Message())
     for field in _BODY_FIELDS:
         message.ClearField(field)
     return message.SerializeToString(deterministic=True)
