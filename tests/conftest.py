@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 E2E = Path(__file__).parent / "e2e"
 # With real Spark, which `make spark-install` installs in an environment of its own.
@@ -17,6 +18,10 @@ SHARED_ONCE = "standard_bus"
 # Real processes wait far more than they work.
 WORKERS_PER_CORE = 3
 WORKERS_MIN, WORKERS_MAX = 4, 16
+
+# How long an example takes says how busy the machine is, not whether it is right.
+settings.register_profile("bendybus", deadline=None)
+settings.load_profile("bendybus")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -17,9 +17,7 @@ from tests.contract_messages import batches, messages
 from tests.frontend.entities import queue
 from tests.frontend.frames import submit
 
-FUZZ = settings(
-    max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
-)
+FUZZ = settings(max_examples=150, derandomize=True, suppress_health_check=list(HealthCheck))
 
 
 class Upstream:

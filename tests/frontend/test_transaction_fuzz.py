@@ -11,9 +11,7 @@ from tests.contract_messages import batches, messages
 from tests.frontend.test_transaction_service import Stream
 from tests.frontend.transactions import ID
 
-FUZZ = settings(
-    max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
-)
+FUZZ = settings(max_examples=150, derandomize=True, suppress_health_check=list(HealthCheck))
 Request = transaction_pb2.TransactRequest
 
 

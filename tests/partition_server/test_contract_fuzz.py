@@ -25,9 +25,7 @@ from tests.contract_messages import batches, messages
 from tests.partition_server.driver import Driver, fingerprint
 
 DAY_MS = 86_400_000
-FUZZ = settings(
-    max_examples=80, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
-)
+FUZZ = settings(max_examples=80, derandomize=True, suppress_health_check=list(HealthCheck))
 
 
 @pytest.fixture(scope="module")

@@ -133,7 +133,7 @@ class Machine(RuleBasedStateMachine):
         return [*self.pair.stored(), *ended]
 
 
-Machine.TestCase.settings = settings(max_examples=120, stateful_step_count=30, deadline=None)
+Machine.TestCase.settings = settings(max_examples=120, stateful_step_count=30)
 TestForwarding = pytest.mark.requirement("R213", "R272")(Machine.TestCase)
 
 

@@ -315,7 +315,6 @@ def close(buses: list[Bus]) -> None:
 @given(data=st.data())
 @settings(
     max_examples=30,
-    deadline=None,
     # A failing plan is short enough to be read; making it shorter takes minutes.
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
@@ -347,7 +346,6 @@ def test_what_follows_a_mark_is_taken_back_alone(buses: Any, data: st.DataObject
 @given(data=st.data())
 @settings(
     max_examples=30,
-    deadline=None,
     # A failing plan is short enough to be read; making it shorter takes minutes.
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

@@ -290,7 +290,6 @@ TestQueueModel = QueueMachine.TestCase
 TestQueueModel.settings = settings(
     max_examples=300,
     stateful_step_count=50,
-    deadline=None,
     derandomize=True,
     suppress_health_check=list(HealthCheck),
 )
@@ -298,7 +297,6 @@ TestSqliteQueueModel = SqliteQueueMachine.TestCase
 TestSqliteQueueModel.settings = settings(
     max_examples=25,
     stateful_step_count=30,
-    deadline=None,
     derandomize=True,
     suppress_health_check=list(HealthCheck),
 )

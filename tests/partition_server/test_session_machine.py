@@ -264,6 +264,4 @@ def test_each_session_has_one_receiver_and_stays_in_order(kind: str, tmp_path: P
             if isinstance(self.driver.store, SqliteStore):
                 self.driver.store.close()
 
-    run_state_machine_as_test(
-        Machine, settings=settings(max_examples=25, stateful_step_count=40, deadline=None)
-    )
+    run_state_machine_as_test(Machine, settings=settings(max_examples=25, stateful_step_count=40))

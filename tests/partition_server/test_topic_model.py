@@ -198,5 +198,5 @@ def _copy_of(row: Any, *, dead: bool) -> tuple[int, int]:
     return number, -1 if dead else tag
 
 
-TopicMachine.TestCase.settings = settings(deadline=None, max_examples=60, stateful_step_count=25)
+TopicMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=25)
 test_topics_do_what_the_model_does = TopicMachine.TestCase

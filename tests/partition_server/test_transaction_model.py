@@ -178,7 +178,6 @@ TestTransactionModel = pytest.mark.requirement("R91")(TransactionMachine.TestCas
 TestTransactionModel.settings = settings(
     max_examples=60,
     stateful_step_count=25,
-    deadline=None,
     derandomize=True,
     suppress_health_check=list(HealthCheck),
 )
@@ -186,7 +185,6 @@ TestSqliteTransactionModel = SqliteTransactionMachine.TestCase
 TestSqliteTransactionModel.settings = settings(
     max_examples=5,
     stateful_step_count=25,
-    deadline=None,
     derandomize=True,
     suppress_health_check=list(HealthCheck),
 )

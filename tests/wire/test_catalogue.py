@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bendybus.domain import entity as domain_entity
@@ -50,7 +50,6 @@ def sent(message: Any) -> Any:
     return type(message).FromString(message.SerializeToString())
 
 
-@settings(deadline=None)
 @given(st.lists(OTHERS | QUEUES))
 def test_a_catalogue_comes_back(descriptions: list[Description]) -> None:
     told = [entry(each) for each in descriptions]
@@ -63,7 +62,6 @@ def test_a_catalogue_comes_back(descriptions: list[Description]) -> None:
     assert catalogue.kinds_of(response) == frozenset(EntityKind)
 
 
-@settings(deadline=None)
 @given(OTHERS | QUEUES)
 def test_a_copy_and_a_commit_come_back(description: Description) -> None:
     entity = entry(description)
@@ -79,7 +77,6 @@ def test_a_copy_and_a_commit_come_back(description: Description) -> None:
 
 
 @pytest.mark.requirement("R87")
-@settings(deadline=None)
 @given(OTHERS)
 def test_a_watcher_of_0_4_sees_no_topics(description: Description) -> None:
     told = [entry(QueueDescription()), entry(description)]
@@ -89,7 +86,6 @@ def test_a_watcher_of_0_4_sees_no_topics(description: Description) -> None:
 
 
 @pytest.mark.requirement("R87")
-@settings(deadline=None)
 @given(OTHERS)
 def test_a_partition_of_0_4_refuses_a_copy_of_a_topic(description: Description) -> None:
     request = catalogue.apply_request(3, [entry(description)])
@@ -100,7 +96,6 @@ def test_a_partition_of_0_4_refuses_a_copy_of_a_topic(description: Description) 
 
 
 @pytest.mark.requirement("R87")
-@settings(deadline=None)
 @given(OTHERS)
 def test_a_registrar_of_0_4_refuses_to_make_a_topic(description: Description) -> None:
     changes = entities.description_changes(entities.description_to_proto(description))

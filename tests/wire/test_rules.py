@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from bendybus.domain import errors, limits
 from bendybus.domain.filters import rule_json
@@ -15,7 +15,6 @@ from bendybus.wire import rules
 from tests.domain.filters.rule_strategies import RULES
 
 
-@settings(deadline=None)
 @given(RULES)
 def test_a_rule_comes_back(rule: Rule) -> None:
     sent = pb.Rule.FromString(rules.to_proto(rule).SerializeToString())

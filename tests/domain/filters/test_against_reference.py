@@ -72,7 +72,7 @@ MESSAGES = st.dictionaries(st.sampled_from(NAMES), VALUES)
 
 
 @pytest.mark.requirement("R60", "R61")
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(tree=PREDICATES, message=MESSAGES)
 def test_a_filter_means_what_the_second_evaluation_says(
     tree: Tree, message: dict[str, Any]
@@ -94,7 +94,7 @@ def test_a_filter_means_what_the_second_evaluation_says(
 
 
 @pytest.mark.requirement("R60")
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(tree=PREDICATES, message=MESSAGES)
 def test_precedence_is_that_of_the_whole_parentheses(tree: Tree, message: dict[str, Any]) -> None:
     short, whole = reference.render(tree), reference.render(tree, whole=True)
@@ -112,7 +112,7 @@ def test_precedence_is_that_of_the_whole_parentheses(tree: Tree, message: dict[s
 
 
 @pytest.mark.requirement("R60")
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(tree=PREDICATES, seed=st.randoms(use_true_random=False))
 def test_upper_and_lower_case_and_white_space_make_no_difference(tree: Tree, seed: Any) -> None:
     text = reference.render(tree)

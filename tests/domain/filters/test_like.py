@@ -63,7 +63,7 @@ def test_the_escape_character_makes_what_follows_literal(
     assert like.compiled(pattern, escape)(text) is matched
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
 @given(
     pattern=st.text(alphabet="ab%_", max_size=9),
     text=st.text(alphabet="ab", max_size=14),
@@ -76,7 +76,7 @@ def test_it_is_what_a_regular_expression_says(pattern: str, text: str) -> None:
     assert like.compiled(pattern)(text) is expected
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 @given(
     pattern=st.text(alphabet="ab%_\n.", max_size=9),
     first=st.text(alphabet="ab\n.", max_size=6),

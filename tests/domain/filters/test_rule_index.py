@@ -147,7 +147,7 @@ VIEWS = st.builds(
 
 
 @pytest.mark.requirement("R69")
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow])
 @given(
     filters=st.lists(FILTERS, max_size=8),
     removed=st.sets(st.integers(0, 7)),

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from bendybus.domain import errors, limits
 from bendybus.domain.filters import rule_json, rule_set
@@ -20,7 +20,6 @@ from tests.domain.filters.rule_strategies import RULES
 RED = Rule("red", SqlFilter("color = 'red'"))
 
 
-@settings(deadline=None)
 @given(RULES)
 def test_a_stored_rule_comes_back(rule: Rule) -> None:
     stored = json.dumps(rule_json.to_json(rule))
