@@ -72,6 +72,7 @@ def test_a_drained_queue_refuses_receivers_and_names_the_pipeline(orders: Driver
 
         assert isinstance(error, errors.EntityDrained)
         assert "queue 'orders' is drained by the data pipeline 'capture'" in str(error)
+        assert f"its lease then ends within {LEASE_MS // 1_000} s" in str(error)
     assert bodies(orders) == [b"a", b"b", b"c", b"d"]
 
 

@@ -47,9 +47,7 @@ def one_line(text: str) -> str:
 
 
 _ADVICE: Final[dict[type[ServiceBusError], str]] = {
-    exceptions.MessagingEntityNotFoundError: (
-        " Check the options queue, topic and subscription, or create it first."
-    ),
+    exceptions.MessagingEntityNotFoundError: (" Check the options queue, topic and subscription."),
     exceptions.ServiceBusAuthenticationError: (
         " Check the option connectionStringFile or tokenFile on the driver and on the executors."
     ),

@@ -266,3 +266,57 @@ def test_a_load_with_a_key_is_cut_into_the_same_tasks_with_any_number_of_cores(
             queue.spark.conf.unset(setting)
 
     assert queue.active() == rows
+
+
+@pytest.mark.parametrize(
+    ("job", "sentence"),
+    [
+        (lambda spark, to, path: files.export(spark, Export(to, str(path))), "--out: "),
+        (
+            lambda spark, to, path: files.replay(spark, Replay(str(path / "none"), to)),
+            "--in: ",
+        ),
+        (
+            lambda spark, to, path: files.load(spark, Load(str(path / "empty"), to)),
+            "--in: no files of --format Parquet there",
+        ),
+        (
+            lambda spark, to, path: files.export(
+                spark, Export(to, str(path / "out"), where="nope = 1")
+            ),
+            "[UNRESOLVED_COLUMN",
+        ),
+        (
+            lambda spark, to, path: files.export(
+                spark, Export(to, str(path / "out"), where="subject = = 1")
+            ),
+            "[PARSE_SYNTAX_ERROR] Syntax error at or near '='",
+        ),
+    ],
+    ids=["out exists", "no in", "empty in", "no such column", "no condition"],
+)
+def test_errors_of_spark_become_a_sentence(
+    new_queue: NewQueue, tmp_path: Path, job: Any, sentence: str
+) -> None:
+    queue = new_queue()
+    sent(queue)
+    (tmp_path / "empty").mkdir()
+
+    with pytest.raises(Exception, match=r"\w") as failed:
+        job(queue.spark, entity(queue), tmp_path)
+
+    assert sentence_of(failed.value).startswith(sentence)
+    assert queue.active() == 20
+
+
+def test_a_column_that_files_do_not_have_is_named_with_its_option(
+    new_queue: NewQueue, tmp_path: Path
+) -> None:
+    queue = new_queue()
+    path = tmp_path / "rows.csv"
+    path.write_text("a,b\n1,2\n")
+
+    for name, option in (("partition_key", "key"), ("session_id", "session")):
+        job = Load(str(path), entity(queue), "csv", named={name: "nope"})
+        with pytest.raises(OptionError, match=f"--{option}-column: .* no column 'nope'.* a, b"):
+            files.load(queue.spark, job)

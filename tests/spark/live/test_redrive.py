@@ -14,6 +14,7 @@ from bendybus.spark.jobs import redrive, redrive_journal
 from bendybus.spark.jobs.redrive import Redrive
 from bendybus.spark.jobs.redrive_task import Task, move
 from bendybus.spark.option_table import Use
+from bendybus.spark.source.drain import Drain
 from tests.spark.live.queues import Queue
 
 pytestmark = pytest.mark.requirement("R310")
@@ -151,6 +152,22 @@ def interrupted(orders: Queue, wanted: Redrive, monkeypatch: pytest.MonkeyPatch)
         patch.setattr(redrive, "_move", die)
         with pytest.raises(KeyboardInterrupt):
             redrive.redrive(orders.spark, wanted)
+
+
+@pytest.mark.requirement("R311")
+def test_a_run_takes_over_the_lease_of_one_that_was_killed(
+    orders: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = Redrive(orders.options, checkpoint=tmp_path)
+    with monkeypatch.context() as patch:
+        # A killed process releases nothing.
+        patch.setattr(Drain, "release", lambda drain: drain._ended.set())
+        interrupted(orders, wanted, monkeypatch)
+
+        with pytest.raises(Exception, match=r"is drained by the data pipeline 'redrive-\w+'"):
+            redrive.redrive(orders.spark, Redrive(orders.options))
+
+    assert redrive.redrive(orders.spark, wanted).moved.sent == 30
 
 
 def send_without_removing(orders: Queue, plan: Any) -> None:

@@ -57,15 +57,16 @@ def check_removes(partition: PartitionState, queue: MessageQueue) -> None:
     """Raise EntityDrained where a data pipeline alone removes messages."""
     drain = partition.drains.held(queue.state.uid, queue.state.sub_queue)
     if drain is not None:
-        raise _drained(queue.entity.title, drain.lease.owner)
+        raise _drained(queue.entity.title, drain.lease)
 
 
-def _drained(title: str, owner: str) -> errors.EntityDrained:
+def _drained(title: str, lease: Lease) -> errors.EntityDrained:
     return errors.EntityDrained(
-        f"{title} is drained by the data pipeline {owner!r}, which alone removes its messages. "
-        "Receive from another subscription, or stop the pipeline.",
+        f"{title} is drained by the data pipeline {lease.owner!r}, which alone removes its "
+        "messages. Receive from another subscription, or stop the pipeline: its lease then ends "
+        f"within {lease.duration_ms / 1_000:g} s.",
         retry_after_ms=limits.DRAIN_MS_MIN,
-        metadata={"owner": owner},
+        metadata={"owner": lease.owner},
     )
 
 
@@ -95,7 +96,7 @@ def _grant(turn: Turn, command: DrainEntity) -> Drained:
     held = partition.drains.held(ref.uid, ref.sub_queue)
     if held is not None and held.lease.owner != command.owner:
         entity = partition.catalogue.resolve(ref)
-        raise _drained(entity.title, held.lease.owner)
+        raise _drained(entity.title, held.lease)
     known = partition.drains.known((ref.uid, ref.sub_queue))
     _check_epoch(command, known)
     # Others may know a later one than a registrar that was restored.
@@ -179,7 +180,7 @@ def _write(turn: Turn, lease: Lease) -> None:
 
 def _refuse_asks(turn: Turn, queue: MessageQueue, lease: Lease) -> None:
     """Refuse what receivers wait for. STRICTLY AFTER the commit."""
-    error = _drained(queue.entity.title, lease.owner)
+    error = _drained(queue.entity.title, lease)
     for stream, ask_id in list(queue.asks):
         queue.close_ask((stream, ask_id))
         turn.partition.streams.ask_closed(stream, ask_id)

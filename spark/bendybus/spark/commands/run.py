@@ -17,6 +17,12 @@ WRONG_USAGE: Final = 2
 INTERRUPTED: Final = 130
 # In an error of the JVM, what each exception says.
 _CAUSE: Final = re.compile(r"^(?:Caused by|): [\w.$]+: (.+)$", re.MULTILINE)
+# Where Spark speaks of its own interface: what it means for commands.
+_CONDITIONS: Final = {
+    "PATH_NOT_FOUND": "--in: {path} does not exist",
+    "PATH_ALREADY_EXISTS": "--out: {outputPath} exists; name another one, or give --overwrite",
+    "UNABLE_TO_INFER_SCHEMA": "--in: no files of --format {format} there",
+}
 # What Spark wraps the sentence of an error of ours in.
 _OURS: Final = ("bendybus.spark.errors.", "bendybus.client.exceptions.")
 
@@ -59,7 +65,7 @@ def stop_spark() -> None:
 
 
 def sentence_of(error: BaseException) -> str:
-    """Return the sentence of ours that an error of Spark carries; "": none."""
+    """Return the sentence for users that an error of Spark carries; "": none."""
     for line in str(error).splitlines():
         for name in _OURS:
             _, found, rest = line.partition(name)
@@ -69,10 +75,15 @@ def sentence_of(error: BaseException) -> str:
 
 
 def _condition(error: BaseException) -> str:
-    """Return the first line of an error that Spark has for its user; "": it is another one."""
+    """Return what an error says that Spark has for its user; "": it is another one."""
     named = getattr(error, "getCondition", None) or getattr(error, "getErrorClass", None)
-    if named is not None and named():
-        return str(error).splitlines()[0].strip()
+    condition = named() if named is not None else None
+    if condition:
+        meant = _CONDITIONS.get(condition)
+        if meant is not None:
+            parameters: dict[str, str] = error.getMessageParameters() or {}  # type: ignore[attr-defined]
+            return meant.format_map(parameters)
+        return next(line for line in str(error).splitlines() if line.strip()).strip()
     of_java = type(error).__name__ == "Py4JJavaError"
     causes: list[str] = _CAUSE.findall(str(error)) if of_java else []
     # The innermost of those that Spark has for its user; else the outermost.

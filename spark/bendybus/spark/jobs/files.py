@@ -18,6 +18,14 @@ FORMATS: Final = ("parquet", "jsonl", "csv")
 # What Spark calls them.
 _OF_SPARK: Final = {"parquet": "parquet", "jsonl": "json", "csv": "csv"}
 _BASE64: Final = "base64"
+# Column of a message → the option of `load` that names its column, without "-column".
+_NAMED_BY: Final = {
+    BODY: "body",
+    "session_id": "session",
+    "partition_key": "key",
+    "message_id": "id",
+    "subject": "subject",
+}
 # At least so many tasks for files that are not small.
 SPLITS: Final = 16
 # Rows between two looks at the clock, where the rate is bounded.
@@ -116,10 +124,10 @@ def load(spark: Any, wanted: Load) -> int:
     if wanted.format == "csv":
         reader = reader.option("header", "true")
     frame = reader.load(wanted.given)
-    for option, column in {BODY: wanted.body_column, **wanted.named}.items():
+    for name, column in {BODY: wanted.body_column, **wanted.named}.items():
         if column and column not in frame.columns:
             raise OptionError(
-                f"--{option.replace('_', '-')}-column: {wanted.given} has no column {column!r}; "
+                f"--{_NAMED_BY[name]}-column: {wanted.given} has no column {column!r}; "
                 f"it has {', '.join(frame.columns)}"
             )
     body = "to_json(struct(*))"

@@ -7,6 +7,7 @@ lease ──► plan: which numbers (Spark evaluates the condition) ──► ke
 import importlib
 import logging
 import time
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -67,7 +68,10 @@ def redrive(spark: Any, wanted: Redrive) -> Redriven:
     source = found.entity.path
     bus = ConnectedBus(found)
     fixer(wanted.fix)
-    lease = _lease(bus, found)
+    # An interrupted run's lease is taken over by the next run with its checkpoint.
+    kept = wanted.checkpoint
+    owner = uuid.uuid4().hex[:12] if kept is None else redrive_journal.owner(kept)
+    lease = _lease(bus, found, f"redrive-{owner}")
     try:
         plan, continued = _plan(spark, wanted, found, bus)
         if not plan.count():
@@ -107,10 +111,10 @@ def _options(wanted: Redrive) -> ReadOptions:
     return options.of_read(given, Use.BATCH_READ)
 
 
-def _lease(bus: ConnectedBus, found: ReadOptions) -> Drain:
+def _lease(bus: ConnectedBus, found: ReadOptions, owner: str) -> Drain:
     """Return the lease of all partitions, once no receiver has dead letters locked."""
     path = found.entity.path
-    lease = Drain(bus, path, f"redrive-{int(time.time() * 1000):x}", found.lease_s).keep()
+    lease = Drain(bus, path, owner, found.lease_s).keep()
     until = time.monotonic() + found.timeout_s
     while (waiting := lease.ready() and lease.why_waiting()) and time.monotonic() < until:
         time.sleep(LOOK_S)

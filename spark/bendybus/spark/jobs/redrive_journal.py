@@ -15,6 +15,7 @@ from typing import Any, Final
 from bendybus.spark.errors import OptionError
 
 FILE: Final = "redrive.json"
+OWNER_FILE: Final = "redrive-owner"
 _VERSION: Final = 1
 
 
@@ -67,23 +68,43 @@ def write(folder: Path, plan: Plan) -> None:
         "numbers": {str(partition): list(each) for partition, each in plan.numbers.items()},
         "incarnations": {str(partition): text for partition, text in plan.incarnations.items()},
     }
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        made = folder / f".{FILE}.tmp"
-        with made.open("w", encoding="utf-8") as file:
-            json.dump(values, file)
-            file.flush()
-            os.fsync(file.fileno())
-        made.rename(folder / FILE)
-        _sync(folder)
-    except OSError as error:
-        raise OptionError(f"--checkpoint: {folder} cannot be written: {error.strerror}") from None
+    _write(folder, FILE, json.dumps(values))
 
 
 def done(folder: Path) -> None:
     """Forget the plan: all of it is done."""
     (folder / FILE).unlink(missing_ok=True)
     _sync(folder)
+
+
+def owner(folder: Path) -> str:
+    """Return the name of the folder's runs, which is made once. Raises OptionError."""
+    path = folder / OWNER_FILE
+    try:
+        found = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        found = uuid.uuid4().hex[:12]
+        _write(folder, OWNER_FILE, found)
+    except (OSError, ValueError) as error:
+        raise OptionError(
+            f"--checkpoint: {path} cannot be read ({error}); name another folder, or remove it"
+        ) from None
+    return found
+
+
+def _write(folder: Path, name: str, text: str) -> None:
+    """Write a file durably, whole or not at all. Raises OptionError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        made = folder / f".{name}.tmp"
+        with made.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        made.rename(folder / name)
+        _sync(folder)
+    except OSError as error:
+        raise OptionError(f"--checkpoint: {folder} cannot be written: {error.strerror}") from None
 
 
 def _sync(folder: Path) -> None:
