@@ -12,11 +12,14 @@ from tests.spark.live.queues import Queue
 
 pytestmark = pytest.mark.requirement("R312")
 
+# The JVM itself says this, of a module that Spark names on its command line.
+JVM = "WARNING: Using incubator modules: jdk.incubator.vector"
+
 
 def run(queue: Queue, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a command against the queue's bus, with an environment that names no Python."""
     environment = {**os.environ, "BENDYBUS_CONNECTION_STRING": queue.bus.connection_string}
-    for name in ("PYSPARK_PYTHON", "SPARK_LOCAL_IP"):
+    for name in ("PYSPARK_PYTHON", "SPARK_LOCAL_IP", "SPARK_CONF_DIR"):
         environment.pop(name, None)
     return subprocess.run(
         [sys.executable, "-m", "bendybus.cli", "pipeline", *arguments],
@@ -43,6 +46,7 @@ def test_a_capture_says_what_it_did_and_leaves_the_queue_empty(
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(f"Captured 30 messages of {queue.name} in ")
     assert '"rows": 30' in done.stderr
+    assert [line for line in done.stderr.splitlines() if not line.startswith("{")] == [JVM]
     assert queue.active() == 0
 
 

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 from bendybus.spark.errors import OptionError
@@ -14,6 +15,7 @@ _API_SERVER: Final = "k8s://https://kubernetes.default.svc"
 # Fixed, so that a network policy can name them.
 DRIVER_PORT: Final = 7078
 BLOCK_MANAGER_PORT: Final = 7079
+CONF: Final = Path(__file__).parents[1] / "conf"
 # Set by spark-submit, whose master and executors hold.
 SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 
@@ -39,6 +41,8 @@ def session(job: str, runtime: Runtime, environment: Mapping[str, str] | None = 
     if SUBMITTED not in found and runtime.master.startswith(_LOCAL):
         # No other machine has to reach it.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        # Where the JVM finds how it logs. A user's own folder wins.
+        os.environ.setdefault("SPARK_CONF_DIR", str(CONF))
     builder = SparkSession.builder.appName(f"bendybus-{job}")
     for name, value in settings(runtime, found).items():
         builder = builder.config(name, value)
@@ -50,13 +54,14 @@ def settings(runtime: Runtime, environment: Mapping[str, str]) -> dict[str, str]
     found = {
         "spark.sql.session.timeZone": "UTC",
         "spark.ui.showConsoleProgress": "false",
-        # An error reaches the command, which prints it in one sentence.
-        "spark.log.level": "OFF",
         # A killed job's half-written batch is repeated; nothing else depends on the order.
         "spark.sql.streaming.stateStore.providerClass": (
             "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
         ),
     }
+    if SUBMITTED in environment or not runtime.master.startswith(_LOCAL):
+        # As conf/log4j2.properties has it for a JVM of this process.
+        found["spark.log.level"] = "OFF"
     if SUBMITTED not in environment:
         found["spark.master"] = runtime.master
         if runtime.master == KUBERNETES:
