@@ -1,5 +1,8 @@
 """What commands print of messages, whatever is in these."""
 
+import json
+from datetime import UTC, datetime
+
 import pytest
 
 from bendybus.spark.commands import output
@@ -24,3 +27,32 @@ def test_texts_of_messages_change_nothing_in_a_terminal(
     output.rows(["reason"], [["a\x1b[2Jb\x07\x9bc"]], form, "none")
 
     assert "a\ufffd[2Jb\ufffd\ufffdc" in capsys.readouterr().out
+
+
+def test_numbers_that_count_have_commas_and_those_that_name_have_none(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    output.rows(["sequence_number", "messages"], [[562949953421313, 12345]], "table", "none")
+
+    assert "562949953421313   12,345" in capsys.readouterr().out.replace("     ", "   ")
+
+
+def test_times_for_programs_have_their_zone(capsys: pytest.CaptureFixture[str]) -> None:
+    moment = datetime(2026, 11, 23, 15, 0, tzinfo=UTC).astimezone().replace(tzinfo=None)
+
+    output.rows(["start"], [[moment]], "json", "none")
+
+    assert json.loads(capsys.readouterr().out) == {"start": "2026-11-23T15:00:00.000+00:00"}
+
+
+def test_a_time_in_a_narrow_table_is_broken_between_date_and_time_of_day(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    row = ["x" * 60, datetime(2026, 11, 23, 15, 38, 16), "y" * 60]
+
+    output.rows(["reason", "oldest", "sample"], [row], "table", "none")
+
+    lines = capsys.readouterr().out.splitlines()
+    assert any("2026-11-23" in line for line in lines)
+    assert any("15:38:16" in line for line in lines)

@@ -102,7 +102,8 @@ def redrive(
             f"{reports.SAMPLE} AS body",
         )
         count = min(frame.count(), most) if most else frame.count()
-        _show(shown.orderBy("sequence_number").limit(PREVIEW), "table", "", "no dead letters")
+        first = shown.orderBy("sequence_number").limit(min(count, PREVIEW))
+        _show(first, "table", "", "no dead letters")
         typer.echo(f"Would redrive {count:,} dead letters of {source}; --dry-run: nothing is done.")
         return
     done = redrives.redrive(spark, wanted)

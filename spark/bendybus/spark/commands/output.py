@@ -3,12 +3,15 @@
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from bendybus.spark.errors import OptionError
 
 FORMATS: Final = ("table", "markdown", "json")
+# Numbers that count nothing.
+NAMES: Final = ("sequence_number", "partition")
+DATE_CHARS: Final = 10
 
 
 def check(form: str) -> None:
@@ -30,7 +33,7 @@ def rows(names: Sequence[str], found: Iterable[Sequence[Any]], form: str, empty:
         print("| " + " | ".join(names) + " |")
         print("|" + "---|" * len(names))
         for row in values:
-            print("| " + " | ".join(_cell(each) for each in row) + " |")
+            print("| " + " | ".join(map(_cell, names, row)) + " |")
     else:
         _table(names, values)
 
@@ -43,26 +46,33 @@ def _table(names: Sequence[str], values: list[list[Any]]) -> None:
 
     made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for index, name in enumerate(names):
-        numeric = all(isinstance(row[index], int | float) for row in values)
+        kinds = {type(row[index]) for row in values}
+        numeric = kinds <= {int, float}
         made.add_column(
             name.upper().replace("_", " "),
             justify="right" if numeric else "left",
             overflow="fold",
+            no_wrap=numeric,
+            # A time is broken between date and time of day only.
+            min_width=DATE_CHARS if datetime in kinds else None,
         )
     for row in values:
         # Texts of messages are no markup.
-        made.add_row(*(Text(_visible(_shown(each))) for each in row))
+        made.add_row(*(Text(_visible(each)) for each in map(_shown, names, row)))
     Console().print(made)
 
 
-def _shown(value: Any) -> str:
+def _shown(name: str, value: Any) -> str:
     if value is None:
         return "-"
-    return f"{value:,}" if isinstance(value, int) else _text(value)
+    if isinstance(value, int) and name not in NAMES:
+        return f"{value:,}"
+    # A DataFrame has times as they are here.
+    return f"{value:%Y-%m-%d %H:%M:%S}" if isinstance(value, datetime) else str(value)
 
 
-def _cell(value: Any) -> str:
-    return _visible(_shown(value).replace("\n", " ")).replace("|", "\\|")
+def _cell(name: str, value: Any) -> str:
+    return _visible(_shown(name, value).replace("\n", " ")).replace("|", "\\|")
 
 
 def _visible(text: str) -> str:
@@ -72,5 +82,5 @@ def _visible(text: str) -> str:
 
 def _text(value: Any) -> str:
     if isinstance(value, datetime):
-        return value.strftime("%Y-%m-%d %H:%M:%S")
+        return value.astimezone(UTC).isoformat(timespec="milliseconds")
     return str(value)

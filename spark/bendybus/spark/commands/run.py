@@ -32,7 +32,8 @@ def main(arguments: Sequence[str]) -> int:
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(message)s")
     logging.getLogger("bendybus.pipeline").setLevel(logging.INFO)
     # What Spark and PySpark log of an error is in its sentence, or in the traceback of a bug.
-    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    for name in ("SQLQueryContextLogger", "py4j"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     command = typer.main.get_command(app)
     try:
         command(args=list(arguments), prog_name="bendybus pipeline")

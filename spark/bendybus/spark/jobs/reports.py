@@ -24,6 +24,8 @@ GROUP_DEFAULT: Final = ("reason", "subject")
 # The beginning of a body, whatever bytes it has.
 SAMPLE: Final = "left(make_valid_utf8(cast(body AS string)), 60)"
 _PROPERTY: Final = "properties."
+# Of dead letters: whose they are.
+_OWNER: Final = "replace(entity, '/$DeadLetterQueue')"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ def dead_letters(spark: Any, wanted: Report) -> Any:
     Raises OptionError.
     """
     chosen = dict.fromkeys(wanted.group_by)
-    groups = [("entity", "entity"), *((name, group(name)) for name in chosen)]
+    groups = [("entity", _OWNER), *((name, group(name)) for name in chosen)]
     given = {"subQueue": "deadletter", "columns": ",".join(columns.DEFAULT)}
     if wanted.since:
         given["startingTime"] = wanted.since
