@@ -104,6 +104,18 @@ def test_what_was_not_published_is_not_there_and_is_cleared_by_its_owner(tmp_pat
     kept.discard()
 
 
+def test_drafts_of_captures_with_checkpoints_of_one_name_are_told_apart() -> None:
+    def owner(queue: str, port: int, key: str) -> str:
+        string = f"Endpoint=sb://h:{port};SharedAccessKeyName=root;SharedAccessKey={key}"
+        source = {"connectionString": string, "queue": queue}
+        return capture._owner(Capture(source, "s3://lake/all", "/checkpoint"))
+
+    mine = owner("orders", 1, "k")
+
+    assert owner("orders", 1, "rotated") == mine
+    assert len({mine, owner("returns", 1, "k"), owner("orders", 2, "k")}) == 3
+
+
 def test_a_file_system_without_hard_links_replaces_nothing_either(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

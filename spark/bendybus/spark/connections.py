@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bendybus.client import ServiceBusClient
+from bendybus.client.connection_string import parse_connection_string
 from bendybus.spark.errors import OptionError
 from bendybus.spark.options import Connection
 
@@ -35,6 +36,16 @@ def client(connection: Connection) -> ServiceBusClient:
                 _clients.pop(next(iter(_clients))).close()
         _clients[key] = found
         return found
+
+
+def address(connection: Connection) -> str:
+    """Return the address of a bus, which stays when its keys change. Raises OptionError."""
+    if connection.endpoint:
+        return connection.endpoint
+    try:
+        return parse_connection_string(_string(connection)).endpoint
+    except ValueError as error:
+        raise OptionError(f"option connectionString: {error}") from None
 
 
 class TokenFile:

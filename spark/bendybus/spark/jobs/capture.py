@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from bendybus.spark import columns, options
+from bendybus.spark import columns, connections, options
 from bendybus.spark.errors import OptionError, PipelineError
 from bendybus.spark.jobs import file_store
 from bendybus.spark.jobs.file_layout import Layout
@@ -113,8 +113,14 @@ def _without_case(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def _owner(wanted: Capture) -> str:
-    """Return what names the drafts of a checkpoint, also after a restart."""
-    return hashlib.blake2b(wanted.checkpoint.encode(), digest_size=8).hexdigest()
+    """Return what names the drafts of a capture, also after a restart.
+
+    Several may write into one folder, and in pods of their own each may call its checkpoint the
+    same.
+    """
+    found = options.of_read(_source(wanted)[0], Use.STREAM_READ)
+    of = (connections.address(found.connection), found.entity.path, wanted.checkpoint)
+    return hashlib.blake2b("\0".join(of).encode(), digest_size=8).hexdigest()
 
 
 def _writing(
