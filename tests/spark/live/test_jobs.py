@@ -1,5 +1,6 @@
 """Export, replay, load, reports and sessions, with real Spark and a real bus."""
 
+import dataclasses
 import json
 import time
 from collections.abc import Callable
@@ -113,13 +114,17 @@ def test_rows_of_files_become_messages(new_queue: NewQueue, tmp_path: Path) -> N
 
 def test_a_load_with_a_key_stores_nothing_twice(new_queue: NewQueue, tmp_path: Path) -> None:
     queue = new_queue()
-    path = tmp_path / "rows.csv"
-    path.write_text("text\n" + "".join(f"t{n}\n" for n in range(50)))
+    path = tmp_path / "rows"
+    path.mkdir()
+    for part in range(5):
+        text = "".join(f"t{n}\n" for n in range(part * 10, part * 10 + 10))
+        (path / f"{part}.csv").write_text(f"text\n{text}")
     target = {**entity(queue), "idempotencyKey": "rows of today"}
     wanted = Load(str(path), target, "csv", body_column="text")
 
-    for _ in range(2):
-        assert files.load(queue.spark, wanted) == 50
+    # The rate is no matter of what is stored.
+    for rate in (0, 1_000, 0):
+        assert files.load(queue.spark, dataclasses.replace(wanted, rate=rate)) == 50
 
     assert sorted(queue.received()) == sorted(f"t{n}" for n in range(50))
 
@@ -307,6 +312,14 @@ def test_errors_of_spark_become_a_sentence(
 
     assert sentence_of(failed.value).startswith(sentence)
     assert queue.active() == 20
+
+
+def test_a_replay_with_a_key_has_the_times_of_the_files(new_queue: NewQueue) -> None:
+    queue = new_queue()
+    target = {**entity(queue), "idempotencyKey": "once"}
+
+    with pytest.raises(OptionError, match="--shift-time: gives other times in each run"):
+        files.replay(queue.spark, Replay("files", target, shift_time=True))
 
 
 def test_a_column_that_files_do_not_have_is_named_with_its_option(

@@ -101,6 +101,11 @@ def export(spark: Any, wanted: Export) -> int:
 def replay(spark: Any, wanted: Replay) -> int:
     """Send what was exported or captured; return how many rows. Raises PipelineError."""
     check_format(wanted.format, "--format", ("parquet", "jsonl"))
+    if wanted.shift_time and "idempotencyKey" in wanted.target:
+        raise OptionError(
+            "--shift-time: gives other times in each run, and --idempotency-key is for the same "
+            "messages; leave one of them out"
+        )
     _fix_splits(spark)
     frame = read_messages(spark, wanted)
     if wanted.where:
@@ -191,10 +196,28 @@ def send(frame: Any, target: Mapping[str, str], rate: float) -> int:
         raise OptionError(f"--rate: must be positive, or 0 for no bound (got {rate:g})")
     frame, counted = observed(frame)
     if rate:
-        # One task: nothing that waits for its turn needs more.
-        frame = frame.coalesce(1).mapInArrow(_throttled(rate), frame.schema)
+        # In the same tasks as without: what was written under an idempotency key is known by task.
+        frame = frame.mapInArrow(_throttled(rate / _tasks_at_once(frame)), frame.schema)
     frame.write.format("bendybus").options(**target).mode("append").save()
     return int(counted())
+
+
+def _tasks_at_once(frame: Any) -> int:
+    """Return how many tasks of a frame run side by side, at most."""
+    from pyspark.errors import PySparkAttributeError
+
+    try:
+        context = frame.sparkSession.sparkContext
+    except PySparkAttributeError:
+        # Spark Connect tells neither cores nor tasks.
+        return SPLITS
+    conf = context.getConf()
+    executors, cores = (
+        int(conf.get(f"spark.executor.{name}", "1")) for name in ("instances", "cores")
+    )
+    # Executors may still be on their way.
+    at_most = max(context.defaultParallelism, executors * cores)
+    return max(1, min(at_most, frame.rdd.getNumPartitions()))
 
 
 def _throttled(rate: float) -> Any:
