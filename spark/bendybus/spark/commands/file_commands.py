@@ -15,7 +15,7 @@ Key = Annotated[
     str,
     typer.Option(
         "--idempotency-key",
-        help="Names the write: with the same key, files and options, a repeat stores nothing twice.",
+        help="Names the write: a repeat with the same key, files and options stores nothing twice.",
     ),
 ]
 Where = Annotated[str, typer.Option(help="Only rows of this condition (Spark SQL).")]
