@@ -56,6 +56,18 @@ def test_a_second_drain_is_refused_and_one_of_the_same_owner_takes_over(
 
 
 @pytest.mark.requirement("R281")
+def test_the_lease_of_a_pipeline_that_died_is_waited_for(bus: Bus, queue: str) -> None:
+    with bus.client(retry_total=0) as client:
+        browser = client.get_partition_browser(queue_name=queue)
+        died = browser.acquire_drain_lease("died", duration=5)
+
+        lease = browser.acquire_drain_lease("other", duration=30, timeout=30)
+
+        assert lease.epoch == died.epoch + 1
+        lease.release()
+
+
+@pytest.mark.requirement("R281")
 def test_the_lease_of_a_queue_that_was_made_again_is_lost(
     bus: Bus, client: ServiceBusClient, browser: PartitionBrowser, queue: str
 ) -> None:

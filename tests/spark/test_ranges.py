@@ -38,7 +38,7 @@ def start(numbers: dict[int, int]) -> Offset:
 def test_a_batch_takes_from_every_partition_with_messages_and_not_more_than_its_limit(
     tails: list[int], limit: int
 ) -> None:
-    found = ranges.deal(start({}), extents(tails), limit, None)
+    found = ranges.deal(ranges.spans(start({}), extents(tails), None), limit)
 
     taken = {index: number - offsets.beginning(index) for index, number in found.items()}
     assert taken.keys() == {index for index, tail in enumerate(tails) if tail}
@@ -50,14 +50,14 @@ def test_a_batch_takes_from_every_partition_with_messages_and_not_more_than_its_
 
 @pytest.mark.requirement("R295")
 def test_a_limit_is_dealt_by_lag() -> None:
-    found = ranges.deal(start({0: 0, 1: 0}), extents([900, 100]), 100, None)
+    found = ranges.deal(ranges.spans(start({0: 0, 1: 0}), extents([900, 100]), None), 100)
 
     assert found == {0: 89, 1: offsets.beginning(1) + 10}
 
 
 @pytest.mark.requirement("R295")
 def test_numbers_before_the_oldest_message_do_not_count() -> None:
-    found = ranges.deal(start({0: 0}), extents([1_000], first=991), 5, None)
+    found = ranges.deal(ranges.spans(start({0: 0}), extents([1_000], first=991), None), 5)
 
     assert found == {0: 995}
 

@@ -159,6 +159,15 @@ OPTIONS: Final = (
         "that has any",
     ),
     Option(
+        "dealBy",
+        Use.STREAM_READ,
+        values.one_of("lag", "time"),
+        "lag",
+        "what a batch takes of a backlog: `lag`: of each partition in proportion to what waits "
+        "there. `time`: of all up to one enqueued time, so that a watermark drops nothing; while a "
+        "partition cannot be read, none is",
+    ),
+    Option(
         "maxBytesPerTrigger",
         Use.STREAM_READ,
         values.size(1, 2**40),

@@ -73,6 +73,7 @@ class ReadOptions:
     owner: str
     lease_s: float
     max_messages: int
+    by_time: bool
     max_bytes: int
     min_messages: int
     max_delay_s: float
@@ -120,6 +121,7 @@ def of_read(given: Mapping[str, str], use: Use) -> ReadOptions:
         owner=found.get("owner", ""),
         lease_s=found.get("leaseDuration", 60.0),
         max_messages=found.get("maxMessagesPerTrigger", 0),
+        by_time=found.get("dealBy") == "time",
         max_bytes=found.get("maxBytesPerTrigger", 0),
         min_messages=found.get("minMessagesPerTrigger", 0),
         max_delay_s=found.get("maxTriggerDelay", 900.0),
@@ -172,6 +174,10 @@ def _check(options: ReadOptions, found: Mapping[str, Any], use: Use) -> None:
         raise OptionError(
             "option endingTime: is not of a sub-queue, where times do not rise with numbers; "
             "filter the column enqueued_at instead"
+        )
+    if options.entity.sub_queue and options.by_time:
+        raise OptionError(
+            "option dealBy: time is not of a sub-queue, where times do not rise with numbers"
         )
     if not options.drains:
         for name in ("owner", "leaseDuration"):

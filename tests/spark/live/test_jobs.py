@@ -217,6 +217,34 @@ def test_a_session_is_totalled_once_it_is_silent(new_queue: NewQueue, tmp_path: 
     ]
 
 
+@pytest.mark.requirement("R305")
+def test_sessions_of_a_backlog_are_whole_however_partitions_are_filled(
+    new_queue: NewQueue, tmp_path: Path
+) -> None:
+    queue = new_queue(requires_session=True)
+    with queue.bus.client() as client:
+        partition_of = (
+            client.get_partition_browser(queue_name=queue.name).describe_partitions().partition_of
+        )
+        others = (f"end {n}" for n in range(100))
+        end = next(name for name in others if partition_of(name) != partition_of("long"))
+        with client.get_queue_sender(queue.name) as sender:
+            for _ in range(24):
+                sender.send_messages(ServiceBusMessage("x", session_id="long"))
+                time.sleep(0.25)
+            time.sleep(2.5)
+            sender.send_messages(ServiceBusMessage("x", session_id=end))
+    source = {**entity(queue), "startingOffsets": "earliest", "maxMessagesPerTrigger": "6"}
+    wanted = Sessions(
+        source, str(tmp_path / "checkpoint"), "2 seconds", "0 seconds", str(tmp_path / "out")
+    )
+
+    session_totals.start(queue.spark, wanted, {"availableNow": True}).awaitTermination()
+
+    rows = queue.spark.read.parquet(wanted.out).collect()
+    assert [(row.session_id, row.messages) for row in rows] == [("long", 24)]
+
+
 def test_dead_letters_of_any_bytes_are_counted_by_groups_of_any_name(new_queue: NewQueue) -> None:
     queue = new_queue()
     queue.send([b"\xff\xfe\x80abc"] * 3)  # type: ignore[list-item]

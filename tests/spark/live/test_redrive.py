@@ -165,7 +165,7 @@ def test_a_run_takes_over_the_lease_of_one_that_was_killed(
         interrupted(orders, wanted, monkeypatch)
 
         with pytest.raises(Exception, match=r"is drained by the data pipeline 'redrive-\w+'"):
-            redrive.redrive(orders.spark, Redrive(orders.options))
+            redrive.redrive(orders.spark, Redrive({**orders.options, "timeout": "2s"}))
 
     assert redrive.redrive(orders.spark, wanted).moved.sent == 30
 

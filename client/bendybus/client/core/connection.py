@@ -27,6 +27,7 @@ from bendybus.client.core.waiters import Waiter
 from bendybus.client.exceptions import ServiceBusError
 from bendybus.domain.errors import (
     BusError,
+    EntityDrained,
     EntityNotFound,
     OutcomeUnknown,
     PartitionUnavailable,
@@ -48,6 +49,7 @@ from bendybus.v1.management_pb2 import (
     UpdateSubscriptionRequest,
     UpdateTopicRequest,
 )
+from bendybus.v1.pipeline_pb2 import AcquireDrainLeaseRequest
 from bendybus.v1.receiver_pb2 import DeleteMessagesRequest, ReceiveDeferredRequest
 from bendybus.v1.sender_pb2 import CancelScheduledMessagesRequest
 from bendybus.wire import merged_frames, message_heads, statuses
@@ -147,7 +149,7 @@ class Connection:
             try:
                 return await self._call_once(method, request, left)
             except BusError as exc:
-                failures += 1
+                failures += 0 if _waits(exc, request) else 1
                 recorded = exc if _is_recorded(exc) else recorded
                 if _is_gone(exc, request):
                     # Deleted by an earlier try, on the partitions that were available.
@@ -306,6 +308,11 @@ def _is_recorded(error: BusError) -> bool:
 def _is_gone(error: BusError, request: Any) -> bool:
     """Whether an entity that is to be deleted does not exist (any more)."""
     return isinstance(error, EntityNotFound) and type(request) in _DELETIONS
+
+
+def _waits(error: BusError, request: Any) -> bool:
+    """Whether it is the lease of another pipeline, which is waited for as long as there is time."""
+    return isinstance(error, EntityDrained) and isinstance(request, AcquireDrainLeaseRequest)
 
 
 def _unknown(error: BusError) -> OutcomeUnknown:

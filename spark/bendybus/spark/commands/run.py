@@ -30,7 +30,9 @@ _OURS: Final = ("bendybus.spark.errors.", "bendybus.client.exceptions.")
 def main(arguments: Sequence[str]) -> int:
     """Run a command and return its exit code."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(message)s")
-    logging.getLogger("bendybus.pipeline").setLevel(logging.INFO)
+    # What a job waits for: the bus, or the lease of another pipeline.
+    for name in ("bendybus.pipeline", "bendybus.client"):
+        logging.getLogger(name).setLevel(logging.INFO)
     # What Spark and PySpark log of an error is in its sentence, or in the traceback of a bug.
     for name in ("SQLQueryContextLogger", "py4j"):
         logging.getLogger(name).setLevel(logging.CRITICAL)

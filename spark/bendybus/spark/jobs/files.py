@@ -216,8 +216,9 @@ def _tasks_at_once(frame: Any) -> int:
         int(conf.get(f"spark.executor.{name}", "1")) for name in ("instances", "cores")
     )
     # Executors may still be on their way.
-    at_most = max(context.defaultParallelism, executors * cores)
-    return max(1, min(at_most, frame.rdd.getNumPartitions()))
+    at_most: int = max(context.defaultParallelism, executors * cores)
+    tasks: int = frame.rdd.getNumPartitions()
+    return max(1, min(at_most, tasks))
 
 
 def _throttled(rate: float) -> Any:

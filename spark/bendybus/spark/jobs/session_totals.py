@@ -13,6 +13,7 @@ from typing import Any, Final
 from bendybus.spark.errors import OptionError
 
 COLUMNS: Final = "columns"
+DEAL_BY: Final = "dealBy"
 _READ: Final = "session_id,subject,enqueued_at,body"
 
 
@@ -37,6 +38,9 @@ def totals(spark: Any, wanted: Sessions) -> Any:
     from pyspark.sql import functions as sql
 
     given = {COLUMNS: _READ, **wanted.source}
+    if not any(name.lower() == DEAL_BY.lower() for name in given):
+        # Else sessions of a backlog would be dropped as late, or closed too early.
+        given[DEAL_BY] = "time"
     frame = spark.readStream.format("bendybus").options(**given).load()
     return (
         frame.where("session_id IS NOT NULL")

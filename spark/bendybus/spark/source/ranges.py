@@ -90,14 +90,14 @@ def advanced(
     return Offset(numbers, incarnations, gone, owner or start.owner)
 
 
-def deal(
-    start: Offset, extents: Sequence[Extent], limit: int | None, targets: Mapping[int, int] | None
-) -> dict[int, int]:
-    """Return where each partition's part of a batch ends; without what has nothing new.
+def spans(
+    start: Offset, extents: Sequence[Extent], targets: Mapping[int, int] | None
+) -> dict[int, tuple[int, int]]:
+    """Return (after, last) of what is new, by partition; without those that have nothing new.
 
-    `limit` numbers are dealt by lag, at least one each. `targets`: where it ends at most.
+    `targets`: where it ends at most.
     """
-    firsts, lasts = {}, {}
+    found = {}
     for extent in extents:
         if extent.unavailable or not extent.first_number:
             continue
@@ -107,15 +107,23 @@ def deal(
         # Numbers before the first message are passed over without being counted.
         first = max(_begin(start, extent), extent.first_number - 1)
         if last > first:
-            firsts[extent.partition], lasts[extent.partition] = first, last
-    lags = {partition: lasts[partition] - firsts[partition] for partition in lasts}
+            found[extent.partition] = (first, last)
+    return found
+
+
+def deal(spans: Mapping[int, tuple[int, int]], limit: int | None) -> dict[int, int]:
+    """Return where each partition's part of a batch ends.
+
+    `limit` numbers are dealt by lag, at least one each.
+    """
+    lags = {partition: last - after for partition, (after, last) in spans.items()}
     total = sum(lags.values())
     if limit is None or total <= limit:
-        return lasts
+        return {partition: last for partition, (_, last) in spans.items()}
     # One each, and the rest by lag.
     rest, others = max(0, limit - len(lags)), max(1, total - len(lags))
     return {
-        partition: firsts[partition] + 1 + rest * (lag - 1) // others
+        partition: spans[partition][0] + 1 + rest * (lag - 1) // others
         for partition, lag in lags.items()
     }
 

@@ -16,9 +16,10 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from bendybus.domain import sequence_number
+from bendybus.spark import bus_errors
 from bendybus.spark.errors import DataLossError, PipelineError
 from bendybus.spark.options import ReadOptions
-from bendybus.spark.source import awaiting, offsets, positions, ranges
+from bendybus.spark.source import awaiting, deal_by_time, offsets, positions, ranges
 from bendybus.spark.source.bus import Bus
 from bendybus.spark.source.drain import Drain
 from bendybus.spark.source.offsets import Offset
@@ -132,12 +133,33 @@ class StreamPlanner:
         if self._options.drains:
             ready = self._ready(start)
             extents = [extent for extent in extents if extent.partition in ready]
-        everything = ranges.deal(start, extents, None, self._targets)
+        spans = ranges.spans(start, extents, self._targets)
+        everything = ranges.deal(spans, None)
         if not everything or self._waits(ranges.waiting(start, everything, extents)):
             return {}
         if limit is not None and self._options.max_bytes:
             limit = min(limit, ranges.within_bytes(extents, self._options.max_bytes))
-        return ranges.deal(start, extents, limit, self._targets)
+        if self._options.by_time:
+            return self._ends_by_time(spans, extents, limit)
+        return ranges.deal(spans, limit)
+
+    def _ends_by_time(
+        self, spans: dict[int, tuple[int, int]], extents: list[Extent], limit: int | None
+    ) -> dict[int, int]:
+        """Return where the next batch ends; nothing while a partition cannot be read."""
+        known = {extent.partition for extent in extents if not extent.unavailable}
+        if self._targets is not None:
+            known &= self._targets.keys()
+        if len(known) < len(self._extents):
+            # What it has would come after a watermark that passed it.
+            return {}
+        if limit is None:
+            return ranges.deal(spans, None)
+        try:
+            return deal_by_time.ends(spans, limit, self._bus.number_at)
+        except bus_errors.RETRYABLE as error:
+            logger.warning("%s: the next batch waits: %s", self._path, error)
+            return {}
 
     def _waits(self, messages: int) -> bool:
         """Whether too few messages are there yet, and they have not waited for too long."""
