@@ -179,6 +179,7 @@ def send_without_removing(orders: Queue, plan: Any) -> None:
         found.entity,
         plan["destination"],
         partition,
+        plan["incarnations"][str(partition)],
         numbers,
         "a lease that nobody has",
         99,

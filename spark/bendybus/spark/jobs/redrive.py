@@ -98,10 +98,12 @@ def fixer(named: str) -> Fix | None:
     module, _, name = named.partition(":")
     try:
         found: Fix = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
+        if not callable(found):
+            raise TypeError(f"{name} is no function")
+    except Exception as error:  # a boundary: the module is the user's
         raise OptionError(
-            f"--fix: {named!r} cannot be loaded ({error}); name module:function, of a module that "
-            "driver and executors can import"
+            f"--fix: {named!r} cannot be loaded ({error!r}); name module:function, of a module "
+            "that driver and executors can import"
         ) from None
     return found
 
@@ -142,7 +144,9 @@ def _plan(spark: Any, wanted: Redrive, found: ReadOptions, bus: ConnectedBus) ->
             f"--checkpoint: {wanted.checkpoint} has an interrupted run from {known.source} to "
             f"{known.destination}; finish that one, or name another folder"
         )
-    changed = [p for p in known.numbers if known.incarnations[p] != incarnations.get(p)]
+    # "": not known, as the partition did not answer; its task looks again.
+    pairs = {p: (known.incarnations.get(p, ""), incarnations.get(p, "")) for p in known.numbers}
+    changed = [p for p, (then, now) in pairs.items() if then and now and then != now]
     if changed:
         raise PipelineError(
             f"{path}, partition {changed[0]}: was made again, or restored, since the interrupted "
@@ -196,7 +200,7 @@ def _move(spark: Any, wanted: Redrive, found: ReadOptions, plan: Plan, lease: Dr
     owner, epoch = lease.owner, lease.epoch
     connection, named, source = found.connection, wanted.fix, found.entity
     properties, timeout_s = dict(wanted.properties), found.timeout_s
-    to, name = plan.destination, plan.name
+    to, name, incarnations = plan.destination, plan.name, dict(plan.incarnations)
 
     def moved(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
@@ -210,6 +214,7 @@ def _move(spark: Any, wanted: Redrive, found: ReadOptions, plan: Plan, lease: Dr
                     source,
                     to,
                     row["partition"],
+                    incarnations.get(row["partition"], ""),
                     row["numbers"],
                     owner,
                     epoch,

@@ -24,9 +24,16 @@ def called(fix: Fix, row: Mapping[str, Any]) -> dict[str, Any] | None:
     where = f"--fix: at dead letter {row['sequence_number']}"
     try:
         fixed = fix({**row, "properties": dict(row["properties"] or ())})
-        unknown = sorted((fixed or {}).keys() - _KNOWN)
     except Exception as error:  # a boundary: the function is the user's
         raise PipelineError(f"{where} the function failed with {error!r}; correct it") from error
+    if fixed is None:
+        return None
+    if not isinstance(fixed, dict):
+        raise PipelineError(
+            f"{where} the function returned {fixed!r:.80}; return the dictionary, or None to leave "
+            "the message"
+        )
+    unknown = sorted(map(str, fixed.keys() - _KNOWN))
     if unknown:
         raise PipelineError(
             f"{where} the function returned {', '.join(unknown)}, which a message does not have; "
@@ -48,6 +55,20 @@ def message(page: Columns, index: int, fix: Fix) -> Encoded | None:
     fixed = called(fix, row)
     if fixed is None:
         return None
+    try:
+        made = _encoded(page, index, row, fixed)
+        # What cannot be in a message is named here, not where a frame is sent.
+        made.key(detects_duplicates=False)
+        messages.batch_of([made])
+    except (RowError, ArithmeticError, AttributeError, TypeError, ValueError) as error:
+        raise PipelineError(f"--fix: at dead letter {row['sequence_number']}: {error}") from error
+    same = fixed.get("body") == row["body"]
+    return made._replace(body=body_of(page.head_and_body(index)[1])) if same else made
+
+
+def _encoded(
+    page: Columns, index: int, row: Mapping[str, Any], fixed: Mapping[str, Any]
+) -> Encoded:
     properties = dict(fixed.get("properties") or ())
     head = Message.FromString(row["head"])
     changes = message_pb2.ValueMap.FromString(page.changes(index))
@@ -63,9 +84,4 @@ def message(page: Columns, index: int, fix: Fix) -> Encoded | None:
     if isinstance(scheduled, datetime):
         scheduled = int(scheduled.timestamp() * 1_000)
     values = {**fixed, "head": stored, "properties": properties.items(), _SCHEDULED: scheduled}
-    try:
-        made = messages.encode(values, row["message_id"] or "")
-    except (RowError, TypeError, ValueError) as error:
-        raise PipelineError(f"--fix: at dead letter {row['sequence_number']}: {error}") from error
-    same = fixed.get("body") == row["body"]
-    return made._replace(body=body_of(page.head_and_body(index)[1])) if same else made
+    return messages.encode(values, row["message_id"] or "")

@@ -2,11 +2,12 @@
 
     page ──► listed? ──► copy ──► frame for its partition ──► stored ──► removed by number
 
-A page is removed only after all frames of it are stored. A frame that an earlier attempt stored is
-passed over by the partition: its messages have the same ordinals, their places in the plan.
+A page is removed only after all frames of it are stored. What an earlier attempt stored is only
+removed; see `redrive_marks`.
 """
 
 import hashlib
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -18,6 +19,7 @@ from bendybus.client.exceptions import InvalidOperationError
 from bendybus.spark.errors import PipelineError
 from bendybus.spark.jobs import redrive_fix
 from bendybus.spark.jobs.redrive_fix import Fix
+from bendybus.spark.jobs.redrive_marks import PLACES, Stored
 from bendybus.spark.options import Entity
 from bendybus.spark.property_texts import text_of
 from bendybus.spark.sink import messages
@@ -27,7 +29,8 @@ from bendybus.spark.source.bus import browser_of
 from bendybus.v1 import message_pb2
 from bendybus.v1.message_pb2 import Message
 
-FRAME_MESSAGES: Final = 1_000
+logger = logging.getLogger(__name__)
+PAGE_MESSAGES: Final = 1_000
 FRAME_BYTES: Final = 900_000
 PRODUCER_BYTES: Final = 16
 # Attempts of one plan do the same: they have one epoch.
@@ -45,6 +48,8 @@ class Task:
     source: Entity
     destination: str
     partition: int
+    # Of the numbers; "": not known.
+    incarnation: str
     numbers: Sequence[int]
     # Of the drain lease that the driver holds.
     owner: str
@@ -86,38 +91,69 @@ def move(client: ServiceBusClient, task: Task, fix: Fix | None = None) -> Moved:
     sender = client.get_partition_sender(queue_name=task.destination)
     target = sender.describe_partitions(timeout=task.timeout_s)
     places = {number: place for place, number in enumerate(task.numbers, 1)}
+    partitions = [each.partition for each in target.partitions]
+    stored = Stored(
+        partitions, lambda where: sender.fence(where, task.producer_id, timeout=task.timeout_s)
+    )
     done = Moved()
     for page in _pages(browser, task):
+        if task.incarnation not in ("", page.incarnation):
+            raise PipelineError(
+                f"{task.source.path}, partition {task.partition}: was made again, or restored, "
+                "since this was planned; its numbers mean other messages now. Start again, "
+                "without this checkpoint"
+            )
         columns = decoding.Columns(page.batch, task.source.path)
         frames = _Frames(target, task.partition)
         listed = []
         for index, number in enumerate(page.batch.sequence_numbers):
-            if number in places:
-                made = copied(columns, index, task, own_id=target.detects_duplicates, fix=fix)
-                if made is not None:
-                    listed.append(number)
-                    frames.add(places[number], made)
+            place = places.get(number)
+            if place is None:
+                continue
+            if stored.has(place):
+                done += Moved(repeated=1)
+                listed.append(number)
+                continue
+            made = copied(columns, index, task, own_id=target.detects_duplicates, fix=fix)
+            if made is None:
+                continue
+            where = frames.partition_of(made)
+            if stored.passed(where, place):
+                logger.warning(
+                    "%s: dead letter %d is left: --fix left it, or changed its key, when this run "
+                    "began; run the command once more",
+                    task.source.path,
+                    number,
+                )
+                continue
+            listed.append(number)
+            frames.add(where, place, made)
         for where, ordinals, frame in frames.taken():
-            done += _sent(sender, task, where, ordinals, frame)
+            done += _sent(sender, task, stored, where, ordinals, frame)
         if listed:
             # STRICTLY AFTER all of them are stored.
-            done += Moved(removed=lease.settle(task.partition, listed, timeout=task.timeout_s))
+            removed = lease.settle(
+                task.partition, listed, incarnation=page.incarnation, timeout=task.timeout_s
+            )
+            done += Moved(removed=removed)
     return done
 
 
 def _pages(browser: Any, task: Task) -> Iterator[Any]:
-    after, upto = task.numbers[0] - 1, task.numbers[-1]
-    complete = False
-    while not complete:
-        page = browser.browse(
-            task.partition,
-            after=after,
-            upto=upto,
-            max_messages=FRAME_MESSAGES,
-            timeout=task.timeout_s,
-        )
-        yield page
-        after, complete = page.next_after, page.complete
+    """Yield pages, none of which goes over a multiple of PLACES: a mark is of so many."""
+    for first in range(0, len(task.numbers), PLACES):
+        span = task.numbers[first : first + PLACES]
+        after, complete = span[0] - 1, False
+        while not complete:
+            page = browser.browse(
+                task.partition,
+                after=after,
+                upto=span[-1],
+                max_messages=PAGE_MESSAGES,
+                timeout=task.timeout_s,
+            )
+            yield page
+            after, complete = page.next_after, page.complete
 
 
 class _Frames:
@@ -130,10 +166,13 @@ class _Frames:
         self._keyless = partitions[source_partition % len(partitions)]
         self._by_partition: dict[int, list[tuple[int, Encoded]]] = {}
 
-    def add(self, place: int, message: Encoded) -> None:
-        """Put a message into the frame for its partition."""
+    def partition_of(self, message: Encoded) -> int:
+        """Return where a message is sent."""
         key = message.key(self._target.detects_duplicates)
-        where = self._keyless if key is None else self._target.partition_of(key)
+        return self._keyless if key is None else int(self._target.partition_of(key))
+
+    def add(self, where: int, place: int, message: Encoded) -> None:
+        """Put a message into the frame for its partition."""
         self._by_partition.setdefault(where, []).append((place, message))
 
     def taken(self) -> Iterator[tuple[int, list[int], list[Encoded]]]:
@@ -152,7 +191,9 @@ class _Frames:
             yield where, ordinals, made
 
 
-def _sent(sender: Any, task: Task, where: int, ordinals: list[int], frame: list[Encoded]) -> Moved:
+def _sent(
+    sender: Any, task: Task, stored: Stored, where: int, ordinals: list[int], frame: list[Encoded]
+) -> Moved:
     """Send a frame, in smaller ones if a topic would make too many copies of it at once."""
     try:
         sent = sender.send(
@@ -161,6 +202,7 @@ def _sent(sender: Any, task: Task, where: int, ordinals: list[int], frame: list[
             producer_id=task.producer_id,
             epoch=EPOCH,
             ordinals=ordinals,
+            mark=stored.mark(where, ordinals),
             timeout=task.timeout_s,
         )
     except InvalidOperationError:
@@ -168,8 +210,16 @@ def _sent(sender: Any, task: Task, where: int, ordinals: list[int], frame: list[
         if len(frame) == 1:
             raise
         half = len(frame) // 2
-        first = _sent(sender, task, where, ordinals[:half], frame[:half])
-        return first + _sent(sender, task, where, ordinals[half:], frame[half:])
+        first = _sent(sender, task, stored, where, ordinals[:half], frame[:half])
+        return first + _sent(sender, task, stored, where, ordinals[half:], frame[half:])
+    if sent.repeated:
+        stored.look(where)
+        if not all(map(stored.has, ordinals)):
+            raise PipelineError(
+                f"{task.source.path}, partition {task.partition}: another attempt of this redrive "
+                "sends as well; wait until it has ended, then start the command again"
+            )
+    stored.took(where, ordinals)
     return Moved(sent.stored, sent.repeated, sent.duplicates)
 
 
