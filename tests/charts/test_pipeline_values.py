@@ -129,6 +129,19 @@ def test_two_pipelines_have_two_names() -> None:
 
 
 @pytest.mark.requirement("R301")
+def test_two_pipelines_of_a_namespace_have_two_checkpoints() -> None:
+    # All of them have the same folder on their volumes.
+    kept = {**CAPTURE, "checkpoint": {"existingClaim": "lake"}}
+    with pytest.raises(ValueError, match="pipelines: two: the checkpoint's claim lake is there tw"):
+        render({"pipelines": [kept, {**kept, "name": "two"}]})
+    with pytest.raises(ValueError, match="the checkpoint's claim bendybus-pipeline-orders is"):
+        other = {"existingClaim": "bendybus-pipeline-orders"}
+        render({"pipelines": [CAPTURE, {**kept, "name": "two", "checkpoint": other}]})
+
+    assert render({"pipelines": [kept, {**kept, "name": "two", "namespace": "elsewhere"}]})
+
+
+@pytest.mark.requirement("R301")
 def test_names_that_are_shortened_differ_and_fit_a_cron_job() -> None:
     names = ("orders-of-the-first-warehouse", "orders-of-the-first-warehousf")
     values = {"fullnameOverride": "b" * 40}
