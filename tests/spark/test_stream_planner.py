@@ -220,6 +220,21 @@ def test_a_partition_with_locked_messages_is_not_drained_until_they_are_done() -
     assert bus.left() == 0
 
 
+@pytest.mark.parametrize("deal_by", ["lag", "time"])
+def test_why_a_partition_is_not_drained_is_logged_once(
+    deal_by: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    bus = MemoryBus(1, 2)
+    bus.partitions[1].locked = 2
+    query = Query(bus, settle="trailing", dealBy=deal_by)
+    query.run()
+    query.run()
+
+    assert [record.message for record in caplog.records if "orders/1" in record.message] == [
+        "orders/1: not drained: 2 messages are locked by receivers"
+    ]
+
+
 @pytest.mark.requirement("R296")
 def test_a_settlement_that_a_partition_missed_is_made_up_for() -> None:
     bus = MemoryBus(2, 2)

@@ -132,6 +132,9 @@ class StreamPlanner:
         """Return where the next batch ends, by partition; nothing: there is no batch."""
         if self._options.drains:
             ready = self._ready(start)
+            away = {extent.partition for extent in extents if extent.unavailable}
+            waiting = self._lease(start).why_waiting().items()
+            self._tell("not drained", {p: why for p, why in waiting if p not in away})
             extents = [extent for extent in extents if extent.partition in ready]
         spans = ranges.spans(start, extents, self._targets)
         everything = ranges.deal(spans, None)
@@ -233,8 +236,6 @@ class StreamPlanner:
             if self._targets is None or self._targets.keys() <= ready:
                 return ready
             if self._clock() >= until:
-                for partition, why in lease.why_waiting().items():
-                    logger.warning("%s/%d: not drained: %s", self._path, partition, why)
                 return ready
             self._sleep(LOOK_S)
 
