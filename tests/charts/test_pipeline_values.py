@@ -134,8 +134,8 @@ def test_two_pipelines_of_a_namespace_have_two_checkpoints() -> None:
     kept = {**CAPTURE, "checkpoint": {"existingClaim": "lake"}}
     with pytest.raises(ValueError, match="pipelines: two: the checkpoint's claim lake is there tw"):
         render({"pipelines": [kept, {**kept, "name": "two"}]})
+    other = {"existingClaim": "bendybus-pipeline-orders"}
     with pytest.raises(ValueError, match="the checkpoint's claim bendybus-pipeline-orders is"):
-        other = {"existingClaim": "bendybus-pipeline-orders"}
         render({"pipelines": [CAPTURE, {**kept, "name": "two", "checkpoint": other}]})
 
     assert render({"pipelines": [kept, {**kept, "name": "two", "namespace": "elsewhere"}]})
