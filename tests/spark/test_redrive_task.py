@@ -1,5 +1,6 @@
 """The part of a redrive on executors, without Spark: what is sent, then removed."""
 
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -7,7 +8,8 @@ from typing import Any
 import pytest
 
 from bendybus.client.exceptions import DrainLeaseLostError
-from bendybus.spark.errors import PipelineError
+from bendybus.domain import limits
+from bendybus.spark.errors import OptionError, PipelineError
 from bendybus.spark.jobs import redrive, redrive_journal
 from bendybus.spark.jobs.redrive_journal import Plan
 from bendybus.spark.jobs.redrive_task import Moved
@@ -166,6 +168,23 @@ def test_a_partition_that_did_not_answer_is_not_taken_for_one_made_again(tmp_pat
     plan, continued = redrive._plan(None, wanted, redrive._options(wanted), bus)
 
     assert (plan.count(), continued) == (2, True)
+
+
+@pytest.mark.requirement("R311")
+def test_a_run_is_not_continued_when_partitions_may_have_forgotten_what_it_sent(
+    tmp_path: Path,
+) -> None:
+    # Planned 14 days ago, as long as a partition remembers a producer.
+    at_ms = int(time.time() * 1_000) - limits.FENCE_MS
+    plan = Plan("orders/$DeadLetterQueue", "orders", {0: [1]}, {0: "a"}, at_ms=at_ms)
+    redrive_journal.write(tmp_path, plan)
+    wanted = redrive.Redrive(
+        {"queue": "orders", "connectionString": CONNECTION}, checkpoint=tmp_path
+    )
+
+    bus: Any = SimpleNamespace(extents=lambda: [SimpleNamespace(partition=0, incarnation="a")])
+    with pytest.raises(OptionError, match=r"days ago.* sent twice.*redrive.json to begin again"):
+        redrive._plan(None, wanted, redrive._options(wanted), bus)
 
 
 def test_a_dead_letter_that_is_no_message_is_named() -> None:

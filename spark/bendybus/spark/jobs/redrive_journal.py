@@ -6,17 +6,21 @@ and its numbers' places in the plan, and only removed. Conditions are not evalua
 
 import json
 import os
+import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from bendybus.domain import limits
 from bendybus.spark.errors import OptionError
 
 FILE: Final = "redrive.json"
 OWNER_FILE: Final = "redrive-owner"
 _VERSION: Final = 1
+# A day before partitions forget what a plan sent: the run itself takes time.
+CONTINUED_MS: Final = limits.FENCE_MS - limits.DAY_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,8 @@ class Plan:
     # Of the partitions, as they were when this was planned.
     incarnations: Mapping[int, str]
     name: str = field(default_factory=lambda: uuid.uuid4().hex)
+    # When it was made.
+    at_ms: int = field(default_factory=lambda: int(time.time() * 1_000))
 
     def count(self) -> int:
         """Return how many dead letters that is."""
@@ -37,6 +43,18 @@ class Plan:
 
 def read(folder: Path) -> Plan | None:
     """Return the plan of an interrupted run; None: there is none. Raises OptionError."""
+    found = _read(folder)
+    if found is not None and time.time() * 1_000 - found.at_ms > CONTINUED_MS:
+        days = CONTINUED_MS // limits.DAY_MS
+        raise OptionError(
+            f"--checkpoint: its interrupted run was planned more than {days} days ago, and what it "
+            "sent without removing it may be forgotten, so that it would be sent twice; look for "
+            f"that at {found.destination}, then remove {folder / FILE} to begin again"
+        )
+    return found
+
+
+def _read(folder: Path) -> Plan | None:
     path = folder / FILE
     try:
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
@@ -48,6 +66,7 @@ def read(folder: Path) -> Plan | None:
             {int(partition): numbers for partition, numbers in found["numbers"].items()},
             {int(partition): text for partition, text in found["incarnations"].items()},
             found["name"],
+            int(found["at_ms"]),
         )
     except FileNotFoundError:
         return None
@@ -63,6 +82,7 @@ def write(folder: Path, plan: Plan) -> None:
     values = {
         "v": _VERSION,
         "name": plan.name,
+        "at_ms": plan.at_ms,
         "source": plan.source,
         "destination": plan.destination,
         "numbers": {str(partition): list(each) for partition, each in plan.numbers.items()},
