@@ -19,8 +19,9 @@ from bendybus.domain import sequence_number
 from bendybus.spark import bus_errors
 from bendybus.spark.errors import DataLossError, PipelineError
 from bendybus.spark.options import ReadOptions
-from bendybus.spark.source import awaiting, deal_by_time, offsets, positions, ranges
+from bendybus.spark.source import awaiting, offsets, positions, ranges
 from bendybus.spark.source.bus import Bus
+from bendybus.spark.source.deal_by_time import Dealer
 from bendybus.spark.source.drain import Drain
 from bendybus.spark.source.offsets import Offset
 from bendybus.spark.source.ranges import Extent, Range
@@ -48,6 +49,7 @@ class StreamPlanner:
         self._bus = bus
         self._clock = clock
         self._sleep = sleep
+        self._dealer = Dealer(bus.number_at)
         self._path = options.entity.path
         self._initial: Offset | None = None
         self._pinned = True
@@ -159,7 +161,7 @@ class StreamPlanner:
         if limit is None:
             return ranges.deal(spans, None)
         try:
-            return deal_by_time.ends(spans, limit, self._bus.number_at)
+            return self._dealer.ends(spans, limit)
         except bus_errors.RETRYABLE as error:
             logger.warning("%s: the next batch waits: %s", self._path, error)
             return {}
