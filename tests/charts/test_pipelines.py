@@ -126,6 +126,12 @@ def test_a_job_of_two_words_is_two_arguments() -> None:
         ({"secret": None}, r"/pipelines/0/secret'"),
         ({"schedule": "hourly"}, r"/pipelines/0/schedule'"),
         ({"checkpoint": None}, r"checkpoint is needed by capture"),
+        ({"timeZone": "Europe/Berlin"}, r"timeZone: is of a schedule"),
+        ({"deadlineSeconds": 60}, r"deadlineSeconds: is of a schedule"),
+        (
+            {"checkpoint": {"existingClaim": "mine", "size": "1Gi"}},
+            r"checkpoint.size: is of a new claim",
+        ),
         ({"checkpoint": {"sizes": "1Gi"}}, r"/pipelines/0/checkpoint'"),
         ({"job": "export", "checkpoint": None}, r"schedule is needed by export"),
         ({"executors": {"instances": 0}}, r"/executors/instances'"),

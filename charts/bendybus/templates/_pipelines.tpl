@@ -145,6 +145,20 @@ capabilities:
 {{- if and (not (include "bendybus.pipeline.streams" .)) (not $pipeline.schedule) }}
 {{- fail (printf "pipelines: %s: schedule is needed by %s, which ends; without one it would be started again and again." $pipeline.name $pipeline.job) }}
 {{- end }}
+{{- if not $pipeline.schedule }}
+{{- range $name := list "timeZone" "deadlineSeconds" }}
+{{- if get $pipeline $name }}
+{{- fail (printf "pipelines: %s: %s: is of a schedule; set schedule, or remove it." $pipeline.name $name) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- with $pipeline.checkpoint }}
+{{- range $name := list "size" "storageClassName" "accessMode" }}
+{{- if and $pipeline.checkpoint.existingClaim (get $pipeline.checkpoint $name) }}
+{{- fail (printf "pipelines: %s: checkpoint.%s: is of a new claim; remove it, or existingClaim." $pipeline.name $name) }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- if include "bendybus.pipeline.sharesCheckpoint" . }}
 {{- if and (not $pipeline.checkpoint.existingClaim) (ne (default "" $pipeline.checkpoint.accessMode) "ReadWriteMany") }}
 {{- fail (printf "pipelines: %s: checkpoint.accessMode must be ReadWriteMany: executors of sessions write their state there; or remove executors." $pipeline.name) }}
