@@ -28,6 +28,14 @@ def test_what_is_said_wins_over_the_environment_and_that_over_what_runs(tmp_path
     assert (said, from_environment, from_run) == ("said", "from-environment", "from-run")
 
 
+def test_a_bus_with_a_folder_of_its_own_is_named_by_it(tmp_path: Path) -> None:
+    with data_directory.held(tmp_path / "mine"):
+        data_directory.write_run(tmp_path / "mine", {"data": "mine"})
+
+        with pytest.raises(Unreachable, match=r"No bus runs in .*/bendybus\. .* --data DIR"):
+            bus_choice.local_bus(Choice("", None, {"XDG_DATA_HOME": str(tmp_path / "other")}))
+
+
 def test_several_local_buses_must_be_told_apart(tmp_path: Path) -> None:
     root = tmp_path / "bendybus"
 

@@ -174,3 +174,6 @@ def test_columns_choose_the_schema_and_whether_bodies_are_read() -> None:
 
     assert columns.ddl(names, body) == "`body` string, `sequence_number` bigint NOT NULL"
     assert columns.BODY not in options.columns_of({"body": "none"})[0]
+    every = options.columns_of({"columns": "ALL"})[0]
+    assert {columns.HEAD, columns.RANGE, columns.BODY} < {*every}
+    assert columns.BODY not in options.columns_of({"columns": "all", "body": "none"})[0]

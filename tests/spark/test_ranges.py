@@ -90,7 +90,7 @@ def test_a_cut_range_has_the_same_numbers_in_more_parts(tails: list[int], least:
 @pytest.mark.parametrize(
     ("extent", "why"),
     [
-        (Extent(0, "b", 0, 90, 1), "recreated or restored"),
+        (Extent(0, "b", 0, 90, 1), "recreated or restored, or the checkpoint is another entity's"),
         (Extent(0, "a", 0, 30, 1), "it ends at 30"),
         (Extent(0, "a", 60, 90, 61), "expired or were purged"),
     ],

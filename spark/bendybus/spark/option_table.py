@@ -229,7 +229,7 @@ OPTIONS: Final = (
         READ,
         values.words,
         "all but `head` and `range`",
-        "the columns to read, with commas; without `body` no bodies are transferred",
+        "the columns to read, with commas, or `all`; without `body` no bodies are transferred",
     ),
     Option(
         "body",

@@ -271,14 +271,17 @@ def _columns(found: Mapping[str, Any]) -> tuple[str, ...]:
     body = found.get("body", "binary")
     chosen: tuple[str, ...] = found.get("columns") or DEFAULT
     lower = [name.lower() for name in chosen]
+    named = "columns" in found
+    if lower == ["all"]:
+        lower, named = list(ALL), False
     for name in lower:
         if name not in ALL or lower.count(name) > 1:
             raise OptionError(
                 f"option columns: {name} is {'given twice' if name in ALL else 'unknown'}; "
-                f"columns are {', '.join(ALL)}"
+                f"columns are {', '.join(ALL)}; or all"
             )
     if body == "none":
-        if BODY in lower and "columns" in found:
+        if BODY in lower and named:
             raise OptionError("option body: none contradicts columns, which names body")
         lower = [name for name in lower if name != BODY]
     return tuple(lower)

@@ -48,6 +48,15 @@ class Queue:
             with receiver:
                 return [str(message) for message in receiver]
 
+    def ids_and_numbers(self) -> list[tuple[str, Any]]:
+        """Receive all that `sent` put there; return the ids, and the property with its type."""
+        with self.bus.client() as client:
+            found = list(client.get_queue_receiver(self.name, max_wait_time=2))
+        return sorted(
+            (str(message.message_id), (message.application_properties or {})["n"])
+            for message in found
+        )
+
     def read(self, **options: Any) -> Any:
         """Return a batch read."""
         return self.spark.read.format("bendybus").options(**self.options, **options).load()
@@ -77,3 +86,25 @@ class Queue:
         """Return the bodies in the Parquet files, in order."""
         rows = self.spark.read.parquet(str(self.folder / to)).select("body").collect()
         return sorted(bytes(row.body).decode() for row in rows)
+
+
+def entity(queue: Queue) -> dict[str, str]:
+    """Return the options of a queue as commands make them."""
+    given = {name: value for name, value in queue.options.items() if name != "queue"}
+    return {**given, "entity": queue.name}
+
+
+def sent(queue: Queue, count: int = 20) -> list[str]:
+    """Fill a queue with messages that have a bit of everything."""
+    with queue.bus.client() as client, client.get_queue_sender(queue.name) as sender:
+        for number in range(count):
+            sender.send_messages(
+                ServiceBusMessage(
+                    f"m{number}",
+                    subject=f"s{number % 2}",
+                    message_id=f"id-{number}",
+                    partition_key=f"k{number % 3}",
+                    application_properties={"n": number},
+                )
+            )
+    return sorted(f"m{number}" for number in range(count))

@@ -18,6 +18,7 @@ from bendybus.cli.local import data_directory
 VARIABLE: Final = "BENDYBUS_CONNECTION_STRING"
 CA_FILE_VARIABLE: Final = "BENDYBUS_CA_FILE"
 _START: Final = "Start one with bendybus up -f FILE, or name one with --connection-string."
+_ELSEWHERE: Final = "Of one that was started with --data DIR: bendybus --data DIR …"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +90,10 @@ def local_bus(choice: Choice) -> dict[str, Any]:
         if facts is None:
             raise Unreachable(f"No bus runs on {choice.data}. {_START}")
         return facts
-    found = data_directory.running(data_directory.root(choice.environment))
+    root = data_directory.root(choice.environment)
+    found = data_directory.running(root)
     if not found:
-        raise Unreachable(f"No bus runs on this machine. {_START}")
+        raise Unreachable(f"No bus runs in {root}. {_START} {_ELSEWHERE}")
     if len(found) > 1:
         folders = ", ".join(str(facts["data"]) for facts in found)
         raise Unreachable(

@@ -28,7 +28,7 @@ def export(
     since: Annotated[str, typer.Option("--from", help="Enqueued then or later (ISO 8601).")] = "",
     until: Annotated[str, typer.Option("--until", help="Enqueued before then.")] = "",
     where: Where = "",
-    columns: Annotated[str, typer.Option(help="Only these, with commas.")] = "",
+    columns: Annotated[str, typer.Option(help="Only these, with commas; or all.")] = "",
     compression: Annotated[str, typer.Option(help="zstd, snappy, gzip, none.")] = "",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the folder.")] = False,
     option: values.Set = [],  # noqa: B006

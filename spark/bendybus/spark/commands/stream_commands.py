@@ -51,7 +51,7 @@ def capture(
             "--max-messages", min=0, metavar="N", help="Of a batch; 0: 10,000 a partition."
         ),
     ] = 0,
-    columns: Annotated[str, typer.Option(help="Only these, with commas.")] = "",
+    columns: Annotated[str, typer.Option(help="Only these, with commas; or all.")] = "",
     trigger: Annotated[
         str, typer.Option("--trigger", "--window", help="Time between batches: 30s, 5m.")
     ] = "60s",

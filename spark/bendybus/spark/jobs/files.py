@@ -6,7 +6,7 @@ load     any Parquet, CSV, JSON ──► entity: one row a message
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -28,6 +28,7 @@ _NAMED_BY: Final = {
 }
 # At least so many tasks for files that are not small.
 SPLITS: Final = 16
+_OTHER_FILES: Final = "replay reads what export or capture wrote, load reads other files"
 # Rows between two looks at the clock, where the rate is bounded.
 _RATE_ROWS: Final = 100
 
@@ -123,11 +124,11 @@ def load(spark: Any, wanted: Load) -> int:
     """Send a message for each row; return how many. Raises PipelineError."""
     check_format(wanted.format, "--format", FORMATS)
     _fix_splits(spark)
-    reader = spark.read.format(_OF_SPARK[wanted.format])
-    # A line that cannot be read fails the load: it is no message, and none is made of a part of it.
-    reader = reader.option("mode", "FAILFAST")
+    reader = _reader(spark, wanted.format)
     if wanted.format == "csv":
-        reader = reader.option("header", "true")
+        # RFC 4180: a quote within quotes is doubled, and a quoted value may have line breaks.
+        # Spark's defaults are a backslash, and lines. One task reads a file, then.
+        reader = reader.options(header="true", escape='"', multiLine="true")
     frame = reader.load(wanted.given)
     for name, column in {BODY: wanted.body_column, **wanted.named}.items():
         if column and column not in frame.columns:
@@ -161,22 +162,45 @@ def _fix_splits(spark: Any) -> None:
 
 
 def read_messages(spark: Any, wanted: Replay) -> Any:
-    """Return the messages in files of export or capture."""
-    reader = spark.read.format(_OF_SPARK[wanted.format])
+    """Return the messages in files of export or capture, which has folders in folders."""
+    reader = _reader(spark, wanted.format).option("recursiveFileLookup", "true")
     if wanted.format == "jsonl":
-        reader = reader.schema(columns.ddl(columns.DEFAULT, "string"))
+        reader = reader.schema(columns.ddl(columns.ALL, "string"))
     frame = reader.load(wanted.given)
+    if wanted.format == "jsonl":
+        _check_json(spark, frame.inputFiles(), wanted.given)
     if BODY not in frame.columns:
-        raise OptionError(
-            f"--in: {wanted.given} has no column `body`; replay reads what export or capture "
-            "wrote, load reads other files"
-        )
+        raise OptionError(f"--in: {wanted.given} has no column `body`; {_OTHER_FILES}")
     if wanted.format == "jsonl" and wanted.body == _BASE64:
         frame = frame.withColumn(BODY, frame[BODY].cast("string")).selectExpr(
             "*", "unbase64(body) AS decoded"
         )
         frame = frame.drop(BODY).withColumnRenamed("decoded", BODY)
     return frame
+
+
+def _reader(spark: Any, form: str) -> Any:
+    """Return a reader of files, which fails at a line that cannot be read.
+
+    Such a line is no message, and none is made of a part of it.
+    """
+    return spark.read.format(_OF_SPARK[form]).option("mode", "FAILFAST")
+
+
+def _check_json(spark: Any, paths: Sequence[str], given: str) -> None:
+    """Raise OptionError if there are no JSON lines, or those of no message.
+
+    A field that is absent is read as null, so that any line would be a message.
+    """
+    if not paths:
+        raise OptionError(f"--in: no files of --format jsonl there (got {given!r})")
+    fields = "json_object_keys(value) AS fields"
+    first = spark.read.text(paths[0]).selectExpr(fields).limit(1).collect()
+    other = sorted({name for row in first for name in row.fields or ()} - {*columns.ALL})
+    if other:
+        raise OptionError(
+            f"--in: {given} has the field {other[0]!r}, which no message has; {_OTHER_FILES}"
+        )
 
 
 def _shift(frame: Any) -> str:

@@ -59,7 +59,7 @@ class Redriven:
 
 def preview(spark: Any, wanted: Redrive) -> Any:
     """Return a DataFrame of what would be moved; nothing is."""
-    return _chosen(spark, wanted, {"columns": "all"})
+    return _chosen(spark, wanted)
 
 
 def redrive(spark: Any, wanted: Redrive) -> Redriven:
@@ -156,7 +156,7 @@ def _plan(spark: Any, wanted: Redrive, found: ReadOptions, bus: ConnectedBus) ->
 
 
 def _numbers(spark: Any, wanted: Redrive) -> dict[int, Sequence[int]]:
-    rows = _chosen(spark, wanted, {}).select("partition", "sequence_number")
+    rows = _chosen(spark, wanted, numbers=True).select("partition", "sequence_number")
     most = wanted.most or PLANNED_MAX + 1
     found: dict[int, list[int]] = {}
     for row in rows.orderBy("sequence_number").limit(most).collect():
@@ -169,9 +169,10 @@ def _numbers(spark: Any, wanted: Redrive) -> dict[int, Sequence[int]]:
     return dict(found)
 
 
-def _chosen(spark: Any, wanted: Redrive, more: Mapping[str, str]) -> Any:
+def _chosen(spark: Any, wanted: Redrive, *, numbers: bool = False) -> Any:
+    """Return the dead letters that are wanted. `numbers`: no other column is needed."""
     given = {**wanted.source, "subQueue": "deadletter"}
-    if not wanted.where and not wanted.fix and not more:
+    if numbers and not wanted.where and not wanted.fix:
         given["columns"] = "partition,sequence_number"
     frame = spark.read.format("bendybus").options(**given).load()
     if wanted.where:

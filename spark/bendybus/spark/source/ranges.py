@@ -58,7 +58,10 @@ def losses(start: Offset, extents: Iterable[Extent]) -> dict[int, str]:
             continue
         number = start.number(extent.partition)
         if known != extent.incarnation:
-            found[extent.partition] = "its numbers start over: it was recreated or restored"
+            found[extent.partition] = (
+                "its numbers are others than those read before: it was recreated or restored, or "
+                "the checkpoint is another entity's"
+            )
         elif extent.stable_tail < number:
             found[extent.partition] = (
                 f"it ends at {_shown(extent.stable_tail)}, before {_shown(number)}, which was read"
