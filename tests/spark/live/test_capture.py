@@ -198,6 +198,7 @@ def test_files_that_cannot_be_written_are_named_in_one_sentence(new_queue: NewQu
     assert queue.active() == 60
 
 
+@pytest.mark.requirement("R312")
 @pytest.mark.parametrize("form", ["parquet", "jsonl"])
 def test_what_was_captured_with_all_columns_is_replayed_with_its_types(
     new_queue: NewQueue, form: str
