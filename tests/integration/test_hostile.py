@@ -17,7 +17,7 @@ import pytest
 from bendybus.client import ServiceBusClient, ServiceBusMessage
 from bendybus.client.management import ServiceBusAdministrationClient
 from bendybus.domain import limits, shared_access
-from bendybus.v1 import message_pb2, receiver_pb2, sender_pb2
+from bendybus.v1 import message_pb2, pipeline_pb2, receiver_pb2, sender_pb2
 from bendybus.wire import statuses
 from tests.integration import http2
 from tests.integration.http2 import Http2
@@ -246,6 +246,50 @@ def test_a_sender_that_never_reads_its_errors_is_not_read_from_either(victim: Vi
     grown = victim.memory() - before
     caller.close()
     assert grown < 150 * MB, f"{grown // MB} MB"
+
+
+PEEK = "/bendybus.v1.ReceiverService/Peek"
+BROWSE = "/bendybus.v1.PipelineService/BrowsePartition"
+PAGE = receiver_pb2.PeekRequest(entity_path="orders", max_messages=100).SerializeToString()
+RANGE = pipeline_pb2.BrowsePartitionRequest(
+    entity_path="orders", partition=0, after=0, upto=1 << 40, max_messages=100, max_bytes=MB
+).SerializeToString()
+
+
+@pytest.mark.requirement("R306")
+@pytest.mark.parametrize(
+    ("method", "request_"), [(PEEK, PAGE), (BROWSE, RANGE)], ids=["peek", "browse"]
+)
+def test_pages_that_a_caller_does_not_read_are_bounded(
+    tmp_path: Path, method: str, request_: bytes
+) -> None:
+    victim = Victim(tmp_path)
+    with (
+        ServiceBusClient.from_connection_string(victim.string()) as client,
+        client.get_queue_sender("orders") as sender,
+    ):
+        for _ in range(12):
+            sender.send_messages(ServiceBusMessage(b"x" * 100_000))
+    before, caller = victim.memory(), Http2(victim.address)
+
+    # Of whatever comes, this caller takes 64 KB.
+    for _ in range(300):
+        stream = caller.open(method, victim.token("listens"))
+        caller.body(stream, http2.message(request_), end=True)
+    grown = 0
+    for _ in range(20):
+        victim.others_send()
+        grown = max(grown, victim.memory() - before)
+        time.sleep(0.1)
+    with grpc.insecure_channel(victim.address) as channel:
+        call: Any = channel.unary_unary(method)
+        metadata = [("authorization", victim.token("listens"))]
+        page = call(request_, metadata=metadata, timeout=30)
+    caller.close()
+    victim.bus.end()
+
+    assert len(page) > 190_000
+    assert grown < 100 * MB, f"{grown // MB} MB"
 
 
 def test_a_flood_of_frames_on_many_streams_does_not_stop_others(victim: Victim) -> None:

@@ -3,7 +3,7 @@
 gRPC reads and parses the request of a unary call before it calls its handler: 20 MB of empty
 elements are a gigabyte by then. So a call without a good token gets a handler of the streaming
 kind, which reads nothing; on the wire there is no difference. Of a caller with a token the bytes
-are checked before they are parsed.
+are checked before they are parsed, and large answers wait for those before to be read.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -18,6 +18,7 @@ from grpc_health.v1 import health_pb2
 from bendybus.domain import errors, limits
 from bendybus.domain.errors import BusError
 from bendybus.frontend.listeners import grpc_methods
+from bendybus.frontend.listeners.answer_slots import AnswerSlots
 from bendybus.frontend.listeners.grpc_methods import Method
 from bendybus.frontend.security.authenticator import Authenticator, Caller
 from bendybus.wire import element_count, statuses
@@ -34,6 +35,7 @@ class CallGate(grpc.aio.ServerInterceptor):
 
     def __init__(self, authenticator: Authenticator, health: Health) -> None:
         self._authenticator = authenticator
+        self._slots = AnswerSlots()
         self._open = {
             "/grpc.health.v1.Health/Check": _check(health),
             "/grpc.health.v1.Health/Watch": _watch(health),
@@ -67,7 +69,7 @@ class CallGate(grpc.aio.ServerInterceptor):
             return handler
         if known.stream:
             return _framed(handler, method)
-        return _guarded(handler, method, known, caller)
+        return _guarded(handler, method, known, caller, self._slots)
 
 
 def _refusal(error: BusError) -> Handler:
@@ -99,7 +101,9 @@ def _watch(health: Health) -> Handler:
     )
 
 
-def _guarded(handler: Handler, name: str, method: Method, caller: Caller) -> Handler:
+def _guarded(
+    handler: Handler, name: str, method: Method, caller: Caller, slots: AnswerSlots
+) -> Handler:
     """Return the handler of a unary call behind the checks of its bytes and its caller."""
 
     async def called(data: bytes, context: Context) -> Any:
@@ -110,6 +114,8 @@ def _guarded(handler: Handler, name: str, method: Method, caller: Caller) -> Han
                 for destination in method.destinations_of(request):
                     caller.check(method.operation, destination)
         del data
+        if method.large_answer:
+            await slots.take(context)
         return await handler.unary_unary(request, context)
 
     return grpc.unary_unary_rpc_method_handler(

@@ -27,6 +27,8 @@ class Method:
     subscription_field: str = ""
     # A stream names its entities in its frames: the service checks each.
     stream: bool = False
+    # It can be repeated at will, and each time its answer may be large.
+    large_answer: bool = False
 
     @property
     def on_entity(self) -> bool:
@@ -47,9 +49,9 @@ class Method:
         return subscription_name.compose(name, getattr(request, self.subscription_field))
 
 
-def _on_rules(operation: Operation) -> Method:
+def _on_rules(operation: Operation, *, large_answer: bool = False) -> Method:
     """Return the method of a call about rules, which are a part of their subscription."""
-    return Method(operation, "topic_name", "subscription_name")
+    return Method(operation, "topic_name", "subscription_name", large_answer=large_answer)
 
 
 METHODS: Final[dict[str, Method]] = {
@@ -60,17 +62,17 @@ METHODS: Final[dict[str, Method]] = {
     f"{_RECEIVER}ReceiveStream": Method(Operation.RECEIVE, stream=True),
     f"{_RECEIVER}Settle": Method(Operation.SETTLE),
     f"{_RECEIVER}ReceiveDeferred": Method(Operation.RECEIVE_DEFERRED),
-    f"{_RECEIVER}Peek": Method(Operation.PEEK),
+    f"{_RECEIVER}Peek": Method(Operation.PEEK, large_answer=True),
     f"{_RECEIVER}DeleteMessages": Method(Operation.DELETE_MESSAGES),
     # Its sends and settlements need the rights that they need outside of it.
     f"{_TRANSACTION}Transact": Method(Operation.SEND, stream=True),
     f"{_RECEIVER}RenewSessionLock": Method(Operation.RENEW_SESSION),
-    f"{_RECEIVER}GetSessionState": Method(Operation.GET_SESSION_STATE),
+    f"{_RECEIVER}GetSessionState": Method(Operation.GET_SESSION_STATE, large_answer=True),
     f"{_RECEIVER}SetSessionState": Method(Operation.SET_SESSION_STATE),
-    f"{_RECEIVER}ListSessions": Method(Operation.LIST_SESSIONS),
-    f"{_RECEIVER}ListSessionCounts": Method(Operation.LIST_SESSIONS),
+    f"{_RECEIVER}ListSessions": Method(Operation.LIST_SESSIONS, large_answer=True),
+    f"{_RECEIVER}ListSessionCounts": Method(Operation.LIST_SESSIONS, large_answer=True),
     f"{_PIPELINE}DescribePartitions": Method(Operation.DESCRIBE_PARTITIONS),
-    f"{_PIPELINE}BrowsePartition": Method(Operation.PEEK),
+    f"{_PIPELINE}BrowsePartition": Method(Operation.PEEK, large_answer=True),
     f"{_PIPELINE}GetSequenceNumberAt": Method(Operation.PEEK),
     f"{_PIPELINE}AcquireDrainLease": Method(Operation.DRAIN),
     f"{_PIPELINE}ReleaseDrainLease": Method(Operation.DRAIN),
@@ -82,15 +84,17 @@ METHODS: Final[dict[str, Method]] = {
     f"{_MANAGEMENT}UpdateQueue": Method(Operation.UPDATE_ENTITY, "name"),
     f"{_MANAGEMENT}DeleteQueue": Method(Operation.DELETE_ENTITY, "name"),
     f"{_MANAGEMENT}GetQueue": Method(Operation.GET_ENTITY, "name"),
-    f"{_MANAGEMENT}ListQueues": Method(Operation.LIST_ENTITIES),
+    f"{_MANAGEMENT}ListQueues": Method(Operation.LIST_ENTITIES, large_answer=True),
     f"{_MANAGEMENT}CreateTopic": Method(Operation.CREATE_ENTITY, "name"),
     f"{_MANAGEMENT}UpdateTopic": Method(Operation.UPDATE_ENTITY, "name"),
     f"{_MANAGEMENT}DeleteTopic": Method(Operation.DELETE_ENTITY, "name"),
     f"{_MANAGEMENT}GetTopic": Method(Operation.GET_ENTITY, "name"),
-    f"{_MANAGEMENT}ListTopics": Method(Operation.LIST_ENTITIES),
+    f"{_MANAGEMENT}ListTopics": Method(Operation.LIST_ENTITIES, large_answer=True),
     # Its subscriptions are a part of a topic: whoever manages it makes and lists them.
     f"{_MANAGEMENT}CreateSubscription": Method(Operation.UPDATE_ENTITY, "topic_name"),
-    f"{_MANAGEMENT}ListSubscriptions": Method(Operation.GET_ENTITY, "topic_name"),
+    f"{_MANAGEMENT}ListSubscriptions": Method(
+        Operation.GET_ENTITY, "topic_name", large_answer=True
+    ),
     f"{_MANAGEMENT}UpdateSubscription": Method(Operation.UPDATE_ENTITY, "topic_name", "name"),
     f"{_MANAGEMENT}DeleteSubscription": Method(Operation.DELETE_ENTITY, "topic_name", "name"),
     f"{_MANAGEMENT}GetSubscription": Method(Operation.GET_ENTITY, "topic_name", "name"),
@@ -98,7 +102,7 @@ METHODS: Final[dict[str, Method]] = {
     f"{_MANAGEMENT}UpdateRule": _on_rules(Operation.UPDATE_ENTITY),
     f"{_MANAGEMENT}DeleteRule": _on_rules(Operation.UPDATE_ENTITY),
     f"{_MANAGEMENT}GetRule": _on_rules(Operation.GET_ENTITY),
-    f"{_MANAGEMENT}ListRules": _on_rules(Operation.GET_ENTITY),
+    f"{_MANAGEMENT}ListRules": _on_rules(Operation.GET_ENTITY, large_answer=True),
 }
 # What probes may call without a token: nothing of the bus is in the answers, which are about the
 # whole server whatever service the caller names, since its request is not read.
