@@ -6,6 +6,8 @@ from typing import Final
 BODY: Final = "body"
 HEAD: Final = "head"
 RANGE: Final = "range"
+# In lines of JSON, in place of `body`: one that is not UTF-8 text, in base64.
+BODY_BASE64: Final = "body_base64"
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,6 @@ def replay(
         bool,
         typer.Option("--shift-time", help="Keep the distances in time: messages are scheduled."),
     ] = False,
-    body: Annotated[str, typer.Option(help="Of bodies in JSON: text or base64.")] = "text",
     rate: Rate = 0,
     idempotency_key: Key = "",
     connection_string_file: values.StringFile = None,
@@ -70,7 +69,7 @@ def replay(
     """Send messages again that export or capture wrote."""
     target = _target(to, connection_string_file, idempotency_key)
     spark = runtime.session("replay", values.runtime(master, executors, conf))
-    rows = files.replay(spark, Replay(given, target, form, where, new_ids, shift_time, body, rate))
+    rows = files.replay(spark, Replay(given, target, form, where, new_ids, shift_time, rate))
     typer.echo(f"Replayed {rows:,} messages to {to}.")
 
 

@@ -14,7 +14,7 @@ from bendybus.spark.errors import OptionError
 from bendybus.spark.jobs import capture as captures
 from bendybus.spark.jobs import progress, runtime, session_totals
 from bendybus.spark.jobs.capture import Batch, Capture
-from bendybus.spark.jobs.file_layout import FIELDS, FOLDER, JSON_LINES, Layout
+from bendybus.spark.jobs.file_layout import FIELDS, FOLDER, Layout
 from bendybus.spark.jobs.session_totals import Sessions
 
 Every = Annotated[str, typer.Option("--trigger", help="Time between batches: 30s, 5m.")]
@@ -66,8 +66,6 @@ def capture(
 ) -> None:
     """Put what is in a queue or subscription into files, each message exactly once."""
     given = {"settle": settle, **values.entity(source, connection_string_file, option)}
-    if form == JSON_LINES:
-        given.setdefault("body", "string")
     if columns:
         given["columns"] = columns
     if max_messages:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from bendybus.spark.columns import BODY, BODY_BASE64
 from bendybus.spark.errors import PipelineError
 from bendybus.spark.jobs.file_layout import HOUR_S, PARQUET, Layout
 from bendybus.spark.jobs.file_store import Draft, Store
@@ -147,8 +148,18 @@ class _File:
                 gzip.GzipFile("", "wb", _GZIP_LEVEL, draft.file, 0) if zipped else draft.file
             )
         for row in table.to_pylist(maps_as_pydicts="lossy"):
+            if isinstance(row.get(BODY), bytes):
+                row |= _body(row.pop(BODY))
             line = json.dumps(row, ensure_ascii=False, default=_plain)
             self._writer.write(line.encode() + b"\n")
+
+
+def _body(data: bytes) -> dict[str, str]:
+    """Return the fields of a body in JSON: text, or base64 of what is none."""
+    try:
+        return {BODY: data.decode()}
+    except UnicodeDecodeError:
+        return {BODY_BASE64: base64.b64encode(data).decode()}
 
 
 def _plain(value: Any) -> Any:

@@ -3,6 +3,8 @@
 export   entity ──► Parquet or JSON lines, with all columns of the format
 replay   what export or capture wrote ──► entity, as it was
 load     any Parquet, CSV, JSON ──► entity: one row a message
+
+What has a session or a key is sent in its order: see `row_order`.
 """
 
 import time
@@ -11,13 +13,20 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from bendybus.spark import columns
-from bendybus.spark.columns import BODY
+from bendybus.spark.columns import BODY, BODY_BASE64
 from bendybus.spark.errors import OptionError
+from bendybus.spark.jobs import row_order
 
 FORMATS: Final = ("parquet", "jsonl", "csv")
 # What Spark calls them.
 _OF_SPARK: Final = {"parquet": "parquet", "jsonl": "json", "csv": "csv"}
-_BASE64: Final = "base64"
+# Lines of JSON: their fields, and bodies, which are text where they can be.
+_IN_JSON: Final = (*columns.ALL, BODY_BASE64)
+_TO_JSON: Final = (
+    f"CASE WHEN is_valid_utf8({BODY}) THEN cast({BODY} AS string) END AS {BODY}",
+    f"CASE WHEN NOT is_valid_utf8({BODY}) THEN base64({BODY}) END AS {BODY_BASE64}",
+)
+_FROM_JSON: Final = f"coalesce(unbase64({BODY_BASE64}), cast({BODY} AS binary)) AS {BODY}"
 # Column of a message → the option of `load` that names its column, without "-column".
 _NAMED_BY: Final = {
     BODY: "body",
@@ -29,6 +38,10 @@ _NAMED_BY: Final = {
 # At least so many tasks for files that are not small.
 SPLITS: Final = 16
 _OTHER_FILES: Final = "replay reads what export or capture wrote, load reads other files"
+# What says that messages belong together, the stronger one first.
+_KEYS: Final = ("session_id", "partition_key")
+# The order in which messages were enqueued, also those of several entities.
+_ORDER: Final = ("enqueued_at", "sequence_number", "entity", "message_id")
 # Rows between two looks at the clock, where the rate is bounded.
 _RATE_ROWS: Final = 100
 
@@ -60,8 +73,6 @@ class Replay:
     new_ids: bool = False
     # Messages become active at the distances that they were enqueued at, from now on.
     shift_time: bool = False
-    # Of the body in JSON: text or base64.
-    body: str = "text"
     # Messages a second; 0: as fast as it goes.
     rate: float = 0.0
 
@@ -84,13 +95,14 @@ def export(spark: Any, wanted: Export) -> int:
     """Write messages into files; return how many. Raises PipelineError."""
     check_format(wanted.format, "--format", ("parquet", "jsonl"))
     given = dict(wanted.source)
-    if wanted.format == "jsonl":
-        given.setdefault("body", "string")
     if wanted.columns:
         given["columns"] = wanted.columns
     frame = spark.read.format("bendybus").options(**given).load()
     if wanted.where:
         frame = frame.where(wanted.where)
+    if wanted.format == "jsonl" and (BODY, "binary") in frame.dtypes:
+        others = [_quoted(name) for name in frame.columns if name != BODY]
+        frame = frame.selectExpr(*others, *_TO_JSON)
     frame, counted = observed(frame)
     writer = frame.write.mode("overwrite" if wanted.overwrite else "error")
     if wanted.compression:
@@ -117,7 +129,7 @@ def replay(spark: Any, wanted: Replay) -> int:
     made = [f"`{name}`" for name in kept]
     if wanted.shift_time:
         made.append(f"{_shift(frame)} scheduled_enqueue_time")
-    return send(frame.selectExpr(*made), wanted.target, wanted.rate)
+    return send(_in_order(frame).selectExpr(*made), wanted.target, wanted.rate)
 
 
 def load(spark: Any, wanted: Load) -> int:
@@ -136,21 +148,43 @@ def load(spark: Any, wanted: Load) -> int:
                 f"--{_NAMED_BY[name]}-column: {wanted.given} has no column {column!r}; "
                 f"it has {', '.join(frame.columns)}"
             )
+    named = {name: column for name, column in wanted.named.items() if column}
     body = "to_json(struct(*))"
     if wanted.body_column:
         types = dict(frame.dtypes)
         plain = types[wanted.body_column] in ("string", "binary")
-        quoted = f"`{wanted.body_column}`"
+        quoted = _quoted(wanted.body_column)
         body = quoted if plain else f"cast({quoted} AS string)"
     made = [f"{body} AS body"]
     made += [
-        f"cast(`{column}` AS {columns.BY_WRITTEN[name].type}) AS `{name}`"
-        for name, column in wanted.named.items()
-        if column
+        f"cast({_quoted(column)} AS {columns.BY_WRITTEN[name].type}) AS `{name}`"
+        for name, column in named.items()
     ]
     if not wanted.body_column:
         made.append("'application/json' AS content_type")
-    return send(frame.selectExpr(*made), wanted.target, wanted.rate)
+    keys = [name for name in _KEYS if name in named]
+    if not keys:
+        return send(frame.selectExpr(*made), wanted.target, wanted.rate)
+    ordered = row_order.kept(
+        frame.selectExpr(*made, *row_order.PLACES), keys, row_order.BY_PLACE
+    ).drop(*row_order.BY_PLACE)
+    return send(ordered, wanted.target, wanted.rate)
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
+
+
+def _in_order(frame: Any) -> Any:
+    """Return messages so that those of a session or key are sent as they were enqueued."""
+    keys = [name for name in _KEYS if name in frame.columns]
+    by = [name for name in _ORDER if name in frame.columns]
+    if not keys or not {"enqueued_at", "sequence_number"}.intersection(by):
+        return frame
+    any_key = " OR ".join(f"{name} IS NOT NULL" for name in keys)
+    if not frame.where(any_key).limit(1).count():
+        return frame
+    return row_order.kept(frame, keys, by)
 
 
 def _fix_splits(spark: Any) -> None:
@@ -165,17 +199,15 @@ def read_messages(spark: Any, wanted: Replay) -> Any:
     """Return the messages in files of export or capture, which has folders in folders."""
     reader = _reader(spark, wanted.format).option("recursiveFileLookup", "true")
     if wanted.format == "jsonl":
-        reader = reader.schema(columns.ddl(columns.ALL, "string"))
+        reader = reader.schema(f"{columns.ddl(columns.ALL, 'string')}, {BODY_BASE64} string")
     frame = reader.load(wanted.given)
     if wanted.format == "jsonl":
         _check_json(spark, frame.inputFiles(), wanted.given)
     if BODY not in frame.columns:
         raise OptionError(f"--in: {wanted.given} has no column `body`; {_OTHER_FILES}")
-    if wanted.format == "jsonl" and wanted.body == _BASE64:
-        frame = frame.withColumn(BODY, frame[BODY].cast("string")).selectExpr(
-            "*", "unbase64(body) AS decoded"
-        )
-        frame = frame.drop(BODY).withColumnRenamed("decoded", BODY)
+    if wanted.format == "jsonl":
+        others = [_quoted(name) for name in frame.columns if name not in (BODY, BODY_BASE64)]
+        frame = frame.selectExpr(*others, _FROM_JSON)
     return frame
 
 
@@ -196,7 +228,7 @@ def _check_json(spark: Any, paths: Sequence[str], given: str) -> None:
         raise OptionError(f"--in: no files of --format jsonl there (got {given!r})")
     fields = "json_object_keys(value) AS fields"
     first = spark.read.text(paths[0]).selectExpr(fields).limit(1).collect()
-    other = sorted({name for row in first for name in row.fields or ()} - {*columns.ALL})
+    other = sorted({name for row in first for name in row.fields or ()} - {*_IN_JSON})
     if other:
         raise OptionError(
             f"--in: {given} has the field {other[0]!r}, which no message has; {_OTHER_FILES}"
