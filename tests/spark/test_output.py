@@ -2,10 +2,12 @@
 
 import json
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
-from bendybus.spark.commands import output
+from bendybus.spark.commands import output, run
+from bendybus.spark.errors import OptionError
 
 pytestmark = pytest.mark.requirement("R312")
 
@@ -27,6 +29,21 @@ def test_texts_of_messages_change_nothing_in_a_terminal(
     output.rows(["reason"], [["a\x1b[2Jb\x07\x9bc"]], form, "none")
 
     assert "a\ufffd[2Jb\ufffd\ufffdc" in capsys.readouterr().out
+
+
+def test_an_error_changes_nothing_in_a_terminal_and_does_not_fill_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(**_: Any) -> None:
+        raise OptionError("it has \x1b[2J" + "x" * 9_000)
+
+    monkeypatch.setattr(run.typer.main, "get_command", lambda app: failing)
+    code = run.main(["load"])
+
+    shown = capsys.readouterr().err
+    assert code == run.WRONG_USAGE
+    assert "it has \ufffd[2Jxxx" in shown
+    assert len(shown) < 2_100
 
 
 def test_numbers_that_count_have_commas_and_those_that_name_have_none(

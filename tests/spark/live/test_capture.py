@@ -15,8 +15,7 @@ from bendybus.spark.commands.run import sentence_of
 from bendybus.spark.jobs import capture
 from bendybus.spark.jobs.capture import Batch, Capture
 from bendybus.spark.jobs.file_layout import Layout
-from bendybus.spark.jobs.files import Replay, replay
-from tests.spark.live.queues import Queue, entity, sent
+from tests.spark.live.queues import Queue
 
 NewQueue = Callable[..., Queue]
 pytestmark = pytest.mark.requirement("R299")
@@ -196,19 +195,3 @@ def test_files_that_cannot_be_written_are_named_in_one_sentence(new_queue: NewQu
     assert sentence_of(failed.value).startswith(f"--out: {out} cannot be written: ")
     assert "Not a directory" in sentence_of(failed.value)
     assert queue.active() == 60
-
-
-@pytest.mark.requirement("R312")
-@pytest.mark.parametrize("form", ["parquet", "jsonl"])
-def test_what_was_captured_with_all_columns_is_replayed_with_its_types(
-    new_queue: NewQueue, form: str
-) -> None:
-    queue, other = new_queue(), new_queue()
-    sent(queue, 3)
-    body = {"body": "string"} if form == "jsonl" else {}
-    run(queue, wanted(queue, Layout(form), columns="all", **body))
-
-    copied = replay(queue.spark, Replay(str(queue.folder / "files"), entity(other), form))
-
-    assert copied == 3
-    assert other.ids_and_numbers() == [("id-0", 0), ("id-1", 1), ("id-2", 2)]

@@ -10,12 +10,9 @@ from typing import Any
 
 import pytest
 
-from bendybus.client import ServiceBusMessage
 from bendybus.spark.commands.run import sentence_of
 from bendybus.spark.errors import OptionError
-from bendybus.spark.jobs import capture, files
-from bendybus.spark.jobs.capture import Capture
-from bendybus.spark.jobs.file_layout import Layout
+from bendybus.spark.jobs import files
 from bendybus.spark.jobs.files import Export, Load, Replay
 from tests.spark.live.queues import Queue, entity, sent
 
@@ -40,20 +37,6 @@ def test_what_was_exported_is_replayed_as_it_was(
     [first] = [row for row in rows if row.body == "m7"]
     assert (first.subject, first.message_id, first.partition_key) == ("s1", "id-7", "k1")
     assert first.properties == {"n": "7"}
-
-
-@pytest.mark.parametrize("form", ["parquet", "jsonl"])
-def test_types_of_properties_are_kept_by_a_copy_with_heads(
-    new_queue: NewQueue, tmp_path: Path, form: str
-) -> None:
-    queue, other = new_queue(), new_queue()
-    sent(queue, 3)
-    out = str(tmp_path / "out")
-
-    files.export(queue.spark, Export(entity(queue), out, form, columns="all"))
-    files.replay(queue.spark, Replay(out, entity(other), form))
-
-    assert other.ids_and_numbers() == [("id-0", 0), ("id-1", 1), ("id-2", 2)]
 
 
 def test_an_export_is_of_some_rows_and_columns_and_replaces_nothing(
@@ -88,79 +71,6 @@ def test_a_replay_gives_new_ids_and_repeats_the_distances_in_time(
     assert len({row.message_id for row in rows}) == 4
     assert not any(row.message_id.startswith("id-") for row in rows)
     assert (times[-1] - times[0]).total_seconds() > 0.19
-
-
-BODIES = [b"\xff\xfe\x00", b"", "h\u00e9\u2713\U0001d11e\x00".encode(), b'{"a": "b\\n"}', b"text"]
-
-
-@pytest.mark.parametrize("form", ["parquet", "jsonl"])
-@pytest.mark.parametrize("job", ["export", "capture"])
-def test_bodies_of_any_bytes_come_back(
-    new_queue: NewQueue, tmp_path: Path, job: str, form: str
-) -> None:
-    queue, other = new_queue(), new_queue()
-    queue.send(BODIES)  # type: ignore[arg-type]
-    out = str(tmp_path / "out")
-
-    if job == "export":
-        files.export(queue.spark, Export(entity(queue), out, form))
-    else:
-        wanted = Capture(queue.options, out, str(tmp_path / "checkpoint"), Layout(form))
-        capture.start(queue.spark, wanted, {"availableNow": True}).awaitTermination(90)
-    files.replay(queue.spark, Replay(out, entity(other), form))
-
-    assert sorted(bytes(row.body) for row in other.read().collect()) == sorted(BODIES)
-
-
-def test_a_replay_keeps_the_order_of_each_session(new_queue: NewQueue, tmp_path: Path) -> None:
-    queue, other = new_queue(requires_session=True), new_queue(requires_session=True)
-    texts = [f"{n:03}".ljust(3 + n * 7919 % 2_000) for n in range(240)]
-    with queue.bus.client() as client, client.get_queue_sender(queue.name) as sender:
-        for number, text in enumerate(texts):
-            sender.send_messages(ServiceBusMessage(text, session_id=f"s{number % 3}"))
-    out = str(tmp_path / "out")
-    # Many files of many sizes.
-    options = {**queue.options, "maxMessagesPerTrigger": "40"}
-    wanted = Capture(options, out, str(tmp_path / "checkpoint"))
-    capture.start(queue.spark, wanted, {"availableNow": True}).awaitTermination(90)
-
-    files.replay(queue.spark, Replay(out, entity(other)))
-
-    assert in_sessions(other) == [texts[number::3] for number in range(3)]
-
-
-def test_a_load_keeps_the_order_of_each_session(new_queue: NewQueue, tmp_path: Path) -> None:
-    queue = new_queue(requires_session=True)
-    folder = tmp_path / "rows"
-    folder.mkdir()
-    texts = [f"{n:04}".ljust(2_000 + n) for n in range(6_000)]
-    for part, first in (("2026-01", 0), ("2026-02", 5_000), ("2026-03", 5_500)):
-        until = {0: 5_000, 5_000: 5_500, 5_500: 6_000}[first]
-        lines = (
-            json.dumps({"text": texts[number], "who is it": f"s{number % 3}"}) + "\n"
-            for number in range(first, until)
-        )
-        (folder / f"{part}.jsonl").write_text("".join(lines))
-
-    wanted = Load(str(folder), entity(queue), "jsonl", "text", {"session_id": "who is it"})
-    files.load(queue.spark, wanted)
-
-    assert in_sessions(queue) == [texts[number::3] for number in range(3)]
-
-
-def in_sessions(queue: Queue) -> list[list[str]]:
-    """Receive the sessions s0, s1 and s2."""
-    found = []
-    with queue.bus.client() as client:
-        for number in range(3):
-            with client.get_queue_receiver(
-                queue.name,
-                session_id=f"s{number}",
-                receive_mode="receiveanddelete",
-                max_wait_time=2,
-            ) as receiver:
-                found.append([str(message) for message in receiver])
-    return found
 
 
 def test_columns_of_files_may_have_any_name(new_queue: NewQueue, tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def _table(names: Sequence[str], values: list[list[Any]]) -> None:
         )
     for row in values:
         # Texts of messages are no markup.
-        made.add_row(*(Text(_visible(each)) for each in map(_shown, names, row)))
+        made.add_row(*(Text(visible(each)) for each in map(_shown, names, row)))
     Console().print(made)
 
 
@@ -72,10 +72,10 @@ def _shown(name: str, value: Any) -> str:
 
 
 def _cell(name: str, value: Any) -> str:
-    return _visible(_shown(name, value).replace("\n", " ")).replace("|", "\\|")
+    return visible(_shown(name, value).replace("\n", " ")).replace("|", "\\|")
 
 
-def _visible(text: str) -> str:
+def visible(text: str) -> str:
     """Return a text without what a terminal would obey."""
     return "".join(each if each.isprintable() or each == "\n" else "\ufffd" for each in text)
 

@@ -9,12 +9,15 @@ from typing import Final
 import typer.main
 
 from bendybus.client.exceptions import ServiceBusError
+from bendybus.spark.commands import output
 from bendybus.spark.commands.app import app
 from bendybus.spark.errors import OptionError, PipelineError
 
 FAILED: Final = 1
 WRONG_USAGE: Final = 2
 INTERRUPTED: Final = 130
+# Characters.
+SENTENCE_MAX: Final = 2_000
 # In an error of the JVM, what each exception says.
 _CAUSE: Final = re.compile(r"^(?:Caused by|): [\w.$]+: (.+)$", re.MULTILINE)
 # Where Spark speaks of its own interface: what it means for commands.
@@ -95,5 +98,9 @@ def _condition(error: BaseException) -> str:
 
 
 def _say(sentence: str, code: int) -> int:
-    print(f"bendybus pipeline: {sentence}", file=sys.stderr)
+    # Names of columns are in it, which may be those of any bytes.
+    shown = output.visible(sentence)
+    if len(shown) > SENTENCE_MAX:
+        shown = f"{shown[:SENTENCE_MAX]}…"
+    print(f"bendybus pipeline: {shown}", file=sys.stderr)
     return code
