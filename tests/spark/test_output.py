@@ -37,7 +37,7 @@ def test_an_error_changes_nothing_in_a_terminal_and_does_not_fill_it(
     def failing(**_: Any) -> None:
         raise OptionError("it has \x1b[2J" + "x" * 9_000)
 
-    monkeypatch.setattr(run.typer.main, "get_command", lambda app: failing)
+    monkeypatch.setattr("typer.main.get_command", lambda app: failing)
     code = run.main(["load"])
 
     shown = capsys.readouterr().err
