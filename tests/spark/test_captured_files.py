@@ -56,6 +56,8 @@ def test_a_template_names_folders() -> None:
         (Layout(folder="{partition"), "--path-template: must be made of text and"),
         (Layout(folder="{year}"), "--path-template: must have {partition}"),
         (Layout(folder="../{partition}"), "stay below --out"),
+        (Layout(folder="{partition}/_{year}"), "no folder may begin with _ or . as readers"),
+        (Layout(folder=".lake/{partition}"), "readers pass over it"),
     ],
 )
 def test_a_layout_that_cannot_be_is_refused(layout: Layout, sentence: str) -> None:
@@ -69,6 +71,11 @@ def test_a_layout_that_cannot_be_is_refused(layout: Layout, sentence: str) -> No
         ({"minPartitions": "4"}, Layout(), "option minPartitions: is not an option of capture"),
         ({"startingOffsets": "latest"}, Layout(), "option settle: trailing removes everything"),
         ({}, Layout("csv"), "--format: must be"),
+        (
+            {"queue": "a/_b"},
+            Layout(folder="{entity}/{partition}"),
+            "no folder may begin with _ or . as readers pass over it .* and so '_b'",
+        ),
     ],
 )
 def test_a_capture_that_cannot_be_is_refused_before_it_starts(

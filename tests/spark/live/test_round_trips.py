@@ -72,6 +72,53 @@ def test_bodies_of_any_bytes_come_back(
     assert sorted(bytes(row.body) for row in other.read().collect()) == sorted(BODIES)
 
 
+@pytest.mark.parametrize("form", ["parquet", "jsonl"])
+def test_copies_of_other_columns_in_one_folder_are_replayed_with_all_that_they_have(
+    new_queue: NewQueue, tmp_path: Path, form: str
+) -> None:
+    queue, other, target = new_queue(), new_queue(), new_queue()
+    sent(queue, 3)
+    other.send([f"o{number}" for number in range(40)])
+    out = str(tmp_path / "out")
+    captured(other, out, str(tmp_path / "of-other"), form, columns="message_id,body")
+    captured(queue, out, str(tmp_path / "of-queue"), form, columns="all")
+
+    assert files.replay(queue.spark, Replay(out, entity(target), form)) == 43
+
+    rows = target.read().where("subject IS NOT NULL").collect()
+    assert sorted((row.message_id, row.properties["n"]) for row in rows) == [
+        ("id-0", "0"),
+        ("id-1", "1"),
+        ("id-2", "2"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "tap",
+    [{"sessionId": "s0"}, {"columns": "message_id,body"}, {"body": "string"}],
+    ids=["session", "columns", "body"],
+)
+def test_a_capture_is_whole_beside_a_tap_that_took_less_into_the_same_folder(
+    new_queue: NewQueue, tmp_path: Path, tap: dict[str, str]
+) -> None:
+    queue = new_queue(requires_session=True)
+    with queue.bus.client() as client, client.get_queue_sender(queue.name) as sender:
+        made = [ServiceBusMessage(f"m{n}", session_id=f"s{n % 2}") for n in range(12)]
+        sender.send_messages(made, split_by_partition_key=True)
+    out = tmp_path / "out"
+    captured(queue, str(out), str(tmp_path / "tap"), settle="none", **tap)
+    taken = set(out.rglob("*.parquet"))
+
+    captured(queue, str(out), str(tmp_path / "checkpoint"))
+
+    written = [str(path) for path in set(out.rglob("*.parquet")) - taken]
+    rows = queue.spark.read.parquet(*written).collect()
+    assert sorted((bytes(row.body).decode(), row.session_id) for row in rows) == sorted(
+        (f"m{n}", f"s{n % 2}") for n in range(12)
+    )
+    assert queue.active() == 0
+
+
 def test_a_replay_keeps_the_order_of_each_session(new_queue: NewQueue, tmp_path: Path) -> None:
     queue, other = new_queue(requires_session=True), new_queue(requires_session=True)
     texts = [f"{n:03}".ljust(3 + n * 7919 % 2_000) for n in range(120)]

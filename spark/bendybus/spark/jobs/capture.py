@@ -10,7 +10,7 @@ is published already stays as it is. So files hold each message once for every r
 import hashlib
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from bendybus.spark import columns, connections, options
@@ -91,7 +91,9 @@ def start(
 def check(wanted: Capture) -> str:
     """Return the path of the entity. Raises OptionError for what cannot be."""
     wanted.layout.check()
-    return options.of_read(_source(wanted)[0], Use.STREAM_READ).entity.path
+    path = options.of_read(_source(wanted)[0], Use.STREAM_READ).entity.path
+    wanted.layout.check(path)
+    return path
 
 
 def _source(wanted: Capture) -> tuple[dict[str, str], list[str]]:
@@ -106,6 +108,19 @@ def _source(wanted: Capture) -> tuple[dict[str, str], list[str]]:
     kept, _ = options.columns_of(source)
     source["columns"] = ",".join(dict.fromkeys((*kept, *_NEEDED)))
     return source, list(kept)
+
+
+def _selection(wanted: Capture) -> str:
+    """Return what names less than all of a range: other columns, or some of its messages; "": all.
+
+    Else the files of a tap would be those of a capture that removes what it takes for written.
+    """
+    given, kept = _source(wanted)
+    found = options.of_read(given, Use.STREAM_READ)
+    of = (tuple(kept), found.body, found.states, found.session_id)
+    if of == (columns.DEFAULT, "binary", ("active",), None):
+        return ""
+    return hashlib.blake2b(repr(of).encode(), digest_size=4).hexdigest()
 
 
 def _without_case(given: Mapping[str, str]) -> dict[str, str]:
@@ -127,7 +142,7 @@ def _writing(
     wanted: Capture, owner: str, kept: list[str]
 ) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """Return what a task does with the rows of its range."""
-    out, layout = wanted.out, wanted.layout
+    out, layout = wanted.out, replace(wanted.layout, selection=_selection(wanted))
 
     def task(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa

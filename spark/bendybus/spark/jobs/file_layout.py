@@ -14,6 +14,8 @@ COMPRESSIONS: Final = {PARQUET: ("zstd", "snappy", "none"), JSON_LINES: ("none",
 FIELDS: Final = ("entity", "partition", "year", "month", "day", "hour")
 FOLDER: Final = "{partition}/{year}/{month}/{day}/{hour}"
 HOUR_S: Final = 3_600
+# Of Spark, Arrow and pandas: what begins with these is no data.
+HIDDEN: Final = ("_", ".")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +26,11 @@ class Layout:
     # "": the first one of the format.
     compression: str = ""
     folder: str = FOLDER
+    # Names what is taken of a range, in files; "": all of it. What holds less is another file.
+    selection: str = ""
 
-    def check(self) -> None:
-        """Raise OptionError for what cannot be."""
+    def check(self, entity: str = "entity") -> None:
+        """Raise OptionError for what cannot be, of files of an entity."""
         if self.format not in COMPRESSIONS:
             raise OptionError(f"--format: must be parquet or jsonl (got {self.format!r})")
         allowed = COMPRESSIONS[self.format]
@@ -37,7 +41,7 @@ class Layout:
             )
         fields = ", ".join(f"{{{name}}}" for name in FIELDS)
         try:
-            found = self.path("entity", 1, 0, ":1:2")
+            found = self.path(entity, 1, 0, ":1:2")
         except (KeyError, IndexError, ValueError, AttributeError):
             raise OptionError(
                 f"--path-template: must be made of text and {fields} (got {self.folder!r})"
@@ -46,6 +50,12 @@ class Layout:
             raise OptionError(
                 "--path-template: must have {partition}, and stay below --out "
                 f"(got {self.folder!r})"
+            )
+        hidden = [part for part in PurePosixPath(found).parts if part.startswith(HIDDEN)]
+        if hidden:
+            raise OptionError(
+                "--path-template: no folder may begin with _ or . as readers pass over it "
+                f"(got {self.folder!r}, and so {hidden[0]!r})"
             )
 
     @property
@@ -71,6 +81,7 @@ class Layout:
         incarnation, after, upto = range_.rsplit(":", 2)
         first = sequence_number.counter_of(int(after)) + 1
         last = sequence_number.counter_of(int(upto))
-        name = "-".join(filter(None, (f"{first:012}", f"{last:012}", incarnation)))
+        parts = (f"{first:012}", f"{last:012}", incarnation, self.selection)
+        name = "-".join(filter(None, parts))
         ending = f"{self.format}.gz" if self.codec == "gzip" else self.format
         return f"{folder.strip('/')}/{name}.{ending}"

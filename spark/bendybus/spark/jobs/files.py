@@ -214,9 +214,11 @@ def read_messages(spark: Any, wanted: Replay) -> Any:
 def _reader(spark: Any, form: str) -> Any:
     """Return a reader of files, which fails at a line that cannot be read.
 
-    Such a line is no message, and none is made of a part of it.
+    Such a line is no message, and none is made of a part of it. Parquet files may have columns that
+    others have not: those of one file would stand for all.
     """
-    return spark.read.format(_OF_SPARK[form]).option("mode", "FAILFAST")
+    reader = spark.read.format(_OF_SPARK[form]).option("mode", "FAILFAST")
+    return reader.option("mergeSchema", "true") if form == "parquet" else reader
 
 
 def _check_json(spark: Any, paths: Sequence[str], given: str) -> None:
