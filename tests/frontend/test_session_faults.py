@@ -274,11 +274,19 @@ class FrontEnd:
         self.receives, self.sessions, self.settles = bus.receives, bus.sessions, None
 
 
+# How a stream ends: its client is killed or cut off, half-closes, or is asked to move and does not.
+ENDINGS = ("cut", "half-closed", "moved")
+
+
 @pytest.mark.requirement("R102")
+@pytest.mark.requirement("R105")
 @pytest.mark.requirement("R242")
 @pytest.mark.requirement("R243")
-@pytest.mark.parametrize("told", [True, False])
-async def test_a_client_that_is_gone_before_it_is_told_of_its_session_has_none(told: bool) -> None:
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("told", ["waiting", "being written", "written"])
+async def test_a_stream_that_ends_frees_its_session_only_if_its_client_cannot_know_of_it(
+    told: str, ending: str
+) -> None:
     bus = Bus()
     front_end: Any = FrontEnd(bus)
     caller: Any = Caller()
@@ -287,10 +295,11 @@ async def test_a_client_that_is_gone_before_it_is_told_of_its_session_has_none(t
     opening = receiver_pb2.OpenReceiver(
         entity_path="orders", receive_mode=PEEK_LOCK, session=wanted, settler_id=b"me"
     )
+    half_closes = asyncio.Event()
 
     async def requests() -> AsyncIterator[receiver_pb2.ReceiveStreamRequest]:
         yield receiver_pb2.ReceiveStreamRequest(open=opening)
-        await asyncio.sleep(60)
+        await half_closes.wait()
 
     async with ReceiverStream(front_end, caller, flow) as stream:
         reader = asyncio.get_running_loop().create_task(stream.read(requests()))
@@ -302,21 +311,27 @@ async def test_a_client_that_is_gone_before_it_is_told_of_its_session_has_none(t
         bus.result(1, "confirm_session")
         await settle_down()
         written = stream.frames()
-        if told:
+        if told != "waiting":
             await anext(written)
         assert bus.upstreams[1].of("told_session") == []
-        if told:
+        if told == "written":
             # Only now has the frame been written.
             writer = asyncio.ensure_future(anext(written))
             await settle_down()
             writer.cancel()
+        if ending == "half-closed":
+            half_closes.set()
+        elif ending == "moved":
+            stream.move()
+            stream.finish()
+        await settle_down()
         reader.cancel()
 
     assert bus.upstreams[1].of("confirm_session")[-1].tells
     said = [each.session_token for each in bus.upstreams[1].of("told_session")]
-    assert said == ([token] if told else [])
+    assert said == ([token] if told == "written" else [])
     closed = [each.session_token for each in bus.upstreams[1].of("close_session")]
-    assert closed == ([] if told else [token])
+    assert closed == ([token] if told == "waiting" else [])
 
 
 def opening(bus: Bus, wanted: receiver_pb2.AcceptSession, put: Any = None) -> SessionOpening:

@@ -1,6 +1,8 @@
 """Sessions through the deaths of partitions and front ends, and with many receivers."""
 
 import asyncio
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -16,6 +18,7 @@ from bendybus.client.exceptions import (
     OperationTimeoutError,
     OutcomeUnknownError,
     ServiceBusError,
+    SessionCannotBeLockedError,
     SessionLockLostError,
 )
 from bendybus.domain import partitioning
@@ -72,6 +75,44 @@ def test_a_restart_of_its_partition_ends_a_session_and_no_other_one(own_bus: Bus
             while len(messages) < 2:
                 messages += again.receive_messages(2, max_wait_time=30)
             assert bodies(messages) == ["0", "1"]
+
+
+# Takes one message of a session and waits, with its session's lock and its message's.
+HOLDER = """
+import sys, time
+from bendybus.client import ServiceBusClient
+with ServiceBusClient.from_connection_string(sys.argv[1]) as client:
+    receiver = client.get_queue_receiver("orders", session_id="s", max_wait_time=30)
+    [message] = receiver.receive_messages(1)
+    print("holds", flush=True)
+    time.sleep(120)
+"""
+
+
+@pytest.mark.requirement("R105")
+def test_a_client_that_is_killed_keeps_its_session_until_its_lock_ends_and_its_delivery_counts(
+    own_bus: Bus,
+) -> None:
+    with own_bus.client() as client, own_bus.administration() as administration:
+        properties = administration.get_queue("orders")
+        properties.lock_duration = "PT5S"
+        administration.update_queue(properties)
+        send(client, "orders", "s", "0")
+        command = [sys.executable, "-c", HOLDER, own_bus.connection_string]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as holder:
+            assert holder.stdout is not None
+            holder.stdout.readline()
+            since = time.monotonic()
+            holder.kill()
+
+        with pytest.raises(SessionCannotBeLockedError):
+            accept(client, "orders", "s")
+        with accept(client, "orders", NEXT_AVAILABLE_SESSION, max_wait_time=30) as receiver:
+            held_s = time.monotonic() - since
+            [message] = receiver.receive_messages(1, max_wait_time=30)
+
+        assert 4 < held_s < 15
+        assert (str(message), message.delivery_count) == ("0", 1)
 
 
 @pytest.mark.requirement("R104")

@@ -32,9 +32,6 @@ class AnswerQueue(Generic[Entry]):
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def __contains__(self, entry: object) -> bool:
-        return any(each is entry for each in self._waiting)
-
     def put(self, entry: Entry | BusError | None) -> None:
         """Add an answer; an error, or None, ends the stream after what was added before."""
         self._waiting.append(entry)

@@ -54,8 +54,10 @@ class ReceiverStream:
         self._receiver: Receiver | None = None
         # What a session receiver waits for: to lock its session, or to give it up.
         self._session: SessionOpening | None = None
-        # What tells the client that its session is locked.
+        # What tells the client that its session is locked, until it is written; and whether that
+        # has begun: from then on the client may know.
         self._opened: Answer | None = None
+        self._may_know = False
         self._settler_id = b""
         # Under way; and the last one of a frame id.
         self._settles: set[settle.Settling] = set()
@@ -72,7 +74,7 @@ class ReceiverStream:
     async def __aexit__(self, *_: object) -> None:
         self._closed = True
         if self._session is not None:
-            self._session.end(self._receiver, told=self._opened not in self._answers)
+            self._session.end(self._receiver, told=self._may_know)
         if self._receiver is not None:
             self._front_end.receives.close(self._receiver)
         for settling in self._settles:
@@ -82,8 +84,10 @@ class ReceiverStream:
     async def frames(self) -> AsyncIterator[receiver_pb2.ReceiveStreamResponse]:
         """Yield what the client is told, until the stream ends."""
         async for frame, answers in self._answers.written():
+            opens = self._opened is not None and self._opened in answers
+            self._may_know |= opens
             yield frame
-            if self._opened is not None and self._opened in answers:
+            if opens:
                 self._told()
             for answer in answers:
                 if answer.tokens:
