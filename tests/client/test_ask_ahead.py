@@ -227,23 +227,27 @@ def test_a_message_is_kept_a_while_from_when_it_came() -> None:
 
 @pytest.mark.parametrize("lock_left_s", [100.0, 0.0])
 def test_a_message_that_is_looked_at_while_it_is_taken_is_given_back_or_taken(
-    lock_left_s: float, monkeypatch: pytest.MonkeyPatch
+    lock_left_s: float,
 ) -> None:
     ahead = AskAhead()
     released: list[Any] = []
     now_s = time.monotonic()
-    part: Any = (SimpleNamespace(lock_tokens=b"t" * 16, lock_end_s=now_s + 30), 0, 1)
+
+    class LookedAt:
+        """The I/O thread looks for the second time while the application's takes the message."""
+
+        lock_end_s = now_s + 30
+
+        @property
+        def lock_tokens(self) -> bytes:
+            ahead.look(lambda ask_id: None, released.extend)
+            return b"t" * 16
+
+    part: Any = (LookedAt(), 0, 1)
     ahead.arrived([part])
     ahead.look(lambda ask_id: None, released.extend)
 
-    def looked_at() -> float:
-        # The I/O thread looks for the second time while the application's takes the message.
-        monkeypatch.undo()
-        ahead.look(lambda ask_id: None, released.extend)
-        return now_s
-
-    monkeypatch.setattr(time, "monotonic", looked_at)
-    taken = ahead.take(ahead.count, lock_left_s)
+    taken = ahead.take(ahead.count, now_s + lock_left_s)
 
     assert [*taken, *released] == [part]
     assert not ahead

@@ -60,7 +60,7 @@ async def test_it_is_asked_for_by_name_once_and_by_its_token_from_then_on() -> N
     assert link.has_work
     assert opening(link).session_id == "s"
 
-    link.opened(OPENED)
+    link.opened(OPENED, time.monotonic())
     assert waiter.outcomes == [None]
     assert link.ready
     assert not link.has_work
@@ -112,7 +112,7 @@ async def test_callers_are_told_what_is_final(errors: list[Any], outcome: type[E
 @pytest.mark.requirement("R109", "R105")
 async def test_a_lost_session_is_lost_for_good() -> None:
     link, waiter = link_of(), Waiter()
-    link.opened(OPENED)
+    link.opened(OPENED, time.monotonic())
     link.hold(b"a" * 16)
     link.broken(RetryableError("away"))
     assert link.ready
@@ -129,7 +129,7 @@ async def test_what_goes_back_is_followed_to_its_end() -> None:
     back: list[None] = []
     abandon = Settlement(receiver_pb2.DISPOSITION_ABANDON, b"a" * 16, waiter, 1.0)
     complete = Settlement(receiver_pb2.DISPOSITION_COMPLETE, b"b" * 16, waiter, 1.0)
-    link.opened(OPENED)
+    link.opened(OPENED, time.monotonic())
     link.hold(b"a" * 16 + b"b" * 16)
 
     assert link.settling(abandon, lambda: back.append(None))
@@ -148,7 +148,7 @@ async def test_what_goes_back_is_followed_to_its_end() -> None:
 @pytest.mark.requirement("R105")
 async def test_it_is_closed_once_in_a_stream_and_again_in_the_next() -> None:
     link = link_of()
-    link.opened(OPENED)
+    link.opened(OPENED, time.monotonic())
     assert link.next_close(open_sent=True) is None
     link.close()
 

@@ -137,7 +137,9 @@ def opened() -> tuple[ReceiveStream, SessionLink]:
     stream = ReceiveStream(_never, loop, RetryPolicy(), opening, 10, session=link)
     stream.open_session(Waiter())
     assert next_of(stream).open.session.session_id == "s"
-    session = receiver_pb2.OpenedSession(session_id="s", session_token=SESSION)
+    session = receiver_pb2.OpenedSession(
+        session_id="s", session_token=SESSION, lock_remaining_ms=60_000
+    )
     stream.handle(ReceiveStreamResponse(opened=receiver_pb2.ReceiverOpened(session=session)))
     return stream, link
 

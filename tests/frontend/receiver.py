@@ -4,6 +4,7 @@ import itertools
 from typing import Any
 
 from bendybus.frontend.core.credit import Credit
+from bendybus.frontend.core.lease import SessionLease, lease_of_messages
 from bendybus.frontend.core.receive_actions import AskPartition, GiveBack, HandOver, WithdrawAsk
 from bendybus.frontend.core.receive_cache import Cache
 
@@ -11,12 +12,15 @@ from bendybus.frontend.core.receive_cache import Cache
 class Receiver:
     """A cache with a clock, and what it did."""
 
-    def __init__(self, partitions: int = 4, down: tuple[int, ...] = ()) -> None:
+    def __init__(
+        self, partitions: int = 4, down: tuple[int, ...] = (), session: SessionLease | None = None
+    ) -> None:
         self.now = 10_000
         self.down = set(down)
+        self.session = session
         ids = itertools.count(1)
         self.cache = Cache(
-            range(partitions), lambda p: p not in self.down, lambda: next(ids), self.now
+            range(partitions), self._available, lambda: next(ids), self.now, lease=session
         )
         self.tags = itertools.count(1)
         self.credits: dict[int, Credit] = {}
@@ -25,6 +29,11 @@ class Receiver:
         self.unanswered: list[Any] = []
         self.given_back: list[str] = []
         self.withdrawn: dict[int, WithdrawAsk] = {}
+
+    def _available(self, partition: int) -> bool:
+        return partition not in self.down and (
+            self.session is None or self.session.askable(self.now)
+        )
 
     def take(self, actions: list[Any]) -> None:
         """Note what is to be done."""
@@ -86,8 +95,7 @@ class Receiver:
                 partition,
                 list(names),
                 [size] * len(names),
-                locked_until_ms=self.now + lock_ms,
-                lock_ms=lock_ms,
+                lease=self.session or lease_of_messages(self.now + lock_ms, lock_ms),
                 more=more,
                 now_ms=self.now,
             )

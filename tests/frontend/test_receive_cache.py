@@ -3,6 +3,7 @@
 import pytest
 
 from bendybus.frontend.core import receive_cache
+from bendybus.frontend.core.lease import lease_of_messages
 from tests.frontend.receiver import Receiver
 
 
@@ -113,8 +114,7 @@ def test_messages_that_arrive_with_less_than_half_of_their_lock_go_back() -> Non
             0,
             ["old"],
             [10],
-            locked_until_ms=receiver.now + 1_000,
-            lock_ms=10_000,
+            lease=lease_of_messages(receiver.now + 1_000, 10_000),
             more=False,
             now_ms=receiver.now,
         )

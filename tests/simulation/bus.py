@@ -14,6 +14,7 @@ from bendybus.domain import errors, lock_token, sequence_number
 from bendybus.domain.disposition import Disposition
 from bendybus.frontend.core import routing
 from bendybus.frontend.core.credit import Credit
+from bendybus.frontend.core.lease import lease_of_messages
 from bendybus.frontend.core.receive_actions import (
     AskPartition,
     GiveBack,
@@ -175,8 +176,7 @@ class Bus(Partitions):
             index,
             data,
             [1] * len(data),
-            locked_until_ms=self.now + value.lock_remaining_ms,
-            lock_ms=value.lock_remaining_ms,
+            lease=lease_of_messages(self.now + value.lock_remaining_ms, value.lock_remaining_ms),
             more=value.more,
             now_ms=self.now,
         )

@@ -7,11 +7,26 @@ caller waits for that: a rejected caller has written nothing.
 """
 
 import asyncio
+from collections.abc import Iterable
 from typing import Any, Final
 
 ADMITTED: Final = ("bendybus-admitted", "1")
+# The server's monotonic clock as it admits a stream, in milliseconds.
+_CLOCK: Final = "bendybus-clock-ms"
 # A server of 0.2 sends initial metadata without the mark; a refusal comes within this time of them.
 _REFUSAL_S: Final = 0.1
+
+
+def clock(now_ms: int) -> tuple[str, str]:
+    """Return the metadata that tells a caller the server's clock."""
+    return _CLOCK, str(now_ms)
+
+
+def clock_of(metadata: Iterable[tuple[str, Any]] | None) -> int:
+    """Return the server's clock by its initial metadata; 0 if it does not tell."""
+    # As pairs: gRPC's own type is a mapping of lists.
+    told = dict(tuple(metadata or ())).get(_CLOCK, "")
+    return int(told) if isinstance(told, str) and told.isdecimal() else 0
 
 
 async def admitted(call: Any) -> bool:

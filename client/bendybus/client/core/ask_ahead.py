@@ -12,7 +12,6 @@ A core without I/O. All of it is used on the I/O thread, `take` on the applicati
 """
 
 import contextlib
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -74,8 +73,8 @@ class AskAhead:
         self.ask_id, self._looked = 0, False
         self._ready.extend(slices)
 
-    def take(self, count: int, lock_left_s: float) -> list[BatchSlice]:
-        """Return the messages if `count` were asked for and their locks last `lock_left_s` longer.
+    def take(self, count: int, stale_before_s: float) -> list[BatchSlice]:
+        """Return the messages if `count` were asked for and their locks end after that time.
 
         From any thread.
         """
@@ -85,7 +84,7 @@ class AskAhead:
         with contextlib.suppress(IndexError):  # none, or the I/O thread was quicker
             while True:
                 delivered = self._ready[0][0]
-                if delivered.lock_tokens and delivered.lock_end_s < time.monotonic() + lock_left_s:
+                if delivered.lock_tokens and delivered.lock_end_s < stale_before_s:
                     # Stays until the I/O thread gives it back. Not removed and put back: meanwhile
                     # that thread would find nothing, and stop looking.
                     break

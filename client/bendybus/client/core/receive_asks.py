@@ -15,6 +15,8 @@ Used by `receive_stream`, on the I/O thread.
 """
 
 import asyncio
+import logging
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Final
@@ -30,6 +32,7 @@ from bendybus.domain.errors import BusError
 from bendybus.v1.receiver_pb2 import Ask, CancelAsk, Delivery, ReceiveStreamRequest
 from bendybus.wire import statuses
 
+_log = logging.getLogger("bendybus.client")
 # The bus answers at the end of a wait; this is how long its answer may take to get here. Less than
 # `waiters.MARGIN_S`, by which a thread that waits for this thread waits longer.
 _GRACE_S: Final = 4.0
@@ -64,6 +67,8 @@ class ReceiveAsks:
         self.pending: deque[PendingReceive] = deque()
         # Open asks: the receive, that of a loop, or how much credit was asked for ahead.
         self.open: dict[int, PendingReceive | AskAhead | int] = {}
+        # When they were sent, on the monotonic clock.
+        self._sent_s: dict[int, float] = {}
         self._ask_id = 0
         self._asked_ahead = 0
         self._cancels: deque[int] = deque()
@@ -144,6 +149,7 @@ class ReceiveAsks:
     ) -> ReceiveStreamRequest:
         self._ask_id += 1
         self.open[self._ask_id] = asked
+        self._sent_s[self._ask_id] = time.monotonic()
         return ReceiveStreamRequest(
             ask=Ask(
                 ask_id=self._ask_id,
@@ -170,15 +176,12 @@ class ReceiveAsks:
         asked = self.open.pop(delivery.ask_id, None)
         if isinstance(asked, int):
             self._asked_ahead -= asked
-        slices: list[BatchSlice] = []
-        for batch in delivery.batches:
-            delivered = Delivered(batch)
-            slices.append((delivered, 0, len(delivered)))
-        if not slices:
+        slices = self._in_time(delivery)
+        if not delivery.batches:
             error = statuses.from_error(delivery.error) if delivery.HasField("error") else None
             self._nothing(asked, delivery.ask_id, error)
         elif asked is self.ahead and self.ahead.ask_id == delivery.ask_id and not self._closed:
-            if not self._buffer:
+            if slices and not self._buffer:
                 self.ahead.arrived(slices)
                 return []
             # Messages of an ask that was cancelled came first: they are received first.
@@ -191,6 +194,32 @@ class ReceiveAsks:
             asked.ask_id = 0
             self.pending.remove(asked)
             self.pending.appendleft(asked)
+            if not slices:
+                self._stream.wake()
+        return slices
+
+    def _in_time(self, delivery: Delivery) -> list[BatchSlice]:
+        """Return the messages of a delivery whose locks have not ended on the way.
+
+        The others are those of another receiver by now. What is deleted as it is delivered has no
+        lock: all of it is handed over.
+        """
+        now_s, clock = time.monotonic(), self._stream.clock
+        asked_s = self._sent_s.pop(delivery.ask_id, None)
+        if asked_s is not None and delivery.sent_ms:
+            clock.answered(asked_s, delivery.sent_ms)
+        sent_s = clock.at(delivery.sent_ms, now_s)
+        slices: list[BatchSlice] = []
+        for batch in delivery.batches:
+            delivered = Delivered(batch, sent_s)
+            if delivered.lock_tokens and delivered.lock_end_s <= now_s:
+                _log.info(
+                    "client: %s: %d messages arrived after their locks had ended; dropped",
+                    self._stream.name,
+                    len(delivered),
+                )
+                continue
+            slices.append((delivered, 0, len(delivered)))
         return slices
 
     def _nothing(
@@ -239,6 +268,7 @@ class ReceiveAsks:
     def broken(self, error: BusError) -> None:
         """Forget the asks of a stream that ended; fail the receives that the policy gives up."""
         self.open.clear()
+        self._sent_s.clear()
         self._cancels.clear()
         self._ask_id = self._asked_ahead = 0
         self.ahead.withdraw()

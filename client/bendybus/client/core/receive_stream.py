@@ -5,7 +5,7 @@
 
 The buffer holds what was delivered to no caller: messages of asks made ahead (`prefetch_count`),
 those of a receive that was cancelled, and what a smaller receive left of those that a loop asked
-for. When half of their lock is over, or the receiver closes, messages are given back; without
+for. When too little of their lock is left, or the receiver closes, messages are given back; without
 `prefetch_count` as soon as no receive took them for a moment. The bus counts no delivery for what
 the application never saw.
 
@@ -14,6 +14,7 @@ Runs on the I/O thread.
 
 import asyncio
 import contextlib
+import math
 import time
 from collections.abc import Callable
 from typing import Any, Final
@@ -188,7 +189,7 @@ class ReceiveStream:
 
         From any thread.
         """
-        return self._asks.ahead.take(count, self._lock_duration_s / 2)
+        return self._asks.ahead.take(count, self._stale_before_s())
 
     async def close(self) -> None:
         """Cancel asks, release what no caller saw, wait for settlements, end the stream."""
@@ -273,7 +274,8 @@ class ReceiveStream:
             if response.opened.lock_duration_ms:
                 self._lock_duration_s = response.opened.lock_duration_ms / 1_000
             if self.session is not None:
-                self.session.opened(response.opened.session)
+                sent_s = self.stream.clock.at(response.opened.sent_ms, time.monotonic())
+                self.session.opened(response.opened.session, sent_s)
         elif kind == "session_closed" and self.session is not None:
             if self.session.close_answered():
                 # Another session, or this one again, is locked on a stream of its own.
@@ -299,7 +301,11 @@ class ReceiveStream:
             slices = self._in_session(self.session, delivery, slices)
         if slices:
             self._buffer.add(slices)
-            self._serve()
+            if self.session is not None:
+                self._serve()
+            else:
+                # What has just come goes to who waits for it, though the line took its time.
+                self._serve_waiting()
             if self._prefetch or self._asks.pending:
                 # There is room for another ask.
                 self.stream.wake()
@@ -322,6 +328,9 @@ class ReceiveStream:
     def _serve(self) -> None:
         if self._locks and self._buffer:
             self._release_stale()
+        self._serve_waiting()
+
+    def _serve_waiting(self) -> None:
         waiting = self._asks.pending
         while waiting and self._buffer and not self._closing:
             pending = waiting[0]
@@ -351,13 +360,22 @@ class ReceiveStream:
         self._left = bool(self._buffer)
 
     def _release_stale(self) -> None:
-        """Give back what has less than half of its lock left, wherever the time went."""
-        until_s = time.monotonic() + self._lock_duration_s / 2
-        stale = self._buffer.take_stale(until_s)
+        """Give back what has too little of its lock left, wherever the time went."""
+        stale = self._buffer.take_stale(self._stale_before_s())
         if stale:
-            # No receive took them in half the time of their lock: ask for no more until one does.
+            # No receive took them in so long a time: ask for no more until one does.
             self._asks.idle = not self._asks.pending
             self._release(stale)
+
+    def _stale_before_s(self) -> float:
+        """Return when a lock must end, or later, for its message to be handed over.
+
+        That of a message began as it was reserved: half of it must be left. Messages of a session
+        share its lock. From any thread.
+        """
+        if self.session is None:
+            return time.monotonic() + self._lock_duration_s / 2
+        return -math.inf if self.session.lasts(self._lock_duration_s) else math.inf
 
     def _release_all(self) -> None:
         self._release([*self._asks.ahead.reclaim(), *self._buffer.take_all()])

@@ -25,6 +25,9 @@ from bendybus.v1.receiver_pb2 import CloseSession, OpenReceiver
 # The bus answers at the end of a wait; this is how long its answer may take to get here.
 GRACE_S: Final = 4.0
 WAIT_S_DEFAULT: Final = 60.0
+# Messages are handed over while the lock lasts so long, or this part of its duration, if less.
+_LEFT_S: Final = 1.0
+_LEFT_PART: Final = 10
 _RETURNING: Final = frozenset({receiver_pb2.DISPOSITION_ABANDON, receiver_pb2.DISPOSITION_RELEASE})
 _TOKEN_BYTES: Final = lock_token.TOKEN_BYTES
 
@@ -122,8 +125,8 @@ class SessionLink:
         self._close_sent = self._withdrawn = False
         return made
 
-    def opened(self, session: receiver_pb2.OpenedSession) -> None:
-        """Take the lock."""
+    def opened(self, session: receiver_pb2.OpenedSession, sent_s: float) -> None:
+        """Take the lock; `sent_s`: since when it lasts so long."""
         if self._withdrawn:
             # It is given up on the same stream.
             return
@@ -131,7 +134,7 @@ class SessionLink:
             self._told = list(self._waiters)
             self.session_id = session.session_id
             self.token = session.session_token
-        self.renewed(session.locked_until_ms, session.lock_remaining_ms, time.monotonic())
+        self.renewed(session.locked_until_ms, session.lock_remaining_ms, sent_s)
         self._end_waiting()
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
@@ -161,6 +164,14 @@ class SessionLink:
         """Note until when the lock lasts. From any thread."""
         self.locked_until_ms = locked_until_ms
         self.lock_end_s = since_s + lock_remaining_ms / 1_000
+
+    def lasts(self, duration_s: float) -> bool:
+        """Whether enough of the lock, of that duration, is left to hand a message over.
+
+        From any thread.
+        """
+        left_s = min(_LEFT_S, duration_s / _LEFT_PART)
+        return self.lock_end_s >= time.monotonic() + left_s
 
     def broken(self, error: BusError) -> None:
         """Take the end of the stream: the next one tries again, or its callers are told."""

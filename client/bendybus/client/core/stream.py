@@ -7,12 +7,14 @@ the stream open and never loses a request: `broken` tells the owner to send it a
 import asyncio
 import logging
 import random
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 import grpc
 
+from bendybus.client.core.bus_clock import BusClock
 from bendybus.client.core.outage import Outage
 from bendybus.client.core.retry_policy import Moved, RetryPolicy, counted
 from bendybus.domain.errors import (
@@ -73,6 +75,8 @@ class Stream:
         self.merges = False
         # Whether it reads heads of messages on it.
         self.reads_heads = False
+        # The clock of who answers on it.
+        self.clock = BusClock()
         # Why the bus ended the current one, if it sent an error as its last frame.
         self.refusal: BusError | None = None
         # Whether the bus ever answered on it.
@@ -167,8 +171,9 @@ class Stream:
             self._call = await self._opening
             # Nothing but `_call` may keep the call: a fork waits until gRPC is gone.
             self._opening = None
+            self.clock.restart()
             writer = asyncio.get_running_loop().create_task(
-                self._write(self._call), name="bendybus-writer"
+                self._write(self._call, time.monotonic()), name="bendybus-writer"
             )
             while (response := await self._call.read()) is not grpc.aio.EOF:
                 if not heard:
@@ -213,12 +218,14 @@ class Stream:
             )
         )
 
-    async def _write(self, call: Any) -> None:
+    async def _write(self, call: Any, opened_s: float) -> None:
         try:
             # Nothing is written to a stream that is not accepted yet: it would count as sent.
             if not await admission.admitted(call):
                 return
             metadata = await call.initial_metadata()
+            if bus_ms := admission.clock_of(metadata):
+                self.clock.answered(opened_s, bus_ms)
             self.merges = merged_frames.read_by(metadata)
             self.reads_heads = message_heads.read_by(metadata)
             waiting: deque[Any] = deque()

@@ -29,12 +29,14 @@ class Delivered:
 
     __slots__ = ("_lists", "lock_end_s", "lock_tokens", "locked_until_ms", "proto")
 
-    def __init__(self, proto: message_pb2.DeliveredBatch) -> None:
+    def __init__(self, proto: message_pb2.DeliveredBatch, sent_s: float | None = None) -> None:
+        """`sent_s`: since when the locks last so long, on the monotonic clock; None: now."""
         self.proto = proto
         self.lock_tokens = proto.lock_tokens
         self.locked_until_ms = proto.locked_until_ms
         # When the locks expire, on the monotonic clock: the clocks of client and bus may differ.
-        self.lock_end_s = time.monotonic() + proto.lock_remaining_ms / 1_000
+        since_s = time.monotonic() if sent_s is None else sent_s
+        self.lock_end_s = since_s + proto.lock_remaining_ms / 1_000
         self._lists: dict[str, Sequence[Any]] = {}
 
     def __len__(self) -> int:

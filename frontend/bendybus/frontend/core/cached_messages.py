@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bendybus.frontend.core.credit import MESSAGES_MAX, Credit
+from bendybus.frontend.core.lease import Lease
 from bendybus.frontend.core.receive_actions import Action, GiveBack, Slice
 
 
@@ -17,8 +18,7 @@ class Chunk:
     data: Any
     sizes: Sequence[int]
     start: int
-    hand_over_until_ms: int
-    locked_until_ms: int
+    lease: Lease
     owner: Any
     # More than was wanted when it was asked for.
     ahead: bool = False
@@ -107,7 +107,7 @@ class CachedMessages:
 
     def times(self, used_ms: int | None, idle_ms: Callable[[Chunk], int]) -> list[int]:
         """Return when chunks are to be given back; not used since `used_ms`, None: in use."""
-        times = [chunk.hand_over_until_ms for chunk in self._chunks]
+        times = [chunk.lease.hand_over_until_ms for chunk in self._chunks]
         if used_ms is not None:
             times += [used_ms + idle_ms(chunk) for chunk in self._chunks]
         return times
@@ -132,7 +132,7 @@ class CachedMessages:
                 messages -= 1
                 end += 1
             if end > start:
-                slices.append((chunk.data, start, end, chunk.partition, chunk.locked_until_ms))
+                slices.append((chunk.data, start, end, chunk.partition, chunk.lease.until_ms))
                 self._held.add(chunk.owner, -taken)
             chunk.start = end
             if messages <= 0 or size_bytes <= 0:

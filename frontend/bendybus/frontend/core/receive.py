@@ -11,7 +11,7 @@ from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
 from bendybus.domain.receive_mode import ReceiveMode
 from bendybus.domain.sub_queue import SubQueue
-from bendybus.frontend.core import columns, receivable
+from bendybus.frontend.core import columns, lease, receivable
 from bendybus.frontend.core.cached_messages import HeldBytes
 from bendybus.frontend.core.credit import Credit
 from bendybus.frontend.core.metrics import Metrics
@@ -315,19 +315,19 @@ class ReceiveDispatcher:
             self.give_back(GiveBack(batch, 0, len(batch.messages), partition))
             return
         shared, now = known[0], now_ms()
-        offset_ms = self._upstreams[partition].clock_offset_ms
-        # How long the frame was under way or waited to be read shows only on the same clock.
-        until_ms = now + reserved.lock_remaining_ms
-        if offset_ms is not None and reserved.locked_until_monotonic_ms:
-            until_ms = min(until_ms, reserved.locked_until_monotonic_ms - offset_ms)
+        until_ms = lease.end_ms(
+            now,
+            reserved.lock_remaining_ms,
+            reserved.locked_until_monotonic_ms,
+            self._upstreams[partition].clock_offset_ms,
+        )
         shared.perform(
             shared.cache.reserved(
                 reserved.ask_id,
                 partition,
                 batch,
                 columns.delivered_sizes(batch),
-                locked_until_ms=until_ms,
-                lock_ms=reserved.lock_remaining_ms,
+                lease=shared.lease_of(until_ms, reserved.lock_remaining_ms, now),
                 more=reserved.more,
                 now_ms=now,
             )

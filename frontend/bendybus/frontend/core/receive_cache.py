@@ -21,7 +21,7 @@ To drain credit, asks of partitions that were not heard of just now are withdraw
 partitions answer. It is drained if some partition answered, and ends as unanswered if none did.
 
 Asks without credit are withdrawn. The cache is given back when there was no credit for 5 s (what
-was asked for ahead: sooner), when half of a lock is gone, and when the connection that filled it
+was asked for ahead: sooner), when too little of a lock is left, and when the connection that filled it
 ends; nothing of this is a delivery.
 """
 
@@ -30,6 +30,7 @@ from typing import Any, Final
 
 from bendybus.frontend.core.cached_messages import CachedMessages, Chunk, HeldBytes
 from bendybus.frontend.core.credit import Credit, OutstandingCredit
+from bendybus.frontend.core.lease import Lease, SessionLease
 from bendybus.frontend.core.partition_asks import OpenAsk, PartitionAsks
 from bendybus.frontend.core.receive_actions import Action, GiveBack, HandOver
 
@@ -53,11 +54,14 @@ class Cache:
         next_ask_id: Callable[[], int],
         now_ms: int,
         held: HeldBytes | None = None,
+        lease: SessionLease | None = None,
     ) -> None:
         self._partitions = PartitionAsks(partitions, available, next_ask_id)
         self._held = HeldBytes() if held is None else held
         self._messages = CachedMessages(self._held)
         self._credits = OutstandingCredit()
+        # Of the one session that it is the cache of.
+        self._lease = lease
         self.used_ms = now_ms
         self._closed_for_good = False
         # When `due` looked last: what was due by then is done, or cannot be.
@@ -126,8 +130,7 @@ class Cache:
         data: Any,
         sizes: Sequence[int],
         *,
-        locked_until_ms: int,
-        lock_ms: int,
+        lease: Lease,
         more: bool,
         now_ms: int,
     ) -> list[Action]:
@@ -135,11 +138,8 @@ class Cache:
         opened = self._answered(ask_id, partition, now_ms, full=more)
         if self._closed_for_good:
             return [GiveBack(data, 0, len(sizes), partition)]
-        until_ms = locked_until_ms - lock_ms // 2
         owner, ahead = (None, False) if opened is None else (opened.owner, opened.ahead)
-        self._messages.add(
-            Chunk(partition, data, sizes, 0, until_ms, locked_until_ms, owner, ahead)
-        )
+        self._messages.add(Chunk(partition, data, sizes, 0, lease, owner, ahead))
         return [*self._move(now_ms), *self._drained(now_ms)]
 
     def ask_ended(
@@ -169,7 +169,7 @@ class Cache:
     # Time
 
     def due(self, now_ms: int) -> list[Action]:
-        """Act on the passing of time: deadlines of credit, locks half gone, an idle cache."""
+        """Act on the passing of time: deadlines of credit, leases, an idle cache."""
         self._looked_ms = now_ms
         actions: list[Action] = []
         for credit in self._credits.overdue(now_ms):
@@ -190,6 +190,8 @@ class Cache:
         times += self._credits.times()
         wanted = bool(self._credits.wanted)
         times += self._partitions.times(wanted=wanted, looked_ms=self._looked_ms)
+        if wanted and self._lease is not None and self._lease.until_ms > self._looked_ms:
+            times.append(self._lease.until_ms)
         return min(times, default=None)
 
     def idle(self, now_ms: int) -> bool:
@@ -219,7 +221,7 @@ class Cache:
         actions: list[Action] = []
         credits_, messages = self._credits, self._messages
         if messages:
-            actions += messages.give_back(lambda each: each.hand_over_until_ms <= now_ms)
+            actions += messages.give_back(lambda each: each.lease.hand_over_until_ms <= now_ms)
         while messages and (credit := credits_.next_served(messages.first.owner)) is not None:
             given = HandOver(credit, messages.take(credit))
             count = given.messages

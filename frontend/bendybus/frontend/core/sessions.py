@@ -14,7 +14,7 @@ from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
 from bendybus.domain.receive_mode import ReceiveMode
 from bendybus.domain.sub_queue import SubQueue
-from bendybus.frontend.core import receivable
+from bendybus.frontend.core import lease, receivable
 from bendybus.frontend.core.receive import ReceiveDispatcher
 from bendybus.frontend.core.receiver import Fail, Hand, Receiver
 from bendybus.frontend.core.session_accepts import Offer
@@ -23,7 +23,7 @@ from bendybus.frontend.core.session_offers import SessionOffers
 from bendybus.frontend.core.session_requests import Result, SessionRequests, partition_of
 from bendybus.frontend.core.unclosed_sessions import UnclosedSessions
 from bendybus.frontend.upstreams import deliver_frames
-from bendybus.frontend.upstreams.upstream import Upstream
+from bendybus.frontend.upstreams.upstream import Upstream, now_ms
 
 # The least time that partitions have to offer a session.
 OFFER_S_MIN: Final = 0.25
@@ -106,7 +106,7 @@ class SessionDispatcher:
                 upstream.partition, id_, token, entity.uid, held_tokens
             ),
         )
-        return entity, _locked(Offer(upstream.partition, "", token), result, stream)
+        return entity, _locked(Offer(upstream.partition, "", token), result, stream, upstream)
 
     def open(
         self,
@@ -147,7 +147,10 @@ class SessionDispatcher:
             upstream,
             lambda id_: deliver_frames.renew_session(upstream.partition, id_, token, entity.uid),
         )
-        return result.locked_until_ms, result.lock_remaining_ms
+        left_ms = _left_ms(upstream, result)
+        if (shared := self._served.get(token)) is not None:
+            shared.renewed(now_ms() + left_ms)
+        return result.locked_until_ms, left_ms
 
     async def close(self, token: bytes) -> None:
         """Free a session; one whose lock is lost is free.
@@ -187,7 +190,7 @@ class SessionDispatcher:
         except asyncio.CancelledError:
             self._decline(offer)
             raise
-        return _locked(offer, result, stream)
+        return _locked(offer, result, stream, upstream)
 
     def _decline(self, offer: Offer) -> None:
         self._free(offer.partition, offer.token)
@@ -277,6 +280,7 @@ class SessionDispatcher:
                 return
             del shared.unconfirmed[: len(released)]
             shared.attached = True
+            shared.renewed(now_ms() + _left_ms(upstream, result))
             shared.again(partition)
 
         self._requests.await_answer(request_id, partition, attached)
@@ -285,16 +289,28 @@ class SessionDispatcher:
         return self._upstreams[partition_of(token, self._upstreams)]
 
 
-def _locked(offer: Offer, result: Result, stream: int) -> LockedSession:
+def _locked(offer: Offer, result: Result, stream: int, upstream: Upstream) -> LockedSession:
     return LockedSession(
         offer.partition,
         offer.session_id,
         offer.token,
         result.locked_until_ms,
-        result.lock_remaining_ms,
+        _left_ms(upstream, result),
         stream,
         result.attachment,
     )
+
+
+def _left_ms(upstream: Upstream, result: Result) -> int:
+    """Return how long a session's lock lasts from now on."""
+    now = now_ms()
+    until_ms = lease.end_ms(
+        now,
+        result.lock_remaining_ms,
+        result.locked_until_monotonic_ms,
+        upstream.clock_offset_ms,
+    )
+    return until_ms - now
 
 
 def _elsewhere() -> BusError:

@@ -11,6 +11,7 @@ from bendybus.domain.errors import BusError
 from bendybus.domain.receive_mode import ReceiveMode
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core.cached_messages import HeldBytes
+from bendybus.frontend.core.lease import Lease, SessionLease, lease_of_messages
 from bendybus.frontend.core.receive_actions import (
     Action,
     AskPartition,
@@ -75,6 +76,7 @@ class SharedCache:
         *,
         partitions: Sequence[int] | None = None,
         available: Callable[[int], bool] | None = None,
+        lease: SessionLease | None = None,
     ) -> None:
         self._host = host
         self.entity = entity
@@ -91,6 +93,7 @@ class SharedCache:
             host.next_ask_id,
             now_ms(),
             host.held,
+            lease,
         )
         # Its time is kept here: the handle of uvloop has none for a time that is over already.
         self._timer: asyncio.Handle | None = None
@@ -105,6 +108,14 @@ class SharedCache:
     def deletes(self) -> bool:
         """Whether messages are deleted as they are handed over."""
         return self.mode is ReceiveMode.RECEIVE_AND_DELETE
+
+    def lease_of(self, until_ms: int, lock_ms: int, now_ms: int) -> Lease:
+        """Return the lease of messages whose locks end then, and last so long."""
+        return lease_of_messages(until_ms, lock_ms)
+
+    def unanswered(self, owner: Any) -> BusError:
+        """Return why it is not known whether there are messages."""
+        return self._host.unreachable(self.entity, owner)
 
     def refused(self, ask_id: int, partition: int, error: BusError) -> None:
         """Take a partition's refusal of an ask."""
@@ -154,7 +165,7 @@ class SharedCache:
         receiver, _ = action.credit.tag
         error = None
         if action.unanswered:
-            error = self._host.unreachable(self.entity, receiver.owner)
+            error = self.unanswered(receiver.owner)
         receiver.end(action.credit, error)
 
     def _set_alarm(self) -> None:

@@ -80,6 +80,7 @@ def _as_of_now(answer: Answer) -> receiver_pb2.ReceiveStreamResponse:
 
 def age(delivery: receiver_pb2.Delivery, waited_ms: int) -> None:
     """Take the time that a delivery waited to be written off its locks; leave out what ended."""
+    delivery.sent_ms += waited_ms
     kept = [
         batch
         for batch in delivery.batches

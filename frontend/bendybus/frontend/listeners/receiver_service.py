@@ -23,8 +23,9 @@ from bendybus.frontend.core.settle import SettleRequest
 from bendybus.frontend.listeners import deadlines, receiver_stream, request_values
 from bendybus.frontend.listeners.client_streams import ClientStreams
 from bendybus.frontend.listeners.receiver_stream import ReceiverStream
+from bendybus.frontend.upstreams.upstream import now_ms
 from bendybus.v1 import message_pb2, receiver_pb2, receiver_pb2_grpc
-from bendybus.wire import batch_deletes, merged_frames, message_heads, statuses
+from bendybus.wire import admission, batch_deletes, merged_frames, message_heads, statuses
 from bendybus.wire.admission import ADMITTED
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -63,7 +64,9 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
         """One receiver."""
         async with statuses.errors_as_status(context):
             caller = self._streams.caller(context)
-        await context.send_initial_metadata((ADMITTED, merged_frames.READS))
+        await context.send_initial_metadata(
+            (ADMITTED, merged_frames.READS, admission.clock(now_ms()))
+        )
         metadata = context.invocation_metadata()
         merges, heads = merged_frames.read_by(metadata), message_heads.read_by(metadata)
         with (

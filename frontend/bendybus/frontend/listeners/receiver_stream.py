@@ -197,6 +197,7 @@ class ReceiverStream:
                 lock_remaining_ms=session.lock_remaining_ms,
             ),
             knows_delays=True,
+            sent_ms=now_ms(),
         )
         self._opened = Answer(receiver_pb2.ReceiveStreamResponse(opened=opened))
         self._answers.put(self._opened)
@@ -221,7 +222,7 @@ class ReceiverStream:
             return
         response = receiver_pb2.ReceiveStreamResponse()
         delivery = response.delivery
-        delivery.ask_id = handed.tag
+        delivery.ask_id, delivery.sent_ms = handed.tag, now_ms()
         for batch in handed.batches:
             # Given to a constructor it would be serialised and parsed.
             made = delivery.batches.add()
@@ -232,7 +233,7 @@ class ReceiverStream:
             delivery.error.CopyFrom(statuses.to_error(handed.error))
         size_bytes = delivery.ByteSize()
         self._flow.handed(size_bytes)
-        self._say_or_hold(Answer(response, size_bytes, put_ms=now_ms()))
+        self._say_or_hold(Answer(response, size_bytes, put_ms=delivery.sent_ms))
         self._answers.end_if_done()
 
     def _say_or_hold(self, answer: Answer) -> None:
