@@ -38,6 +38,7 @@ from bendybus.partition_server.state.turn import Turn
 from bendybus.partition_server.store.memory_store import MemoryStore
 from bendybus.partition_server.store.sqlite_store import SqliteStore
 from tests.partition_server.driver import START_MS, Driver, fingerprint
+from tests.partition_server.due_picture import due_times
 
 QUEUES = ("plain", "other", "detecting")
 MESSAGE_IDS = ("", "m", "n", "too long" * 17)
@@ -258,7 +259,7 @@ def partition_picture(bus: Bus) -> Any:
     producers = state.producers
     return {
         "queues": queues,
-        "due": (state.due.cursors(), state.due.lock_ends.first(), state.due.key_ends.first()),
+        "due": due_times(state),
         "producers": {
             "entries": list(producers._order),
             "times": list(producers._times_ms),

@@ -238,7 +238,7 @@ def test_a_large_commit_that_failed_is_taken_back_in_few_steps(
 
     memory._order = Counted(memory._order)
 
-    queue.partition.take_back(stage, queue.now)
+    queue.partition.take_back(stage)
 
     assert list(memory._order) == before
     assert len(steps) == 500

@@ -236,7 +236,7 @@ def test_a_first_step_that_finds_no_room_is_refused_whole(news: Driver) -> None:
     stage = partition.decide([command], news.now)
     assert stage.changes.inserts
 
-    partition.take_back(stage, news.now)
+    partition.take_back(stage)
     [(_, refused)] = partition.refuse_sends([command], full, news.now)
 
     assert isinstance(refused, Failed)

@@ -237,7 +237,7 @@ def test_a_first_step_that_is_taken_back_can_be_decided_again(
     tokens = locked(queue, 10, 10)
     command = settle(Disposition.DEAD_LETTER, tokens)
     stage = queue.partition.decide([command], queue.now)
-    queue.partition.take_back(stage, queue.now)
+    queue.partition.take_back(stage)
 
     _, [settled] = turns(queue, command)
 

@@ -102,6 +102,7 @@ class Partition:
         Raises RuleFailed, with nothing decided, when a rule raises what it should not.
         """
         stage = Stage()
+        self.state.undo.begin()
         turn = Turn(self.state, stage, now, self.state.clock.expiry_held(now))
         command: Command | None = None
         try:
@@ -114,7 +115,7 @@ class Partition:
         except StoreError:
             raise
         except Exception as error:
-            self.take_back(stage, now)
+            self.take_back(stage)
             raise RuleFailed(command, error) from error
         return stage
 
@@ -230,7 +231,7 @@ class Partition:
 
         What its `commands` only give back is given back all the same: no caller would repeat it.
         """
-        self.take_back(stage, now)
+        self.take_back(stage)
         answers = [answer for command in commands for answer in self._give_back(command, now)]
         self._forget_streams(stage)
         self.state.deletions.failed(self.state.operations, stage, error, now)
@@ -256,16 +257,13 @@ class Partition:
             return []
         if stage.changes:
             # One of them is past its time: the locks end by themselves.
-            self.take_back(stage, now)
+            self.take_back(stage)
             return []
         return self.apply(stage, now)
 
-    def take_back(self, stage: Stage, now: Now) -> None:
+    def take_back(self, stage: Stage) -> None:
         """Undo a stage whose commit failed, so that its commands can be decided again."""
-        marks.take_back_all(stage, self.state.producers, self.state.due)
-        for queue, counter, lock in stage.unlocked:
-            self.state.due.lock_ends.add(max(lock.until_mono_ms, now.mono_ms), queue.slot)
-            assert counter in queue.locks
+        marks.take_back_all(stage, self.state.producers, self.state.undo)
 
     def refuse_sends(self, commands: Iterable[Command], error: BusError, now: Now) -> list[Answer]:
         """Return the answers to sends that find no room; what is stored already is told so."""

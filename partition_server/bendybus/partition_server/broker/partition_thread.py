@@ -227,11 +227,11 @@ class PartitionThread:
         try:
             self._commit(stage, group)
         except Unwritable as error:
-            partition.take_back(stage, now)
+            partition.take_back(stage)
             self._perform_alone(group, partition, now, error)
             return
         except StoreFull as error:
-            partition.take_back(stage, now)
+            partition.take_back(stage)
             self._no_room(error)
             refusal = self._unavailable(str(error))
             refusals = partition.refuse_sends(group, refusal, now)

@@ -31,6 +31,7 @@ from bendybus.partition_server.state.queues import Queues
 from bendybus.partition_server.state.session_queue import SessionQueue
 from bendybus.partition_server.state.settler_memory import Settlers
 from bendybus.partition_server.state.topics import Topics
+from bendybus.partition_server.state.undo_log import UndoLog
 from bendybus.partition_server.state.unfinished_work import Unfinished
 from bendybus.partition_server.store.store import Opened, Store
 
@@ -62,25 +63,27 @@ class PartitionState:
         self.boot = opened.boot
         self.store = store
         self.clock_ms = clock_ms
+        # Of all that is due at some time.
+        self.undo = undo = UndoLog()
         self.clock = ClockGuard(now, hold_ms=clock_hold_ms, seen=opened.seen, machine=machine)
         self.new_id = new_id
         self.catalogue = Catalogue(opened.fingerprint, opened.entities)
         self.topics = Topics()
-        self.forwards = Forwards(forward_refused_ms)
+        self.forwards = Forwards(forward_refused_ms, undo)
         self.lanes = Lanes()
         self.lanes.choices = store.forwards.choices()
         self.held = HeldMessages()
-        self.faults = Faults()
+        self.faults = Faults(undo)
         # Takes frames for other partitions; None: there is no way to them.
         self.forward_link: Any = None
         # Set by the shell: why sends are refused (no room on the disk), "" if they are not.
         self.sends_refused = ""
         # From somewhere else at every opening: a file that was restored has its boot numbers twice.
         self.lock_generation = now.wall_ms & lock_token.GENERATION_MASK
-        self.queues = Queues(self.index)
-        self.due = DueTimes(machine)
+        self.queues = Queues(self.index, undo)
+        self.due = DueTimes(undo, machine)
         self.streams = OpenStreams()
-        self.drains = Drains(opened.leases, now.mono_ms)
+        self.drains = Drains(opened.leases, now.mono_ms, undo)
         # Streams that are told of changes to the catalogue.
         self.watchers: list[Any] = []
         self.fenced_until: dict[str, int] = {}

@@ -65,7 +65,8 @@ class Stage:
     # ACTIVE rows that were not locked and are gone.
     vanished: list[tuple[MessageQueue, int]] = field(default_factory=list)
     keys: dict[tuple[int, str], int] = field(default_factory=dict)
-    # Cursors and due times: moved STRICTLY AFTER the commit, moved back when it fails.
+    # What is done STRICTLY AFTER the commit; and what undoes, when it fails, what rules changed at
+    # once. Due times are undone by themselves, see `undo_log`.
     on_commit: list[Callable[[], None]] = field(default_factory=list)
     on_failure: list[Callable[[], None]] = field(default_factory=list)
     # The batch delete that this stage is a step of, as it was before.
@@ -178,9 +179,9 @@ class Stage:
         del queue.locks[counter]
         return lock
 
-    def change_lock(self, lock: Lock) -> None:
-        """Note a lock that stays and is about to change: it is as it was if that is taken back."""
-        self.on_failure.append(partial(_restore, lock, lock.until_mono_ms, lock.delivered))
+    def deliver(self, lock: Lock) -> None:
+        """Note a lock that is about to be delivered: it is as it was if that is taken back."""
+        self.on_failure.append(partial(setattr, lock, "delivered", lock.delivered))
 
     def remember_operation(self, name: bytes, outcome: Any) -> None:
         """Note the outcome of an operation, for repeats of it, if it has a name."""
@@ -208,10 +209,6 @@ class Stage:
             queue.watch_lock(lock.until_mono_ms, [(counter, lock.generation)])
         for undo in reversed(self.on_failure):
             undo()
-
-
-def _restore(lock: Lock, until_mono_ms: int, delivered: bool) -> None:
-    lock.until_mono_ms, lock.delivered = until_mono_ms, delivered
 
 
 def failure_of(value: Any, error: BusError) -> Any:
