@@ -173,7 +173,7 @@ def test_a_frame_has_a_bounded_number_of_parts(
 
     turns(news, frame(news, 50, producer_id=NAME, spans=[0, 50]))
 
-    assert len(news.partition.state.producers._named(NAME, 0)) <= 4
+    assert len(news.partition.state.producers._windows.named(NAME, 0)) <= 4
     assert payloads(news) == list(range(50))
 
 

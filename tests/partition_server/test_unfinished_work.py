@@ -293,7 +293,7 @@ def test_more_settlements_than_may_wait_are_refused_as_busy(
     assert settled.failures == []
     assert queue.settle(Disposition.COMPLETE, *tokens[10:]).failures == []
     # Room for the next one.
-    assert queue.partition.state.unfinished._bytes == 0
+    assert queue.partition.state.unfinished._sizes.total == 0
 
 
 @pytest.mark.parametrize(

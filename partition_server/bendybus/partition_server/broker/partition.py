@@ -263,7 +263,7 @@ class Partition:
 
     def take_back(self, stage: Stage) -> None:
         """Undo a stage whose commit failed, so that its commands can be decided again."""
-        marks.take_back_all(stage, self.state.producers, self.state.undo)
+        marks.take_back_all(stage, self.state.undo)
 
     def refuse_sends(self, commands: Iterable[Command], error: BusError, now: Now) -> list[Answer]:
         """Return the answers to sends that find no room; what is stored already is told so."""

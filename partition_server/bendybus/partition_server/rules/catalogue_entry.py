@@ -107,10 +107,11 @@ def _take(partition: PartitionState, entity: Entity, stage: Stage, now: Now) -> 
             _refuse_asks(partition, queue, stage, gone)
             partition.forwards.drop(queue.slot)
             partition.lanes.drop(queue.slot)
-            partition.held.drop(queue.slot)
+            partition.held.drop(queue)
         partition.fenced_until.pop(old.uid, None)
         partition.topics.drop(old.uid)
         partition.drains.forget(old.uid)
+        partition.producers.drop(old.uid)
     partition.topics.put(entity)
     if not entity.deleted:
         partition.queues.ensure(entity, now.mono_ms)

@@ -7,10 +7,9 @@
 
 A mark costs only the command that takes it. It notes how long the lists of the stage are: rules
 only append to them. What a rule changes in place is restored from what the first touch of a queue
-*since the mark* noted, from what producers noted, by the stage's `on_failure`, which is also
-what undoes it if the commit fails, and by the log of due times. Marks are kept or taken back in the
-reverse of their order; the stage has those that are open, so that a rule that raises leaves none
-behind.
+*since the mark* noted, by the stage's `on_failure`, which is also what undoes it if the commit
+fails, and by the partition's log (see `undo_log`). Marks are kept or taken back in the reverse of
+their order; the stage has those that are open, so that a rule that raises leaves none behind.
 
 Not restored is what has no meaning of its own: numbers of lock generations, when a queue was last
 used, the budget that was spent, and streams that ended (they are over whatever is decided).
@@ -19,7 +18,6 @@ used, the budget that was spent, and streams that ended (they are over whatever 
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from bendybus.partition_server.state.producer_memory import Forgotten, Producers
 from bendybus.partition_server.state.stage import Stage, Touched
 from bendybus.partition_server.state.undo_log import UndoLog
 from bendybus.partition_server.store.records import Changes
@@ -53,19 +51,17 @@ class Mark:
     values: tuple[Any, ...]
     # What was touched before.
     touched: dict[int, Touched]
-    forgotten: Forgotten
-    # How long the log of due times was.
+    # How long the partition's log was.
     changes: int
 
 
-def mark(stage: Stage, producers: Producers, undo: UndoLog) -> Mark:
+def mark(stage: Stage, undo: UndoLog) -> Mark:
     """Return a mark of the stage as it is; from here on each touch of a queue is a first one."""
     made = Mark(
         tuple([len(field) for field in _fields(stage)]),
         tuple([getattr(stage, name) for name in _STAGE_VALUES])
         + tuple([getattr(stage.changes, name) for name in _CHANGES_VALUES]),
         stage.touched,
-        producers.forgotten(stage.changes),
         len(undo),
     )
     stage.marks.append(made)
@@ -73,11 +69,10 @@ def mark(stage: Stage, producers: Producers, undo: UndoLog) -> Mark:
     return made
 
 
-def take_back(stage: Stage, to: Mark, producers: Producers, undo: UndoLog) -> None:
+def take_back(stage: Stage, to: Mark, undo: UndoLog) -> None:
     """Undo what was decided since the mark, and the marks after it that a bug has left open."""
     while stage.marks[-1] is not to:
-        take_back(stage, stage.marks[-1], producers, undo)
-    producers.take_back(stage.changes.producers[_length(to, "producers") :], to.forgotten)
+        take_back(stage, stage.marks[-1], undo)
     for touched in stage.touched.values():
         touched.queue.state.restore(touched.figures)
     for queue, counter, lock in reversed(stage.unlocked[_length(to, "unlocked") :]):
@@ -98,16 +93,15 @@ def take_back(stage: Stage, to: Mark, producers: Producers, undo: UndoLog) -> No
     stage.marks.pop()
 
 
-def take_back_all(stage: Stage, producers: Producers, undo: UndoLog) -> None:
+def take_back_all(stage: Stage, undo: UndoLog) -> None:
     """Undo all that was decided: figures, locks, producers and due times are as they were before
     the stage.
     """
     if stage.marks:
         # A rule raised after it took them.
-        take_back(stage, stage.marks[0], producers, undo)
+        take_back(stage, stage.marks[0], undo)
     stage.roll_back()
     undo.take_back_to(0)
-    producers.roll_back(stage.changes)
 
 
 def keep(stage: Stage, to: Mark) -> None:

@@ -72,7 +72,7 @@ class PartitionState:
         self.forwards = Forwards(forward_refused_ms, undo)
         self.lanes = Lanes()
         self.lanes.choices = store.forwards.choices()
-        self.held = HeldMessages()
+        self.held = HeldMessages(undo)
         self.faults = Faults(undo)
         # Takes frames for other partitions; None: there is no way to them.
         self.forward_link: Any = None
@@ -92,7 +92,8 @@ class PartitionState:
         self.producers = Producers(
             opened.producers,
             now,
-            opened.producers_forgotten_until_ms,
+            opened.producers_unknown,
+            undo,
             clock_in_doubt=self.clock.expiry_held(now) or opened.seen is None,
         )
         # What goes on in later turns.
@@ -106,8 +107,15 @@ class PartitionState:
         self._collect_mono_ms: int | None = None
         # What the commands of this turn may still do; begun with the first that is divisible.
         self._budget: Budget | None = None
+        self._open(opened, now)
+
+    def _open(self, opened: Opened, now: Now) -> None:
+        """Take what the file holds of entities."""
         self.queues.open(opened.slots, self.catalogue, now.mono_ms)
         self.topics.open(self.catalogue.existing())
+        for uid in self.producers.uids():
+            if uid and self.catalogue.by_uid(uid) is None:
+                self.producers.drop(uid)
         for queue in self.queues:
             self.watch_forwarding(queue)
         self.start_over()

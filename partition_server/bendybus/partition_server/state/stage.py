@@ -66,7 +66,7 @@ class Stage:
     vanished: list[tuple[MessageQueue, int]] = field(default_factory=list)
     keys: dict[tuple[int, str], int] = field(default_factory=dict)
     # What is done STRICTLY AFTER the commit; and what undoes, when it fails, what rules changed at
-    # once. Due times are undone by themselves, see `undo_log`.
+    # once. What is in the partition's log is undone by itself, see `undo_log`.
     on_commit: list[Callable[[], None]] = field(default_factory=list)
     on_failure: list[Callable[[], None]] = field(default_factory=list)
     # The batch delete that this stage is a step of, as it was before.

@@ -1,9 +1,9 @@
-"""What due times were before they changed, so that a stage that is taken back leaves no trace.
+"""What was before a change, so that a stage that is taken back leaves no trace in memory.
 
 Everything that is due at some time (ends of locks, keys and leases, schedules, expiry, forwarding,
-pauses after faults) is changed through the log of its partition: what makes a change notes the
-value before it, or that there was none. So no rule has to say how its due times are undone, and
-none can forget one.
+pauses after faults), what is remembered of producers, and places for delayed messages are changed
+through the log of their partition: what makes a change notes the value before it, or that there was
+none. So no rule has to say how that is undone, and none can forget it.
 """
 
 from collections.abc import Callable

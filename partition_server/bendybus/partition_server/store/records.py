@@ -323,6 +323,8 @@ class ProducerEntry(NamedTuple):
     # See producers.py.
     outcome: str
     at_ms: int
+    # Rises with each; 0: the next one.
+    id: int = 0
 
 
 @dataclass(slots=True)
@@ -344,10 +346,11 @@ class Changes:
     history: list[HistoryEntry] = field(default_factory=list)
     history_deletes: list[HistoryEntry] = field(default_factory=list)
     producers: list[ProducerEntry] = field(default_factory=list)
-    # Forget the oldest entries of producers: this many.
-    producers_forgotten: int = 0
-    # … and what was first tried before this is no longer known. Only beside `producers_forgotten`.
-    producers_forgotten_until_ms: int = 0
+    # Forget these entries of producers, by id.
+    producers_forgotten: list[int] = field(default_factory=list)
+    # … and what was first tried before a time is no longer known: (UID of the entity, when); "": of
+    # all entities. Only beside `producers_forgotten`.
+    producers_unknown: list[tuple[str, int]] = field(default_factory=list)
     session_states: list[SessionState] = field(default_factory=list)
     forwarded: list[ForwardedFrame] = field(default_factory=list)
     # Partition that is chosen for a message, by its id; None: no longer.
@@ -355,7 +358,8 @@ class Changes:
     # UIDs of entities that are deleted: nothing of them comes again.
     forward_sources_removed: list[str] = field(default_factory=list)
     leases: list[Lease] = field(default_factory=list)
-    # UIDs of entities that are deleted, and their leases with them.
+    # UIDs of entities that are deleted, and with them their leases, and since when producers are
+    # known.
     leases_removed: list[str] = field(default_factory=list)
     fences: list[Fence] = field(default_factory=list)
     # Forget the oldest fences that were written before this time, a bounded number.
