@@ -84,13 +84,30 @@ def sweep_publish(driver: Driver) -> Plan:
     return Plan()
 
 
+def sweep_awaiting_room(driver: Driver) -> Plan:
+    topic_changes.make_news(driver)
+    due = [driver.wall_ms + 1_000] * 2
+    batch = Batch([b"x"] * 2, formats=[1] * 2, heads=[b""] * 2, scheduled_ms=due)
+    driver.run(Append("t", driver.ref("news"), batch, [1] * 2))
+    driver.partition.state.sends_refused = "the volume is full"
+    driver.advance(2_000)
+    driver.partition.state.sends_refused = ""
+    return Plan(advance_ms=1_000)
+
+
 COMMANDS = guard_scenarios.COMMANDS | guard_sessions.SCENARIOS | guard_pipelines.COMMANDS
 SWEEPS = (
     guard_sweeps.SCENARIOS
     | guard_pipelines.SWEEPS
     | {
         each.__name__: each
-        for each in (sweep_deletion, sweep_unfinished, sweep_bodies, sweep_publish)
+        for each in (
+            sweep_deletion,
+            sweep_unfinished,
+            sweep_bodies,
+            sweep_publish,
+            sweep_awaiting_room,
+        )
     }
 )
 

@@ -9,8 +9,7 @@ from bendybus.domain import errors, limits
 from bendybus.domain.entity_status import EntityStatus
 from bendybus.domain.errors import BusError
 from bendybus.domain.filters.rule import Rule, SqlFilter
-from bendybus.partition_server.rules import publish as publishing
-from bendybus.partition_server.rules import publish_frames
+from bendybus.partition_server.rules import publish_frames, room
 from bendybus.partition_server.state import publications
 from bendybus.partition_server.state.answers import Appended, Failed
 from bendybus.partition_server.state.batch import Batch
@@ -308,14 +307,14 @@ def test_a_full_topic_is_measured_once_a_turn(
     news: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     measured: list[int] = []
-    measure = publishing.measured
+    measure = room.measured
 
     def count(*given: Any) -> int:
         measured.append(1)
         return measure(*given)
 
     monkeypatch.setattr(limits, "MB", 0)
-    monkeypatch.setattr(publishing, "measured", count)
+    monkeypatch.setattr(room, "measured", count)
     news.partition.state.clock_ms = lambda: 0
 
     [(_, outcome)] = turns(news, frame(news, 100))[1]

@@ -23,7 +23,13 @@ from bendybus.domain import limits
 from bendybus.domain.errors import BusError
 from bendybus.partition_server.broker.rule_table import COMMANDS, CommandRule, Phase
 from bendybus.partition_server.broker.sweeper import Sweeper
-from bendybus.partition_server.rules import catalogue_entry, delays, receive, reservations
+from bendybus.partition_server.rules import (
+    catalogue_entry,
+    delays,
+    receive,
+    reservations,
+    schedule,
+)
 from bendybus.partition_server.state import faults, marks
 from bendybus.partition_server.state.answers import AskRefused, Failed, Recalled
 from bendybus.partition_server.state.commands import (
@@ -209,6 +215,8 @@ class Partition:
                     state.due.appended(row)
             touched.queue.ready.push_hot(touched.fresh, touched.caught_up and not touched.cold)
             stage.served[touched.queue.slot] = touched.queue
+        if state.awaiting.due:
+            schedule.note_room(state, stage, now)
         for queue, counter, lock in stage.returned:
             queue.ready.give_back(counter, lock)
             stage.served[queue.slot] = queue

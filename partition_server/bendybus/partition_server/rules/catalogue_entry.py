@@ -108,6 +108,7 @@ def _take(partition: PartitionState, entity: Entity, stage: Stage, now: Now) -> 
             partition.forwards.drop(queue.slot)
             partition.lanes.drop(queue.slot)
             partition.held.drop(queue)
+            partition.awaiting.drop(queue.slot)
         partition.fenced_until.pop(old.uid, None)
         partition.topics.drop(old.uid)
         partition.drains.forget(old.uid)

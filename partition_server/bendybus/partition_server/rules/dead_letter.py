@@ -24,7 +24,7 @@ def dead_letter(turn: Turn, queue: MessageQueue, counter: int, command: Settle) 
     if envelope is None:
         raise errors.MessageLockLost(f"message {counter} is gone.")
     changed = application_properties.merged(
-        envelope.row.changed_properties, command.changed_properties
+        turn, queue, envelope.row.changed_properties, command.changed_properties
     )
     turn.stage.unlock(queue, counter)
     move(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from bendybus.domain import limits, sequence_number, steps
 from bendybus.domain.errors import BusError
 from bendybus.domain.steps import Steps
-from bendybus.partition_server.rules import publish
+from bendybus.partition_server.rules import publish, room
 from bendybus.partition_server.rules.publish import Destination
 from bendybus.partition_server.rules.send import Appender
 from bendybus.partition_server.state.answers import Appended
@@ -36,7 +36,6 @@ class Publisher(Appender):
         self.copies_left = limits.PUBLISHED_COPIES_MAX
         self.in_transaction = False
         self._turn = turn
-        self._topic = turn.partition.topics.of(queue.entity)
         # The group that is looked at: where it begins, what it makes.
         self._start = 0
         self._matched: Matched | None = None
@@ -91,7 +90,7 @@ class Publisher(Appender):
         now, added_bytes = self._turn.now, matched.added_bytes
         state = self._queue.state
         state.last_enqueued_ms = max(state.last_enqueued_ms, now.wall_ms)
-        self._room = publish.room(self._turn.partition, self._queue, now, added_bytes)
+        self._room = room.left(self._turn.partition, self._queue, now, added_bytes)
         return added_bytes + self._history_bytes(batch, start, end)
 
     def _append_group(self, batch: Batch, group: int, start: int, end: int) -> None:
@@ -112,5 +111,5 @@ class Publisher(Appender):
                 state.counter += 1
                 publish.store(self._turn, self._queue, numbered, made)
                 self.copies_left -= len(made) if self.in_transaction else 0
-            publish.published(self._topic, size_bytes)
+            room.grown(self._turn.partition, self._queue, size_bytes)
             self._numbers.append(sequence_number.compose(self._partition, state.counter))

@@ -23,7 +23,7 @@ from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.errors import BusError
 from bendybus.domain.message_access import Access
 from bendybus.domain.sub_queue import SubQueue
-from bendybus.partition_server.rules import duplicates, entity_status
+from bendybus.partition_server.rules import duplicates, entity_status, room
 from bendybus.partition_server.state import producer_memory
 from bendybus.partition_server.state.answers import Appended
 from bendybus.partition_server.state.batch import Batch
@@ -132,10 +132,10 @@ class Appender:
         self._entity = self._payer = entity
         self._partition = partition.index
         self._tier = partition.fingerprint.tier
-        self._room = (
-            entity.description.max_size_in_megabytes * limits.MB
-            - partition.queues.size_bytes(entity.uid)
-        )
+        # Of a topic, each group asks again.
+        self._room = 0
+        if entity.kind is EntityKind.QUEUE:
+            self._room = room.left(partition, queue, turn.now, 0)
         self._now = turn.now
         self._history: duplicates.KeyHistory | None = None
         if entity.description.requires_duplicate_detection:
@@ -185,12 +185,7 @@ class Appender:
         try:
             size_bytes = self._check_group(batch, start, end)
             if size_bytes > self._room:
-                raise errors.QuotaExceeded(
-                    f"{self._payer.title}: partition {self._partition} is full "
-                    f"({self._payer.description.max_size_in_megabytes} MB{self._with_history()}). "
-                    "Receive or purge messages.",
-                    metadata={"entity": self._payer.name, "partition": str(self._partition)},
-                )
+                raise room.full(self._payer, self._partition, self._with_history())
         except BusError as error:
             self._failures.append((group, error))
             self._numbers.extend(repeat(0, end - start))

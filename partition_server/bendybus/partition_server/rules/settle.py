@@ -312,9 +312,8 @@ def _renew(turn: Turn, command: Settle) -> Settled:
 def _abandon(turn: Turn, command: Settle, queue: MessageQueue, counter: int, lock: Lock) -> None:
     if command.delay_ms:
         delays.check_message(turn, queue, lock)
-    changed = application_properties.merged(
-        application_properties.of_locked(turn, queue, counter, lock), command.changed_properties
-    )
+    before = application_properties.of_locked(turn, queue, counter, lock)
+    changed = application_properties.merged(turn, queue, before, command.changed_properties)
     turn.stage.unlock(queue, counter)
     redeliver.count_delivery(turn, queue, counter, lock, changed, delay_ms=command.delay_ms)
     session_locks.recall(turn, queue, counter, lock)

@@ -39,6 +39,7 @@ class Sweep(IntEnum):
     FORWARD = 9
     PUBLISH = 10
     DRAIN = 11
+    AWAITING_ROOM = 12
 
 
 class SlotTimes:

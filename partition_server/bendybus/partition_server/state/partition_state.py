@@ -11,6 +11,7 @@ from bendybus.domain import errors, forwarding, limits, lock_token, message_acce
 from bendybus.domain.entity import Entity
 from bendybus.domain.message_access import Access
 from bendybus.domain.sub_queue import SubQueue
+from bendybus.partition_server.state.awaiting_room import AwaitingRoom
 from bendybus.partition_server.state.budget import Budget, ServeBudget
 from bendybus.partition_server.state.catalogue import Catalogue
 from bendybus.partition_server.state.clock_guard import ClockGuard
@@ -73,6 +74,7 @@ class PartitionState:
         self.lanes = Lanes()
         self.lanes.choices = store.forwards.choices()
         self.held = HeldMessages(undo)
+        self.awaiting = AwaitingRoom(undo)
         self.faults = Faults(undo)
         # Takes frames for other partitions; None: there is no way to them.
         self.forward_link: Any = None
@@ -188,6 +190,9 @@ class PartitionState:
         forward = self.forwards.due.first()
         if forward is not None:
             waits.append((Sweep.FORWARD, forward[0] - now.mono_ms))
+        awaiting = self.awaiting.due.first()
+        if awaiting is not None:
+            waits.append((Sweep.AWAITING_ROOM, awaiting[0] - now.mono_ms))
         if self.store.bodies.has_garbage:
             waits.append((Sweep.BODIES, self._garbage_due_ms(now)))
         drain_end = self.drains.next_end() if self.drains else None

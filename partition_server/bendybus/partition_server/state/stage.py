@@ -8,7 +8,7 @@ STRICTLY AFTER the commit.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from bendybus.domain.disposition import Disposition
 from bendybus.domain.errors import BusError
@@ -27,6 +27,9 @@ from bendybus.partition_server.store.records import (
     Row,
     State,
 )
+
+# Of `SlotState.figures`.
+_SIZE: Final = 4
 
 
 class Answer(NamedTuple):
@@ -47,6 +50,11 @@ class Touched:
     cold: bool = False
     # What was appended, in order.
     fresh: list[Row] = field(default_factory=list)
+
+    @property
+    def size_bytes(self) -> int:
+        """The size before."""
+        return self.figures[_SIZE]
 
 
 @dataclass(slots=True)
