@@ -22,6 +22,7 @@ from bendybus.partition_server.rules import room
 from bendybus.partition_server.state.commands import Now
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.partition_state import PartitionState
+from bendybus.partition_server.state.stage import check_numbers
 from bendybus.partition_server.state.turn import Turn
 from bendybus.partition_server.store.copies import Copies
 from bendybus.partition_server.store.records import (
@@ -130,6 +131,7 @@ def activate(turn: Turn, topic: MessageQueue, row: Row) -> bool:
     Its time to live counts from when it was due.
     """
     state, partition = topic.state, turn.partition
+    check_numbers(topic)
     enqueued_ms = max(state.last_enqueued_ms, turn.now.wall_ms)
     due = row._replace(
         id=row_id(state.slot, state.counter + 1),

@@ -12,6 +12,7 @@ from bendybus.partition_server.rules.send import Appender
 from bendybus.partition_server.state.answers import Appended
 from bendybus.partition_server.state.batch import Batch
 from bendybus.partition_server.state.message_queue import MessageQueue
+from bendybus.partition_server.state.stage import check_numbers
 from bendybus.partition_server.state.turn import Turn
 from bendybus.partition_server.store.records import Row, State, row_id
 
@@ -100,7 +101,7 @@ class Publisher(Appender):
     def _append(self, batch: Batch, start: int, end: int) -> None:
         state, matched = self._queue.state, self._matched
         assert matched is not None, "a group is appended after it was checked"
-        self._check_numbers(end - start)
+        check_numbers(self._queue, end - start)
         for row, made, size_bytes in matched.messages[start - self._start : end - self._start]:
             numbered = row._replace(
                 id=row_id(state.slot, state.counter + 1), enqueued_ms=state.last_enqueued_ms

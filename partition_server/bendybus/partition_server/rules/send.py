@@ -29,6 +29,7 @@ from bendybus.partition_server.state.answers import Appended
 from bendybus.partition_server.state.batch import Batch
 from bendybus.partition_server.state.commands import Append, EntityRef
 from bendybus.partition_server.state.message_queue import MessageQueue
+from bendybus.partition_server.state.stage import check_numbers
 from bendybus.partition_server.state.turn import Turn
 from bendybus.partition_server.store.records import ROW_BYTES, Row, State, row_id
 
@@ -254,7 +255,7 @@ class Appender:
     def _append(self, batch: Batch, start: int, end: int) -> None:
         state = self._queue.state
         first, count = state.counter + 1, end - start
-        self._check_numbers(count)
+        check_numbers(self._queue, count)
         state.last_enqueued_ms = max(state.last_enqueued_ms, self._now.wall_ms)
         rows = list(map(Row._make, self._columns(batch, start, end, row_id(state.slot, first))))
         waiting = sum(row.state for row in rows) // State.SCHEDULED if batch.scheduled_ms else 0
@@ -266,13 +267,6 @@ class Appender:
         self._stage.touched[state.slot].fresh += rows
         number = sequence_number.compose(self._partition, first)
         self._numbers.extend(range(number, number + count))
-
-    def _check_numbers(self, count: int) -> None:
-        if self._queue.state.counter + count > sequence_number.COUNTER_MAX:
-            raise errors.QuotaExceeded(
-                f"{self._entity.title}: partition {self._partition} has given all its "
-                f"sequence numbers. Create a new {self._entity.kind}."
-            )
 
     def _columns(self, batch: Batch, start: int, end: int, first_id: int) -> Iterator[tuple]:  # type: ignore[type-arg]
         span = slice(start, end)

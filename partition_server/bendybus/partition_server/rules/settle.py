@@ -36,6 +36,7 @@ from bendybus.partition_server.state.message_lock import Lock
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.session_lock import SessionMessageLock
 from bendybus.partition_server.state.session_queue import SessionQueue
+from bendybus.partition_server.state.stage import check_numbers
 from bendybus.partition_server.state.turn import Turn
 from bendybus.partition_server.state.unfinished_work import Unsettled
 from bendybus.partition_server.store.records import row_id
@@ -312,6 +313,9 @@ def _renew(turn: Turn, command: Settle) -> Settled:
 def _abandon(turn: Turn, command: Settle, queue: MessageQueue, counter: int, lock: Lock) -> None:
     if command.delay_ms:
         delays.check_message(turn, queue, lock)
+    if not queue.is_dead_letter:
+        # It may have been delivered often enough.
+        check_numbers(turn.partition.queues.dead_letters_of(queue))
     before = application_properties.of_locked(turn, queue, counter, lock)
     changed = application_properties.merged(turn, queue, before, command.changed_properties)
     turn.stage.unlock(queue, counter)

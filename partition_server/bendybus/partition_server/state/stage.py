@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, NamedTuple
 
+from bendybus.domain import errors, sequence_number
 from bendybus.domain.disposition import Disposition
 from bendybus.domain.errors import BusError
 from bendybus.partition_server.state.answers import Delivered, Failed, SessionResult, Settled
@@ -109,6 +110,7 @@ class Stage:
         touched = self.touch(queue)
         state, counter = queue.state, row.counter
         assert counter == state.counter + 1, (counter, state.counter)
+        check_numbers(queue)
         state.counter = counter
         state.size_bytes += row.size()
         if row.state == 2:
@@ -123,6 +125,8 @@ class Stage:
         `stored` for the file.
         """
         state = touched.queue.state
+        if state.counter >= sequence_number.COUNTER_MAX:
+            check_numbers(touched.queue)
         state.counter += 1
         state.size_bytes += copies.size_bytes
         state.active += 1
@@ -133,6 +137,7 @@ class Stage:
         """Make a message, removed from its place, the next one of a queue, with its payload."""
         touched = self.touch(queue)
         state = queue.state
+        check_numbers(queue)
         assert row.counter == state.counter + 1, (row.counter, state.counter)
         state.counter = row.counter
         state.size_bytes += row.size() + content_bytes
@@ -217,6 +222,20 @@ class Stage:
             queue.watch_lock(lock.until_mono_ms, [(counter, lock.generation)])
         for undo in reversed(self.on_failure):
             undo()
+
+
+def check_numbers(queue: MessageQueue, count: int = 1) -> None:
+    """Raise QuotaExceeded unless a queue can give so many numbers more: an id has no room for them.
+
+    Asked wherever one is given.
+    """
+    if queue.state.counter + count > sequence_number.COUNTER_MAX:
+        entity = queue.entity
+        raise errors.QuotaExceeded(
+            f"{entity.title}: sequence numbers exhausted in this partition. Create a new "
+            f"{entity.kind}.",
+            metadata={"entity": entity.name},
+        )
 
 
 def failure_of(value: Any, error: BusError) -> Any:

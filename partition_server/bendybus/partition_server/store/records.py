@@ -11,8 +11,9 @@ to be read in order:
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import IntEnum
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from bendybus.domain.entity import Entity
@@ -370,20 +371,8 @@ class Changes:
     seen: ClockMark | None = None
 
     def __bool__(self) -> bool:
-        return bool(
-            self.slots
-            or self.entities
-            or self.inserts
-            or self.bodies_removed
-            or self.updates
-            or self.deletes
-            or self.delays_ended
-            or self.history_deletes
-            or self.session_states
-            or self.forwarded
-            or self.forward_choices
-            or self.leases
-            or self.producers
-            or self.slots_removed
-            or self.seen
-        )
+        """Whether there is anything to write: in any field."""
+        return any(_FIELDS(self))
+
+
+_FIELDS: Final = attrgetter(*(each.name for each in fields(Changes)))
