@@ -265,7 +265,7 @@ def partition_picture(bus: Bus) -> Any:
             "windows": producers._windows._windows,
             "size": (producers._windows.count, producers._windows.size_bytes),
             "parts": {k: dict(each.parts) for k, each in producers._windows._producers.items()},
-            "unknown": (dict(producers._unknown), producers._last_id),
+            "unknown": dict(producers._unknown),
         },
         "settled": state.settlers.size_bytes(),
         "unfinished": (len(state.unfinished), state.unfinished._sizes.total, len(state.deletions)),

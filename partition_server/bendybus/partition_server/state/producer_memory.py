@@ -81,11 +81,8 @@ class Producers:
         # When each was stored is by this process's monotonic clock: no jump of the wall clock
         # matters. Their age counts from now on: one that jumped meanwhile makes none too old.
         self._windows = RepeatWindows(undo)
-        self._undo = undo
-        self._last_id = 0
         for entry in entries:
             self._windows.add(producer_outcomes.entity_of(entry), entry, now.mono_ms)
-            self._last_id = max(self._last_id, entry.id)
         # By entity; "": what was first tried before this may be forgotten of any entity. A mark
         # from the future (the clock was wrong then), or a clock in doubt, means: everything before
         # this opening.
@@ -181,10 +178,10 @@ class Producers:
         self, uid: str, name: tuple[bytes, int, int], outcome: str, now: Now, changes: Changes
     ) -> None:
         windows, (producer_id, sequence, position) = self._windows, name
-        self._undo.note(setattr, self, "_last_id", self._last_id)
-        self._last_id += 1
         shared_id = windows.name(producer_id)
-        entry = ProducerEntry(shared_id, sequence, position, outcome, now.wall_ms, self._last_id)
+        entry = ProducerEntry(
+            shared_id, sequence, position, outcome, now.wall_ms, windows.last_id + 1
+        )
         changes.producers.append(entry)
         windows.add(uid, entry, now.mono_ms)
         if self._too_many():

@@ -17,6 +17,10 @@ from bendybus.partition_server.store.records import ProducerEntry
 ENTRY_BYTES: Final = 260
 
 
+# Length and bytes of a window, count and bytes of all, the last id.
+_Sizes = tuple[int, int, int, int, int]
+
+
 class _Producer(NamedTuple):
     """What one producer stored."""
 
@@ -44,6 +48,8 @@ class RepeatWindows:
         self._windows: dict[str, Window] = {}
         self._producers: dict[bytes, _Producer] = {}
         self.count = self.size_bytes = 0
+        # The highest id of an entry.
+        self.last_id = 0
 
     def uids(self) -> list[str]:
         """Return the entities of which something is remembered."""
@@ -67,13 +73,22 @@ class RepeatWindows:
 
     def add(self, uid: str, entry: ProducerEntry, at_mono_ms: int) -> None:
         """Remember an entry, the newest one."""
-        known = self._known(entry)
+        producer = self._producers.get(entry.producer_id)
+        known: Sequence[ProducerEntry] = ()
+        if producer is not None and entry.sequence in producer.parts:
+            known = self._known(entry)
         self._undo.note(self._restore, *self._sizes(uid), entry, known)
-        window = self._windows.setdefault(uid, Window())
+        window = self._windows.get(uid)
+        if window is None:
+            window = self._windows[uid] = Window()
+        self.last_id = max(self.last_id, entry.id)
         window.order.append(entry)
         window.times_ms.append(at_mono_ms)
         self._count(window, entry, 1)
-        self._put_parts(entry, [*known, entry])
+        if producer is None or known:
+            self._put_parts(entry, [*known, entry])
+        else:
+            producer.parts[entry.sequence] = entry
 
     def forget(self, uid: str) -> tuple[ProducerEntry, int]:
         """Forget the oldest entry of an entity; return it, and when it was stored."""
@@ -107,21 +122,24 @@ class RepeatWindows:
         """Return all that is remembered."""
         return (entry for window in self._windows.values() for entry in window.order)
 
-    def _sizes(self, uid: str) -> tuple[str, tuple[int, int, int, int]]:
-        """Return how much there is of an entity, and in all."""
-        window = self._windows.get(uid) or Window()
-        return uid, (len(window.order), window.size_bytes, self.count, self.size_bytes)
+    def _sizes(self, uid: str) -> tuple[str, _Sizes]:
+        """Return how much there is of an entity, and in all, and the last id."""
+        window = self._windows.get(uid)
+        if window is None:
+            return uid, (0, 0, self.count, self.size_bytes, self.last_id)
+        order = window.order
+        return uid, (len(order), window.size_bytes, self.count, self.size_bytes, self.last_id)
 
     # What undoes changes, however far they came.
 
     def _restore(
         self,
         uid: str,
-        sizes: tuple[int, int, int, int],
+        sizes: _Sizes,
         entry: ProducerEntry,
         known: Sequence[ProducerEntry],
     ) -> None:
-        length, size_bytes, self.count, self.size_bytes = sizes
+        length, size_bytes, self.count, self.size_bytes, self.last_id = sizes
         window = self._windows.setdefault(uid, Window())
         window.size_bytes = size_bytes
         for column in (window.order, window.times_ms):
@@ -134,7 +152,7 @@ class RepeatWindows:
     def _restore_first(
         self,
         uid: str,
-        sizes: tuple[int, int, int, int],
+        sizes: _Sizes,
         entry: ProducerEntry,
         known: Sequence[ProducerEntry],
         at_mono_ms: int,

@@ -53,9 +53,11 @@ class SqliteProducers:
     ) -> None:
         """Write what a commit notes and forgets."""
         sql = self._sql
-        for *names, outcome, at_ms, id_ in changes.producers:
-            values = (id_ or None, *names, outcome, at_ms, file_format.OUTCOME_VERSION)
+        for entry in changes.producers:
+            values = (entry.id or None, *entry[:-1], file_format.OUTCOME_VERSION)
             db.execute(sql["write_producer"], values)
+        if not (changes.producers_forgotten or changes.leases_removed):
+            return
         for span in runs(changes.producers_forgotten):
             db.execute(sql["forget_producers"], span)
         for uid, unknown_ms in changes.producers_unknown:
