@@ -112,7 +112,7 @@ def test_a_commit_that_fails_leaves_the_message_locked(orders: Driver) -> None:
     token = locked(orders, "orders", 1)
     settle = Settle("s", 1, Disposition.ABANDON, token, delay_ms=HOUR_MS)
     partition = orders.partition
-    partition.take_back(partition.decide([settle], orders.now), orders.now)
+    partition.take_back(partition.decide([settle], orders.now))
 
     assert orders.counts().locked == 1
     assert not orders.settle(Disposition.COMPLETE, token).failures
@@ -206,7 +206,7 @@ def test_an_expiry_of_what_waits_that_is_not_committed_leaves_it_waiting(driver:
     assert stage is not None
 
     while_undone = partition.state.held.total
-    partition.take_back(stage, driver.now)
+    partition.take_back(stage)
     held_again = partition.state.held.total
     driver.sweep()
 

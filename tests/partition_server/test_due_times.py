@@ -52,7 +52,7 @@ def fail_once(driver: Driver) -> None:
     stage = driver.partition.sweep(driver.now)
     assert stage is not None
     assert stage.changes
-    driver.partition.take_back(stage, driver.now)
+    driver.partition.take_back(stage)
 
 
 # A sweep that fails is due again
@@ -107,7 +107,7 @@ def test_keys_whose_purge_could_not_be_written_are_purged_later(driver: Driver) 
         driver.partition.apply(stage, driver.now)
         stage = driver.partition.sweep(driver.now)
     assert stage is not None
-    driver.partition.take_back(stage, driver.now)
+    driver.partition.take_back(stage)
     assert driver.counts().size_bytes > 0
     driver.sweep()
 

@@ -38,6 +38,7 @@ from bendybus.partition_server.state.turn import Turn
 from bendybus.partition_server.store.memory_store import MemoryStore
 from bendybus.partition_server.store.sqlite_store import SqliteStore
 from tests.partition_server.driver import START_MS, Driver, fingerprint
+from tests.partition_server.due_picture import due_times
 
 QUEUES = ("plain", "other", "detecting")
 MESSAGE_IDS = ("", "m", "n", "too long" * 17)
@@ -258,16 +259,16 @@ def partition_picture(bus: Bus) -> Any:
     producers = state.producers
     return {
         "queues": queues,
-        "due": (state.due.cursors(), state.due.lock_ends.first(), state.due.key_ends.first()),
+        "held": (state.held.total, dict(state.held._by_slot)),
+        "due": due_times(state),
         "producers": {
-            "entries": list(producers._order),
-            "times": list(producers._times_ms),
-            "bytes": producers._bytes,
-            "parts": {key: dict(known.parts) for key, known in producers._producers.items()},
-            "forgotten": (producers._forgotten_wall_ms, producers._forgotten_mono_ms),
+            "windows": producers._windows._windows,
+            "size": (producers._windows.count, producers._windows.size_bytes),
+            "parts": {k: dict(each.parts) for k, each in producers._windows._producers.items()},
+            "unknown": dict(producers._unknown),
         },
         "settled": state.settlers.size_bytes(),
-        "unfinished": (len(state.unfinished), state.unfinished._bytes, len(state.deletions)),
+        "unfinished": (len(state.unfinished), state.unfinished._sizes.total, len(state.deletions)),
         "catalogue": state.catalogue.all(),
     }
 

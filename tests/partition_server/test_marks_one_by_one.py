@@ -13,6 +13,7 @@ from bendybus.partition_server.state.stage import Stage
 from bendybus.partition_server.state.turn import Turn
 from bendybus.partition_server.store.memory_store import MemoryStore
 from tests.partition_server.driver import Driver, fingerprint
+from tests.partition_server.due_picture import due_times
 
 pytestmark = pytest.mark.requirement("R90")
 
@@ -79,14 +80,14 @@ def test_what_is_taken_back_makes_nothing_due(driver: Driver) -> None:
     # Expiry passes over what is locked; then the clock is corrected.
     driver.advance(2_000)
     driver.wall_ms -= 1_500
-    due = driver.partition.state.due
-    before = due.cursors()
+    state = driver.partition.state
+    before = due_times(state)
     turn = begin(driver)
 
     mark = turn.mark()
     decide(turn, [Settle("s", 1, Disposition.DEFER, token)])
-    deferred = due.cursors()
+    deferred = due_times(state)
     turn.take_back_to(mark)
 
     assert deferred != before
-    assert due.cursors() == before
+    assert due_times(state) == before

@@ -32,7 +32,7 @@ def test_the_end_of_a_stream_that_is_decided_again_gives_back_what_was_reserved(
     queue.reserve(2, stream="s")
     partition, end = queue.partition, StreamEnded("s")
 
-    partition.take_back(partition.decide([end], queue.now), queue.now)
+    partition.take_back(partition.decide([end], queue.now))
     queue.run(end)
 
     assert queue.counts().locked == 0

@@ -227,20 +227,20 @@ def test_a_large_commit_that_failed_is_taken_back_in_few_steps(
         Append("t", queue.ref(), Batch([b"a"]), (), b"q" * 16, sequence) for sequence in range(500)
     ]
     memory = queue.partition.state.producers
-    before = list(memory._order)
-    stage = queue.partition.decide(commands, queue.now)
+    before = list(memory._windows.entries())
     steps: list[object] = []
+    restore = memory._windows._restore
 
-    class Counted(producer_memory.deque):  # type: ignore[name-defined,misc]
-        def pop(self) -> object:
-            steps.append(None)
-            return super().pop()
+    def counted(*before: Any) -> None:
+        steps.append(None)
+        restore(*before)
 
-    memory._order = Counted(memory._order)
+    monkeypatch.setattr(memory._windows, "_restore", counted)
+    stage = queue.partition.decide(commands, queue.now)
 
-    queue.partition.take_back(stage, queue.now)
+    queue.partition.take_back(stage)
 
-    assert list(memory._order) == before
+    assert list(memory._windows.entries()) == before
     assert len(steps) == 500
 
 

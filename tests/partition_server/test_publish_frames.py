@@ -9,8 +9,7 @@ from bendybus.domain import errors, limits
 from bendybus.domain.entity_status import EntityStatus
 from bendybus.domain.errors import BusError
 from bendybus.domain.filters.rule import Rule, SqlFilter
-from bendybus.partition_server.rules import publish as publishing
-from bendybus.partition_server.rules import publish_frames
+from bendybus.partition_server.rules import publish_frames, room
 from bendybus.partition_server.state import publications
 from bendybus.partition_server.state.answers import Appended, Failed
 from bendybus.partition_server.state.batch import Batch
@@ -173,7 +172,7 @@ def test_a_frame_has_a_bounded_number_of_parts(
 
     turns(news, frame(news, 50, producer_id=NAME, spans=[0, 50]))
 
-    assert len(news.partition.state.producers._named(NAME, 0)) <= 4
+    assert len(news.partition.state.producers._windows.named(NAME, 0)) <= 4
     assert payloads(news) == list(range(50))
 
 
@@ -236,7 +235,7 @@ def test_a_first_step_that_finds_no_room_is_refused_whole(news: Driver) -> None:
     stage = partition.decide([command], news.now)
     assert stage.changes.inserts
 
-    partition.take_back(stage, news.now)
+    partition.take_back(stage)
     [(_, refused)] = partition.refuse_sends([command], full, news.now)
 
     assert isinstance(refused, Failed)
@@ -308,14 +307,14 @@ def test_a_full_topic_is_measured_once_a_turn(
     news: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     measured: list[int] = []
-    measure = publishing.measured
+    measure = room.measured
 
     def count(*given: Any) -> int:
         measured.append(1)
         return measure(*given)
 
     monkeypatch.setattr(limits, "MB", 0)
-    monkeypatch.setattr(publishing, "measured", count)
+    monkeypatch.setattr(room, "measured", count)
     news.partition.state.clock_ms = lambda: 0
 
     [(_, outcome)] = turns(news, frame(news, 100))[1]

@@ -107,6 +107,7 @@ def test_a_state_has_the_size_of_a_message_at_most(sessions: Sessions) -> None:
 
 
 @pytest.mark.requirement("R77")
+@pytest.mark.requirement("R344")
 def test_states_count_to_the_quota(driver: Driver) -> None:
     sessions = Sessions(driver, max_size_in_megabytes=1)
     first, second = sessions.accept("a"), sessions.accept("b")

@@ -237,7 +237,7 @@ def test_a_first_step_that_is_taken_back_can_be_decided_again(
     tokens = locked(queue, 10, 10)
     command = settle(Disposition.DEAD_LETTER, tokens)
     stage = queue.partition.decide([command], queue.now)
-    queue.partition.take_back(stage, queue.now)
+    queue.partition.take_back(stage)
 
     _, [settled] = turns(queue, command)
 
@@ -293,7 +293,7 @@ def test_more_settlements_than_may_wait_are_refused_as_busy(
     assert settled.failures == []
     assert queue.settle(Disposition.COMPLETE, *tokens[10:]).failures == []
     # Room for the next one.
-    assert queue.partition.state.unfinished._bytes == 0
+    assert queue.partition.state.unfinished._sizes.total == 0
 
 
 @pytest.mark.parametrize(

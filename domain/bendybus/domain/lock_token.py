@@ -77,6 +77,11 @@ def unpack(tokens: bytes) -> Iterator[LockToken]:
         )
 
 
+def slot_of(tokens: bytes) -> int:
+    """Return the slot that the first of some tokens carries."""
+    return int.from_bytes(tokens[2:5], "big")
+
+
 def partition_of(token: bytes) -> int:
     """Return the partition of one token of 16 bytes."""
     return token[0] << 8 | token[1]

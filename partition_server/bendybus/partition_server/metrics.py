@@ -96,8 +96,13 @@ class _PartitionCollector(Collector):
         )
         condition = GaugeMetricFamily(
             "bendybus_partition_condition",
-            "1 while the condition holds: ClockJump, DiskLow, StoreFailed, …",
+            "1 while the condition holds: ClockJump, DiskLow, StoreFailed, TopicFull, …",
             labels=["partition", "condition"],
+        )
+        awaiting = GaugeMetricFamily(
+            "bendybus_awaiting_room_messages",
+            "Scheduled messages that are due and wait for room in their topic",
+            labels=["partition"],
         )
         errors = CounterMetricFamily(
             "bendybus_internal_errors",
@@ -117,9 +122,10 @@ class _PartitionCollector(Collector):
             turn.add_metric(label, turns, figures.turn_seconds)
             stored.add_metric(label, figures.messages_stored)
             removed.add_metric(label, figures.messages_removed)
+            awaiting.add_metric(label, figures.awaiting_room)
             for word in thread.conditions:
                 condition.add_metric([*label, word], 1.0)
-        yield from (up, wal, commit, turn, stored, removed, condition, errors)
+        yield from (up, wal, commit, turn, stored, removed, awaiting, condition, errors)
 
 
 def _orphans(counts: dict[int, list[EntityCounts]]) -> Iterable[Metric]:

@@ -161,6 +161,16 @@ def _decoded_head(parts: Parts) -> message_pb2.Message:
         ) from None
 
 
+def merged_changes(before: bytes, changes: bytes) -> bytes:
+    """Return two changes of properties as one: what the later one replaces takes no room."""
+    # Serialised maps are merged by concatenation.
+    both = before + changes
+    try:
+        return message_pb2.ValueMap.FromString(both).SerializeToString(deterministic=True)
+    except DecodeError:
+        return both
+
+
 def _changed_properties(parts: Parts) -> message_pb2.ValueMap:
     try:
         return message_pb2.ValueMap.FromString(parts.changed_properties or b"")

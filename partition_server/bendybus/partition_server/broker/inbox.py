@@ -2,7 +2,7 @@
 
 Sends and transactions wait per entity and are taken round robin, so that one busy entity does not
 keep others waiting; everything else (settling, asks, reads) goes first, because it is small and
-makes room.
+makes room. What may wait of an entity is its share of what may wait of all.
 """
 
 import threading
@@ -10,6 +10,7 @@ from collections import deque
 from typing import Final
 
 from bendybus.partition_server.state.commands import Append, Command, TakeForwarded, Transact
+from bendybus.partition_server.state.shares import Shares
 
 URGENT_MAX: Final = 100_000
 SEND_FRAMES_MAX: Final = 10_000
@@ -36,8 +37,9 @@ class Inbox:
         self._sleeping = False
         self._urgent: deque[Command] = deque()
         self._sends: dict[str, deque[tuple[Send, int]]] = {}
-        self._frames = 0
-        self._bytes = 0
+        # By UID.
+        self._frames: Shares[str] = Shares()
+        self._bytes: Shares[str] = Shares()
         self._woken = False
 
     def put(self, *commands: Command) -> bool:
@@ -55,15 +57,16 @@ class Inbox:
         return True
 
     def _put_send(self, command: Send) -> bool:
-        size_bytes = _content_bytes(command)
-        full = self._frames >= SEND_FRAMES_MAX or (
-            self._frames and self._bytes + size_bytes > SEND_BYTES_MAX
-        )
-        if full:
+        size_bytes, uid = _content_bytes(command), command.entity.uid
+        # What is larger than all of it waits alone.
+        if self._frames.total and not (
+            self._frames.has_room(uid, 1, SEND_FRAMES_MAX)
+            and self._bytes.has_room(uid, size_bytes, SEND_BYTES_MAX)
+        ):
             return False
-        self._frames += 1
-        self._bytes += size_bytes
-        line = self._sends.setdefault(command.entity.uid, deque())
+        self._frames.add(uid, 1)
+        self._bytes.add(uid, size_bytes)
+        line = self._sends.setdefault(uid, deque())
         line.append((command, size_bytes))
         return True
 
@@ -105,8 +108,8 @@ class Inbox:
                 taken.append(command)
                 messages += _count(command)
                 size_bytes += command_bytes
-                self._frames -= 1
-                self._bytes -= command_bytes
+                self._frames.add(uid, -1)
+                self._bytes.add(uid, -command_bytes)
                 if line:
                     # At the end of the row: the next commit begins with another entity.
                     self._sends[uid] = line

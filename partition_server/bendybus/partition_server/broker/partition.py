@@ -23,7 +23,13 @@ from bendybus.domain import limits
 from bendybus.domain.errors import BusError
 from bendybus.partition_server.broker.rule_table import COMMANDS, CommandRule, Phase
 from bendybus.partition_server.broker.sweeper import Sweeper
-from bendybus.partition_server.rules import catalogue_entry, delays, receive, reservations
+from bendybus.partition_server.rules import (
+    catalogue_entry,
+    delays,
+    receive,
+    reservations,
+    schedule,
+)
 from bendybus.partition_server.state import faults, marks
 from bendybus.partition_server.state.answers import AskRefused, Failed, Recalled
 from bendybus.partition_server.state.commands import (
@@ -102,6 +108,7 @@ class Partition:
         Raises RuleFailed, with nothing decided, when a rule raises what it should not.
         """
         stage = Stage()
+        self.state.undo.begin()
         turn = Turn(self.state, stage, now, self.state.clock.expiry_held(now))
         command: Command | None = None
         try:
@@ -114,7 +121,7 @@ class Partition:
         except StoreError:
             raise
         except Exception as error:
-            self.take_back(stage, now)
+            self.take_back(stage)
             raise RuleFailed(command, error) from error
         return stage
 
@@ -208,6 +215,8 @@ class Partition:
                     state.due.appended(row)
             touched.queue.ready.push_hot(touched.fresh, touched.caught_up and not touched.cold)
             stage.served[touched.queue.slot] = touched.queue
+        if state.awaiting.due:
+            schedule.note_room(state, stage, now)
         for queue, counter, lock in stage.returned:
             queue.ready.give_back(counter, lock)
             stage.served[queue.slot] = queue
@@ -230,7 +239,7 @@ class Partition:
 
         What its `commands` only give back is given back all the same: no caller would repeat it.
         """
-        self.take_back(stage, now)
+        self.take_back(stage)
         answers = [answer for command in commands for answer in self._give_back(command, now)]
         self._forget_streams(stage)
         self.state.deletions.failed(self.state.operations, stage, error, now)
@@ -256,16 +265,13 @@ class Partition:
             return []
         if stage.changes:
             # One of them is past its time: the locks end by themselves.
-            self.take_back(stage, now)
+            self.take_back(stage)
             return []
         return self.apply(stage, now)
 
-    def take_back(self, stage: Stage, now: Now) -> None:
+    def take_back(self, stage: Stage) -> None:
         """Undo a stage whose commit failed, so that its commands can be decided again."""
-        marks.take_back_all(stage, self.state.producers, self.state.due)
-        for queue, counter, lock in stage.unlocked:
-            self.state.due.lock_ends.add(max(lock.until_mono_ms, now.mono_ms), queue.slot)
-            assert counter in queue.locks
+        marks.take_back_all(stage, self.state.undo)
 
     def refuse_sends(self, commands: Iterable[Command], error: BusError, now: Now) -> list[Answer]:
         """Return the answers to sends that find no room; what is stored already is told so."""

@@ -227,11 +227,11 @@ class PartitionThread:
         try:
             self._commit(stage, group)
         except Unwritable as error:
-            partition.take_back(stage, now)
+            partition.take_back(stage)
             self._perform_alone(group, partition, now, error)
             return
         except StoreFull as error:
-            partition.take_back(stage, now)
+            partition.take_back(stage)
             self._no_room(error)
             refusal = self._unavailable(str(error))
             refusals = partition.refuse_sends(group, refusal, now)
@@ -393,4 +393,6 @@ class PartitionThread:
         refused = self._disk.check(partition.state.sends_refused, sending=sending)
         partition.state.sends_refused = refused
         held = partition.state.clock.expiry_held(now)
-        self.conditions = ("ClockJump",) * held + ("DiskLow",) * bool(refused)
+        waiting = self.figures.awaiting_room = partition.state.awaiting.count()
+        words = (("ClockJump", held), ("DiskLow", refused), ("TopicFull", waiting))
+        self.conditions = tuple(word for word, holds in words if holds)

@@ -179,4 +179,5 @@ SWEEPS: Final[dict[Sweep, Callable[[Turn], None]]] = {
     Sweep.FORWARD: forward.sweep,
     Sweep.PUBLISH: publish_frames.sweep,
     Sweep.DRAIN: drain.sweep,
+    Sweep.AWAITING_ROOM: schedule.sweep_awaiting,
 }

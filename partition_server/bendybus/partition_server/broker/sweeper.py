@@ -25,9 +25,7 @@ CHECKED_MS: Final = 2 * faults.PAUSE_MS_MAX
 class Sweeper:
     """The sweeps of one partition."""
 
-    def __init__(
-        self, state: PartitionState, take_back: Callable[[Stage, Now], None], now: Now
-    ) -> None:
+    def __init__(self, state: PartitionState, take_back: Callable[[Stage], None], now: Now) -> None:
         """`take_back` undoes a stage that is not committed."""
         self._state = state
         self._take_back = take_back
@@ -45,6 +43,8 @@ class Sweeper:
         held = self._check_clock(now)
         if state.faults.skipped:
             state.look_again(now)
+        # What is due from now on is due whatever becomes of the sweep.
+        state.undo.begin()
         due = state.sweeps_due(now, expiry_held=held)
         dropped = bool(state.queues.dropped) and state.faults.wait_ms(None, now.mono_ms) <= 0
         if not due and not dropped:
@@ -63,7 +63,7 @@ class Sweeper:
             except StoreError:
                 raise
             except Exception as error:
-                self._take_back(turn.stage, now)
+                self._take_back(turn.stage)
                 stage = self._sweep_carefully(kind, error, now, held)
         self._last = kind, stage
         return stage
@@ -85,7 +85,7 @@ class Sweeper:
             raise
         except Exception:
             # Not in a piece of its work: none of the kind is done for a while.
-            self._take_back(turn.stage, now)
+            self._take_back(turn.stage)
             turn.stage = Stage()
             state.faults.hold(kind, now.mono_ms)
         if checked and len(state.faults.noted) > noted:
@@ -101,7 +101,7 @@ class Sweeper:
         """
         assert self._last is not None, "it was decided"
         kind, stage = self._last
-        self._take_back(stage, now)
+        self._take_back(stage)
         self._state.faults.note(kind.name if kind else "DROPPED", "", error)
         self._state.faults.hold(kind, now.mono_ms)
         self._check(kind, now)

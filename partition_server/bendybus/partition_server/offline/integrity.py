@@ -13,7 +13,13 @@ from bendybus.domain import message_format
 from bendybus.domain.sub_queue import SubQueue
 from bendybus.partition_server.offline import file_contents
 from bendybus.partition_server.store import statements
-from bendybus.partition_server.store.records import ROW_BYTES, SHARED_FORMAT, State, body_size
+from bendybus.partition_server.store.records import (
+    ROW_BYTES,
+    SHARED_FORMAT,
+    SLOT_SHIFT,
+    State,
+    body_size,
+)
 
 FIGURES: Final = ("active", "deferred", "scheduled", "size_bytes")
 _STATES: Final = {State.ACTIVE: "active", State.DEFERRED: "deferred", State.SCHEDULED: "scheduled"}
@@ -114,11 +120,17 @@ def _sessions(database: Any) -> Iterator[str]:
 
 def _bodies(database: Any) -> Iterator[str]:
     sql = statements.load("inspecting.sql")
-    counted = Counter(
-        int.from_bytes(row["payload"], "big") for row in database.query(sql["references"])
-    )
-    recorded = {row["id"]: row["count"] for row in database.query(sql["body_references"])}
-    stored = {row["id"] for row in database.query(sql["body_ids"])}
+    # What v0.6 removed of a topic before its subscriptions harms no other entity.
+    removed = _removed_slots(database)
+
+    def is_kept(id_: int) -> bool:
+        return id_ >> SLOT_SHIFT not in removed
+
+    ids = (int.from_bytes(row["payload"], "big") for row in database.query(sql["references"]))
+    counted = Counter(filter(is_kept, ids))
+    counts = ((row["id"], row["count"]) for row in database.query(sql["body_references"]))
+    recorded = {id_: count for id_, count in counts if is_kept(id_)}
+    stored = {row["id"] for row in database.query(sql["body_ids"]) if is_kept(row["id"])}
     for id_ in sorted(stored ^ recorded.keys()):
         yield f"shared body {id_} is not stored and counted."
     for id_ in sorted(counted.keys() - stored):
@@ -129,6 +141,13 @@ def _bodies(database: Any) -> Iterator[str]:
                 f"shared body {id_} is recorded with {recorded[id_]} messages, but "
                 f"{counted[id_]} refer to it."
             )
+
+
+def _removed_slots(database: Any) -> set[int]:
+    """Return the slots that are being removed with a deleted entity."""
+    existing = {each["uid"] for each in file_contents.catalogue(database) if not each["deleted"]}
+    slots = database.query(statements.load("inspecting.sql")["slots"])
+    return {each["slot"] for each in slots if each["dropped"] or each["uid"] not in existing}
 
 
 def _counted(database: Any) -> tuple[dict[int, Counter[str]], dict[int, int], dict[int, int]]:

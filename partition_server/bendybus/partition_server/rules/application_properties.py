@@ -1,10 +1,12 @@
 """Application properties that receivers changed while they had a message."""
 
 from bendybus.domain import errors, limits
+from bendybus.partition_server.rules import room
 from bendybus.partition_server.state.message_lock import Lock
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.turn import Turn
 from bendybus.partition_server.store.records import row_id
+from bendybus.wire import message_properties
 
 
 def of_locked(turn: Turn, queue: MessageQueue, counter: int, lock: Lock) -> bytes | None:
@@ -15,18 +17,21 @@ def of_locked(turn: Turn, queue: MessageQueue, counter: int, lock: Lock) -> byte
     return None if envelope is None else envelope.row.changed_properties
 
 
-def merged(before: bytes | None, changes: bytes | None) -> bytes | None:
-    """Return both changes; serialised maps are merged by concatenation, the later one wins.
+def merged(
+    turn: Turn, queue: MessageQueue, before: bytes | None, changes: bytes | None
+) -> bytes | None:
+    """Return both changes, the later one wins; what they add takes room.
 
-    Raises InvalidArgument when they become too large.
+    Raises InvalidArgument when they become too large, and what refuses the room.
     """
     if not changes:
         return before
-    both = (before or b"") + changes
+    both = message_properties.merged_changes(before, changes) if before else changes
     if len(both) > limits.HEADER_BYTES_MAX:
         raise errors.InvalidArgument(
             "changed_properties",
             f"{len(both)} bytes are more than the {limits.HEADER_BYTES_MAX} that all changes of "
             "a message may take.",
         )
+    room.take(turn, queue, len(both) - len(before or b""))
     return both

@@ -37,10 +37,10 @@ def delete(turn: Turn, command: DeleteMessages) -> Done | None:
         return None
     if command.only_known:
         return Done(0)
-    if len(partition.deletions) >= DELETIONS_MAX:
+    if not partition.deletions.has_room(command.entity.uid):
         raise errors.ServerBusy(
-            f"partition {partition.index} has {DELETIONS_MAX} batch deletes under way. "
-            "Wait for one to end.",
+            f"partition {partition.index}: too many batch deletes of the entity are in progress, "
+            f"its share of {DELETIONS_MAX}. Wait for one to end.",
             retry_after_ms=1_000,
         )
     _step(turn, _deletion(turn, command), Budget(partition.clock_ms))

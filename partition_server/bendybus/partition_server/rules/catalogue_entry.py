@@ -107,10 +107,12 @@ def _take(partition: PartitionState, entity: Entity, stage: Stage, now: Now) -> 
             _refuse_asks(partition, queue, stage, gone)
             partition.forwards.drop(queue.slot)
             partition.lanes.drop(queue.slot)
-            partition.held.drop(queue.slot)
+            partition.held.drop(queue)
+            partition.awaiting.drop(queue.slot)
         partition.fenced_until.pop(old.uid, None)
         partition.topics.drop(old.uid)
         partition.drains.forget(old.uid)
+        partition.producers.drop(old.uid)
     partition.topics.put(entity)
     if not entity.deleted:
         partition.queues.ensure(entity, now.mono_ms)
@@ -135,9 +137,13 @@ def _refuse_asks(
 
 
 def remove_dropped(turn: Turn) -> None:
-    """Remove some rows of a deleted entity's slot; when none is left, the slot."""
+    """Remove some rows of a deleted entity's slot; when none is left, the slot.
+
+    The slot of a topic goes last, when no message of a subscription has one of its bodies any more:
+    what is in the file fits together at each moment, and no later entity gets the slot before.
+    """
     partition, changes, budget = turn.partition, turn.stage.changes, turn.budget
-    slot = next(iter(partition.queues.dropped))
+    slot = _next_dropped(partition)
     # Its messages may share bodies: who knows what it was.
     state = changes.slots[slot] = partition.queues.dropped[slot]
     state.has_copies = state.dropped = True
@@ -146,7 +152,7 @@ def remove_dropped(turn: Turn) -> None:
         budget.spend(summary.size_bytes)
         if budget.spent():
             return
-    # Of a topic, whose subscriptions are deleted with it: no message that can be read has them.
+    # Of a topic, if messages had them that are gone.
     bodies = partition.store.bodies.of_slot(slot, budget.rows_left)
     changes.bodies_removed += bodies
     keys = partition.store.history(slot, LAST_ID, budget.rows_left)
@@ -155,3 +161,14 @@ def remove_dropped(turn: Turn) -> None:
     changes.session_states += [SessionState(slot, session_id, None, 0) for session_id in states]
     if len(keys) < budget.rows_left and not (changes.deletes or states or bodies):
         changes.slots_removed.append(slot)
+
+
+def _next_dropped(partition: PartitionState) -> int:
+    """Return the slot whose turn it is: one without bodies, if there is one."""
+    dropped = partition.queues.dropped
+    for slot in list(dropped):
+        if not partition.store.bodies.of_slot(slot, 1):
+            return slot
+        # Not looked at again before the others.
+        dropped[slot] = dropped.pop(slot)
+    return next(iter(dropped))

@@ -5,7 +5,7 @@ from dataclasses import replace
 from bendybus.domain import bounds
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.sub_queue import SubQueue
-from bendybus.partition_server.rules import forward_status, publish
+from bendybus.partition_server.rules import forward_status, room
 from bendybus.partition_server.state.answers import EntityCounts
 from bendybus.partition_server.state.commands import Counts, Now
 from bendybus.partition_server.state.message_queue import MessageQueue
@@ -35,7 +35,7 @@ def counts(turn: Turn, command: Counts) -> list[EntityCounts]:
 def _size_bytes(partition: PartitionState, main: MessageQueue) -> int:
     """Return what counts to the quota of an entity; to that of a topic, all its subscriptions."""
     if main.entity.kind is EntityKind.TOPIC:
-        return publish.measured(partition, main)
+        return room.measured(partition, main)
     return partition.queues.size_bytes(main.entity.uid)
 
 

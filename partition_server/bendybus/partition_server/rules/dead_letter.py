@@ -4,6 +4,7 @@ from bendybus.domain import errors, sequence_number
 from bendybus.partition_server.rules import application_properties
 from bendybus.partition_server.state.commands import Settle
 from bendybus.partition_server.state.message_queue import MessageQueue
+from bendybus.partition_server.state.stage import check_numbers
 from bendybus.partition_server.state.turn import Turn
 from bendybus.partition_server.store.records import Envelope, RowUpdate, row_id
 
@@ -24,8 +25,9 @@ def dead_letter(turn: Turn, queue: MessageQueue, counter: int, command: Settle) 
     if envelope is None:
         raise errors.MessageLockLost(f"message {counter} is gone.")
     changed = application_properties.merged(
-        envelope.row.changed_properties, command.changed_properties
+        turn, queue, envelope.row.changed_properties, command.changed_properties
     )
+    check_numbers(turn.partition.queues.dead_letters_of(queue))
     turn.stage.unlock(queue, counter)
     move(
         turn,

@@ -33,7 +33,7 @@ def defer(turn: Turn, queue: MessageQueue, counter: int, lock: Lock, changes: by
     if queue.is_dead_letter and lock.deferred:
         raise errors.InvalidOperation("the message is deferred already.")
     changed = application_properties.merged(
-        application_properties.of_locked(turn, queue, counter, lock), changes
+        turn, queue, application_properties.of_locked(turn, queue, counter, lock), changes
     )
     turn.stage.unlock(queue, counter)
     if lock.expires_ms is not None:

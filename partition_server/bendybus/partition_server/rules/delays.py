@@ -8,10 +8,10 @@ when is in the file: a restart holds it again.
 """
 
 from collections.abc import Sequence
-from functools import partial
 
 from bendybus.domain import bounds, errors, limits
 from bendybus.domain.disposition import Disposition
+from bendybus.partition_server.state import shares
 from bendybus.partition_server.state.commands import Now, Settle
 from bendybus.partition_server.state.message_lock import HeldLock, Lock
 from bendybus.partition_server.state.message_queue import MessageQueue
@@ -46,11 +46,14 @@ def check_message(turn: Turn, queue: MessageQueue, lock: Lock) -> None:
             "with a delay. Abandon without one.",
             metadata={"entity": entity.name},
         )
-    if turn.partition.held.total >= limits.DELAYED_MESSAGES_MAX:
+    places, user = turn.partition.held.places, shares.user_of(entity)
+    if not places.has_room(user, 1, limits.DELAYED_MESSAGES_MAX):
         raise errors.ServerBusy(
-            f"partition {turn.partition.index} has {limits.DELAYED_MESSAGES_MAX} messages that "
-            "were abandoned with a delay. Abandon without one, or wait.",
+            f"{entity.title}: {places.of(user)} of its messages wait in partition "
+            f"{turn.partition.index} because they were abandoned with a delay, its share of "
+            f"{limits.DELAYED_MESSAGES_MAX}. Abandon without one, or wait.",
             retry_after_ms=10_000,
+            metadata={"entity": entity.name},
         )
 
 
@@ -59,7 +62,6 @@ def hold(
 ) -> None:
     """Hold a message, which is not locked any more, for a time."""
     now, id_ = turn.now, row_id(queue.slot, counter)
-    _note_held(turn, queue)
     # Its lock goes when the one that it had comes back.
     _hold(turn.partition, queue, counter, now.mono_ms + delay_ms, size_bytes, lock.expires_ms)
     turn.stage.changes.delays.append(Delay(id_, now.wall_ms + delay_ms))
@@ -68,14 +70,7 @@ def hold(
 def end(turn: Turn, queue: MessageQueue, counter: int) -> None:
     """Note that a message, whose lock is taken away, is held no more."""
     turn.stage.changes.delays_ended.append(row_id(queue.slot, counter))
-    _note_held(turn, queue)
-    turn.partition.held.add(queue.slot, -1)
-
-
-def _note_held(turn: Turn, queue: MessageQueue) -> None:
-    """Note how many messages are held, for when what follows is taken back."""
-    held = turn.partition.held
-    turn.stage.on_failure.append(partial(held.put, queue.slot, held.of(queue.slot)))
+    turn.partition.held.add(queue, -1)
 
 
 def restore(partition: PartitionState, delays: Sequence[Delay], now: Now) -> None:
@@ -119,4 +114,4 @@ def _hold(
     )
     queue.watch_lock(until_mono_ms, [(counter, generation)])
     partition.due.lock_ends.add(until_mono_ms, queue.slot)
-    partition.held.add(queue.slot)
+    partition.held.add(queue)

@@ -117,7 +117,7 @@ def _hold(turn: Turn, command: DrainEntity) -> Drained:
     lease = _lease(command, command.epoch, command.duration_ms)
     held = partition.drains.held(ref.uid, ref.sub_queue)
     if held is not None and held.lease == lease:
-        held.until_mono_ms = turn.now.mono_ms + lease.duration_ms
+        partition.drains.renew(held, turn.now.mono_ms)
     else:
         _write(turn, lease)
     queue = partition.queues.of(ref.uid, ref.sub_queue)

@@ -98,7 +98,7 @@ def sweep(turn: Turn) -> None:
     looked: set[int] = set()
     ends, now_ms = turn.partition.due.key_ends, turn.now.wall_ms
     while (first := ends.first()) and first[0] <= now_ms and not turn.budget.spent():
-        due_ms, slot = first
+        slot = first[1]
         if slot in looked:
             # Its rows are still there until this is committed.
             break
@@ -109,8 +109,7 @@ def sweep(turn: Turn) -> None:
         if turn.attempt(Sweep.HISTORY.name, queue.entity.name if queue else "", forget):
             pause_ms = turn.partition.faults.pause_ms((Sweep.HISTORY, slot), turn.now.mono_ms)
             following = [now_ms + pause_ms]
-        # Moved at once, so that the next slot comes up; back again if the commit fails.
-        turn.stage.on_failure.append(partial(ends.add, due_ms, slot))
+        # Moved at once, so that the next slot comes up.
         ends.replace(slot, following[0])
 
 

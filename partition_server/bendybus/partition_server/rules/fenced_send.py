@@ -11,6 +11,7 @@ from bendybus.domain import bounds, errors, limits
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.message_access import Access
 from bendybus.partition_server.rules import send
+from bendybus.partition_server.state import shares
 from bendybus.partition_server.state.answers import Appended, Failed
 from bendybus.partition_server.state.commands import Append
 from bendybus.partition_server.state.marks import Mark
@@ -21,6 +22,7 @@ from bendybus.partition_server.state.pipeline_commands import (
     GetFence,
     SendFenced,
 )
+from bendybus.partition_server.state.shares import Shares
 from bendybus.partition_server.state.turn import Turn
 from bendybus.partition_server.store.pipeline_records import Fence
 
@@ -164,13 +166,31 @@ def _forgotten_before_ms(turn: Turn) -> int:
 
 
 def _check_room(turn: Turn, queue: MessageQueue) -> None:
-    """Raise QuotaExceeded where too many producers are remembered, not counting old ones."""
-    pipelines = turn.partition.store.pipelines
-    if pipelines.fence_count(_forgotten_before_ms(turn)) >= limits.FENCES_MAX:
+    """Raise QuotaExceeded where too many producers of an entity are remembered, without old ones.
+
+    None is forgotten for another one: what it repeats would be stored twice.
+    """
+    partition, since_ms, most = turn.partition, _forgotten_before_ms(turn), limits.FENCES_MAX
+    staged = len(turn.stage.changes.fences)
+    if partition.store.pipelines.fence_count(since_ms) + staged < most - most // 10:
+        # Whoever has them: counting is cheaper than dealing them out.
+        return
+    places: Shares[str] = Shares()
+    for slot, count in partition.store.pipelines.fence_counts(since_ms).items():
+        places.add(_user(partition.queues.at(slot)), count)
+    for fence in turn.stage.changes.fences:
+        places.add(_user(partition.queues.at(fence.slot)), 1)
+    user = _user(queue)
+    if not places.has_room(user, 1, most):
         raise errors.QuotaExceeded(
-            f"{queue.entity.title}: partition {turn.partition.index} remembers "
-            f"{limits.FENCES_MAX} producers of data pipelines, each for "
+            f"{queue.entity.title}: partition {partition.index} remembers {places.of(user)} "
+            f"producers of its data pipelines, its share of {most}, each for "
             f"{limits.FENCE_MS // limits.DAY_MS} days after its last message. Use one "
             "idempotency key a pipeline, not one a run.",
-            metadata={"entity": queue.entity.name, "partition": str(turn.partition.index)},
+            metadata={"entity": queue.entity.name, "partition": str(partition.index)},
         )
+
+
+def _user(queue: MessageQueue | None) -> str:
+    """Return who has the fences of a queue; those of deleted queues are one user's."""
+    return "" if queue is None else shares.user_of(queue.entity)

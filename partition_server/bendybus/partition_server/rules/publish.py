@@ -14,15 +14,15 @@ A scheduled message waits at the topic and is matched when it is due.
 from typing import Final, NamedTuple
 
 from bendybus.domain import bounds, errors, limits, sequence_number, steps
-from bendybus.domain.entity import Entity
 from bendybus.domain.filters.rule_index import Matches
 from bendybus.domain.filters.values import FilterError
 from bendybus.domain.steps import Steps
 from bendybus.domain.subscription_description import SubscriptionDescription
+from bendybus.partition_server.rules import room
 from bendybus.partition_server.state.commands import Now
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.partition_state import PartitionState
-from bendybus.partition_server.state.topics import SIZE_MS, Topic
+from bendybus.partition_server.state.stage import check_numbers
 from bendybus.partition_server.state.turn import Turn
 from bendybus.partition_server.store.copies import Copies
 from bendybus.partition_server.store.records import (
@@ -125,57 +125,33 @@ def store(turn: Turn, topic: MessageQueue, row: Row, made: list[Destination]) ->
         stage.append_copy(touched, copied, *copied.at(id_, state.last_enqueued_ms))
 
 
-def activate(turn: Turn, topic: MessageQueue, row: Row) -> None:
-    """Publish a scheduled message that is due, with a new number. Its room was checked before."""
-    state = topic.state
-    turn.stage.touch(topic)
-    state.counter += 1
-    state.last_enqueued_ms = max(state.last_enqueued_ms, turn.now.wall_ms)
-    due = row._replace(
-        id=row_id(state.slot, state.counter),
-        state=State.ACTIVE,
-        enqueued_ms=state.last_enqueued_ms,
-        expires_ms=bounds.end_of_life(turn.now.wall_ms, row.time_to_live_ms),
-    )
-    made = steps.whole(destinations(turn.partition, turn.now, topic, due))
-    store(turn, topic, due, made)
-    turn.budget.spend(size_bytes(due, made), rows=len(made))
+def activate(turn: Turn, topic: MessageQueue, row: Row) -> bool:
+    """Publish a scheduled message that is due, with a new number, if there is room for it.
 
-
-def topic_of(partition: PartitionState, subscription: Entity) -> MessageQueue:
-    """Return the topic of a subscription, to whose quota its messages and states count."""
-    topic = partition.catalogue.by_key(subscription.topic_key)
-    assert topic is not None, subscription
-    return partition.queues.main_of(topic.uid)
-
-
-def room(partition: PartitionState, topic: MessageQueue, now: Now, wanted: int) -> int:
-    """Return the bytes that a topic has left, with all its subscriptions: at least, if it is much.
-
-    The sum over many subscriptions is made once a second, or when it decides; `published` counts
-    what comes in between.
+    Its time to live counts from when it was due.
     """
-    found = partition.topics.of(topic.entity)
-    most = topic.entity.description.max_size_in_megabytes * limits.MB
-    age_ms = now.mono_ms - found.measured_mono_ms
-    # Once a turn: a frame of thousands of messages may find the topic full, each of them.
-    if age_ms >= SIZE_MS or (age_ms and most - found.size_bytes < wanted):
-        found.size_bytes = measured(partition, topic)
-        found.measured_mono_ms = now.mono_ms
-    return most - found.size_bytes
-
-
-def measured(partition: PartitionState, topic: MessageQueue) -> int:
-    """Return the size of a topic with all its subscriptions."""
-    queues = partition.queues
-    within = partition.catalogue.subscriptions(topic.entity)
-    sizes = [queues.size_bytes(each.uid) for each in within if queues.all_of(each.uid)]
-    return queues.size_bytes(topic.entity.uid) + sum(sizes)
-
-
-def published(found: Topic, added_bytes: int) -> None:
-    """Count what was published since the size was measured."""
-    found.size_bytes += added_bytes
+    state, partition = topic.state, turn.partition
+    check_numbers(topic)
+    enqueued_ms = max(state.last_enqueued_ms, turn.now.wall_ms)
+    due = row._replace(
+        id=row_id(state.slot, state.counter + 1),
+        state=State.ACTIVE,
+        enqueued_ms=enqueued_ms,
+        expires_ms=bounds.end_of_life(row.scheduled_ms, row.time_to_live_ms),
+    )
+    then = Now(row.scheduled_ms, turn.now.mono_ms)
+    made = steps.whole(destinations(partition, then, topic, due))
+    total = size_bytes(due, made)
+    added_bytes = total - row.size()
+    if room.refusal(turn, topic, added_bytes) is not None:
+        return False
+    turn.stage.remove(topic, row.id, row.state, row.size())
+    state.counter += 1
+    state.last_enqueued_ms = enqueued_ms
+    store(turn, topic, due, made)
+    room.grown(partition, topic, added_bytes)
+    turn.budget.spend(total, rows=len(made))
+    return True
 
 
 def _shared(row: Row, made: list[Destination]) -> int:

@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from bendybus.domain import limits, sequence_number, steps
 from bendybus.domain.errors import BusError
 from bendybus.domain.steps import Steps
-from bendybus.partition_server.rules import publish
+from bendybus.partition_server.rules import publish, room
 from bendybus.partition_server.rules.publish import Destination
 from bendybus.partition_server.rules.send import Appender
 from bendybus.partition_server.state.answers import Appended
 from bendybus.partition_server.state.batch import Batch
 from bendybus.partition_server.state.message_queue import MessageQueue
+from bendybus.partition_server.state.stage import check_numbers
 from bendybus.partition_server.state.turn import Turn
 from bendybus.partition_server.store.records import Row, State, row_id
 
@@ -36,7 +37,6 @@ class Publisher(Appender):
         self.copies_left = limits.PUBLISHED_COPIES_MAX
         self.in_transaction = False
         self._turn = turn
-        self._topic = turn.partition.topics.of(queue.entity)
         # The group that is looked at: where it begins, what it makes.
         self._start = 0
         self._matched: Matched | None = None
@@ -91,7 +91,7 @@ class Publisher(Appender):
         now, added_bytes = self._turn.now, matched.added_bytes
         state = self._queue.state
         state.last_enqueued_ms = max(state.last_enqueued_ms, now.wall_ms)
-        self._room = publish.room(self._turn.partition, self._queue, now, added_bytes)
+        self._room = room.left(self._turn.partition, self._queue, now, added_bytes)
         return added_bytes + self._history_bytes(batch, start, end)
 
     def _append_group(self, batch: Batch, group: int, start: int, end: int) -> None:
@@ -101,7 +101,7 @@ class Publisher(Appender):
     def _append(self, batch: Batch, start: int, end: int) -> None:
         state, matched = self._queue.state, self._matched
         assert matched is not None, "a group is appended after it was checked"
-        self._check_numbers(end - start)
+        check_numbers(self._queue, end - start)
         for row, made, size_bytes in matched.messages[start - self._start : end - self._start]:
             numbered = row._replace(
                 id=row_id(state.slot, state.counter + 1), enqueued_ms=state.last_enqueued_ms
@@ -112,5 +112,5 @@ class Publisher(Appender):
                 state.counter += 1
                 publish.store(self._turn, self._queue, numbered, made)
                 self.copies_left -= len(made) if self.in_transaction else 0
-            publish.published(self._topic, size_bytes)
+            room.grown(self._turn.partition, self._queue, size_bytes)
             self._numbers.append(sequence_number.compose(self._partition, state.counter))

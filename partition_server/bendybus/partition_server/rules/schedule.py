@@ -10,12 +10,14 @@ from functools import partial
 from bendybus.domain import bounds
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.message_access import Access
-from bendybus.partition_server.rules import message_numbers, publish, scan
-from bendybus.partition_server.state import operation_memory
+from bendybus.partition_server.rules import message_numbers, publish, room, scan
+from bendybus.partition_server.state import awaiting_room, operation_memory
 from bendybus.partition_server.state.answers import Done
-from bendybus.partition_server.state.commands import CancelScheduled
+from bendybus.partition_server.state.commands import CancelScheduled, Now
 from bendybus.partition_server.state.due_times import LAST_ID, Sweep
 from bendybus.partition_server.state.message_queue import MessageQueue
+from bendybus.partition_server.state.partition_state import PartitionState
+from bendybus.partition_server.state.stage import Stage
 from bendybus.partition_server.state.turn import Turn
 from bendybus.partition_server.store.records import State, Summary, row_id
 
@@ -61,7 +63,10 @@ def sweep(turn: Turn) -> None:
         queue = partition.queues.at(summary.slot)
         if queue is None:
             return 0
-        _activate(turn, queue, summary)
+        if queue.entity.kind is EntityKind.TOPIC:
+            _publish(turn, queue, summary)
+        else:
+            _activate(turn, queue, summary)
         return summary.size_bytes
 
     rows, due = turn.budget.rows_left, partition.due
@@ -73,15 +78,72 @@ def sweep(turn: Turn) -> None:
     turn.stage.on_commit.append(partial(due.activated, cursor, following))
 
 
+def _publish(turn: Turn, topic: MessageQueue, summary: Summary) -> None:
+    """Publish a message that is due; without room, or behind one that has none, it waits."""
+    awaiting = turn.partition.awaiting
+    if not awaiting.waits(topic.slot):
+        found = turn.partition.store.rows([summary.id])
+        if not found or publish.activate(turn, topic, found[0]):
+            return
+    awaiting.add(topic.slot, summary.id, summary.at_ms, turn.now.mono_ms)
+
+
+def sweep_awaiting(turn: Turn) -> None:
+    """Look for room for what waits in one topic."""
+    partition, now_ms = turn.partition, turn.now.mono_ms
+    first = partition.awaiting.due.first()
+    assert first is not None, "nothing is due"
+    slot = first[1]
+    topic = partition.queues.at(slot)
+    assert topic is not None, "a topic that is dropped is forgotten"
+    # STRICTLY BEFORE the look, which may let others wait.
+    partition.awaiting.due.replace(slot, None)
+    failed = turn.attempt(
+        Sweep.AWAITING_ROOM.name, topic.entity.name, lambda: _publish_awaiting(turn, topic)
+    )
+    if failed:
+        pause_ms = partition.faults.pause_ms((Sweep.AWAITING_ROOM, slot), now_ms)
+        partition.awaiting.due.replace(slot, now_ms + pause_ms)
+
+
+def note_room(partition: PartitionState, stage: Stage, now: Now) -> None:
+    """Look soon at topics in which something waits, and that shrank. STRICTLY AFTER the commit."""
+    for touched in stage.touched.values():
+        queue = touched.queue
+        if queue.state.size_bytes >= touched.size_bytes or partition.queues.at(queue.slot) is None:
+            continue
+        if queue.entity.kind is not EntityKind.QUEUE:
+            slot = room.payer_of(partition, queue).slot
+            if partition.awaiting.waits(slot):
+                partition.awaiting.due.add(now.mono_ms, slot)
+
+
+def _publish_awaiting(turn: Turn, topic: MessageQueue) -> None:
+    """Publish what waits in a topic, in order, until there is no room or the budget is spent."""
+    partition, slot = turn.partition, topic.slot
+    awaiting, budget = partition.awaiting, turn.budget
+    for index, id_ in enumerate(awaiting.ids(slot)):
+        if index and (budget.spent() or turn.careful):
+            awaiting.due.replace(slot, turn.now.mono_ms)
+            return
+        found = partition.store.rows([id_])
+        # Otherwise it was cancelled, or purged.
+        if found and not publish.activate(turn, topic, found[0]):
+            awaiting.due.replace(slot, turn.now.mono_ms + awaiting_room.RETRY_MS)
+            return
+        awaiting.remove(slot, id_)
+        budget.spend()
+    beyond_ms = awaiting.beyond(slot)
+    if beyond_ms is not None:
+        partition.due.activates_at(beyond_ms)
+
+
 def _activate(turn: Turn, queue: MessageQueue, summary: Summary) -> None:
     found = turn.partition.store.rows([summary.id])
     if not found:
         return
     row, state, now_ms = found[0], queue.state, turn.now.wall_ms
     turn.stage.remove(queue, row.id, row.state, row.size())
-    if queue.entity.kind is EntityKind.TOPIC:
-        publish.activate(turn, queue, row)
-        return
     state.last_enqueued_ms = max(state.last_enqueued_ms, now_ms)
     fresh = row._replace(
         id=row_id(state.slot, state.counter + 1),

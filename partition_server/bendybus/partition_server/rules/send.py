@@ -23,12 +23,13 @@ from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.errors import BusError
 from bendybus.domain.message_access import Access
 from bendybus.domain.sub_queue import SubQueue
-from bendybus.partition_server.rules import duplicates, entity_status
+from bendybus.partition_server.rules import duplicates, entity_status, room
 from bendybus.partition_server.state import producer_memory
 from bendybus.partition_server.state.answers import Appended
 from bendybus.partition_server.state.batch import Batch
 from bendybus.partition_server.state.commands import Append, EntityRef
 from bendybus.partition_server.state.message_queue import MessageQueue
+from bendybus.partition_server.state.stage import check_numbers
 from bendybus.partition_server.state.turn import Turn
 from bendybus.partition_server.store.records import ROW_BYTES, Row, State, row_id
 
@@ -132,10 +133,10 @@ class Appender:
         self._entity = self._payer = entity
         self._partition = partition.index
         self._tier = partition.fingerprint.tier
-        self._room = (
-            entity.description.max_size_in_megabytes * limits.MB
-            - partition.queues.size_bytes(entity.uid)
-        )
+        # Of a topic, each group asks again.
+        self._room = 0
+        if entity.kind is EntityKind.QUEUE:
+            self._room = room.left(partition, queue, turn.now, 0)
         self._now = turn.now
         self._history: duplicates.KeyHistory | None = None
         if entity.description.requires_duplicate_detection:
@@ -185,12 +186,7 @@ class Appender:
         try:
             size_bytes = self._check_group(batch, start, end)
             if size_bytes > self._room:
-                raise errors.QuotaExceeded(
-                    f"{self._payer.title}: partition {self._partition} is full "
-                    f"({self._payer.description.max_size_in_megabytes} MB{self._with_history()}). "
-                    "Receive or purge messages.",
-                    metadata={"entity": self._payer.name, "partition": str(self._partition)},
-                )
+                raise room.full(self._payer, self._partition, self._with_history())
         except BusError as error:
             self._failures.append((group, error))
             self._numbers.extend(repeat(0, end - start))
@@ -259,7 +255,7 @@ class Appender:
     def _append(self, batch: Batch, start: int, end: int) -> None:
         state = self._queue.state
         first, count = state.counter + 1, end - start
-        self._check_numbers(count)
+        check_numbers(self._queue, count)
         state.last_enqueued_ms = max(state.last_enqueued_ms, self._now.wall_ms)
         rows = list(map(Row._make, self._columns(batch, start, end, row_id(state.slot, first))))
         waiting = sum(row.state for row in rows) // State.SCHEDULED if batch.scheduled_ms else 0
@@ -271,13 +267,6 @@ class Appender:
         self._stage.touched[state.slot].fresh += rows
         number = sequence_number.compose(self._partition, first)
         self._numbers.extend(range(number, number + count))
-
-    def _check_numbers(self, count: int) -> None:
-        if self._queue.state.counter + count > sequence_number.COUNTER_MAX:
-            raise errors.QuotaExceeded(
-                f"{self._entity.title}: partition {self._partition} has given all its "
-                f"sequence numbers. Create a new {self._entity.kind}."
-            )
 
     def _columns(self, batch: Batch, start: int, end: int, first_id: int) -> Iterator[tuple]:  # type: ignore[type-arg]
         span = slice(start, end)

@@ -195,6 +195,7 @@ def _told(queue: SessionQueue, session: SessionLock) -> None:
     """Take note that the receiver of a session knows of its lock: it uses it, or was told."""
     if session.kept_until_mono_ms:
         queue.extend_session(session, session.kept_until_mono_ms)
+    queue.undo.note(setattr, session, "told", False)
     session.told = True
 
 

@@ -3,8 +3,7 @@
 from typing import Final
 
 from bendybus.domain import bounds, errors, limits
-from bendybus.domain.entity_kind import EntityKind
-from bendybus.partition_server.rules import publish, session_locks, sessions
+from bendybus.partition_server.rules import room, session_locks, sessions
 from bendybus.partition_server.state.answers import Done, SessionsListed, SessionStateRead
 from bendybus.partition_server.state.commands import (
     GetSessionState,
@@ -36,39 +35,17 @@ def set_state(turn: Turn, command: SetSessionState) -> Done:
 
 
 def _check_room(turn: Turn, queue: SessionQueue, size_bytes: int, added_bytes: int) -> None:
-    partition, entity, topic = turn.partition, queue.entity, None
-    if entity.kind is EntityKind.SUBSCRIPTION:
-        # A subscription has neither a size nor a quota of its own.
-        topic = publish.topic_of(partition, entity)
-    payer = entity if topic is None else topic.entity
-    most = payer.message_bytes_max(partition.fingerprint.tier)
+    entity = queue.entity
+    # A subscription has neither a size nor a quota of its own.
+    payer = room.payer_of(turn.partition, queue).entity
+    most = payer.message_bytes_max(turn.partition.fingerprint.tier)
     if size_bytes > most:
         raise errors.MessageSizeExceeded(
             f"{entity.title}: a session state of {size_bytes} bytes is larger than the "
             f"{most} allowed. Keep the data elsewhere and a reference in the state.",
             metadata={"entity": entity.name, "limit": str(most)},
         )
-    if added_bytes <= 0:
-        return
-    if partition.sends_refused:
-        raise errors.PartitionUnavailable(
-            f"partition {partition.index} stores nothing more: {partition.sends_refused}. "
-            "Receive or purge messages, or give the volume more room.",
-            metadata={"partition": str(partition.index)},
-        )
-    most_mb = payer.description.max_size_in_megabytes
-    if topic is None:
-        room = most_mb * limits.MB - partition.queues.size_bytes(entity.uid)
-    else:
-        room = publish.room(partition, topic, turn.now, added_bytes)
-    if added_bytes > room:
-        raise errors.QuotaExceeded(
-            f"{payer.title}: partition {partition.index} is full ({most_mb} MB). "
-            "Receive or purge messages.",
-            metadata={"entity": payer.name, "partition": str(partition.index)},
-        )
-    if topic is not None:
-        publish.published(partition.topics.of(topic.entity), added_bytes)
+    room.take(turn, queue, added_bytes)
 
 
 def get_state(turn: Turn, command: GetSessionState) -> SessionStateRead:

@@ -36,6 +36,7 @@ from bendybus.partition_server.state.message_lock import Lock
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.session_lock import SessionMessageLock
 from bendybus.partition_server.state.session_queue import SessionQueue
+from bendybus.partition_server.state.stage import check_numbers
 from bendybus.partition_server.state.turn import Turn
 from bendybus.partition_server.state.unfinished_work import Unsettled
 from bendybus.partition_server.store.records import row_id
@@ -113,7 +114,7 @@ def deliver(turn: Turn, command: Deliver) -> Delivered | None:
             return Delivered(command.deliver_id, lost)
         else:
             if marked:
-                turn.stage.change_lock(lock)
+                turn.stage.deliver(lock)
             lock.delivered = True
     answered = False
     if command.deliver_id:
@@ -205,13 +206,16 @@ def _go_on(turn: Turn, unsettled: Unsettled, *, least: int = 0) -> Settled | Non
 
 def _keep(turn: Turn, tokens: bytes, entity_uid: str) -> None:
     """Let the locks of what is settled in a later turn not end before it."""
-    for queue, _, lock in locks.find(turn.partition, tokens, turn.now, entity_uid):
-        if lock is not None:
-            until_ms = turn.now.mono_ms + queue.entity.description.lock_duration_ms
-            turn.stage.change_lock(lock)
-            if isinstance(lock, SessionMessageLock) and isinstance(queue, SessionQueue):
-                queue.extend_session(lock.session, max(lock.until_mono_ms, until_ms))
-            lock.until_mono_ms = max(lock.until_mono_ms, until_ms)
+    for queue, counter, lock in locks.find(turn.partition, tokens, turn.now, entity_uid):
+        if lock is None:
+            continue
+        until_ms = turn.now.mono_ms + queue.entity.description.lock_duration_ms
+        if until_ms <= lock.until_mono_ms:
+            continue
+        if isinstance(lock, SessionMessageLock) and isinstance(queue, SessionQueue):
+            queue.extend_session(lock.session, until_ms)
+        else:
+            queue.extend_lock(counter, lock, until_ms)
 
 
 def _remember(turn: Turn, command: Settle, failures: Failures, gone: BusError) -> Failures:
@@ -300,9 +304,7 @@ def _renew(turn: Turn, command: Settle) -> Settled:
             failures.append((index, _renewed_alone()))
             continue
         lasts_ms = queue.entity.description.lock_duration_ms
-        turn.stage.change_lock(lock)
-        lock.until_mono_ms = now.mono_ms + lasts_ms
-        queue.watch_lock(lock.until_mono_ms, [(counter, lock.generation)])
+        queue.extend_lock(counter, lock, now.mono_ms + lasts_ms)
         partition.due.lock_ends.add(lock.until_mono_ms, queue.slot)
     until_ms = now.wall_ms + lasts_ms if lasts_ms else 0
     return Settled(command.settle_id, index + 1, failures, until_ms, lasts_ms)
@@ -311,9 +313,11 @@ def _renew(turn: Turn, command: Settle) -> Settled:
 def _abandon(turn: Turn, command: Settle, queue: MessageQueue, counter: int, lock: Lock) -> None:
     if command.delay_ms:
         delays.check_message(turn, queue, lock)
-    changed = application_properties.merged(
-        application_properties.of_locked(turn, queue, counter, lock), command.changed_properties
-    )
+    if not queue.is_dead_letter:
+        # It may have been delivered often enough.
+        check_numbers(turn.partition.queues.dead_letters_of(queue))
+    before = application_properties.of_locked(turn, queue, counter, lock)
+    changed = application_properties.merged(turn, queue, before, command.changed_properties)
     turn.stage.unlock(queue, counter)
     redeliver.count_delivery(turn, queue, counter, lock, changed, delay_ms=command.delay_ms)
     session_locks.recall(turn, queue, counter, lock)

@@ -14,9 +14,8 @@ from functools import partial
 
 from bendybus.domain import partitioning, transactions
 from bendybus.domain.entity import Entity
-from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.message_access import Access, check
-from bendybus.partition_server.rules import duplicates, publish, send
+from bendybus.partition_server.rules import duplicates, room, send
 from bendybus.partition_server.rules.send import Appender
 from bendybus.partition_server.state.batch import Batch
 from bendybus.partition_server.state.commands import Append, Transfer
@@ -118,12 +117,10 @@ class _TransferAppender(Appender):
         self, turn: Turn, queue: MessageQueue, destination: Entity, size_bytes: int
     ) -> None:
         super().__init__(turn, queue)
-        if queue.entity.kind is EntityKind.SUBSCRIPTION:
-            # Its messages count to the quota of its topic.
-            topic = publish.topic_of(turn.partition, queue.entity)
-            self._payer = topic.entity
-            self._room = publish.room(turn.partition, topic, turn.now, size_bytes)
-            publish.published(turn.partition.topics.of(topic.entity), size_bytes)
+        payer = room.payer_of(turn.partition, queue)
+        self._payer = payer.entity
+        self._room = room.left(turn.partition, payer, turn.now, size_bytes)
+        room.grown(turn.partition, payer, size_bytes)
         self._entity = destination
         self._history = None
 

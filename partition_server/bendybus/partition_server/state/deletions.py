@@ -9,6 +9,7 @@ from bendybus.domain.errors import BusError
 from bendybus.partition_server.state.answers import Done, Failed
 from bendybus.partition_server.state.commands import Now
 from bendybus.partition_server.state.operation_memory import Operations
+from bendybus.partition_server.state.shares import Shares
 from bendybus.partition_server.state.stage import Answer, Stage
 from bendybus.partition_server.store.records import State
 
@@ -53,6 +54,13 @@ class Deletions:
 
     def __len__(self) -> int:
         return len(self._waiting)
+
+    def has_room(self, uid: str) -> bool:
+        """Whether another batch delete of an entity may begin."""
+        places: Shares[str] = Shares()
+        for deletion in self._waiting:
+            places.add(deletion.uid, 1)
+        return places.has_room(uid, 1, DELETIONS_MAX)
 
     def first(self) -> Deletion:
         """Return the one whose turn it is."""

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bendybus.domain.sub_queue import SubQueue
+from bendybus.partition_server.state.undo_log import UndoLog
 from bendybus.partition_server.store.pipeline_records import Lease
 
 Key = tuple[str, SubQueue]
@@ -26,7 +27,8 @@ class Drain:
 class Drains:
     """The leases that a partition knows, by entity and sub-queue."""
 
-    def __init__(self, leases: Sequence[Lease], mono_ms: int) -> None:
+    def __init__(self, leases: Sequence[Lease], mono_ms: int, undo: UndoLog) -> None:
+        self._undo = undo
         # The last one of each (sub-)queue, held or not.
         self._known: dict[Key, Lease] = {}
         self._held: dict[Key, Drain] = {}
@@ -59,6 +61,11 @@ class Drains:
     def over(self, mono_ms: int) -> list[Drain]:
         """Return those whose time is over."""
         return [drain for drain in self._held.values() if drain.until_mono_ms <= mono_ms]
+
+    def renew(self, drain: Drain, mono_ms: int) -> None:
+        """Let a lease that is held last for its whole duration from now."""
+        self._undo.note(setattr, drain, "until_mono_ms", drain.until_mono_ms)
+        drain.until_mono_ms = mono_ms + drain.lease.duration_ms
 
     def extend(self, gap_ms: int) -> None:
         """Give leases the time back that the process was suspended."""

@@ -11,6 +11,7 @@ from typing import Final
 
 from bendybus.partition_server.state.commands import Now
 from bendybus.partition_server.state.stage import Stage
+from bendybus.partition_server.state.undo_log import UndoLog
 from bendybus.partition_server.store.records import ClockMark, Row
 from bendybus.partition_server.store.store import Store
 
@@ -19,6 +20,8 @@ MARK_EVERY_MS: Final = 30_000
 # Before everything: (time, row id).
 BEGINNING: Final = (-1, 0)
 LAST_ID: Final = 2**63 - 1
+# Entries of a heap that are void, before it is made again.
+HEAP_SPARE: Final = 1_000
 
 
 class Sweep(IntEnum):
@@ -36,13 +39,16 @@ class Sweep(IntEnum):
     FORWARD = 9
     PUBLISH = 10
     DRAIN = 11
+    AWAITING_ROOM = 12
 
 
 class SlotTimes:
     """The next due time of each slot: one a slot, however often it is set."""
 
-    def __init__(self) -> None:
+    def __init__(self, undo: UndoLog) -> None:
+        self._undo = undo
         self._times: dict[int, int] = {}
+        # In the order of time, with entries that are void.
         self._heap: list[tuple[int, int]] = []
 
     def __len__(self) -> int:
@@ -52,8 +58,8 @@ class SlotTimes:
         """Make `slot` due at that time, unless it is due earlier."""
         known = self._times.get(slot)
         if known is None or time_ms < known:
-            self._times[slot] = time_ms
-            heapq.heappush(self._heap, (time_ms, slot))
+            self._undo.note(self._put, slot, known)
+            self._put(slot, time_ms)
 
     def first(self) -> tuple[int, int] | None:
         """Return the earliest time and its slot."""
@@ -63,23 +69,35 @@ class SlotTimes:
 
     def replace(self, slot: int, following_ms: int | None) -> None:
         """Replace the time of a slot; None: it is no longer due."""
-        self._times.pop(slot, None)
-        if following_ms is not None:
-            self.add(following_ms, slot)
+        self._undo.note(self._put, slot, self._times.get(slot))
+        self._put(slot, following_ms)
 
     def shift(self, gap_ms: int) -> None:
         """Move all times."""
         self._times = {slot: at + gap_ms for slot, at in self._times.items()}
+        self._sort()
+
+    def _put(self, slot: int, time_ms: int | None) -> None:
+        if time_ms is None:
+            self._times.pop(slot, None)
+            return
+        self._times[slot] = time_ms
+        heapq.heappush(self._heap, (time_ms, slot))
+        if len(self._heap) > 2 * len(self._times) + HEAP_SPARE:
+            self._sort()
+
+    def _sort(self) -> None:
         self._heap = sorted((at, slot) for slot, at in self._times.items())
 
 
 class DueTimes:
     """Everything of one partition that becomes due by time."""
 
-    def __init__(self, machine: str = "") -> None:
+    def __init__(self, undo: UndoLog, machine: str = "") -> None:
+        self._undo = undo
         # Monotonic times of the earliest ends of locks, wall times of the oldest keys' ends.
-        self.lock_ends = SlotTimes()
-        self.key_ends = SlotTimes()
+        self.lock_ends = SlotTimes(undo)
+        self.key_ends = SlotTimes(undo)
         self.next_expiry_ms: int | None = None
         self.next_activation_ms: int | None = None
         # Everything up to here is gone, locked, or of a deleted queue.
@@ -97,6 +115,7 @@ class DueTimes:
 
     def expires_at(self, wall_ms: int) -> None:
         """Look for expired messages at that time (again)."""
+        self._note()
         if self.next_expiry_ms is None or wall_ms < self.next_expiry_ms:
             self.next_expiry_ms = wall_ms
         if wall_ms <= self.expired_to[0]:
@@ -104,6 +123,7 @@ class DueTimes:
 
     def activates_at(self, due_ms: int) -> None:
         """Look for scheduled messages at that time (again)."""
+        self._note()
         if self.next_activation_ms is None or due_ms < self.next_activation_ms:
             self.next_activation_ms = due_ms
         if due_ms <= self.activated_to[0]:
@@ -118,21 +138,33 @@ class DueTimes:
 
     def expired(self, cursor: tuple[int, int], following_ms: int | None) -> None:
         """Note how far expiry came, and when it is due again."""
+        self._note()
         self.expired_to, self.next_expiry_ms = cursor, following_ms
 
     def activated(self, cursor: tuple[int, int], following_ms: int | None) -> None:
         """Note how far activation came, and when it is due again."""
+        self._note()
         self.activated_to, self.next_activation_ms = cursor, following_ms
 
-    def cursors(self) -> tuple[tuple[int, int], int | None, tuple[int, int], int | None]:
-        """Return how far expiry and activation came and when they are due; see `restore`."""
-        return self.expired_to, self.next_expiry_ms, self.activated_to, self.next_activation_ms
+    def _note(self) -> None:
+        """Note the cursors, which are about to change."""
+        self._undo.note(
+            self._restore,
+            self.expired_to,
+            self.next_expiry_ms,
+            self.activated_to,
+            self.next_activation_ms,
+        )
 
-    def restore(
-        self, cursors: tuple[tuple[int, int], int | None, tuple[int, int], int | None]
+    def _restore(
+        self,
+        expired_to: tuple[int, int],
+        next_expiry_ms: int | None,
+        activated_to: tuple[int, int],
+        next_activation_ms: int | None,
     ) -> None:
-        """Set what `cursors` returned."""
-        self.expired_to, self.next_expiry_ms, self.activated_to, self.next_activation_ms = cursors
+        self.expired_to, self.next_expiry_ms = expired_to, next_expiry_ms
+        self.activated_to, self.next_activation_ms = activated_to, next_activation_ms
 
     def mark(self, stage: Stage, now: Now) -> None:
         """Note the clocks in the file, for the next opening to compare its own with."""

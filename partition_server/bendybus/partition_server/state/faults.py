@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from bendybus.domain import lock_token
 from bendybus.domain.errors import BusError
+from bendybus.partition_server.state.undo_log import UndoDict, UndoLog
 
 # Until work that raised is done again: doubled each time, up to the most.
 PAUSE_MS: Final = 1_000
@@ -47,14 +48,14 @@ class _Pause(NamedTuple):
 class Faults:
     """The faults of a partition since its file was opened."""
 
-    def __init__(self) -> None:
+    def __init__(self, undo: UndoLog) -> None:
         # Not yet taken by the shell.
         self.noted: list[Fault] = []
         # Sweeps that wait, by kind: until when, on the monotonic clock. None: deleted queues.
-        self.held: dict[Any, int] = {}
+        self.held: UndoDict[Any, int] = UndoDict(undo)
         # What sweeps passed over, by kind: the earliest of their times, and when to look again.
-        self.skipped: dict[Any, tuple[int, int]] = {}
-        self._pauses: dict[Any, _Pause] = {}
+        self.skipped: UndoDict[Any, tuple[int, int]] = UndoDict(undo)
+        self._pauses: UndoDict[Any, _Pause] = UndoDict(undo)
 
     def note(self, work: str, entity: str, error: Exception) -> None:
         """Note a fault, for the shell."""

@@ -26,6 +26,8 @@ class Figures:
     turn_buckets: list[int] = field(default_factory=lambda: [0] * (len(TURN_BOUNDS_S) + 1))
     messages_stored: int = 0
     messages_removed: int = 0
+    # Scheduled messages that are due and find no room in their topics, now.
+    awaiting_room: int = 0
     # Internal errors, by (kind of work, entity); see `met_fault`.
     faults: Counter[tuple[str, str]] = field(default_factory=Counter)
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from bendybus.partition_server.state import forward_pauses
 from bendybus.partition_server.state.due_times import SlotTimes
 from bendybus.partition_server.state.message_queue import MessageQueue
+from bendybus.partition_server.state.undo_log import UndoLog
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +25,12 @@ class Refusal:
 class Forwards:
     """The forwarding queues of one partition, by slot."""
 
-    def __init__(self, refused_ms: int) -> None:
+    def __init__(self, refused_ms: int, undo: UndoLog) -> None:
         """`refused_ms`: how long a refusal lasts before the message is set aside."""
         self.refused_ms = refused_ms
         self.sources: set[int] = set()
         # Monotonic times of the next looks.
-        self.due = SlotTimes()
+        self.due = SlotTimes(undo)
         self._refusals: dict[int, Refusal] = {}
         # What is waited for that is no refusal, by slot: messages are never set aside for it.
         self._waits: dict[int, Refusal] = {}

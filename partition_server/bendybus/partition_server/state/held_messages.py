@@ -2,27 +2,40 @@
 
 from collections import Counter
 
+from bendybus.partition_server.state import shares
+from bendybus.partition_server.state.message_queue import MessageQueue
+from bendybus.partition_server.state.shares import Shares
+from bendybus.partition_server.state.undo_log import UndoLog
+
 
 class HeldMessages:
-    """Counts them by slot."""
+    """Counts them by slot, and by who shares the places."""
 
-    def __init__(self) -> None:
+    def __init__(self, undo: UndoLog) -> None:
+        self._undo = undo
         self._by_slot: Counter[int] = Counter()
-        self.total = 0
+        self.places: Shares[str] = Shares()
+
+    @property
+    def total(self) -> int:
+        """How many wait in all."""
+        return self.places.total
 
     def of(self, slot: int) -> int:
         """Return how many of a queue wait."""
-        return self._by_slot[slot] if self.total else 0
+        return self._by_slot[slot] if self.places.total else 0
 
-    def add(self, slot: int, count: int = 1) -> None:
+    def add(self, queue: MessageQueue, count: int = 1) -> None:
         """Count messages that wait from now on; a negative count: no more."""
-        self._by_slot[slot] += count
-        self.total += count
+        slot, user, places = queue.slot, shares.user_of(queue.entity), self.places
+        before = (self._by_slot[slot], places.of(user), places.total)
+        self._undo.note(self._put, slot, user, *before)
+        self._put(slot, user, *(each + count for each in before))
 
-    def put(self, slot: int, count: int) -> None:
-        """Count that many messages of a queue again."""
-        self.add(slot, count - self._by_slot[slot])
-
-    def drop(self, slot: int) -> None:
+    def drop(self, queue: MessageQueue) -> None:
         """Forget a queue that is deleted."""
-        self.total -= self._by_slot.pop(slot, 0)
+        self.places.add(shares.user_of(queue.entity), -self._by_slot.pop(queue.slot, 0))
+
+    def _put(self, slot: int, user: str, of_slot: int, of_user: int, total: int) -> None:
+        self._by_slot[slot] = of_slot
+        self.places.put(user, of_user, total)

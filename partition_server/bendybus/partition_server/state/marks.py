@@ -7,9 +7,9 @@
 
 A mark costs only the command that takes it. It notes how long the lists of the stage are: rules
 only append to them. What a rule changes in place is restored from what the first touch of a queue
-*since the mark* noted, from what producers noted, and by the stage's `on_failure`, which is also
-what undoes it if the commit fails. Marks are kept or taken back in the reverse of their order; the
-stage has those that are open, so that a rule that raises leaves none behind.
+*since the mark* noted, by the stage's `on_failure`, which is also what undoes it if the commit
+fails, and by the partition's log (see `undo_log`). Marks are kept or taken back in the reverse of
+their order; the stage has those that are open, so that a rule that raises leaves none behind.
 
 Not restored is what has no meaning of its own: numbers of lock generations, when a queue was last
 used, the budget that was spent, and streams that ended (they are over whatever is decided).
@@ -18,9 +18,8 @@ used, the budget that was spent, and streams that ended (they are over whatever 
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from bendybus.partition_server.state.due_times import DueTimes
-from bendybus.partition_server.state.producer_memory import Forgotten, Producers
 from bendybus.partition_server.state.stage import Stage, Touched
+from bendybus.partition_server.state.undo_log import UndoLog
 from bendybus.partition_server.store.records import Changes
 
 
@@ -52,38 +51,37 @@ class Mark:
     values: tuple[Any, ...]
     # What was touched before.
     touched: dict[int, Touched]
-    forgotten: Forgotten
-    due: tuple[Any, ...]
+    # How long the partition's log was.
+    changes: int
 
 
-def mark(stage: Stage, producers: Producers, due: DueTimes) -> Mark:
+def mark(stage: Stage, undo: UndoLog) -> Mark:
     """Return a mark of the stage as it is; from here on each touch of a queue is a first one."""
     made = Mark(
         tuple([len(field) for field in _fields(stage)]),
         tuple([getattr(stage, name) for name in _STAGE_VALUES])
         + tuple([getattr(stage.changes, name) for name in _CHANGES_VALUES]),
         stage.touched,
-        producers.forgotten(stage.changes),
-        due.cursors(),
+        len(undo),
     )
     stage.marks.append(made)
     stage.touched = {}
     return made
 
 
-def take_back(stage: Stage, to: Mark, producers: Producers, due: DueTimes) -> None:
+def take_back(stage: Stage, to: Mark, undo: UndoLog) -> None:
     """Undo what was decided since the mark, and the marks after it that a bug has left open."""
     while stage.marks[-1] is not to:
-        take_back(stage, stage.marks[-1], producers, due)
-    producers.take_back(stage.changes.producers[_length(to, "producers") :], to.forgotten)
+        take_back(stage, stage.marks[-1], undo)
     for touched in stage.touched.values():
         touched.queue.state.restore(touched.figures)
     for queue, counter, lock in reversed(stage.unlocked[_length(to, "unlocked") :]):
         queue.locks[counter] = lock
         queue.watch_lock(lock.until_mono_ms, [(counter, lock.generation)])
-    for undo in reversed(stage.on_failure[_length(to, "on_failure") :]):
-        undo()
-    due.restore(to.due)
+    for undone in reversed(stage.on_failure[_length(to, "on_failure") :]):
+        undone()
+    # STRICTLY AFTER the locks are back: theirs are among them.
+    undo.take_back_to(to.changes)
     for field, length in zip(_fields(stage), to.lengths, strict=True):
         _cut(field, length)
     values = iter(to.values)
@@ -95,13 +93,15 @@ def take_back(stage: Stage, to: Mark, producers: Producers, due: DueTimes) -> No
     stage.marks.pop()
 
 
-def take_back_all(stage: Stage, producers: Producers, due: DueTimes) -> None:
-    """Undo all that was decided: figures, locks and producers are as they were before the stage."""
+def take_back_all(stage: Stage, undo: UndoLog) -> None:
+    """Undo all that was decided: figures, locks, producers and due times are as they were before
+    the stage.
+    """
     if stage.marks:
         # A rule raised after it took them.
-        take_back(stage, stage.marks[0], producers, due)
+        take_back(stage, stage.marks[0], undo)
     stage.roll_back()
-    producers.roll_back(stage.changes)
+    undo.take_back_to(0)
 
 
 def keep(stage: Stage, to: Mark) -> None:

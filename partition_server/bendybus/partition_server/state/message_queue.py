@@ -16,6 +16,7 @@ from bendybus.domain.entity import Entity
 from bendybus.domain.sub_queue import DEAD_LETTERS
 from bendybus.partition_server.state.message_lock import Lock, OpenAsk
 from bendybus.partition_server.state.ready_set import ReadySet, ReadyWindow
+from bendybus.partition_server.state.undo_log import UndoLog
 from bendybus.partition_server.store.records import SlotState
 
 # Notes of lock ends beyond two a lock, before they are made again without those of settled ones.
@@ -36,6 +37,8 @@ class MessageQueue:
     # lock; see `watch_lock`.
     lock_ends: list[tuple[int, list[tuple[int, int]]]] = field(default_factory=list)
     noted: int = 0
+    # Of the partition: what ends of locks were before they changed.
+    undo: UndoLog = field(default_factory=UndoLog)
     last_used_mono_ms: int = 0
     accessed_at_ms: int = 0
     # The number of the queue in the partition's file.
@@ -84,6 +87,15 @@ class MessageQueue:
         self.noted += len(entries)
         if self.noted > 2 * len(self.locks) + NOTES_SPARE:
             self.watch_all()
+
+    def extend_lock(self, counter: int, lock: Lock, until_mono_ms: int) -> None:
+        """Let a lock of one message last until then."""
+        self.undo.note(self._set_lock, counter, lock, lock.until_mono_ms)
+        self._set_lock(counter, lock, until_mono_ms)
+
+    def _set_lock(self, counter: int, lock: Lock, until_mono_ms: int) -> None:
+        lock.until_mono_ms = until_mono_ms
+        self.watch_lock(until_mono_ms, [(counter, lock.generation)])
 
     def watch_all(self) -> None:
         """Note the ends of all locks again, also of those whose notes are lost."""

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from typing import Any, Final, NamedTuple, TypeVar
 
 from bendybus.domain import errors, limits
+from bendybus.partition_server.state import shares
 from bendybus.partition_server.state.answers import Delivery
 from bendybus.partition_server.state.commands import (
     CancelScheduled,
@@ -43,14 +44,24 @@ def name_of(command: CancelScheduled | DeleteMessages | ReceiveDeferred) -> byte
     return operation_id and b"%s/%d/%s" % (entity.uid.encode(), entity.sub_queue, operation_id)
 
 
+class _Window:
+    """What is remembered of the operations on one entity, oldest first."""
+
+    def __init__(self) -> None:
+        # The first of a plain dict is behind all that were taken out before it.
+        self.outcomes: OrderedDict[bytes, _Outcome] = OrderedDict()
+        self.size_bytes = 0
+        self.forgot_until_mono_ms = 0
+
+
 class Operations:
-    """The memory of one partition since its file was opened."""
+    """The memory of one partition since its file was opened; bounded, each entity to its share."""
 
     def __init__(self, now: Now) -> None:
-        self._forgot_until_mono_ms = now.mono_ms
-        # The first of a plain dict is behind all that were taken out before it.
-        self._outcomes: OrderedDict[bytes, _Outcome] = OrderedDict()
-        self._bytes = 0
+        self._opened_mono_ms = now.mono_ms
+        # By entity; the one that was used last comes last.
+        self._windows: OrderedDict[bytes, _Window] = OrderedDict()
+        self._count = self._bytes = 0
 
     def outcome_of(self, name: bytes, age_ms: int, now: Now, kind: type[Outcome]) -> Outcome | None:
         """Return the outcome of an operation that was done, None for a new one.
@@ -60,7 +71,8 @@ class Operations:
         """
         if not name:
             return None
-        found = self._outcomes.get(name)
+        window = self._windows.get(_entity_of(name))
+        found = window.outcomes.get(name) if window else None
         if found is not None:
             if not isinstance(found.value, kind):
                 raise errors.InvalidArgument(
@@ -68,36 +80,71 @@ class Operations:
                     "names an operation of another kind. Give each operation a name of its own.",
                 )
             return found.value
-        if age_ms > 0 and now.mono_ms - age_ms <= self._forgot_until_mono_ms:
+        forgot_ms = max(self._opened_mono_ms, window.forgot_until_mono_ms if window else 0)
+        if age_ms > 0 and now.mono_ms - age_ms <= forgot_ms:
             raise errors.OutcomeUnknown(
                 "the outcome of the operation's first try is unknown: the partition was reopened "
-                "since then. Check whether it was done.",
+                "since then, or many operations on this entity followed it. Check whether it was "
+                "done.",
             )
         return None
 
     def remember(self, name: bytes, value: Any, now: Now) -> None:
         """Note an outcome, STRICTLY AFTER its commit."""
-        if name in self._outcomes:
+        entity = _entity_of(name)
+        window = self._windows.setdefault(entity, _Window())
+        self._windows.move_to_end(entity)
+        if name in window.outcomes:
             # Received by number once more, after the locks of the first time ended.
-            self._bytes -= self._outcomes.pop(name).size_bytes
+            self._drop(window, name)
         size_bytes = _size_bytes(value)
         if size_bytes > BYTES_MAX:
             # Rather a repeat that is told "unknown" than all other outcomes forgotten.
-            self._forgot_until_mono_ms = now.mono_ms
+            window.forgot_until_mono_ms = now.mono_ms
             return
-        self._outcomes[name] = _Outcome(now.mono_ms, value, size_bytes)
-        self._bytes += size_bytes
+        window.outcomes[name] = _Outcome(now.mono_ms, value, size_bytes)
+        self._size(window, 1, size_bytes)
         # Two at a time are more than come in: it stays small, and no turn is long.
-        for known in list(itertools.islice(self._outcomes, 2)):
-            if self._outcomes[known].at_mono_ms < now.mono_ms - AGE_MS_MAX:
-                self._forget(known)
-        while len(self._outcomes) > OPERATIONS_MAX or self._bytes > BYTES_MAX:
-            self._forget(next(iter(self._outcomes)))
+        for entity in list(itertools.islice(self._windows, 2)):
+            self._forget_old(entity, now)
+        if self._count > OPERATIONS_MAX or self._bytes > BYTES_MAX:
+            self._forget_surplus()
 
-    def _forget(self, name: bytes) -> None:
-        outcome = self._outcomes.pop(name)
-        self._bytes -= outcome.size_bytes
-        self._forgot_until_mono_ms = max(self._forgot_until_mono_ms, outcome.at_mono_ms)
+    def _forget_old(self, entity: bytes, now: Now) -> None:
+        window, before_ms = self._windows[entity], now.mono_ms - AGE_MS_MAX
+        for known in list(itertools.islice(window.outcomes, 2)):
+            if window.outcomes[known].at_mono_ms < before_ms:
+                self._forget(window, known)
+        if not window.outcomes and window.forgot_until_mono_ms < before_ms:
+            del self._windows[entity]
+
+    def _forget_surplus(self) -> None:
+        """Forget the oldest of those entities that have more than their share."""
+        windows = list(self._windows.values())
+        count = shares.level([len(each.outcomes) for each in windows], OPERATIONS_MAX)
+        size_bytes = shares.level([each.size_bytes for each in windows], BYTES_MAX)
+        for window in windows:
+            while len(window.outcomes) > count or window.size_bytes > size_bytes:
+                if self._count <= OPERATIONS_MAX and self._bytes <= BYTES_MAX:
+                    return
+                self._forget(window, next(iter(window.outcomes)))
+
+    def _forget(self, window: _Window, name: bytes) -> None:
+        at_mono_ms = window.outcomes[name].at_mono_ms
+        window.forgot_until_mono_ms = max(window.forgot_until_mono_ms, at_mono_ms)
+        self._drop(window, name)
+
+    def _drop(self, window: _Window, name: bytes) -> None:
+        self._size(window, -1, -window.outcomes.pop(name).size_bytes)
+
+    def _size(self, window: _Window, count: int, size_bytes: int) -> None:
+        window.size_bytes += size_bytes
+        self._count += count
+        self._bytes += size_bytes
+
+
+def _entity_of(name: bytes) -> bytes:
+    return name.partition(b"/")[0]
 
 
 def _size_bytes(value: Any) -> int:

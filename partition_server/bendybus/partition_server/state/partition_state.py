@@ -11,6 +11,7 @@ from bendybus.domain import errors, forwarding, limits, lock_token, message_acce
 from bendybus.domain.entity import Entity
 from bendybus.domain.message_access import Access
 from bendybus.domain.sub_queue import SubQueue
+from bendybus.partition_server.state.awaiting_room import AwaitingRoom
 from bendybus.partition_server.state.budget import Budget, ServeBudget
 from bendybus.partition_server.state.catalogue import Catalogue
 from bendybus.partition_server.state.clock_guard import ClockGuard
@@ -31,6 +32,7 @@ from bendybus.partition_server.state.queues import Queues
 from bendybus.partition_server.state.session_queue import SessionQueue
 from bendybus.partition_server.state.settler_memory import Settlers
 from bendybus.partition_server.state.topics import Topics
+from bendybus.partition_server.state.undo_log import UndoLog
 from bendybus.partition_server.state.unfinished_work import Unfinished
 from bendybus.partition_server.store.store import Opened, Store
 
@@ -62,25 +64,28 @@ class PartitionState:
         self.boot = opened.boot
         self.store = store
         self.clock_ms = clock_ms
+        # Of all that is due at some time.
+        self.undo = undo = UndoLog()
         self.clock = ClockGuard(now, hold_ms=clock_hold_ms, seen=opened.seen, machine=machine)
         self.new_id = new_id
         self.catalogue = Catalogue(opened.fingerprint, opened.entities)
         self.topics = Topics()
-        self.forwards = Forwards(forward_refused_ms)
+        self.forwards = Forwards(forward_refused_ms, undo)
         self.lanes = Lanes()
         self.lanes.choices = store.forwards.choices()
-        self.held = HeldMessages()
-        self.faults = Faults()
+        self.held = HeldMessages(undo)
+        self.awaiting = AwaitingRoom(undo)
+        self.faults = Faults(undo)
         # Takes frames for other partitions; None: there is no way to them.
         self.forward_link: Any = None
         # Set by the shell: why sends are refused (no room on the disk), "" if they are not.
         self.sends_refused = ""
         # From somewhere else at every opening: a file that was restored has its boot numbers twice.
         self.lock_generation = now.wall_ms & lock_token.GENERATION_MASK
-        self.queues = Queues(self.index)
-        self.due = DueTimes(machine)
+        self.queues = Queues(self.index, undo)
+        self.due = DueTimes(undo, machine)
         self.streams = OpenStreams()
-        self.drains = Drains(opened.leases, now.mono_ms)
+        self.drains = Drains(opened.leases, now.mono_ms, undo)
         # Streams that are told of changes to the catalogue.
         self.watchers: list[Any] = []
         self.fenced_until: dict[str, int] = {}
@@ -89,7 +94,8 @@ class PartitionState:
         self.producers = Producers(
             opened.producers,
             now,
-            opened.producers_forgotten_until_ms,
+            opened.producers_unknown,
+            undo,
             clock_in_doubt=self.clock.expiry_held(now) or opened.seen is None,
         )
         # What goes on in later turns.
@@ -103,8 +109,15 @@ class PartitionState:
         self._collect_mono_ms: int | None = None
         # What the commands of this turn may still do; begun with the first that is divisible.
         self._budget: Budget | None = None
+        self._open(opened, now)
+
+    def _open(self, opened: Opened, now: Now) -> None:
+        """Take what the file holds of entities."""
         self.queues.open(opened.slots, self.catalogue, now.mono_ms)
         self.topics.open(self.catalogue.existing())
+        for uid in self.producers.uids():
+            if uid and self.catalogue.by_uid(uid) is None:
+                self.producers.drop(uid)
         for queue in self.queues:
             self.watch_forwarding(queue)
         self.start_over()
@@ -177,6 +190,9 @@ class PartitionState:
         forward = self.forwards.due.first()
         if forward is not None:
             waits.append((Sweep.FORWARD, forward[0] - now.mono_ms))
+        awaiting = self.awaiting.due.first()
+        if awaiting is not None:
+            waits.append((Sweep.AWAITING_ROOM, awaiting[0] - now.mono_ms))
         if self.store.bodies.has_garbage:
             waits.append((Sweep.BODIES, self._garbage_due_ms(now)))
         drain_end = self.drains.next_end() if self.drains else None

@@ -8,15 +8,15 @@ would take a late first try behind a failed-over later one for a repeat, and los
     entry of one part:   (producer id, sequence, position of its first message) → outcome
     outcome: see `producer_outcomes`
 
-Entries are written in the transaction that stores the part; bounded in number, bytes and age. What
-is no longer known is remembered as a time, durably: a repeat whose first try was before it gets
-OutcomeUnknown, never "new".
+Entries are written in the transaction that stores the part; bounded in number, bytes and age, each
+entity to its share (see `repeat_windows`). What is no longer known is remembered as a time of each
+entity, durably: a repeat whose first try was before it gets OutcomeUnknown, never "new".
 """
 
 import contextlib
-from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice, repeat
 from operator import add
 from typing import Final, NamedTuple
 
@@ -26,12 +26,13 @@ from bendybus.partition_server.state import producer_outcomes, transaction_outco
 from bendybus.partition_server.state.answers import Appended, Failed, Transacted
 from bendybus.partition_server.state.batch import Batch
 from bendybus.partition_server.state.commands import Append, Now, Transact
+from bendybus.partition_server.state.repeat_windows import ENTRY_BYTES as ENTRY_BYTES
+from bendybus.partition_server.state.repeat_windows import RepeatWindows
+from bendybus.partition_server.state.undo_log import UndoDict, UndoLog
 from bendybus.partition_server.store.records import Changes, ProducerEntry
 
 ENTRIES_MAX: Final = 65_536
 BYTES_MAX: Final = 24 * 1024 * 1024
-# What an entry costs in memory beside its outcome, roughly.
-ENTRY_BYTES: Final = 260
 # Entries of one frame. A client's has one, and one more for each repeat of some of its units; each
 # is looked at when a part of the frame comes.
 PARTS_MAX: Final = 256
@@ -54,51 +55,53 @@ class Known:
     rest_units: list[int]
 
 
-class Forgotten(NamedTuple):
-    """What a transaction has forgotten so far, and what is no longer known since then."""
+class Unknown(NamedTuple):
+    """Until when frames were first tried that may be forgotten, by both clocks."""
 
-    entries: int
     wall_ms: int
-    mono_ms: int | None
+    mono_ms: int
 
 
-class _Producer(NamedTuple):
-    """What one producer stored."""
-
-    producer_id: bytes
-    # By sequence; most often one part a frame.
-    parts: dict[int, ProducerEntry | list[ProducerEntry]]
+_NEVER: Final = Unknown(0, -(1 << 62))
 
 
 class Producers:
-    """The parts that are stored, in the order of their commits."""
+    """The parts that are stored, by entity."""
 
     def __init__(
         self,
         entries: Iterable[ProducerEntry],
         now: Now,
-        forgotten_until_ms: int = 0,
+        unknown_before_ms: Mapping[str, int],
+        undo: UndoLog,
         *,
         clock_in_doubt: bool = False,
     ) -> None:
         """`clock_in_doubt`: the wall clock may not tell how long ago something was forgotten."""
-        # Two columns of one list: entries by the thousand cost a process most as objects. When each
-        # was stored is by this process's monotonic clock: no jump of the wall clock matters.
-        self._order: deque[ProducerEntry] = deque()
-        self._times_ms: deque[int] = deque()
-        self._producers: dict[bytes, _Producer] = {}
-        self._bytes = 0
+        # When each was stored is by this process's monotonic clock: no jump of the wall clock
+        # matters. Their age counts from now on: one that jumped meanwhile makes none too old.
+        self._windows = RepeatWindows(undo)
         for entry in entries:
-            # Their age counts from now on: a wall clock that jumped meanwhile makes none too old.
-            self._add(entry, now.mono_ms)
-        # First tries before this may be forgotten. A mark from the future (the clock was wrong
-        # then), or a clock in doubt, means: everything before this opening.
-        self._forgotten_wall_ms = forgotten_until_ms
-        age_ms = 0 if clock_in_doubt else max(0, now.wall_ms - forgotten_until_ms)
-        self._forgotten_mono_ms = now.mono_ms - age_ms if forgotten_until_ms else None
-        # Of the transaction that is being decided.
-        self._forgotten: list[tuple[ProducerEntry, int]] = []
-        self._before = Forgotten(0, 0, None)
+            self._windows.add(producer_outcomes.entity_of(entry), entry, now.mono_ms)
+        # By entity; "": what was first tried before this may be forgotten of any entity. A mark
+        # from the future (the clock was wrong then), or a clock in doubt, means: everything before
+        # this opening.
+        self._unknown: UndoDict[str, Unknown] = UndoDict(undo)
+        for uid, wall_ms in unknown_before_ms.items():
+            age_ms = 0 if clock_in_doubt else max(0, now.wall_ms - wall_ms)
+            if wall_ms:
+                self._unknown[uid] = Unknown(wall_ms, now.mono_ms - age_ms)
+        # Entities that are deleted: what is remembered of them goes first.
+        self._gone: UndoDict[str, None] = UndoDict(undo)
+
+    def uids(self) -> list[str]:
+        """Return the entities of which something is remembered."""
+        return self._windows.uids()
+
+    def drop(self, uid: str) -> None:
+        """Note that an entity is deleted: nothing of it is repeated any more."""
+        self._gone[uid] = None
+        self._unknown.pop(uid)
 
     def find(self, command: Append, now: Now) -> Known | None:
         """Return what is known of `command`, None if all of it is new.
@@ -109,7 +112,7 @@ class Producers:
         if not command.producer_id:
             return None
         _check_spans(command)
-        entries = self._named(command.producer_id, command.producer_sequence)
+        entries = self._windows.named(command.producer_id, command.producer_sequence)
         known = _look_up(command, entries) if entries else None
         if known is not None and known.rest is None:
             return known
@@ -118,14 +121,15 @@ class Producers:
                 f"frame {command.producer_sequence} was sent in {len(entries)} parts already, as "
                 "many as are remembered. Send the rest under another frame_id."
             )
-        self._check_age(command.age_ms, now, "this frame", "the messages may or may not be stored")
+        self._check_age(command, now, "this frame", "the messages may or may not be stored")
         return known
 
-    def _check_age(self, age_ms: int, now: Now, what: str, may: str) -> None:
-        forgotten = self._forgotten_mono_ms
-        if age_ms and (
-            age_ms > AGE_MS_MAX or (forgotten is not None and now.mono_ms - age_ms <= forgotten)
-        ):
+    def _check_age(self, command: Append | Transact, now: Now, what: str, may: str) -> None:
+        age_ms = command.age_ms
+        if not age_ms:
+            return
+        known = (self._unknown.get("", _NEVER), self._unknown.get(command.entity.uid, _NEVER))
+        if age_ms > AGE_MS_MAX or any(now.mono_ms - age_ms <= each.mono_ms for each in known):
             raise errors.OutcomeUnknown(
                 f"the first try of {what} was {age_ms / 1000:.0f} s ago, and its outcome is no "
                 f"longer known here: {may}."
@@ -149,137 +153,84 @@ class Producers:
             position = command.spans[0] if command.spans else 0
             text = producer_outcomes.to_text(command, outcome)
             name = (command.producer_id, command.producer_sequence, position)
-            self._note(*name, text, now, changes)
+            self._note(command.entity.uid, name, text, now, changes)
 
     def transaction(self, command: Transact, now: Now) -> Transacted | None:
         """Return the outcome of a transaction that was decided before, None for a new one.
 
         Raises OutcomeUnknown when it is a repeat of something too old to be known.
         """
-        for entry in self._named(command.transaction_id, TRANSACTION_SEQUENCE):
+        for entry in self._windows.named(command.transaction_id, TRANSACTION_SEQUENCE):
             return transaction_outcomes.read(entry.outcome)
-        self._check_age(command.age_ms, now, "this transaction", "it may or may not be done")
+        self._check_age(command, now, "this transaction", "it may or may not be done")
         return None
 
     def remember_transaction(
         self, command: Transact, outcome: Transacted, now: Now, changes: Changes
     ) -> None:
         """Note the outcome of a transaction in memory and in what is committed with it."""
-        text = transaction_outcomes.to_text(outcome)
-        self._note(command.transaction_id, TRANSACTION_SEQUENCE, 0, text, now, changes)
+        uid = command.entity.uid
+        text = transaction_outcomes.to_text(outcome, uid)
+        name = (command.transaction_id, TRANSACTION_SEQUENCE, 0)
+        self._note(uid, name, text, now, changes)
 
     def _note(
-        self,
-        producer_id: bytes,
-        sequence: int,
-        position: int,
-        outcome: str,
-        now: Now,
-        changes: Changes,
+        self, uid: str, name: tuple[bytes, int, int], outcome: str, now: Now, changes: Changes
     ) -> None:
-        if not changes.producers:
-            self._before = self.forgotten(changes)
-        known = self._producers.get(producer_id)
-        # One object for all of a producer.
-        name = known.producer_id if known else producer_id
-        entry = ProducerEntry(name, sequence, position, outcome, now.wall_ms)
-        # STRICTLY BEFORE it is known: what is not noted is not taken back.
+        windows, (producer_id, sequence, position) = self._windows, name
+        shared_id = windows.name(producer_id)
+        entry = ProducerEntry(
+            shared_id, sequence, position, outcome, now.wall_ms, windows.last_id + 1
+        )
         changes.producers.append(entry)
-        self._add(entry, now.mono_ms)
-        if self._too_many(now):
-            self._forget(changes)
+        windows.add(uid, entry, now.mono_ms)
+        if self._too_many():
+            self._forget_some(self._unneeded(now), changes)
+        elif self._is_old(uid, FORGET_STEP, now):
+            self._forget_some(repeat(uid, FORGET_STEP), changes)
+        if self._too_many():
+            # Few of them may be large: no more are forgotten than must be.
+            large = windows.size_bytes > BYTES_MAX
+            most = BYTES_MAX - BYTES_MAX // 16 if large else BYTES_MAX
+            self._forget_some(windows.surplus(ENTRIES_MAX, most), changes)
 
-    def roll_back(self, changes: Changes) -> None:
-        """Take back what was noted in a transaction that failed."""
-        if changes.producers:
-            self.take_back(changes.producers, self._before)
+    def _too_many(self) -> bool:
+        windows = self._windows
+        return windows.count > ENTRIES_MAX + FORGET_STEP or windows.size_bytes > BYTES_MAX
 
-    def forgotten(self, changes: Changes) -> Forgotten:
-        """Return what a transaction has forgotten so far, for `take_back`."""
-        if not changes.producers:
-            # Of the one before.
-            self._forgotten.clear()
-        return Forgotten(len(self._forgotten), self._forgotten_wall_ms, self._forgotten_mono_ms)
+    def _is_old(self, uid: str, position: int, now: Now) -> bool:
+        times_ms = self._windows.times_ms(uid)
+        return len(times_ms) > position and times_ms[position] < now.mono_ms - AGE_MS_MAX
 
-    def take_back(self, noted: Sequence[ProducerEntry], before: Forgotten) -> None:
-        """Take back the last that were noted in a transaction, and what was forgotten since then.
+    def _unneeded(self, now: Now) -> Iterator[str]:
+        """Yield entities as long as the oldest that is remembered of each is of no more use."""
+        for uid in self._windows.uids():
+            while self._is_old(uid, 0, now) or (uid in self._gone and self._windows.oldest(uid)):
+                yield uid
+            if uid in self._gone and not self._windows.oldest(uid):
+                del self._gone[uid]
 
-        `before` is what `forgotten` returned before the first of them.
-        """
-        # The last first: each is at the end.
-        for entry in reversed(noted):
-            self._remove(entry)
-        for forgotten, at_mono_ms in reversed(self._forgotten[before.entries :]):
-            self._add(forgotten, at_mono_ms, first=True)
-        del self._forgotten[before.entries :]
-        self._forgotten_wall_ms, self._forgotten_mono_ms = before.wall_ms, before.mono_ms
-
-    def _too_many(self, now: Now) -> bool:
-        order = self._order
-        if len(order) > ENTRIES_MAX + FORGET_STEP or self._bytes > BYTES_MAX:
-            return True
-        if len(order) <= FORGET_STEP:
-            return False
-        return self._times_ms[FORGET_STEP] < now.mono_ms - AGE_MS_MAX
-
-    def _forget(self, changes: Changes) -> None:
-        # STRICTLY older than this transaction's own: those may still be rolled back.
-        most = min(FORGET_STEP, len(self._order) - len(changes.producers))
-        # Few of them may be large: no more are forgotten than must be.
-        large, enough = self._bytes > BYTES_MAX, BYTES_MAX - BYTES_MAX // 16
-        count = 0
-        while count < most and (not large or self._bytes > enough):
-            entry, at_mono_ms = self._order.popleft(), self._times_ms.popleft()
-            self._drop(entry)
-            self._forgotten.append((entry, at_mono_ms))
-            self._forgotten_wall_ms = max(self._forgotten_wall_ms, entry.at_ms)
-            self._forgotten_mono_ms = max(self._forgotten_mono_ms or 0, at_mono_ms)
-            count += 1
-        if count > 0:
-            changes.producers_forgotten += count
-            changes.producers_forgotten_until_ms = self._forgotten_wall_ms
-
-    def _named(self, producer_id: bytes, sequence: int) -> Sequence[ProducerEntry]:
-        producer = self._producers.get(producer_id)
-        found = producer.parts.get(sequence, ()) if producer else ()
-        return (found,) if isinstance(found, ProducerEntry) else found
-
-    def _add(self, entry: ProducerEntry, at_mono_ms: int, *, first: bool = False) -> None:
-        known = self._named(entry.producer_id, entry.sequence)
-        both = [entry, *known] if first else [*known, entry]
-        if first:
-            self._order.appendleft(entry)
-            self._times_ms.appendleft(at_mono_ms)
-        else:
-            self._order.append(entry)
-            self._times_ms.append(at_mono_ms)
-        producer = self._producers.get(entry.producer_id)
-        if producer is None:
-            producer = self._producers[entry.producer_id] = _Producer(entry.producer_id, {})
-        producer.parts[entry.sequence] = both if known else entry
-        self._bytes += len(entry.outcome) + ENTRY_BYTES
-
-    def _remove(self, stored: ProducerEntry) -> None:
-        # At the end, unless something is wrong: what is rolled back was added last.
-        for _ in range(len(self._order)):
-            entry, at_mono_ms = self._order.pop(), self._times_ms.pop()
-            if entry is stored:
-                self._drop(entry)
-                return
-            self._order.appendleft(entry)
-            self._times_ms.appendleft(at_mono_ms)
-
-    def _drop(self, entry: ProducerEntry) -> None:
-        parts = self._producers[entry.producer_id].parts
-        known = self._named(entry.producer_id, entry.sequence)
-        kept = [other for other in known if other is not entry]
-        if kept:
-            parts[entry.sequence] = kept if len(kept) > 1 else kept[0]
-        else:
-            del parts[entry.sequence]
-            if not parts:
-                del self._producers[entry.producer_id]
-        self._bytes -= len(entry.outcome) + ENTRY_BYTES
+    def _forget_some(self, uids: Iterable[str], changes: Changes) -> None:
+        """Forget the oldest entry of each of these entities, a bounded number in all."""
+        windows = self._windows
+        newest: dict[str, Unknown] = {}
+        for uid in islice(uids, FORGET_STEP):
+            oldest = windows.oldest(uid)
+            if oldest is None or oldest.id >= changes.producers[0].id:
+                # STRICTLY older than this transaction's own.
+                break
+            entry, at_mono_ms = windows.forget(uid)
+            changes.producers_forgotten.append(entry.id)
+            known = newest.get(uid) or self._unknown.get(uid, _NEVER)
+            newest[uid] = Unknown(max(known.wall_ms, entry.at_ms), max(known.mono_ms, at_mono_ms))
+        for uid, unknown in newest.items():
+            if uid not in self._gone:
+                self._unknown[uid] = unknown
+                changes.producers_unknown.append((uid, unknown.wall_ms))
+        if newest:
+            # So that the file says whose times are known one by one.
+            base = self._unknown.get("", _NEVER).wall_ms
+            changes.producers_unknown.append(("", base))
 
 
 def merge(command: Append, known: Known, rest: Appended) -> Appended:

@@ -46,6 +46,15 @@ def to_text(command: Append, outcome: Appended) -> str:
     return json.dumps(facts) if len(facts) > 3 else f"{first}+{len(numbers)}@{uid}"
 
 
+def entity_of(entry: ProducerEntry) -> str:
+    """Return the UID of the entity that an entry is of, "" if it does not say."""
+    if not entry.outcome.startswith("{"):
+        return entry.outcome.partition("@")[2]
+    facts = json.loads(entry.outcome)
+    # Of a transaction, its entity is beside it.
+    return str(facts.get("of", "" if "parts" in facts else facts.get("entity", "")))
+
+
 def read(
     entry: ProducerEntry,
     uid: str,

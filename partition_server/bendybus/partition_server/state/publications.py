@@ -16,6 +16,7 @@ from bendybus.partition_server.state import producer_memory
 from bendybus.partition_server.state.answers import Appended, Failed
 from bendybus.partition_server.state.commands import Append, SendFenced
 from bendybus.partition_server.state.producer_memory import Known
+from bendybus.partition_server.state.shares import Shares
 from bendybus.partition_server.state.stage import Answer, Stage
 
 # What all frames that wait may take.
@@ -94,7 +95,8 @@ class Publications:
         self._waiting: dict[int, deque[Frame]] = {}
         # Frames of the stage that is being decided, by slot: how many.
         self._staged: dict[int, int] = {}
-        self._bytes = 0
+        # By slot, with those of the stage.
+        self._sizes: Shares[int] = Shares()
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
@@ -113,20 +115,20 @@ class Publications:
         return [frame.command.reply_to for line in self._waiting.values() for frame in line]
 
     def check_room(self, slot: int, frame: Frame) -> None:
-        """Raise ServerBusy if a frame would have to wait, and too much waits already.
+        """Raise ServerBusy if a frame would have to wait, and too much of its topic waits already.
 
         The first frame of a topic always has room: other topics have no part in what fills it.
         """
-        if self.waits(slot) and self._bytes + frame.size_bytes() > BYTES_MAX:
+        if self.waits(slot) and not self._sizes.has_room(slot, frame.size_bytes(), BYTES_MAX):
             raise errors.ServerBusy(
-                "too many messages wait in the partition to be matched with the rules of their "
-                "topic. Repeat.",
+                "too many messages of the topic wait in the partition to be matched with its "
+                "rules. Repeat.",
                 retry_after_ms=1_000,
             )
 
     def park(self, stage: Stage, slot: int, frame: Frame) -> None:
         """Let a frame go on in a later turn."""
-        self._bytes += frame.size_bytes()
+        self._sizes.add(slot, frame.size_bytes())
         self._staged[slot] = self._staged.get(slot, 0) + 1
         stage.on_commit.append(partial(self._parked, slot, frame))
         stage.on_failure.append(partial(self._unstaged, slot, frame))
@@ -141,9 +143,10 @@ class Publications:
 
     def failed(self, error: BusError) -> list[Answer]:
         """Forget all frames; return what to tell their callers: nothing more is stored."""
-        frames = [frame for line in self._waiting.values() for frame in line]
-        self._waiting.clear()
-        self._bytes -= sum(frame.size_bytes() for frame in frames)
+        waiting, self._waiting = self._waiting, {}
+        for slot, line in waiting.items():
+            self._sizes.add(slot, -sum(frame.size_bytes() for frame in line))
+        frames = [frame for line in waiting.values() for frame in line]
         return [Answer(frame.command.reply_to, frame.refused(error)) for frame in frames]
 
     def _parked(self, slot: int, frame: Frame) -> None:
@@ -152,7 +155,7 @@ class Publications:
 
     def _unstaged(self, slot: int, frame: Frame) -> None:
         self._unstage(slot)
-        self._bytes -= frame.size_bytes()
+        self._sizes.add(slot, -frame.size_bytes())
 
     def _unstage(self, slot: int) -> None:
         self._staged[slot] -= 1
@@ -164,7 +167,7 @@ class Publications:
         line.remove(frame)
         if not line:
             del self._waiting[slot]
-        self._bytes -= frame.size_bytes()
+        self._sizes.add(slot, -frame.size_bytes())
         stage.answer(frame.command.reply_to, outcome)
 
     def _rotate(self, slot: int) -> None:

@@ -1,8 +1,8 @@
 """What receivers settled, remembered for a while: a repeat whose answer was lost succeeds.
 
 A receiver names itself; what it settled is kept by its frames, bounded in number and bytes for
-each receiver and over all, and in age. Not durable: after a restart every lock token of before is
-void anyway.
+each receiver, for each queue (to its share of what is for all) and over all, and in age. Not
+durable: after a restart every lock token of before is void anyway.
 """
 
 from collections import OrderedDict, deque
@@ -10,6 +10,8 @@ from typing import Final
 
 from bendybus.domain import limits, lock_token
 from bendybus.domain.disposition import Disposition
+from bendybus.partition_server.state import shares
+from bendybus.partition_server.state.shares import Shares
 
 AGE_MS_MAX: Final = 5 * limits.MINUTE_MS
 FRAMES_PER_SETTLER_MAX: Final = 256
@@ -28,13 +30,16 @@ _Entry = tuple[int, Disposition, bytes]
 
 
 class Settlers:
-    """The memory. Receivers that settled last come last."""
+    """The memory; bounded, each queue to its share. Receivers that settled last come last."""
 
     def __init__(self) -> None:
-        # The first of a plain dict is behind all that were taken out before it.
-        self._frames: OrderedDict[bytes, deque[_Entry]] = OrderedDict()
+        self._frames: dict[bytes, deque[_Entry]] = {}
         self._sizes: dict[bytes, int] = {}
-        self._bytes = 0
+        # The receivers of a queue, by its slot; queues that were used last come last, too. The
+        # first of a plain dict is behind all that were taken out before it.
+        self._of_slot: OrderedDict[int, OrderedDict[bytes, None]] = OrderedDict()
+        self._slots: dict[bytes, int] = {}
+        self._shares: Shares[int] = Shares()
 
     def remember(
         self, settler_id: bytes, disposition: Disposition, tokens: bytes, now_mono_ms: int
@@ -42,8 +47,15 @@ class Settlers:
         """Note what is settled, STRICTLY AFTER its commit."""
         if disposition not in _REMEMBERED or not tokens:
             return
-        frames = self._frames.setdefault(settler_id, deque())
-        self._frames.move_to_end(settler_id)
+        frames = self._frames.get(settler_id)
+        if frames is None:
+            frames = self._frames[settler_id] = deque()
+            self._slots[settler_id] = lock_token.slot_of(tokens)
+            self._of_slot.setdefault(self._slots[settler_id], OrderedDict())[settler_id] = None
+        slot = self._slots[settler_id]
+        own = self._of_slot[slot]
+        own.move_to_end(settler_id)
+        self._of_slot.move_to_end(slot)
         frames.append((now_mono_ms, disposition, tokens))
         self._count(settler_id, len(tokens) + ENTRY_BYTES)
         while frames[0][0] < now_mono_ms - AGE_MS_MAX or (
@@ -53,13 +65,32 @@ class Settlers:
                 or self._sizes[settler_id] > BYTES_PER_SETTLER_MAX
             )
         ):
-            self._forget_first(settler_id, frames)
-        oldest = next(iter(self._frames))
-        while self._bytes > BYTES_MAX or (
-            self._frames[oldest][-1][0] < now_mono_ms - AGE_MS_MAX and oldest != settler_id
-        ):
-            self._forget_first(oldest, self._frames[oldest])
-            oldest = next(iter(self._frames))
+            self._forget_first(settler_id)
+        self._forget_old(own, now_mono_ms)
+        while (oldest := next(iter(self._of_slot.values()))) is not own:
+            if not self._forget_old(oldest, now_mono_ms):
+                break
+        if self._shares.total > BYTES_MAX:
+            self._forget_surplus(now_mono_ms)
+
+    def _forget_old(self, receivers: OrderedDict[bytes, None], now_mono_ms: int) -> bool:
+        """Forget receivers of a queue that settled nothing for long; return whether that is all."""
+        while receivers:
+            oldest = next(iter(receivers))
+            if self._frames[oldest][-1][0] >= now_mono_ms - AGE_MS_MAX:
+                return False
+            self._forget_first(oldest)
+        return True
+
+    def _forget_surplus(self, now_mono_ms: int) -> None:
+        """Forget what is too old, then the oldest of queues that have more than their share."""
+        for receivers in list(self._of_slot.values()):
+            self._forget_old(receivers, now_mono_ms)
+        # Some at once: dealing it out is dear.
+        most = shares.level(self._shares.uses(), BYTES_MAX - BYTES_MAX // 64)
+        for slot, own in list(self._of_slot.items()):
+            while self._shares.of(slot) > most:
+                self._forget_first(next(iter(own)))
 
     def settled(self, settler_id: bytes, disposition: Disposition) -> set[bytes]:
         """Return the tokens that a receiver settled in this way."""
@@ -83,17 +114,22 @@ class Settlers:
 
     def size_bytes(self) -> int:
         """Return what the memory takes."""
-        return self._bytes
+        return self._shares.total
 
     def _count(self, settler_id: bytes, size_bytes: int) -> None:
         self._sizes[settler_id] = self._sizes.get(settler_id, 0) + size_bytes
-        self._bytes += size_bytes
+        self._shares.add(self._slots[settler_id], size_bytes)
 
-    def _forget_first(self, settler_id: bytes, frames: deque[_Entry]) -> None:
+    def _forget_first(self, settler_id: bytes) -> None:
+        frames = self._frames[settler_id]
         _, _, tokens = frames.popleft()
         self._count(settler_id, -len(tokens) - ENTRY_BYTES)
         if not frames:
             del self._frames[settler_id], self._sizes[settler_id]
+            slot = self._slots.pop(settler_id)
+            del self._of_slot[slot][settler_id]
+            if not self._of_slot[slot]:
+                del self._of_slot[slot]
 
 
 def _holds(tokens: bytes, token: bytes) -> bool:

@@ -8,8 +8,9 @@ STRICTLY AFTER the commit.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from bendybus.domain import errors, sequence_number
 from bendybus.domain.disposition import Disposition
 from bendybus.domain.errors import BusError
 from bendybus.partition_server.state.answers import Delivered, Failed, SessionResult, Settled
@@ -27,6 +28,9 @@ from bendybus.partition_server.store.records import (
     Row,
     State,
 )
+
+# Of `SlotState.figures`.
+_SIZE: Final = 4
 
 
 class Answer(NamedTuple):
@@ -48,6 +52,11 @@ class Touched:
     # What was appended, in order.
     fresh: list[Row] = field(default_factory=list)
 
+    @property
+    def size_bytes(self) -> int:
+        """The size before."""
+        return self.figures[_SIZE]
+
 
 @dataclass(slots=True)
 class Stage:
@@ -65,7 +74,8 @@ class Stage:
     # ACTIVE rows that were not locked and are gone.
     vanished: list[tuple[MessageQueue, int]] = field(default_factory=list)
     keys: dict[tuple[int, str], int] = field(default_factory=dict)
-    # Cursors and due times: moved STRICTLY AFTER the commit, moved back when it fails.
+    # What is done STRICTLY AFTER the commit; and what undoes, when it fails, what rules changed at
+    # once. What is in the partition's log is undone by itself, see `undo_log`.
     on_commit: list[Callable[[], None]] = field(default_factory=list)
     on_failure: list[Callable[[], None]] = field(default_factory=list)
     # The batch delete that this stage is a step of, as it was before.
@@ -100,6 +110,7 @@ class Stage:
         touched = self.touch(queue)
         state, counter = queue.state, row.counter
         assert counter == state.counter + 1, (counter, state.counter)
+        check_numbers(queue)
         state.counter = counter
         state.size_bytes += row.size()
         if row.state == 2:
@@ -114,6 +125,8 @@ class Stage:
         `stored` for the file.
         """
         state = touched.queue.state
+        if state.counter >= sequence_number.COUNTER_MAX:
+            check_numbers(touched.queue)
         state.counter += 1
         state.size_bytes += copies.size_bytes
         state.active += 1
@@ -124,6 +137,7 @@ class Stage:
         """Make a message, removed from its place, the next one of a queue, with its payload."""
         touched = self.touch(queue)
         state = queue.state
+        check_numbers(queue)
         assert row.counter == state.counter + 1, (row.counter, state.counter)
         state.counter = row.counter
         state.size_bytes += row.size() + content_bytes
@@ -178,9 +192,9 @@ class Stage:
         del queue.locks[counter]
         return lock
 
-    def change_lock(self, lock: Lock) -> None:
-        """Note a lock that stays and is about to change: it is as it was if that is taken back."""
-        self.on_failure.append(partial(_restore, lock, lock.until_mono_ms, lock.delivered))
+    def deliver(self, lock: Lock) -> None:
+        """Note a lock that is about to be delivered: it is as it was if that is taken back."""
+        self.on_failure.append(partial(setattr, lock, "delivered", lock.delivered))
 
     def remember_operation(self, name: bytes, outcome: Any) -> None:
         """Note the outcome of an operation, for repeats of it, if it has a name."""
@@ -210,8 +224,18 @@ class Stage:
             undo()
 
 
-def _restore(lock: Lock, until_mono_ms: int, delivered: bool) -> None:
-    lock.until_mono_ms, lock.delivered = until_mono_ms, delivered
+def check_numbers(queue: MessageQueue, count: int = 1) -> None:
+    """Raise QuotaExceeded unless a queue can give so many numbers more: an id has no room for them.
+
+    Asked wherever one is given.
+    """
+    if queue.state.counter + count > sequence_number.COUNTER_MAX:
+        entity = queue.entity
+        raise errors.QuotaExceeded(
+            f"{entity.title}: sequence numbers exhausted in this partition. Create a new "
+            f"{entity.kind}.",
+            metadata={"entity": entity.name},
+        )
 
 
 def failure_of(value: Any, error: BusError) -> Any:

@@ -1,6 +1,7 @@
 """Outcomes of transactions as text, as they are kept beside those of producers' frames.
 
 {"entity": "a transaction",                no entity's UID: nothing takes it for a frame
+ "of": UID,                                what it was about
  "parts": [{"numbers": [7, 8], "duplicates": [1]}, {"locked_until_ms": …}, {}],
  "refused": [part, reason, text]}          then there are no parts
 """
@@ -13,9 +14,10 @@ from bendybus.partition_server.state.answers import Transacted, TransactionPart
 ENTITY = "a transaction"
 
 
-def to_text(outcome: Transacted) -> str:
+def to_text(outcome: Transacted, uid: str) -> str:
     """Return an outcome for its entry."""
-    facts: dict[str, object] = {"entity": ENTITY, "parts": list(map(_facts, outcome.parts))}
+    facts: dict[str, object] = {"entity": ENTITY, "of": uid}
+    facts["parts"] = list(map(_facts, outcome.parts))
     if outcome.error is not None:
         facts["refused"] = [outcome.refused_part, outcome.error.reason, outcome.error.message]
     return json.dumps(facts)

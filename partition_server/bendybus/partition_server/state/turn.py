@@ -51,11 +51,11 @@ class Turn:
 
     def mark(self) -> Mark:
         """Return a mark: what is decided after it can be taken back alone; see `marks`."""
-        return marks.mark(self.stage, self.partition.producers, self.partition.due)
+        return marks.mark(self.stage, self.partition.undo)
 
     def take_back_to(self, mark: Mark) -> None:
         """Undo what was decided since the mark."""
-        marks.take_back(self.stage, mark, self.partition.producers, self.partition.due)
+        marks.take_back(self.stage, mark, self.partition.undo)
 
     def keep(self, mark: Mark) -> None:
         """Let what was decided since the mark stay decided."""

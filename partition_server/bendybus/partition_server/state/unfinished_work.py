@@ -11,10 +11,11 @@ from functools import partial
 from itertools import islice
 from typing import Any, Final
 
-from bendybus.domain import errors, limits
+from bendybus.domain import errors, limits, lock_token
 from bendybus.domain.errors import BusError
 from bendybus.partition_server.state.answers import Settled
 from bendybus.partition_server.state.commands import Settle
+from bendybus.partition_server.state.shares import Shares
 from bendybus.partition_server.state.stage import Answer, Stage, failure_of
 
 # What all settlements that wait may take: their tokens, changed properties and texts.
@@ -43,7 +44,8 @@ class Unfinished:
 
     def __init__(self) -> None:
         self._settlements: deque[Unsettled] = deque()
-        self._bytes = 0
+        # By slot.
+        self._sizes: Shares[int] = Shares()
         # Row ids of expired messages that are no longer locked.
         self._expired: dict[int, None] = {}
 
@@ -70,9 +72,11 @@ class Unfinished:
         Returns None, or its end if too many wait already.
         """
         added_bytes = 0 if before.waiting else size_bytes(before.command)
-        if added_bytes and self._bytes + added_bytes > BYTES_MAX:
+        slot = lock_token.slot_of(before.command.tokens)
+        if added_bytes and not self._sizes.has_room(slot, added_bytes, BYTES_MAX):
             busy = errors.ServerBusy(
-                "too many settlements are waiting in the partition. Repeat this one.",
+                "too many settlements of this entity are waiting in the partition. Repeat this "
+                "one.",
                 retry_after_ms=1_000,
             )
             rest = [(i, busy) for i in range(settled, before.count)]
@@ -82,8 +86,10 @@ class Unfinished:
         after = Unsettled(command, before.count, settled, tuple(failures), waiting=True)
         self._step(stage, before, after)
         if added_bytes:
-            self._bytes += added_bytes
-            stage.on_failure.append(partial(self._uncount, added_bytes))
+            stage.on_failure.append(
+                partial(self._sizes.put, slot, self._sizes.of(slot), self._sizes.total)
+            )
+            self._sizes.add(slot, added_bytes)
         return None
 
     def ended(self, stage: Stage, before: Unsettled) -> None:
@@ -119,10 +125,8 @@ class Unfinished:
         if after is not None:
             self._settlements.append(after)
         elif before.waiting:
-            self._uncount(size_bytes(before.command))
-
-    def _uncount(self, removed_bytes: int) -> None:
-        self._bytes -= removed_bytes
+            slot = lock_token.slot_of(before.command.tokens)
+            self._sizes.add(slot, -size_bytes(before.command))
 
 
 def size_bytes(command: Settle) -> int:

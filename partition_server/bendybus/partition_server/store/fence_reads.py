@@ -16,3 +16,6 @@ class FenceReads(Protocol):
 
     def fence_count(self, since_ms: int = 0) -> int:
         """Return how many producers are remembered since a time, each as often as it has slots."""
+
+    def fence_counts(self, since_ms: int = 0) -> dict[int, int]:
+        """Return the same by slot; those without any are left out."""

@@ -1,5 +1,6 @@
 """Leases of drains and fences of producers, in the store without a file."""
 
+from collections import Counter
 from operator import attrgetter
 
 from bendybus.domain.sub_queue import SubQueue
@@ -25,7 +26,11 @@ class MemoryPipelines:
 
     def fence_count(self, since_ms: int = 0) -> int:
         """See FenceReads."""
-        return sum(1 for fence in self._fences.values() if fence.at_ms >= since_ms)
+        return sum(self.fence_counts(since_ms).values())
+
+    def fence_counts(self, since_ms: int = 0) -> dict[int, int]:
+        """See FenceReads."""
+        return Counter(each.slot for each in self._fences.values() if each.at_ms >= since_ms)
 
     def commit(self, changes: Changes) -> None:
         """Take what a commit notes and forgets."""

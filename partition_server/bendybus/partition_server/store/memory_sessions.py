@@ -55,7 +55,7 @@ class MemorySessions:
         names = sorted(name for name in every if name is not None)
         looked = [name for name in names if after is None or name > after]
         wanted.update(self._with_state(slot))
-        last = looked[limit - 1] if len(looked) > limit else None
+        last = looked[limit - 1] if len(looked) >= limit else None
         return [name for name in looked[:limit] if name in wanted], last
 
     def updated(

@@ -46,9 +46,9 @@ class MemoryStore:
         self._entities: dict[str, Entity] = {}
         self._slots: dict[int, SlotState] = {}
         self._history: dict[tuple[int, str], HistoryEntry] = {}
-        self._producers: list[ProducerEntry] = []
+        self._producers: dict[int, ProducerEntry] = {}
         self._seen: ClockMark | None = None
-        self._producers_forgotten_until_ms = 0
+        self._producers_unknown: dict[str, int] = {}
         self._delays: dict[int, int] = {}
 
     def expect(self, fingerprint: Fingerprint) -> None:
@@ -65,9 +65,9 @@ class MemoryStore:
             self._boot,
             sorted(self._entities.values(), key=attrgetter("generation")),
             [replace(self._slots[number]) for number in sorted(self._slots)],
-            list(self._producers),
+            list(self._producers.values()),
             self._seen,
-            self._producers_forgotten_until_ms,
+            dict(self._producers_unknown),
             [Delay(id_, until_ms) for id_, until_ms in sorted(self._delays.items())],
             self.pipelines.leases(),
         )
@@ -203,10 +203,14 @@ class MemoryStore:
             self._history[entry.slot, entry.key] = entry
         for entry in changes.history_deletes:
             self._history.pop((entry.slot, entry.key), None)
-        self._producers.extend(changes.producers)
-        if changes.producers_forgotten:
-            del self._producers[: changes.producers_forgotten]
-            self._producers_forgotten_until_ms = changes.producers_forgotten_until_ms
+        for producer in changes.producers:
+            id_ = producer.id or max(self._producers, default=0) + 1
+            self._producers[id_] = producer._replace(id=id_)
+        for forgotten in changes.producers_forgotten:
+            del self._producers[forgotten]
+        self._producers_unknown.update(changes.producers_unknown)
+        for uid in changes.leases_removed:
+            self._producers_unknown.pop(uid, None)
 
     def _resolved(self, slot: int, start: int) -> list[Row]:
         return [self.bodies.resolved(row) for row in self._slot_rows(slot, start)]

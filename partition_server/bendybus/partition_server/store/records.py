@@ -11,8 +11,9 @@ to be read in order:
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import IntEnum
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from bendybus.domain.entity import Entity
@@ -323,6 +324,8 @@ class ProducerEntry(NamedTuple):
     # See producers.py.
     outcome: str
     at_ms: int
+    # Rises with each; 0: the next one.
+    id: int = 0
 
 
 @dataclass(slots=True)
@@ -344,10 +347,11 @@ class Changes:
     history: list[HistoryEntry] = field(default_factory=list)
     history_deletes: list[HistoryEntry] = field(default_factory=list)
     producers: list[ProducerEntry] = field(default_factory=list)
-    # Forget the oldest entries of producers: this many.
-    producers_forgotten: int = 0
-    # … and what was first tried before this is no longer known. Only beside `producers_forgotten`.
-    producers_forgotten_until_ms: int = 0
+    # Forget these entries of producers, by id.
+    producers_forgotten: list[int] = field(default_factory=list)
+    # … and what was first tried before a time is no longer known: (UID of the entity, when); "": of
+    # all entities. Only beside `producers_forgotten`.
+    producers_unknown: list[tuple[str, int]] = field(default_factory=list)
     session_states: list[SessionState] = field(default_factory=list)
     forwarded: list[ForwardedFrame] = field(default_factory=list)
     # Partition that is chosen for a message, by its id; None: no longer.
@@ -355,7 +359,8 @@ class Changes:
     # UIDs of entities that are deleted: nothing of them comes again.
     forward_sources_removed: list[str] = field(default_factory=list)
     leases: list[Lease] = field(default_factory=list)
-    # UIDs of entities that are deleted, and their leases with them.
+    # UIDs of entities that are deleted, and with them their leases, and since when producers are
+    # known.
     leases_removed: list[str] = field(default_factory=list)
     fences: list[Fence] = field(default_factory=list)
     # Forget the oldest fences that were written before this time, a bounded number.
@@ -366,20 +371,8 @@ class Changes:
     seen: ClockMark | None = None
 
     def __bool__(self) -> bool:
-        return bool(
-            self.slots
-            or self.entities
-            or self.inserts
-            or self.bodies_removed
-            or self.updates
-            or self.deletes
-            or self.delays_ended
-            or self.history_deletes
-            or self.session_states
-            or self.forwarded
-            or self.forward_choices
-            or self.leases
-            or self.producers
-            or self.slots_removed
-            or self.seen
-        )
+        """Whether there is anything to write: in any field."""
+        return any(_FIELDS(self))
+
+
+_FIELDS: Final = attrgetter(*(each.name for each in fields(Changes)))

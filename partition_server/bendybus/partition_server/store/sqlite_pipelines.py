@@ -41,6 +41,10 @@ class SqlitePipelines:
         [(count,)] = self._read("pipeline_count_fences", (since_ms,))
         return int(count)
 
+    def fence_counts(self, since_ms: int = 0) -> dict[int, int]:
+        """See FenceReads."""
+        return dict(self._read("pipeline_count_fences_by_slot", (since_ms,)))
+
     def commit(self, db: apsw.Connection, changes: Changes) -> None:
         """Write what a commit notes and forgets."""
         sql = self._sql

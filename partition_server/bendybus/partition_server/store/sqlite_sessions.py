@@ -81,22 +81,18 @@ class SqliteSessions:
     def listed(self, slot: int, after: str | None, limit: int) -> tuple[list[str], str | None]:
         """See SessionReads."""
         start = "" if after is None else _following(after)
-        with_state = self._read("session_with_state", (slot, start, limit))
-        names = {session_id for (session_id,) in with_state}
-        # Up to here all sessions with a state are known.
-        end: str | None = max(names) if len(names) == limit else None
-        at: str | None = None
+        # Whether each is wanted. The first `limit` of these are the first of all.
+        looked = {name: True for (name,) in self._read("session_with_state", (slot, start, limit))}
         for _ in range(limit):
             found = self._read("session_next_session", (slot, start))
-            if not found or (end is not None and found[0][0] > end):
-                at = None
+            if not found:
                 break
-            at, active = found[0]
-            start = _following(at)
-            if active:
-                names.add(at)
-        last = min((each for each in (at, end) if each is not None), default=None)
-        return sorted(name for name in names if last is None or name <= last), last
+            name, active = found[0]
+            start = _following(name)
+            looked[name] = bool(active) or name in looked
+        names = sorted(looked)[:limit]
+        last = names[-1] if len(names) == limit else None
+        return [name for name in names if looked[name]], last
 
     def updated(
         self, slot: int, after: str | None, limit: int, since_ms: int

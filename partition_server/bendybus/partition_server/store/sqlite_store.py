@@ -32,7 +32,6 @@ from bendybus.partition_server.store.records import (
     ClockMark,
     Envelope,
     HistoryEntry,
-    ProducerEntry,
     Row,
     SlotState,
     Summary,
@@ -44,10 +43,10 @@ from bendybus.partition_server.store.sqlite_delays import SqliteDelays
 from bendybus.partition_server.store.sqlite_errors import is_unwritable, translated
 from bendybus.partition_server.store.sqlite_forwards import SqliteForwards
 from bendybus.partition_server.store.sqlite_pipelines import SqlitePipelines
+from bendybus.partition_server.store.sqlite_producers import SqliteProducers
 from bendybus.partition_server.store.sqlite_sessions import SqliteSessions
 from bendybus.partition_server.store.store import Opened
 
-_FORGOTTEN: Final = "producers_forgotten_until_ms"
 _PAYLOAD: Final = Row._fields.index("payload")
 _PLAIN_COLUMNS: Final = Row._fields.index("changed_properties")
 
@@ -71,6 +70,7 @@ class SqliteStore:
         self.bodies = SqliteBodies(self._queries, self._all)
         self.forwards = SqliteForwards(self._queries, self._all)
         self.pipelines = SqlitePipelines(self._queries, self._all)
+        self._producers = SqliteProducers(self._queries, self._all)
         self._delays = SqliteDelays(self._queries, self._all)
         self.sessions = SqliteSessions(self._queries, self._all, self._page)
         self._db: apsw.Connection | None = None
@@ -176,9 +176,9 @@ class SqliteStore:
                 SlotState(slot, uid, SubQueue(sub_queue), *figures)
                 for slot, uid, sub_queue, *figures in self._all("read_slots")
             ],
-            [ProducerEntry(*row) for row in self._all("read_producers")],
+            self._producers.all(),
             seen,
-            next((value for (value,) in self._all("read_mark", (_FORGOTTEN,))), 0),
+            self._producers.unknown(),
             self._delays.all(),
             self.pipelines.leases(),
         )
@@ -311,11 +311,8 @@ class SqliteStore:
             db.execute(sql["remember_key"], key)
         for key in changes.history_deletes:
             db.execute(sql["forget_key"], (key.slot, key.key))
-        for producer in changes.producers:
-            db.execute(sql["write_producer"], (*producer, file_format.OUTCOME_VERSION))
-        if changes.producers_forgotten:
-            db.execute(sql["forget_producers"], (changes.producers_forgotten,))
-            db.execute(sql["write_mark"], (_FORGOTTEN, changes.producers_forgotten_until_ms))
+        if changes.producers or changes.leases_removed:
+            self._producers.commit(db, changes, _runs)
         for slot in changes.slots.values():
             figures = (slot.slot, slot.uid, slot.sub_queue, *slot.figures(), slot.dropped)
             db.execute(sql["write_slot"], (*figures, slot.destination))

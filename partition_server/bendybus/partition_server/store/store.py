@@ -4,8 +4,8 @@ Two implementations honour the same contract and pass the same tests: `sqlite_st
 `memory_store`. Reads see what is committed. One thread uses a store.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from bendybus.domain.entity import Entity, Fingerprint
@@ -40,8 +40,9 @@ class Opened:
     producers: list[ProducerEntry]
     # None: never in use, or before this was noted.
     seen: ClockMark | None = None
-    # Wall clock: frames whose first try was before it may be forgotten. 0: none was.
-    producers_forgotten_until_ms: int = 0
+    # By UID of an entity, wall clock: frames whose first try was before it may be forgotten; "": of
+    # all entities.
+    producers_unknown: Mapping[str, int] = field(default_factory=dict)
     # Messages that wait, because they were abandoned with a delay.
     delays: Sequence[Delay] = ()
     # Of drains, also those that were ended.

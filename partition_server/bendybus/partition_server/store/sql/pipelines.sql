@@ -14,6 +14,10 @@ DELETE FROM leases WHERE uid = ?
 -- How many producers are remembered since a time.
 SELECT count(*) FROM fences WHERE at_ms >= ?
 
+-- count_fences_by_slot --
+-- The same for each slot.
+SELECT slot, count(*) FROM fences WHERE at_ms >= ? GROUP BY slot
+
 -- read_fence --
 -- How far a producer came in a slot.
 SELECT slot, producer_id, epoch, ordinal, mark, at_ms FROM fences WHERE slot = ? AND producer_id = ?

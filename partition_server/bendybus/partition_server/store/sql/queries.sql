@@ -182,20 +182,24 @@ DELETE FROM history WHERE slot = ? AND key = ?
 
 -- read_producers --
 -- Frames that are stored, oldest first.
-SELECT producer_id, sequence, position, outcome, at_ms FROM producers ORDER BY id
+SELECT producer_id, sequence, position, outcome, at_ms, id FROM producers ORDER BY id
 
 -- write_producer --
 -- A part of a frame that is stored with this transaction.
-INSERT INTO producers (producer_id, sequence, position, outcome, at_ms, version)
-VALUES (?, ?, ?, ?, ?, ?)
+INSERT INTO producers (id, producer_id, sequence, position, outcome, at_ms, version)
+VALUES (?, ?, ?, ?, ?, ?, ?)
 
 -- forget_producers --
--- The oldest frames.
-DELETE FROM producers WHERE id IN (SELECT id FROM producers ORDER BY id LIMIT ?)
+-- Frames in the order of their commits.
+DELETE FROM producers WHERE id BETWEEN ? AND ?
 
--- read_mark --
--- A single number, if it was ever written.
-SELECT value FROM marks WHERE name = ?
+-- read_marks --
+-- Single numbers, from a name up to another one.
+SELECT name, value FROM marks WHERE name >= ? AND name < ?
+
+-- forget_mark --
+-- A single number.
+DELETE FROM marks WHERE name = ?
 
 -- write_mark --
 -- A single number.

@@ -103,7 +103,8 @@ CREATE TABLE producers (
     version INTEGER NOT NULL DEFAULT 1
 ) STRICT;
 
--- Single numbers: producers_forgotten_until_ms, the age of the newest frame that is forgotten.
+-- Single numbers: producers_forgotten_until_ms, when the newest frame that is forgotten was stored;
+-- followed by a slash and the UID of an entity: the same of that one.
 CREATE TABLE marks (
     name TEXT PRIMARY KEY,
     value INTEGER NOT NULL

@@ -1,0 +1,72 @@
+"""Scheduled messages that are due and wait for room in their topic, in the order of their times.
+
+    scheduled ──due──► published
+                  └──no room──► waits here ──room──► published; then those behind it
+
+They stay scheduled in the file: a restart finds them due. Of a topic a bounded number is known;
+those behind are found again, from the time of the first of them on, when none of these waits.
+"""
+
+from typing import Final
+
+from bendybus.partition_server.state.due_times import SlotTimes
+from bendybus.partition_server.state.undo_log import UndoDict, UndoLog
+
+# Known of one topic.
+WAITING_MAX: Final = 100
+# Between two looks for room, if nothing of the topic goes.
+RETRY_MS: Final = 1_000
+
+
+class AwaitingRoom:
+    """What waits in each topic, by slot."""
+
+    def __init__(self, undo: UndoLog) -> None:
+        self._undo = undo
+        # When each topic is looked at next, on the monotonic clock.
+        self.due = SlotTimes(undo)
+        # Row id → when it was due.
+        self._waiting: dict[int, UndoDict[int, int]] = {}
+        # When the first of those was due that are not known.
+        self._beyond: UndoDict[int, int] = UndoDict(undo)
+
+    def waits(self, slot: int) -> bool:
+        """Whether a message of a topic waits."""
+        return bool(self._waiting.get(slot)) or slot in self._beyond
+
+    def count(self) -> int:
+        """Return how many messages are known that wait."""
+        return sum(map(len, self._waiting.values()))
+
+    def add(self, slot: int, id_: int, due_ms: int, mono_ms: int) -> None:
+        """Let a message wait, behind those that do."""
+        known = self._waiting.get(slot)
+        if known is None:
+            known = self._waiting[slot] = UndoDict(self._undo)
+        if id_ in known:
+            return
+        if slot in self._beyond or len(known) >= WAITING_MAX:
+            self._beyond[slot] = min(due_ms, self._beyond.get(slot, due_ms))
+            return
+        known[id_] = due_ms
+        self.due.add(mono_ms + RETRY_MS, slot)
+
+    def ids(self, slot: int) -> list[int]:
+        """Return the messages of a topic that wait, as far as they are known, in order."""
+        known: dict[int, int] = self._waiting.get(slot) or {}
+        return sorted(known, key=lambda id_: (known[id_], id_))
+
+    def remove(self, slot: int, id_: int) -> None:
+        """Note that a message waits no more."""
+        del self._waiting[slot][id_]
+
+    def beyond(self, slot: int) -> int | None:
+        """Forget that others wait behind those that are known; return since when they are due."""
+        found: int | None = self._beyond.pop(slot)
+        return found
+
+    def drop(self, slot: int) -> None:
+        """Forget a topic that is deleted."""
+        self._waiting.pop(slot, None)
+        self._beyond.pop(slot)
+        self.due.replace(slot, None)

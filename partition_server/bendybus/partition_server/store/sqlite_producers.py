@@ -1,0 +1,70 @@
+"""Parts of producers' frames that are stored, and since when they are known, in the SQLite file.
+
+Marks of before v0.7 have one time for all entities. It is still written, for a version that goes
+back, and noted beside it; if it is later than that, such a version has forgotten something since.
+
+    producers_forgotten_until_ms          of whatever entity, at most
+    producers_forgotten_until_ms/UID      of one entity; without UID: of all others
+    producers_forgotten_until_ms/*        what the first one was set to
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+import apsw
+
+from bendybus.partition_server.store import file_format
+from bendybus.partition_server.store.records import Changes, ProducerEntry
+
+Read = Callable[..., list[tuple[Any, ...]]]
+_MARK: Final = "producers_forgotten_until_ms"
+_WRITTEN: Final = "*"
+
+
+class SqliteProducers:
+    """What of producers is in the file."""
+
+    def __init__(self, sql: dict[str, str], read: Read) -> None:
+        """`read` executes a statement of `sql`, by name."""
+        self._sql = sql
+        self._read = read
+        # Of all entities, as it is in the file.
+        self._newest_ms = 0
+
+    def all(self) -> list[ProducerEntry]:
+        """Return all entries, oldest first; read when the file is opened."""
+        return [ProducerEntry(*row) for row in self._read("read_producers")]
+
+    def unknown(self) -> dict[str, int]:
+        """Return until when entries are no longer known, by entity; read at the same time."""
+        end = chr(ord("/") + 1)
+        found: dict[str, int] = dict(self._read("read_marks", (_MARK, _MARK + end)))
+        self._newest_ms = found.pop(_MARK, 0)
+        known = {name.removeprefix(f"{_MARK}/"): value for name, value in found.items()}
+        if self._newest_ms > known.pop(_WRITTEN, 0):
+            known[""] = self._newest_ms
+        return known
+
+    def commit(
+        self,
+        db: apsw.Connection,
+        changes: Changes,
+        runs: Callable[[Iterable[int]], Iterator[tuple[int, int]]],
+    ) -> None:
+        """Write what a commit notes and forgets."""
+        sql = self._sql
+        for entry in changes.producers:
+            values = (entry.id or None, *entry[:-1], file_format.OUTCOME_VERSION)
+            db.execute(sql["write_producer"], values)
+        if not (changes.producers_forgotten or changes.leases_removed):
+            return
+        for span in runs(changes.producers_forgotten):
+            db.execute(sql["forget_producers"], span)
+        for uid, unknown_ms in changes.producers_unknown:
+            db.execute(sql["write_mark"], (f"{_MARK}/{uid}", unknown_ms))
+            self._newest_ms = max(self._newest_ms, unknown_ms)
+        if changes.producers_unknown:
+            db.execute(sql["write_mark"], (_MARK, self._newest_ms))
+            db.execute(sql["write_mark"], (f"{_MARK}/{_WRITTEN}", self._newest_ms))
+        for uid in changes.leases_removed:
+            db.execute(sql["forget_mark"], (f"{_MARK}/{uid}",))
