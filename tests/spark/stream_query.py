@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from bendybus.spark.source.ranges import Range
 from bendybus.spark.source.stream_planner import StreamPlanner
 from tests.spark.memory_bus import Clock, MemoryBus, stream_options
 
@@ -19,10 +20,13 @@ class Query:
         self.log: list[dict[str, Any]] = []
         self.committed = 0
         self.read: list[str] = []
+        # Of the last batch that was planned.
+        self.tasks: list[Range] = []
         self.restart()
 
-    def restart(self) -> None:
-        """Start again from the checkpoint, in another process."""
+    def restart(self, **changed: str) -> None:
+        """Start again from the checkpoint, in another process, with some options changed."""
+        self.given |= changed
         self.planner = StreamPlanner(
             stream_options(**self.given), self.bus, clock=self.clock, sleep=self.clock.sleep
         )
@@ -60,9 +64,10 @@ class Query:
 
     def _rows(self) -> list[str]:
         start = self.log[-2] if len(self.log) > 1 else self.planner.initial()
+        self.tasks = self.planner.ranges(start, self.log[-1])
         return [
             self.bus.partitions[each.partition].messages[counter]
-            for each in self.planner.ranges(start, self.log[-1])
+            for each in self.tasks
             for counter in sorted(self.bus.partitions[each.partition].messages)
             if each.after < self.bus.partitions[each.partition].number(counter) <= each.upto
         ]

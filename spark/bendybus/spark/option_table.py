@@ -193,7 +193,8 @@ OPTIONS: Final = (
         READ,
         values.count(1, 100_000),
         "0",
-        "cut ranges so that there are about so many tasks",
+        "cut ranges so that there are about so many tasks; a batch that is repeated keeps those "
+        "that it was begun with",
     ),
     Option(
         "failOnDataLoss",

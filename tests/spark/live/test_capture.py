@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bendybus.spark.commands.run import sentence_of
-from bendybus.spark.jobs import capture
+from bendybus.spark.jobs import capture, capture_record
 from bendybus.spark.jobs.capture import Batch, Capture
 from bendybus.spark.jobs.file_layout import Layout
 from tests.spark.live.queues import Queue
@@ -49,6 +49,7 @@ def bodies(queue: Queue) -> Counter[str]:
     return Counter(
         body.decode()
         for path in files(queue)
+        if path.suffix == ".parquet"
         for body in pq.read_table(path, columns=["body"]).column("body").to_pylist()
     )
 
@@ -95,6 +96,51 @@ def test_a_batch_that_is_repeated_publishes_nothing_twice(new_queue: NewQueue) -
     assert {path: path.stat().st_mtime_ns for path in files(queue)} == before
     assert done[0].repeated == done[0].files == died[0]
     assert bodies(queue) == Counter(BODIES)
+
+
+@pytest.mark.requirement("R361")
+def test_a_repeat_with_other_columns_template_and_format_gives_the_files_that_were_begun(
+    new_queue: NewQueue,
+) -> None:
+    queue = new_queue()
+    queue.send(BODIES)
+
+    def dies(batch: Batch) -> None:
+        if batch.messages:
+            raise RuntimeError("injected")
+
+    with pytest.raises(Exception, match="injected"):
+        capture.start(queue.spark, wanted(queue), NOW, dies).awaitTermination(90)
+    before = files(queue)
+    changed = wanted(queue, Layout("jsonl", folder="{partition}/{year}"), columns="subject")
+    done = run(queue, changed)
+    after = files(queue)
+    queue.send(["later"])
+    run(queue, changed)
+
+    assert before == after
+    assert done[0].repeated == done[0].files == len(before)
+    assert bodies(queue) == Counter(BODIES)
+    (later,) = set(files(queue)) - set(after)
+    assert later.suffix == ".jsonl"
+    assert queue.active() == 0
+
+
+@pytest.mark.requirement("R361")
+def test_the_record_is_kept_where_spark_has_the_checkpoint(new_queue: NewQueue) -> None:
+    queue = new_queue()
+    jvm, home = queue.spark._jvm, queue.folder / "hadoop"
+    path = jvm.org.apache.hadoop.fs.Path(str(home))
+    system = path.getFileSystem(queue.spark._jsc.hadoopConfiguration())
+    folder = capture_record.HadoopFolder(queue.spark, system, path)
+
+    absent = folder.read("record")
+    folder.write("record", b"one")
+    folder.write("record", b"\x00other\xff")
+
+    assert absent is None
+    assert folder.read("record") == b"\x00other\xff"
+    assert (home / "record").read_bytes() == b"\x00other\xff"
 
 
 def test_json_lines_have_the_columns_that_were_chosen(new_queue: NewQueue) -> None:

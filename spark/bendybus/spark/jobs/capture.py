@@ -5,6 +5,7 @@ batch ──► a task for each range writes its files (captured_files) ──�
 
 A batch that is repeated, after whatever died, has the same ranges, so the same names of files; what
 is published already stays as it is. So files hold each message once for every reader of files.
+What else decides the names and contents is on record in the checkpoint; see `capture_record`.
 """
 
 import hashlib
@@ -15,7 +16,8 @@ from typing import Any, Final
 
 from bendybus.spark import columns, connections, options
 from bendybus.spark.errors import OptionError, PipelineError
-from bendybus.spark.jobs import file_store
+from bendybus.spark.jobs import capture_record, file_store
+from bendybus.spark.jobs.capture_record import Shape
 from bendybus.spark.jobs.file_layout import Layout
 from bendybus.spark.option_table import Use
 
@@ -59,12 +61,14 @@ def start(
     `trigger`: as Spark takes it. `done` is called after each batch that published its files.
     """
     path = check(wanted)
-    source, kept = _source(wanted)
-    owner = _owner(wanted)
+    today, owner = _shape(wanted), _owner(wanted)
+    record = capture_record.of_checkpoint(spark, wanted.checkpoint)
+    source = _read_as_begun(_source(wanted)[0], today, record.begun)
     file_store.of_uri(wanted.out, owner).clear()
 
     def publish(frame: Any, number: int) -> None:
-        found = frame.mapInArrow(_writing(wanted, owner, kept), _RESULT).collect()
+        shape = record.begin(number, today)
+        found = frame.mapInArrow(_writing(shape, owner), _RESULT).collect()
         batch = Batch(
             number,
             sum(row.rows for row in found),
@@ -110,6 +114,21 @@ def _source(wanted: Capture) -> tuple[dict[str, str], list[str]]:
     return source, list(kept)
 
 
+def _shape(wanted: Capture) -> Shape:
+    """Return what the files are of the batches that are begun with these options."""
+    source, kept = _source(wanted)
+    layout = replace(wanted.layout, compression=wanted.layout.codec, selection=_selection(wanted))
+    return Shape(wanted.out, layout, tuple(kept), options.columns_of(source)[1])
+
+
+def _read_as_begun(source: dict[str, str], today: Shape, begun: Shape | None) -> dict[str, str]:
+    """Return the options of the source, with the columns of a batch that may be unfinished."""
+    if begun is None or begun.body != today.body:
+        return source
+    names = (*source["columns"].split(","), *begun.columns)
+    return {**source, "columns": ",".join(dict.fromkeys(names))}
+
+
 def _selection(wanted: Capture) -> str:
     """Return what names less than all of a range: other columns, or some of its messages; "": all.
 
@@ -138,11 +157,9 @@ def _owner(wanted: Capture) -> str:
     return hashlib.blake2b("\0".join(of).encode(), digest_size=8).hexdigest()
 
 
-def _writing(
-    wanted: Capture, owner: str, kept: list[str]
-) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def _writing(shape: Shape, owner: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """Return what a task does with the rows of its range."""
-    out, layout = wanted.out, replace(wanted.layout, selection=_selection(wanted))
+    out, layout, kept = shape.out, shape.layout, list(shape.columns)
 
     def task(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa

@@ -1,10 +1,12 @@
 """Offsets: how far a read came in each partition, as Spark keeps it in its checkpoint.
 
-    {"v": 1, "owner": "spark-1f0c…", "seq": {"0": 41}, "inc": {"0": "a1-9c"}, "low": {"0": 57}}
+    {"v": 1, "owner": "spark-1f0c…", "seq": {"0": 41}, "inc": {"0": "a1-9c"}, "low": {"0": 57},
+     "shape": {"minPartitions": 8, "states": ["active"], "sessionId": null}}
 
 `seq`: the last number that was handed over. `inc`: the incarnation it is of; a partition without
 one did not answer yet. `low`: what was gone already when it was above the number before: messages
-at or below it that are not there any more are no loss of this query.
+at or below it that are not there any more are no loss of this query. `shape`: the options that give
+the batch that ends here its tasks and its rows, so that a repeat of it has the same ones.
 """
 
 from collections.abc import Mapping
@@ -18,6 +20,23 @@ VERSION: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
+class Shape:
+    """What gives a batch its tasks and its rows, beside its ranges: options by their names."""
+
+    min_partitions: int = 0
+    states: tuple[str, ...] = ("active",)
+    session_id: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what Spark keeps."""
+        return {
+            "minPartitions": self.min_partitions,
+            "states": list(self.states),
+            "sessionId": self.session_id,
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class Offset:
     """How far a read came, by partition."""
 
@@ -25,6 +44,8 @@ class Offset:
     incarnations: Mapping[int, str] = field(default_factory=dict)
     gone: Mapping[int, int] = field(default_factory=dict)
     owner: str = ""
+    # None: not recorded, as it was not before 0.7.0.
+    shape: Shape | None = None
 
     def number(self, partition: int) -> int:
         """Return the last number that was handed over."""
@@ -39,6 +60,8 @@ class Offset:
         made["inc"] = _by_text(self.incarnations)
         if self.gone:
             made["low"] = _by_text(self.gone)
+        if self.shape is not None:
+            made["shape"] = self.shape.to_json()
         return made
 
 
@@ -54,7 +77,12 @@ def from_json(given: Mapping[str, Any]) -> Offset:
         _by_number(given["inc"]),
         _by_number(given.get("low", {})),
         given.get("owner", ""),
+        _shape(given["shape"]) if "shape" in given else None,
     )
+
+
+def _shape(given: Mapping[str, Any]) -> Shape:
+    return Shape(given["minPartitions"], tuple(given["states"]), given["sessionId"])
 
 
 def beginning(partition: int) -> int:

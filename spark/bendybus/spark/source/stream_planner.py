@@ -13,17 +13,18 @@ import logging
 import time
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
 from bendybus.domain import sequence_number
 from bendybus.spark import bus_errors
-from bendybus.spark.errors import DataLossError, PipelineError
+from bendybus.spark.errors import DataLossError, OptionError, PipelineError
 from bendybus.spark.options import ReadOptions
 from bendybus.spark.source import awaiting, offsets, positions, ranges
 from bendybus.spark.source.bus import Bus
 from bendybus.spark.source.deal_by_time import Dealer
 from bendybus.spark.source.drain import Drain
-from bendybus.spark.source.offsets import Offset
+from bendybus.spark.source.offsets import Offset, Shape
 from bendybus.spark.source.ranges import Extent, Range
 
 logger = logging.getLogger(__name__)
@@ -105,7 +106,8 @@ class StreamPlanner:
                 self._finish(start, extents)
             return given
         self._idle_since, self._batch_at = None, self._clock()
-        return ranges.advanced(start, extents, ends, self._owner(start)).to_json()
+        end = ranges.advanced(start, extents, ends, self._owner(start))
+        return replace(end, shape=self._shape()).to_json()
 
     def report(self) -> dict[str, Any] | None:
         """Return the end of what was there at the last look, for the query's progress."""
@@ -123,12 +125,49 @@ class StreamPlanner:
         self._pinned = True
         start, end = offsets.from_json(given), offsets.from_json(ending)
         found = ranges.between(start, end)
-        if self._options.session_id is not None:
-            partition = self._bus.partition_of(self._options.session_id)
+        if not found:
+            return []
+        shape = self._shape_of(end)
+        if shape.session_id is not None:
+            partition = self._bus.partition_of(shape.session_id)
             found = [each for each in found if each.partition == partition]
         if self._options.drains and found:
             self._await_ready(end, {each.partition for each in found})
-        return ranges.cut(found, self._options.min_partitions)
+        return ranges.cut(found, shape.min_partitions)
+
+    def _shape(self) -> Shape:
+        """Return the shape of the batches that this run begins."""
+        options = self._options
+        return Shape(options.min_partitions, options.states, options.session_id)
+
+    def _shape_of(self, end: Offset) -> Shape:
+        """Return the shape that a batch was begun with. Raises OptionError for other rows.
+
+        Its tasks may have written: cut in another way, they would be others with the same numbers.
+        """
+        today = self._shape()
+        if end.shape is None:
+            logger.warning(
+                "%s: the unfinished batch was begun by a version that does not record "
+                "minPartitions; it is cut as that option says now (%d)",
+                self._path, today.min_partitions,
+            )  # fmt: skip
+            return today
+        for name, then in end.shape.to_json().items():
+            now = today.to_json()[name]
+            if now == then:
+                continue
+            if name != "minPartitions":
+                raise OptionError(
+                    f"option {name}: a batch that was begun with {_option_text(then)} is not "
+                    f"finished, and {_option_text(now)} would give it other rows. Start with the "
+                    "former until it is finished, or use another checkpointLocation."
+                )
+            logger.warning(
+                "%s: the unfinished batch is cut as it was begun, with minPartitions=%d",
+                self._path, then,
+            )  # fmt: skip
+        return end.shape
 
     def _ends(self, start: Offset, extents: list[Extent], limit: int | None) -> dict[int, int]:
         """Return where the next batch ends, by partition; nothing: there is no batch."""
@@ -260,6 +299,13 @@ class StreamPlanner:
             self._drain.settle(_moved(start, extents))
             self._drain.release()
             self._drain = None
+
+
+def _option_text(value: Any) -> str:
+    """Return the value of an option as its user writes it."""
+    if value is None:
+        return "none"
+    return repr(",".join(value) if isinstance(value, list) else value)
 
 
 def _moved(start: Offset, extents: list[Extent]) -> dict[int, tuple[int, str]]:
