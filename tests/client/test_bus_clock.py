@@ -23,7 +23,7 @@ def test_the_clock_of_the_bus_is_known_to_the_quickest_round_trip() -> None:
     clock = BusClock()
     assert clock.at(BUS_MS, 100.0) == 100.0
 
-    # Asked at 10, answered at some time after that; and so quickly that the time is between 30 and 31.
+    # Asked at 10, and answered some time after that; then answered at once.
     clock.answered(10.0, BUS_MS)
     clock.answered(30.0, BUS_MS + 15_000)
     clock.answered(31.0, BUS_MS + 30_000)

@@ -1,4 +1,4 @@
-"""Until when messages are handed over under a lock, and when the partition of a session is asked."""
+"""Until when messages are handed over under a lock, and when a session's partition is asked."""
 
 import pytest
 

@@ -21,8 +21,8 @@ To drain credit, asks of partitions that were not heard of just now are withdraw
 partitions answer. It is drained if some partition answered, and ends as unanswered if none did.
 
 Asks without credit are withdrawn. The cache is given back when there was no credit for 5 s (what
-was asked for ahead: sooner), when too little of a lock is left, and when the connection that filled it
-ends; nothing of this is a delivery.
+was asked for ahead: sooner), when too little of a lock is left, and when the connection that filled
+it ends; nothing of this is a delivery.
 """
 
 from collections.abc import Callable, Iterable, Sequence
