@@ -10,9 +10,10 @@ import pytest
 
 # Modules that read a clock, as they import it.
 _CLOCKS = (
-    "bendybus.client.core.ask_ahead",
+    "bendybus.client.core.receive_asks",
     "bendybus.client.core.receive_stream",
     "bendybus.client.core.session_link",
+    "bendybus.client.core.stream",
     "bendybus.client.messages.received_message",
     "bendybus.frontend.upstreams.upstream",
 )
