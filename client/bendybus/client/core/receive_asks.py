@@ -57,6 +57,8 @@ class ReceiveAsks:
         prefetch_count: int,
         buffer: MessageBuffer,
         release: Callable[[list[BatchSlice]], None],
+        *,
+        locks: bool,
     ) -> None:
         self._stream = stream
         self._loop = loop
@@ -64,6 +66,8 @@ class ReceiveAsks:
         self._prefetch = prefetch_count
         self._buffer = buffer
         self._release = release
+        # Whether messages are locked; else they are deleted as they are delivered.
+        self._locks = locks
         self.pending: deque[PendingReceive] = deque()
         # Open asks: the receive, that of a loop, or how much credit was asked for ahead.
         self.open: dict[int, PendingReceive | AskAhead | int] = {}
@@ -212,7 +216,7 @@ class ReceiveAsks:
         slices: list[BatchSlice] = []
         for batch in delivery.batches:
             delivered = Delivered(batch, sent_s)
-            if delivered.lock_tokens and delivered.lock_end_s <= now_s:
+            if self._locks and delivered.lock_end_s <= now_s:
                 _log.info(
                     "client: %s: %d messages arrived after their locks had ended; dropped",
                     self._stream.name,

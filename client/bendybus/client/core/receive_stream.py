@@ -64,7 +64,7 @@ class ReceiveStream:
         self._settlements = Settlements(retry)
         self._buffer = MessageBuffer()
         self._asks = ReceiveAsks(
-            self.stream, loop, retry, prefetch_count, self._buffer, self._release
+            self.stream, loop, retry, prefetch_count, self._buffer, self._release, locks=self._locks
         )
         # When the last outcome of a settlement came, on the monotonic clock.
         self.outcome_s = 0.0

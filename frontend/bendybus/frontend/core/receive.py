@@ -358,8 +358,11 @@ class ReceiveDispatcher:
             self.give_back(GiveBack(batch, 0, len(batch.messages), partition))
         if not deleted.failed:
             ready = columns.without(batch, deleted.lost) if deleted.lost else [batch]
-            if not pending.shared.deletes:
-                for each in ready:
+            for each in ready:
+                if pending.shared.deletes:
+                    # Its lock ended as it was deleted: nothing may take it for one that is over.
+                    each.ClearField("lock_tokens")
+                else:
                     each.lock_remaining_ms = max(1, until_ms - now_ms())
             pending.ready += ready
         self._finish(pending)
