@@ -2,9 +2,13 @@
 
 import pytest
 
+from bendybus.domain.receive_mode import ReceiveMode
+from bendybus.domain.sub_queue import SubQueue
 from bendybus.frontend.core import lease
 from bendybus.frontend.core.lease import SessionLease
+from bendybus.frontend.core.receive import Source
 from tests.frontend.receiver import Receiver
+from tests.frontend.test_sessions import Bus
 
 
 @pytest.mark.requirement("R320")
@@ -87,3 +91,18 @@ def test_the_end_of_a_lock_is_known_on_the_clock_of_its_partition_where_that_is_
     assert lease.end_ms(10_300, 5_000, 115_000, 100_000) == 15_000
     assert lease.end_ms(10_300, 5_000, 115_000, None) == 15_300
     assert lease.end_ms(10_300, 5_000, 0, 100_000) == 15_300
+
+
+@pytest.mark.requirement("R321")
+async def test_what_is_deleted_as_it_is_handed_over_has_no_lock_that_could_be_over() -> None:
+    bus = Bus()
+    source = Source("audit", SubQueue.MAIN, ReceiveMode.RECEIVE_AND_DELETE)
+    receiver = bus.receives.open(source, bus.handed.append, bus.failed.append, owner="me")
+    receiver.ask(1, 2, 0, -1)
+    home = next(each.partition for each in bus.upstreams if each.of("ask"))
+
+    bus.reserve(home, 5, 6)
+    bus.confirm_delivery(home)
+
+    assert bus.got() == [b"5", b"6"]
+    assert [batch.lock_tokens for handed in bus.handed for batch in handed.batches] == [b""]

@@ -389,18 +389,3 @@ async def test_a_receiver_without_a_session_is_refused_before_a_partition_is_ask
         bus.receives.open(Source("orders"), bus.handed.append, bus.failed.append)
     bus.receives.open(Source("orders", SubQueue.DEAD_LETTER), bus.handed.append, bus.failed.append)
     assert not any(each.told for each in bus.upstreams)
-
-
-@pytest.mark.requirement("R321")
-async def test_what_is_deleted_as_it_is_handed_over_has_no_lock_that_could_be_over() -> None:
-    bus = Bus()
-    source = Source("audit", SubQueue.MAIN, ReceiveMode.RECEIVE_AND_DELETE)
-    receiver = bus.receives.open(source, bus.handed.append, bus.failed.append, owner="me")
-    receiver.ask(1, 2, 0, -1)
-    home = next(each.partition for each in bus.upstreams if each.of("ask"))
-
-    bus.reserve(home, 5, 6)
-    bus.confirm_delivery(home)
-
-    assert bus.got() == [b"5", b"6"]
-    assert [batch.lock_tokens for handed in bus.handed for batch in handed.batches] == [b""]
