@@ -173,7 +173,7 @@ def _check_room(turn: Turn, queue: MessageQueue) -> None:
     partition, since_ms, most = turn.partition, _forgotten_before_ms(turn), limits.FENCES_MAX
     staged = len(turn.stage.changes.fences)
     if partition.store.pipelines.fence_count(since_ms) + staged < most - most // 10:
-        # Whoever has them: counting is cheaper than dealing them out.
+        # Checked over all users first: counting is cheaper than computing shares.
         return
     places: Shares[str] = Shares()
     for slot, count in partition.store.pipelines.fence_counts(since_ms).items():
