@@ -76,7 +76,7 @@ def test_a_lone_user_has_all_but_the_last_tenth_and_others_find_some_of_it() -> 
 
     assert take("greedy") == 90
     assert [take(user) for user in "abc"] == [5, 3, 1]
-    # What it gives back is for whoever needs it, and those that have less are first in the end.
+    # What it gives back is free for all; users that hold less get it first.
     places.add("greedy", -60)
     assert take("a") >= 40
     assert take("greedy") == 0
