@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
+from uuid import uuid4
 
 from bendybus.domain.entity import Entity, Fingerprint, Origin
 from bendybus.domain.filters.rule import CorrelationFilter, Rule, SqlFilter
@@ -62,7 +63,7 @@ def run(count: int, rule_of: Callable[[int], Rule]) -> tuple[float, float]:
     """Return microseconds of CPU for each message, and bytes of the file for each copy."""
     with tempfile.TemporaryDirectory() as directory:
         store = SqliteStore(Path(directory), FINGERPRINT)
-        partition = Partition(store.open(), store, NOW)
+        partition = Partition(store.open(), store, NOW, new_id=uuid4)
         topic = Entity("t", "t", count + 1, Origin.CLIENT, TopicDescription(), 1, 0, 0, 0)
         entries = [
             Entity(

@@ -33,7 +33,7 @@ class Partitions:
 
 def offer(partition: int = 0, name: str = "s") -> Offer:
     """Return an offer."""
-    return Offer(partition, name, b"t" * 16)
+    return Offer(partition, name, b"t" * 16, "uid")
 
 
 def ask_of(actions: list[Action], partition: int) -> int:

@@ -230,7 +230,7 @@ async def test_a_session_that_cannot_be_closed_is_closed_on_the_next_stream() ->
     bus.upstreams[1].available = False
     lose(bus, 1)
     with pytest.raises(errors.PartitionUnavailable):
-        await bus.sessions.close(receiver.shared.session_token)
+        await bus.sessions.close("orders", receiver.shared.session_token)
 
     bus.upstreams[1].available = True
     back(bus, 1)
@@ -246,7 +246,7 @@ async def test_a_receiver_that_attaches_again_keeps_its_session_though_it_was_to
     bus.upstreams[1].available = False
     lose(bus, 1)
     with pytest.raises(errors.PartitionUnavailable):
-        await bus.sessions.close(receiver.shared.session_token)
+        await bus.sessions.close("orders", receiver.shared.session_token)
     bus.upstreams[1].available = True
 
     attaching = asyncio.get_running_loop().create_task(

@@ -65,7 +65,8 @@ class Bus:
         directory = Directory()
         fingerprint = Fingerprint("n", "u", Tier.PREMIUM, COUNT, 0)
         self.entity = queue("orders", partitions=COUNT, requires_session=True)
-        directory.update(0, fingerprint, [self.entity, queue("audit")], snapshot=True)
+        others = queue("others", partitions=COUNT, requires_session=True)
+        directory.update(0, fingerprint, [self.entity, others, queue("audit")], snapshot=True)
         self.upstreams = [Upstream(partition) for partition in range(COUNT)]
         ways: Any = dict(enumerate(self.upstreams))
         self.receives = ReceiveDispatcher(ways, directory, Metrics())
@@ -362,7 +363,7 @@ async def test_close_frees_the_session_and_a_lost_one_is_free() -> None:
     bus = Bus()
     receiver: Any = bus.open()
     closing = asyncio.get_running_loop().create_task(
-        bus.sessions.close(receiver.shared.session_token)
+        bus.sessions.close("orders", receiver.shared.session_token)
     )
     await settle_down()
     bus.result(1, "close_session", errors.SessionLockLost("over"))

@@ -28,32 +28,6 @@ def sessions(new_queue: Callable[..., str]) -> str:
     return new_queue(requires_session=True, lock_duration="PT30S")
 
 
-@pytest.mark.requirement("R106")
-def test_the_token_of_a_session_is_of_no_use_with_another_queue(
-    bus: Any, client: ServiceBusClient, new_queue: Callable[..., str], sessions: str
-) -> None:
-    other = new_queue(requires_session=True)
-    channel = grpc.insecure_channel(bus.front_end_address)
-    stub = receiver_pb2_grpc.ReceiverServiceStub(channel)
-    with accept(client, sessions, "s") as receiver:
-        named: dict[str, Any] = {
-            "session_token": receiver._session_token(),
-            "entity_path": sessions,
-        }
-        stub.GetSessionState(receiver_pb2.GetSessionStateRequest(**named), timeout=30)
-        named["entity_path"] = other
-        calls: list[tuple[Any, Any]] = [
-            (stub.GetSessionState, receiver_pb2.GetSessionStateRequest(**named)),
-            (stub.SetSessionState, receiver_pb2.SetSessionStateRequest(**named)),
-            (stub.RenewSessionLock, receiver_pb2.RenewSessionLockRequest(**named)),
-        ]
-        for call, request in calls:
-            with pytest.raises(grpc.RpcError) as refused:
-                call(request, timeout=30)
-            assert statuses.from_rpc_error(refused.value).reason == "SESSION_LOCK_LOST"
-    channel.close()
-
-
 @pytest.mark.requirement("R107")
 def test_a_list_of_sessions_goes_on_where_a_page_ended(bus: Any, sessions: str) -> None:
     with bus.client() as client:

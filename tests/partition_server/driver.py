@@ -1,7 +1,9 @@
 """Drives the rules of one partition without threads: time is passed in, answers are returned."""
 
 from collections.abc import Callable
+from random import Random
 from typing import Any
+from uuid import UUID
 
 from bendybus.domain import lock_token
 from bendybus.domain.descriptions import AnyDescription
@@ -46,6 +48,12 @@ def fingerprint(
     return Fingerprint("test", uid, tier, count, partition)
 
 
+def seeded_ids(seed: int) -> Callable[[], UUID]:
+    """Return what gives the same ids in each run of a test."""
+    random = Random(seed)
+    return lambda: UUID(int=random.getrandbits(128), version=4)
+
+
 class Driver:
     """One partition under test, with a clock that only the test moves."""
 
@@ -54,6 +62,7 @@ class Driver:
         self._reopen = reopen
         self.wall_ms = START_MS
         self.mono_ms = 1_000_000
+        self._new_id = seeded_ids(0)
         self.partition = self._open()
         self.streams: dict[str, list[Any]] = {}
         # A rule is made to raise: what it raises is answered, and not the end of the test.
@@ -61,7 +70,9 @@ class Driver:
         self._ids = 0
 
     def _open(self) -> Partition:
-        return Partition(self.store.open(), self.store, self.now, clock_hold_ms=300_000)
+        return Partition(
+            self.store.open(), self.store, self.now, new_id=self._new_id, clock_hold_ms=300_000
+        )
 
     @property
     def now(self) -> Now:

@@ -19,7 +19,7 @@ from tests.partition_server.driver import Driver
 _IGNORED: Final = {
     "store", "clock", "clock_ms", "new_id", "serve_budget", "_budget", "faults",
     "lock_generation", "generation", "generations", "last_used_mono_ms", "accessed_at_ms", "boot",
-    "lock_ends", "noted", "ends", "ready", "sessions", "last_number", "number", "by_number",
+    "lock_ends", "noted", "ends", "ready", "sessions", "number", "by_number",
     "_forgotten", "_before", "_reserved", "forward_link", "fail_next", "held_most", "settler_id",
     "session_token", "tokens", "_last", "_heap", "told", "loaded",
     "more", "returned", "_orders", "measured_mono_ms", "undo", "_undo",

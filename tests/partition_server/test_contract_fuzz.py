@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -228,7 +229,7 @@ def test_what_a_partition_refuses_it_never_began(tmp_path: Path) -> None:
             driver.send(b"x", **bad)
 
     assert driver.counts().active == 0
-    reopened = Partition(store.open(), store, driver.now)
+    reopened = Partition(store.open(), store, driver.now, new_id=uuid4)
     assert reopened.state.boot == 2
     store.close()
 

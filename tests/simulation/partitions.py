@@ -22,6 +22,7 @@ from bendybus.partition_server.state.commands import ApplyEntity, Command, Now
 from bendybus.partition_server.state.stage import Answer
 from bendybus.partition_server.store.errors import StoreFull
 from bendybus.partition_server.store.memory_store import MemoryStore
+from tests.partition_server.driver import seeded_ids
 
 PARTITIONS = 4
 START_MS = 1_700_000_000_000
@@ -54,6 +55,7 @@ class Partitions(ABC):
 
     def __init__(self, seed: int, silent_crashes: float) -> None:
         self.random = Random(seed)
+        self._new_id = seeded_ids(seed)
         self._silent_crashes = 0.0
         self.now = 1_000_000
         # Rules are made to raise; and how often they did.
@@ -120,7 +122,13 @@ class Partitions(ABC):
         node.generation += 1
         # A clock that goes on while a turn lasts: what can be divided over turns is.
         clock_ms = itertools.count(0, 20).__next__
-        node.rules = Partition(node.store.open(), node.store, self.clocks(node), clock_ms=clock_ms)
+        node.rules = Partition(
+            node.store.open(),
+            node.store,
+            self.clocks(node),
+            new_id=self._new_id,
+            clock_ms=clock_ms,
+        )
         node.waiting.clear()
 
     def crash(self, index: int) -> None:

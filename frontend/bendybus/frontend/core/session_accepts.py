@@ -37,6 +37,7 @@ class Offer:
     partition: int
     session_id: str
     token: bytes
+    entity_uid: str
 
 
 @dataclass(frozen=True, slots=True)

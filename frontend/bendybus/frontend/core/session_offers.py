@@ -6,6 +6,7 @@ any       all partitions are asked, see `session_accepts`: offered when one has 
 
 import asyncio
 from collections.abc import Callable
+from typing import NamedTuple
 
 from bendybus.domain import errors, limits
 from bendybus.domain.entity import Entity
@@ -27,6 +28,14 @@ from bendybus.frontend.upstreams import deliver_frames
 from bendybus.frontend.upstreams.upstream import Upstream
 
 
+class _Asked(NamedTuple):
+    """An ask that a partition has. `named`: what gets the offer of a session asked for by name."""
+
+    partition: int
+    entity_uid: str
+    named: asyncio.Future[Offer] | None = None
+
+
 class SessionOffers:
     """See the module. `decline` gives an offer back that no receiver takes."""
 
@@ -39,11 +48,10 @@ class SessionOffers:
         self._upstreams = upstreams
         self._receives = receives
         self._decline = decline
-        # Asks for a session by name: partition, and what gets the offer.
-        self._by_name: dict[int, tuple[int, asyncio.Future[Offer]]] = {}
-        # Receivers that wait for any session, by UID; and the asks of these: whose they are.
+        # Asks that are not answered.
+        self._asks: dict[int, _Asked] = {}
+        # Receivers that wait for any session, by UID.
         self._next: dict[str, NextSessions] = {}
-        self._next_asks: dict[int, tuple[str, int]] = {}
 
     async def named(
         self, entity: Entity, session_id: str, until_s: float, *, receiver_id: bytes = b""
@@ -57,7 +65,7 @@ class SessionOffers:
                 raise unavailable(upstream)
             _check_version(upstream)
             ask_id, future = self._receives.next_ask_id(), loop.create_future()
-            self._by_name[ask_id] = (partition, future)
+            self._asks[ask_id] = _Asked(partition, entity.uid, future)
             frame = deliver_frames.accept_session(
                 partition=partition,
                 ask_id=ask_id,
@@ -67,7 +75,7 @@ class SessionOffers:
                 receiver_id=receiver_id,
             )
             if not upstream.ask(frame):
-                del self._by_name[ask_id]
+                del self._asks[ask_id]
                 raise errors.ServerBusy(f"partition {partition}: request queue is full.")
             taken = False
             try:
@@ -85,7 +93,7 @@ class SessionOffers:
                 entity = self._receives.directory.by_uid(entity.uid) or entity
             finally:
                 if not taken:
-                    if self._by_name.pop(ask_id, None) is not None:
+                    if ask_id in self._asks:
                         upstream.follow(deliver_frames.withdraw(partition, ask_id))
                     self._decline_late(future)
 
@@ -159,7 +167,7 @@ class SessionOffers:
                 session_id=None,
             )
             if self._upstreams[action.partition].ask(frame):
-                self._next_asks[action.ask_id] = (uid, action.partition)
+                self._asks[action.ask_id] = _Asked(action.partition, uid)
                 return
         accepts.ended(action.ask_id, action.partition)
         self._ask_later(uid)
@@ -190,23 +198,30 @@ class SessionOffers:
 
     def offered(self, partition: int, offered: deliver_frames.SessionOffered) -> None:
         """Take an offer."""
-        offer = Offer(partition, offered.session_id, offered.session_token)
-        _, future = self._by_name.pop(offered.ask_id, (partition, None))
-        uid, _ = self._next_asks.pop(offered.ask_id, ("", partition))
+        asked = self._asks.pop(offered.ask_id, None)
+        if asked is None:
+            # On a stream that moves: offers end with it.
+            return
+        uid, named = asked.entity_uid, asked.named
+        offer = Offer(partition, offered.session_id, offered.session_token, uid)
         accepts = self._next.get(uid)
-        if future is not None and not future.done():
-            future.set_result(offer)
-        elif accepts is not None:
+        if named is not None and not named.done():
+            named.set_result(offer)
+        elif named is None and accepts is not None:
             self._perform(uid, accepts.offered(offered.ask_id, offer))
         else:
             self._decline(offer)
 
     def ask_ended(self, partition: int, ended: deliver_frames.AskEnded) -> None:
         """Take the end of an ask without an offer."""
-        _, future = self._by_name.pop(ended.ask_id, (partition, None))
-        if future is not None and not future.done():
-            future.set_exception(ended.error or errors.PartitionUnavailable("it was withdrawn."))
-        uid, _ = self._next_asks.pop(ended.ask_id, ("", partition))
+        asked = self._asks.pop(ended.ask_id, None)
+        if asked is None:
+            return
+        uid, named = asked.entity_uid, asked.named
+        if named is not None:
+            if not named.done():
+                named.set_exception(ended.error or errors.PartitionUnavailable("it was withdrawn."))
+            return
         accepts = self._next.get(uid)
         if accepts is None:
             return
@@ -228,14 +243,11 @@ class SessionOffers:
         """Forget what a stream that ended was asked for: its offers are void."""
         for accepts in self._next.values():
             accepts.lost(partition)
-        lost = [ask_id for ask_id, (_, where) in self._next_asks.items() if where == partition]
-        for ask_id in lost:
-            del self._next_asks[ask_id]
-        for ask_id, (where, future) in list(self._by_name.items()):
-            if where == partition:
-                del self._by_name[ask_id]
-                if not future.done():
-                    future.set_exception(errors.PartitionUnavailable("its stream ended."))
+        for ask_id, asked in list(self._asks.items()):
+            if asked.partition == partition:
+                del self._asks[ask_id]
+                if asked.named is not None and not asked.named.done():
+                    asked.named.set_exception(errors.PartitionUnavailable("its stream ended."))
 
 
 def _check_version(upstream: Upstream) -> None:

@@ -94,8 +94,8 @@ class SessionDispatcher:
         """Serve a session that its receiver has locked already. Raises SessionLockLost."""
         entity = receivable.find(self._receives.directory, name)
         upstream = self._upstream_of(token)
-        self._unclosed.keep(upstream.partition, token)
-        before = self._served.get(token)
+        before = self._served_to(token, entity.uid)
+        self._unclosed.keep(upstream.partition, token, entity.uid)
         if before is not None:
             # Its stream may not have ended yet, as seen from here.
             self._receives.fail(before, _elsewhere())
@@ -106,7 +106,8 @@ class SessionDispatcher:
                 upstream.partition, id_, token, entity.uid, held_tokens
             ),
         )
-        return entity, _locked(Offer(upstream.partition, "", token), result, stream, upstream)
+        offer = Offer(upstream.partition, "", token, entity.uid)
+        return entity, _locked(offer, result, stream, upstream)
 
     def open(
         self,
@@ -128,11 +129,12 @@ class SessionDispatcher:
             self._attach(shared)
         return receiver
 
-    def told(self, session: LockedSession) -> None:
+    def told(self, shared: SessionCache) -> None:
         """Take note that a client was told of its session: STRICTLY AFTER that is written to it."""
-        upstream = self._upstreams[session.partition]
+        partition = shared.session.partition
+        frame = deliver_frames.told_session(partition, shared.session_token, shared.entity.uid)
         # If its stream has ended, the session is attached to the next one, which says the same.
-        upstream.follow(deliver_frames.told_session(session.partition, session.token))
+        self._upstreams[partition].follow(frame)
 
     def leave(self, shared: SessionCache) -> None:
         """Take note that a session has no receiver here any more; its lock stays."""
@@ -142,37 +144,54 @@ class SessionDispatcher:
     async def renew(self, name: str, token: bytes) -> tuple[int, int]:
         """Renew a lock; return when it ends, and how long it lasts. Raises SessionLockLost."""
         entity = receivable.find(self._receives.directory, name)
-        upstream = self._upstream_of(token)
+        upstream, shared = self._upstream_of(token), self._served_to(token, entity.uid)
         result = await self._requests.ask(
             upstream,
             lambda id_: deliver_frames.renew_session(upstream.partition, id_, token, entity.uid),
         )
         left_ms = _left_ms(upstream, result)
-        if (shared := self._served.get(token)) is not None:
+        if shared is not None:
             shared.renewed(now_ms() + left_ms)
         return result.locked_until_ms, left_ms
 
-    async def close(self, token: bytes) -> None:
-        """Free a session; one whose lock is lost is free.
+    async def close(self, name: str, token: bytes) -> None:
+        """Free a session of an entity; one whose lock is lost, or whose entity is, is free.
 
         Raises what leaves that unknown; it is freed when its partition is back.
         """
-        self._served.pop(token, None)
         upstream = self._upstream_of(token)
+        try:
+            entity_uid = self._receives.directory.find(name).uid
+            self._served_to(token, entity_uid)
+        except (errors.EntityNotFound, errors.SessionLockLost):
+            return
+        self._served.pop(token, None)
         try:
             await self._requests.ask(
                 upstream,
-                lambda id_: deliver_frames.close_session(upstream.partition, id_, token),
+                lambda id_: deliver_frames.close_session(
+                    upstream.partition, id_, token, entity_uid
+                ),
             )
         except errors.SessionLockLost:
             return
         except (errors.PartitionUnavailable, errors.OutcomeUnknown):
-            self._unclosed.note(upstream.partition, token)
+            self._unclosed.note(upstream.partition, token, entity_uid)
             raise
 
-    def give_up(self, token: bytes) -> None:
+    def give_up(self, shared: SessionCache) -> None:
         """Free a session of which no client was told."""
-        self._free(self._upstream_of(token).partition, token)
+        self._free(shared.session.partition, shared.session_token, shared.entity.uid)
+
+    def _served_to(self, token: bytes, entity_uid: str) -> SessionCache | None:
+        """Return what serves a session here, for a caller who was checked for an entity.
+
+        Raises SessionLockLost if the session is another entity's: nothing is done to its receiver.
+        """
+        shared = self._served.get(token)
+        if shared is not None and shared.entity.uid != entity_uid:
+            raise errors.SessionLockLost("the session token is not one of this entity.")
+        return shared
 
     async def _confirm(self, offer: Offer, receiver_id: bytes) -> LockedSession | None:
         """Lock what was offered; None if the offer is void."""
@@ -181,7 +200,7 @@ class SessionDispatcher:
             result = await self._requests.ask(
                 upstream,
                 lambda id_: deliver_frames.confirm_session(
-                    offer.partition, id_, offer.token, receiver_id
+                    offer.partition, id_, offer.token, offer.entity_uid, receiver_id
                 ),
             )
         except (errors.SessionLockLost, errors.PartitionUnavailable, errors.OutcomeUnknown):
@@ -193,19 +212,19 @@ class SessionDispatcher:
         return _locked(offer, result, stream, upstream)
 
     def _decline(self, offer: Offer) -> None:
-        self._free(offer.partition, offer.token)
+        self._free(offer.partition, offer.token, offer.entity_uid)
 
-    def _free(self, partition: int, token: bytes) -> None:
+    def _free(self, partition: int, token: bytes, entity_uid: str) -> None:
         """Give up a lock that no receiver has; until its partition has read that, again."""
         request_id = self._requests.next_id()
-        frame = deliver_frames.close_session(partition, request_id, token)
+        frame = deliver_frames.close_session(partition, request_id, token, entity_uid)
         if not self._upstreams[partition].follow(frame):
-            self._unclosed.note(partition, token)
+            self._unclosed.note(partition, token, entity_uid)
             return
 
         def answered(result: Result | BusError) -> None:
             if isinstance(result, errors.PartitionUnavailable):
-                self._unclosed.note(partition, token)
+                self._unclosed.note(partition, token, entity_uid)
 
         self._requests.await_answer(request_id, partition, answered)
 
@@ -236,8 +255,8 @@ class SessionDispatcher:
 
     def back(self, partition: int) -> None:
         """Attach sessions, and ask for those that receivers wait for, on a new stream."""
-        for token in self._unclosed.take(partition):
-            self._free(partition, token)
+        for token, entity_uid in self._unclosed.take(partition):
+            self._free(partition, token, entity_uid)
         self._offers.back()
         for token, shared in list(self._served.items()):
             if shared.closed:

@@ -36,6 +36,7 @@ class SessionOpening:
         self._sessions = sessions
         self._put = put
         self._receiver_id = receiver_id
+        self._entity = source.entity
         # Of a session that its receiver has locked already.
         self._token = wanted.session_token
         # Whether a CloseSession is not answered yet.
@@ -57,12 +58,12 @@ class SessionOpening:
         if receiver is not None and isinstance(receiver.shared, SessionCache):
             self._sessions.leave(receiver.shared)
             if not told and not self._token:
-                self._sessions.give_up(receiver.shared.session_token)
+                self._sessions.give_up(receiver.shared)
 
     def told(self, receiver: Receiver) -> None:
         """Take note that the client was told of the session, if it is one that it accepted."""
         if isinstance(receiver.shared, SessionCache) and not self._token:
-            self._sessions.told(receiver.shared.session)
+            self._sessions.told(receiver.shared)
 
     def close(self, receiver: Receiver | None) -> None:
         """Give the session up, or wait for none any more; answered by SessionClosed."""
@@ -107,7 +108,7 @@ class SessionOpening:
         token = self._token if receiver is None else receiver.shared.session_token
         try:
             if token:
-                await self._sessions.close(token)
+                await self._sessions.close(self._entity, token)
         except BusError as error:
             closed.error.CopyFrom(statuses.to_error(error))
         self.closing = False

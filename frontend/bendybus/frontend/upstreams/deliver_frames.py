@@ -137,7 +137,11 @@ def accept_session(
 
 
 def confirm_session(
-    partition: int, request_id: int, session_token: bytes, receiver_id: bytes = b""
+    partition: int,
+    request_id: int,
+    session_token: bytes,
+    entity_uid: str,
+    receiver_id: bytes = b"",
 ) -> Frame:
     """Return the frame that locks a session which was offered, for a receiver.
 
@@ -148,24 +152,25 @@ def confirm_session(
         confirm_session=partition_pb2.SessionRequest(
             request_id=request_id,
             session_token=session_token,
+            entity_uid=entity_uid,
             receiver_id=receiver_id,
             tells=True,
         ),
     )
 
 
-def told_session(partition: int, session_token: bytes) -> Frame:
+def told_session(partition: int, session_token: bytes, entity_uid: str) -> Frame:
     """Return the frame that says that a receiver has been told of its lock."""
-    told = partition_pb2.ToldSession(session_token=session_token)
+    told = partition_pb2.ToldSession(session_token=session_token, entity_uid=entity_uid)
     return Frame(partition=partition, told_session=told)
 
 
-def close_session(partition: int, request_id: int, session_token: bytes) -> Frame:
+def close_session(partition: int, request_id: int, session_token: bytes, entity_uid: str) -> Frame:
     """Return the frame that frees a session, or declines an offer."""
     return Frame(
         partition=partition,
         close_session=partition_pb2.SessionRequest(
-            request_id=request_id, session_token=session_token
+            request_id=request_id, session_token=session_token, entity_uid=entity_uid
         ),
     )
 

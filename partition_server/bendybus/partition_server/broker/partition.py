@@ -64,15 +64,16 @@ class Partition:
         store: Store,
         now: Now,
         *,
+        new_id: Callable[[], UUID],
         clock_hold_ms: int = CLOCK_HOLD_MS,
         machine: str = "",
         clock_ms: Callable[[], int] = lambda: 0,
-        new_id: Callable[[], UUID] = lambda: UUID(int=0),
         forward_refused_ms: int = limits.FORWARD_REFUSED_MS,
     ) -> None:
         """`machine` names the boot of the machine; `clock_ms` goes on during a turn.
 
-        `new_id` is the randomness of rules; `forward_refused_ms`: see `Forwards`.
+        `new_id` is the randomness of rules and of session tokens; for `forward_refused_ms` see
+        `Forwards`.
         """
         self.state = PartitionState(
             opened,

@@ -74,7 +74,9 @@ def _receive(turn: Turn, command: ReceiveDeferred) -> Delivery:
     session_receive.check(queue, command.session_token)
     session = None
     if isinstance(queue, SessionQueue):
-        found_in, session = session_locks.find(partition, command.session_token, turn.now)
+        found_in, session = session_locks.find(
+            partition, command.session_token, queue.entity.uid, turn.now
+        )
         if found_in is not queue:
             raise session_locks.lost()
     message_numbers.check(partition, command.counters, DEFERRED_MAX)

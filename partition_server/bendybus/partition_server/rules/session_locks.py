@@ -50,16 +50,12 @@ def lost() -> errors.BusError:
 
 
 def find(
-    partition: PartitionState,
-    token: bytes,
-    now: Now,
-    *,
-    confirmed: bool = True,
-    entity_uid: str = "",
+    partition: PartitionState, token: bytes, entity_uid: str, now: Now, *, confirmed: bool = True
 ) -> tuple[SessionQueue, SessionLock]:
     """Return the session that a token leads to, and its queue.
 
-    Raises SessionLockLost if its lock is over, it is another entity's than `entity_uid`, or it was
+    `entity_uid`: the entity that the caller was checked for; front ends before 0.7 do not always
+    say it. Raises SessionLockLost if the lock is over or another entity's, or if the session was
     only offered and that is not enough.
     """
     bounds.check_session_token(token)
@@ -86,10 +82,19 @@ def find(
     return queue, session
 
 
-def is_lost(partition: PartitionState, token: bytes, now: Now) -> bool:
+def new_name(partition: PartitionState, queue: SessionQueue) -> tuple[int, int]:
+    """Return the number and the generation of a new lock: no other one's, and not to be guessed."""
+    while True:
+        drawn = partition.new_id().bytes
+        number = int.from_bytes(drawn[:6], "big") & ~NUMBER_FLAG
+        if number not in queue.by_number:
+            return number, int.from_bytes(drawn[-3:], "big")
+
+
+def is_lost(partition: PartitionState, token: bytes, entity_uid: str, now: Now) -> bool:
     """Whether a token leads to no session lock (any more)."""
     try:
-        find(partition, token, now)
+        find(partition, token, entity_uid, now)
     except errors.BusError:
         return True
     return False
@@ -233,7 +238,9 @@ def release_others(
         )
     held = {
         counter
-        for found, counter, lock in locks.find(turn.partition, held_tokens, turn.now)
+        for found, counter, lock in locks.find(
+            turn.partition, held_tokens, turn.now, queue.entity.uid
+        )
         if found is queue and lock is not None
     }
     for counter, lock in list(session.locks_alive(queue.locks).items()):

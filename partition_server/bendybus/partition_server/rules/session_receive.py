@@ -36,7 +36,9 @@ def check(queue: MessageQueue, session_token: bytes) -> None:
 
 def open_ask(turn: Turn, queue: SessionQueue, command: Ask) -> None:
     """Open the ask of a session's receiver. Raises SessionLockLost."""
-    found, session = session_locks.find(turn.partition, command.session_token, turn.now)
+    found, session = session_locks.find(
+        turn.partition, command.session_token, queue.entity.uid, turn.now
+    )
     if found is not queue or session.stream != command.stream:
         raise session_locks.lost()
     ask = SessionAsk(

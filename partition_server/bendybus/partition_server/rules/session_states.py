@@ -21,7 +21,7 @@ def set_state(turn: Turn, command: SetSessionState) -> Done:
     """Keep a state for a session, also without messages, or none. Raises what refuses it."""
     partition, stage = turn.partition, turn.stage
     queue, session = session_locks.find(
-        partition, command.session_token, turn.now, entity_uid=command.entity_uid
+        partition, command.session_token, command.entity_uid, turn.now
     )
     before = partition.store.sessions.state(queue.slot, session.session_id)
     entry = SessionState(queue.slot, session.session_id, command.state, turn.now.wall_ms)
@@ -51,7 +51,7 @@ def _check_room(turn: Turn, queue: SessionQueue, size_bytes: int, added_bytes: i
 def get_state(turn: Turn, command: GetSessionState) -> SessionStateRead:
     """Return what is kept for a session. Raises SessionLockLost."""
     queue, session = session_locks.find(
-        turn.partition, command.session_token, turn.now, entity_uid=command.entity_uid
+        turn.partition, command.session_token, command.entity_uid, turn.now
     )
     return SessionStateRead(turn.partition.store.sessions.state(queue.slot, session.session_id))
 

@@ -136,10 +136,9 @@ def _offer(
     now: Now,
 ) -> None:
     stream, ask_id = key
-    queue.last_number += 1
     until_ms = now.mono_ms + session_locks.OFFER_MS
-    generation = partition.next_generation()
-    session = SessionLock(name, queue.last_number, generation, until_ms, stream)
+    number, generation = session_locks.new_name(partition, queue)
+    session = SessionLock(name, number, generation, until_ms, stream)
     try:
         queue.hold(session)
         partition.due.lock_ends.add(until_ms, queue.slot)
@@ -169,7 +168,7 @@ def confirm(turn: Turn, command: ConfirmSession) -> SessionResult:
 
 def told(turn: Turn, command: ToldSession) -> None:
     """Take note that a receiver was told of its lock. Raises SessionLockLost."""
-    session_locks.find(turn.partition, command.session_token, turn.now)
+    session_locks.find(turn.partition, command.session_token, command.entity_uid, turn.now)
 
 
 def renew(turn: Turn, command: RenewSession) -> SessionResult:
@@ -213,9 +212,9 @@ def _found(
     return session_locks.find(
         turn.partition,
         command.session_token,
+        command.entity_uid,
         turn.now,
         confirmed=confirmed,
-        entity_uid=command.entity_uid,
     )
 
 

@@ -245,7 +245,7 @@ def _remember(turn: Turn, command: Settle, failures: Failures, gone: BusError) -
 def _gone(turn: Turn, command: Settle) -> BusError:
     """Return the error for tokens that lead to no lock: what the caller lost."""
     token = command.session_token
-    if token and session_locks.is_lost(turn.partition, token, turn.now):
+    if token and session_locks.is_lost(turn.partition, token, command.entity_uid, turn.now):
         return session_locks.lost()
     return locks.lost()
 

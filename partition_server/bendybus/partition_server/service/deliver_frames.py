@@ -99,7 +99,8 @@ def _session_command(
             confirm.tells,
         )
     if kind == "told_session":
-        return commands.ToldSession(stream, request.told_session.session_token)
+        told = request.told_session
+        return commands.ToldSession(stream, told.session_token, told.entity_uid)
     if kind in _SESSION_REQUESTS:
         about: partition_pb2.SessionRequest = getattr(request, kind)
         made = _SESSION_REQUESTS[kind]

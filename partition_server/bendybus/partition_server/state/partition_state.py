@@ -57,7 +57,8 @@ class PartitionState:
     ) -> None:
         """`machine` names the boot of the machine; `clock_ms` goes on during a turn.
 
-        `new_id` is the randomness of rules; `forward_refused_ms`: see `Forwards`.
+        `new_id` is the randomness of rules and of session tokens; for `forward_refused_ms` see
+        `Forwards`.
         """
         self.fingerprint = opened.fingerprint
         self.index = opened.fingerprint.partition

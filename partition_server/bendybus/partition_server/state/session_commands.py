@@ -28,7 +28,7 @@ class SessionRequest(OfStream):
     stream: Any
     request_id: int
     session_token: bytes
-    # The lock of another entity's session is lost to it; empty: of none.
+    # The entity that the caller was checked for; empty: its front end is one before 0.7.
     entity_uid: str = ""
 
 
@@ -47,6 +47,7 @@ class ToldSession(OfStream):
 
     stream: Any
     session_token: bytes
+    entity_uid: str = ""
 
 
 @dataclass(slots=True)

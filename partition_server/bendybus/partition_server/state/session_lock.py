@@ -5,8 +5,9 @@
        ├──lapsed, declined, stream lost──► free
        └──confirm──► locked, its receiver not told ──stream lost──► over soon, unless it is used
 
-Session locks are not durable: a restart frees them. Each has a number of its own, so that a token
-leads to one lock and never to a later one of the same session. The locks of messages end with it.
+Session locks are not durable: a restart frees them. Each has a number and a generation of its own,
+drawn at random: a token leads to one lock and never to a later one of the same session, and cannot
+be guessed (71 bits). The locks of messages end with it.
 """
 
 from collections import OrderedDict

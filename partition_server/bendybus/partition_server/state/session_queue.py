@@ -34,7 +34,6 @@ class SessionQueue(MessageQueue):
     accepts: OrderedDict[tuple[Any, int], NextSessionAsk] = field(default_factory=OrderedDict)
     # (when a session's lock ends, its number), earliest first; a note outlives its lock.
     ends: list[tuple[int, int]] = field(default_factory=list)
-    last_number: int = 0
 
     def __post_init__(self) -> None:
         self.slot = self.state.slot

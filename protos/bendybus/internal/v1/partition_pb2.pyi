@@ -236,10 +236,12 @@ class SessionRequest(_message.Message):
     def __init__(self, request_id: _Optional[int] = ..., session_token: _Optional[bytes] = ..., entity_uid: _Optional[str] = ..., release_others: bool = ..., held_lock_tokens: _Optional[bytes] = ..., attachment: _Optional[int] = ..., receiver_id: _Optional[bytes] = ..., tells: bool = ...) -> None: ...
 
 class ToldSession(_message.Message):
-    __slots__ = ("session_token",)
+    __slots__ = ("session_token", "entity_uid")
     SESSION_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    ENTITY_UID_FIELD_NUMBER: _ClassVar[int]
     session_token: bytes
-    def __init__(self, session_token: _Optional[bytes] = ...) -> None: ...
+    entity_uid: str
+    def __init__(self, session_token: _Optional[bytes] = ..., entity_uid: _Optional[str] = ...) -> None: ...
 
 class Ask(_message.Message):
     __slots__ = ("ask_id", "entity", "receive_mode", "max_messages", "max_bytes", "session_token")
