@@ -2,8 +2,9 @@
 
 import asyncio
 import runpy
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
@@ -57,12 +58,12 @@ def test_the_sessions_of_all_partitions_are_listed(client: ServiceBusClient, ses
     for name in names:
         send(client, sessions, name, "x")
     with accept(client, sessions, "old") as receiver:
-        receiver.session.set_state("x")  # type: ignore[union-attr]
+        receiver.session.set_state("x")
     time.sleep(0.01)
     since = datetime.now(UTC)
     time.sleep(0.01)
     with accept(client, sessions, LONG) as receiver:
-        receiver.session.set_state("x")  # type: ignore[union-attr]
+        receiver.session.set_state("x")
 
     assert sorted(client.list_queue_sessions(sessions)) == sorted([*names, LONG, "old"])
     assert list(client.list_queue_sessions(sessions, state_updated_after=since)) == [LONG]
@@ -82,7 +83,7 @@ def test_the_sessions_of_all_partitions_are_listed_with_their_counts(
     administration = ServiceBusAdministrationClient.from_connection_string(bus.connection_string)
     with accept(client, sessions, "s03") as receiver, administration:
         [message] = receiver.receive_messages(max_message_count=1, max_wait_time=10)
-        receiver.session.set_state("12345")  # type: ignore[union-attr]
+        receiver.session.set_state("12345")
 
         listed = list(administration.list_queue_sessions_runtime_properties(sessions))
         found = {each.session_id: each for each in listed}
@@ -205,3 +206,28 @@ async def test_accepts_that_are_cancelled_at_any_moment_leave_no_session_locked(
         async with asyncio.timeout(15):
             opened = await asyncio.gather(*(receiver(name).__aenter__() for name in names))
         assert len(opened) == len(names)
+
+
+@pytest.mark.requirement("R105")
+@pytest.mark.parametrize("told", [True, False])
+def test_a_stream_whose_session_is_closed_ends_when_its_client_half_closes(
+    bus: Any, sessions: str, told: bool
+) -> None:
+    opened = threading.Event()
+    accept_ = receiver_pb2.AcceptSession(session_id="s")
+
+    def said() -> Iterator[receiver_pb2.ReceiveStreamRequest]:
+        frame = receiver_pb2.OpenReceiver(entity_path=sessions, session=accept_)
+        yield receiver_pb2.ReceiveStreamRequest(open=frame)
+        if told:
+            opened.wait(10)
+        yield receiver_pb2.ReceiveStreamRequest(close_session=receiver_pb2.CloseSession())
+
+    with grpc.insecure_channel(bus.front_end_address) as channel:
+        stub = receiver_pb2_grpc.ReceiverServiceStub(channel)
+        answers: list[Any] = []
+        for each in stub.ReceiveStream(said(), timeout=10):
+            answers.append(each)
+            opened.set()
+
+    assert [each.WhichOneof("kind") for each in answers][-1] == "session_closed"

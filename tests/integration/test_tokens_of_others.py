@@ -197,7 +197,7 @@ def test_a_token_of_another_entity_does_nothing_to_its_receiver(
     send(client, queue, "s", "one", "two")
     channel = grpc.insecure_channel(bus.front_end_address)
     with accept(client, queue, "s") as receiver:
-        receiver.session.set_state("kept")  # type: ignore[union-attr]
+        receiver.session.set_state("kept")
         [message] = receiver.receive_messages(1, max_wait_time=5)
         ATTEMPTS[field](
             Thief(channel, own, receiver._session_token(), UUID(str(message.lock_token)).bytes)

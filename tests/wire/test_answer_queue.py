@@ -21,9 +21,10 @@ async def test_a_stream_ends_when_what_it_owes_is_answered_and_not_before() -> N
     assert not reading.done()
 
     outstanding = 0
-    queue.end_if_done()
+    queue.put("last")
 
-    assert await reading is None
+    assert await reading == "last"
+    assert await queue.next() is None
 
 
 async def test_a_caller_that_does_not_half_close_is_ended_all_the_same(

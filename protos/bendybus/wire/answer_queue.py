@@ -35,6 +35,10 @@ class AnswerQueue(Generic[Entry]):
     def put(self, entry: Entry | BusError | None) -> None:
         """Add an answer; an error, or None, ends the stream after what was added before."""
         self._waiting.append(entry)
+        self.wake()
+
+    def wake(self) -> None:
+        """Let the writer look again whether something waits, or the stream may end."""
         if self._writer is not None and not self._writer.done():
             self._writer.set_result(None)
 
@@ -44,14 +48,9 @@ class AnswerQueue(Generic[Entry]):
         asyncio.get_running_loop().call_later(MOVE_S, finish or self.finish)
 
     def finish(self) -> None:
-        """End the stream as soon as no answer is outstanding."""
+        """End the stream as soon as all is written and no answer is outstanding."""
         self.finishing = True
-        self.end_if_done()
-
-    def end_if_done(self) -> None:
-        """End the stream if it is to end and no answer is outstanding; called after each answer."""
-        if self.finishing and not self._outstanding():
-            self.put(None)
+        self.wake()
 
     async def next(self) -> Entry | None:
         """Return the next answer, once the one before is written; None at the end.
@@ -60,6 +59,8 @@ class AnswerQueue(Generic[Entry]):
         """
         self._written.set()
         while not self._waiting:
+            if self.finishing and not self._outstanding():
+                return None
             self._writer = asyncio.get_running_loop().create_future()
             await self._writer
         entry = self._waiting.popleft()

@@ -27,10 +27,11 @@ class BaseSession:
         return None if stream is None else stream.session
 
     @property
-    def session_id(self) -> str | None:
+    def session_id(self) -> str:
         """The name of the session; None until the next available one is accepted."""
         link = self._link
-        return self._wanted if link is None else link.session_id
+        # The type is that of azure-servicebus.
+        return self._wanted if link is None else link.session_id  # type: ignore[return-value]
 
     @property
     def locked_until_utc(self) -> datetime | None:

@@ -58,11 +58,14 @@ class ServiceBusReceiver(SettlingReceiver, Iterator[ServiceBusReceivedMessage]):
     next = __next__
 
     @property
-    def session(self) -> ServiceBusSession | None:
-        """The session of a receiver that has one."""
+    def session(self) -> ServiceBusSession:
+        """The session of a receiver that has one; None of another, whatever the type says.
+
+        The type is that of azure-servicebus: what passes a type checker there does so here.
+        """
         if self._session is None and self._by_session:
             self._session = ServiceBusSession(self._session_id, self)
-        return self._session
+        return self._session  # type: ignore[return-value]  # see above
 
     def receive_messages(
         self, max_message_count: int | None = 1, max_wait_time: float | None = None

@@ -100,12 +100,11 @@ class ReceiverStream:
 
     def finish(self) -> None:
         """Take nothing more, hand nothing more over; end when all is answered."""
-        self._answers.finishing = True
         if self._session is not None:
             self._session.finish()
         if self._receiver is not None:
             self._receiver.finish()
-        self._answers.end_if_done()
+        self._answers.finish()
 
     def _outstanding(self) -> bool:
         # What partitions are deleting for this client must get to it.
@@ -234,7 +233,6 @@ class ReceiverStream:
         size_bytes = delivery.ByteSize()
         self._flow.handed(size_bytes)
         self._say_or_hold(Answer(response, size_bytes, put_ms=delivery.sent_ms))
-        self._answers.end_if_done()
 
     def _say_or_hold(self, answer: Answer) -> None:
         frame_id = self._follows.pop(answer.frame.delivery.ask_id, 0) if self._follows else 0
@@ -276,7 +274,6 @@ class ReceiverStream:
         self._answers.put(Answer(to_response(frame_id, settling.outcome), tokens=taken))
         if self._held:
             self._let_go(frame_id)
-        self._answers.end_if_done()
 
 
 def to_request(frame: receiver_pb2.SettleFrame) -> SettleRequest:

@@ -98,7 +98,6 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
             under_way -= 1
             connection.frames -= 1
             put(to_response(frame_id, result))
-            answers.end_if_done()
 
         def move() -> None:
             moving = sender_pb2.SendStreamResponse(moving=True)

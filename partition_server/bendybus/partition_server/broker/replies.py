@@ -72,7 +72,7 @@ class Outbox(AnswerQueue[Frame]):
             self.put(frame)
         if self._awaited(value):
             self._expected -= 1
-            self.end_if_done()
+            self.wake()
 
     def expect(self) -> None:
         """Note that an answer must come before the stream may end."""
