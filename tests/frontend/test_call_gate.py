@@ -3,7 +3,7 @@
 import pytest
 
 from bendybus.domain import errors, limits
-from bendybus.frontend.listeners import call_gate, grpc_methods
+from bendybus.frontend.listeners import call_gate
 from bendybus.v1 import receiver_pb2
 
 RECEIVER = "/bendybus.v1.ReceiverService/"
@@ -24,7 +24,7 @@ def test_a_session_state_as_large_as_a_message_passes() -> None:
 
 @pytest.mark.requirement("R247")
 def test_other_requests_of_receivers_that_large_are_refused() -> None:
-    data = b"x" * (grpc_methods.REQUEST_BYTES_MAX + 1)
+    data = b"x" * (limits.REQUEST_BYTES_MAX + 1)
 
     for call in ("Settle", "GetSessionState", "ListSessionCounts", "Peek"):
         with pytest.raises(errors.MessageSizeExceeded, match="Split it"):

@@ -1,5 +1,6 @@
 """A connection that speaks HTTP/2 as no good client does: frames by hand, paced or not."""
 
+import contextlib
 import itertools
 import socket
 import struct
@@ -71,6 +72,9 @@ class Http2:
 
     def close(self) -> None:
         """End."""
+        with contextlib.suppress(OSError):
+            # A reader that waits would not hear of the end.
+            self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
         self._reader.join(10)
 

@@ -34,7 +34,7 @@ RECEIVE_STREAM = "/bendybus.v1.ReceiverService/ReceiveStream"
 class Victim:
     """A bus in plain text with policies; keys of one queue are what attackers have."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
+    def __init__(self, folder: Path, *options: str, partitions: int = 1) -> None:
         policies = folder / "policies.json"
         entries = [
             ROOT,
@@ -43,9 +43,11 @@ class Victim:
         ]
         policies.write_text(json.dumps({"policies": entries}))
         self.metrics_port = free_port()
+        # Sequence numbers of deferred messages.
+        self.deferred: list[int] = []
         self.bus = Bus(
             folder / "data",
-            partitions=1,
+            partitions=partitions,
             front_end_options=(
                 f"--access-policies={policies}",
                 f"--metrics-port={self.metrics_port}",

@@ -130,10 +130,15 @@ class Directory:
             metadata={"entity": name},
         )
 
+    def known(self, name: str) -> Entity | None:
+        """Return the entity of a name; None: there is none."""
+        entity = self._best.get(name.lower())
+        return None if entity is None or entity.deleted else entity
+
     def name_of(self, entity_path: str) -> str | None:
         """Return the name of the entity of a path as it was created; None: there is none."""
-        entity = self._best.get(entity_path.partition("/$")[0].lower())
-        return None if entity is None or entity.deleted else entity.name
+        entity = self.known(entity_path.partition("/$")[0])
+        return None if entity is None else entity.name
 
     def size(self) -> int:
         """Return how many names are known, deleted ones included."""

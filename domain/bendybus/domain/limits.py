@@ -89,6 +89,10 @@ TRANSACTION_MS_MAX: Final = 2 * MINUTE_MS  # from its first operation to its com
 FRAME_MESSAGES_MAX: Final = 5_000
 FRAME_BYTES_MAX: Final = 2 * MB  # of messages in one frame, or one message that is larger
 GRPC_FRAME_BYTES_MAX: Final = 110 * MB  # the largest message and what surrounds it
+REQUEST_BYTES_MAX: Final = 4 * MB  # of a call that carries none
+SMALL_GRPC_FRAME_BYTES_MAX: Final = (
+    10 * MB
+)  # a transaction that is collected again, and its columns
 SUBSCRIPTIONS_PER_NAMESPACE: Final = 20_000
 ENTRIES_A_COPY_MAX: Final = 500  # of the catalogue, in one call to a partition
 LOCKS_PER_QUEUE: Final = 100_000  # in one partition
@@ -122,6 +126,7 @@ CATALOGUE_PART_BYTES: Final = 16 * MB  # of one answer of many; one entry may be
 FORWARD_REFUSED_MS: Final = MINUTE_MS  # until a message that its destination refuses is set aside
 RANGE_ROWS_DEFAULT: Final = 1_000  # of a page that a data pipeline reads
 RANGE_ROWS_MAX: Final = 5_000
+DEFERRED_BYTES_MAX: Final = 64 * MB  # of one answer with deferred messages
 RANGE_BYTES_MAX: Final = 1 * MB  # or one message that is larger
 RANGE_SPAN: Final = 20_000  # numbers that one page looks through
 RANGE_NUMBERS_MAX: Final = 1_000  # settled in one call
@@ -140,6 +145,14 @@ DELIVERY_COUNT_STORED_MAX: Final = 2**31 - 1
 def message_bytes_default(tier: Tier) -> int:
     """Return the largest message of an entity that sets no limit of its own."""
     return PREMIUM_MESSAGE_BYTES_DEFAULT if tier is Tier.PREMIUM else STANDARD_MESSAGE_BYTES_MAX
+
+
+def request_bytes_max(partition_count: int) -> int:
+    """Return the largest request of a client, by the partitions of a namespace.
+
+    Only where there is one, in Premium alone, may a message be larger than 1 MB.
+    """
+    return SMALL_GRPC_FRAME_BYTES_MAX if partition_count > 1 else GRPC_FRAME_BYTES_MAX
 
 
 def batch_bytes_max(tier: Tier) -> int:

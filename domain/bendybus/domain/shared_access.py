@@ -91,6 +91,11 @@ class Grant:
     resource: str
     expires_at_s: int
 
+    @property
+    def scope(self) -> str:
+        """The entity that it is for; "": the whole namespace."""
+        return max(self.policy.entity.lower(), self.resource, key=len)
+
     def check(self, entity_path: str, right: Right, other: Right | None = None) -> None:
         """Raise Unauthorized unless the grant covers that right there; "" is the namespace.
 

@@ -7,8 +7,10 @@ from typing import Final
 import grpc
 from prometheus_client import start_http_server
 
+from bendybus.domain import limits
 from bendybus.frontend.core import idle_entities
 from bendybus.frontend.core.front_end import FrontEnd
+from bendybus.frontend.listeners import client_streams
 from bendybus.frontend.listeners.call_gate import CallGate
 from bendybus.frontend.listeners.client_streams import ClientStreams
 from bendybus.frontend.listeners.management_service import ManagementService
@@ -26,7 +28,7 @@ from bendybus.v1 import (
     sender_pb2_grpc,
     transaction_pb2_grpc,
 )
-from bendybus.wire import readiness, serving, tls
+from bendybus.wire import memory, readiness, serving, tls
 from bendybus.wire.health import Health
 
 logger = logging.getLogger(__name__)
@@ -43,9 +45,8 @@ UNREADY_AFTER_S: Final = 10.0
 FLUSH_S: Final = 2.0
 # Long enough for every partition to be tried once; then the port opens with those that answer.
 FIRST_CONTACT_S: Final = 5.0
-# Calls under way; a stream is one, and takes 35 KB. More are refused as busy, so that the memory of
-# a front end is bounded for any number of callers.
-CALLS_MAX: Final = 10_000
+# Calls under way, streams among them: more are refused by gRPC.
+CALLS_MAX: Final = 2 * client_streams.STREAMS_MAX
 # At the end: how long load balancers may take to stop sending new connections here.
 LINGER_SHARE: Final = 0.05
 LINGER_S_MAX: Final = 1.0
@@ -64,18 +65,7 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
     front_end.metrics.count_refusals(authenticator.refusals)
     streams = ClientStreams(authenticator, settings.max_connection_age_s)
     health = Health()
-    server = grpc.aio.server(
-        options=[
-            *serving.OPTIONS,
-            *_age_options(settings),
-            (
-                "grpc.max_allowed_incoming_connections",
-                serving.connections_max(settings.max_connections),
-            ),
-        ],
-        maximum_concurrent_rpcs=CALLS_MAX,
-        interceptors=[CallGate(authenticator, health)] if authenticator.required else [],
-    )
+    server = _server(settings, authenticator, health, front_end)
     sender_pb2_grpc.add_SenderServiceServicer_to_server(SenderService(front_end, streams), server)
     receiver_pb2_grpc.add_ReceiverServiceServicer_to_server(
         ReceiverService(front_end, streams), server
@@ -99,6 +89,7 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
                 name="idle-entities",
             ),
             group.create_task(authenticator.run(streams.recheck), name="access-policies"),
+            group.create_task(memory.give_back(), name="memory"),
         ]
         if directory is not None:
             tasks.append(group.create_task(_watch_tls(directory, front_end), name="tls"))
@@ -120,6 +111,25 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
         if metrics is not None:
             metrics.shutdown()
             metrics.server_close()
+
+
+def _server(
+    settings: Settings, authenticator: Authenticator, health: Health, front_end: FrontEnd
+) -> grpc.aio.Server:
+    request_bytes = limits.request_bytes_max(len(settings.partitions))
+    connections = serving.connections_max(settings.max_connections)
+    gate = CallGate(
+        authenticator, health, front_end.calls, front_end.message_bytes_max, request_bytes
+    )
+    return grpc.aio.server(
+        options=[
+            *serving.options(request_bytes),
+            *_age_options(settings),
+            ("grpc.max_allowed_incoming_connections", connections),
+        ],
+        maximum_concurrent_rpcs=CALLS_MAX,
+        interceptors=[gate],
+    )
 
 
 async def _drain(streams: ClientStreams, server: grpc.aio.Server, drain_s: float) -> None:

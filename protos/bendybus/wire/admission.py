@@ -13,8 +13,20 @@ from typing import Any, Final
 ADMITTED: Final = ("bendybus-admitted", "1")
 # The server's monotonic clock as it admits a stream, in milliseconds.
 _CLOCK: Final = "bendybus-clock-ms"
+# The largest frame that it takes.
+_REQUEST_BYTES: Final = "bendybus-request-bytes"
 # A server of 0.2 sends initial metadata without the mark; a refusal comes within this time of them.
 _REFUSAL_S: Final = 0.1
+
+
+def request_limit(bytes_max: int) -> tuple[str, str]:
+    """Return the metadata that tells a caller how large its frames may be."""
+    return _REQUEST_BYTES, str(bytes_max)
+
+
+def request_limit_of(metadata: Iterable[tuple[str, Any]] | None) -> int:
+    """Return how large frames may be by the initial metadata of a server; 0 if it does not tell."""
+    return _number(metadata, _REQUEST_BYTES)
 
 
 def clock(now_ms: int) -> tuple[str, str]:
@@ -24,8 +36,12 @@ def clock(now_ms: int) -> tuple[str, str]:
 
 def clock_of(metadata: Iterable[tuple[str, Any]] | None) -> int:
     """Return the server's clock by its initial metadata; 0 if it does not tell."""
+    return _number(metadata, _CLOCK)
+
+
+def _number(metadata: Iterable[tuple[str, Any]] | None, name: str) -> int:
     # As pairs: gRPC's own type is a mapping of lists.
-    told = dict(tuple(metadata or ())).get(_CLOCK, "")
+    told = dict(tuple(metadata or ())).get(name, "")
     return int(told) if isinstance(told, str) and told.isdecimal() else 0
 
 

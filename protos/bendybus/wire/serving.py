@@ -71,6 +71,12 @@ OPTIONS: Final[list[tuple[str, int]]] = [
 ]
 
 
+def options(request_bytes_max: int) -> list[tuple[str, int]]:
+    """Return the options of a server whose requests are at most so large."""
+    name = "grpc.max_receive_message_length"
+    return [*(each for each in OPTIONS if each[0] != name), (name, request_bytes_max)]
+
+
 class JsonFormatter(logging.Formatter):
     """One JSON object a line: time, level, logger, message and the fields given as `extra`."""
 
@@ -195,8 +201,7 @@ async def start_health(listen: str, servicer: Health) -> grpc.aio.Server:
     """
     server = grpc.aio.server(
         options=[
-            *(option for option in OPTIONS if option[0] != "grpc.max_receive_message_length"),
-            ("grpc.max_receive_message_length", HEALTH_BYTES_MAX),
+            *options(HEALTH_BYTES_MAX),
         ]
     )
     health_pb2_grpc.add_HealthServicer_to_server(servicer, server)

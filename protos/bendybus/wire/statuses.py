@@ -69,6 +69,10 @@ _BY_CODE: Final[dict[grpc.StatusCode, type[BusError]]] = {
 }
 
 
+# How gRPC begins when it refuses a request by its size.
+_TOO_LARGE: Final = "Received message larger than max"
+
+
 def to_error(error: BusError) -> message_pb2.Error:
     """Return the form that an error has inside streams and partial answers."""
     return message_pb2.Error(
@@ -119,6 +123,8 @@ def from_rpc_error(error: grpc.RpcError) -> BusError:
         # The details are not ours; the code still holds.
         found = None
     kind = _BY_CODE.get(code, errors.BusError)
+    if text.startswith(_TOO_LARGE):
+        kind = errors.MessageSizeExceeded
     return found or kind(f"{text} ({code.name})")
 
 

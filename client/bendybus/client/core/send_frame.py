@@ -1,6 +1,7 @@
 """What a send stream carries: units, the frames in which they travel, and the errors of sends."""
 
 import asyncio
+from typing import Final
 
 from bendybus.client import exceptions
 from bendybus.client.core.waiters import Caller
@@ -10,6 +11,9 @@ from bendybus.client.messages.encode import Columns
 from bendybus.domain import errors
 from bendybus.domain.errors import BusError, ServiceTimeout
 from bendybus.v1 import sender_pb2
+
+# What columns take in a frame besides its messages.
+_COLUMNS_BYTES: Final = 1_000_000
 
 
 class Unit:
@@ -133,4 +137,20 @@ def closed() -> exceptions.ServiceBusConnectionError:
     return exceptions.ServiceBusConnectionError(
         message="The client was closed before the outcome of the send was known.",
         retryable=False,
+    )
+
+
+def fits(frame: Frame, bytes_max: int) -> bool:
+    """Whether a bus that takes requests up to a size, 0: not told, takes a frame.
+
+    gRPC would end the stream over one that is larger, with the sends of others on it.
+    """
+    return not bytes_max or frame.size_bytes <= bytes_max - _COLUMNS_BYTES
+
+
+def too_large(frame: Frame) -> BusError:
+    """Return the error for a frame that no entity of the bus takes."""
+    return errors.MessageSizeExceeded(
+        f"{frame.units[0].entity_path}: {frame.size_bytes} bytes are larger than any message of "
+        "this bus. Send less at a time, or keep the data elsewhere and send a reference."
     )

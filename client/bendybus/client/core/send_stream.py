@@ -144,8 +144,10 @@ class SendStream:
             if full or len(self._in_flight) >= FRAMES_IN_FLIGHT_MAX or self._should_hold(now):
                 return None
             built = self._build()
-            if built is not None:
+            if built is not None and send_frame.fits(built, self.stream.request_bytes_max):
                 return built
+            if built is not None:
+                self._give_up(built, send_frame.too_large(built))
         return None
 
     def _landed(self, frame_id: int) -> Frame | None:

@@ -75,6 +75,8 @@ class Stream:
         self.merges = False
         # Whether it reads heads of messages on it.
         self.reads_heads = False
+        # The largest frame that it takes; 0: not told.
+        self.request_bytes_max = 0
         # The clock of who answers on it.
         self.clock = BusClock()
         # Why the bus ended the current one, if it sent an error as its last frame.
@@ -228,6 +230,7 @@ class Stream:
                 self.clock.answered(opened_s, bus_ms)
             self.merges = merged_frames.read_by(metadata)
             self.reads_heads = message_heads.read_by(metadata)
+            self.request_bytes_max = admission.request_limit_of(metadata)
             waiting: deque[Any] = deque()
             while not self._moving:
                 request = waiting.popleft() if waiting else self._owner.next_request()

@@ -8,9 +8,11 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
+from bendybus.domain import limits, subscription_name
 from bendybus.domain.directory import Directory
 from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.domain.lifecycle import EntityState
+from bendybus.frontend.core.call_ledger import CallLedger
 from bendybus.frontend.core.catalogue_copies import CatalogueCopies
 from bendybus.frontend.core.manage import EntityManager
 from bendybus.frontend.core.metrics import Metrics
@@ -39,6 +41,7 @@ class FrontEnd:
         self.settings = settings
         self.metrics = Metrics()
         self.directory = Directory()
+        self.calls = CallLedger()
         self.metrics.name_by(self.directory.name_of)
         self.upstreams = {
             partition: Upstream(partition, address, settings, self, credentials)
@@ -82,6 +85,14 @@ class FrontEnd:
         """Whether this front end can serve: some partition answers, and entities are known."""
         reachable = any(upstream.available for upstream in self.upstreams.values())
         return reachable and self.directory.fingerprint is not None
+
+    def message_bytes_max(self, entity_path: str) -> int:
+        """Return the largest message that an entity, or the topic of a subscription, may have."""
+        name = subscription_name.family(entity_path.partition("/$")[0].lower())
+        fingerprint, entity = self.directory.fingerprint, self.directory.known(name)
+        if fingerprint is None or entity is None:
+            return limits.MB
+        return entity.message_bytes_max(fingerprint.tier)
 
     # upstreams.Listener
 

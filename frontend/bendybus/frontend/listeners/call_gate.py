@@ -1,9 +1,15 @@
-"""The gate of the gRPC port for clients: without a token a call is refused before it is read.
+"""The gate of the gRPC port for clients: a call takes room of a ledger before it is read.
 
 gRPC reads and parses the request of a unary call before it calls its handler: 20 MB of empty
-elements are a gigabyte by then. So a call without a good token gets a handler of the streaming
-kind, which reads nothing; on the wire there is no difference. Of a caller with a token the bytes
-are checked before they are parsed, and large answers wait for those before to be read.
+elements are a gigabyte by then, and a request that comes slowly is kept as long as it takes. So
+all unary calls have handlers of the streaming kind, which read when they want to; on the wire there
+is no difference:
+
+    token, right ──► body: in time, and with room ──► checked, parsed ──► right on its entity
+                                                                               │
+      written, in time ◄── answer ◄── its service ◄── room for its answer ◄────┘
+
+A call without a good token is refused before anything of it is read.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -17,9 +23,10 @@ from grpc_health.v1 import health_pb2
 
 from bendybus.domain import errors, limits
 from bendybus.domain.errors import BusError
+from bendybus.frontend.core.call_ledger import CallLedger
 from bendybus.frontend.listeners import grpc_methods
-from bendybus.frontend.listeners.answer_slots import AnswerSlots
 from bendybus.frontend.listeners.grpc_methods import Method
+from bendybus.frontend.listeners.unary_call import UnaryCall
 from bendybus.frontend.security.authenticator import Authenticator, Caller
 from bendybus.wire import element_count, statuses
 from bendybus.wire.health import Health
@@ -31,11 +38,24 @@ FRAME_BYTES: Final = limits.FRAME_BYTES_MAX + limits.MB
 
 
 class CallGate(grpc.aio.ServerInterceptor):
-    """Requires a token for every call that is not open to all, and the right for unary ones."""
+    """Requires a token for every call that is not open to all, and the right for unary ones.
 
-    def __init__(self, authenticator: Authenticator, health: Health) -> None:
+    `message_bytes` gives the largest message of an entity by its path. `request_bytes`: the
+    largest request that the server takes.
+    """
+
+    def __init__(
+        self,
+        authenticator: Authenticator,
+        health: Health,
+        ledger: CallLedger,
+        message_bytes: Callable[[str], int],
+        request_bytes: int,
+    ) -> None:
         self._authenticator = authenticator
-        self._slots = AnswerSlots()
+        self._ledger = ledger
+        self._message_bytes = message_bytes
+        self._request_bytes = request_bytes
         self._open = {
             "/grpc.health.v1.Health/Check": _check(health),
             "/grpc.health.v1.Health/Watch": _watch(health),
@@ -60,16 +80,38 @@ class CallGate(grpc.aio.ServerInterceptor):
             known = grpc_methods.METHODS.get(method)
             if known is None and method not in grpc_methods.ANY_TOKEN:
                 raise errors.Unauthorized(f"{method}: clients may not call this method.")
-            if known is not None and not known.stream and not known.on_entity:
-                # Before the request is read, where the request makes no difference.
-                caller.check(known.operation)
+            if known is not None and not known.stream:
+                # Before the request is read: most that lack a right lack it everywhere.
+                caller.check_anywhere(known.operation)
         except BusError as error:
             return _refusal(error)
         if known is None:
             return handler
         if known.stream:
             return _framed(handler, method)
-        return _guarded(handler, method, known, caller, self._slots)
+        return self._guarded(handler, method, known, caller)
+
+    def _guarded(self, handler: Handler, name: str, method: Method, caller: Caller) -> Handler:
+        """Return the handler of a unary call behind the checks of its bytes and its caller."""
+
+        async def called(requests: AsyncIterator[bytes], context: Context) -> None:
+            async with statuses.errors_as_status(context):
+                with UnaryCall(self._ledger, context, caller.policy) as call:
+                    data = await call.read(requests, self._request_bytes)
+                    request = parsed(name, data, handler.request_deserializer)
+                    del data
+                    entity = method.entity_of(request) if method.on_entity else ""
+                    if method.on_entity:
+                        caller.check(method.operation, entity)
+                        for destination in method.destinations_of(request):
+                            caller.check(method.operation, destination)
+                    most = method.answer_bytes_of(request, self._message_bytes(entity))
+                    await call.room_for_answer(most)
+                    answer = await handler.unary_unary(request, context)
+                    del request
+                    await call.write(handler.response_serializer(answer))
+
+        return grpc.stream_stream_rpc_method_handler(called)
 
 
 def _refusal(error: BusError) -> Handler:
@@ -101,28 +143,6 @@ def _watch(health: Health) -> Handler:
     )
 
 
-def _guarded(
-    handler: Handler, name: str, method: Method, caller: Caller, slots: AnswerSlots
-) -> Handler:
-    """Return the handler of a unary call behind the checks of its bytes and its caller."""
-
-    async def called(data: bytes, context: Context) -> Any:
-        async with statuses.errors_as_status(context):
-            request = parsed(name, data, handler.request_deserializer)
-            if method.on_entity:
-                caller.check(method.operation, method.entity_of(request))
-                for destination in method.destinations_of(request):
-                    caller.check(method.operation, destination)
-        del data
-        if method.large_answer:
-            await slots.take(context)
-        return await handler.unary_unary(request, context)
-
-    return grpc.unary_unary_rpc_method_handler(
-        called, request_deserializer=None, response_serializer=handler.response_serializer
-    )
-
-
 def _framed(handler: Handler, method: str) -> Handler:
     """Return the handler of a stream whose large frames are checked before they are parsed."""
     parse, descriptor = handler.request_deserializer, request_descriptor(method)
@@ -140,7 +160,7 @@ def _framed(handler: Handler, method: str) -> Handler:
 
 def parsed(method: str, data: bytes, parse: Callable[[bytes], Any]) -> Any:
     """Return the request of a unary call. Raises InvalidArgument, MessageSizeExceeded."""
-    most = grpc_methods.REQUEST_BYTES_MAX
+    most = limits.REQUEST_BYTES_MAX
     if len(data) > most and method not in grpc_methods.CARRIES_MESSAGES:
         raise errors.MessageSizeExceeded(
             f"the request has {len(data)} bytes; at most {most} are allowed. "

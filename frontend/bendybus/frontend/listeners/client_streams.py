@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
+from bendybus.domain import errors
 from bendybus.frontend.listeners import grpc_methods
 from bendybus.frontend.security.authenticator import Authenticator, Caller
 from bendybus.wire.draining import Drain, End
@@ -20,6 +21,8 @@ from bendybus.wire.draining import Drain, End
 # gRPC says goodbye to a connection at its age and up to a tenth more; a stream ends after that, so
 # that the client's next one is on another connection.
 AGE_FACTORS: Final = (1.15, 1.35)
+# Open at a time; each takes 35 KB.
+STREAMS_MAX: Final = 10_000
 
 
 class ClientStreams:
@@ -33,10 +36,26 @@ class ClientStreams:
         self._max_age_s = max_age_s
         self._clock = clock
         self._tokens: dict[End, str] = {}
+        self._opened = 0
 
-    def caller(self, context: Any) -> Caller:
-        """Return the caller of a stream. Raises Unauthenticated."""
-        return self.authenticator.authenticate(grpc_methods.token(context.invocation_metadata()))
+    @contextmanager
+    def opened(self, context: Any) -> Iterator[Caller]:
+        """Hold a stream that is opened, for its caller. Raises Unauthenticated, ServerBusy.
+
+        gRPC's own count lets a thousand more in when many come at once.
+        """
+        caller = self.authenticator.authenticate(grpc_methods.token(context.invocation_metadata()))
+        if self._opened >= STREAMS_MAX:
+            raise errors.ServerBusy(
+                f"{STREAMS_MAX} streams are open on this front end. Close some, share clients, or "
+                "run more front ends.",
+                retry_after_ms=5_000,
+            )
+        self._opened += 1
+        try:
+            yield caller
+        finally:
+            self._opened -= 1
 
     @contextmanager
     def stream(self, caller: Caller, end: End) -> Iterator[None]:

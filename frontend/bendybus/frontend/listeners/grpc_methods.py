@@ -27,13 +27,22 @@ class Method:
     subscription_field: str = ""
     # A stream names its entities in its frames: the service checks each.
     stream: bool = False
-    # It can be repeated at will, and each time its answer may be large.
-    large_answer: bool = False
+    # What its answer may take in memory at most; of messages, or one message that is larger.
+    answer_bytes: int = limits.MB
+    messages: bool = False
 
     @property
     def on_entity(self) -> bool:
         """Whether the right is looked for on the entity that the request names."""
         return not RULES[self.operation].whole_namespace
+
+    def answer_bytes_of(self, request: Any, message_bytes: int) -> int:
+        """Return what the answer to a request may take, where a message takes at most that."""
+        if not self.messages:
+            return self.answer_bytes
+        numbers = getattr(request, "sequence_numbers", ())
+        count = len(numbers) or getattr(request, "max_messages", 0)
+        return max(message_bytes, min(self.answer_bytes, count * message_bytes))
 
     def destinations_of(self, request: Any) -> list[str]:
         """Return the entities that a request lets messages go on to: the right is needed there."""
@@ -49,52 +58,61 @@ class Method:
         return subscription_name.compose(name, getattr(request, self.subscription_field))
 
 
-def _on_rules(operation: Operation, *, large_answer: bool = False) -> Method:
+def _small(operation: Operation) -> Method:
+    """Return the method of a call whose answer is a few numbers, or errors of a few kinds."""
+    return Method(operation, answer_bytes=0)
+
+
+def _of_messages(operation: Operation, answer_bytes: int) -> Method:
+    return Method(operation, answer_bytes=answer_bytes, messages=True)
+
+
+def _on_rules(operation: Operation) -> Method:
     """Return the method of a call about rules, which are a part of their subscription."""
-    return Method(operation, "topic_name", "subscription_name", large_answer=large_answer)
+    return Method(operation, "topic_name", "subscription_name")
 
 
 METHODS: Final[dict[str, Method]] = {
-    f"{_SENDER}Send": Method(Operation.SEND),
+    f"{_SENDER}Send": _small(Operation.SEND),
     f"{_SENDER}SendStream": Method(Operation.SEND, stream=True),
-    f"{_SENDER}CancelScheduledMessages": Method(Operation.CANCEL_SCHEDULED),
-    f"{_RECEIVER}Receive": Method(Operation.RECEIVE),
+    f"{_SENDER}CancelScheduledMessages": _small(Operation.CANCEL_SCHEDULED),
+    f"{_RECEIVER}Receive": _of_messages(Operation.RECEIVE, limits.FRAME_BYTES_MAX),
     f"{_RECEIVER}ReceiveStream": Method(Operation.RECEIVE, stream=True),
-    f"{_RECEIVER}Settle": Method(Operation.SETTLE),
-    f"{_RECEIVER}ReceiveDeferred": Method(Operation.RECEIVE_DEFERRED),
-    f"{_RECEIVER}Peek": Method(Operation.PEEK, large_answer=True),
-    f"{_RECEIVER}DeleteMessages": Method(Operation.DELETE_MESSAGES),
+    f"{_RECEIVER}Settle": _small(Operation.SETTLE),
+    f"{_RECEIVER}ReceiveDeferred": _of_messages(
+        Operation.RECEIVE_DEFERRED, limits.DEFERRED_BYTES_MAX
+    ),
+    f"{_RECEIVER}Peek": _of_messages(Operation.PEEK, limits.PEEK_BYTES_MAX),
+    f"{_RECEIVER}DeleteMessages": _small(Operation.DELETE_MESSAGES),
     # Its sends and settlements need the rights that they need outside of it.
     f"{_TRANSACTION}Transact": Method(Operation.SEND, stream=True),
-    f"{_RECEIVER}RenewSessionLock": Method(Operation.RENEW_SESSION),
-    f"{_RECEIVER}GetSessionState": Method(Operation.GET_SESSION_STATE, large_answer=True),
-    f"{_RECEIVER}SetSessionState": Method(Operation.SET_SESSION_STATE),
-    f"{_RECEIVER}ListSessions": Method(Operation.LIST_SESSIONS, large_answer=True),
-    f"{_RECEIVER}ListSessionCounts": Method(Operation.LIST_SESSIONS, large_answer=True),
+    f"{_RECEIVER}RenewSessionLock": _small(Operation.RENEW_SESSION),
+    f"{_RECEIVER}GetSessionState": _of_messages(Operation.GET_SESSION_STATE, 0),
+    f"{_RECEIVER}SetSessionState": _small(Operation.SET_SESSION_STATE),
+    f"{_RECEIVER}ListSessions": Method(Operation.LIST_SESSIONS),
+    f"{_RECEIVER}ListSessionCounts": Method(Operation.LIST_SESSIONS),
     f"{_PIPELINE}DescribePartitions": Method(Operation.DESCRIBE_PARTITIONS),
-    f"{_PIPELINE}BrowsePartition": Method(Operation.PEEK, large_answer=True),
-    f"{_PIPELINE}GetSequenceNumberAt": Method(Operation.PEEK),
-    f"{_PIPELINE}AcquireDrainLease": Method(Operation.DRAIN),
-    f"{_PIPELINE}ReleaseDrainLease": Method(Operation.DRAIN),
-    f"{_PIPELINE}SettleRange": Method(Operation.DRAIN),
-    f"{_PIPELINE}SendFenced": Method(Operation.SEND),
-    f"{_PIPELINE}GetProducerFence": Method(Operation.SEND),
+    f"{_PIPELINE}BrowsePartition": _of_messages(Operation.PEEK, limits.RANGE_BYTES_MAX),
+    f"{_PIPELINE}GetSequenceNumberAt": _small(Operation.PEEK),
+    f"{_PIPELINE}AcquireDrainLease": _small(Operation.DRAIN),
+    f"{_PIPELINE}ReleaseDrainLease": _small(Operation.DRAIN),
+    f"{_PIPELINE}SettleRange": _small(Operation.DRAIN),
+    f"{_PIPELINE}SendFenced": _small(Operation.SEND),
+    f"{_PIPELINE}GetProducerFence": _small(Operation.SEND),
     f"{_MANAGEMENT}GetNamespace": Method(Operation.GET_NAMESPACE),
     f"{_MANAGEMENT}CreateQueue": Method(Operation.CREATE_ENTITY, "name"),
     f"{_MANAGEMENT}UpdateQueue": Method(Operation.UPDATE_ENTITY, "name"),
     f"{_MANAGEMENT}DeleteQueue": Method(Operation.DELETE_ENTITY, "name"),
     f"{_MANAGEMENT}GetQueue": Method(Operation.GET_ENTITY, "name"),
-    f"{_MANAGEMENT}ListQueues": Method(Operation.LIST_ENTITIES, large_answer=True),
+    f"{_MANAGEMENT}ListQueues": Method(Operation.LIST_ENTITIES),
     f"{_MANAGEMENT}CreateTopic": Method(Operation.CREATE_ENTITY, "name"),
     f"{_MANAGEMENT}UpdateTopic": Method(Operation.UPDATE_ENTITY, "name"),
     f"{_MANAGEMENT}DeleteTopic": Method(Operation.DELETE_ENTITY, "name"),
     f"{_MANAGEMENT}GetTopic": Method(Operation.GET_ENTITY, "name"),
-    f"{_MANAGEMENT}ListTopics": Method(Operation.LIST_ENTITIES, large_answer=True),
+    f"{_MANAGEMENT}ListTopics": Method(Operation.LIST_ENTITIES),
     # Its subscriptions are a part of a topic: whoever manages it makes and lists them.
     f"{_MANAGEMENT}CreateSubscription": Method(Operation.UPDATE_ENTITY, "topic_name"),
-    f"{_MANAGEMENT}ListSubscriptions": Method(
-        Operation.GET_ENTITY, "topic_name", large_answer=True
-    ),
+    f"{_MANAGEMENT}ListSubscriptions": Method(Operation.GET_ENTITY, "topic_name"),
     f"{_MANAGEMENT}UpdateSubscription": Method(Operation.UPDATE_ENTITY, "topic_name", "name"),
     f"{_MANAGEMENT}DeleteSubscription": Method(Operation.DELETE_ENTITY, "topic_name", "name"),
     f"{_MANAGEMENT}GetSubscription": Method(Operation.GET_ENTITY, "topic_name", "name"),
@@ -102,15 +120,14 @@ METHODS: Final[dict[str, Method]] = {
     f"{_MANAGEMENT}UpdateRule": _on_rules(Operation.UPDATE_ENTITY),
     f"{_MANAGEMENT}DeleteRule": _on_rules(Operation.UPDATE_ENTITY),
     f"{_MANAGEMENT}GetRule": _on_rules(Operation.GET_ENTITY),
-    f"{_MANAGEMENT}ListRules": _on_rules(Operation.GET_ENTITY, large_answer=True),
+    f"{_MANAGEMENT}ListRules": _on_rules(Operation.GET_ENTITY),
 }
 # What probes may call without a token: nothing of the bus is in the answers, which are about the
 # whole server whatever service the caller names, since its request is not read.
 OPEN: Final = frozenset({"/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"})
 # What any token of this bus is enough for.
 ANY_TOKEN: Final = frozenset({"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"})
-# The largest request of a call that carries no messages, and nothing as large as one.
-REQUEST_BYTES_MAX: Final = 4 * limits.MB
+# What carries messages, or something as large as one; requests of others are smaller.
 CARRIES_MESSAGES: Final = frozenset(
     {
         f"{_SENDER}Send",

@@ -63,29 +63,29 @@ class ReceiverService(receiver_pb2_grpc.ReceiverServiceServicer):
     ) -> AsyncIterator[receiver_pb2.ReceiveStreamResponse]:
         """One receiver."""
         async with statuses.errors_as_status(context):
-            caller = self._streams.caller(context)
-        await context.send_initial_metadata(
-            (ADMITTED, merged_frames.READS, admission.clock(now_ms()))
-        )
-        metadata = context.invocation_metadata()
-        merges, heads = merged_frames.read_by(metadata), message_heads.read_by(metadata)
-        with (
-            self._front_end.metrics.connections.track_inprogress(),
-            self._flow.of(context.peer()) as connection,
-            connection.stream() as flow,
-        ):
-            async with ReceiverStream(
-                self._front_end, caller, flow, merges=merges, heads=heads
-            ) as stream:
-                reader = asyncio.get_running_loop().create_task(
-                    stream.read(request_iterator), name="receive-stream-reader"
+            with (
+                self._streams.opened(context) as caller,
+                self._flow.of(context.peer()) as connection,
+                connection.stream() as flow,
+            ):
+                await context.send_initial_metadata(
+                    (ADMITTED, merged_frames.READS, admission.clock(now_ms()))
                 )
-                try:
-                    with self._streams.stream(caller, stream.move):
-                        async for frame in stream.frames():
-                            yield frame
-                finally:
-                    reader.cancel()
+                metadata = context.invocation_metadata()
+                merges, heads = merged_frames.read_by(metadata), message_heads.read_by(metadata)
+                async with ReceiverStream(
+                    self._front_end, caller, flow, merges=merges, heads=heads
+                ) as stream:
+                    reader = asyncio.get_running_loop().create_task(
+                        stream.read(request_iterator), name="receive-stream-reader"
+                    )
+                    open_ = self._front_end.metrics.connections.track_inprogress()
+                    try:
+                        with open_, self._streams.stream(caller, stream.move):
+                            async for frame in stream.frames():
+                                yield frame
+                    finally:
+                        reader.cancel()
 
     @statuses.unary
     async def Settle(

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import grpc
 
-from bendybus.domain import errors, sequence_number
+from bendybus.domain import errors, limits, sequence_number
 from bendybus.domain.errors import BusError
 from bendybus.frontend.core import by_number, flow_control
 from bendybus.frontend.core.flow_control import FlowControl, StreamFlow
@@ -18,7 +18,7 @@ from bendybus.frontend.listeners.client_streams import ClientStreams
 from bendybus.frontend.security.authenticator import Caller
 from bendybus.frontend.security.operations import Operation
 from bendybus.v1 import message_pb2, sender_pb2, sender_pb2_grpc
-from bendybus.wire import message_heads, statuses
+from bendybus.wire import admission, message_heads, statuses
 from bendybus.wire.admission import ADMITTED
 from bendybus.wire.answer_queue import AnswerQueue
 
@@ -37,6 +37,7 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
     def __init__(self, front_end: FrontEnd, streams: ClientStreams) -> None:
         self._front_end = front_end
         self._streams = streams
+        self._request_bytes = limits.request_bytes_max(len(front_end.upstreams))
         self._flow = FlowControl()
 
     @statuses.unary
@@ -73,8 +74,11 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
     ) -> AsyncIterator[sender_pb2.SendStreamResponse]:
         """Send frames; the reader never waits for a partition."""
         async with statuses.errors_as_status(context):
-            caller = self._streams.caller(context)
-            with self._flow.of(context.peer()) as connection, connection.stream() as flow:
+            with (
+                self._streams.opened(context) as caller,
+                self._flow.of(context.peer()) as connection,
+                connection.stream() as flow,
+            ):
                 async for answer in self._answers(request_iterator, context, caller, flow):
                     yield answer
 
@@ -120,7 +124,9 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
                 else:
                     respond(request.frame_id, _busy())
 
-        await context.send_initial_metadata((ADMITTED, message_heads.READS))
+        await context.send_initial_metadata(
+            (ADMITTED, message_heads.READS, admission.request_limit(self._request_bytes))
+        )
         reader = asyncio.get_running_loop().create_task(read(), name="send-stream-reader")
         reader.add_done_callback(lambda _: answers.finish())
         open_ = self._front_end.metrics.connections.track_inprogress()

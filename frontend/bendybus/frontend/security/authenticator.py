@@ -35,16 +35,26 @@ class Caller(Protocol):
         """The token, "" where none is required."""
 
     @property
+    def policy(self) -> str:
+        """The name of the policy whose key signed it, "" where none is required."""
+
+    @property
     def good_until_s(self) -> float | None:
         """When the token expires, in seconds since 1970; None: never."""
+
+    def check_anywhere(self, operation: Operation) -> None:
+        """Raise Unauthorized unless the caller may do that to some entity."""
 
     def check(self, operation: Operation, entity_path: str = "") -> None:
         """Raise Unauthorized unless the caller may do that, there."""
 
 
 class _Anyone:
-    token = ""
+    token = policy = ""
     good_until_s = None
+
+    def check_anywhere(self, operation: Operation) -> None:
+        """Allow everything."""
 
     def check(self, operation: Operation, entity_path: str = "") -> None:
         """Allow everything."""
@@ -58,7 +68,12 @@ class _Holder:
         self._grant = grant
         self._checked: set[tuple[str, Operation]] = set()
         self.token = token
+        self.policy = grant.policy.name
         self.good_until_s: float | None = grant.expires_at_s + CLOCK_SKEW_S
+
+    def check_anywhere(self, operation: Operation) -> None:
+        """Raise Unauthorized unless the token covers that for some entity."""
+        self.check(operation, self._grant.scope)
 
     def check(self, operation: Operation, entity_path: str = "") -> None:
         """Raise Unauthorized unless the token covers that."""

@@ -25,7 +25,6 @@ from bendybus.partition_server.store.records import Row, State, row_id
 
 # Deferred messages of one call, which are one answer.
 DEFERRED_MAX: Final = 1_000
-DEFERRED_BYTES_MAX: Final = 64 * limits.MB
 
 
 def defer(turn: Turn, queue: MessageQueue, counter: int, lock: Lock, changes: bytes | None) -> None:
@@ -108,7 +107,7 @@ def _receive(turn: Turn, command: ReceiveDeferred) -> Delivery:
 
 def _rows(turn: Turn, slot: int, counters: Sequence[int]) -> list[Row]:
     rows: list[Row] = []
-    left_bytes = DEFERRED_BYTES_MAX
+    left_bytes = limits.DEFERRED_BYTES_MAX
     for counter in sorted(set(counters)):
         found = turn.partition.store.rows([row_id(slot, counter)])
         rows += found
@@ -116,7 +115,7 @@ def _rows(turn: Turn, slot: int, counters: Sequence[int]) -> list[Row]:
         if left_bytes < 0 and len(rows) > 1:
             raise errors.InvalidArgument(
                 "sequence_numbers",
-                f"the messages are larger than {DEFERRED_BYTES_MAX // limits.MB} MB together. "
-                "Receive fewer at a time.",
+                f"the messages are larger than {limits.DEFERRED_BYTES_MAX // limits.MB} MB "
+                "together. Receive fewer at a time.",
             )
     return rows

@@ -1,0 +1,157 @@
+"""What unary calls may hold: of a connection, of a policy, of all."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from bendybus.domain import errors
+from bendybus.frontend.core.call_ledger import Bounds, CallLedger, Holder, Room
+from bendybus.frontend.listeners import unary_call
+from bendybus.frontend.listeners.unary_call import UnaryCall
+
+pytestmark = pytest.mark.requirement("R306")
+A, B = Holder("a", "p"), Holder("b", "p")
+OTHER = Holder("c", "q")
+
+
+def test_each_connection_policy_and_all_have_a_bound() -> None:
+    room = Room(Bounds(10, 15, 20))
+
+    assert room.take(A, 10)
+    assert not room.take(A, 1)
+    assert room.take(B, 5)
+    assert not room.take(B, 1)
+    assert room.take(OTHER, 5)
+    assert not room.take(OTHER, 1)
+    for holder, size in ((A, 10), (B, 5), (OTHER, 5)):
+        room.give(holder, size)
+    assert room.held == 0
+    assert room.take(A, 10)
+
+
+def test_what_is_larger_than_a_bound_passes_alone() -> None:
+    room = Room(Bounds(10, 10, 10))
+
+    assert room.take(A, 100)
+    assert not room.take(OTHER, 1)
+    room.give(A, 100)
+    assert room.take(OTHER, 1)
+    assert not room.take(OTHER, 100)
+
+
+async def test_those_who_wait_are_served_in_order_and_leave_nothing() -> None:
+    room = Room(Bounds(10, 100, 100))
+    await room.wait(A, 10)
+    first, second = (asyncio.ensure_future(room.wait(A, size)) for size in (8, 2))
+    await asyncio.sleep(0)
+    # Another connection does not wait for this one.
+    await asyncio.wait_for(room.wait(B, 10), 1)
+
+    room.give(A, 10)
+    await asyncio.wait_for(asyncio.gather(first, second), 1)
+
+    given_up = asyncio.ensure_future(room.wait(A, 1))
+    await asyncio.sleep(0)
+    given_up.cancel()
+    for holder, size in ((A, 8), (A, 2), (B, 10)):
+        room.give(holder, size)
+    assert room.held == 0
+
+
+async def test_a_call_given_up_as_it_gets_its_room_gives_it_back() -> None:
+    room = Room(Bounds(1, 1, 1))
+    await room.wait(A, 1)
+    waiting = asyncio.ensure_future(room.wait(A, 1))
+    await asyncio.sleep(0)
+
+    room.give(A, 1)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+
+    assert room.held == 0
+
+
+class Context:
+    """A call of gRPC; its caller takes its answer, or does not."""
+
+    def __init__(self, *, takes: bool = True) -> None:
+        self.written: list[bytes] = []
+        self._takes = takes
+
+    def peer(self) -> str:
+        """Return the connection."""
+        return "a"
+
+    async def write(self, data: bytes) -> None:
+        """Take the answer."""
+        if not self._takes:
+            await asyncio.Event().wait()
+        self.written.append(data)
+
+
+def call(ledger: CallLedger, *, takes: bool = True) -> UnaryCall:
+    """Return a call."""
+    context: Any = Context(takes=takes)
+    return UnaryCall(ledger, context, "p")
+
+
+async def sent(*requests: bytes, after_s: float = 0.0) -> AsyncIterator[bytes]:
+    """Yield requests, the first of them late."""
+    await asyncio.sleep(after_s)
+    for each in requests:
+        yield each
+
+
+async def test_a_request_that_is_there_costs_its_bytes_until_it_is_answered() -> None:
+    ledger = CallLedger()
+    with call(ledger) as made:
+        assert await made.read(sent(b"x" * 5_000), 1 << 20) == b"x" * 5_000
+        assert ledger.requests.held == 5_000
+        await made.write(b"")
+        assert ledger.requests.held == 0
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let time be short."""
+    monkeypatch.setattr(unary_call, "AT_ONCE_S", 0.01)
+    monkeypatch.setattr(unary_call, "REQUEST_S", 0.1)
+    monkeypatch.setattr(unary_call, "REQUEST_S_PER_MB", 0.0)
+    monkeypatch.setattr(unary_call, "ANSWER_S", 0.05)
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_slow_request_takes_room_for_the_largest_and_others_are_refused() -> None:
+    ledger = CallLedger()
+    with call(ledger) as slow, call(ledger) as other:
+        reading = asyncio.ensure_future(slow.read(sent(b"late", after_s=0.05), 100 << 20))
+        await asyncio.sleep(0.02)
+        assert ledger.requests.held == 100 << 20
+        with pytest.raises(errors.ServerBusy, match="come slowly"):
+            await other.read(sent(b"late", after_s=1), 100 << 20)
+        assert await reading == b"late"
+        assert ledger.requests.held == 0
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_request_that_does_not_come_ends_its_call() -> None:
+    ledger = CallLedger()
+    with pytest.raises(errors.ServiceTimeout, match="did not come"), call(ledger) as made:
+        await made.read(sent(b"late", after_s=1), 1 << 20)
+    with pytest.raises(errors.InvalidArgument, match="there is none"), call(ledger) as made:
+        await made.read(sent(), 1 << 20)
+    assert ledger.requests.held == 0
+
+
+@pytest.mark.usefixtures("quick")
+async def test_an_answer_that_is_not_taken_ends_its_call() -> None:
+    ledger = CallLedger()
+    with call(ledger, takes=False) as made:
+        await made.room_for_answer(1 << 20)
+        assert ledger.answers.held == 1 << 20
+        async with asyncio.timeout(5):
+            with pytest.raises(errors.ServiceTimeout, match="was not read"):
+                await made.write(b"x")
+    assert ledger.answers.held == 0
