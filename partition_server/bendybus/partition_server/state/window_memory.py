@@ -17,6 +17,8 @@ KEPT_BYTES: Final = WINDOWS_BYTES_MAX * 3 // 4
 ROW_MEMORY_BYTES: Final = 600
 # A window that nobody received from for so long is emptied.
 IDLE_MS: Final = 60_000
+# Between two looks for such windows.
+IDLE_EVERY_MS: Final = 1_000
 
 
 class Window(Protocol):
@@ -35,6 +37,8 @@ class WindowMemory:
     def __init__(self) -> None:
         self.used_bytes = 0
         self._mono_ms = 0
+        # When idle windows are looked for next.
+        self._idle_mono_ms = 0
         # A page was smaller than it could have been.
         self._short = False
         # Each with what it is counted as, and when it was received from last, or began; the first
@@ -75,6 +79,14 @@ class WindowMemory:
         whether windows were at their ends.
         """
         self._mono_ms = mono_ms
+        if mono_ms >= self._idle_mono_ms:
+            self._idle_mono_ms = mono_ms + IDLE_EVERY_MS
+            self._empty_idle(mono_ms)
+        if self._short or self.used_bytes > WINDOWS_BYTES_MAX:
+            self._short = False
+            self._make_room()
+
+    def _empty_idle(self, mono_ms: int) -> None:
         for known in (self._filled, self._received):
             while known:
                 window, (_, since_ms) = next(iter(known.items()))
@@ -82,9 +94,6 @@ class WindowMemory:
                     break
                 window.empty()
                 del known[window]
-        if self._short or self.used_bytes > WINDOWS_BYTES_MAX:
-            self._short = False
-            self._make_room()
 
     def _make_room(self) -> None:
         for known in (self._filled, self._received):
