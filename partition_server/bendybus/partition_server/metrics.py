@@ -104,6 +104,11 @@ class _PartitionCollector(Collector):
             "Scheduled messages that are due and wait for room in their topic",
             labels=["partition"],
         )
+        windows = GaugeMetricFamily(
+            "bendybus_window_bytes",
+            "Memory of messages that are ready to be received, of all queues together",
+            labels=["partition"],
+        )
         errors = CounterMetricFamily(
             "bendybus_internal_errors",
             "Commands and sweeps that met a bug: each was taken back alone",
@@ -123,9 +128,10 @@ class _PartitionCollector(Collector):
             stored.add_metric(label, figures.messages_stored)
             removed.add_metric(label, figures.messages_removed)
             awaiting.add_metric(label, figures.awaiting_room)
+            windows.add_metric(label, figures.window_bytes)
             for word in thread.conditions:
                 condition.add_metric([*label, word], 1.0)
-        yield from (up, wal, commit, turn, stored, removed, awaiting, condition, errors)
+        yield from (up, wal, commit, turn, stored, removed, awaiting, windows, condition, errors)
 
 
 def _orphans(counts: dict[int, list[EntityCounts]]) -> Iterable[Metric]:

@@ -124,6 +124,57 @@ def test_no_pattern_makes_it_slow(pattern: str) -> None:
     assert time.process_time() - began < 1.0
 
 
+_MANY = "".join(chr(each) for each in range(33, 125) if chr(each) not in "%_")
+
+
+@pytest.mark.requirement("R349")
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        ("%" + "a" * 40 + "_b%", "a" * 32_768),
+        ("%" + "a_" * 500 + "b%", "a" * 32_768),
+        ("%" + "a" * 900 + "_b%", "a" * 32_768),
+        ("%" + "a_a%" * 250, "a" * 32_768),
+        ("%" + "_".join(_MANY[:80]) * 6 + "~%", _MANY[:80] * 410),
+        (
+            "%" + (_MANY[:20] * 50)[:500] + "_" + (_MANY[:20] * 50)[501:1_000] + "~%",
+            _MANY[:20] * 1_638,
+        ),
+        ("%" + "\u0101_" * 500 + "b%", "\u0101" * 16_384),
+    ],
+    ids=["a run", "pairs", "long runs", "segments", "80 characters", "20 characters", "no ASCII"],
+)
+def test_a_long_text_takes_a_few_milliseconds_at_most(pattern: str, text: str) -> None:
+    matches, times = like.compiled(pattern), list[float]()
+
+    for _ in range(9):
+        began = time.process_time()
+        matches(text)
+        times.append(time.process_time() - began)
+
+    # 2 ms where nothing else runs.
+    assert min(times) < 0.003
+
+
+@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    segment=st.lists(st.sampled_from([*_MANY[:24], "_", "_", "\u0101"]), min_size=17, max_size=40),
+    changed=st.integers(0, 39),
+    before=st.integers(0, 700),
+)
+def test_a_segment_of_many_characters_is_what_a_regular_expression_says(
+    segment: list[str], changed: int, before: int
+) -> None:
+    texts = "".join(segment).replace("_", "x")
+    near = texts[:changed] + "#" + texts[changed + 1 :]
+    parts = ("." if each == "_" else re.escape(each) for each in segment)
+    expression = ".*" + "".join(parts) + ".*"
+    matches = like.compiled("%" + "".join(segment) + "%")
+
+    for text in (texts, near, near + texts, near * 3, "y" * before + near + "y" + texts):
+        assert matches(text) is (re.fullmatch(expression, text) is not None)
+
+
 @pytest.mark.parametrize(
     ("pattern", "escape", "sentence"),
     [

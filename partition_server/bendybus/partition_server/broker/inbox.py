@@ -95,12 +95,14 @@ class Inbox:
             taken: list[Command] = []
             while self._urgent and len(taken) < TAKE_URGENT:
                 taken.append(self._urgent.popleft())
-            taken += self._take_sends()
+            if self._sends:
+                taken += self._take_sends()
             return taken
 
     def _take_sends(self) -> list[Command]:
         taken: list[Command] = []
         messages = size_bytes = 0
+        counts: dict[str, tuple[int, int]] = {}
         while self._sends and messages < TAKE_MESSAGES and size_bytes < TAKE_BYTES:
             for uid in list(self._sends):
                 line = self._sends.pop(uid)
@@ -108,13 +110,16 @@ class Inbox:
                 taken.append(command)
                 messages += _count(command)
                 size_bytes += command_bytes
-                self._frames.add(uid, -1)
-                self._bytes.add(uid, -command_bytes)
+                frames, taken_bytes = counts.get(uid, (0, 0))
+                counts[uid] = frames + 1, taken_bytes + command_bytes
                 if line:
                     # At the end of the row: the next commit begins with another entity.
                     self._sends[uid] = line
                 if messages >= TAKE_MESSAGES or size_bytes >= TAKE_BYTES:
                     break
+        for uid, (frames, taken_bytes) in counts.items():
+            self._frames.add(uid, -frames)
+            self._bytes.add(uid, -taken_bytes)
         return taken
 
 

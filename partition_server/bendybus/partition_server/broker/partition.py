@@ -199,6 +199,7 @@ class Partition:
             # At the end of the line, if it is not served whole now.
             del state.unserved[slot]
             self._serve_slot(slot, answers, now)
+        state.windows.trim(now.mono_ms)
         return answers
 
     def apply(self, stage: Stage, now: Now) -> list[Answer]:

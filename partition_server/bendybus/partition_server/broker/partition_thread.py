@@ -393,6 +393,7 @@ class PartitionThread:
         refused = self._disk.check(partition.state.sends_refused, sending=sending)
         partition.state.sends_refused = refused
         held = partition.state.clock.expiry_held(now)
+        self.figures.window_bytes = partition.state.windows.used_bytes
         waiting = self.figures.awaiting_room = partition.state.awaiting.count()
         words = (("ClockJump", held), ("DiskLow", refused), ("TopicFull", waiting))
         self.conditions = tuple(word for word, holds in words if holds)

@@ -28,6 +28,8 @@ class Figures:
     messages_removed: int = 0
     # Scheduled messages that are due and find no room in their topics, now.
     awaiting_room: int = 0
+    # What is in memory of messages that nobody has received yet, now.
+    window_bytes: int = 0
     # Internal errors, by (kind of work, entity); see `met_fault`.
     faults: Counter[tuple[str, str]] = field(default_factory=Counter)
 

@@ -17,6 +17,7 @@ from bendybus.domain.sub_queue import DEAD_LETTERS
 from bendybus.partition_server.state.message_lock import Lock, OpenAsk
 from bendybus.partition_server.state.ready_set import ReadySet, ReadyWindow
 from bendybus.partition_server.state.undo_log import UndoLog
+from bendybus.partition_server.state.window_memory import WindowMemory
 from bendybus.partition_server.store.records import SlotState
 
 # Notes of lock ends beyond two a lock, before they are made again without those of settled ones.
@@ -39,6 +40,8 @@ class MessageQueue:
     noted: int = 0
     # Of the partition: what ends of locks were before they changed.
     undo: UndoLog = field(default_factory=UndoLog)
+    # The same: what its window may take.
+    windows: WindowMemory = field(default_factory=WindowMemory)
     last_used_mono_ms: int = 0
     accessed_at_ms: int = 0
     # The number of the queue in the partition's file.
@@ -50,7 +53,7 @@ class MessageQueue:
     def __post_init__(self) -> None:
         self.slot = self.state.slot
         self.opened_to = self.state.counter
-        self.ready = ReadyWindow(self.state, self.locks)
+        self.ready = ReadyWindow(self.state, self.locks, self.windows)
 
     @property
     def is_dead_letter(self) -> bool:

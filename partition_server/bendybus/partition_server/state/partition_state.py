@@ -34,6 +34,7 @@ from bendybus.partition_server.state.settler_memory import Settlers
 from bendybus.partition_server.state.topics import Topics
 from bendybus.partition_server.state.undo_log import UndoLog
 from bendybus.partition_server.state.unfinished_work import Unfinished
+from bendybus.partition_server.state.window_memory import WindowMemory
 from bendybus.partition_server.store.store import Opened, Store
 
 FENCE_MS: Final = 10_000
@@ -83,7 +84,8 @@ class PartitionState:
         self.sends_refused = ""
         # From somewhere else at every opening: a file that was restored has its boot numbers twice.
         self.lock_generation = now.wall_ms & lock_token.GENERATION_MASK
-        self.queues = Queues(self.index, undo)
+        self.windows = WindowMemory()
+        self.queues = Queues(self.index, undo, self.windows)
         self.due = DueTimes(undo, machine)
         self.streams = OpenStreams()
         self.drains = Drains(opened.leases, now.mono_ms, undo)

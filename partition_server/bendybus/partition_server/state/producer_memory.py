@@ -128,8 +128,15 @@ class Producers:
         age_ms = command.age_ms
         if not age_ms:
             return
-        known = (self._unknown.get("", _NEVER), self._unknown.get(command.entity.uid, _NEVER))
-        if age_ms > AGE_MS_MAX or any(now.mono_ms - age_ms <= each.mono_ms for each in known):
+        unknown, began_mono_ms = self._unknown, now.mono_ms - age_ms
+        if age_ms > AGE_MS_MAX or (
+            # Usually nothing was forgotten.
+            unknown
+            and (
+                began_mono_ms <= unknown.get("", _NEVER).mono_ms
+                or began_mono_ms <= unknown.get(command.entity.uid, _NEVER).mono_ms
+            )
+        ):
             raise errors.OutcomeUnknown(
                 f"the first try of {what} was {age_ms / 1000:.0f} s ago, and its outcome is no "
                 f"longer known here: {may}."
@@ -186,13 +193,13 @@ class Producers:
         windows.add(uid, entry, now.mono_ms)
         if self._too_many():
             self._forget_some(self._unneeded(now), changes)
+            if self._too_many():
+                # Few of them may be large: no more are forgotten than must be.
+                large = windows.size_bytes > BYTES_MAX
+                most = BYTES_MAX - BYTES_MAX // 16 if large else BYTES_MAX
+                self._forget_some(windows.surplus(ENTRIES_MAX, most), changes)
         elif self._is_old(uid, FORGET_STEP, now):
             self._forget_some(repeat(uid, FORGET_STEP), changes)
-        if self._too_many():
-            # Few of them may be large: no more are forgotten than must be.
-            large = windows.size_bytes > BYTES_MAX
-            most = BYTES_MAX - BYTES_MAX // 16 if large else BYTES_MAX
-            self._forget_some(windows.surplus(ENTRIES_MAX, most), changes)
 
     def _too_many(self) -> bool:
         windows = self._windows

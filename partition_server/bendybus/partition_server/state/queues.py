@@ -14,15 +14,17 @@ from bendybus.partition_server.state.catalogue import Catalogue
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.session_queue import SessionQueue
 from bendybus.partition_server.state.undo_log import UndoLog
+from bendybus.partition_server.state.window_memory import WindowMemory
 from bendybus.partition_server.store.records import SLOT_MAX, SlotState
 
 
 class Queues:
     """Every queue that holds, or may hold, messages of this partition."""
 
-    def __init__(self, partition: int, undo: UndoLog) -> None:
+    def __init__(self, partition: int, undo: UndoLog, windows: WindowMemory) -> None:
         self._partition = partition
         self._undo = undo
+        self._windows = windows
         self._by_slot: dict[int, MessageQueue] = {}
         self._by_uid: dict[str, dict[SubQueue, MessageQueue]] = {}
         # Transfer queues: by entity, and by the UID of their destinations.
@@ -138,7 +140,7 @@ class Queues:
             if entity is None:
                 self.dropped[slot.slot] = slot
             else:
-                self._put(_queue(slot, entity, mono_ms, self._undo))
+                self._put(self._queue(slot, entity, mono_ms))
         for entity in catalogue.existing():
             self.ensure(entity, mono_ms)
 
@@ -177,7 +179,7 @@ class Queues:
         self, entity: Entity, sub_queue: SubQueue, mono_ms: int, destination: str = ""
     ) -> MessageQueue:
         slot = SlotState(self._free_slot(), entity.uid, sub_queue, destination=destination)
-        made = _queue(slot, entity, mono_ms, self._undo)
+        made = self._queue(slot, entity, mono_ms)
         self._put(made)
         self._slots_end = max(self._slots_end, slot.slot + 1)
         return made
@@ -200,10 +202,9 @@ class Queues:
             raise errors.QuotaExceeded("the partition's file has no slot left for an entity.")
         return slot
 
-
-def _queue(slot: SlotState, entity: Entity, mono_ms: int, undo: UndoLog) -> MessageQueue:
-    """Return the queue of a slot; dead-letter sub-queues are read without sessions."""
-    slot.has_copies = entity.kind is EntityKind.SUBSCRIPTION
-    slot.by_session = entity.description.requires_session and slot.sub_queue is SubQueue.MAIN
-    made = SessionQueue if slot.by_session else MessageQueue
-    return made(slot, entity, undo=undo, last_used_mono_ms=mono_ms)
+    def _queue(self, slot: SlotState, entity: Entity, mono_ms: int) -> MessageQueue:
+        """Return the queue of a slot; dead-letter sub-queues are read without sessions."""
+        slot.has_copies = entity.kind is EntityKind.SUBSCRIPTION
+        slot.by_session = entity.description.requires_session and slot.sub_queue is SubQueue.MAIN
+        made = SessionQueue if slot.by_session else MessageQueue
+        return made(slot, entity, undo=self._undo, windows=self._windows, last_used_mono_ms=mono_ms)

@@ -10,7 +10,8 @@ queue has a `ReadyWindow`:
 The window is a bounded run of rows; `loaded` is the highest counter that it has reached. What was
 just committed goes straight into the window while that is at the end of the queue (a *hot head*),
 else it waits in the store. Messages that come back are kept by number only and read again, so that
-memory grows neither with the backlog nor with locks on large messages.
+memory grows neither with the backlog nor with locks on large messages; and what all windows of a
+partition take together has a bound, see `window_memory`.
 """
 
 import heapq
@@ -19,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
 from bendybus.partition_server.state.message_lock import Lock
+from bendybus.partition_server.state.window_memory import ROW_MEMORY_BYTES, WindowMemory
 from bendybus.partition_server.store.records import Row, SlotState, row_id
 from bendybus.partition_server.store.store import Store
 
@@ -68,7 +70,9 @@ class ReadyWindow:
     """The ready set of a queue whose messages are received in the order of their numbers."""
 
     __slots__ = (
+        "_asked",
         "_locks",
+        "_memory",
         "_pages_left",
         "_rewound",
         "_state",
@@ -79,9 +83,12 @@ class ReadyWindow:
         "window_bytes",
     )
 
-    def __init__(self, state: SlotState, locks: Mapping[int, Lock]) -> None:
+    def __init__(
+        self, state: SlotState, locks: Mapping[int, Lock], memory: WindowMemory | None = None
+    ) -> None:
         """`locks` are those of the queue, by counter; read here, never changed."""
         self._state = state
+        self._memory = memory or WindowMemory()
         self._locks = locks
         self.window: deque[Row] = deque()
         self.window_bytes = 0
@@ -92,6 +99,25 @@ class ReadyWindow:
         # Up to here the window was read before; its locked rows come back when their locks end.
         self._rewound = 0
         self._pages_left = 0
+        # What the take that is under way wants: rows, and bytes.
+        self._asked = (0, 0)
+
+    def memory_bytes(self) -> int:
+        """Return how much memory the window takes."""
+        return self.window_bytes + ROW_MEMORY_BYTES * len(self.window)
+
+    def empty(self) -> None:
+        """Give the memory back: what the window has is read again when it is its turn."""
+        if self.window:
+            # What was taken from it is before its first row. STRICTLY BEFORE that is gone.
+            self._rewound = max(self._rewound, self.loaded)
+            self.loaded = self.window[0].counter - 1
+            self.returned = [counter for counter in self.returned if counter <= self.loaded]
+            heapq.heapify(self.returned)
+            self.window.clear()
+            self.gone.clear()
+        self.window_bytes = 0
+        self._memory.filled(self)
 
     def at_end(self) -> bool:
         """Whether the window reaches the last counter given: what is new can be added to it."""
@@ -102,8 +128,9 @@ class ReadyWindow:
         if not caught_up or not rows:
             return
         room = WINDOW_ROWS_MAX - len(self.window)
+        size_bytes_max = min(WINDOW_BYTES_MAX, self.window_bytes + self._memory.room())
         for row in rows[:room]:
-            if self.window_bytes > WINDOW_BYTES_MAX:
+            if self.window_bytes > size_bytes_max:
                 break
             if row.state == 0:
                 self.window.append(row)
@@ -112,6 +139,7 @@ class ReadyWindow:
         else:
             if room >= len(rows):
                 self.loaded = self._state.counter
+        self._memory.filled(self)
 
     def give_back(self, counter: int, lock: Lock) -> None:
         """Let a message whose lock is over be received again, in its place by number."""
@@ -131,6 +159,12 @@ class ReadyWindow:
             return
         first = self.window[0].counter
         self.gone.update(c for c in counters if first <= c <= self.loaded)
+        if 2 * len(self.gone) > len(self.window):
+            # Purged: so that what nobody receives from gives its memory back.
+            self.window = deque(row for row in self.window if row.counter not in self.gone)
+            self.window_bytes = sum(row.delivered_bytes() for row in self.window)
+            self.gone.clear()
+            self._memory.filled(self)
 
     def rewind(self) -> None:
         """Read the queue from its beginning again: what was passed over may be alive after all."""
@@ -139,6 +173,7 @@ class ReadyWindow:
         self.returned.clear()
         self.gone.clear()
         self._rewound, self.loaded = max(self._rewound, self.loaded), 0
+        self._memory.filled(self)
 
     def expect_locked(self, counter: int) -> None:
         """Leave a message out that is locked before the window is read the first time."""
@@ -153,6 +188,7 @@ class ReadyWindow:
         taken: list[Row] = []
         window = self.window
         self._pages_left, looks = TAKE_PAGES, TAKE_LOOKS
+        self._asked = count, size_bytes
         while len(taken) < count and size_bytes > 0:
             if window and not self.returned and not self.gone:
                 row: Row | None = window.popleft()
@@ -172,6 +208,7 @@ class ReadyWindow:
                 continue
             size_bytes -= size
             taken.append(row)
+        self._memory.received(self)
         return taken
 
     def _next(self, store: Store, now_ms: int) -> Row | None:
@@ -207,9 +244,13 @@ class ReadyWindow:
     def _load(self, store: Store, now_ms: int) -> None:
         through = min(self._state.counter, self.loaded + PAGE_COUNTERS)
         slot, after = self._state.slot, self.loaded
-        rows = store.active(slot, after, through, PAGE_ROWS, WINDOW_BYTES_MAX, now_ms)
+        # What is asked for, and as much more as there is memory for: half of it for content.
+        half, (count, asked_bytes) = self._memory.page_bytes() // 2, self._asked
+        most = min(PAGE_ROWS, max(count, half // ROW_MEMORY_BYTES))
+        bytes_max = min(WINDOW_BYTES_MAX, max(asked_bytes, half))
+        rows = store.active(slot, after, through, most, bytes_max, now_ms)
         size_bytes = sum(row.delivered_bytes() for row in rows)
-        more = len(rows) == PAGE_ROWS or size_bytes >= WINDOW_BYTES_MAX
+        more = len(rows) == most or size_bytes >= bytes_max
         if self.loaded < self._rewound:
             locked = [row for row in rows if row.counter in self._locks]
             size_bytes -= sum(row.delivered_bytes() for row in locked)

@@ -77,11 +77,15 @@ class RepeatWindows:
         known: Sequence[ProducerEntry] = ()
         if producer is not None and entry.sequence in producer.parts:
             known = self._known(entry)
-        self._undo.note(self._restore, *self._sizes(uid), entry, known)
         window = self._windows.get(uid)
+        order: Sequence[ProducerEntry] = window.order if window else ()
+        size_bytes = window.size_bytes if window else 0
+        sizes = len(order), size_bytes, self.count, self.size_bytes, self.last_id
+        self._undo.note(self._restore, uid, sizes, entry, known)
         if window is None:
             window = self._windows[uid] = Window()
-        self.last_id = max(self.last_id, entry.id)
+        if entry.id > self.last_id:
+            self.last_id = entry.id
         window.order.append(entry)
         window.times_ms.append(at_mono_ms)
         self._count(window, entry, 1)

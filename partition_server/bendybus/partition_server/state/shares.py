@@ -5,7 +5,6 @@ Those that use less than an equal part have what they use; the others have equal
 than it leaves. A user is an entity; subscriptions are one with their topic.
 """
 
-from collections import Counter
 from collections.abc import Iterable
 from typing import Generic, TypeVar
 
@@ -37,12 +36,12 @@ class Shares(Generic[User]):
     __slots__ = ("_used", "total")
 
     def __init__(self) -> None:
-        self._used: Counter[User] = Counter()
+        self._used: dict[User, int] = {}
         self.total = 0
 
     def of(self, user: User) -> int:
         """Return what a user has."""
-        return self._used[user]
+        return self._used.get(user, 0)
 
     def uses(self) -> Iterable[int]:
         """Return what each user has."""
@@ -50,14 +49,21 @@ class Shares(Generic[User]):
 
     def add(self, user: User, count: int) -> None:
         """Count what a user has from now on; a negative count: no more."""
-        self.put(user, self._used[user] + count, self.total + count)
+        # Twice for each frame that is sent.
+        used = self._used.get(user, 0) + count
+        self.total += count
+        if used:
+            self._used[user] = used
+        else:
+            self._used.pop(user, None)
 
     def put(self, user: User, count: int, total: int) -> None:
         """Set what a user has, and what all have together."""
         self.total = total
-        self._used[user] = count
-        if not count:
-            del self._used[user]
+        if count:
+            self._used[user] = count
+        else:
+            self._used.pop(user, None)
 
     def has_room(self, user: User, count: int, bound: int) -> bool:
         """Whether a user may have that much more, if there is `bound` for all."""
@@ -67,7 +73,7 @@ class Shares(Generic[User]):
         if not self.total:
             # One that takes more than nine tenths, where nobody has anything.
             return count <= bound
-        wanted = self._used[user] + count
+        wanted = self.of(user) + count
         if wanted > bound - self.total:
             # Of the last tenth as much as is left; or there is no such room at all.
             return False
