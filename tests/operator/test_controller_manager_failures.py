@@ -171,6 +171,21 @@ async def test_a_failed_first_list_makes_no_orphans(cluster: Cluster) -> None:
     assert set(reasons) <= {"Available"}
 
 
+@pytest.mark.requirement("R380")
+async def test_a_bus_that_could_not_be_reconciled_claims_no_generation(cluster: Cluster) -> None:
+    cluster.operator()
+    cluster.api.refusals["apply", "StatefulSet"] = ApiError(0, "away")
+    cluster.apply(bus_body())
+    await eventually(lambda: cluster.api.one("BusNamespace", "orders").get("status"))
+    claimed = cluster.api.one("BusNamespace", "orders")["status"]["observedGeneration"]
+
+    cluster.api.refusals.clear()
+    await cluster.says("BusNamespace", "orders", "Available")
+
+    assert claimed == 0
+    assert cluster.api.one("BusNamespace", "orders")["status"]["observedGeneration"] == 1
+
+
 async def test_metrics_show_what_is_not_ready(cluster: Cluster) -> None:
     await standing(cluster)
     cluster.apply(queue_body("wrong", lockDuration="PT1S"))

@@ -1,6 +1,7 @@
 """When entities are due, and that a status is never that of another manifest."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -36,9 +37,13 @@ class Writer:
 
     def __init__(self) -> None:
         self.put_for: list[str] = []
+        self.generations: list[int] = []
 
-    def put(self, kind: str, key: Any, uid: str, **_: Any) -> None:
+    def put(self, kind: str, key: Any, uid: str, *, status: Any, **_: Any) -> None:
         self.put_for.append(uid)
+        [ready] = status["conditions"]
+        assert ready["observedGeneration"] == status["observedGeneration"]
+        self.generations.append(status["observedGeneration"])
 
 
 def controller(reconciler: Reconciler) -> tuple[EntityController, ManifestCache, Writer]:
@@ -59,6 +64,28 @@ async def test_a_manifest_made_again_has_no_status_before_it_is_reconciled() -> 
     entities.show_counts(["paid"], None)
 
     assert writer.put_for == ["1"], "the former manifest was Available, not this one"
+
+
+@pytest.mark.requirement("R380")
+async def test_a_status_claims_only_the_generation_that_was_reconciled() -> None:
+    reconciler = Reconciler()
+    entities, cache, writer = controller(reconciler)
+    cache.put_entity(replace(queue(uid="1"), generation=1))
+    entities.enqueue_all()
+    reconciler.let.clear()
+    running = asyncio.create_task(entities.reconcile(bus(), None, paused=False))
+    await reconciler.asked.wait()
+
+    cache.put_entity(replace(queue(uid="1"), generation=2))
+    reconciler.let.set()
+    await running
+    # Also where the counts are shown before the change is reconciled.
+    entities.show_counts(["paid"], None)
+    assert writer.generations == [1, 1]
+
+    entities.enqueue_all()
+    await entities.reconcile(bus(), None, paused=False)
+    assert writer.generations == [1, 1, 2]
 
 
 @pytest.mark.requirement("R134")

@@ -78,8 +78,8 @@ class BusController:
             watched=shared.settings.watch_namespaces,
         )
         self._result = ReconcileResult(DataDecision(None), 0)
-        # The generation of the manifest that was reconciled last; status shows it.
-        self._result_generation = 0
+        # The manifest that was reconciled last; status shows its generation.
+        self._result_uid, self._result_generation = "", 0
         self._grace_until_s = 0.0
         self._all_due_s = 0.0
         self._link: BusLink | None = None
@@ -223,7 +223,8 @@ class BusController:
     async def _reconcile_bus(self, view: BusView | None) -> None:
         self._bus_due = None
         if view is None:
-            self._result, self._result_generation = ReconcileResult(DataDecision(None), 0), 0
+            self._result = ReconcileResult(DataDecision(None), 0)
+            self._result_uid, self._result_generation = "", 0
             self._show_certificates()
             await self._close_link()
             return
@@ -242,7 +243,7 @@ class BusController:
         began = loop.time()
         try:
             self._result = await self._shared.buses.reconcile(view)
-            self._result_generation = view.generation
+            self._result_uid, self._result_generation = view.uid, view.generation
             self._show_certificates()
             await self._open_link(self._result)
         except ApiError as error:
@@ -291,7 +292,7 @@ class BusController:
     def _hold(self, view: BusView, reason: Reason, message: str) -> None:
         decision = DataDecision(self._result.decision.identity, reason=reason, message=message)
         self._result = replace(self._result, decision=decision)
-        self._result_generation = view.generation
+        self._result_uid, self._result_generation = view.uid, view.generation
 
     async def _open_link(self, result: ReconcileResult) -> None:
         identity = result.decision.identity
@@ -342,7 +343,8 @@ class BusController:
             started=(link is not None and link.started) or conditions.has_run(view.status),
         )
         before = view.status.get("conditions") or []
-        generation = self._result_generation or view.generation
+        # 0: none yet, or one of an earlier manifest of this name.
+        generation = self._result_generation if self._result_uid == view.uid else 0
         ready = conditions.ready_condition(readiness, generation, before, now_utc())
         warned = link.conditions() if link is not None else {}
         shown = [

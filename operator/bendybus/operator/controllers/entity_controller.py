@@ -7,7 +7,7 @@ bounded by the number of manifests however often they change.
 import asyncio
 import math
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from bendybus.domain import limits
 from bendybus.domain.directory import Directory
@@ -39,6 +39,14 @@ STATES_REMEMBERED: Final = limits.ENTITIES_PER_NAMESPACE + limits.TOMBSTONES_MAX
 PAUSED: Final = f"reconciliation is paused by the annotation {names.PAUSE_ANNOTATION}."
 
 
+class _Reconciled(NamedTuple):
+    """A manifest as it was reconciled last. A new manifest of a name has another UID."""
+
+    uid: str
+    generation: int
+    readiness: Readiness
+
+
 class EntityController:
     """Reconciles the entities of one bus when they are due."""
 
@@ -54,8 +62,7 @@ class EntityController:
         self._entities = entities
         self._writer = writer
         self._due: dict[EntityId, float] = {}
-        # Manifest → its UID, and whether it is Ready: a new manifest of a name begins anew.
-        self._readiness: dict[EntityId, tuple[str, Readiness]] = {}
+        self._reconciled: dict[EntityId, _Reconciled] = {}
         # Queue or topic → UID and state of its entry when what waits for it was made due.
         self._states: dict[str, tuple[str, EntityState]] = {}
 
@@ -90,7 +97,7 @@ class EntityController:
                     self._due[view.id] = 0.0
                 for view in self._cache.forwarding_to(self._bus, key):
                     known = self._known(view)
-                    if known is None or not known.ready:
+                    if known is None or not known.readiness.ready:
                         self._due[view.id] = 0.0
 
     def next_due(self) -> float:
@@ -112,7 +119,7 @@ class EntityController:
         del self._due[manifest]
         view = self._cache.entity(manifest)
         if view is None or view.bus != self._bus:
-            self._readiness.pop(manifest, None)
+            self._reconciled.pop(manifest, None)
             return
         if paused and (self._known(view) is not None or view.status):
             return
@@ -120,7 +127,7 @@ class EntityController:
             readiness = Readiness(False, Reason.PAUSED, PAUSED)
         else:
             readiness = await self._entities.reconcile(view, bus, link, self._rival_of)
-        self._readiness[manifest] = (view.uid, readiness)
+        self._reconciled[manifest] = _Reconciled(view.uid, view.generation, readiness)
         delay_s = _requeue_after_s(readiness, link)
         if delay_s is not None and manifest not in self._due:
             self._due[manifest] = asyncio.get_running_loop().time() + delay_s
@@ -129,10 +136,10 @@ class EntityController:
     def _rival_of(self, entity: Entity) -> EntityView | None:
         return self._cache.by_uid(entity.manifest_uid)
 
-    def _known(self, view: EntityView) -> Readiness | None:
-        """Return whether a manifest is Ready, None if it was not reconciled yet."""
-        uid, readiness = self._readiness.get(view.id, ("", None))
-        return readiness if uid == view.uid else None
+    def _known(self, view: EntityView) -> "_Reconciled | None":
+        """Return how a manifest was reconciled last, None if it was not yet."""
+        known = self._reconciled.get(view.id)
+        return known if known is not None and known.uid == view.uid else None
 
     def show_counts(self, entity_keys: Iterable[str], link: BusLink | None) -> None:
         """Have the status of these entities' manifests written, with their new counts."""
@@ -141,10 +148,11 @@ class EntityController:
                 self._show(view, link, urgent=False)
 
     def _show(self, view: EntityView, link: BusLink | None, *, urgent: bool) -> None:
-        readiness = self._known(view)
-        if readiness is None:
+        known = self._known(view)
+        if known is None:
             return
-        status = EntityReconciler.status(view, readiness, link)
+        # The view may be newer: its status says what was reconciled, and not that it was.
+        status = EntityReconciler.status(view, known.readiness, known.generation, link)
         self._writer.put(
             view.object_kind,
             view.key,

@@ -179,11 +179,16 @@ class EntityReconciler:
         )
 
     @staticmethod
-    def status(view: EntityView, readiness: Readiness, link: BusLink | None) -> conditions.Status:
-        """Return the complete status of an entity's manifest."""
+    def status(
+        view: EntityView, readiness: Readiness, generation: int, link: BusLink | None
+    ) -> conditions.Status:
+        """Return the complete status of an entity's manifest.
+
+        `generation`: the one that was reconciled with this readiness.
+        """
         before = view.status.get("conditions") or []
-        ready = conditions.ready_condition(readiness, view.generation, before, now_utc())
-        status: conditions.Status = {"conditions": [ready], "observedGeneration": view.generation}
+        ready = conditions.ready_condition(readiness, generation, before, now_utc())
+        status: conditions.Status = {"conditions": [ready], "observedGeneration": generation}
         entity = link.directory.by_manifest_uid(view.uid) if link is not None else None
         if link is not None and entity is not None and not entity.deleted:
             subscriptions = 0

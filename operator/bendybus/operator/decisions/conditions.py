@@ -31,6 +31,8 @@ WARNINGS: Final = {
     "has been stable for a while.",
     "DiskLow": "the volume is nearly full; sends are rejected until space is freed. Receive or "
     "purge messages, or enlarge the volume.",
+    "TopicFull": "messages of topics that are due wait for room in them. Receive or purge messages "
+    "of their subscriptions, or raise maxSizeInMegabytes.",
 }
 _TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
 Status = dict[str, Any]
