@@ -218,6 +218,7 @@ async def test_webhooks_allow_and_refuse(running: Running, cluster: Cluster) -> 
     kept = queue_body(deletionPolicy="Retain")
     gone = queue_body(deletionPolicy="Delete")
     assert (await running.ask(kept, operation="DELETE"))["allowed"]
+    cluster.api.objects["Queue", "shop", "paid"] = gone
     assert (await running.ask(gone, operation="DELETE"))["allowed"], "it holds no message"
     await cluster.stop(names.ObjectKey("shop", "orders"), 1)
     unknown = await running.ask(gone, operation="DELETE")

@@ -1,5 +1,6 @@
 """The guard against deletion: asks the partitions, and counts whatever state a message is in."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -8,6 +9,7 @@ import kopf
 import pytest
 
 from bendybus.operator.bus import answers
+from bendybus.operator.controllers import webhooks as webhooks_module
 from bendybus.operator.controllers.webhooks import Webhooks
 from bendybus.operator.decisions.manifests import EntityView
 from bendybus.operator.metrics import Metrics
@@ -45,6 +47,13 @@ async def asked(
 DELETE: Body = {"deletionPolicy": "Delete"}
 
 
+async def delete(cluster: Cluster, review: Any, body: Body) -> None:
+    """Have the deletion of a manifest reviewed, which the API server has."""
+    metadata = body["metadata"]
+    cluster.api.objects[body["kind"], metadata["namespace"], metadata["name"]] = body
+    await review("DELETE", body, None)
+
+
 @pytest.mark.parametrize("state", answers.STATES)
 async def test_a_message_in_any_state_keeps_its_queue_and_its_bus(
     cluster: Cluster, state: str
@@ -53,18 +62,18 @@ async def test_a_message_in_any_state_keeps_its_queue_and_its_bus(
 
     async with asked(cluster, lambda _: counted(**{state: 1}), bus) as webhooks:
         with pytest.raises(kopf.AdmissionError, match=r"holds 1 message"):
-            await webhooks.entity("DELETE", queue_body(**DELETE), None)
+            await delete(cluster, webhooks.entity, queue_body(**DELETE))
         with pytest.raises(kopf.AdmissionError, match=r"holds 1 message"):
-            await webhooks.bus("DELETE", bus, None)
+            await delete(cluster, webhooks.bus, bus)
 
 
 async def test_what_is_empty_may_go_and_so_may_a_queue_beside_a_full_one(cluster: Cluster) -> None:
     async with asked(cluster, lambda _: counted(), bus_body(**DELETE)) as webhooks:
-        await webhooks.entity("DELETE", queue_body(**DELETE), None)
-        await webhooks.bus("DELETE", bus_body(**DELETE), None)
+        await delete(cluster, webhooks.entity, queue_body(**DELETE))
+        await delete(cluster, webhooks.bus, bus_body(**DELETE))
 
     async with asked(cluster, lambda _: counted(active=1), bus_body(**DELETE)) as webhooks:
-        await webhooks.entity("DELETE", queue_body("other", **DELETE), None)
+        await delete(cluster, webhooks.entity, queue_body("other", **DELETE))
 
 
 async def test_an_adopted_queue_is_known_by_the_uid_of_its_data_and_by_its_own(
@@ -77,7 +86,7 @@ async def test_an_adopted_queue_is_known_by_the_uid_of_its_data_and_by_its_own(
     async with asked(cluster, lambda _: counted(deferred=1), bus_body()) as webhooks:
         for body in (adopted, stale):
             with pytest.raises(kopf.AdmissionError, match=r"holds 1 message"):
-                await webhooks.entity("DELETE", body, None)
+                await delete(cluster, webhooks.entity, body)
 
 
 async def test_a_bus_whose_manifest_cannot_be_read_is_asked_all_the_same(
@@ -88,13 +97,63 @@ async def test_a_bus_whose_manifest_cannot_be_read_is_asked_all_the_same(
 
     async with asked(cluster, lambda _: counted(active=1), unreadable) as webhooks:
         with pytest.raises(kopf.AdmissionError, match=r"holds 1 message"):
-            await webhooks.entity("DELETE", queue_body(**DELETE), None)
+            await delete(cluster, webhooks.entity, queue_body(**DELETE))
 
 
 async def test_a_partition_that_cannot_be_understood_cannot_say(cluster: Cluster) -> None:
     async with asked(cluster, lambda _: b"\xff\xff", bus_body()) as webhooks:
         with pytest.raises(kopf.AdmissionError, match=r"partition\(s\) 0 cannot say"):
-            await webhooks.entity("DELETE", queue_body(**DELETE), None)
+            await delete(cluster, webhooks.entity, queue_body(**DELETE))
+
+
+@pytest.mark.requirement("R381")
+@pytest.mark.parametrize("there", ["nothing", "another", "kept"])
+async def test_only_what_the_api_server_has_is_asked_for(cluster: Cluster, there: str) -> None:
+    """Whoever reaches the webhook may claim anything, and read how many messages others have."""
+    told: list[str] = []
+    body = queue_body(uid="paid-1", **DELETE)
+    if there == "another":
+        cluster.api.objects["Queue", "shop", "paid"] = queue_body(uid="paid-2", **DELETE)
+    elif there == "kept":
+        cluster.api.objects["Queue", "shop", "paid"] = queue_body(uid="paid-1")
+
+    def answer(method: str) -> bytes:
+        told.append(method)
+        return counted(active=1)
+
+    async with asked(cluster, answer, bus_body(**DELETE)) as webhooks:
+        await webhooks.entity("DELETE", body, None)
+
+    assert told == []
+
+
+@pytest.mark.requirement("R381")
+async def test_a_bounded_number_of_deletions_asks_partitions(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhooks_module, "ASKING_MAX", 1)
+    body = queue_body(**DELETE)
+    async with asked(cluster, lambda _: counted(active=1), bus_body()) as webhooks:
+        outcomes = await asyncio.gather(
+            *(delete(cluster, webhooks.entity, body) for _ in range(3)), return_exceptions=True
+        )
+
+    assert sorted(str(each).split()[-1] for each in outcomes).count("again.") == 2
+    assert "holds 1 message" in " ".join(map(str, outcomes))
+
+
+@pytest.mark.requirement("R381")
+async def test_rules_are_compiled_for_one_review_at_a_time(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhooks_module, "COMPILE_WAIT_S", 0.01)
+    wrong = subscription_body(rules=[{"name": "r", **sql("(((")}])
+    async with asked(cluster, lambda _: b"", bus_body(sku={"tier": "Standard"})) as webhooks:
+        async with webhooks._compiling:
+            # Left to the bus, whose answer the status shows.
+            await webhooks.entity("CREATE", wrong, None)
+        with pytest.raises(kopf.AdmissionError):
+            await webhooks.entity("CREATE", wrong, None)
 
 
 def sql(text: str) -> Body:
@@ -120,12 +179,12 @@ async def test_a_message_in_a_subscription_keeps_its_topic(cluster: Cluster, of:
 
     async with asked(cluster, answer, bus_body()) as webhooks:
         if of == "other":
-            await webhooks.entity("DELETE", topic_body(**DELETE), None)
+            await delete(cluster, webhooks.entity, topic_body(**DELETE))
             return
         with pytest.raises(kopf.AdmissionError, match=r"Topic 'sales' holds 1 message"):
-            await webhooks.entity("DELETE", topic_body(**DELETE), None)
+            await delete(cluster, webhooks.entity, topic_body(**DELETE))
         with pytest.raises(kopf.AdmissionError, match=r"holds 1 message"):
-            await webhooks.entity("DELETE", subscription_body("paid", **DELETE), None)
+            await delete(cluster, webhooks.entity, subscription_body("paid", **DELETE))
 
 
 @pytest.mark.requirement("R135")
@@ -134,7 +193,7 @@ async def test_a_topic_whose_subscriptions_are_not_known_cannot_be_deleted_with_
 ) -> None:
     async with asked(cluster, lambda _: b"\xff\xff", bus_body()) as webhooks:
         with pytest.raises(kopf.AdmissionError, match=r"partition\(s\) 0 cannot say"):
-            await webhooks.entity("DELETE", topic_body(**DELETE), None)
+            await delete(cluster, webhooks.entity, topic_body(**DELETE))
 
 
 @pytest.mark.requirement("R135", "R139")

@@ -16,7 +16,7 @@ from bendybus.domain.entity_kind import EntityKind
 from bendybus.operator.bus.partition_endpoints import PartitionEndpoints
 from bendybus.operator.bus.partition_link import PartitionLink
 from bendybus.operator.decisions import manifests, validation
-from bendybus.operator.decisions.manifests import BusView, EntityView
+from bendybus.operator.decisions.manifests import BusView
 from bendybus.operator.decisions.validation import Held
 from bendybus.operator.kubernetes.api import ApiError, Body, KubernetesApi
 from bendybus.operator.kubernetes.names import ObjectKey
@@ -24,6 +24,9 @@ from bendybus.operator.metrics import Metrics
 
 logger = logging.getLogger(__name__)
 ASK_S: Final = 2.0
+ASKING_MAX: Final = 16
+# How long a review waits until its rules may be compiled.
+COMPILE_WAIT_S: Final = 1.0
 
 
 class Webhooks:
@@ -33,11 +36,14 @@ class Webhooks:
         self._api = api
         self._metrics = metrics
         self._endpoints = endpoints
+        # Deletions for which partitions are being asked.
+        self._asking = 0
+        self._compiling = asyncio.Semaphore(1)
 
     async def bus(self, operation: str, body: Body, old: Body | None) -> list[str]:
         """Validate a BusNamespace; return warnings. Raises kopf.AdmissionError."""
         if operation == "DELETE":
-            await self._deletion("BusNamespace", body, manifests.key_of(body))
+            await self._deletion("BusNamespace", body)
             return []
         self._refuse("BusNamespace", validation.check_bus(body, old))
         return validation.annotation_notes(body)
@@ -46,30 +52,68 @@ class Webhooks:
         """Validate an entity's manifest; return warnings. Raises kopf.AdmissionError."""
         view = manifests.entity_view(body)
         if operation == "DELETE":
-            await self._deletion(view.object_kind, body, view.bus, view)
+            await self._deletion(view.object_kind, body)
             return []
         bus = await self._bus_of(view.bus)
-        # In a thread: rules of subscriptions are compiled.
-        found = await asyncio.to_thread(validation.check_entity, body, old, bus)
+        found = await self._checked(body, old, bus)
         self._refuse(view.object_kind, found)
         return validation.notes(body, bus)
 
-    async def _bus_of(self, key: ObjectKey) -> BusView | None:
+    async def _checked(self, body: Body, old: Body | None, bus: BusView | None) -> list[str]:
+        """Return what is wrong with an entity's manifest.
+
+        Rules of subscriptions are compiled, in a thread, one review at a time: the threads of a
+        process share its processor with all else that it does. A review whose turn does not come
+        leaves its rules to the bus.
+        """
         try:
-            found = await self._api.get("BusNamespace", key.namespace, key.name)
-        except ApiError as error:
-            raise kopf.AdmissionError(
-                f"BusNamespace {key} could not be read ({error.message}); try again.", code=503
-            ) from error
+            async with asyncio.timeout(COMPILE_WAIT_S):
+                await self._compiling.acquire()
+        except TimeoutError:
+            return validation.check_entity(body, old, bus, compiled_max=0)
+        try:
+            return await asyncio.to_thread(validation.check_entity, body, old, bus)
+        finally:
+            self._compiling.release()
+
+    async def _bus_of(self, key: ObjectKey) -> BusView | None:
+        found = await self._read("BusNamespace", key)
         return manifests.bus_view(found) if found is not None else None
 
-    async def _deletion(
-        self, kind: str, body: Body, bus: ObjectKey, entity: EntityView | None = None
-    ) -> None:
-        if not validation.guards(body) or await self._ending(body["metadata"]["namespace"]):
+    async def _read(self, kind: str, key: ObjectKey) -> Body | None:
+        try:
+            return await self._api.get(kind, key.namespace, key.name)
+        except ApiError as error:
+            raise kopf.AdmissionError(
+                f"{kind} {key} could not be read ({error.message}); try again.", code=503
+            ) from error
+
+    async def _deletion(self, kind: str, reviewed: Body) -> None:
+        """Refuse the deletion of what holds messages.
+
+        Whoever reaches the webhook may send a review: only what the API server has is believed, and
+        no partition is asked for what is not there.
+        """
+        key = manifests.key_of(reviewed)
+        if not validation.guards(reviewed) or await self._ending(key.namespace):
             return
-        view = await self._bus_of(bus)
-        if view is None:
+        body = await self._read(kind, key)
+        if body is None or body["metadata"]["uid"] != reviewed["metadata"].get("uid"):
+            return
+        if self._asking >= ASKING_MAX:
+            raise kopf.AdmissionError(
+                f"{ASKING_MAX} deletions are being checked already; try again.", code=503
+            )
+        self._asking += 1
+        try:
+            await self._check_held(kind, body)
+        finally:
+            self._asking -= 1
+
+    async def _check_held(self, kind: str, body: Body) -> None:
+        entity = manifests.entity_view(body) if kind != "BusNamespace" else None
+        view = await self._bus_of(entity.bus if entity is not None else manifests.key_of(body))
+        if view is None or not validation.guards(body):
             return
         uids = validation.data_uids(body) if entity is not None else frozenset()
         is_topic = entity is not None and entity.kind is EntityKind.TOPIC

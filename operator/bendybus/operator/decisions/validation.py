@@ -132,7 +132,9 @@ def _bus_changes(name: str, before: BusNamespace, now: BusNamespace) -> list[str
     return found
 
 
-def check_entity(body: Body, old: Body | None, bus: BusView | None) -> list[str]:
+def check_entity(
+    body: Body, old: Body | None, bus: BusView | None, *, compiled_max: int = RULES_COMPILED_MAX
+) -> list[str]:
     """Return why an entity cannot be so; nothing if it can, or if its bus does not exist yet."""
     if _same_spec(body, old):
         return []
@@ -146,7 +148,7 @@ def check_entity(body: Body, old: Body | None, bus: BusView | None) -> list[str]
     try:
         if old is None:
             view.manifest.check_name()
-        _check_rules(view, before)
+        _check_rules(view, before, compiled_max)
         if bus is not None and bus.manifest is not None:
             refusal = plan.check_place(view, bus)
             if refusal is not None:
@@ -161,7 +163,7 @@ def check_entity(body: Body, old: Body | None, bus: BusView | None) -> list[str]
     return found
 
 
-def _check_rules(view: EntityView, before: EntityView | None) -> None:
+def _check_rules(view: EntityView, before: EntityView | None, compiled_max: int) -> None:
     """Raise BusError for rules that no subscription can have; those that were there are known.
 
     More than a webhook has time to compile are left to the bus: status says what is wrong.
@@ -171,7 +173,7 @@ def _check_rules(view: EntityView, before: EntityView | None) -> None:
         described = entity_manifest.to_description(before.manifest)
         known = described.rules if isinstance(described, SubscriptionDescription) else ()
     assert view.manifest is not None
-    entity_manifest.check_rules(view.manifest, known, compiled_max=RULES_COMPILED_MAX)
+    entity_manifest.check_rules(view.manifest, known, compiled_max=compiled_max)
 
 
 def _entity_changes(before: EntityView, now: EntityView) -> list[str]:
