@@ -133,13 +133,17 @@ def send_fenced(
     name: str = "orders",
     mark: bytes = b"",
     ordinals: Any = None,
+    replace: bool = False,
     **columns: Any,
 ) -> FencedStored:
     """Send messages of a producer with ordinals from `first` on."""
     numbers = list(range(first, first + len(payloads))) if ordinals is None else ordinals
     batch = Batch(list(payloads), **columns)
     stored: FencedStored = asked(
-        driver, SendFenced("t", ref(driver, name), producer_id, epoch, numbers, batch, mark)
+        driver,
+        SendFenced(
+            "t", ref(driver, name), producer_id, epoch, numbers, batch, mark, replace=replace
+        ),
     )
     return stored
 

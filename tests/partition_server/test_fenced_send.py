@@ -214,3 +214,38 @@ def test_a_disabled_queue_takes_no_fenced_send(driver: Driver) -> None:
 
     with pytest.raises(errors.EntityDisabled):
         send_fenced(driver, b"a")
+
+
+@pytest.mark.requirement("R362")
+def test_without_messages_the_first_of_an_epoch_moves_the_fence(queue: Driver) -> None:
+    assert send_fenced(queue, ordinals=[1], mark=b"2") == FencedStored(0, 0, 0)
+    assert send_fenced(queue, ordinals=[1], mark=b"3") == FencedStored(0, 1, 0)
+
+    assert fence(queue) == FenceRead(1, 1, b"2")
+    assert bodies(queue) == []
+
+
+@pytest.mark.requirement("R362")
+def test_a_fence_is_replaced_within_its_epoch_when_that_is_said(queue: Driver) -> None:
+    send_fenced(queue, b"a", b"b", mark=b"m", epoch=2)
+
+    send_fenced(queue, ordinals=[1], epoch=2, replace=True)
+
+    assert fence(queue) == FenceRead(2, 1, b"")
+    assert send_fenced(queue, b"a", b"b", epoch=2) == FencedStored(1, 1, 0)
+    with pytest.raises(errors.ProducerFenced):
+        send_fenced(queue, ordinals=[9], epoch=1, replace=True)
+
+
+@pytest.mark.requirement("R362")
+@pytest.mark.parametrize(
+    ("payloads", "ordinals", "replace"),
+    [((), [], False), ((), [1, 2], False), ((b"a",), [1], True), ((), [0], False)],
+)
+def test_a_wrong_move_of_a_fence_is_refused(
+    queue: Driver, payloads: tuple[bytes, ...], ordinals: list[int], replace: bool
+) -> None:
+    with pytest.raises(errors.InvalidArgument):
+        send_fenced(queue, *payloads, ordinals=ordinals, replace=replace)
+
+    assert fence(queue) == FenceRead()

@@ -46,6 +46,15 @@ class MemoryEntity:
         self._check(partition)
         return self.fences.get((partition, producer_id), Fence())
 
+    def move(
+        self, partition: int, producer_id: bytes, fence: Fence, *, replace: bool = False
+    ) -> None:
+        known = self.fence(partition, producer_id)
+        if known.epoch > fence.epoch:
+            raise ProducerFencedError(message="the producer has begun a later epoch.")
+        if replace or known.epoch < fence.epoch:
+            self.fences[partition, producer_id] = fence
+
     def send(self, partition: int, producer_id: bytes, epoch: int, frame: Frame) -> Sent:
         self._check(partition)
         if len(frame.messages) > self.messages_max:
@@ -93,7 +102,8 @@ def write(
     epoch: int = 1,
     task: int = 0,
     key: str = "query",
+    tasks: int = 0,
 ) -> Totals:
     """Make one attempt at a task."""
-    writer = TaskWriter(Attempt(key, task, epoch), lambda path: entity, entity.path)
+    writer = TaskWriter(Attempt(key, task, epoch, tasks), lambda path: entity, entity.path)
     return writer.write(given)

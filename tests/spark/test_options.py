@@ -66,6 +66,20 @@ def test_a_wrong_option_of_a_batch_read_is_named(given: dict[str, str], sentence
         read(**given)
 
 
+@pytest.mark.requirement("R362")
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"idempotencyKey": "k"}, "option tasks: is required with idempotencyKey"),
+        ({"tasks": "3"}, "option tasks: has no effect without idempotencyKey"),
+        ({"idempotencyKey": "k", "tasks": "0"}, "option tasks: "),
+    ],
+)
+def test_a_key_needs_the_number_of_tasks(given: dict[str, str], sentence: str) -> None:
+    with pytest.raises(OptionError, match=sentence):
+        options.of_write({"connectionString": "c", "queue": "q", **given}, Use.BATCH_WRITE)
+
+
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [

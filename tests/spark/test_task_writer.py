@@ -297,3 +297,25 @@ def test_a_partition_that_gets_no_rows_may_be_away() -> None:
     )
 
     assert write(entity, [row]).stored == 1
+
+
+@pytest.mark.requirement("R362")
+def test_another_number_of_tasks_stores_nothing() -> None:
+    entity = MemoryEntity()
+    for task, body in enumerate("ab"):
+        write(entity, rows(body), key="k", task=task, tasks=2)
+
+    for task, bodies in enumerate(("a", "b", "c")):
+        with pytest.raises(RowsChangedError, match=r"from a write of 2 tasks \(got 3\)"):
+            write(entity, rows(*bodies), key="k", task=task, tasks=3)
+
+    assert sorted(entity.bodies()) == ["a", "b"]
+
+
+@pytest.mark.requirement("R362")
+def test_the_same_number_of_tasks_goes_on() -> None:
+    entity = MemoryEntity()
+    write(entity, rows("a"), key="k", task=0, tasks=2)
+
+    assert write(entity, rows("a"), key="k", task=0, tasks=2).repeated == 1
+    assert write(entity, rows("b"), key="k", task=1, tasks=2).stored == 1

@@ -176,7 +176,7 @@ class SettleRangeResponse(_message.Message):
     def __init__(self, deleted: _Optional[int] = ..., more: bool = ...) -> None: ...
 
 class SendFencedRequest(_message.Message):
-    __slots__ = ("entity_path", "partition", "producer_id", "epoch", "ordinals", "batch", "mark")
+    __slots__ = ("entity_path", "partition", "producer_id", "epoch", "ordinals", "batch", "mark", "replace")
     ENTITY_PATH_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -184,6 +184,7 @@ class SendFencedRequest(_message.Message):
     ORDINALS_FIELD_NUMBER: _ClassVar[int]
     BATCH_FIELD_NUMBER: _ClassVar[int]
     MARK_FIELD_NUMBER: _ClassVar[int]
+    REPLACE_FIELD_NUMBER: _ClassVar[int]
     entity_path: str
     partition: int
     producer_id: bytes
@@ -191,7 +192,8 @@ class SendFencedRequest(_message.Message):
     ordinals: _containers.RepeatedScalarFieldContainer[int]
     batch: _message_pb2.MessageBatch
     mark: bytes
-    def __init__(self, entity_path: _Optional[str] = ..., partition: _Optional[int] = ..., producer_id: _Optional[bytes] = ..., epoch: _Optional[int] = ..., ordinals: _Optional[_Iterable[int]] = ..., batch: _Optional[_Union[_message_pb2.MessageBatch, _Mapping]] = ..., mark: _Optional[bytes] = ...) -> None: ...
+    replace: bool
+    def __init__(self, entity_path: _Optional[str] = ..., partition: _Optional[int] = ..., producer_id: _Optional[bytes] = ..., epoch: _Optional[int] = ..., ordinals: _Optional[_Iterable[int]] = ..., batch: _Optional[_Union[_message_pb2.MessageBatch, _Mapping]] = ..., mark: _Optional[bytes] = ..., replace: bool = ...) -> None: ...
 
 class SendFencedResponse(_message.Message):
     __slots__ = ("stored", "repeated_messages", "duplicates")

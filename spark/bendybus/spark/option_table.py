@@ -288,7 +288,15 @@ OPTIONS: Final = (
         Use.BATCH_WRITE,
         values.text,
         "made for the write",
-        "what names the write, so that repeating it stores nothing twice",
+        "what names the write, so that repeating it stores nothing twice; needs `tasks`",
+    ),
+    Option(
+        "tasks",
+        Use.BATCH_WRITE,
+        values.count(1, 100_000),
+        "any",
+        "how many tasks a write under an `idempotencyKey` has, as `df.rdd.getNumPartitions()` says:"
+        " rows are known by task, so another number is refused before anything is stored",
     ),
 )
 _BY_KEY: Final = {option.name.lower(): option for option in OPTIONS}

@@ -97,6 +97,8 @@ class WriteOptions:
     connection: Connection
     entity: Entity | None
     idempotency_key: str
+    # How many tasks the write has; 0: not said.
+    tasks: int
     timeout_s: float
 
 
@@ -144,10 +146,18 @@ def of_write(given: Mapping[str, str], use: Use) -> WriteOptions:
         raise OptionError(
             f"option entity: {entity.path} cannot be written to; name a queue or a topic"
         )
+    key, tasks = found.get("idempotencyKey", ""), found.get("tasks", 0)
+    if key and not tasks:
+        raise OptionError(
+            "option tasks: is required with idempotencyKey, since rows are known by task; set it "
+            "to df.rdd.getNumPartitions()"
+        )
+    _needs(found, "tasks", "idempotencyKey")
     return WriteOptions(
         _connection(found),
         entity,
-        found.get("idempotencyKey", ""),
+        key,
+        tasks,
         found.get("timeout", TIMEOUT_S),
     )
 

@@ -120,7 +120,7 @@ def test_a_write_that_is_repeated_under_its_key_stores_nothing_twice(new_queue: 
     queue = new_queue()
 
     for _ in range(2):
-        write(queue, frame(queue, 300), idempotencyKey="load 2026-01-31")
+        write(queue, frame(queue, 300), idempotencyKey="load 2026-01-31", tasks="3")
     once = queue.active()
     write(queue, frame(queue, 300))
 
@@ -128,14 +128,30 @@ def test_a_write_that_is_repeated_under_its_key_stores_nothing_twice(new_queue: 
     assert queue.active() == 600
 
 
+@pytest.mark.requirement("R362")
+def test_a_repeat_with_another_number_of_tasks_is_refused(new_queue: NewQueue) -> None:
+    queue = new_queue()
+    write(queue, frame(queue, 300), idempotencyKey="k", tasks="3")
+
+    for parts in (2, 8):
+        with pytest.raises(Exception, match="from a write of 3 tasks"):
+            write(queue, frame(queue, 300, parts=parts), idempotencyKey="k", tasks=str(parts))
+    with pytest.raises(Exception, match="option tasks: is required with idempotencyKey"):
+        write(queue, frame(queue, 300, parts=8), idempotencyKey="k")
+    with pytest.raises(Exception, match="more tasks than 3|rows of this task"):
+        write(queue, frame(queue, 300, parts=8), idempotencyKey="k", tasks="3")
+
+    assert queue.active() == 300
+
+
 @pytest.mark.requirement("R297")
 def test_a_key_that_named_other_rows_is_refused(new_queue: NewQueue) -> None:
     queue = new_queue()
-    write(queue, frame(queue, 30), idempotencyKey="k")
+    write(queue, frame(queue, 30), idempotencyKey="k", tasks="3")
 
     other = frame(queue, 30).selectExpr("concat(body, '!') body")
     with pytest.raises(Exception, match="an idempotencyKey names one write only"):
-        write(queue, other, idempotencyKey="k")
+        write(queue, other, idempotencyKey="k", tasks="3")
 
     assert sorted(queue.received()) == sorted(f"m{n}" for n in range(30))
 

@@ -73,6 +73,7 @@ class PartitionSender(EntityClient):
         epoch: int,
         ordinals: Iterable[int],
         mark: bytes = b"",
+        replace: bool = False,
         timeout: float | None = None,
     ) -> FencedSend:
         """Store messages in one `partition`: all that is not stored yet, or nothing.
@@ -80,11 +81,19 @@ class PartitionSender(EntityClient):
         `messages`: as for `send_messages`, 1 MiB at most, or an encoded MessageBatch. Each with a
         key must belong to the partition. `producer_id`: 16 bytes, the same in every attempt.
         `epoch`: 1 and up. `ordinals`: one per message, rising, 1 and up. `mark`: at most 64 bytes,
-        kept with the last ordinal. `timeout`: seconds, 60 if None. Raises ProducerFencedError for
-        an epoch before the last one.
+        kept with the last ordinal. Without messages, one ordinal moves how far the producer came
+        and stores nothing; within the epoch that it is in, only with `replace`. `timeout`: seconds,
+        60 if None. Raises ProducerFencedError for an epoch before the last one.
         """
         request = partitions.send_request(
-            self.entity_name, partition, messages, producer_id, epoch, list(ordinals), mark
+            self.entity_name,
+            partition,
+            messages,
+            producer_id,
+            epoch,
+            list(ordinals),
+            mark,
+            replace,
         )
         answer = await self._call("SendFenced", request, timeout)
         return FencedSend(answer.stored, answer.repeated_messages, answer.duplicates)

@@ -241,6 +241,7 @@ def send_request(
     epoch: int,
     ordinals: list[int],
     mark: bytes,
+    replace: bool,
 ) -> pipeline_pb2.SendFencedRequest:
     """Return the request that stores messages. Raises ValueError, TypeError."""
     for bound in (min, max):
@@ -253,6 +254,7 @@ def send_request(
         epoch=arguments.count("epoch", epoch, most=arguments.INT64_MAX),
         ordinals=ordinals,
         mark=arguments.data("mark", mark),
+        replace=replace,
     )
     if isinstance(messages, message_pb2.MessageBatch):
         made.batch.CopyFrom(messages)

@@ -17,6 +17,8 @@ async def send(front_end: FrontEnd, place: Place, fenced: Fenced) -> Stored:
     """Store what the partition does not have yet. Raises the domain error, ProducerFenced."""
     upstream, target = _located(front_end, place)
     count = columns.count(fenced.batch)
+    if not count and len(fenced.ordinals) == 1:
+        return await pipeline_calls.send(upstream, target, fenced)
     if not 0 < count <= limits.FRAME_MESSAGES_MAX:
         raise errors.InvalidArgument(
             "batch", f"must hold 1 to {limits.FRAME_MESSAGES_MAX} messages (got {count})."

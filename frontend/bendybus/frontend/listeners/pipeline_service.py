@@ -146,6 +146,7 @@ class PipelineService(pipeline_pb2_grpc.PipelineServiceServicer):
                     request.ordinals,
                     request.batch,
                     request.mark,
+                    request.replace,
                 ),
             )
         return pipeline_pb2.SendFencedResponse(

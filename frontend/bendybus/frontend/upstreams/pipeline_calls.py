@@ -57,6 +57,7 @@ class Fenced:
     ordinals: Sequence[int]
     batch: message_pb2.MessageBatch
     mark: bytes
+    replace: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +188,7 @@ async def send(upstream: Upstream, target: Target, fenced: Fenced) -> Stored:
         epoch=fenced.epoch,
         ordinals=fenced.ordinals,
         mark=fenced.mark,
+        replace=fenced.replace,
         deadline_monotonic_ms=(
             0 if offset is None else round(now_ms() + target.timeout_s * 1_000) + offset
         ),

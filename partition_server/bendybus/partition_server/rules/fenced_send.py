@@ -35,6 +35,8 @@ def store(turn: Turn, command: SendFenced) -> FencedStored | Failed | None:
     """
     queue = send.target(turn, command.entity)
     _check(command)
+    if not command.batch.payloads:
+        return _move(turn, command, queue)
     if queue.entity.kind is EntityKind.TOPIC:
         # Here, since it uses this one.
         from bendybus.partition_server.rules import publish_frames
@@ -49,11 +51,35 @@ def store(turn: Turn, command: SendFenced) -> FencedStored | Failed | None:
     return end(turn, command, queue, mark, outcome)
 
 
+def _move(turn: Turn, command: SendFenced, queue: MessageQueue) -> FencedStored:
+    """Move the fence and store nothing: a claim, which the first one of an epoch has, or a repair.
+
+    Raises what `begin` does.
+    """
+    known = _found(turn, queue, command)
+    if known is not None and known.epoch == command.epoch and not command.replace:
+        return FencedStored(0, 1, 0)
+    _check_stores(turn, command, queue, known)
+    _write(turn, command, queue)
+    return FencedStored(0, 0, 0)
+
+
 def begin(turn: Turn, command: SendFenced, queue: MessageQueue) -> int:
     """Return how many messages of a frame, from the first on, are stored already.
 
     Raises ProducerFenced for an earlier epoch, and what refuses a send.
     """
+    known = _found(turn, queue, command)
+    repeated = 0
+    if known is not None and known.epoch == command.epoch:
+        repeated = sum(1 for ordinal in command.ordinals if ordinal <= known.ordinal)
+    if repeated < len(command.ordinals):
+        _check_stores(turn, command, queue, known)
+    return repeated
+
+
+def _found(turn: Turn, queue: MessageQueue, command: SendFenced) -> Fence | None:
+    """Return how far the producer came. Raises ProducerFenced for an earlier epoch."""
     known = _known(turn, queue, command.producer_id)
     if known is not None and known.epoch > command.epoch:
         raise errors.ProducerFenced(
@@ -61,14 +87,16 @@ def begin(turn: Turn, command: SendFenced, queue: MessageQueue) -> int:
             f"epoch {command.epoch} is stored any more. Stop the earlier attempt.",
             metadata={"epoch": str(known.epoch)},
         )
-    repeated = 0
-    if known is not None and known.epoch == command.epoch:
-        repeated = sum(1 for ordinal in command.ordinals if ordinal <= known.ordinal)
-    if repeated < len(command.ordinals):
-        send.check_sends(turn, queue, command.deadline_mono_ms)
-        if known is None:
-            _check_room(turn, queue)
-    return repeated
+    return known
+
+
+def _check_stores(
+    turn: Turn, command: SendFenced, queue: MessageQueue, known: Fence | None
+) -> None:
+    """Raise what refuses a send, and another producer."""
+    send.check_sends(turn, queue, command.deadline_mono_ms)
+    if known is None:
+        _check_room(turn, queue)
 
 
 def fresh(command: SendFenced, repeated: int) -> Append:
@@ -97,6 +125,12 @@ def end(
         turn.take_back_to(mark)
         raise outcome.failures[0][1]
     turn.keep(mark)
+    _write(turn, command, queue)
+    count, duplicates = len(outcome.numbers), sum(outcome.duplicates)
+    return FencedStored(count - duplicates, len(command.ordinals) - count, duplicates)
+
+
+def _write(turn: Turn, command: SendFenced, queue: MessageQueue) -> None:
     turn.stage.changes.fences_before_ms = _forgotten_before_ms(turn)
     turn.stage.changes.fences.append(
         Fence(
@@ -108,8 +142,6 @@ def end(
             turn.now.wall_ms,
         )
     )
-    count, duplicates = len(outcome.numbers), sum(outcome.duplicates)
-    return FencedStored(count - duplicates, len(command.ordinals) - count, duplicates)
 
 
 def _known(turn: Turn, queue: MessageQueue, producer_id: bytes) -> Fence | None:
@@ -133,9 +165,12 @@ def _check(command: SendFenced) -> None:
     bounds.check_number("epoch", command.epoch, bounds.NUMBER_MAX, 1)
     bounds.check_number("deadline", command.deadline_mono_ms, bounds.NUMBER_MAX)
     bounds.check_number("mark", len(command.mark), limits.FENCE_MARK_BYTES_MAX)
-    send.check_shape(command.batch, ())
     ordinals, count = command.ordinals, len(command.batch.payloads)
-    if len(ordinals) != count:
+    if count or not ordinals:
+        send.check_shape(command.batch, ())
+    if command.replace and count:
+        raise errors.InvalidArgument("replace", "is for a call without messages.")
+    if len(ordinals) != max(1, count):
         raise errors.InvalidArgument(
             "ordinals", f"has {len(ordinals)} entries for {count} messages."
         )

@@ -148,6 +148,7 @@ class PipelineCalls:
                 conversions.batch_from_proto(request.batch),
                 request.mark,
                 request.deadline_monotonic_ms,
+                request.replace,
             ),
         )
         return partition_pb2.SendFencedResponse(

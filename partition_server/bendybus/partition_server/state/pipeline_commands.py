@@ -95,6 +95,8 @@ class SendFenced:
     mark: bytes = b""
     # On this partition's monotonic clock; 0: none.
     deadline_mono_ms: int = 0
+    # Without messages: the fence of the epoch is moved wherever it was.
+    replace: bool = False
 
 
 @dataclass(slots=True)

@@ -856,7 +856,7 @@ class SettleRangeResponse(_message.Message):
     def __init__(self, deleted: _Optional[int] = ..., more: bool = ...) -> None: ...
 
 class SendFencedRequest(_message.Message):
-    __slots__ = ("partition", "entity", "producer_id", "epoch", "ordinals", "batch", "mark", "deadline_monotonic_ms")
+    __slots__ = ("partition", "entity", "producer_id", "epoch", "ordinals", "batch", "mark", "deadline_monotonic_ms", "replace")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     ENTITY_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -865,6 +865,7 @@ class SendFencedRequest(_message.Message):
     BATCH_FIELD_NUMBER: _ClassVar[int]
     MARK_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_MONOTONIC_MS_FIELD_NUMBER: _ClassVar[int]
+    REPLACE_FIELD_NUMBER: _ClassVar[int]
     partition: int
     entity: EntityRef
     producer_id: bytes
@@ -873,7 +874,8 @@ class SendFencedRequest(_message.Message):
     batch: _message_pb2.MessageBatch
     mark: bytes
     deadline_monotonic_ms: int
-    def __init__(self, partition: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., producer_id: _Optional[bytes] = ..., epoch: _Optional[int] = ..., ordinals: _Optional[_Iterable[int]] = ..., batch: _Optional[_Union[_message_pb2.MessageBatch, _Mapping]] = ..., mark: _Optional[bytes] = ..., deadline_monotonic_ms: _Optional[int] = ...) -> None: ...
+    replace: bool
+    def __init__(self, partition: _Optional[int] = ..., entity: _Optional[_Union[EntityRef, _Mapping]] = ..., producer_id: _Optional[bytes] = ..., epoch: _Optional[int] = ..., ordinals: _Optional[_Iterable[int]] = ..., batch: _Optional[_Union[_message_pb2.MessageBatch, _Mapping]] = ..., mark: _Optional[bytes] = ..., deadline_monotonic_ms: _Optional[int] = ..., replace: bool = ...) -> None: ...
 
 class SendFencedResponse(_message.Message):
     __slots__ = ("stored", "repeated_messages", "duplicates")

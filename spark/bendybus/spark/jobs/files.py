@@ -256,8 +256,22 @@ def send(frame: Any, target: Mapping[str, str], rate: float) -> int:
     if rate:
         # In the same tasks as without: what was written under an idempotency key is known by task.
         frame = frame.mapInArrow(_throttled(rate / _tasks_at_once(frame)), frame.schema)
+    if "idempotencyKey" in target:
+        frame, tasks = _of_fixed_tasks(frame)
+        target = {**target, "tasks": str(tasks)}
     frame.write.format("bendybus").options(**target).mode("append").save()
     return int(counted())
+
+
+def _of_fixed_tasks(frame: Any) -> tuple[Any, int]:
+    """Return a frame, and how many tasks it has."""
+    from pyspark.errors import PySparkAttributeError
+
+    try:
+        return frame, frame.rdd.getNumPartitions()
+    except PySparkAttributeError:
+        # Spark Connect does not tell.
+        return frame.repartition(SPLITS), SPLITS
 
 
 def _tasks_at_once(frame: Any) -> int:

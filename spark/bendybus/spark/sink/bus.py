@@ -37,6 +37,21 @@ class ConnectedSender:
         found: Any = self._sender.fence(partition, producer_id, timeout=within_s or self._timeout_s)
         return Fence(found.epoch, found.ordinal, found.mark)
 
+    def move(
+        self, partition: int, producer_id: bytes, fence: Fence, *, replace: bool = False
+    ) -> None:
+        """Write how far a producer came; without `replace`, where its epoch has no fence yet."""
+        self._sender.send(
+            partition,
+            [],
+            producer_id=producer_id,
+            epoch=fence.epoch,
+            ordinals=[fence.ordinal],
+            mark=fence.mark,
+            replace=replace,
+            timeout=self._timeout_s,
+        )
+
     def send(self, partition: int, producer_id: bytes, epoch: int, frame: Frame) -> Sent:
         """Store a frame; returns when it is."""
         found: Any = self._sender.send(

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 from bendybus.client.exceptions import InvalidOperationError
 from bendybus.spark.bus_errors import RETRYABLE
-from bendybus.spark.errors import RowError
+from bendybus.spark.errors import RowError, RowsChangedError
 from bendybus.spark.sink import messages, routing
 from bendybus.spark.sink.lane import Fence, Frame, Lane
 from bendybus.spark.sink.routing import Target
@@ -47,6 +47,11 @@ class Sender(Protocol):
     def fence(self, partition: int, producer_id: bytes, within_s: float | None = None) -> Fence:
         """Return how far a producer came in a partition."""
 
+    def move(
+        self, partition: int, producer_id: bytes, fence: Fence, *, replace: bool = False
+    ) -> None:
+        """Write how far a producer came; without `replace`, where its epoch has no fence yet."""
+
     def send(self, partition: int, producer_id: bytes, epoch: int, frame: Frame) -> Sent:
         """Store a frame; returns when it is."""
 
@@ -60,10 +65,19 @@ class Attempt:
     task: int
     # Of the batch, from 1.
     epoch: int
+    # How many tasks the work has; 0: not said.
+    tasks: int = 0
 
     def producer_id(self, path: str) -> bytes:
         """Return the id under which the partitions of an entity know this task."""
-        named = f"{self.key}\0{self.task}\0{path.lower()}".encode()
+        return self._id(str(self.task), path)
+
+    def claim_id(self, path: str) -> bytes:
+        """Return the id under which an entity knows how many tasks there are."""
+        return self._id("tasks", path)
+
+    def _id(self, what: str, path: str) -> bytes:
+        named = f"{self.key}\0{what}\0{path.lower()}".encode()
         return hashlib.blake2b(named, digest_size=PRODUCER_BYTES).digest()
 
     def id_prefix(self) -> str:
@@ -173,6 +187,8 @@ class TaskWriter:
                 raise RowError(f"topic: a task writes to at most {ENTITIES_MAX} entities")
             sender = self._sender_of(path)
             found = _Entity(key, sender, sender.target(), self._attempt.producer_id(path))
+            if self._attempt.tasks:
+                _claim(self._attempt, sender, found.target)
             self._entities[key] = found
         return found
 
@@ -208,6 +224,27 @@ class TaskWriter:
         if sent.repeated:
             entity = self._entities[lane_key[0]]
             lane.repeated(frame, entity.sender.fence(lane_key[1], entity.producer_id))
+
+
+def _claim(attempt: Attempt, sender: Sender, target: Target) -> None:
+    """Have the entity keep how many tasks there are. Raises RowsChangedError for another number.
+
+    STRICTLY BEFORE anything is stored in the entity: rows are known by task, so those of another
+    number of tasks would be stored again.
+    """
+    producer_id, partition = attempt.claim_id(target.path), target.partitions[0]
+    wanted = Fence(attempt.epoch, 1, str(attempt.tasks).encode())
+    found = sender.fence(partition, producer_id)
+    if found.epoch != attempt.epoch:
+        sender.move(partition, producer_id, wanted)
+        # Another task may have been first.
+        found = sender.fence(partition, producer_id)
+    if found.mark != wanted.mark:
+        raise RowsChangedError(
+            f"option tasks: {target.path} knows this idempotencyKey from a write of "
+            f"{found.mark.decode()} tasks (got {attempt.tasks}), and rows would be stored twice; "
+            "repeat it with as many, or use another key for another write"
+        )
 
 
 def _deliver(sender: Sender, partition: int, producer_id: bytes, epoch: int, frame: Frame) -> Sent:

@@ -48,15 +48,33 @@ class BatchWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Write the rows of a task. On executors."""
         with bus_errors.shown(_path(self._options)):
+            self._check_task()
             return _write(self._options, self._key, 1, iterator)
 
     def commit(self, messages: list[Any]) -> None:
-        """Say what was written."""
+        """Say what was written. Raises OptionError if there were fewer tasks than `tasks`."""
         _log(self._options, messages, "written")
+        if self._options.tasks > len(messages):
+            with errors.shown():
+                raise OptionError(
+                    f"option tasks: {self._options.tasks} were said, and the write had "
+                    f"{len(messages)}. All rows are stored, but a repeat under this idempotencyKey "
+                    "could store them twice; set tasks to df.rdd.getNumPartitions(), and use "
+                    "another key for the next write"
+                )
 
     def abort(self, messages: list[Any]) -> None:
         """Say what was written: it stays, and a repeat under the same key passes over it."""
         _log(self._options, messages, "aborted")
+
+    def _check_task(self) -> None:
+        """Raise OptionError, before anything is stored, in a task beyond `tasks`."""
+        context, most = TaskContext.get(), self._options.tasks
+        if context and 0 < most <= context.partitionId():
+            raise OptionError(
+                f"option tasks: the write has more tasks than {most}; set it to "
+                "df.rdd.getNumPartitions(), or use df.coalesce"
+            )
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -112,7 +130,7 @@ def _check(options: WriteOptions, schema: Any, overwrite: bool) -> None:
 def _write(options: WriteOptions, key: str, epoch: int, iterator: Iterator[Any]) -> Written:
     path = _path(options)
     context = TaskContext.get()
-    attempt = Attempt(key, context.partitionId() if context else 0, epoch)
+    attempt = Attempt(key, context.partitionId() if context else 0, epoch, options.tasks)
 
     def sender_of(entity: str) -> Sender:
         return ConnectedSender(options.connection, entity, options.timeout_s)
