@@ -138,7 +138,7 @@ def test_a_repeat_with_another_number_of_tasks_is_refused(new_queue: NewQueue) -
             write(queue, frame(queue, 300, parts=parts), idempotencyKey="k", tasks=str(parts))
     with pytest.raises(Exception, match="option tasks: is required with idempotencyKey"):
         write(queue, frame(queue, 300, parts=8), idempotencyKey="k")
-    with pytest.raises(Exception, match="more tasks than 3|rows of this task"):
+    with pytest.raises(Exception, match=r"more tasks than 3|rows of this task"):
         write(queue, frame(queue, 300, parts=8), idempotencyKey="k", tasks="3")
 
     assert queue.active() == 300

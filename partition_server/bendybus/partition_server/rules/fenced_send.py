@@ -174,8 +174,10 @@ def _check(command: SendFenced) -> None:
         raise errors.InvalidArgument(
             "ordinals", f"has {len(ordinals)} entries for {count} messages."
         )
-    bounds.check_number("ordinals", ordinals[0], bounds.NUMBER_MAX, 1)
-    bounds.check_number("ordinals", ordinals[-1], bounds.NUMBER_MAX, 1)
+    # 0: the next attempt begins anew.
+    least = 0 if command.replace else 1
+    bounds.check_number("ordinals", ordinals[0], bounds.NUMBER_MAX, least)
+    bounds.check_number("ordinals", ordinals[-1], bounds.NUMBER_MAX, least)
     if any(later <= earlier for earlier, later in itertools.pairwise(ordinals)):
         raise errors.InvalidArgument("ordinals", "must rise from message to message.")
     content = command.batch.content_bytes()

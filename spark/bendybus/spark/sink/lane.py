@@ -19,6 +19,9 @@ FRAME_BYTES: Final = 1_000_000
 # A message that is not larger fits into any frame that is not full.
 SMALL_BYTES: Final = 40_000
 MARK_BYTES: Final = 8
+# Of a batch that was taken as written: all of it is passed over, whatever its rows are.
+ADOPTED: Final = b"adopted"
+ADOPTED_ORDINAL: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,7 @@ class Lane:
         self._hash = hashlib.blake2b(digest_size=MARK_BYTES)
         self._before = self._hash.copy()
         self._fence = fence if fence.epoch == epoch else Fence()
-        self._fits = not self._fence.ordinal
+        self._fits = not self._fence.ordinal or self._fence.mark == ADOPTED
         self._messages: list[Encoded] = []
         self._ordinals: list[int] = []
         self._last = 0

@@ -235,8 +235,9 @@ def _claim(attempt: Attempt, sender: Sender, target: Target) -> None:
     producer_id, partition = attempt.claim_id(target.path), target.partitions[0]
     wanted = Fence(attempt.epoch, 1, str(attempt.tasks).encode())
     found = sender.fence(partition, producer_id)
-    if found.epoch != attempt.epoch:
-        sender.move(partition, producer_id, wanted)
+    if found.epoch != attempt.epoch or not found.mark:
+        # Without a mark, `pipeline fences` took the claim back.
+        sender.move(partition, producer_id, wanted, replace=found.epoch == attempt.epoch)
         # Another task may have been first.
         found = sender.fence(partition, producer_id)
     if found.mark != wanted.mark:

@@ -1,0 +1,127 @@
+"""How far the tasks of a write came in an entity: shown, taken back, or taken as done.
+
+A batch whose rows are others than in an earlier attempt is refused, as some of them would be lost
+or stored twice. Who knows which, decides.
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeVar
+
+from bendybus.spark.errors import PipelineError
+from bendybus.spark.sink import lane
+from bendybus.spark.sink.lane import Fence
+from bendybus.spark.sink.routing import Target
+from bendybus.spark.sink.task_writer import Attempt
+
+_AT_ONCE: Final = 16
+T = TypeVar("T")
+
+
+class Sender(Protocol):
+    """The entity, as sink/task_writer.py has it."""
+
+    def target(self) -> Target:
+        """Return what is to be known of it."""
+
+    def fence(self, partition: int, producer_id: bytes) -> Fence:
+        """Return how far a producer came in a partition."""
+
+    def move(
+        self, partition: int, producer_id: bytes, fence: Fence, *, replace: bool = False
+    ) -> None:
+        """Write how far a producer came."""
+
+
+@dataclass(frozen=True, slots=True)
+class Came:
+    """How far a task came in a partition."""
+
+    task: int
+    partition: int
+    fence: Fence
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A write whose fences are meant. `key`: of its attempts; see sink/writers.py."""
+
+    key: str
+    tasks: int
+
+
+class Fences:
+    """The fences of a write in one entity, as they are now."""
+
+    def __init__(self, sender: Sender, write: Write) -> None:
+        """Read them. Raises PipelineError, ServiceBusError."""
+        self._sender = sender
+        self._write = write
+        self._target = sender.target()
+        self._attempt = Attempt(write.key, 0, 1)
+        places = [
+            (task, partition)
+            for task in range(write.tasks)
+            for partition in self._target.partitions
+        ]
+        read = _each(lambda task, at: Came(task, at, sender.fence(at, self._id(task))), places)
+        self.came = [each for each in read if each.fence.epoch]
+
+    @property
+    def epoch(self) -> int:
+        """The latest one, which may be unfinished. Raises PipelineError if nothing was written."""
+        if not self.came:
+            raise PipelineError(
+                f"{self._target.path}: knows no task of this write; check the checkpoint or the "
+                "key, --to and --tasks (it is forgotten 14 days after its last message)"
+            )
+        return max(each.fence.epoch for each in self.came)
+
+    def stored_at_most(self) -> int:
+        """Return how many messages of the latest epoch may be stored."""
+        furthest: dict[int, int] = {}
+        for each in self.came:
+            if each.fence.epoch == self.epoch and each.fence.mark != lane.ADOPTED:
+                furthest[each.task] = max(furthest.get(each.task, 0), each.fence.ordinal)
+        return sum(furthest.values())
+
+    def reset(self) -> None:
+        """Have the latest epoch written from its beginning, also what is stored."""
+        epoch = self.epoch
+        self._move(
+            Fence(epoch),
+            [(each.task, each.partition) for each in self.came if each.fence.epoch == epoch],
+        )
+        self._unclaim(epoch)
+
+    def adopt(self) -> None:
+        """Have the latest epoch taken as written: what is repeated of it stores nothing."""
+        epoch = self.epoch
+        self._move(
+            Fence(epoch, lane.ADOPTED_ORDINAL, lane.ADOPTED),
+            [
+                (task, partition)
+                for task in range(self._write.tasks)
+                for partition in self._target.partitions
+            ],
+        )
+        self._unclaim(epoch)
+
+    def _move(self, fence: Fence, places: Sequence[tuple[int, int]]) -> None:
+        _each(lambda task, at: self._sender.move(at, self._id(task), fence, replace=True), places)
+
+    def _unclaim(self, epoch: int) -> None:
+        """Let the next attempt say how many tasks there are."""
+        claim_id, partition = self._attempt.claim_id(self._target.path), self._target.partitions[0]
+        if self._sender.fence(partition, claim_id).epoch == epoch:
+            self._sender.move(partition, claim_id, Fence(epoch), replace=True)
+
+    def _id(self, task: int) -> bytes:
+        return Attempt(self._write.key, task, 1).producer_id(self._target.path)
+
+
+def _each(do: Callable[[int, int], T], places: Sequence[tuple[int, int]]) -> list[T]:
+    """Do it for each task and partition, several at once."""
+    with ThreadPoolExecutor(_AT_ONCE, "bendybus-fences") as pool:
+        return list(pool.map(lambda place: do(*place), places))
