@@ -6,7 +6,10 @@ from bendybus.spark.commands import fence_commands, file_commands, letter_comman
 
 app = typer.Typer(
     name="pipeline",
-    help="Data pipelines on Spark: capture, export, replay, load, dead letters, sessions, usage, fences.",
+    help=(
+        "Data pipelines on Spark: capture, export, replay, load, dead letters, sessions, usage, "
+        "fences."
+    ),
     epilog=(
         "Which bus: --connection-string-file, then BENDYBUS_CONNECTION_STRING; `bendybus pipeline` "
         "sets it for the bus that it is asked for. Exit codes: 0 done, 1 failed, 2 wrong usage."
