@@ -232,5 +232,6 @@ def test_a_value_of_no_type_of_amqp_is_a_plain_type_error(send: Callable[[], obj
 )
 def test_what_cannot_be_in_a_fenced_send_is_named(field: str, wrong: Any) -> None:
     given: dict[str, Any] = {"producer_id": b"query-1, task-00", "mark": b"", "ordinals": [1]}
+    given["replace"] = False
     with pytest.raises((TypeError, ValueError), match=field):
         partitions.send_request("orders", 0, [], epoch=1, **{**given, field: wrong})

@@ -117,6 +117,7 @@ ELSEWHERE: dict[str, str] = {
     "STANDARD_BATCH_BYTES_MAX": "test_the_largest_batch_and_batch_delete",
     "PREMIUM_BATCH_BYTES_MAX": "test_the_largest_batch_and_batch_delete",
     "DELETE_MESSAGES_MAX": "test_the_largest_batch_and_batch_delete",
+    "PREMIUM_QUEUE_SIZES_MB": "test_sizes_of_new_queues_in_premium_are_those_of_the_service",
     "PREMIUM_DELETE_MESSAGES_MAX": "test_the_largest_batch_and_batch_delete",
     "KEY_CHARS_MAX": "test_ids_and_keys_have_128_characters",
     "PROPERTY_BYTES_MAX": "tests/client and tests/frontend",
@@ -174,6 +175,59 @@ def test_sizes_of_queues_are_those_of_the_service() -> None:
                 check(size)
 
 
+@pytest.mark.requirement("R325")
+def test_sizes_of_new_queues_in_premium_are_those_of_the_service() -> None:
+    def check(size: int, current: Description | None = None) -> None:
+        wanted = replace(QUEUE, max_size_in_megabytes=size)
+        descriptions.check(wanted, tier=Tier.PREMIUM, partition_count=1)
+        descriptions.check_new(wanted, tier=Tier.PREMIUM, partition_count=1, current=current)
+
+    for size in (1024, 2048, 3072, 4096, 5120, 10240, 20480, 40960, 81920):
+        check(size)
+    odd = replace(QUEUE, max_size_in_megabytes=50_000)
+    for current in (None, QUEUE):
+        with pytest.raises(InvalidArgument, match=r"must be one of 1024.* 81920 \(got 50000\)"):
+            check(50_000, current)
+    # Of an earlier version.
+    check(50_000, odd)
+
+
+@pytest.mark.requirement("R325")
+@pytest.mark.parametrize(
+    ("tier", "count", "kilobytes", "taken"),
+    [
+        (Tier.PREMIUM, 1, 102_400, True),
+        (Tier.PREMIUM, 4, 1_024, True),
+        (Tier.PREMIUM, 4, 1_025, False),
+    ],
+)
+def test_larger_messages_are_of_one_partition(
+    tier: Tier, count: int, kilobytes: int, taken: bool
+) -> None:
+    wanted = replace(QUEUE, max_message_size_in_kilobytes=kilobytes)
+    descriptions.check_new(wanted, tier=tier, partition_count=count, current=wanted)
+    if taken:
+        descriptions.check_new(wanted, tier=tier, partition_count=count)
+        return
+    with pytest.raises(InvalidArgument, match="larger messages need a namespace of one partition"):
+        descriptions.check_new(wanted, tier=tier, partition_count=count)
+
+
+@pytest.mark.requirement("R325")
+def test_messages_of_basic_expire_after_14_days_but_where_they_did_not() -> None:
+    def settled(wanted: Description, current: Description | None) -> int | None:
+        kept = descriptions.settled(wanted, tier=Tier.BASIC, partition_count=16, current=current)
+        return kept.default_message_time_to_live_ms
+
+    fortnight = 14 * limits.DAY_MS
+    bounded = replace(QUEUE, default_message_time_to_live_ms=fortnight)
+    short = replace(QUEUE, default_message_time_to_live_ms=60_000)
+    assert settled(QUEUE, None) == fortnight
+    assert settled(QUEUE, bounded) == fortnight
+    assert settled(QUEUE, QUEUE) is None
+    assert settled(short, None) == 60_000
+
+
 def made(tier: Tier, count: int, kilobytes: int = 0) -> Entity:
     """Return a queue as a namespace of this tier keeps it."""
     wanted = replace(QUEUE, max_message_size_in_kilobytes=kilobytes)
@@ -213,12 +267,12 @@ def test_the_largest_batch_and_batch_delete() -> None:
 def test_a_basic_namespace_has_queues_and_nothing_more() -> None:
     for tier in Tier:
         descriptions.check(QUEUE, tier=tier, partition_count=16)
-        descriptions.check_new(QUEUE, tier)
+        descriptions.check_new(QUEUE, tier=tier, partition_count=16)
         full = tier is not Tier.BASIC
         for refused in (
             lambda tier=tier: setting("requires_session", tier=tier)(True),
             lambda tier=tier: descriptions.check_new(
-                replace(QUEUE, requires_duplicate_detection=True), tier
+                replace(QUEUE, requires_duplicate_detection=True), tier=tier, partition_count=16
             ),
             lambda tier=tier: descriptions.check(TOPIC, tier=tier, partition_count=16),
             lambda tier=tier: descriptions.check(SUBSCRIPTION, tier=tier, partition_count=16),

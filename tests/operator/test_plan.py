@@ -108,7 +108,7 @@ def test_a_value_that_the_domain_refuses_is_refused(fields: dict[str, Any]) -> N
 
 
 def test_the_tier_decides_which_sizes_there_are() -> None:
-    wanted = queue(maxSizeInMegabytes=50_000)
+    wanted = queue(maxSizeInMegabytes=40_960)
 
     assert plan.decide(wanted, bus(), None).step is Step.CREATE
     assert plan.decide(wanted, bus(**STANDARD), None).reason is Reason.INVALID_SPEC

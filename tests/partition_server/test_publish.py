@@ -265,7 +265,10 @@ def test_a_message_that_cannot_be_decoded_is_refused_whole(news: Driver) -> None
     assert news.counts_of("news").size_bytes == 0
 
 
-def test_a_full_topic_takes_nothing_until_there_is_room(driver: Driver) -> None:
+def test_a_full_topic_takes_nothing_until_there_is_room(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "PREMIUM_QUEUE_SIZES_MB", (1,))
     topic(driver, changes={"max_size_in_megabytes": 1})
     subscription(driver)
     subscription(driver, "news/Subscriptions/b")

@@ -103,17 +103,56 @@ def check_tier(kind: EntityKind, tier: Tier) -> None:
         )
 
 
-def check_new(wanted: Description, tier: Tier) -> None:
-    """Raise InvalidArgument if a new entity would have what its tier lacks.
+def check_new(
+    wanted: Description, *, tier: Tier, partition_count: int, current: Description | None = None
+) -> None:
+    """Raise InvalidArgument for what a new entity, or a changed field of `current`, cannot have.
 
-    Beside `check`; what exists goes on: up to version 0.4 every tier detected duplicates.
+    Beside `check`; what exists goes on: earlier versions took more.
     """
-    if wanted.requires_duplicate_detection and tier not in limits.DUPLICATE_DETECTION_TIERS:
-        tiers = " or ".join(limits.DUPLICATE_DETECTION_TIERS)
+    for name in field_names(type(wanted)):
+        rule = _NEW_RULES.get(name)
+        value = getattr(wanted, name)
+        if rule and (current is None or getattr(current, name) != value):
+            rule(_MANIFEST_NAMES[name], value, tier, partition_count)
+
+
+def check_choice(changes: Mapping[str, Any], *, tier: Tier, partition_count: int) -> None:
+    """Raise InvalidArgument if a client asks for what its namespace decides otherwise."""
+    if (
+        tier is Tier.PREMIUM
+        and partition_count > 1
+        and changes.get("enable_partitioning", True) is False
+    ):
         raise InvalidArgument(
-            _MANIFEST_NAMES["requires_duplicate_detection"],
-            f"needs a namespace of tier {tiers}; this one is {tier}.",
+            "enablePartitioning",
+            f"must not be false: this Premium namespace has {partition_count} partitions, and all "
+            "of its entities are partitioned. Leave it out.",
         )
+
+
+def reported_size_mb(described: Description, tier: Tier) -> int:
+    """Return the size that administration calls show.
+
+    Of a partitioned entity of Standard: of all partitions together; else that of the description.
+    """
+    return described.max_size_in_megabytes * _reported_factor(described, tier)
+
+
+def with_own_size(wanted: AnyDescription, tier: Tier) -> AnyDescription:
+    """Return a description with the size of one partition, where it has that of all.
+
+    A client may give either: no number is both.
+    """
+    own_mb, rest = divmod(wanted.max_size_in_megabytes, _reported_factor(wanted, tier))
+    if isinstance(wanted, SubscriptionDescription) or rest or own_mb not in limits.QUEUE_SIZES_MB:
+        return wanted
+    return replace(wanted, max_size_in_megabytes=own_mb)
+
+
+def _reported_factor(described: Description, tier: Tier) -> int:
+    spread = not isinstance(described, SubscriptionDescription) and described.enable_partitioning
+    return limits.STANDARD_PARTITION_COUNT if spread and tier is not Tier.PREMIUM else 1
 
 
 def merged(current: AnyDescription, changes: Mapping[str, Any]) -> AnyDescription:
@@ -133,10 +172,17 @@ def buried(described: AnyDescription) -> AnyDescription:
     return merged(described, changes)
 
 
-def settled(wanted: AnyDescription, *, tier: Tier, partition_count: int) -> AnyDescription:
+def settled(
+    wanted: AnyDescription,
+    *,
+    tier: Tier,
+    partition_count: int,
+    current: Description | None = None,
+) -> AnyDescription:
     """Return the description as a namespace keeps it: what the tier decides is written down.
 
-    Premium: partitioning is the namespace's, whatever the description says.
+    Premium: partitioning is the namespace's, whatever the description says. Basic: messages expire,
+    but for a `current` entity of an earlier version, where they did not.
     """
     if isinstance(wanted, SubscriptionDescription):
         return wanted
@@ -146,7 +192,16 @@ def settled(wanted: AnyDescription, *, tier: Tier, partition_count: int) -> AnyD
         wanted,
         enable_partitioning=partition_count > 1 if premium else wanted.enable_partitioning,
         max_message_size_in_kilobytes=wanted.max_message_size_in_kilobytes or default_kb,
+        default_message_time_to_live_ms=_time_to_live_of(wanted, tier, current),
     )
+
+
+def _time_to_live_of(wanted: Description, tier: Tier, current: Description | None) -> int | None:
+    own_ms = wanted.default_message_time_to_live_ms
+    endless = current is not None and current.default_message_time_to_live_ms is None
+    if own_ms is None and tier is Tier.BASIC and not endless:
+        return limits.BASIC_TIME_TO_LIVE_MS_MAX
+    return own_ms
 
 
 def _range(lowest: int, highest: int, unit: str = "") -> Callable[[str, int, Tier], None]:
@@ -207,6 +262,29 @@ def _size(name: str, value: int, tier: Tier) -> None:
         raise InvalidArgument(name, f"must be one of {allowed} (got {value}).")
 
 
+def _new_size(name: str, value: int, tier: Tier, partition_count: int) -> None:
+    if tier is Tier.PREMIUM and value not in limits.PREMIUM_QUEUE_SIZES_MB:
+        allowed = ", ".join(str(size) for size in limits.PREMIUM_QUEUE_SIZES_MB)
+        raise InvalidArgument(name, f"must be one of {allowed} (got {value}).")
+
+
+def _new_message_size(name: str, value: int, tier: Tier, partition_count: int) -> None:
+    most_kb = limits.PREMIUM_PARTITIONED_MESSAGE_BYTES_MAX // limits.KB
+    if tier is Tier.PREMIUM and partition_count > 1 and value > most_kb:
+        raise InvalidArgument(
+            name,
+            f"must be at most {most_kb} in a Premium namespace of {partition_count} partitions "
+            f"(got {value}); larger messages need a namespace of one partition.",
+        )
+
+
+def _new_duplicates(name: str, value: bool, tier: Tier, partition_count: int) -> None:
+    # Up to version 0.4 every tier detected duplicates.
+    if value and tier not in limits.DUPLICATE_DETECTION_TIERS:
+        tiers = " or ".join(limits.DUPLICATE_DETECTION_TIERS)
+        raise InvalidArgument(name, f"needs a namespace of tier {tiers}; this one is {tier}.")
+
+
 def _message_size(name: str, value: int, tier: Tier) -> None:
     if tier is Tier.PREMIUM:
         if value:
@@ -215,6 +293,11 @@ def _message_size(name: str, value: int, tier: Tier) -> None:
         raise InvalidArgument(name, f"can be set only in Premium; {tier} allows 256.")
 
 
+_NEW_RULES: Final[dict[str, Callable[[str, Any, Tier, int], None]]] = {
+    "requires_duplicate_detection": _new_duplicates,
+    "max_size_in_megabytes": _new_size,
+    "max_message_size_in_kilobytes": _new_message_size,
+}
 _RULES: Final[dict[str, Callable[[str, Any, Tier], None]]] = {
     "lock_duration_ms": _range(limits.LOCK_DURATION_MS_MIN, limits.LOCK_DURATION_MS_MAX, " ms"),
     "duplicate_detection_history_time_window_ms": _range(

@@ -10,7 +10,7 @@ a partition lacks is noted when they come, not looked for.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from bendybus.domain import bounds, errors, subscription_name
 from bendybus.domain import entity as entities
@@ -190,6 +190,11 @@ class Directory:
         """Return how many subscriptions a topic has, orphaned ones included."""
         _, start, end = self._span(EntityKind.SUBSCRIPTION, topic, with_orphaned=True)
         return end - start
+
+    def subscriptions(self, topic: str) -> Iterator[Entity]:
+        """Return the subscriptions of a topic by name, orphaned ones included."""
+        names, start, end = self._span(EntityKind.SUBSCRIPTION, topic, with_orphaned=True)
+        return (self._best[names[at]] for at in range(start, end))
 
     def _span(
         self, kind: EntityKind, topic: str, *, with_orphaned: bool

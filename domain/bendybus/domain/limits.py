@@ -54,7 +54,8 @@ TIME_TO_LIVE_MS_MAX: Final = 922_337_203_685_477  # TimeSpan.MaxValue: as good a
 BASIC_TIME_TO_LIVE_MS_MAX: Final = 14 * DAY_MS
 QUEUE_SIZES_MB: Final = (1024, 2048, 3072, 4096, 5120)  # Basic and Standard, per partition
 QUEUE_SIZE_MB_DEFAULT: Final = 1024
-PREMIUM_QUEUE_SIZE_MB_MAX: Final = 81_920
+PREMIUM_QUEUE_SIZES_MB: Final = (*QUEUE_SIZES_MB, 10_240, 20_480, 40_960, 81_920)
+PREMIUM_QUEUE_SIZE_MB_MAX: Final = 81_920  # before 0.7 a Premium entity had any size
 
 # Messages
 STANDARD_MESSAGE_BYTES_MAX: Final = 256 * KB

@@ -124,7 +124,7 @@ class QueueRuntime(_message.Message):
     def __init__(self, availability_status: _Optional[_Union[EntityAvailabilityStatus, str]] = ..., count_details: _Optional[_Union[MessageCountDetails, _Mapping]] = ..., size_in_bytes: _Optional[int] = ..., max_size_in_megabytes_total: _Optional[int] = ..., created_at_ms: _Optional[int] = ..., updated_at_ms: _Optional[int] = ..., accessed_at_ms: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[PartitionRuntime, _Mapping]]] = ...) -> None: ...
 
 class Queue(_message.Message):
-    __slots__ = ("name", "uid", "generation", "origin", "description", "partition_count", "home_partition", "runtime", "orphaned")
+    __slots__ = ("name", "uid", "generation", "origin", "description", "partition_count", "home_partition", "runtime", "orphaned", "reported_size_in_megabytes")
     NAME_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
@@ -134,6 +134,7 @@ class Queue(_message.Message):
     HOME_PARTITION_FIELD_NUMBER: _ClassVar[int]
     RUNTIME_FIELD_NUMBER: _ClassVar[int]
     ORPHANED_FIELD_NUMBER: _ClassVar[int]
+    REPORTED_SIZE_IN_MEGABYTES_FIELD_NUMBER: _ClassVar[int]
     name: str
     uid: str
     generation: int
@@ -143,7 +144,8 @@ class Queue(_message.Message):
     home_partition: int
     runtime: QueueRuntime
     orphaned: bool
-    def __init__(self, name: _Optional[str] = ..., uid: _Optional[str] = ..., generation: _Optional[int] = ..., origin: _Optional[_Union[EntityOrigin, str]] = ..., description: _Optional[_Union[QueueDescription, _Mapping]] = ..., partition_count: _Optional[int] = ..., home_partition: _Optional[int] = ..., runtime: _Optional[_Union[QueueRuntime, _Mapping]] = ..., orphaned: bool = ...) -> None: ...
+    reported_size_in_megabytes: int
+    def __init__(self, name: _Optional[str] = ..., uid: _Optional[str] = ..., generation: _Optional[int] = ..., origin: _Optional[_Union[EntityOrigin, str]] = ..., description: _Optional[_Union[QueueDescription, _Mapping]] = ..., partition_count: _Optional[int] = ..., home_partition: _Optional[int] = ..., runtime: _Optional[_Union[QueueRuntime, _Mapping]] = ..., orphaned: bool = ..., reported_size_in_megabytes: _Optional[int] = ...) -> None: ...
 
 class PartitionOutcome(_message.Message):
     __slots__ = ("partition", "done", "error")
@@ -409,7 +411,7 @@ class SqlAction(_message.Message):
     def __init__(self, sql_expression: _Optional[str] = ..., parameters: _Optional[_Mapping[str, _message_pb2.Value]] = ...) -> None: ...
 
 class Topic(_message.Message):
-    __slots__ = ("name", "uid", "generation", "origin", "description", "partition_count", "home_partition", "runtime", "orphaned", "subscription_count")
+    __slots__ = ("name", "uid", "generation", "origin", "description", "partition_count", "home_partition", "runtime", "orphaned", "subscription_count", "sql_filter_count", "correlation_filter_count", "reported_size_in_megabytes")
     NAME_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
@@ -420,6 +422,9 @@ class Topic(_message.Message):
     RUNTIME_FIELD_NUMBER: _ClassVar[int]
     ORPHANED_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTION_COUNT_FIELD_NUMBER: _ClassVar[int]
+    SQL_FILTER_COUNT_FIELD_NUMBER: _ClassVar[int]
+    CORRELATION_FILTER_COUNT_FIELD_NUMBER: _ClassVar[int]
+    REPORTED_SIZE_IN_MEGABYTES_FIELD_NUMBER: _ClassVar[int]
     name: str
     uid: str
     generation: int
@@ -430,7 +435,10 @@ class Topic(_message.Message):
     runtime: QueueRuntime
     orphaned: bool
     subscription_count: int
-    def __init__(self, name: _Optional[str] = ..., uid: _Optional[str] = ..., generation: _Optional[int] = ..., origin: _Optional[_Union[EntityOrigin, str]] = ..., description: _Optional[_Union[TopicDescription, _Mapping]] = ..., partition_count: _Optional[int] = ..., home_partition: _Optional[int] = ..., runtime: _Optional[_Union[QueueRuntime, _Mapping]] = ..., orphaned: bool = ..., subscription_count: _Optional[int] = ...) -> None: ...
+    sql_filter_count: int
+    correlation_filter_count: int
+    reported_size_in_megabytes: int
+    def __init__(self, name: _Optional[str] = ..., uid: _Optional[str] = ..., generation: _Optional[int] = ..., origin: _Optional[_Union[EntityOrigin, str]] = ..., description: _Optional[_Union[TopicDescription, _Mapping]] = ..., partition_count: _Optional[int] = ..., home_partition: _Optional[int] = ..., runtime: _Optional[_Union[QueueRuntime, _Mapping]] = ..., orphaned: bool = ..., subscription_count: _Optional[int] = ..., sql_filter_count: _Optional[int] = ..., correlation_filter_count: _Optional[int] = ..., reported_size_in_megabytes: _Optional[int] = ...) -> None: ...
 
 class Subscription(_message.Message):
     __slots__ = ("topic_name", "name", "uid", "generation", "origin", "description", "partition_count", "home_partition", "runtime", "orphaned", "manifest_rules")

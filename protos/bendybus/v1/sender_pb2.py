@@ -25,29 +25,33 @@ _sym_db = _symbol_database.Default()
 from bendybus.v1 import message_pb2 as bendybus_dot_v1_dot_message__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18\x62\x65ndybus/v1/sender.proto\x12\x0b\x62\x65ndybus.v1\x1a\x19\x62\x65ndybus/v1/message.proto\"\xc7\x01\n\x0fOutgoingMessage\x12%\n\x07message\x18\x01 \x01(\x0b\x32\x14.bendybus.v1.Message\x12\x12\n\nmessage_id\x18\x02 \x01(\t\x12\x15\n\rpartition_key\x18\x03 \x01(\t\x12\x17\n\nsession_id\x18\x04 \x01(\tH\x00\x88\x01\x01\x12\x17\n\x0ftime_to_live_ms\x18\x05 \x01(\x03\x12!\n\x19scheduled_enqueue_time_ms\x18\x06 \x01(\x03\x42\r\n\x0b_session_id\"\xa9\x01\n\x0bSendRequest\x12\x13\n\x0b\x65ntity_path\x18\x01 \x01(\t\x12.\n\x08messages\x18\x02 \x03(\x0b\x32\x1c.bendybus.v1.OutgoingMessage\x12\x1e\n\x16split_by_partition_key\x18\x03 \x01(\x08\x12\x13\n\x0bproducer_id\x18\x04 \x01(\x0c\x12\x10\n\x08\x66rame_id\x18\x05 \x01(\x04\x12\x0e\n\x06\x61ge_ms\x18\x06 \x01(\x03\"l\n\x0cSendResponse\x12\x18\n\x10sequence_numbers\x18\x01 \x03(\x03\x12\x12\n\npartitions\x18\x02 \x03(\r\x12\x12\n\nduplicates\x18\x03 \x03(\x08\x12\x1a\n\x12possible_duplicate\x18\x04 \x01(\x08\"\x8e\x02\n\x11SendStreamRequest\x12\x10\n\x08\x66rame_id\x18\x01 \x01(\x04\x12\x13\n\x0bproducer_id\x18\x02 \x01(\x0c\x12\x13\n\x0b\x65ntity_path\x18\x03 \x01(\t\x12(\n\x05\x62\x61tch\x18\x04 \x01(\x0b\x32\x19.bendybus.v1.MessageBatch\x12\x13\n\x0bgroup_sizes\x18\x05 \x03(\r\x12\x12\n\ntimeout_ms\x18\x06 \x01(\x03\x12\x0e\n\x06\x61ge_ms\x18\x07 \x01(\x03\x12\x1e\n\x16split_by_partition_key\x18\x08 \x01(\x08\x12\x11\n\x04lane\x18\t \x01(\rH\x00\x88\x01\x01\x12\x11\n\tpositions\x18\n \x03(\r\x12\x0b\n\x03run\x18\x0b \x01(\rB\x07\n\x05_lane\"\xd1\x01\n\x12SendStreamResponse\x12\x10\n\x08\x66rame_id\x18\x01 \x01(\x04\x12\x18\n\x10sequence_numbers\x18\x02 \x03(\x03\x12\x12\n\nduplicates\x18\x03 \x03(\x08\x12+\n\x08\x66\x61ilures\x18\x04 \x03(\x0b\x32\x19.bendybus.v1.GroupFailure\x12!\n\x05\x65rror\x18\x05 \x01(\x0b\x32\x12.bendybus.v1.Error\x12\x0e\n\x06moving\x18\x06 \x01(\x08\x12\x1b\n\x13possible_duplicates\x18\x07 \x03(\r\"@\n\x0cGroupFailure\x12\r\n\x05group\x18\x01 \x01(\r\x12!\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x12.bendybus.v1.Error\"u\n\x1e\x43\x61ncelScheduledMessagesRequest\x12\x13\n\x0b\x65ntity_path\x18\x01 \x01(\t\x12\x18\n\x10sequence_numbers\x18\x02 \x03(\x03\x12\x14\n\x0coperation_id\x18\x03 \x01(\x0c\x12\x0e\n\x06\x61ge_ms\x18\x04 \x01(\x03\"!\n\x1f\x43\x61ncelScheduledMessagesResponse2\x95\x02\n\rSenderService\x12;\n\x04Send\x12\x18.bendybus.v1.SendRequest\x1a\x19.bendybus.v1.SendResponse\x12Q\n\nSendStream\x12\x1e.bendybus.v1.SendStreamRequest\x1a\x1f.bendybus.v1.SendStreamResponse(\x01\x30\x01\x12t\n\x17\x43\x61ncelScheduledMessages\x12+.bendybus.v1.CancelScheduledMessagesRequest\x1a,.bendybus.v1.CancelScheduledMessagesResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18\x62\x65ndybus/v1/sender.proto\x12\x0b\x62\x65ndybus.v1\x1a\x19\x62\x65ndybus/v1/message.proto\"+\n\x14GetSendLimitsRequest\x12\x13\n\x0b\x65ntity_path\x18\x01 \x01(\t\"I\n\x15GetSendLimitsResponse\x12\x18\n\x10max_message_size\x18\x01 \x01(\x03\x12\x16\n\x0emax_batch_size\x18\x02 \x01(\x03\"\xc7\x01\n\x0fOutgoingMessage\x12%\n\x07message\x18\x01 \x01(\x0b\x32\x14.bendybus.v1.Message\x12\x12\n\nmessage_id\x18\x02 \x01(\t\x12\x15\n\rpartition_key\x18\x03 \x01(\t\x12\x17\n\nsession_id\x18\x04 \x01(\tH\x00\x88\x01\x01\x12\x17\n\x0ftime_to_live_ms\x18\x05 \x01(\x03\x12!\n\x19scheduled_enqueue_time_ms\x18\x06 \x01(\x03\x42\r\n\x0b_session_id\"\xa9\x01\n\x0bSendRequest\x12\x13\n\x0b\x65ntity_path\x18\x01 \x01(\t\x12.\n\x08messages\x18\x02 \x03(\x0b\x32\x1c.bendybus.v1.OutgoingMessage\x12\x1e\n\x16split_by_partition_key\x18\x03 \x01(\x08\x12\x13\n\x0bproducer_id\x18\x04 \x01(\x0c\x12\x10\n\x08\x66rame_id\x18\x05 \x01(\x04\x12\x0e\n\x06\x61ge_ms\x18\x06 \x01(\x03\"l\n\x0cSendResponse\x12\x18\n\x10sequence_numbers\x18\x01 \x03(\x03\x12\x12\n\npartitions\x18\x02 \x03(\r\x12\x12\n\nduplicates\x18\x03 \x03(\x08\x12\x1a\n\x12possible_duplicate\x18\x04 \x01(\x08\"\x8e\x02\n\x11SendStreamRequest\x12\x10\n\x08\x66rame_id\x18\x01 \x01(\x04\x12\x13\n\x0bproducer_id\x18\x02 \x01(\x0c\x12\x13\n\x0b\x65ntity_path\x18\x03 \x01(\t\x12(\n\x05\x62\x61tch\x18\x04 \x01(\x0b\x32\x19.bendybus.v1.MessageBatch\x12\x13\n\x0bgroup_sizes\x18\x05 \x03(\r\x12\x12\n\ntimeout_ms\x18\x06 \x01(\x03\x12\x0e\n\x06\x61ge_ms\x18\x07 \x01(\x03\x12\x1e\n\x16split_by_partition_key\x18\x08 \x01(\x08\x12\x11\n\x04lane\x18\t \x01(\rH\x00\x88\x01\x01\x12\x11\n\tpositions\x18\n \x03(\r\x12\x0b\n\x03run\x18\x0b \x01(\rB\x07\n\x05_lane\"\xd1\x01\n\x12SendStreamResponse\x12\x10\n\x08\x66rame_id\x18\x01 \x01(\x04\x12\x18\n\x10sequence_numbers\x18\x02 \x03(\x03\x12\x12\n\nduplicates\x18\x03 \x03(\x08\x12+\n\x08\x66\x61ilures\x18\x04 \x03(\x0b\x32\x19.bendybus.v1.GroupFailure\x12!\n\x05\x65rror\x18\x05 \x01(\x0b\x32\x12.bendybus.v1.Error\x12\x0e\n\x06moving\x18\x06 \x01(\x08\x12\x1b\n\x13possible_duplicates\x18\x07 \x03(\r\"@\n\x0cGroupFailure\x12\r\n\x05group\x18\x01 \x01(\r\x12!\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x12.bendybus.v1.Error\"u\n\x1e\x43\x61ncelScheduledMessagesRequest\x12\x13\n\x0b\x65ntity_path\x18\x01 \x01(\t\x12\x18\n\x10sequence_numbers\x18\x02 \x03(\x03\x12\x14\n\x0coperation_id\x18\x03 \x01(\x0c\x12\x0e\n\x06\x61ge_ms\x18\x04 \x01(\x03\"!\n\x1f\x43\x61ncelScheduledMessagesResponse2\xed\x02\n\rSenderService\x12;\n\x04Send\x12\x18.bendybus.v1.SendRequest\x1a\x19.bendybus.v1.SendResponse\x12Q\n\nSendStream\x12\x1e.bendybus.v1.SendStreamRequest\x1a\x1f.bendybus.v1.SendStreamResponse(\x01\x30\x01\x12t\n\x17\x43\x61ncelScheduledMessages\x12+.bendybus.v1.CancelScheduledMessagesRequest\x1a,.bendybus.v1.CancelScheduledMessagesResponse\x12V\n\rGetSendLimits\x12!.bendybus.v1.GetSendLimitsRequest\x1a\".bendybus.v1.GetSendLimitsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'bendybus.v1.sender_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_OUTGOINGMESSAGE']._serialized_start=69
-  _globals['_OUTGOINGMESSAGE']._serialized_end=268
-  _globals['_SENDREQUEST']._serialized_start=271
-  _globals['_SENDREQUEST']._serialized_end=440
-  _globals['_SENDRESPONSE']._serialized_start=442
-  _globals['_SENDRESPONSE']._serialized_end=550
-  _globals['_SENDSTREAMREQUEST']._serialized_start=553
-  _globals['_SENDSTREAMREQUEST']._serialized_end=823
-  _globals['_SENDSTREAMRESPONSE']._serialized_start=826
-  _globals['_SENDSTREAMRESPONSE']._serialized_end=1035
-  _globals['_GROUPFAILURE']._serialized_start=1037
-  _globals['_GROUPFAILURE']._serialized_end=1101
-  _globals['_CANCELSCHEDULEDMESSAGESREQUEST']._serialized_start=1103
-  _globals['_CANCELSCHEDULEDMESSAGESREQUEST']._serialized_end=1220
-  _globals['_CANCELSCHEDULEDMESSAGESRESPONSE']._serialized_start=1222
-  _globals['_CANCELSCHEDULEDMESSAGESRESPONSE']._serialized_end=1255
-  _globals['_SENDERSERVICE']._serialized_start=1258
-  _globals['_SENDERSERVICE']._serialized_end=1535
+  _globals['_GETSENDLIMITSREQUEST']._serialized_start=68
+  _globals['_GETSENDLIMITSREQUEST']._serialized_end=111
+  _globals['_GETSENDLIMITSRESPONSE']._serialized_start=113
+  _globals['_GETSENDLIMITSRESPONSE']._serialized_end=186
+  _globals['_OUTGOINGMESSAGE']._serialized_start=189
+  _globals['_OUTGOINGMESSAGE']._serialized_end=388
+  _globals['_SENDREQUEST']._serialized_start=391
+  _globals['_SENDREQUEST']._serialized_end=560
+  _globals['_SENDRESPONSE']._serialized_start=562
+  _globals['_SENDRESPONSE']._serialized_end=670
+  _globals['_SENDSTREAMREQUEST']._serialized_start=673
+  _globals['_SENDSTREAMREQUEST']._serialized_end=943
+  _globals['_SENDSTREAMRESPONSE']._serialized_start=946
+  _globals['_SENDSTREAMRESPONSE']._serialized_end=1155
+  _globals['_GROUPFAILURE']._serialized_start=1157
+  _globals['_GROUPFAILURE']._serialized_end=1221
+  _globals['_CANCELSCHEDULEDMESSAGESREQUEST']._serialized_start=1223
+  _globals['_CANCELSCHEDULEDMESSAGESREQUEST']._serialized_end=1340
+  _globals['_CANCELSCHEDULEDMESSAGESRESPONSE']._serialized_start=1342
+  _globals['_CANCELSCHEDULEDMESSAGESRESPONSE']._serialized_end=1375
+  _globals['_SENDERSERVICE']._serialized_start=1378
+  _globals['_SENDERSERVICE']._serialized_end=1743
 # @@protoc_insertion_point(module_scope)

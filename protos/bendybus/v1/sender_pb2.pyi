@@ -7,6 +7,20 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class GetSendLimitsRequest(_message.Message):
+    __slots__ = ("entity_path",)
+    ENTITY_PATH_FIELD_NUMBER: _ClassVar[int]
+    entity_path: str
+    def __init__(self, entity_path: _Optional[str] = ...) -> None: ...
+
+class GetSendLimitsResponse(_message.Message):
+    __slots__ = ("max_message_size", "max_batch_size")
+    MAX_MESSAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    MAX_BATCH_SIZE_FIELD_NUMBER: _ClassVar[int]
+    max_message_size: int
+    max_batch_size: int
+    def __init__(self, max_message_size: _Optional[int] = ..., max_batch_size: _Optional[int] = ...) -> None: ...
+
 class OutgoingMessage(_message.Message):
     __slots__ = ("message", "message_id", "partition_key", "session_id", "time_to_live_ms", "scheduled_enqueue_time_ms")
     MESSAGE_FIELD_NUMBER: _ClassVar[int]

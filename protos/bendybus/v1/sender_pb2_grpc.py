@@ -50,6 +50,11 @@ class SenderServiceStub(object):
                 request_serializer=bendybus_dot_v1_dot_sender__pb2.CancelScheduledMessagesRequest.SerializeToString,
                 response_deserializer=bendybus_dot_v1_dot_sender__pb2.CancelScheduledMessagesResponse.FromString,
                 _registered_method=True)
+        self.GetSendLimits = channel.unary_unary(
+                '/bendybus.v1.SenderService/GetSendLimits',
+                request_serializer=bendybus_dot_v1_dot_sender__pb2.GetSendLimitsRequest.SerializeToString,
+                response_deserializer=bendybus_dot_v1_dot_sender__pb2.GetSendLimitsResponse.FromString,
+                _registered_method=True)
 
 
 class SenderServiceServicer(object):
@@ -77,6 +82,13 @@ class SenderServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetSendLimits(self, request, context):
+        """What may be sent to an entity. Front ends before 0.7 do not know it: UNIMPLEMENTED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_SenderServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -94,6 +106,11 @@ def add_SenderServiceServicer_to_server(servicer, server):
                     servicer.CancelScheduledMessages,
                     request_deserializer=bendybus_dot_v1_dot_sender__pb2.CancelScheduledMessagesRequest.FromString,
                     response_serializer=bendybus_dot_v1_dot_sender__pb2.CancelScheduledMessagesResponse.SerializeToString,
+            ),
+            'GetSendLimits': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetSendLimits,
+                    request_deserializer=bendybus_dot_v1_dot_sender__pb2.GetSendLimitsRequest.FromString,
+                    response_serializer=bendybus_dot_v1_dot_sender__pb2.GetSendLimitsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -178,6 +195,33 @@ class SenderService(object):
             '/bendybus.v1.SenderService/CancelScheduledMessages',
             bendybus_dot_v1_dot_sender__pb2.CancelScheduledMessagesRequest.SerializeToString,
             bendybus_dot_v1_dot_sender__pb2.CancelScheduledMessagesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetSendLimits(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/bendybus.v1.SenderService/GetSendLimits',
+            bendybus_dot_v1_dot_sender__pb2.GetSendLimitsRequest.SerializeToString,
+            bendybus_dot_v1_dot_sender__pb2.GetSendLimitsResponse.FromString,
             options,
             channel_credentials,
             insecure,

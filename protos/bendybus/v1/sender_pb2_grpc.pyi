@@ -39,6 +39,8 @@ class SenderServiceStub:
     """Sends frames of messages; answers carry the frame's number and may overtake each other."""
     CancelScheduledMessages: _grpc.UnaryUnaryMultiCallable[_sender_pb2.CancelScheduledMessagesRequest, _sender_pb2.CancelScheduledMessagesResponse]
     """Deletes scheduled messages that are not yet active."""
+    GetSendLimits: _grpc.UnaryUnaryMultiCallable[_sender_pb2.GetSendLimitsRequest, _sender_pb2.GetSendLimitsResponse]
+    """What may be sent to an entity. Front ends before 0.7 do not know it: UNIMPLEMENTED."""
 
 @_typing.type_check_only
 class SenderServiceAsyncStub(SenderServiceStub):
@@ -51,6 +53,8 @@ class SenderServiceAsyncStub(SenderServiceStub):
     """Sends frames of messages; answers carry the frame's number and may overtake each other."""
     CancelScheduledMessages: _aio.UnaryUnaryMultiCallable[_sender_pb2.CancelScheduledMessagesRequest, _sender_pb2.CancelScheduledMessagesResponse]  # type: ignore[assignment]
     """Deletes scheduled messages that are not yet active."""
+    GetSendLimits: _aio.UnaryUnaryMultiCallable[_sender_pb2.GetSendLimitsRequest, _sender_pb2.GetSendLimitsResponse]  # type: ignore[assignment]
+    """What may be sent to an entity. Front ends before 0.7 do not know it: UNIMPLEMENTED."""
 
 class SenderServiceServicer(metaclass=_abc_1.ABCMeta):
     """Sends messages to queues (and, later, topics)."""
@@ -78,5 +82,13 @@ class SenderServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_sender_pb2.CancelScheduledMessagesResponse, _abc.Awaitable[_sender_pb2.CancelScheduledMessagesResponse]]:
         """Deletes scheduled messages that are not yet active."""
+
+    @_abc_1.abstractmethod
+    def GetSendLimits(
+        self,
+        request: _sender_pb2.GetSendLimitsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_sender_pb2.GetSendLimitsResponse, _abc.Awaitable[_sender_pb2.GetSendLimitsResponse]]:
+        """What may be sent to an entity. Front ends before 0.7 do not know it: UNIMPLEMENTED."""
 
 def add_SenderServiceServicer_to_server(servicer: SenderServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

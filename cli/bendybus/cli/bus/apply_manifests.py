@@ -114,8 +114,9 @@ def _check_mutual(wish: EntityWish, ready: Container[str], bundle: Bundle) -> No
 
 
 def _step(wish: EntityWish, found: Existing | None, namespace: NamespaceSettings) -> Step:
+    tier, count = namespace.tier, namespace.partition_count
     if found is None:
-        descriptions.check_new(wish.description, namespace.tier)
+        descriptions.check_new(wish.description, tier=tier, partition_count=count)
         return Step(Change.CREATED, wish.kind, wish.name, wish)
     if found.kind is not wish.kind:
         raise errors.EntityAlreadyExists(
@@ -127,11 +128,12 @@ def _step(wish: EntityWish, found: Existing | None, namespace: NamespaceSettings
             EntityState.ORPHANED, EntityAction.CREATE, found.name, facts={}, kind=found.kind
         )
     wanted = descriptions.settled(
-        wish.description, tier=namespace.tier, partition_count=namespace.partition_count
+        wish.description, tier=tier, partition_count=count, current=found.description
     )
     kept = {field: getattr(found.description, field) for field in wish.left_out}
     wanted = descriptions.merged(wanted, kept)
     immutable_fields.check_entity(found.name, found.description, wanted)
+    descriptions.check_new(wanted, tier=tier, partition_count=count, current=found.description)
     if not found.has_manifest:
         raise errors.EntityAlreadyExists(
             f"{wish.source}: {found.kind} {found.name!r} was created by an administration call, "

@@ -92,7 +92,12 @@ def describe_topic(
     with entity_commands.connected(context) as bus:
         found = topics.topic(bus, name)
     facts = topic_views.topic_as_json(found)
-    _describe(found, facts, [("subscriptions", found.subscription_count)], output)
+    extra: list[tuple[str, object]] = [
+        ("subscriptions", found.subscription_count),
+        ("SQL filters", found.sql_filter_count),
+        ("other filters", found.correlation_filter_count),
+    ]
+    _describe(found, facts, extra, output)
 
 
 @entity_commands.describe_app.command("subscription")

@@ -96,6 +96,8 @@ def topic_as_json(topic: pb.Topic) -> dict[str, Any]:
         "name": topic.name,
         **_facts(topic),
         "subscriptionCount": topic.subscription_count,
+        "sqlFilterCount": topic.sql_filter_count,
+        "correlationFilterCount": topic.correlation_filter_count,
     }
 
 

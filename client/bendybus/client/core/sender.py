@@ -4,18 +4,25 @@ import uuid
 from datetime import datetime
 from typing import Any, Final
 
-from bendybus.client import arguments
+from bendybus.client import arguments, exceptions
 from bendybus.client.core import tracing
 from bendybus.client.core.entity_client import EntityClient
 from bendybus.client.core.send_frame import Unit
 from bendybus.client.core.tracing import NoOperation, Operation
 from bendybus.client.core.waiters import Caller
+from bendybus.client.exceptions import ServiceBusError
 from bendybus.client.messages import encode
 from bendybus.client.messages.encode import Columns, ServiceBusMessageBatch
 from bendybus.domain import limits
 from bendybus.v1 import sender_pb2
 
-_BATCH_BYTES_MAX: Final = limits.PREMIUM_BATCH_BYTES_MAX
+# How long the bus is asked for what it takes.
+LIMITS_S: Final = 5.0
+_NO_SENDER: Final = (
+    exceptions.MessagingEntityNotFoundError,
+    exceptions.ServiceBusAuthorizationError,
+    exceptions.ServiceBusAuthenticationError,
+)
 
 
 class BaseSender(EntityClient):
@@ -43,6 +50,8 @@ class BaseSender(EntityClient):
             kind="SBSender",
             options=kwargs,
         )
+        # None: not known yet.
+        self._batch_bytes_max: int | None = None
 
     def _columns_to_send(
         self, message: Any, options: dict[str, Any]
@@ -127,11 +136,23 @@ class BaseSender(EntityClient):
             else None
         )
 
+    def _limits_request(self) -> sender_pb2.GetSendLimitsRequest:
+        return sender_pb2.GetSendLimitsRequest(entity_path=self.entity_name)
+
+    def _learned(self, answer: sender_pb2.GetSendLimitsResponse) -> None:
+        self._batch_bytes_max = answer.max_batch_size
+
+    def _not_learned(self, error: ServiceBusError) -> None:
+        """Raise what no send would get past; a bus that does not answer is asked again."""
+        if isinstance(error, _NO_SENDER):
+            raise error
+
     def _batch(self, max_size_in_bytes: int | None) -> ServiceBusMessageBatch:
         self._check_live()
         if max_size_in_bytes is not None:
-            arguments.count("max_size_in_bytes", max_size_in_bytes, most=_BATCH_BYTES_MAX)
-        made = ServiceBusMessageBatch(max_size_in_bytes)
+            most = self._batch_bytes_max or limits.PREMIUM_BATCH_BYTES_MAX
+            arguments.count("max_size_in_bytes", max_size_in_bytes, most=most)
+        made = ServiceBusMessageBatch(max_size_in_bytes or self._batch_bytes_max)
         if self._tracing is not None:
             made._columns.spans = self._tracing.messages(self.entity_name)
         return made

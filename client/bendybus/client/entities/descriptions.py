@@ -132,6 +132,11 @@ def _properties(entity: Any) -> dict[str, Any]:
         milliseconds = getattr(description, f"{name}_ms")
         endless = limits.TIME_TO_LIVE_MS_MAX if milliseconds < 0 else milliseconds
         values[name] = timedelta(milliseconds=endless)
+    if "max_size_in_megabytes" in values:
+        # A bus before 0.7 does not say what is reported.
+        values["max_size_in_megabytes"] = (
+            entity.reported_size_in_megabytes or description.max_size_in_megabytes
+        )
     for name in _OPTIONAL:
         if name in values:
             values[name] = values[name] or None

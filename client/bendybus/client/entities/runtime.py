@@ -131,6 +131,8 @@ class TopicRuntimeProperties(_RuntimeProperties):
     def __init__(self) -> None:
         super().__init__()
         self._subscription_count = 0
+        self._sql_filter_count = 0
+        self._correlation_filter_count = 0
 
     @property
     def scheduled_message_count(self) -> int:
@@ -149,13 +151,13 @@ class TopicRuntimeProperties(_RuntimeProperties):
 
     @property
     def sql_filter_count(self) -> int:
-        """Number of SQL filters; 0 until rules are supported."""
-        return 0
+        """Number of SQL filters in the rules of its subscriptions."""
+        return self._sql_filter_count
 
     @property
     def correlation_filter_count(self) -> int:
-        """Number of correlation filters; 0 until rules are supported."""
-        return 0
+        """Number of correlation, true and false filters in the rules of its subscriptions."""
+        return self._correlation_filter_count
 
 
 class SubscriptionRuntimeProperties(_MessageCounts):
@@ -174,6 +176,8 @@ def topic_runtime(topic: management_pb2.Topic) -> TopicRuntimeProperties:
     made = TopicRuntimeProperties()
     made._name, made._runtime = topic.name, topic.runtime
     made._subscription_count = topic.subscription_count
+    made._sql_filter_count = topic.sql_filter_count
+    made._correlation_filter_count = topic.correlation_filter_count
     return made
 
 

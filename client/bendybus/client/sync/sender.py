@@ -7,8 +7,8 @@ from typing import Any
 
 from bendybus.client import arguments
 from bendybus.client.core.connection import Connection
-from bendybus.client.core.sender import BaseSender
-from bendybus.client.exceptions import OperationTimeoutError
+from bendybus.client.core.sender import LIMITS_S, BaseSender
+from bendybus.client.exceptions import OperationTimeoutError, ServiceBusError
 from bendybus.client.messages.encode import Columns, ServiceBusMessageBatch
 from bendybus.client.sync import calls
 from bendybus.client.sync.transaction import ServiceBusTransaction
@@ -106,9 +106,23 @@ class ServiceBusSender(BaseSender):
     def create_message_batch(self, max_size_in_bytes: int | None = None) -> ServiceBusMessageBatch:
         """Return an empty batch, to be filled and sent as one unit.
 
-        `max_size_in_bytes`: its maximum size; None: 256 KB, the limit of Basic and Standard.
-        Premium: up to 1 MB.
+        `max_size_in_bytes`: its maximum size; None: what the bus takes, which the sender asks for
+        once: 256 KB in Basic and Standard, 1 MB in Premium. ValueError beyond that. While the bus
+        does not answer, 256 KB. Raises MessagingEntityNotFoundError, ServiceBusAuthorizationError.
         """
+        if self._batch_bytes_max is None:
+            self._check_live()
+            try:
+                self._learned(
+                    calls.call(
+                        self._shared.get(),
+                        lambda stubs: stubs.sender.GetSendLimits,
+                        self._limits_request(),
+                        LIMITS_S,
+                    )
+                )
+            except ServiceBusError as error:
+                self._not_learned(error)
         return self._batch(max_size_in_bytes)
 
     def close(self) -> None:

@@ -94,6 +94,15 @@ class FrontEnd:
             return limits.MB
         return entity.message_bytes_max(fingerprint.tier)
 
+    def send_limits(self, name: str) -> tuple[int, int]:
+        """Return the largest message and the largest atomic batch of an entity, in bytes.
+
+        Raises what `Directory.find` does.
+        """
+        entity, fingerprint = self.directory.find(name), self.directory.fingerprint
+        assert fingerprint is not None, "an entity is known, so its namespace is"
+        return entity.message_bytes_max(fingerprint.tier), limits.batch_bytes_max(fingerprint.tier)
+
     # upstreams.Listener
 
     def sent(self, partition: int, answer: send_frames.Answer) -> None:

@@ -1,10 +1,11 @@
 """What management calls of every kind of entity have in common: from requests to `core.manage`."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 
+from bendybus.domain import descriptions
 from bendybus.domain.entity import Entity
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.filters.rule import Rule
@@ -16,6 +17,7 @@ from bendybus.frontend.upstreams.unary_calls import Commit, Counts
 from bendybus.v1 import management_pb2
 from bendybus.wire import entities, statuses
 
+AnyProto = TypeVar("AnyProto", bound=Any)
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
@@ -23,6 +25,7 @@ class EntityCalls:
     """The calls of one front end, whatever the kind; fields of a request have the same names."""
 
     def __init__(self, front_end: FrontEnd) -> None:
+        self._front_end = front_end
         self._manager = front_end.manager
 
     async def create(self, kind: EntityKind, name: str, request: Any) -> Changed:
@@ -84,20 +87,36 @@ class EntityCalls:
         self, found: Sequence[Entity], to_proto: Callable[[Entity], Any], request: Any
     ) -> list[Any]:
         """Return entities as clients see them, with their runtime facts if these are asked for."""
-        protos = [to_proto(entity) for entity in found]
+        protos = [self.with_facts(entity, to_proto(entity)) for entity in found]
         if request.include_runtime:
             runtimes = await self._manager.runtime(found)
             for entity, proto, runtime in zip(found, protos, runtimes, strict=True):
                 proto.runtime.CopyFrom(runtime_to_proto(entity, runtime))
         return protos
 
+    def with_facts(self, entity: Entity, proto: AnyProto) -> AnyProto:
+        """Return an entity as clients see it with what this front end knows of it by itself."""
+        upstreams, fingerprint = self._front_end.upstreams, self._front_end.directory.fingerprint
+        answering = {each for each, upstream in upstreams.items() if upstream.available}
+        limited = not answering.issuperset(entity.partitions())
+        proto.runtime.availability_status = _availability(limited)
+        if entity.kind is not EntityKind.SUBSCRIPTION and fingerprint is not None:
+            proto.reported_size_in_megabytes = descriptions.reported_size_mb(
+                entity.description, fingerprint.tier
+            )
+        return proto
+
+
+def _availability(limited: bool) -> management_pb2.EntityAvailabilityStatus:
+    if limited:
+        return management_pb2.ENTITY_AVAILABILITY_STATUS_LIMITED
+    return management_pb2.ENTITY_AVAILABILITY_STATUS_AVAILABLE
+
 
 def runtime_to_proto(entity: Entity, runtime: Runtime) -> management_pb2.QueueRuntime:
     """Return what an entity holds as clients see it; Limited if a partition did not answer."""
-    available = management_pb2.ENTITY_AVAILABILITY_STATUS_AVAILABLE
-    limited = management_pb2.ENTITY_AVAILABILITY_STATUS_LIMITED
     return management_pb2.QueueRuntime(
-        availability_status=limited if runtime.limited else available,
+        availability_status=_availability(runtime.limited),
         max_size_in_megabytes_total=entity.description.max_size_in_megabytes
         * entity.partition_count,
         created_at_ms=entity.created_at_ms,

@@ -76,6 +76,7 @@ METHODS: Final[dict[str, Method]] = {
     f"{_SENDER}Send": _small(Operation.SEND),
     f"{_SENDER}SendStream": Method(Operation.SEND, stream=True),
     f"{_SENDER}CancelScheduledMessages": _small(Operation.CANCEL_SCHEDULED),
+    f"{_SENDER}GetSendLimits": _small(Operation.SEND),
     f"{_RECEIVER}Receive": _of_messages(Operation.RECEIVE, limits.FRAME_BYTES_MAX),
     f"{_RECEIVER}ReceiveStream": Method(Operation.RECEIVE, stream=True),
     f"{_RECEIVER}Settle": _small(Operation.SETTLE),

@@ -50,7 +50,8 @@ class ManagementService(TopicManagement, RuleManagement):
         """Create a queue on all partitions."""
         changed = await self._calls.create(QUEUE, request.name, request)
         return management_pb2.CreateQueueResponse(
-            queue=entities.queue_to_proto(changed.entity), outcomes=outcomes_to_proto(changed)
+            queue=self._calls.with_facts(changed.entity, entities.queue_to_proto(changed.entity)),
+            outcomes=outcomes_to_proto(changed),
         )
 
     @statuses.unary
@@ -60,7 +61,8 @@ class ManagementService(TopicManagement, RuleManagement):
         """Change a queue on all partitions."""
         changed = await self._calls.update(QUEUE, request.name, request)
         return management_pb2.UpdateQueueResponse(
-            queue=entities.queue_to_proto(changed.entity), outcomes=outcomes_to_proto(changed)
+            queue=self._calls.with_facts(changed.entity, entities.queue_to_proto(changed.entity)),
+            outcomes=outcomes_to_proto(changed),
         )
 
     @statuses.unary

@@ -58,7 +58,7 @@ class RuleManagement(management_pb2_grpc.ManagementServiceServicer):
     ) -> management_pb2.GetRuleResponse:
         """Show a rule."""
         subscription = self._find(request)
-        found = rule_set.get(_rules_of(subscription), request.name, subscription.name)
+        found = rule_set.get(rules_of(subscription), request.name, subscription.name)
         return management_pb2.GetRuleResponse(rule=rules.to_proto(found))
 
     @statuses.unary
@@ -66,7 +66,7 @@ class RuleManagement(management_pb2_grpc.ManagementServiceServicer):
         self, request: management_pb2.ListRulesRequest, context: Context
     ) -> management_pb2.ListRulesResponse:
         """Show rules by name, a page at a time."""
-        by_key = {each.name.lower(): each for each in _rules_of(self._find(request))}
+        by_key = {each.name.lower(): each for each in rules_of(self._find(request))}
         keys = sorted(key for key in by_key if key > request.page_token)
         page = keys[: min(request.page_size or PAGE_DEFAULT, PAGE_MAX)]
         return management_pb2.ListRulesResponse(
@@ -83,7 +83,7 @@ class RuleManagement(management_pb2_grpc.ManagementServiceServicer):
         # checks it again, on the thread of its partition; what is refused here never gets there.
         await asyncio.to_thread(rule_domain.check, rule, partitioned=subscription.partitioned)
         changed = await self._rule_calls.change_rule(subscription.name, request, action, rule)
-        found = rule_set.get(_rules_of(changed.entity), rule.name, subscription.name)
+        found = rule_set.get(rules_of(changed.entity), rule.name, subscription.name)
         return changed, rules.to_proto(found)
 
     def _find(self, request: Any) -> Entity:
@@ -95,7 +95,8 @@ def _subscription(request: Any) -> str:
     return subscription_name.compose(request.topic_name, request.subscription_name)
 
 
-def _rules_of(subscription: Entity) -> tuple[Rule, ...]:
+def rules_of(subscription: Entity) -> tuple[Rule, ...]:
+    """Return the rules of a subscription."""
     described = subscription.description
     assert isinstance(described, SubscriptionDescription), subscription
     return described.rules

@@ -169,6 +169,15 @@ class SenderService(sender_pb2_grpc.SenderServiceServicer):
             )
         return sender_pb2.CancelScheduledMessagesResponse()
 
+    @statuses.unary
+    async def GetSendLimits(
+        self, request: sender_pb2.GetSendLimitsRequest, context: Context
+    ) -> sender_pb2.GetSendLimitsResponse:
+        """Say what may be sent to an entity, as this front end knows it."""
+        entity, _ = request_values.entity_and_sub_queue(request.entity_path)
+        message, batch = self._front_end.send_limits(entity)
+        return sender_pb2.GetSendLimitsResponse(max_message_size=message, max_batch_size=batch)
+
 
 def to_request(frame: sender_pb2.SendStreamRequest) -> SendRequest:
     """Return what a frame of a client asks for. Raises what `entity_and_sub_queue` raises."""

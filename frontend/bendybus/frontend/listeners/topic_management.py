@@ -1,12 +1,15 @@
 """The calls of bendybus.v1.ManagementService for topics and subscriptions."""
 
+from collections.abc import Callable
 from typing import Any
 
 from bendybus.domain import subscription_name
 from bendybus.domain.entity import Entity
 from bendybus.domain.entity_kind import EntityKind
+from bendybus.domain.filters.rule import SqlFilter
 from bendybus.frontend.core.front_end import FrontEnd
 from bendybus.frontend.listeners.entity_calls import Context, EntityCalls, outcomes_to_proto
+from bendybus.frontend.listeners.rule_management import rules_of
 from bendybus.v1 import management_pb2, management_pb2_grpc
 from bendybus.wire import entities, statuses
 
@@ -27,7 +30,8 @@ class TopicManagement(management_pb2_grpc.ManagementServiceServicer):
         """Create a topic on all partitions."""
         changed = await self._calls.create(TOPIC, request.name, request)
         return management_pb2.CreateTopicResponse(
-            topic=self._topic(changed.entity), outcomes=outcomes_to_proto(changed)
+            topic=self._calls.with_facts(changed.entity, self._topic(changed.entity)),
+            outcomes=outcomes_to_proto(changed),
         )
 
     @statuses.unary
@@ -37,7 +41,8 @@ class TopicManagement(management_pb2_grpc.ManagementServiceServicer):
         """Change a topic on all partitions."""
         changed = await self._calls.update(TOPIC, request.name, request)
         return management_pb2.UpdateTopicResponse(
-            topic=self._topic(changed.entity), outcomes=outcomes_to_proto(changed)
+            topic=self._calls.with_facts(changed.entity, self._topic(changed.entity)),
+            outcomes=outcomes_to_proto(changed),
         )
 
     @statuses.unary
@@ -54,7 +59,7 @@ class TopicManagement(management_pb2_grpc.ManagementServiceServicer):
     ) -> management_pb2.GetTopicResponse:
         """Show a topic."""
         entity = self._front_end.directory.find(request.name, TOPIC)
-        [topic] = await self._calls.shown([entity], self._topic, request)
+        [topic] = await self._calls.shown([entity], self._shown(request), request)
         return management_pb2.GetTopicResponse(topic=topic)
 
     @statuses.unary
@@ -64,7 +69,8 @@ class TopicManagement(management_pb2_grpc.ManagementServiceServicer):
         """Show topics by name, a page at a time; orphaned ones only if asked for."""
         page, more = self._calls.page(TOPIC, request)
         return management_pb2.ListTopicsResponse(
-            topics=await self._calls.shown(page, self._topic, request), next_page_token=more
+            topics=await self._calls.shown(page, self._shown(request), request),
+            next_page_token=more,
         )
 
     @statuses.unary
@@ -74,7 +80,9 @@ class TopicManagement(management_pb2_grpc.ManagementServiceServicer):
         """Create a subscription on all partitions."""
         changed = await self._calls.create(SUBSCRIPTION, _name(request), request)
         return management_pb2.CreateSubscriptionResponse(
-            subscription=entities.subscription_to_proto(changed.entity),
+            subscription=self._calls.with_facts(
+                changed.entity, entities.subscription_to_proto(changed.entity)
+            ),
             outcomes=outcomes_to_proto(changed),
         )
 
@@ -85,7 +93,9 @@ class TopicManagement(management_pb2_grpc.ManagementServiceServicer):
         """Change a subscription on all partitions."""
         changed = await self._calls.update(SUBSCRIPTION, _name(request), request)
         return management_pb2.UpdateSubscriptionResponse(
-            subscription=entities.subscription_to_proto(changed.entity),
+            subscription=self._calls.with_facts(
+                changed.entity, entities.subscription_to_proto(changed.entity)
+            ),
             outcomes=outcomes_to_proto(changed),
         )
 
@@ -117,6 +127,19 @@ class TopicManagement(management_pb2_grpc.ManagementServiceServicer):
             subscriptions=await self._calls.shown(page, entities.listed_subscription, request),
             next_page_token=more,
         )
+
+    def _shown(self, request: Any) -> Callable[[Entity], management_pb2.Topic]:
+        return self._with_filters if request.include_runtime else self._topic
+
+    def _with_filters(self, entity: Entity) -> management_pb2.Topic:
+        topic = self._topic(entity)
+        for subscription in self._front_end.directory.subscriptions(entity.key):
+            for rule in rules_of(subscription):
+                if isinstance(rule.filter, SqlFilter):
+                    topic.sql_filter_count += 1
+                else:
+                    topic.correlation_filter_count += 1
+        return topic
 
     def _topic(self, entity: Entity) -> management_pb2.Topic:
         count = self._front_end.directory.subscription_count(entity.key)

@@ -57,25 +57,21 @@ class _Requests:
 
     def __init__(self, iterator: AsyncIterator[Request]) -> None:
         self._iterator = iterator
-        self._reading: asyncio.Future[Request] | None = None
+        self._reading: asyncio.Future[Request | None] | None = None
         self._ended = False
 
     async def next(self) -> Request | None:
         """Return the next one; None at the end."""
         if self._ended:
             return None
-        self._reading = asyncio.ensure_future(anext(self._iterator))
+        # None at the end: nobody takes an exception from it once the call is over.
+        self._reading = asyncio.ensure_future(anext(self._iterator, None))
         try:
             await asyncio.wait([self._reading])
         finally:
             if not self._reading.done():
                 self._reading.cancel()
-        if self._reading.cancelled():
-            return None
-        try:
-            return self._reading.result()
-        except StopAsyncIteration:
-            return None
+        return None if self._reading.cancelled() else self._reading.result()
 
     def end(self) -> None:
         """Read no more: the client opens another stream."""

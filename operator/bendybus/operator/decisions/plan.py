@@ -95,9 +95,9 @@ def decide(
     try:
         if missing:
             view.manifest.check_name()
-        wanted = _with_rules_of(entry, wanted_description(view, bus), view)
-        if missing:
-            descriptions.check_new(wanted, bus.manifest.tier)
+        current = None if missing or entry is None else entry.description
+        wanted = _with_rules_of(entry, wanted_description(view, bus, current), view)
+        check_new(wanted, bus, current)
     except BusError as error:
         return refuse(Reason.INVALID_SPEC, error.message)
     if missing and complete and view.kind is EntityKind.SUBSCRIPTION:
@@ -160,8 +160,20 @@ def _topic_missing(view: EntityView, topic: Entity | None) -> Decision | None:
     return None
 
 
-def wanted_description(view: EntityView, bus: BusView) -> Description:
-    """Return what the manifest asks for, as this bus would keep it. Raises BusError."""
+def check_new(wanted: Description, bus: BusView, current: Description | None) -> None:
+    """Raise BusError for what only an entity of an earlier version may have and keep."""
+    assert bus.manifest is not None
+    tier, count = bus.manifest.tier, bus.manifest.partition_count
+    descriptions.check_new(wanted, tier=tier, partition_count=count, current=current)
+
+
+def wanted_description(
+    view: EntityView, bus: BusView, current: Description | None = None
+) -> Description:
+    """Return what the manifest asks for, as this bus would keep it; `current`: what it has.
+
+    Raises BusError.
+    """
     assert view.manifest is not None
     assert bus.manifest is not None
     tier, count = bus.manifest.tier, bus.manifest.partition_count
@@ -169,7 +181,7 @@ def wanted_description(view: EntityView, bus: BusView) -> Description:
     # Values that the contract has no room for; the registrar compiles the rules.
     entity_manifest.check_rules(view.manifest, compiled_max=0)
     descriptions.check(wanted, tier=tier, partition_count=count)
-    return descriptions.settled(wanted, tier=tier, partition_count=count)
+    return descriptions.settled(wanted, tier=tier, partition_count=count, current=current)
 
 
 def _with_rules_of(entry: Entity | None, wanted: Description, view: EntityView) -> Description:

@@ -11,7 +11,8 @@ from typing import Final
 from bendybus.crds import entity_manifest
 from bendybus.crds.manifest import DeletionPolicy
 from bendybus.crds.namespace_manifest import BusNamespace
-from bendybus.domain import descriptions, immutable_fields, limits
+from bendybus.domain import immutable_fields, limits
+from bendybus.domain.descriptions import Description
 from bendybus.domain.errors import BusError, InvalidArgument
 from bendybus.domain.filters.rule import Rule
 from bendybus.domain.subscription_description import SubscriptionDescription
@@ -154,13 +155,22 @@ def check_entity(
             if refusal is not None:
                 found.append(refusal.message)
             wanted = plan.wanted_description(view, bus)
-            if old is None:
-                descriptions.check_new(wanted, bus.manifest.tier)
+            plan.check_new(wanted, bus, _described(before, bus))
     except InvalidArgument as error:
         found.append(f"spec.{error.message}")
     except BusError as error:
         found.append(error.message)
     return found
+
+
+def _described(before: EntityView | None, bus: BusView) -> Description | None:
+    """Return what the manifest asked for before; None: nothing that a bus can have."""
+    if before is None or before.manifest is None:
+        return None
+    try:
+        return plan.wanted_description(before, bus)
+    except BusError:
+        return None
 
 
 def _check_rules(view: EntityView, before: EntityView | None, compiled_max: int) -> None:

@@ -22,14 +22,13 @@ from bendybus.domain import (
     descriptions,
     errors,
     forwarding,
-    immutable_fields,
     limits,
     partitioning,
     subscription_name,
 )
 from bendybus.domain import entity as entities
 from bendybus.domain.descriptions import Description
-from bendybus.domain.entity import Entity, Fingerprint, Origin
+from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.lifecycle import EntityAction, EntityState
 from bendybus.domain.subscription_description import SubscriptionDescription
@@ -264,19 +263,14 @@ class Catalogue:
         manifest_uid = catalogue_checks.manifest(command)
         if current is not None:
             catalogue_checks.check_not_auto_deleted(current, manifest_uid)
-        fingerprint = self._fingerprint
-        wanted = descriptions.merged(descriptions.TYPES[command.kind](), command.changes)
-        descriptions.check(
-            wanted, tier=fingerprint.tier, partition_count=fingerprint.partition_count
-        )
-        descriptions.check_new(wanted, fingerprint.tier)
+        wanted = catalogue_checks.created(command, self._fingerprint)
         name, count, home = self._place(command.name, wanted, migrated=command.migrated)
         return Entity(
             name=name,
             uid=self._new_uid(manifest_uid or command.uid, current),
             generation=self._generation + 1,
             origin=command.origin,
-            description=self._with_rules(self._settled(wanted), name, None, now),
+            description=self._with_rules(wanted, name, None, now),
             partition_count=count,
             home_partition=home,
             created_at_ms=now.wall_ms,
@@ -339,17 +333,8 @@ class Catalogue:
         if command.rule_change is not None:
             described = catalogue_rules.changed(current, command.rule_change)
             return self._with_rules(described, current.name, current, now)
-        wanted = descriptions.merged(current.description, command.changes)
-        if command.origin is Origin.MANIFEST:
-            # A manifest has a value for every field, also for what the namespace decides.
-            wanted = self._settled(wanted)
-        immutable_fields.check_entity(current.name, current.description, wanted)
-        descriptions.check(
-            wanted,
-            tier=self._fingerprint.tier,
-            partition_count=self._fingerprint.partition_count,
-        )
-        return self._with_rules(self._settled(wanted), current.name, current, now)
+        wanted = catalogue_checks.changed(command, current, self._fingerprint)
+        return self._with_rules(wanted, current.name, current, now)
 
     def _with_rules(
         self, wanted: Description, name: str, current: Entity | None, now: Now
@@ -360,13 +345,6 @@ class Catalogue:
         topic = self._topic_of(name)[0] if current is None else self._by_key[current.topic_key]
         return catalogue_rules.settled(
             wanted, current, counts=self._rule_counts, topic=topic, now_ms=now.wall_ms
-        )
-
-    def _settled(self, wanted: Description) -> Description:
-        return descriptions.settled(
-            wanted,
-            tier=self._fingerprint.tier,
-            partition_count=self._fingerprint.partition_count,
         )
 
     def _check_room(self, partition_count: int) -> None:

@@ -5,9 +5,10 @@ Functions of a command and the entry that has its name; called by `Catalogue.dec
 
 from collections.abc import Iterable
 
+from bendybus.domain import descriptions, errors, immutable_fields, lifecycle
 from bendybus.domain import entity as entities
-from bendybus.domain import errors, lifecycle
-from bendybus.domain.entity import Entity, Origin
+from bendybus.domain.descriptions import Description
+from bendybus.domain.entity import Entity, Fingerprint, Origin
 from bendybus.domain.lifecycle import EntityAction, EntityState
 from bendybus.partition_server.state import catalogue_rules
 from bendybus.partition_server.state.commands import CommitEntity
@@ -143,3 +144,32 @@ def check_subscriptions_may_go(
                 "purge what it leaves, before the topic.",
                 metadata={"entity": each.name},
             )
+
+
+def created(command: CommitEntity, namespace: Fingerprint) -> Description:
+    """Return the description of a new entity, as its namespace keeps it. Raises BusError."""
+    tier, count = namespace.tier, namespace.partition_count
+    wanted = descriptions.merged(descriptions.TYPES[command.kind](), command.changes)
+    if command.origin is Origin.CLIENT:
+        if not command.migrated:
+            descriptions.check_choice(command.changes, tier=tier, partition_count=count)
+        wanted = descriptions.with_own_size(wanted, tier)
+    descriptions.check(wanted, tier=tier, partition_count=count)
+    descriptions.check_new(wanted, tier=tier, partition_count=count)
+    return descriptions.settled(wanted, tier=tier, partition_count=count)
+
+
+def changed(command: CommitEntity, current: Entity, namespace: Fingerprint) -> Description:
+    """Return the description that an update or an adoption leads to. Raises BusError."""
+    tier, count = namespace.tier, namespace.partition_count
+    before = current.description
+    wanted = descriptions.merged(before, command.changes)
+    if command.origin is Origin.MANIFEST:
+        # A manifest has a value for every field, also for what the namespace decides.
+        wanted = descriptions.settled(wanted, tier=tier, partition_count=count, current=before)
+    else:
+        wanted = descriptions.with_own_size(wanted, tier)
+    immutable_fields.check_entity(current.name, before, wanted)
+    descriptions.check(wanted, tier=tier, partition_count=count)
+    descriptions.check_new(wanted, tier=tier, partition_count=count, current=before)
+    return descriptions.settled(wanted, tier=tier, partition_count=count, current=before)
