@@ -118,6 +118,7 @@ def test_defaults(
         if time_to_live is not None:
             assert made.default_message_time_to_live == time_to_live
         else:
+            assert isinstance(made.default_message_time_to_live, timedelta)
             assert made.default_message_time_to_live > FORTNIGHT
         sender = client.get_queue_sender("defaults")
         batch = sender.create_message_batch()
@@ -149,7 +150,7 @@ def test_a_batch_while_the_bus_is_away(tmp_path: Path) -> None:
 def test_sizes_of_partitioned_entities_of_standard(standard_bus: Bus) -> None:
     with standard_bus.administration() as administration:
         for given, shown in ((None, 16 * GB), (5 * GB, 80 * GB), (80 * GB, 80 * GB)):
-            options = {} if given is None else {"max_size_in_megabytes": given}
+            options: dict[str, Any] = {} if given is None else {"max_size_in_megabytes": given}
             made = administration.create_queue("sized", enable_partitioning=True, **options)
             assert made.max_size_in_megabytes == shown
             [listed] = [each for each in administration.list_queues() if each.name == "sized"]
