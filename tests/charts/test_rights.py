@@ -38,7 +38,7 @@ USED = {
     "Namespace": {"get", "list", "watch"},
     "Secret": {"get", "list", "watch", "create", "patch", "delete"},
     "Service": {"get", "list", "watch", "create", "patch"},
-    "Event": {"create"},
+    "Event": {"create", "patch"},
     "PersistentVolumeClaim": {"get", "list", "patch", "delete"},
     "StatefulSet": {"get", "list", "watch", "create", "patch", "delete"},
     "Deployment": {"get", "list", "watch", "create", "patch"},

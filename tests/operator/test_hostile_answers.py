@@ -77,7 +77,8 @@ async def test_answers_of_empty_entries_take_little_memory_and_a_status_says_so(
         await asyncio.sleep(1.0)
 
     assert "cannot parse its answers" in message
-    assert peak_mb() - before_mb < 120
+    # Parsed, 24 MB are 1,800 MB.
+    assert peak_mb() - before_mb < 200
 
 
 @pytest.mark.requirement("R382")

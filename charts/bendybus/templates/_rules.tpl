@@ -36,7 +36,7 @@
   verbs: [get, list, patch, delete]
 - apiGroups: [""]
   resources: [events]
-  verbs: [create]
+  verbs: [create, patch]
 {{- if .Values.certManager.enabled }}
 - apiGroups: [cert-manager.io]
   resources: [certificates, issuers]

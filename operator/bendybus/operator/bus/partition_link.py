@@ -26,6 +26,8 @@ RETRY: Final = Backoff(first_s=0.2, max_s=2.0, reset_after_s=5.0)
 # How often a catalogue is read again that is too large to be watched.
 READ_AGAIN_S: Final = 30.0
 LARGE_S: Final = 30.0
+# Of a partition whose answers cannot be parsed, until they can.
+LOGGED_MAX: Final = 5
 
 
 class Listener(Protocol):
@@ -75,6 +77,7 @@ class PartitionLink:
         self.conditions: tuple[str, ...] = ()
         # Why its last answer could not be parsed, "" if it could.
         self.invalid_answer = ""
+        self._logged: set[str] = set()
         # Number of calls so far.
         self.asked = 0
         self._told = False
@@ -157,8 +160,9 @@ class PartitionLink:
             await asyncio.sleep(READ_AGAIN_S)
 
     def _note_invalid(self, error: InvalidAnswer) -> None:
-        """Note an answer that cannot be parsed; logged once."""
-        if self.invalid_answer != str(error):
+        """Note an answer that cannot be parsed; each kind is logged once."""
+        if str(error) not in self._logged and len(self._logged) < LOGGED_MAX:
+            self._logged.add(str(error))
             logger.error(
                 "partition %s: cannot parse its answer: %s",
                 self.address,
@@ -300,6 +304,7 @@ class PartitionLink:
         )
         if news.snapshot:
             self.invalid_answer = ""
+            self._logged.clear()
             self._told, self._answers = believed, True
             self._show("" if believed else "its file belongs to another namespace")
         return False

@@ -69,7 +69,13 @@ class BusController:
         self._wake = asyncio.Event()
         self._bus_due: float | None = 0.0
         self._bus_failures = 0
-        self._entities = EntityController(bus, shared.cache, shared.entities, shared.writer)
+        self._entities = EntityController(
+            bus,
+            shared.cache,
+            shared.entities,
+            shared.writer,
+            unseen=lambda: self._deletions.unseen,
+        )
         self._deletions = ManifestDeletions(
             bus,
             shared.api,
@@ -126,6 +132,7 @@ class BusController:
         """Have the manifests of changed entities reconciled."""
         assert self._link is not None, "only a link that is open tells changes"
         self._entities.enqueue_entities(keys, self._link.directory)
+        self._deletions.entities_changed(keys, self._link.directory)
         self._wake.set()
 
     def _reachability_changed(self) -> None:
