@@ -14,6 +14,10 @@
   value: {{ include "bendybus.image" . | quote }}
 - name: BENDYBUS_OPERATOR_IMAGE_PULL_POLICY
   value: {{ .Values.image.pullPolicy }}
+- name: BENDYBUS_OPERATOR_IMAGE_PULL_SECRETS
+  value: {{ range $index, $secret := .Values.busImagePullSecrets }}{{ if $index }},{{ end }}{{ $secret.name }}{{ else }}""{{ end }}
+- name: BENDYBUS_OPERATOR_RUN_AS_USER
+  value: {{ .Values.runAsUser | default 0 | int64 | quote }}
 - name: BENDYBUS_OPERATOR_SERVICE
   value: {{ include "bendybus.operator" . }}
 - name: BENDYBUS_OPERATOR_WEBHOOK_CONFIGURATION

@@ -31,6 +31,10 @@ class Settings:
     image: str = "localhost/bendybus:dev"
     """Image of partition and front-end pods, unless the BusNamespace sets one."""
     image_pull_policy: str = "IfNotPresent"
+    image_pull_secrets: tuple[str, ...] = ()
+    """Names of Secrets in a bus's namespace with which its images are pulled."""
+    run_as_user: int = 10001
+    """User and group of the pods of buses; 0: as the cluster chooses."""
     service: str = "bendybus-operator"
     """Name of the Service in front of the webhooks."""
     webhook_configuration: str = "bendybus"
@@ -91,6 +95,8 @@ class Settings:
                 raise ValueError(f"{PREFIX}{name.upper()}: must not be empty.")
         if not _are_peers(self.metrics_from):
             raise ValueError(f"{PREFIX}METRICS_FROM: must be a JSON list of objects.")
+        if self.run_as_user < 0:
+            raise ValueError(f"{PREFIX}RUN_AS_USER: must be 0 or more.")
         if self.certificate_days < 1:
             raise ValueError(f"{PREFIX}CERTIFICATE_DAYS: must be 1 or more.")
         if bool(self.issuer_kind) != bool(self.issuer_name):

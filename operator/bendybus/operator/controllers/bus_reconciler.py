@@ -238,6 +238,8 @@ class BusReconciler:
             image=view.manifest.spec.image or settings.image,
             image_pull_policy=settings.image_pull_policy,
             operator_namespace=settings.namespace,
+            image_pull_secrets=settings.image_pull_secrets,
+            run_as_user=settings.run_as_user,
             metrics_from=tuple(json.loads(settings.metrics_from)),
             cert_manager=settings.cert_manager,
             issuer_kind=settings.issuer_kind,
