@@ -40,6 +40,7 @@ USED = {
     "Namespace": {"get", "list", "watch"},
     "Secret": {"get", "list", "watch", "create", "patch", "delete"},
     "Service": {"get", "list", "watch", "create", "patch"},
+    "Pod": {"list"},
     "Event": {"create", "patch"},
     "PersistentVolumeClaim": {"get", "list", "patch", "delete"},
     "StatefulSet": {"get", "list", "watch", "create", "patch", "delete"},

@@ -34,6 +34,10 @@
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
   verbs: [get, list, patch, delete]
+# Why pods of a bus do not run.
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [list]
 - apiGroups: [""]
   resources: [events]
   verbs: [create, patch]

@@ -20,6 +20,7 @@ from bendybus.operator.controllers.bus_reconciler import BusReconciler, Reconcil
 from bendybus.operator.controllers.entity_controller import PAUSED, EntityController
 from bendybus.operator.controllers.entity_reconciler import EntityReconciler
 from bendybus.operator.controllers.manifest_deletions import ManifestDeletions
+from bendybus.operator.controllers.pod_watch import PodWatch
 from bendybus.operator.controllers.status_writer import StatusWriter, conditions_changed
 from bendybus.operator.decisions import conditions, validation
 from bendybus.operator.decisions.data_identity import DataDecision
@@ -87,6 +88,7 @@ class BusController:
         # The manifest that was reconciled last; status shows its generation.
         self._result_uid, self._result_generation = "", 0
         self._grace_until_s = 0.0
+        self._pods = PodWatch(bus, shared.buses)
         self._all_due_s = 0.0
         self._link: BusLink | None = None
         self._link_task: asyncio.Task[None] | None = None
@@ -216,6 +218,8 @@ class BusController:
                 await asyncio.sleep(COUNTS_RETRY_S)
                 continue
             self._entities.show_counts(await link.refresh_counts(), self._link)
+            all_run = not link.unreachable() and self._result.frontends_ready > 0
+            await self._pods.look(all_run=all_run)
             if self._grace_left_s() <= 0:
                 self._show_bus(self._shared.cache.buses.get(self.bus), urgent=False)
             every_s = COUNTS_RETRY_S if link.unreachable() else settings.counts_every_s
@@ -348,6 +352,7 @@ class BusController:
             unreachable,
             self._result.frontends_ready,
             started=(link is not None and link.started) or conditions.has_run(view.status),
+            troubles=self._pods.troubles,
         )
         before = view.status.get("conditions") or []
         # 0: none yet, or one of an earlier manifest of this name.
@@ -356,6 +361,7 @@ class BusController:
         warned = link.conditions() if link is not None else {}
         shown = [
             ready,
+            *conditions.progress(readiness, generation, before, now_utc()),
             *conditions.warnings(warned, generation, before, now_utc()),
             *conditions.certificates(
                 self._result.certificates.overdue, generation, before, now_utc()

@@ -197,7 +197,8 @@ class EntityReconciler:
         """
         before = view.status.get("conditions") or []
         ready = conditions.ready_condition(readiness, generation, before, now_utc())
-        status: conditions.Status = {"conditions": [ready], "observedGeneration": generation}
+        shown = [ready, *conditions.progress(readiness, generation, before, now_utc())]
+        status: conditions.Status = {"conditions": shown, "observedGeneration": generation}
         entity = link.directory.by_manifest_uid(view.uid) if link is not None else None
         if link is not None and entity is not None and not entity.deleted:
             subscriptions = 0
