@@ -24,6 +24,8 @@
   value: {{ if and .Values.webhooks.enabled (not .Values.certManager.enabled) }}{{ include "bendybus.clusterName" . }}{{ else }}""{{ end }}
 - name: BENDYBUS_OPERATOR_WEBHOOK_PORT
   value: "9443"
+- name: BENDYBUS_OPERATOR_WEBHOOK_CLIENT_CA
+  value: {{ if .Values.webhooks.clientCAConfigMap }}/etc/bendybus/webhook-client-ca/ca.crt{{ else }}""{{ end }}
 - name: BENDYBUS_OPERATOR_PROBE_PORT
   value: "8080"
 - name: BENDYBUS_OPERATOR_METRICS_PORT

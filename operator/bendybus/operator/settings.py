@@ -40,6 +40,8 @@ class Settings:
     webhook_configuration: str = "bendybus"
     """Name of the ValidatingWebhookConfiguration whose CA the operator keeps; empty: none."""
     webhook_port: int = 9443
+    webhook_client_ca: str = ""
+    """File with the CA of the API server's client certificate, which webhooks demand then."""
     probe_port: int = 8080
     metrics_port: int = 8081
     peering: str = "bendybus"
