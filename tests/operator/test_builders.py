@@ -367,6 +367,7 @@ def test_budgets_let_pods_go_that_serve_nobody() -> None:
         assert budget["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
 
 
+@pytest.mark.requirement("R390")
 def test_metrics_of_a_bus_are_for_labelled_namespaces_or_who_is_named() -> None:
     prometheus = {"podSelector": {"matchLabels": {"app": "prometheus"}}}
     labelled = {"namespaceSelector": {"matchLabels": {names.METRICS_LABEL: "true"}}}
