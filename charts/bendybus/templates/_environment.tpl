@@ -56,6 +56,8 @@
   value: {{ .Values.operator.statusPatchesPerSecond | quote }}
 - name: BENDYBUS_OPERATOR_URGENT_PATCHES_PER_S
   value: {{ .Values.operator.urgentPatchesPerSecond | quote }}
+- name: BENDYBUS_OPERATOR_WORKER_MEMORY_MB
+  value: {{ .Values.operator.workerMemoryMB | quote }}
 - name: BENDYBUS_OPERATOR_LOG_LEVEL
   value: {{ .Values.logLevel }}
 {{- end }}

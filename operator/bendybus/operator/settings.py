@@ -16,6 +16,7 @@ _POSITIVE: Final = (
     "urgent_patches_per_s",
 )
 PREFIX: Final = "BENDYBUS_OPERATOR_"
+WORKER_MEMORY_MB_MIN: Final = 96
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,8 @@ class Settings:
     """Limit on status patches with new counts, over all objects."""
     urgent_patches_per_s: float = 40.0
     """Limit on status patches with changed conditions, which are written first."""
+    worker_memory_mb: int = 160
+    """What each process that calls partitions may allocate; there are at most four."""
     log_level: str = "info"
 
     @classmethod
@@ -97,6 +100,11 @@ class Settings:
                 raise ValueError(f"{PREFIX}{name.upper()}: must not be empty.")
         if not _are_peers(self.metrics_from):
             raise ValueError(f"{PREFIX}METRICS_FROM: must be a JSON list of objects.")
+        if self.worker_memory_mb < WORKER_MEMORY_MB_MIN:
+            raise ValueError(
+                f"{PREFIX}WORKER_MEMORY_MB: must be at least {WORKER_MEMORY_MB_MIN}, which a "
+                "worker needs to start."
+            )
         if self.run_as_user < 0:
             raise ValueError(f"{PREFIX}RUN_AS_USER: must be 0 or more.")
         if self.certificate_days < 1:

@@ -22,6 +22,7 @@ from bendybus.operator.decisions.conditions import (
     ANSWER_NOT_UNDERSTOOD,
     CERTIFICATE_OVERDUE,
     READY,
+    WORKER_ENDED,
     Counts,
 )
 from bendybus.wire import catalogue, element_count, entities
@@ -73,7 +74,7 @@ STATES: Final[dict[str, str]] = {
 }
 NO_STATES: Final = frozenset({"uid", "generation", "size_in_bytes", "idle_ms", "accessed_at_ms"})
 # Conditions that the operator itself sets.
-_OWN: Final = frozenset({READY, ANSWER_NOT_UNDERSTOOD, CERTIFICATE_OVERDUE})
+_OWN: Final = frozenset({READY, ANSWER_NOT_UNDERSTOOD, CERTIFICATE_OVERDUE, WORKER_ENDED})
 _WORD: Final = re.compile(r"[A-Z][A-Za-z]{0,62}\Z")
 
 
@@ -118,7 +119,9 @@ class CatalogueNews:
 class CatalogueReader:
     """Reads the answers of one watch, and puts the parts of a snapshot together."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, keep: bool = True) -> None:
+        """`keep`: False to look only whether they can be understood."""
+        self._keep, self._number = keep, 0
         self._entries: list[Entity] = []
         self._size_bytes = 0
         # Of a snapshot that goes on: `snapshot` of its first part.
@@ -140,8 +143,10 @@ class CatalogueReader:
             if not field:
                 _add(rest, content)
             elif (entry := _entry(content, queue=field == _CATALOGUE_FIELDS[0])) is not None:
-                self._entries.append(entry)
-                if len(self._entries) > ENTRIES_MAX:
+                self._number += 1
+                if self._keep:
+                    self._entries.append(entry)
+                if self._number > ENTRIES_MAX:
                     raise ValueError(f"more than {ENTRIES_MAX} entries")
         response = entity_pb2.WatchEntitiesResponse.FromString(bytes(rest))
         if self._begun is None:
@@ -158,7 +163,7 @@ class CatalogueReader:
             response.knows_sessions,
             bool(self._begun),
         )
-        self._entries, self._size_bytes, self._begun = [], 0, None
+        self._entries, self._number, self._size_bytes, self._begun = [], 0, 0, None
         return news
 
 

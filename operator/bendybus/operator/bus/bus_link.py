@@ -16,7 +16,8 @@ from bendybus.internal.v1 import entity_pb2
 from bendybus.operator.bus import answers
 from bendybus.operator.bus.answers import InvalidAnswer
 from bendybus.operator.bus.partition_link import PartitionLink
-from bendybus.operator.decisions.conditions import ANSWER_NOT_UNDERSTOOD, Counts
+from bendybus.operator.bus.worker_pool import Through, WorkerPool
+from bendybus.operator.decisions.conditions import ANSWER_NOT_UNDERSTOOD, WORKER_ENDED, Counts
 from bendybus.operator.decisions.data_identity import Identity
 from bendybus.operator.endless import endless
 from bendybus.operator.kubernetes.names import ObjectKey
@@ -40,8 +41,13 @@ class BusLink:
         entities_changed: Callable[[list[str]], None],
         reachability_changed: Callable[[], None],
         address: Callable[[ObjectKey, int], str],
+        workers: WorkerPool | None = None,
     ) -> None:
-        """`entities_changed` is called with the keys of entities that changed."""
+        """`entities_changed` is called with the keys of entities that changed.
+
+        `workers`: the processes that call the partitions; None: this one does.
+        """
+        self._workers = workers
         self.bus = bus
         self._timeout_s = timeout_s
         self.identity = identity
@@ -72,6 +78,9 @@ class BusLink:
                 timeout_s=timeout_s,
                 share=share,
                 large=large,
+                way=None
+                if workers is None
+                else Through(workers, bus, index, address(bus, index), material),
             )
             for index in range(identity.partition_count)
         ]
@@ -185,6 +194,9 @@ class BusLink:
             words = link.conditions if link.reachable else ()
             for word in (*words, ANSWER_NOT_UNDERSTOOD) if link.invalid_answer else words:
                 found.setdefault(word, set()).add(link.partition)
+        ended_by = self._workers.trouble(self.bus) if self._workers is not None else None
+        if ended_by is not None:
+            found[WORKER_ENDED] = {ended_by}
         return found
 
     # What is asked

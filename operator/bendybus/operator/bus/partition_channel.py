@@ -6,13 +6,12 @@ asked for again over a channel of its own, one at a time of a bus.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Any, Final
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from typing import Any, Final, Protocol
 
 import grpc
 from google.protobuf.message import Message
 
-from bendybus.internal.v1 import entity_pb2, partition_pb2
 from bendybus.operator.bus import answers
 from bendybus.operator.bus.answers import InvalidAnswer
 from bendybus.wire import tls
@@ -20,7 +19,9 @@ from bendybus.wire import tls
 COMMIT: Final = "/bendybus.internal.v1.EntityService/CommitEntity"
 APPLY: Final = "/bendybus.internal.v1.EntityService/ApplyEntity"
 COUNTS: Final = "/bendybus.internal.v1.PartitionService/GetCounts"
-_WATCH: Final = "/bendybus.internal.v1.EntityService/WatchEntities"
+WATCH: Final = "/bendybus.internal.v1.EntityService/WatchEntities"
+# How a worker says that a partition's answer cannot be understood.
+NOT_UNDERSTOOD: Final = grpc.StatusCode.DATA_LOSS
 _OPTIONS: Final = [
     # A restarted pod has another address: resolve it again soon.
     ("grpc.dns_min_time_between_resolutions_ms", 1_000),
@@ -34,91 +35,118 @@ _OPTIONS: Final = [
     # Two operators in one process (in tests) must not share connections.
     ("grpc.use_local_subchannel_pool", 1),
 ]
-Request = (
-    entity_pb2.CommitEntityRequest | entity_pb2.ApplyEntityRequest | partition_pb2.GetCountsRequest
-)
+Metadata = tuple[tuple[str, str], ...]
 
 
-def _serialised(request: Message) -> bytes:
-    return request.SerializeToString()
+def _serialised(request: Message | bytes) -> bytes:
+    return request if isinstance(request, bytes) else request.SerializeToString()
 
 
 class AnswerTooLarge(InvalidAnswer):
     """Raised for an answer that is larger than the channel takes."""
 
 
-class PartitionChannel:
-    """A channel to one partition; `answer_bytes_max`: the largest answer that it takes."""
+class Way(Protocol):
+    """How a call gets to a partition."""
 
-    def __init__(
-        self,
-        address: str,
-        material: tls.Material | None,
-        *,
-        large: asyncio.Lock,
-        answer_bytes_max: int = answers.ANSWER_BYTES_MAX,
-    ) -> None:
-        """`large`: held while a large answer is read."""
-        self._address, self._material, self._large = address, material, large
-        self._answer_bytes_max = answer_bytes_max
+    async def open(self, *, large: bool) -> tuple[grpc.aio.Channel, Metadata | None]:
+        """Return a channel, and what is said with a call. Raises PartitionUnavailable."""
+
+    async def close(self) -> None:
+        """Close what was opened."""
+
+
+class Direct:
+    """A channel to the partition itself."""
+
+    def __init__(self, address: str, material: tls.Material | None) -> None:
+        self._address, self._material = address, material
+        self._channels: dict[bool, grpc.aio.Channel] = {}
+
+    async def open(self, *, large: bool) -> tuple[grpc.aio.Channel, Metadata | None]:
+        """Return the channel for small or for large answers."""
+        if large not in self._channels:
+            most = answers.LARGE_ANSWER_BYTES_MAX if large else answers.ANSWER_BYTES_MAX
+            self._channels[large] = self._made(most)
+        return self._channels[large], None
+
+    def _made(self, answer_bytes_max: int) -> grpc.aio.Channel:
         options = [*_OPTIONS, ("grpc.max_receive_message_length", answer_bytes_max)]
-        if material is None:
-            self._channel = grpc.aio.insecure_channel(address, options=options)
-        else:
-            credentials = tls.channel_credentials(material)
-            self._channel = grpc.aio.secure_channel(address, credentials, options=options)
+        if self._material is None:
+            return grpc.aio.insecure_channel(self._address, options=options)
+        credentials = tls.channel_credentials(self._material)
+        return grpc.aio.secure_channel(self._address, credentials, options=options)
 
-    async def ask(self, method: str, request: Request, timeout_s: float) -> bytes:
+    async def close(self) -> None:
+        """Close the channels; calls that wait are cancelled."""
+        while self._channels:
+            await self._channels.popitem()[1].close()
+
+
+class PartitionChannel:
+    """Calls to one partition."""
+
+    def __init__(self, way: Way, *, large: asyncio.Lock) -> None:
+        """`large`: held while a large answer is read."""
+        self._way, self._large = way, large
+        self._calls: set[Any] = set()
+
+    async def ask(
+        self, method: str, request: Message | bytes, timeout_s: float | None, *, large: bool = False
+    ) -> bytes:
         """Return the answer to a call. Raises AnswerTooLarge and grpc.RpcError."""
-        call: Any = self._channel.unary_unary(method, request_serializer=_serialised)
-        try:
-            answer: bytes = await call(request, timeout=timeout_s)
+        channel, metadata = await self._way.open(large=large)
+        call: Any = channel.unary_unary(method, request_serializer=_serialised)
+        running = call(request, timeout=timeout_s, metadata=metadata)
+        with self._cancelled_at_close(running), _sizes_checked(large=large):
+            answer: bytes = await running
             return answer
-        except grpc.RpcError as error:
-            self._check_size(error)
-            raise
 
     async def watch(
-        self, request: entity_pb2.WatchEntitiesRequest, timeout_s: float | None = None
+        self, request: Message | bytes, timeout_s: float | None = None, *, large: bool = False
     ) -> AsyncGenerator[bytes, None]:
         """Yield the answers of a watch; close it. Raises AnswerTooLarge and grpc.RpcError."""
-        method: Any = self._channel.unary_stream(_WATCH, request_serializer=_serialised)
-        stream = method(request, timeout=timeout_s)
-        try:
+        channel, metadata = await self._way.open(large=large)
+        method: Any = channel.unary_stream(WATCH, request_serializer=_serialised)
+        stream = method(request, timeout=timeout_s, metadata=metadata)
+        with self._cancelled_at_close(stream), _sizes_checked(large=large):
             # Not `async for`: gRPC's generator would hold the last answer until it is collected.
             while (data := await stream.read()) is not grpc.aio.EOF:
                 yield data
-        except grpc.RpcError as error:
-            self._check_size(error)
-            raise
-        finally:
-            stream.cancel()
 
-    def _check_size(self, error: grpc.RpcError) -> None:
-        """Raise AnswerTooLarge if an answer was larger than this channel takes."""
-        if (
-            error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-            and "message larger than max" in (error.details() or "").lower()
-        ):
-            raise AnswerTooLarge(
-                f"its answer is larger than {self._answer_bytes_max} bytes"
-            ) from error
+    @contextlib.contextmanager
+    def _cancelled_at_close(self, call: Any) -> Iterator[None]:
+        self._calls.add(call)
+        try:
+            yield
+        finally:
+            self._calls.discard(call)
+            call.cancel()
 
     @contextlib.asynccontextmanager
-    async def for_large(self) -> AsyncIterator["PartitionChannel"]:
-        """Give a channel for large answers; others of the bus wait until it is closed."""
+    async def for_large(self) -> AsyncIterator[None]:
+        """Wait until nobody else of the bus reads a large answer."""
         async with self._large:
-            channel = PartitionChannel(
-                self._address,
-                self._material,
-                large=self._large,
-                answer_bytes_max=answers.LARGE_ANSWER_BYTES_MAX,
-            )
-            try:
-                yield channel
-            finally:
-                await channel.close()
+            yield
 
     async def close(self) -> None:
         """Close the connection; calls that wait are cancelled."""
-        await self._channel.close()
+        for call in [*self._calls]:
+            call.cancel()
+        await self._way.close()
+
+
+@contextlib.contextmanager
+def _sizes_checked(*, large: bool) -> Iterator[None]:
+    """Raise AnswerTooLarge, or InvalidAnswer, for what gRPC or a worker says of an answer."""
+    try:
+        yield
+    except grpc.RpcError as error:
+        details = error.details() or ""
+        if error.code() is NOT_UNDERSTOOD:
+            raise InvalidAnswer(answers.sentence(details)) from error
+        too_large = error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        if too_large and "message larger than max" in details.lower():
+            most = answers.LARGE_ANSWER_BYTES_MAX if large else answers.ANSWER_BYTES_MAX
+            raise AnswerTooLarge(f"its answer is larger than {most} bytes") from error
+        raise

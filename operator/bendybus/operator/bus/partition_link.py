@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Final, Protocol, TypeVar
 
 import grpc
+from google.protobuf.message import Message
 
 from bendybus.domain.backoff import Backoff
 from bendybus.domain.entity import Entity, Fingerprint
@@ -16,7 +17,7 @@ from bendybus.domain.errors import BusError, PartitionUnavailable
 from bendybus.internal.v1 import entity_pb2, partition_pb2
 from bendybus.operator.bus import answers, partition_channel
 from bendybus.operator.bus.answers import CatalogueNews, InvalidAnswer, Share
-from bendybus.operator.bus.partition_channel import AnswerTooLarge, PartitionChannel
+from bendybus.operator.bus.partition_channel import AnswerTooLarge, Direct, PartitionChannel, Way
 from bendybus.operator.decisions.conditions import Counts
 from bendybus.wire import catalogue, statuses, tls
 
@@ -62,10 +63,12 @@ class PartitionLink:
         timeout_s: float,
         share: Share | None = None,
         large: asyncio.Lock | None = None,
+        way: Way | None = None,
     ) -> None:
         """`share`: how much of the operator's time the answers of this bus may take.
 
-        `large`: held while a large answer of this bus is read.
+        `large`: held while a large answer of this bus is read. `way`: by which the partition is
+        called; by default directly.
         """
         self.partition = partition
         self.address = address
@@ -88,7 +91,9 @@ class PartitionLink:
         self._share = share or Share()
         # After the last answer.
         self._pause_s = 0.0
-        self._channel = PartitionChannel(address, material, large=large or asyncio.Lock())
+        self._channel = PartitionChannel(
+            way or Direct(address, material), large=large or asyncio.Lock()
+        )
         self._watch_request = entity_pb2.WatchEntitiesRequest(
             partition=partition, in_parts=True, part_bytes=answers.PART_BYTES
         )
@@ -111,11 +116,13 @@ class PartitionLink:
         """Follow one stream of the catalogue to its end; return why it ended."""
         try:
             try:
-                await self._read(self._channel, self._heard)
+                await self._read(self._heard)
             except AnswerTooLarge:
                 await self._read_again_and_again()
         except grpc.RpcError as error:
             return _bus_error(error).message
+        except BusError as error:
+            return error.message
         except InvalidAnswer as error:
             self._note_invalid(error)
             return f"its answer cannot be parsed: {error}"
@@ -123,9 +130,10 @@ class PartitionLink:
 
     async def _read(
         self,
-        channel: PartitionChannel,
         take: Callable[[CatalogueNews], bool],
         timeout_s: float | None = None,
+        *,
+        large: bool = False,
     ) -> None:
         """Read a stream of the catalogue until `take` says that it is enough.
 
@@ -137,7 +145,8 @@ class PartitionLink:
             news = reader.read(data)
             return news is not None and take(news)
 
-        async with contextlib.aclosing(channel.watch(self._watch_request, timeout_s)) as stream:
+        watch = self._channel.watch(self._watch_request, timeout_s, large=large)
+        async with contextlib.aclosing(watch) as stream:
             async for data in stream:
                 if self._timed(enough, data):
                     return
@@ -155,8 +164,8 @@ class PartitionLink:
             return True
 
         while True:
-            async with self._channel.for_large() as channel:
-                await self._read(channel, heard, LARGE_S)
+            async with self._channel.for_large():
+                await self._read(heard, LARGE_S, large=True)
             await asyncio.sleep(READ_AGAIN_S)
 
     def _note_invalid(self, error: InvalidAnswer) -> None:
@@ -205,11 +214,11 @@ class PartitionLink:
 
         try:
             try:
-                await self._read(self._channel, take, self._timeout_s)
+                await self._read(take, self._timeout_s)
             except AnswerTooLarge:
-                async with self._channel.for_large() as channel:
-                    await self._read(channel, take, self._timeout_s)
-        except (grpc.RpcError, InvalidAnswer) as error:
+                async with self._channel.for_large():
+                    await self._read(take, self._timeout_s, large=True)
+        except (grpc.RpcError, BusError, InvalidAnswer) as error:
             logger.warning("partition %s: no catalogue: %s", self.address, str(error))
         return found[0] if found else None
 
@@ -258,7 +267,7 @@ class PartitionLink:
     async def _ask(
         self,
         method: str,
-        request: partition_channel.Request,
+        request: Message,
         read: Callable[[bytes], Value],
     ) -> Value:
         """Return what `read` makes of an answer. Raises BusError and InvalidAnswer."""
@@ -269,8 +278,11 @@ class PartitionLink:
             try:
                 return self._timed(read, await self._channel.ask(method, request, self._timeout_s))
             except AnswerTooLarge:
-                async with self._channel.for_large() as channel:
-                    return self._timed(read, await channel.ask(method, request, self._timeout_s))
+                async with self._channel.for_large():
+                    return self._timed(
+                        read,
+                        await self._channel.ask(method, request, self._timeout_s, large=True),
+                    )
         except grpc.RpcError as error:
             found = _bus_error(error)
             if found.retryable:

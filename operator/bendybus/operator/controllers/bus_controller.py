@@ -15,6 +15,7 @@ from typing import Final
 from bendybus.domain.backoff import Backoff
 from bendybus.operator.bus.bus_link import BusLink
 from bendybus.operator.bus.partition_endpoints import PartitionEndpoints
+from bendybus.operator.bus.worker_pool import WorkerPool
 from bendybus.operator.certificates.operator_issuer import now_utc
 from bendybus.operator.controllers.bus_reconciler import BusReconciler, ReconcileResult
 from bendybus.operator.controllers.entity_controller import PAUSED, EntityController
@@ -59,6 +60,7 @@ class Shared:
     buses: BusReconciler
     entities: EntityReconciler
     endpoints: PartitionEndpoints
+    workers: WorkerPool | None = None
 
 
 class BusController:
@@ -324,6 +326,7 @@ class BusController:
             entities_changed=self._entities_changed,
             reachability_changed=self._reachability_changed,
             address=endpoints.address,
+            workers=self._shared.workers,
         )
         self._link_task = asyncio.create_task(self._link.run(), name=f"link-{self.bus}")
         self._grace_until_s = asyncio.get_running_loop().time() + GRACE_S

@@ -15,12 +15,14 @@ import kopf
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.operator.bus.partition_endpoints import PartitionEndpoints
 from bendybus.operator.bus.partition_link import PartitionLink
+from bendybus.operator.bus.worker_pool import Through, WorkerPool
 from bendybus.operator.decisions import manifests, validation
 from bendybus.operator.decisions.manifests import BusView
 from bendybus.operator.decisions.validation import Held
 from bendybus.operator.kubernetes.api import ApiError, Body, KubernetesApi
 from bendybus.operator.kubernetes.names import ObjectKey
 from bendybus.operator.metrics import Metrics
+from bendybus.wire import tls
 
 logger = logging.getLogger(__name__)
 ASK_S: Final = 2.0
@@ -55,7 +57,15 @@ class ObjectRates:
 class Webhooks:
     """Admits or rejects changes of manifests."""
 
-    def __init__(self, api: KubernetesApi, metrics: Metrics, endpoints: PartitionEndpoints) -> None:
+    def __init__(
+        self,
+        api: KubernetesApi,
+        metrics: Metrics,
+        endpoints: PartitionEndpoints,
+        workers: WorkerPool | None = None,
+    ) -> None:
+        """`workers`: the processes that ask partitions; None: this one does."""
+        self._workers = workers
         self._api = api
         self._metrics = metrics
         self._endpoints = endpoints
@@ -206,19 +216,18 @@ class Webhooks:
                 code=503,
             ) from error
         links = [
-            PartitionLink(
-                index,
-                self._endpoints.address(view.key, index),
-                material,
-                _NoListener(),
-                timeout_s=ASK_S,
-            )
+            self._link(view.key, index, material)
             for index in range(validation.partitions_to_ask(view))
         ]
         try:
             yield links
         finally:
             await asyncio.gather(*(link.close() for link in links))
+
+    def _link(self, bus: ObjectKey, index: int, material: tls.Material | None) -> PartitionLink:
+        address, workers = self._endpoints.address(bus, index), self._workers
+        way = None if workers is None else Through(workers, bus, index, address, material)
+        return PartitionLink(index, address, material, _NoListener(), timeout_s=ASK_S, way=way)
 
     def _refuse(self, kind: str, sentences: list[str]) -> None:
         if sentences:

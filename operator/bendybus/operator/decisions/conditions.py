@@ -38,10 +38,14 @@ _RAN: Final = {Reason.AVAILABLE, Reason.PARTITION_UNAVAILABLE, Reason.FRONTEND_U
 CERTIFICATE_OVERDUE: Final = "CertificateOverdue"
 MANIFESTS_NOT_SEEN: Final = "ManifestsNotSeen"
 ANSWER_NOT_UNDERSTOOD: Final = "AnswerNotUnderstood"
+WORKER_ENDED: Final = "WorkerEnded"
 # Warnings of partitions, as sentences.
 WARNINGS: Final = {
     ANSWER_NOT_UNDERSTOOD: "the operator cannot parse its answers and ignores it. Check that "
     "spec.image matches the operator's version; the operator's log has the details.",
+    WORKER_ENDED: "its answer took more memory than the operator's process for it may use, and "
+    "ended that; the bus is read apart from others, after growing pauses. Check that the pod runs "
+    "the image of spec.image; the operator's log has the details.",
     "ClockJump": "the wall clock jumped; expiry is suspended until the clock "
     "has been stable for a while.",
     "DiskLow": "the volume is nearly full; sends are rejected until space is freed. Receive or "
