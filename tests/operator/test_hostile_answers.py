@@ -102,18 +102,23 @@ def test_a_catalogue_is_counted_before_it_is_parsed(data: bytes) -> None:
 
 @pytest.mark.requirement("R382")
 def test_an_entry_is_counted_at_all_depths_before_it_is_parsed() -> None:
-    rules = b"\x0a\x00" * 2_000_000
-    described = entity_pb2.Entity.FromString(b"")
-    described.subscription.SetInParent()
-    [field] = [f for f in described.subscription.DESCRIPTOR.fields if f.name == "rules"]
-    for number in (field.number, entity_pb2.Entity.SUBSCRIPTION_FIELD_NUMBER, 4):
-        rules = bytes(_tag(number)) + _varint(len(rules)) + rules
+    rules = nested_rules(2_000_000)
 
     with pytest.raises(InvalidAnswer, match="too many elements"):
         CatalogueReader().read(rules)
     with pytest.raises(InvalidAnswer, match="too many elements"):
         # The field of a commit that is not a queue's.
         answers.committed(_tag(2) + rules[1:])
+
+
+def nested_rules(number: int) -> bytes:
+    """Return a catalogue of one subscription with so many empty rules."""
+    made = b"\x0a\x00" * number
+    described = entity_pb2.Entity().subscription.DESCRIPTOR
+    [field] = [field for field in described.fields if field.name == "rules"]
+    for outer in (field.number, entity_pb2.Entity.SUBSCRIPTION_FIELD_NUMBER, 4):
+        made = _tag(outer) + _varint(len(made)) + made
+    return made
 
 
 def _tag(number: int) -> bytes:

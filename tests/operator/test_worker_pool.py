@@ -16,15 +16,17 @@ import pytest
 from bendybus.domain.backoff import Backoff
 from bendybus.domain.errors import PartitionUnavailable
 from bendybus.operator.bus import worker, worker_pool
-from bendybus.operator.bus.worker_pool import WorkerPool
+from bendybus.operator.bus.partition_link import PartitionLink
+from bendybus.operator.bus.worker_pool import Through, WorkerPool
 from bendybus.operator.controllers.webhooks import Webhooks
 from bendybus.operator.decisions.conditions import WORKER_ENDED
 from bendybus.operator.kubernetes.names import ObjectKey
 from bendybus.operator.metrics import Metrics
 from tests.operator.cluster import Cluster, Loopback, eventually
 from tests.operator.manifests import BUS, bus_body, changed, queue_body
-from tests.operator.talker import counted
-from tests.operator.test_hostile_answers import MB, hostile, peak_mb, reset_peak
+from tests.operator.talker import counted, talking
+from tests.operator.test_hostile_answers import MB, hostile, nested_rules, peak_mb, reset_peak
+from tests.operator.test_partition_link import Ear
 from tests.operator.test_webhooks import DELETE, asked, delete
 
 pytestmark = pytest.mark.integration
@@ -224,3 +226,27 @@ async def test_channels_that_nobody_uses_are_closed(
             pass
         async with made._slot(facts("c:1")):
             assert sorted(address for _, address, _ in made._channels) == ["a:1", "c:1"]
+
+
+@pytest.mark.requirement("R391")
+async def test_an_answer_that_fills_a_worker_ends_it_and_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A parser says of a message for which memory is short that it cannot be parsed."""
+    monkeypatch.setattr(worker_pool, "OWN_AGAIN", Backoff(first_s=0.05, max_s=0.1))
+    pool = WorkerPool(100 * MB)
+    running = asyncio.create_task(pool.run())
+    await pool.started()
+    data = nested_rules(900_000)
+
+    async with talking(lambda _: data) as address:
+        way = Through(pool, BUS, 1, address, None)
+        link = PartitionLink(1, address, None, Ear(), timeout_s=20, way=way)
+        following = asyncio.create_task(link.run())
+        await eventually(lambda: pool.trouble(BUS) == 1)
+        following.cancel()
+        await asyncio.wait({following})
+    await pool.open(GOOD, None)
+
+    running.cancel()
+    await asyncio.wait({running})

@@ -26,7 +26,7 @@ from bendybus.internal.v1 import partition_pb2
 from bendybus.operator.bus import answers, partition_channel
 from bendybus.operator.bus.answers import CatalogueReader, InvalidAnswer
 from bendybus.operator.bus.partition_channel import AnswerTooLarge, Direct, PartitionChannel
-from bendybus.wire import serving, tls
+from bendybus.wire import memory, serving, tls
 
 TRUST: Final = "/bendybus.operator.Worker/Trust"
 MARK_BYTES: Final = 1_024
@@ -37,6 +37,10 @@ DETAILS_CHARS_MAX: Final = 2_000
 IDLE_S: Final = 60.0
 # More certificates than buses have in years; another process begins without any.
 MATERIALS_MAX: Final = 20_000
+# A worker that is so full, and became so by one answer, ends.
+FULL_SHARE: Final = 0.75
+GROWN_SHARE: Final = 0.125
+_STATM: Final = Path("/proc/self/statm")
 OUT_OF_MEMORY: Final = 3
 _DETAILS: Final = "grpc-status-details-bin"
 _OPTIONS: Final = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
@@ -55,12 +59,33 @@ class Mark:
         """Name whose answer is read inside; what takes too much memory ends this process."""
         data = text.encode()[:MARK_BYTES]
         self._map[:] = data.ljust(MARK_BYTES, b"\0")
+        before = _data_bytes()
         try:
             yield
         except MemoryError:
             os._exit(OUT_OF_MEMORY)
         finally:
+            self._check(before)
             self._map[:] = bytes(MARK_BYTES)
+
+    def _check(self, before: int) -> None:
+        """End this process if reading an answer filled it: others could not be read any more.
+
+        Parsers report that memory is short as a message that cannot be parsed.
+        """
+        most = resource.getrlimit(resource.RLIMIT_DATA)[0]
+        if most == resource.RLIM_INFINITY:
+            return
+        if _data_bytes() > FULL_SHARE * most:
+            memory.trim()
+            now = _data_bytes()
+            if now > FULL_SHARE * most and now - before > GROWN_SHARE * most:
+                os._exit(OUT_OF_MEMORY)
+
+
+def _data_bytes() -> int:
+    """Return what counts to the limit of this process, and its stack."""
+    return int(_STATM.read_text("ascii").split()[5]) * resource.getpagesize()
 
 
 @dataclass
