@@ -1,11 +1,13 @@
 """The processes that call partitions: what ends one costs the bus whose answer it was."""
 
 import asyncio
+import contextlib
 import os
 import resource
 import signal
 import subprocess
 import sys
+import time
 import zlib
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ import pytest
 from bendybus.domain.backoff import Backoff
 from bendybus.domain.errors import PartitionUnavailable
 from bendybus.operator.bus import worker, worker_pool
+from bendybus.operator.bus.answers import InvalidAnswer, Share
 from bendybus.operator.bus.partition_link import PartitionLink
 from bendybus.operator.bus.worker_pool import Through, WorkerPool
 from bendybus.operator.controllers.webhooks import Webhooks
@@ -250,3 +253,36 @@ async def test_an_answer_that_fills_a_worker_ends_it_and_leaves_nothing(
 
     running.cancel()
     await asyncio.wait({running})
+
+
+@pytest.mark.requirement("R391")
+async def test_a_bus_takes_its_share_of_a_worker_only() -> None:
+    """Answers that cannot be understood cost as much as others, and are asked for again soon."""
+    bus, pauses_s = worker._Bus(), []
+
+    def slow() -> None:
+        time.sleep(0.05)
+        raise InvalidAnswer("no")
+
+    bus._share = Share(reserve_s=0.1, share=0.5)
+    for _ in range(6):
+        began_s = time.monotonic()
+        with pytest.raises(InvalidAnswer):
+            await bus.read(contextlib.nullcontext(), slow)
+        pauses_s.append(time.monotonic() - began_s)
+    assert pauses_s[0] < 0.08
+    assert sum(pauses_s[2:]) > 0.3
+
+    # One answer at a time, so that those of other buses are read between.
+    order: list[str] = []
+    other = worker._Bus()
+
+    async def read(of: Any, name: str) -> None:
+        await of.read(contextlib.nullcontext(), lambda: order.append(name))
+
+    async with bus._turn:
+        waiting = [asyncio.create_task(read(bus, "mine")) for _ in range(3)]
+        await asyncio.sleep(0)
+        await read(other, "other")
+    await asyncio.gather(*waiting)
+    assert order == ["other", "mine", "mine", "mine"]

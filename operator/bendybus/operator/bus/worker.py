@@ -8,6 +8,7 @@ knows whose answer it was. Ends with the operator.
 
 import asyncio
 import contextlib
+import functools
 import json
 import mmap
 import os
@@ -15,6 +16,7 @@ import resource
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -35,6 +37,8 @@ EMPTY_BYTES_MAX: Final = 1_024
 DETAILS_CHARS_MAX: Final = 2_000
 # After so long without a call a channel is closed.
 IDLE_S: Final = 60.0
+# Of this process's time, which a bus may take before it gets a tenth.
+RESERVE_S: Final = 5.0
 # More certificates than buses have in years; another process begins without any.
 MATERIALS_MAX: Final = 20_000
 # A worker that is so full, and became so by one answer, ends.
@@ -88,10 +92,37 @@ def _data_bytes() -> int:
     return int(_STATM.read_text("ascii").split()[5]) * resource.getpagesize()
 
 
+class _Bus:
+    """What the partitions of one bus share, so that it takes its share of this process only."""
+
+    def __init__(self) -> None:
+        # Held while a large answer of it is asked for, and while an answer is read.
+        self.large, self._turn = asyncio.Lock(), asyncio.Lock()
+        self._share = answers.Share(reserve_s=RESERVE_S)
+
+    async def read(self, mark: AbstractContextManager[None], read: Callable[[], object]) -> float:
+        """Read an answer; return how long the bus is to wait. Raises InvalidAnswer, after that."""
+        pause_s = 0.0
+        try:
+            async with self._turn:
+                began_s = time.monotonic()
+                try:
+                    with mark:
+                        read()
+                finally:
+                    now_s = time.monotonic()
+                    pause_s = self._share.spend(now_s - began_s, now_s)
+        except InvalidAnswer:
+            await asyncio.sleep(pause_s)
+            raise
+        return pause_s
+
+
 @dataclass
 class _Used:
     """A channel, by how many calls it is used, and since when by none."""
 
+    bus: _Bus
     channel: PartitionChannel
     callers: int = 0
     idle_since_s: float = 0.0
@@ -106,7 +137,7 @@ class Worker(grpc.GenericRpcHandler):
         self._channels: dict[tuple[str, str, str], _Used] = {}
         self._looked_s = time.monotonic()
         # Of buses that have a channel.
-        self._large: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._buses: WeakValueDictionary[str, _Bus] = WeakValueDictionary()
 
     def service(self, details: Any) -> Any:
         """Return the handler of a method; requests and answers are bytes."""
@@ -132,11 +163,11 @@ class Worker(grpc.GenericRpcHandler):
 
     async def _ask(self, method: str, request: bytes, context: Context) -> bytes:
         facts = _facts(context)
-        async with self._refusing(context), self._slot(facts) as (channel, large):
+        async with self._refusing(context), self._slot(facts) as (used, large):
             left_s = context.time_remaining()
-            answer = await channel.ask(method, request, left_s, large=large)
-            with self._mark.set_to(facts["who"]):
-                _READERS[method](request, answer)
+            answer = await used.channel.ask(method, request, left_s, large=large)
+            mark = self._mark.set_to(facts["who"])
+            await used.bus.read(mark, lambda: _READERS[method](request, answer))
             return answer
         raise AssertionError("the call was aborted")
 
@@ -144,32 +175,34 @@ class Worker(grpc.GenericRpcHandler):
         facts, reader = _facts(context), CatalogueReader(keep=False)
         async with (
             self._refusing(context),
-            self._slot(facts) as (channel, large),
-            contextlib.aclosing(channel.watch(request, large=large)) as stream,
+            self._slot(facts) as (used, large),
+            contextlib.aclosing(used.channel.watch(request, large=large)) as stream,
         ):
             async for answer in stream:
-                with self._mark.set_to(facts["who"]):
-                    reader.read(answer)
+                mark = self._mark.set_to(facts["who"])
+                pause_s = await used.bus.read(mark, functools.partial(reader.read, answer))
                 yield answer
+                # The stream is not read during the pause.
+                await asyncio.sleep(pause_s)
 
     @contextlib.asynccontextmanager
-    async def _slot(self, facts: dict[str, str]) -> AsyncIterator[tuple[PartitionChannel, bool]]:
+    async def _slot(self, facts: dict[str, str]) -> AsyncIterator[tuple[_Used, bool]]:
         """Give the channel to a partition; for large answers to one caller of a bus at a time."""
         await self._close_idle()
         key = (facts["bus"], facts["address"], facts["material"])
         used = self._channels.get(key)
         if used is None:
-            large = self._large.setdefault(facts["bus"], asyncio.Lock())
+            bus = self._buses.setdefault(facts["bus"], _Bus())
             material = self._materials[key[2]] if key[2] else None
-            used = _Used(PartitionChannel(Direct(key[1], material), large=large))
+            used = _Used(bus, PartitionChannel(Direct(key[1], material), large=bus.large))
             self._channels[key] = used
         used.callers += 1
         try:
             if "large" not in facts:
-                yield used.channel, False
+                yield used, False
                 return
             async with used.channel.for_large():
-                yield used.channel, True
+                yield used, True
         finally:
             used.callers -= 1
             used.idle_since_s = time.monotonic()
