@@ -23,6 +23,8 @@ from bendybus.operator.decisions.conditions import (
     CERTIFICATE_OVERDUE,
     MANIFESTS_NOT_SEEN,
     READY,
+    RECONCILING,
+    STALLED,
     WARNINGS,
 )
 from bendybus.operator.decisions.reasons import Reason
@@ -142,6 +144,8 @@ def test_the_page_of_kubernetes_has_every_annotation_label_and_condition_and_no_
     assert {row for row in rows if row.startswith("bendybus.io/")} == known
     assert {row for row in rows if "/" not in row} == {
         READY,
+        RECONCILING,
+        STALLED,
         CERTIFICATE_OVERDUE,
         MANIFESTS_NOT_SEEN,
         *WARNINGS,

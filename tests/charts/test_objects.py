@@ -14,6 +14,7 @@ from bendybus.operator.kubernetes import names
 from bendybus.operator.settings import PREFIX, Settings
 from tests.charts import rendering
 from tests.charts.rendering import CHART, NAMESPACE, Body, of_kind, only, render
+from tests.charts.test_pipelines import CAPTURE
 
 ROOT = CHART.parents[1]
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
@@ -23,6 +24,7 @@ EVERYTHING = {
     **CERT_MANAGER,
     "networkPolicy": {"restrictEgress": True},
     "imagePullSecrets": [{"name": "registry"}],
+    "busImagePullSecrets": [{"name": "registry"}, {"name": "other"}],
     "serviceAccount": {"annotations": {"a": "b"}},
     "operator": {
         "priorityClassName": "high",
@@ -364,3 +366,31 @@ def test_metrics_are_for_whoever_is_let_in(named: bool) -> None:
 
     labelled = [{"namespaceSelector": {"matchLabels": {"bendybus.io/metrics": "true"}}}]
     assert by_port == {"webhook": None, "probe": None, "metrics": peers if named else labelled}
+
+
+@pytest.mark.requirement("R387")
+def test_pods_of_buses_get_their_pull_secrets_and_user_from_values() -> None:
+    values = {"busImagePullSecrets": [{"name": "a"}, {"name": "b"}], "runAsUser": 4711}
+
+    made = environment(values)
+
+    assert made[f"{PREFIX}IMAGE_PULL_SECRETS"] == "a,b"
+    assert made[f"{PREFIX}RUN_AS_USER"] == "4711"
+    assert environment({})[f"{PREFIX}IMAGE_PULL_SECRETS"] == ""
+    assert environment({"runAsUser": None})[f"{PREFIX}RUN_AS_USER"] == "0"
+
+
+@pytest.mark.requirement("R387")
+def test_the_user_of_all_pods_can_be_left_to_the_cluster() -> None:
+    def users(values: dict[str, Any]) -> list[Any]:
+        bodies = render({"pipelines": [CAPTURE], **values})
+        specs = [body["spec"] for body in bodies if body["kind"] == "Pod"]
+        specs += [body["spec"]["template"]["spec"] for body in of_kind(bodies, "Deployment")]
+        assert len(specs) == 3
+        found = [each["securityContext"] for each in specs]
+        assert all(each["runAsNonRoot"] is True for each in found)
+        return [{each.get(f) for f in ("runAsUser", "runAsGroup", "fsGroup")} for each in found]
+
+    assert {10001} == set.union(*users({}))
+    assert {4711} == set.union(*users({"runAsUser": 4711}))
+    assert {None} == set.union(*users({"runAsUser": None}))

@@ -17,6 +17,8 @@ def rights(bodies: list[Body], kind: str) -> dict[tuple[str, str], set[str]]:
     """Return (API group, resource) → verbs, of all roles of a kind."""
     found: dict[tuple[str, str], set[str]] = {}
     for role in of_kind(bodies, kind):
+        if any("aggregate-to" in label for label in role["metadata"]["labels"]):
+            continue
         for rule in role["rules"]:
             for group in rule["apiGroups"]:
                 for resource in rule["resources"]:
@@ -38,7 +40,8 @@ USED = {
     "Namespace": {"get", "list", "watch"},
     "Secret": {"get", "list", "watch", "create", "patch", "delete"},
     "Service": {"get", "list", "watch", "create", "patch"},
-    "Event": {"create"},
+    "Pod": {"list"},
+    "Event": {"create", "patch"},
     "PersistentVolumeClaim": {"get", "list", "patch", "delete"},
     "StatefulSet": {"get", "list", "watch", "create", "patch", "delete"},
     "Deployment": {"get", "list", "watch", "create", "patch"},
@@ -128,3 +131,44 @@ def test_every_binding_names_a_role_that_is_there_and_the_operators_account(
         (subject,) = binding["subjects"]
         assert (binding["metadata"].get("namespace"), binding["roleRef"]["name"]) in roles
         assert (subject["namespace"], subject["name"]) == (NAMESPACE, account)
+
+
+# Of people
+
+
+AGGREGATED = "rbac.authorization.k8s.io/aggregate-to-"
+
+
+def aggregated(bodies: list[Body], to: str) -> dict[str, set[str]]:
+    """Return resource → verbs that the chart adds to a role of the cluster."""
+    found: dict[str, set[str]] = {}
+    for role in of_kind(bodies, "ClusterRole"):
+        if role["metadata"]["labels"].get(AGGREGATED + to) == "true":
+            for rule in role["rules"]:
+                assert rule["apiGroups"] == [names.GROUP]
+                for resource in rule["resources"]:
+                    found.setdefault(resource, set()).update(rule["verbs"])
+    return found
+
+
+@pytest.mark.requirement("R387")
+@pytest.mark.parametrize("values", [{}, NAMESPACED])
+def test_who_may_edit_a_namespace_may_have_queues_there_and_who_may_view_it_sees_them(
+    values: dict[str, Any],
+) -> None:
+    kinds = {"busnamespaces", "queues", "topics", "subscriptions"}
+    bodies = render(values)
+
+    seen = {"get", "list", "watch"}
+    written = {"create", "update", "patch", "delete", "deletecollection"}
+    assert aggregated(bodies, "view") == dict.fromkeys(kinds, seen)
+    for role in ("edit", "admin"):
+        assert aggregated(bodies, role) == dict.fromkeys(kinds, written)
+
+
+@pytest.mark.requirement("R387")
+@pytest.mark.parametrize("field", ["create", "aggregate"])
+def test_rights_of_people_can_be_left_out(field: str) -> None:
+    bodies = render({"rbac": {field: False}})
+
+    assert aggregated(bodies, "view") == aggregated(bodies, "edit") == {}

@@ -15,6 +15,7 @@ import grpc
 from bendybus.domain.entity import Entity
 from bendybus.domain.limits import Tier
 from bendybus.internal.v1 import entity_pb2, entity_pb2_grpc
+from bendybus.operator.bus.worker_pool import WorkerPool
 from bendybus.operator.controllers.controller_manager import ControllerManager
 from bendybus.operator.kubernetes import names
 from bendybus.operator.kubernetes.names import ObjectKey
@@ -61,7 +62,9 @@ class Loopback:
 class Operator:
     """One operator process's office."""
 
-    def __init__(self, cluster: "Cluster", priority: int, **settings: Any) -> None:
+    def __init__(
+        self, cluster: "Cluster", priority: int, *, workers: bool = False, **settings: Any
+    ) -> None:
         values: dict[str, Any] = {
             "peering": "",
             "counts_every_s": 0.2,
@@ -69,6 +72,8 @@ class Operator:
             "status_patches_per_s": 500.0,
             "urgent_patches_per_s": 5_000.0,
         }
+        # Processes that call partitions, as in a real operator; else this one does.
+        self.workers = WorkerPool() if workers else None
         self.manager = ControllerManager(
             cluster.api,
             Settings(**{**values, **settings}),
@@ -76,12 +81,21 @@ class Operator:
             priority=priority,
             endpoints=Loopback(cluster),
             tick_s=0.02,
+            workers=self.workers,
         )
         # What a watch that is cut off does not bring.
         self.deaf = False
         cluster.api.watchers.append(self._hear)
         self._cluster = cluster
-        self.task = asyncio.create_task(self.manager.run(), name="operator")
+        self.task = asyncio.create_task(self._run(), name="operator")
+
+    async def _run(self) -> None:
+        if self.workers is None:
+            await self.manager.run()
+            return
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.workers.run(), name="workers")
+            group.create_task(self.manager.run(), name="controllers")
 
     def _hear(self, change: str, body: Body) -> None:
         if self.deaf or self.task.done():

@@ -105,7 +105,8 @@ def test_every_field_of_counts_is_a_state_or_known_to_be_none() -> None:
     assert fields == set(answers.STATES) | answers.NO_STATES
     for field, attribute in answers.STATES.items():
         one = partition_pb2.EntityCounts(uid="a", **{field: 1})
-        (found,) = answers.counts(partition_pb2.GetCountsResponse(entities=[one])).values()
+        data = partition_pb2.GetCountsResponse(entities=[one]).SerializeToString()
+        (found,) = answers.counts_page(data).counts.values()
         assert getattr(found, attribute) == 1
         assert found.messages == 1, f"{field} is not counted as a message"
 
@@ -132,15 +133,14 @@ def link_of() -> BusLink:
 async def test_a_bus_cannot_fill_the_operator_with_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answers, "ENTRIES_MAX", 100)
     link = link_of()
-    response = entity_pb2.WatchEntitiesResponse()
-    response.ParseFromString(snapshot(*(entity(f"q{n}", uid=f"u{n}") for n in range(80))))
-    first = answers.catalogue_news(response)
+    reader = answers.CatalogueReader()
+    first = reader.read(snapshot(*(entity(f"q{n}", uid=f"u{n}") for n in range(80))))
+    assert first is not None
 
     for partition in (0, 1, 0):
         assert link.catalogue(partition, first.fingerprint, first.entries, snapshot=True)
-    more = entity_pb2.WatchEntitiesResponse()
-    more.ParseFromString(snapshot(*(entity(f"r{n}", uid=f"v{n}") for n in range(80))))
-    then = answers.catalogue_news(more)
+    then = reader.read(snapshot(*(entity(f"r{n}", uid=f"v{n}") for n in range(80))))
+    assert then is not None
     with pytest.raises(InvalidAnswer, match="more than 100"):
         link.catalogue(1, then.fingerprint, then.entries, snapshot=False)
 

@@ -66,7 +66,7 @@ def test_pods_are_restricted_and_hold_no_token() -> None:
         assert pod["automountServiceAccountToken"] is False
         assert pod["enableServiceLinks"] is False
         assert security["runAsNonRoot"] is True
-        assert security["runAsUser"] > 0
+        assert security["runAsUser"] == security["runAsGroup"] == security["fsGroup"] == 10001
         assert security["seccompProfile"] == {"type": "RuntimeDefault"}
         assert container["securityContext"] == {
             "allowPrivilegeEscalation": False,
@@ -76,6 +76,20 @@ def test_pods_are_restricted_and_hold_no_token() -> None:
         kinds = {kind for volume in pod["volumes"] for kind in volume if kind != "name"}
         assert kinds <= {"secret", "emptyDir"}
         assert "hostNetwork" not in pod
+
+
+@pytest.mark.requirement("R387")
+def test_the_user_can_be_left_to_the_cluster() -> None:
+    for pod in pods(replace(context(), run_as_user=0)):
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert not {"runAsUser", "runAsGroup", "fsGroup"} & pod["securityContext"].keys()
+
+
+@pytest.mark.requirement("R387")
+def test_pods_pull_their_image_with_the_secrets_that_are_named() -> None:
+    assert all("imagePullSecrets" not in pod for pod in pods(context()))
+    for pod in pods(replace(context(), image_pull_secrets=("a", "b"))):
+        assert pod["imagePullSecrets"] == [{"name": "a"}, {"name": "b"}]
 
 
 def test_probes_speak_grpc_to_the_plain_health_port() -> None:
@@ -353,6 +367,7 @@ def test_budgets_let_pods_go_that_serve_nobody() -> None:
         assert budget["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
 
 
+@pytest.mark.requirement("R390")
 def test_metrics_of_a_bus_are_for_labelled_namespaces_or_who_is_named() -> None:
     prometheus = {"podSelector": {"matchLabels": {"app": "prometheus"}}}
     labelled = {"namespaceSelector": {"matchLabels": {names.METRICS_LABEL: "true"}}}

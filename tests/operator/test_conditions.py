@@ -2,12 +2,15 @@
 
 import datetime as dt
 
+import pytest
+
 from bendybus.crds.namespace_manifest import BusNamespaceStatus
 from bendybus.crds.queue_manifest import QueueStatus
 from bendybus.domain.limits import Tier
 from bendybus.operator.decisions import conditions
 from bendybus.operator.decisions.conditions import Counts, Readiness
 from bendybus.operator.decisions.data_identity import DataDecision, Identity
+from bendybus.operator.decisions.pod_troubles import PodTrouble
 from bendybus.operator.decisions.reasons import Reason
 from tests.operator.manifests import BUS, bus, entry, queue
 
@@ -133,3 +136,37 @@ def test_the_facts_of_a_bus_name_the_first_orphans_and_count_all() -> None:
 
 def test_a_bus_that_stands_on_nothing_has_no_facts() -> None:
     assert conditions.bus_facts(BUS, None, set(), [], [], None) == {}
+
+
+@pytest.mark.requirement("R388")
+def test_the_message_of_a_bus_says_why_its_pods_do_not_run() -> None:
+    crash = PodTrouble("pod orders-partition-0: CrashLoopBackOff, last error: format 13", True)
+    waits = PodTrouble("pod orders-partition-1: Unschedulable: no node", False)
+
+    stuck = conditions.bus_readiness(STANDING, {0}, 1, started=True, troubles=[crash, waits])
+    starts = conditions.bus_readiness(STANDING, {0}, 1, started=False, troubles=[waits])
+    runs = conditions.bus_readiness(STANDING, set(), 1, started=True, troubles=[crash])
+    many = conditions.bus_readiness(STANDING, {0}, 1, started=True, troubles=[waits] * 9)
+
+    assert (stuck.reason, stuck.stuck) == (Reason.PARTITION_UNAVAILABLE, True)
+    assert stuck.message.endswith(f"keyed sends to it. {crash.text}. {waits.text}")
+    assert (starts.reason, starts.stuck) == (Reason.PROGRESSING, False)
+    assert starts.message.endswith(waits.text)
+    assert runs.ready
+    assert many.message.count("Unschedulable") == conditions.TROUBLES_SHOWN
+
+
+@pytest.mark.requirement("R388")
+@pytest.mark.parametrize("reason", list(Reason))
+def test_what_is_not_ready_is_reconciling_or_stalled(reason: Reason) -> None:
+    waiting = reason.value.endswith(("NotFound", "NotReady", "Unavailable", "Outdated"))
+    passes = waiting or reason is Reason.PROGRESSING
+
+    [made] = conditions.progress(Readiness(False, reason, "why"), 3, [], NOW)
+    [stuck] = conditions.progress(Readiness(False, reason, "why", stuck=True), 3, [], NOW)
+
+    assert made["type"] == ("Reconciling" if passes else "Stalled")
+    assert stuck["type"] == "Stalled"
+    assert (made["status"], made["reason"], made["message"]) == ("True", reason.value, "why")
+    assert made["observedGeneration"] == 3
+    assert conditions.progress(Readiness(True, Reason.AVAILABLE, "yes"), 3, [], NOW) == []

@@ -250,6 +250,32 @@ async def test_a_bus_that_is_paused_is_left_alone(cluster: Cluster) -> None:
     await cluster.says("Queue", "new", "Available")
 
 
+@pytest.mark.requirement("R384")
+async def test_a_change_of_what_belongs_to_a_paused_bus_says_paused(cluster: Cluster) -> None:
+    await standing(cluster)
+    cluster.apply(queue_body("still"))
+    await cluster.says("Queue", "still", "Available")
+    cluster.annotate("BusNamespace", "orders", paused="true")
+    await cluster.says("BusNamespace", "orders", "Paused")
+
+    cluster.apply(changed(cluster.api.one("Queue", "paid"), lockDuration="PT2M"))
+
+    status = await cluster.says("Queue", "paid", "Paused")
+    assert (
+        status["observedGeneration"] == cluster.api.one("Queue", "paid")["metadata"]["generation"]
+    )
+    assert cluster.ready("Queue", "still")["reason"] == "Available"
+    await cluster.operators[0].stop()
+    cluster.operator()
+    cluster.apply(changed(cluster.api.one("Queue", "still"), lockDuration="PT2M"))
+    await cluster.says("Queue", "still", "Paused")
+
+    cluster.annotate("BusNamespace", "orders", paused="false")
+
+    await cluster.says("Queue", "paid", "Available")
+    await cluster.says("Queue", "still", "Available")
+
+
 async def test_entities_of_a_namespace_that_is_served_no_more_are_not_orphaned(
     cluster: Cluster,
 ) -> None:

@@ -2,10 +2,13 @@
 
 import pytest
 
+from bendybus.crds.manifest import DeletionPolicy
 from bendybus.internal.v1 import entity_pb2
+from bendybus.operator.decisions.plan import ManifestDeletion
 from bendybus.operator.kubernetes import names
+from bendybus.v1 import management_pb2
 from tests.operator.cluster import Cluster, eventually
-from tests.operator.manifests import BUS, bus_body, queue_body
+from tests.operator.manifests import BUS, bus_body, changed, queue_body
 from tests.operator.test_controller_manager import holds, standing
 
 pytestmark = pytest.mark.integration
@@ -177,3 +180,66 @@ async def test_a_deletion_that_comes_after_the_new_bus_leaves_that_known(cluster
 
     await cluster.says("BusNamespace", "orders", "Available")
     await cluster.says("Queue", "paid", "Available")
+
+
+# What nobody watches any more
+
+
+@pytest.mark.requirement("R386")
+async def test_a_namespace_that_may_not_use_the_bus_any_more_deletes_nothing(
+    cluster: Cluster,
+) -> None:
+    cluster.operator()
+    cluster.apply(bus_body(allowedNamespaces=["guest"]))
+    reference = {"name": "orders", "namespace": "shop"}
+    body = queue_body("paid", namespace="guest", namespaceRef=reference, deletionPolicy="Delete")
+    cluster.apply(body)
+    await cluster.says("Queue", "paid", "Available", "guest")
+
+    cluster.apply(changed(cluster.api.one("BusNamespace", "orders"), allowedNamespaces=[]))
+    await cluster.says("Queue", "paid", "NamespaceNotAllowed", "guest")
+    cluster.api.remove("Queue", "guest", "paid")
+
+    await holds(cluster, 0, orphaned=True, deleted=False)
+
+
+@pytest.mark.requirement("R386")
+async def test_the_loser_of_a_name_learns_that_its_owner_is_where_nobody_watches(
+    cluster: Cluster,
+) -> None:
+    cluster.operator()
+    cluster.apply(bus_body(allowedNamespaces=["guest"]))
+    reference = {"name": "orders", "namespace": "shop"}
+    cluster.apply(queue_body("paid", namespace="guest", namespaceRef=reference))
+    await cluster.says("Queue", "paid", "Available", "guest")
+    await cluster.operators[0].stop()
+
+    cluster.operator(watch_namespaces=("shop",))
+    cluster.apply(queue_body("second", entityName="paid"))
+
+    status = await cluster.says("Queue", "second", "NameTaken")
+    assert "does not watch" in status["conditions"][0]["message"]
+
+
+@pytest.mark.requirement("R386")
+@pytest.mark.parametrize("policy", [DeletionPolicy.DELETE, DeletionPolicy.RETAIN])
+async def test_an_entity_that_comes_after_its_manifest_was_deleted_goes_as_its_manifest_said(
+    cluster: Cluster, policy: DeletionPolicy
+) -> None:
+    """A commit that timed out may still be carried out."""
+    await standing(cluster)
+    manager = cluster.operators[0].manager
+    controller = manager._controller(BUS)
+    manager._manifest_deleted(BUS, ManifestDeletion("late-1", "late", "shop", policy))
+    await eventually(lambda: not controller.pending_names())
+
+    await cluster.commit(
+        BUS,
+        entity_pb2.ENTITY_ACTION_CREATE,
+        "late",
+        manifest_uid="late-1",
+        origin=management_pb2.ENTITY_ORIGIN_MANIFEST,
+    )
+
+    deletes = policy is DeletionPolicy.DELETE
+    await holds(cluster, 0, "late", orphaned=not deletes, deleted=deletes)

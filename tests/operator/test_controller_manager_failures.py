@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from bendybus.operator.decisions.reasons import Reason
+from bendybus.operator.kubernetes import names
 from bendybus.operator.kubernetes.api import ApiError
 from tests.operator.cluster import WITHIN_S, Cluster, eventually
 from tests.operator.manifests import BUS, bus_body, changed, queue_body
@@ -238,3 +239,36 @@ async def test_a_child_that_somebody_deletes_is_made_again_at_once(
         return found is not None and found["metadata"]["uid"] != before
 
     await eventually(again)
+
+
+@pytest.mark.requirement("R388")
+async def test_a_bus_says_why_its_pods_do_not_run_and_that_nobody_waits_for_it(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bendybus.operator.controllers.pod_watch.EVERY_S", 0.0)
+    cluster.held_back = {1}
+    ended = {"terminated": {"exitCode": 1, "message": "the file has format 13"}}
+    waiting = {"waiting": {"reason": "CrashLoopBackOff"}}
+    container = {"ready": False, "state": waiting, "lastState": ended}
+    labels = names.role_labels(BUS, "partition")
+    for name, own in (("orders-partition-1", labels), ("other", {})):
+        metadata = {"name": name, "namespace": "shop", "labels": own}
+        status = {"containerStatuses": [container]}
+        cluster.api.put({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "status": status})
+    cluster.operator()
+    cluster.apply(bus_body())
+
+    def shown() -> dict[str, str]:
+        status = cluster.api.one("BusNamespace", "orders").get("status") or {}
+        return {each["type"]: each["message"] for each in status.get("conditions") or []}
+
+    await eventually(lambda: "Stalled" in shown())
+    assert shown()["Ready"].endswith(
+        "pod orders-partition-1: CrashLoopBackOff, last error: the file has format 13"
+    )
+    assert "other" not in shown()["Ready"]
+
+    cluster.start(BUS, 1)
+
+    await cluster.says("BusNamespace", "orders", "Available")
+    await eventually(lambda: not {"Stalled", "Reconciling"} & shown().keys())

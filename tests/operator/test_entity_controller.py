@@ -41,7 +41,7 @@ class Writer:
 
     def put(self, kind: str, key: Any, uid: str, *, status: Any, **_: Any) -> None:
         self.put_for.append(uid)
-        [ready] = status["conditions"]
+        ready = status["conditions"][0]
         assert ready["observedGeneration"] == status["observedGeneration"]
         self.generations.append(status["observedGeneration"])
 

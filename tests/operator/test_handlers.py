@@ -232,12 +232,15 @@ async def test_webhooks_allow_and_refuse(running: Running, cluster: Cluster) -> 
     assert (await running.ask(gone, operation="DELETE"))["allowed"], "a namespace must end"
 
 
-async def test_topics_and_subscriptions_have_their_webhooks(running: Running) -> None:
+async def test_topics_and_subscriptions_have_their_webhooks(
+    running: Running, cluster: Cluster
+) -> None:
     for body, other in (
         (topic_body(), {"enablePartitioning": True}),
         (subscription_body(), {"topicName": "other"}),
     ):
         allowed = await running.ask(body)
+        cluster.api.objects[body["kind"], "shop", body["metadata"]["name"]] = body
         refused = await running.ask(changed(body, **other), old=body)
 
         assert allowed["allowed"], allowed
@@ -336,3 +339,20 @@ def test_kopf_is_told_to_write_no_webhook_configuration_and_to_peer_for_sure(
     # With ten more for a look at the partitions: the truth in the status within 30 s of the death
     # of the leader's node.
     assert made.peering.lifetime <= 15
+
+
+@pytest.mark.requirement("R389")
+@pytest.mark.parametrize("demanded", [True, False])
+def test_webhooks_demand_a_client_certificate_where_its_authority_is_named(
+    tmp_path: Path, cluster: Cluster, demanded: bool
+) -> None:
+    path = str(tmp_path / "ca.crt") if demanded else ""
+    settings = Settings(tls_directory=tmp_path, identity="me", webhook_client_ca=path)
+    authority = OperatorIssuer(cluster.api, settings)
+    certificates = WebhookCertificates(cluster.api, settings, authority, Metrics())
+
+    server = operator_settings(settings, 7, certificates).admission.server
+
+    assert isinstance(server, kopf.WebhookServer)
+    assert server.verify_mode == (ssl.CERT_REQUIRED if demanded else None)
+    assert server.verify_cafile == (path or None)

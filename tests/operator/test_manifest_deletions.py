@@ -28,11 +28,12 @@ class Bus:
         self.released: list[str] = []
         self.refusals: dict[str, BusError] = {}
 
-    async def manifest_deleted(self, deletion: ManifestDeletion, link: BusLink) -> None:
+    async def manifest_deleted(self, deletion: ManifestDeletion, link: BusLink) -> bool:
         self.asked.append(deletion.name)
         if deletion.name in self.refusals:
             raise self.refusals[deletion.name]
         self.released.append(deletion.name)
+        return True
 
 
 class Desk:

@@ -244,3 +244,64 @@ async def test_a_writer_that_stands_by_forgets_what_waits(desk: Desk) -> None:
     desk.writer.clear()
 
     assert desk.writer.waiting() == 0
+
+
+@pytest.mark.requirement("R383")
+async def test_the_manifests_of_one_namespace_do_not_wait_for_all_of_another(desk: Desk) -> None:
+    for name in ("guest", "other"):
+        desk.api.put({"kind": "Namespace", "metadata": {"name": name}})
+        desk.api.put(queue_body("own", namespace=name))
+    for number in range(200):
+        desk.put(number % 20, ready("NameTaken", str(number)))
+    for name in ("guest", "other"):
+        key = ObjectKey(name, "own")
+        desk.writer.put("Queue", key, "own-1", status=ready("NameTaken"), current={}, urgent=True)
+
+    desk.start()
+    await desk.idle()
+
+    assert desk.patches()[1:3] == ["own", "own"]
+    assert set(desk.patches()) == {f"q{number}" for number in range(20)} | {"own", "mark"}
+
+
+@pytest.mark.requirement("R383")
+async def test_what_is_not_urgent_is_written_while_urgent_changes_never_end(desk: Desk) -> None:
+    for number in range(20):
+        desk.put(number, ready("Available"), urgent=number != 19)
+
+    desk.start()
+    await desk.idle()
+
+    assert desk.patches().index("q19") == 9
+
+
+@pytest.mark.requirement("R385")
+async def test_an_event_of_the_same_reason_is_counted_and_not_repeated(desk: Desk) -> None:
+    desk.start()
+    for _ in range(3):
+        for reason in ("PartitionUnavailable", "Available"):
+            desk.put(0, ready(reason), current=desk.api.one("Queue", "q0").get("status"))
+            await desk.idle()
+
+    assert sorted(event for event in desk.events() if event[0] == "q0") == [
+        ("q0", "Normal", "Available"),
+        ("q0", "Warning", "PartitionUnavailable"),
+    ]
+    counted = [body["count"] for key, body in desk.api.objects.items() if key[0] == "Event"]
+    assert sorted(counted)[-2:] == [3, 3]
+
+
+@pytest.mark.requirement("R385")
+async def test_an_event_that_has_expired_is_posted_again(desk: Desk) -> None:
+    seen: list[tuple[str, int]] = []
+    desk.start()
+    for reason in ("PartitionUnavailable", "Available", "PartitionUnavailable"):
+        desk.put(0, ready(reason), current=desk.api.one("Queue", "q0").get("status"))
+        await desk.idle()
+        for key, body in list(desk.api.objects.items()):
+            if key[0] == "Event":
+                desk.api.remove(*key)
+                if body["involvedObject"]["name"] == "q0":
+                    seen.append((body["reason"], body["count"]))
+
+    assert seen == [("PartitionUnavailable", 1), ("Available", 1), ("PartitionUnavailable", 1)]

@@ -10,7 +10,12 @@ import pytest
 
 from bendybus.operator.bus import answers
 from bendybus.operator.controllers import webhooks as webhooks_module
-from bendybus.operator.controllers.webhooks import Webhooks
+from bendybus.operator.controllers.webhooks import (
+    ASK_EVERY_S,
+    ASKS_AT_ONCE,
+    ObjectRates,
+    Webhooks,
+)
 from bendybus.operator.decisions.manifests import EntityView
 from bendybus.operator.metrics import Metrics
 from bendybus.wire import catalogue
@@ -51,7 +56,7 @@ async def delete(cluster: Cluster, review: Any, body: Body) -> None:
     """Have the deletion of a manifest reviewed, which the API server has."""
     metadata = body["metadata"]
     cluster.api.objects[body["kind"], metadata["namespace"], metadata["name"]] = body
-    await review("DELETE", body, None)
+    await review("DELETE", body)
 
 
 @pytest.mark.parametrize("state", answers.STATES)
@@ -122,7 +127,7 @@ async def test_only_what_the_api_server_has_is_asked_for(cluster: Cluster, there
         return counted(active=1)
 
     async with asked(cluster, answer, bus_body(**DELETE)) as webhooks:
-        await webhooks.entity("DELETE", body, None)
+        await webhooks.entity("DELETE", body)
 
     assert told == []
 
@@ -142,6 +147,83 @@ async def test_a_bounded_number_of_deletions_asks_partitions(
     assert "holds 1 message" in " ".join(map(str, outcomes))
 
 
+@pytest.mark.requirement("R389")
+@pytest.mark.parametrize("there", ["nothing", "another"])
+async def test_a_change_is_compared_with_what_the_api_server_has(
+    cluster: Cluster, there: str
+) -> None:
+    """What a review says of the object as it was may be made up, and so may the object."""
+    if there == "another":
+        cluster.api.objects["Queue", "shop", "paid"] = queue_body(uid="paid-2")
+    wrong = changed(queue_body(), requiresSession=True, lockDuration="PT1S")
+
+    async with asked(cluster, lambda _: b"", bus_body()) as webhooks:
+        assert await webhooks.entity("UPDATE", wrong) == []
+        cluster.api.objects["Queue", "shop", "paid"] = queue_body()
+        with pytest.raises(kopf.AdmissionError, match="requiresSession cannot be changed"):
+            await webhooks.entity("UPDATE", changed(queue_body(), requiresSession=True))
+
+
+@pytest.mark.requirement("R389")
+async def test_a_change_of_a_bus_is_compared_with_what_the_api_server_has(cluster: Cluster) -> None:
+    smaller = changed(bus_body(), premiumMessagingPartitions=1)
+
+    async with asked(cluster, lambda _: b"", bus_body()) as webhooks:
+        with pytest.raises(kopf.AdmissionError, match="premiumMessagingPartitions"):
+            await webhooks.bus("UPDATE", smaller)
+        del cluster.api.objects["BusNamespace", "shop", "orders"]
+        assert await webhooks.bus("UPDATE", smaller) == []
+
+
+@pytest.mark.requirement("R389")
+async def test_a_bounded_number_of_changes_is_reviewed_at_once(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhooks_module, "REVIEWS_MAX", 2)
+
+    async with asked(cluster, lambda _: b"", bus_body()) as webhooks:
+        outcomes = await asyncio.gather(
+            *(webhooks.entity("CREATE", queue_body()) for _ in range(5)), return_exceptions=True
+        )
+        assert await webhooks.entity("CREATE", queue_body()) == []
+
+    assert sum("try again" in str(each) for each in outcomes) == 3
+
+
+@pytest.mark.requirement("R389")
+async def test_partitions_are_not_asked_often_for_one_object(cluster: Cluster) -> None:
+    told: list[str] = []
+
+    def answer(method: str) -> bytes:
+        told.append(method)
+        return counted(active=1)
+
+    async with asked(cluster, answer, bus_body()) as webhooks:
+        for _ in range(ASKS_AT_ONCE):
+            with pytest.raises(kopf.AdmissionError, match="holds 1 message"):
+                await delete(cluster, webhooks.entity, queue_body(**DELETE))
+        with pytest.raises(kopf.AdmissionError, match="5 times just now; try again"):
+            await delete(cluster, webhooks.entity, queue_body(**DELETE))
+        await delete(cluster, webhooks.entity, queue_body("other", **DELETE))
+
+    assert len(told) == ASKS_AT_ONCE + 1
+
+
+@pytest.mark.requirement("R389")
+def test_what_was_asked_often_may_be_asked_again_after_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rates = ObjectRates()
+    assert [rates.take("a", 0.0) for _ in range(7)] == [True] * ASKS_AT_ONCE + [False] * 2
+    assert rates.take("b", 0.0)
+    assert [rates.take("a", ASK_EVERY_S), rates.take("a", ASK_EVERY_S)] == [True, False]
+
+    monkeypatch.setattr(webhooks_module, "OBJECTS_REMEMBERED", 2)
+    for name in "cdefg":
+        rates.take(name, 10.0)
+    assert len(rates._left) <= 3
+
+
 @pytest.mark.requirement("R381")
 async def test_rules_are_compiled_for_one_review_at_a_time(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
@@ -151,9 +233,9 @@ async def test_rules_are_compiled_for_one_review_at_a_time(
     async with asked(cluster, lambda _: b"", bus_body(sku={"tier": "Standard"})) as webhooks:
         async with webhooks._compiling:
             # Left to the bus, whose answer the status shows.
-            await webhooks.entity("CREATE", wrong, None)
+            await webhooks.entity("CREATE", wrong)
         with pytest.raises(kopf.AdmissionError):
-            await webhooks.entity("CREATE", wrong, None)
+            await webhooks.entity("CREATE", wrong)
 
 
 def sql(text: str) -> Body:
@@ -252,8 +334,10 @@ async def test_what_a_topic_or_a_subscription_cannot_be_is_refused_with_the_same
     operation = "CREATE" if old is None else "UPDATE"
 
     async with asked(cluster, lambda _: b"", bus_body(sku={"tier": "Standard"})) as webhooks:
+        if old is not None:
+            cluster.api.objects[old["kind"], "shop", old["metadata"]["name"]] = old
         with pytest.raises(kopf.AdmissionError) as caught:
-            await webhooks.entity(operation, new, old)
+            await webhooks.entity(operation, new)
 
     assert sentence in str(caught.value)
 
@@ -264,8 +348,9 @@ async def test_a_new_queue_of_a_basic_bus_detects_no_duplicates(cluster: Cluster
 
     async with asked(cluster, lambda _: b"", bus_body(sku={"tier": "Basic"})) as webhooks:
         with pytest.raises(kopf.AdmissionError, match="needs a namespace of tier Standard"):
-            await webhooks.entity("CREATE", body, None)
-        await webhooks.entity("UPDATE", changed(body, maxDeliveryCount=3), body)
+            await webhooks.entity("CREATE", body)
+        cluster.api.objects["Queue", "shop", "paid"] = body
+        await webhooks.entity("UPDATE", changed(body, maxDeliveryCount=3))
 
 
 @pytest.mark.requirement("R135", "R200")
@@ -273,4 +358,4 @@ async def test_a_basic_bus_has_no_topics(cluster: Cluster) -> None:
     async with asked(cluster, lambda _: b"", bus_body(sku={"tier": "Basic"})) as webhooks:
         for body in (topic_body(), subscription_body()):
             with pytest.raises(kopf.AdmissionError, match="need a namespace of tier Standard"):
-                await webhooks.entity("CREATE", body, None)
+                await webhooks.entity("CREATE", body)

@@ -1,6 +1,7 @@
 """The line by which a server reports whether it serves."""
 
 import socket
+from pathlib import Path
 
 import grpc
 import pytest
@@ -36,3 +37,19 @@ async def test_a_port_that_is_taken_is_named() -> None:
 
         with pytest.raises(CannotListen, match=listen):
             serving.open_port(server, listen, None, demand_client_certificate=False)
+
+
+@pytest.mark.requirement("R388")
+def test_kubernetes_is_told_why_a_server_does_not_serve_where_it_listens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "termination-log"
+    monkeypatch.setattr(readiness, "TERMINATION_LOG", log)
+
+    readiness.print_failure(ValueError("nobody listens"))
+    assert not log.exists()
+    log.touch()
+    readiness.print_failure(ValueError("the file has format 13" + "!" * 5_000))
+
+    assert log.read_text(encoding="utf-8").startswith("the file has format 13!")
+    assert len(log.read_text(encoding="utf-8")) == readiness.TERMINATION_CHARS_MAX

@@ -14,12 +14,18 @@
   value: {{ include "bendybus.image" . | quote }}
 - name: BENDYBUS_OPERATOR_IMAGE_PULL_POLICY
   value: {{ .Values.image.pullPolicy }}
+- name: BENDYBUS_OPERATOR_IMAGE_PULL_SECRETS
+  value: {{ range $index, $secret := .Values.busImagePullSecrets }}{{ if $index }},{{ end }}{{ $secret.name }}{{ else }}""{{ end }}
+- name: BENDYBUS_OPERATOR_RUN_AS_USER
+  value: {{ .Values.runAsUser | default 0 | int64 | quote }}
 - name: BENDYBUS_OPERATOR_SERVICE
   value: {{ include "bendybus.operator" . }}
 - name: BENDYBUS_OPERATOR_WEBHOOK_CONFIGURATION
   value: {{ if and .Values.webhooks.enabled (not .Values.certManager.enabled) }}{{ include "bendybus.clusterName" . }}{{ else }}""{{ end }}
 - name: BENDYBUS_OPERATOR_WEBHOOK_PORT
   value: "9443"
+- name: BENDYBUS_OPERATOR_WEBHOOK_CLIENT_CA
+  value: {{ if .Values.webhooks.clientCAConfigMap }}/etc/bendybus/webhook-client-ca/ca.crt{{ else }}""{{ end }}
 - name: BENDYBUS_OPERATOR_PROBE_PORT
   value: "8080"
 - name: BENDYBUS_OPERATOR_METRICS_PORT
@@ -50,6 +56,8 @@
   value: {{ .Values.operator.statusPatchesPerSecond | quote }}
 - name: BENDYBUS_OPERATOR_URGENT_PATCHES_PER_S
   value: {{ .Values.operator.urgentPatchesPerSecond | quote }}
+- name: BENDYBUS_OPERATOR_WORKER_MEMORY_MB
+  value: {{ .Values.operator.workerMemoryMB | quote }}
 - name: BENDYBUS_OPERATOR_LOG_LEVEL
   value: {{ .Values.logLevel }}
 {{- end }}

@@ -86,3 +86,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 helm.sh/hook: test
 helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 {{- end }}
+
+{{- /* The user of all pods; nothing where the cluster chooses it. */ -}}
+{{- define "bendybus.podUser" -}}
+runAsNonRoot: true
+{{- with .Values.runAsUser }}
+runAsUser: {{ . | int64 }}
+runAsGroup: {{ . | int64 }}
+fsGroup: {{ . | int64 }}
+{{- end }}
+{{- end }}

@@ -103,10 +103,7 @@ tolerations:
 {{- end }}
 
 {{- define "bendybus.pipeline.security" -}}
-runAsNonRoot: true
-runAsUser: 10001
-runAsGroup: 10001
-fsGroup: 10001
+{{ include "bendybus.podUser" .root }}
 seccompProfile:
   type: RuntimeDefault
 {{- end }}

@@ -34,9 +34,13 @@
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
   verbs: [get, list, patch, delete]
+# Why pods of a bus do not run.
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [list]
 - apiGroups: [""]
   resources: [events]
-  verbs: [create]
+  verbs: [create, patch]
 {{- if .Values.certManager.enabled }}
 - apiGroups: [cert-manager.io]
   resources: [certificates, issuers]

@@ -1,6 +1,7 @@
 """`python -m bendybus.frontend serve --partition 0=HOST:PORT …`."""
 
 import argparse
+import os
 from pathlib import Path
 
 from bendybus.frontend import server
@@ -28,6 +29,9 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument("--health-listen", default="", help="HOST:PORT for health in plain text")
     serve.add_argument("--metrics-port", type=int, default=0, help="0: no metrics")
     serve.add_argument(
+        "--metrics-host", default="", help="default: that of --listen in a pod, else 127.0.0.1"
+    )
+    serve.add_argument(
         "--partition", type=_partition, action="append", default=[], metavar="INDEX=HOST:PORT"
     )
     serve.add_argument("--tls-directory", type=Path, help="of tls.crt, tls.key and ca.crt")
@@ -48,6 +52,9 @@ def main() -> int:
     parser = _parser()
     options = vars(parser.parse_args())
     del options["command"]
+    options["metrics_host"] = serving.metrics_host(
+        options["metrics_host"], options["listen"], os.environ
+    )
     settings = Settings(partitions=dict(options.pop("partition")), **options)
     try:
         settings.validate()

@@ -96,7 +96,7 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
         health_server = await serving.start_health(settings.health_listen, health)
         await _first_contact(front_end)
         await server.start()
-        metrics = _start_metrics(settings, front_end, host)
+        metrics = _start_metrics(settings, front_end)
         watching = group.create_task(_watch_health(health, front_end), name="health")
         readiness.print_ready(address=f"{host}:{port}", partitions=sorted(settings.partitions))
         await stop.wait()
@@ -175,12 +175,13 @@ async def _first_contact(front_end: FrontEnd) -> None:
         await asyncio.sleep(READY_CHECK_S)
 
 
-def _start_metrics(settings: Settings, front_end: FrontEnd, host: str):  # type: ignore[no-untyped-def]
+def _start_metrics(settings: Settings, front_end: FrontEnd):  # type: ignore[no-untyped-def]
     if not settings.metrics_port:
         return None
+    host = settings.metrics_host
     with readiness.listening(f"{host}:{settings.metrics_port}"):
         server, _ = start_http_server(
-            settings.metrics_port, addr=host, registry=front_end.metrics.registry
+            settings.metrics_port, addr=host.strip("[]"), registry=front_end.metrics.registry
         )
     return server
 

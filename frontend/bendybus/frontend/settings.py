@@ -17,7 +17,9 @@ class Settings:
     health_listen: str = ""
     """Where grpc.health.v1 answers in plain text, also when TLS is on; "": nowhere."""
     metrics_port: int = 0
-    """Port of /metrics on the listening host; 0: none."""
+    """Port of /metrics; 0: none."""
+    metrics_host: str = "127.0.0.1"
+    """Host of /metrics, which name entities and count their messages."""
     echo_every_s: float = 1.0
     """How often a reachable partition is probed."""
     echo_timeout_s: float = 1.0

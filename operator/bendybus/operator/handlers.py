@@ -29,8 +29,7 @@ async def entity_changed(event: Any, memo: Any, **_: Any) -> None:
 @kopf.on.validate(GROUP, VERSION, "busnamespaces", id="busnamespaces")
 async def admit_bus(memo: Any, body: Any, warnings: list[str], **facts: Any) -> None:
     """Validate a change of a BusNamespace."""
-    old = _dict(facts["old"])
-    warnings.extend(await memo.webhooks.bus(facts["operation"], dict(body), old))
+    warnings.extend(await memo.webhooks.bus(facts["operation"], dict(body)))
 
 
 @kopf.on.validate(GROUP, VERSION, "queues", id="queues")
@@ -38,12 +37,7 @@ async def admit_bus(memo: Any, body: Any, warnings: list[str], **facts: Any) -> 
 @kopf.on.validate(GROUP, VERSION, "subscriptions", id="subscriptions")
 async def admit_entity(memo: Any, body: Any, warnings: list[str], **facts: Any) -> None:
     """Validate a change of an entity's manifest."""
-    old = _dict(facts["old"])
-    warnings.extend(await memo.webhooks.entity(facts["operation"], dict(body), old))
-
-
-def _dict(body: Any) -> dict[str, Any] | None:
-    return dict(body) if body else None
+    warnings.extend(await memo.webhooks.entity(facts["operation"], dict(body)))
 
 
 @kopf.on.probe(id="leading")

@@ -16,6 +16,7 @@ _POSITIVE: Final = (
     "urgent_patches_per_s",
 )
 PREFIX: Final = "BENDYBUS_OPERATOR_"
+WORKER_MEMORY_MB_MIN: Final = 96
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +32,17 @@ class Settings:
     image: str = "localhost/bendybus:dev"
     """Image of partition and front-end pods, unless the BusNamespace sets one."""
     image_pull_policy: str = "IfNotPresent"
+    image_pull_secrets: tuple[str, ...] = ()
+    """Names of Secrets in a bus's namespace with which its images are pulled."""
+    run_as_user: int = 10001
+    """User and group of the pods of buses; 0: as the cluster chooses."""
     service: str = "bendybus-operator"
     """Name of the Service in front of the webhooks."""
     webhook_configuration: str = "bendybus"
     """Name of the ValidatingWebhookConfiguration whose CA the operator keeps; empty: none."""
     webhook_port: int = 9443
+    webhook_client_ca: str = ""
+    """File with the CA of the API server's client certificate, which webhooks demand then."""
     probe_port: int = 8080
     metrics_port: int = 8081
     peering: str = "bendybus"
@@ -63,6 +70,8 @@ class Settings:
     """Limit on status patches with new counts, over all objects."""
     urgent_patches_per_s: float = 40.0
     """Limit on status patches with changed conditions, which are written first."""
+    worker_memory_mb: int = 160
+    """What each process that calls partitions may allocate; there are at most four."""
     log_level: str = "info"
 
     @classmethod
@@ -91,6 +100,13 @@ class Settings:
                 raise ValueError(f"{PREFIX}{name.upper()}: must not be empty.")
         if not _are_peers(self.metrics_from):
             raise ValueError(f"{PREFIX}METRICS_FROM: must be a JSON list of objects.")
+        if self.worker_memory_mb < WORKER_MEMORY_MB_MIN:
+            raise ValueError(
+                f"{PREFIX}WORKER_MEMORY_MB: must be at least {WORKER_MEMORY_MB_MIN}, which a "
+                "worker needs to start."
+            )
+        if self.run_as_user < 0:
+            raise ValueError(f"{PREFIX}RUN_AS_USER: must be 0 or more.")
         if self.certificate_days < 1:
             raise ValueError(f"{PREFIX}CERTIFICATE_DAYS: must be 1 or more.")
         if bool(self.issuer_kind) != bool(self.issuer_name):

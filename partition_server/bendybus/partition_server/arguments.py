@@ -8,6 +8,7 @@ from typing import Any
 
 from bendybus.domain.limits import Tier
 from bendybus.partition_server.settings import Settings
+from bendybus.wire import serving
 
 
 def parser() -> argparse.ArgumentParser:
@@ -31,6 +32,9 @@ def parser() -> argparse.ArgumentParser:
     serve.add_argument("--listen", default="127.0.0.1:7490", help="HOST:PORT; port 0: any")
     serve.add_argument("--health-listen", default="", help="HOST:PORT for health in plain text")
     serve.add_argument("--metrics-port", type=int, default=0, help="0: no metrics")
+    serve.add_argument(
+        "--metrics-host", default="", help="default: that of --listen in a pod, else 127.0.0.1"
+    )
     serve.add_argument("--free-space-min-bytes", type=int)
     serve.add_argument("--reserve-bytes", type=int)
     serve.add_argument("--clock-hold-ms", type=int)
@@ -77,6 +81,9 @@ def settings(arguments: argparse.Namespace, env: Mapping[str, str]) -> Settings:
     if texts.get("peer"):
         from_env["peer"] = _peers(texts["peer"])
     made = replace(made, **{**from_env, **given})
+    chosen = arguments.metrics_host or texts.get("metrics_host", "")
+    host = serving.metrics_host(chosen, made.listen, env)
+    made = replace(made, metrics_host=host)
     made.validate()
     return made
 

@@ -213,7 +213,9 @@ class _Running:
         registry = CollectorRegistry()
         registry.register(collector(hosts, refusals))
         with readiness.listening(f"{host}:{port}"):
-            self._server, self._thread = start_http_server(port, addr=host, registry=registry)
+            self._server, self._thread = start_http_server(
+                port, addr=host.strip("[]"), registry=registry
+            )
 
     def close(self) -> None:
         self._server.shutdown()

@@ -58,7 +58,7 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
     port = serving.open_port(server, settings.listen, directory, demand_client_certificate=True)
     await server.start()
     health_server = await serving.start_health(settings.health_listen, health)
-    metrics_server = metrics.start(hosts, refusals, host, settings.metrics_port)
+    metrics_server = metrics.start(hosts, refusals, settings.metrics_host, settings.metrics_port)
     watching = asyncio.get_running_loop().create_task(
         _watch_health(health, threads, stop), name="health"
     )

@@ -30,7 +30,9 @@ class Settings:
     health_listen: str = ""
     """Where grpc.health.v1 answers in plain text, also when TLS is on; "": nowhere."""
     metrics_port: int = 0
-    """Port of /metrics on the listening host; 0: none."""
+    """Port of /metrics; 0: none."""
+    metrics_host: str = "127.0.0.1"
+    """Host of /metrics, which name entities and count their messages."""
     free_space_min_bytes: int = 32 * MB
     """Sends are refused while the volume has less than this and what the log may still take."""
     reserve_bytes: int = 16 * MB

@@ -36,16 +36,22 @@ def watch_response(
     return response
 
 
-def parts(response: entity_pb2.WatchEntitiesResponse) -> Iterator[entity_pb2.WatchEntitiesResponse]:
-    """Divide an answer that is larger than a reader may take; mostly it is one part itself."""
-    if response.ByteSize() <= limits.CATALOGUE_PART_BYTES:
+def parts(
+    response: entity_pb2.WatchEntitiesResponse, part_bytes: int = 0
+) -> Iterator[entity_pb2.WatchEntitiesResponse]:
+    """Divide an answer that is larger than a reader may take; mostly it is one part itself.
+
+    `part_bytes`: what the reader asks for; 0: the most there may be.
+    """
+    part_bytes = min(part_bytes or limits.CATALOGUE_PART_BYTES, limits.CATALOGUE_PART_BYTES)
+    if response.ByteSize() <= part_bytes:
         yield response
         return
     part, size_bytes = _empty(response, snapshot=response.snapshot), 0
     for field in ("entities", "others"):
         for each in getattr(response, field):
             more_bytes = each.ByteSize()
-            if size_bytes and size_bytes + more_bytes > limits.CATALOGUE_PART_BYTES:
+            if size_bytes and size_bytes + more_bytes > part_bytes:
                 part.more = response.snapshot
                 yield part
                 part, size_bytes = _empty(response, snapshot=False), 0

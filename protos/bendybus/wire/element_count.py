@@ -4,6 +4,7 @@ A parsed message takes up to a hundred times its bytes when it is made of empty 
 them are 1.2 GB. Bodies cost nothing to skip, so the count is quick however large they are.
 """
 
+from collections.abc import Container, Iterator
 from functools import lru_cache
 from typing import Any, Final
 
@@ -22,10 +23,45 @@ class TooManyElements(ValueError):
     """Raised for a message with more elements than allowed, or a malformed one."""
 
 
-def check(data: bytes, descriptor: Descriptor, elements_max: int = ELEMENTS_MAX) -> None:
-    """Raise TooManyElements if a serialised message would take far more memory than its bytes."""
-    if len(data) > SMALL_BYTES:
+def check(
+    data: bytes | memoryview,
+    descriptor: Descriptor,
+    elements_max: int = ELEMENTS_MAX,
+    *,
+    small_bytes: int = SMALL_BYTES,
+) -> None:
+    """Raise TooManyElements if a serialised message would take far more memory than its bytes.
+
+    One of at most `small_bytes` is not counted.
+    """
+    if len(data) > small_bytes:
         _count(memoryview(data), descriptor, elements_max)
+
+
+def pieces(data: bytes, fields: Container[int]) -> Iterator[tuple[int, memoryview]]:
+    """Yield (field, content) of each entry of these repeated fields; and all else as (0, bytes).
+
+    So a list of any length is parsed one entry at a time. Raises TooManyElements if malformed.
+    """
+    view, at, end = memoryview(data), 0, len(data)
+    while at < end:
+        start = at
+        tag, at = _varint(view, at)
+        kind, size = tag & 7, 0
+        if kind == _BYTES:
+            size, at = _varint(view, at)
+        elif kind == _VARINT:
+            _, at = _varint(view, at)
+        elif kind in (_FIXED64, _FIXED32):
+            size = 8 if kind == _FIXED64 else 4
+        else:
+            raise TooManyElements("the message is malformed")
+        if size > end - at:
+            raise TooManyElements("the message is malformed")
+        is_entry = kind == _BYTES and tag >> 3 in fields
+        content = at if is_entry else start
+        at += size
+        yield (tag >> 3 if is_entry else 0), view[content:at]
 
 
 def _count(data: memoryview, descriptor: Descriptor, left: int, depth: int = 0) -> int:
@@ -35,13 +71,13 @@ def _count(data: memoryview, descriptor: Descriptor, left: int, depth: int = 0) 
     while at < end:
         left -= 1
         if left < 0 or depth > 64:
-            raise TooManyElements("the request holds too many elements")
+            raise TooManyElements("the message has too many elements")
         tag, at = _varint(data, at)
         kind = tag & 7
         if kind == _BYTES:
             size, at = _varint(data, at)
             if size > end - at:
-                raise TooManyElements("the request is malformed")
+                raise TooManyElements("the message is malformed")
             inner = nested.get(tag >> 3)
             if inner is not None:
                 left = _count(data[at : at + size], inner, left, depth + 1)
@@ -53,9 +89,9 @@ def _count(data: memoryview, descriptor: Descriptor, left: int, depth: int = 0) 
         elif kind in (_FIXED64, _FIXED32):
             at += 8 if kind == _FIXED64 else 4
         else:
-            raise TooManyElements("the request is malformed")
+            raise TooManyElements("the message is malformed")
     if left < 0:
-        raise TooManyElements("the request holds too many elements")
+        raise TooManyElements("the message has too many elements")
     return left
 
 
@@ -68,7 +104,7 @@ def _varint(data: memoryview, at: int) -> tuple[int, int]:
         if byte < 0x80:
             return value, at
         shift += 7
-    raise TooManyElements("the request is malformed")
+    raise TooManyElements("the message is malformed")
 
 
 @lru_cache(maxsize=256)

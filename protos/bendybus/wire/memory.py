@@ -30,6 +30,13 @@ async def give_back() -> None:
         least = min(least, _pages())
 
 
+def trim() -> None:
+    """Give back now what can be."""
+    found = _trimmer()
+    if found is not None:
+        found(0)
+
+
 def _trimmer() -> Callable[[int], int] | None:
     try:
         found: Callable[[int], int] = ctypes.CDLL(None).malloc_trim

@@ -7,14 +7,19 @@ The only place that knows these lines: servers print them, and `bendybus up` rea
 the sentence is on standard error too.
 """
 
+import contextlib
 import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 FAILED: Final = 1
+TERMINATION_LOG: Final = Path("/dev/termination-log")
+# Kubernetes keeps 4,096 bytes.
+TERMINATION_CHARS_MAX: Final = 1_000
 
 
 class CannotListen(Exception):
@@ -40,6 +45,10 @@ def print_failure(error: Exception) -> int:
     """Report why this process does not serve; return its exit status."""
     # First for people: the reader of the line may end this process at once.
     print(f"error: {error}", file=sys.stderr, flush=True)
+    # Kubernetes keeps it with the state of the pod, and the operator shows it in the bus's status.
+    # There is no such file elsewhere, and it is not made.
+    with contextlib.suppress(OSError), TERMINATION_LOG.open("r+", encoding="utf-8") as file:
+        file.write(str(error)[:TERMINATION_CHARS_MAX])
     facts = {"error": str(error), "cannot_listen": isinstance(error, CannotListen)}
     print(json.dumps({"ready": False, **facts}), flush=True)
     return FAILED

@@ -15,7 +15,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -28,6 +28,8 @@ from bendybus.wire import readiness, tls
 from bendybus.wire.health import Health
 
 logger = logging.getLogger(__name__)
+# Kubernetes sets it in every container.
+IN_A_POD: Final = "KUBERNETES_SERVICE_HOST"
 HEALTH_SERVICE: Final = "grpc.health.v1.Health"
 # Files and connections of a process besides those of its callers.
 FILES_SPARE: Final = 128
@@ -182,6 +184,18 @@ def connections_max(wanted: int) -> int:
     if soft == resource.RLIM_INFINITY:
         return wanted
     return max(1, min(wanted, soft - FILES_SPARE))
+
+
+def metrics_host(given: str, listen: str, env: Mapping[str, str]) -> str:
+    """Return where `/metrics` listens; they name entities and count their messages.
+
+    Beyond loopback only where the NetworkPolicies of the operator, or of the chart, say who may
+    read them, or where somebody chose the host.
+    """
+    host = listen.rsplit(":", 1)[0]
+    if given or IN_A_POD in env or is_loopback(host):
+        return given or host
+    return "127.0.0.1"
 
 
 def is_loopback(host: str) -> bool:

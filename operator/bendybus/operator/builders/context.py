@@ -24,6 +24,9 @@ class Context:
     image: str
     image_pull_policy: str
     operator_namespace: str
+    image_pull_secrets: tuple[str, ...] = ()
+    # User and group of pods; 0: as the cluster chooses.
+    run_as_user: int = 10001
     # Peers of NetworkPolicies that may read metrics.
     metrics_from: tuple[Manifest, ...] = ()
     # Whether cert-manager issues certificates; the issuer that was named, "": one for this bus.

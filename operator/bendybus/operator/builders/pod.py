@@ -10,20 +10,17 @@ TLS_DIRECTORY: Final = "/etc/bendybus/tls"
 POLICIES_DIRECTORY: Final = "/etc/bendybus/access"
 GRACE_S: Final = 60
 DRAIN_S: Final = 20
-_USER: Final = 10001
 
 
 def spec(context: Context, role: str, container: Manifest, volumes: list[Manifest]) -> Manifest:
     """Return the spec of a pod of one container."""
-    return {
+    made = {
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": GRACE_S,
         "securityContext": {
             "runAsNonRoot": True,
-            "runAsUser": _USER,
-            "runAsGroup": _USER,
-            "fsGroup": _USER,
+            **_user(context),
             "fsGroupChangePolicy": "OnRootMismatch",
             "seccompProfile": {"type": "RuntimeDefault"},
         },
@@ -32,6 +29,15 @@ def spec(context: Context, role: str, container: Manifest, volumes: list[Manifes
         "containers": [container],
         "volumes": [*volumes, {"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}}],
     }
+    if context.image_pull_secrets:
+        made["imagePullSecrets"] = [{"name": name} for name in context.image_pull_secrets]
+    return made
+
+
+def _user(context: Context) -> Manifest:
+    """Return the user of a pod; nothing where the cluster chooses it, as OpenShift does."""
+    user = context.run_as_user
+    return {"runAsUser": user, "runAsGroup": user, "fsGroup": user} if user else {}
 
 
 def _over_nodes(bus: ObjectKey, role: str) -> Manifest:

@@ -2,7 +2,8 @@
 
 A partition may be of another version, and its image is the tenant's to choose. So nothing that it
 says is believed beyond these bounds: what cannot be understood is a `InvalidAnswer`, which makes
-that one partition count as not answering.
+that one partition count as not answering. Answers come as bytes: what they hold is counted before
+it is parsed, and lists are parsed one entry at a time, since 2 bytes may become 150 in memory.
 """
 
 import re
@@ -21,18 +22,36 @@ from bendybus.operator.decisions.conditions import (
     ANSWER_NOT_UNDERSTOOD,
     CERTIFICATE_OVERDUE,
     READY,
+    WORKER_ENDED,
     Counts,
 )
-from bendybus.wire import catalogue, entities
+from bendybus.wire import catalogue, element_count, entities
 
 Value = TypeVar("Value")
 # All that a bus may have and remember, with room for more of a later version.
 ENTRIES_MAX: Final = 2 * (
     limits.ENTITIES_PER_NAMESPACE + limits.SUBSCRIPTIONS_PER_NAMESPACE + limits.TOMBSTONES_MAX
 )
-BYTES_MAX: Final = 48 * limits.MB
+# What is asked for in one answer, and how much of one is taken; an entry may be larger.
+PART_BYTES: Final = 256 * limits.KB
+COUNTS_A_PAGE: Final = 10_000
+ANSWER_BYTES_MAX: Final = 2 * limits.MB
+# Of a partition that knows no pages, or of a larger entry; one at a time of a bus.
+LARGE_ANSWER_BYTES_MAX: Final = limits.CATALOGUE_PART_BYTES + limits.MB
 # All parts of a catalogue. So many entries of usual size are 35 MB, and rules 10 to 40 MB.
 CATALOGUE_BYTES_MAX: Final = 96 * limits.MB
+# Of one entry, at all depths: the rules of a subscription with all the values that they may have.
+ENTRY_ELEMENTS_MAX: Final = 2 * 4 * limits.RULES_PER_SUBSCRIPTION * limits.RULE_VALUES_MAX + 200_000
+RULES_MAX: Final = limits.RULES_PER_NAMESPACE + limits.RULES_PER_SUBSCRIPTION
+# Of an answer, beside its entries.
+_REST_BYTES_MAX: Final = 64 * limits.KB
+_ENTITY: Final = entity_pb2.Entity.DESCRIPTOR
+_COMMITTED: Final = entity_pb2.CommitEntityResponse.DESCRIPTOR
+_CATALOGUE_FIELDS: Final = (
+    entity_pb2.WatchEntitiesResponse.ENTITIES_FIELD_NUMBER,
+    entity_pb2.WatchEntitiesResponse.OTHERS_FIELD_NUMBER,
+)
+_COUNTS_FIELDS: Final = (partition_pb2.GetCountsResponse.ENTITIES_FIELD_NUMBER,)
 _NAME_CHARS_MAX: Final = {
     EntityKind.QUEUE: limits.ENTITY_NAME_CHARS_MAX,
     EntityKind.TOPIC: limits.ENTITY_NAME_CHARS_MAX,
@@ -55,7 +74,7 @@ STATES: Final[dict[str, str]] = {
 }
 NO_STATES: Final = frozenset({"uid", "generation", "size_in_bytes", "idle_ms", "accessed_at_ms"})
 # Conditions that the operator itself sets.
-_OWN: Final = frozenset({READY, ANSWER_NOT_UNDERSTOOD, CERTIFICATE_OVERDUE})
+_OWN: Final = frozenset({READY, ANSWER_NOT_UNDERSTOOD, CERTIFICATE_OVERDUE, WORKER_ENDED})
 _WORD: Final = re.compile(r"[A-Z][A-Za-z]{0,62}\Z")
 
 
@@ -94,34 +113,86 @@ class CatalogueNews:
     entries: list[Entity]
     kinds: frozenset[EntityKind]
     knows_sessions: bool
+    snapshot: bool
 
 
-def catalogue_news(response: entity_pb2.WatchEntitiesResponse) -> CatalogueNews:
-    """Return what an answer of a watch says. Raises InvalidAnswer."""
+class CatalogueReader:
+    """Reads the answers of one watch, and puts the parts of a snapshot together."""
 
-    def convert() -> CatalogueNews:
-        if len(response.entities) + len(response.others) > ENTRIES_MAX:
-            raise ValueError(f"more than {ENTRIES_MAX} entries")
+    def __init__(self, *, keep: bool = True) -> None:
+        """`keep`: False to look only whether they can be understood."""
+        self._keep, self._number = keep, 0
+        self._entries: list[Entity] = []
+        self._size_bytes = 0
+        # Of a snapshot that goes on: `snapshot` of its first part.
+        self._begun: bool | None = None
+
+    def read(self, data: bytes) -> CatalogueNews | None:
+        """Return what the answer that a part completes says, None if more parts follow.
+
+        Raises InvalidAnswer.
+        """
+        return understood(lambda: self._read(data))
+
+    def _read(self, data: bytes) -> CatalogueNews | None:
+        self._size_bytes += len(data)
+        if self._size_bytes > CATALOGUE_BYTES_MAX:
+            raise ValueError(f"catalogue: must be at most {CATALOGUE_BYTES_MAX} bytes in all parts")
+        rest = bytearray()
+        for field, content in element_count.pieces(data, _CATALOGUE_FIELDS):
+            if not field:
+                _add(rest, content)
+            elif (entry := _entry(content, queue=field == _CATALOGUE_FIELDS[0])) is not None:
+                self._number += 1
+                if self._keep:
+                    self._entries.append(entry)
+                if self._number > ENTRIES_MAX:
+                    raise ValueError(f"more than {ENTRIES_MAX} entries")
+        response = entity_pb2.WatchEntitiesResponse.FromString(bytes(rest))
+        if self._begun is None:
+            self._begun = response.snapshot
+        return None if response.more else self._news(response)
+
+    def _news(self, response: entity_pb2.WatchEntitiesResponse) -> CatalogueNews:
         fingerprint = entities.fingerprint_from_proto(response.fingerprint)
         _within("partition_count", fingerprint.partition_count, 1)
-        for each in response.entities:
-            if entities.kind_from_proto(each.kind) is not EntityKind.QUEUE:
-                raise ValueError(f"{each.kind}: not where queues are")
-        entries = [_checked(each) for each in catalogue.entries_of(response)]
-        kinds = catalogue.kinds_of(response)
-        return CatalogueNews(fingerprint, entries, kinds, response.knows_sessions)
+        news = CatalogueNews(
+            fingerprint,
+            self._entries,
+            catalogue.kinds_of(response),
+            response.knows_sessions,
+            bool(self._begun),
+        )
+        self._entries, self._number, self._size_bytes, self._begun = [], 0, 0, None
+        return news
+
+
+def _add(rest: bytearray, content: memoryview) -> None:
+    if len(rest) + len(content) > _REST_BYTES_MAX:
+        raise ValueError(f"more than {_REST_BYTES_MAX} bytes beside its entries")
+    rest += content
+
+
+def _entry(content: memoryview, *, queue: bool) -> Entity | None:
+    """Return an entry of a catalogue; None: of a kind that this version does not know."""
+    element_count.check(content, _ENTITY, ENTRY_ELEMENTS_MAX, small_bytes=0)
+    proto = entity_pb2.Entity.FromString(content.tobytes())
+    if not queue and not entities.knows_kind(proto.kind):
+        return None
+    if queue and entities.kind_from_proto(proto.kind) is not EntityKind.QUEUE:
+        raise ValueError(f"{proto.kind}: not where queues are")
+    return _checked(entities.entity_from_proto(proto))
+
+
+def committed(data: bytes) -> Entity:
+    """Return the entry that the registrar committed. Raises InvalidAnswer."""
+
+    def convert() -> Entity:
+        element_count.check(data, _COMMITTED, ENTRY_ELEMENTS_MAX, small_bytes=0)
+        response = entity_pb2.CommitEntityResponse.FromString(data)
+        return _checked(catalogue.committed(response))
 
     return understood(convert)
-
-
-def catalogue_parts() -> catalogue.Parts:
-    """Return what puts the parts of a partition's catalogue together, within bounds."""
-    return catalogue.Parts(CATALOGUE_BYTES_MAX)
-
-
-def committed(response: entity_pb2.CommitEntityResponse) -> Entity:
-    """Return the entry that the registrar committed. Raises InvalidAnswer."""
-    return understood(lambda: _checked(catalogue.committed(response)))
 
 
 def _checked(made: Entity) -> Entity:
@@ -148,13 +219,35 @@ def _checked(made: Entity) -> Entity:
     return made
 
 
-def counts(response: partition_pb2.GetCountsResponse) -> dict[str, Counts]:
-    """Return counts by UID. Raises InvalidAnswer."""
+@dataclass(frozen=True, slots=True)
+class CountsPage:
+    """Counts by UID; `more`: others follow these."""
 
-    def convert() -> dict[str, Counts]:
-        if len(response.entities) > ENTRIES_MAX:
-            raise ValueError(f"counts of more than {ENTRIES_MAX} entities")
-        return {each.uid: _counts(each) for each in response.entities}
+    counts: dict[str, Counts]
+    conditions: tuple[str, ...]
+    more: bool
+
+
+def counts_page(data: bytes, after_uid: str = "") -> CountsPage:
+    """Return the counts of a page that follows `after_uid`. Raises InvalidAnswer."""
+
+    def convert() -> CountsPage:
+        rest, number = bytearray(), 0
+        for field, content in element_count.pieces(data, _COUNTS_FIELDS):
+            if not field:
+                _add(rest, content)
+            number += bool(field)
+            if number > ENTRIES_MAX:
+                raise ValueError(f"counts of more than {ENTRIES_MAX} entities")
+        # An entry of these has no lists: it takes as much as any other.
+        response = partition_pb2.GetCountsResponse.FromString(data)
+        found = {each.uid: _counts(each) for each in response.entities}
+        # Else it could be asked for ever.
+        if response.more and (number < COUNTS_A_PAGE or min(found) <= after_uid):
+            raise ValueError("more counts follow a page that is not full, or was there before")
+        if any(len(uid) > UID_CHARS_MAX for uid in found):
+            raise ValueError(f"uid: must be at most {UID_CHARS_MAX} characters")
+        return CountsPage(found, conditions(response.conditions), response.more)
 
     return understood(convert)
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from bendybus.domain import descriptions, limits
@@ -16,7 +16,8 @@ from bendybus.internal.v1 import entity_pb2
 from bendybus.operator.bus import answers
 from bendybus.operator.bus.answers import InvalidAnswer
 from bendybus.operator.bus.partition_link import PartitionLink
-from bendybus.operator.decisions.conditions import ANSWER_NOT_UNDERSTOOD, Counts
+from bendybus.operator.bus.worker_pool import Through, WorkerPool
+from bendybus.operator.decisions.conditions import ANSWER_NOT_UNDERSTOOD, WORKER_ENDED, Counts
 from bendybus.operator.decisions.data_identity import Identity
 from bendybus.operator.endless import endless
 from bendybus.operator.kubernetes.names import ObjectKey
@@ -40,8 +41,13 @@ class BusLink:
         entities_changed: Callable[[list[str]], None],
         reachability_changed: Callable[[], None],
         address: Callable[[ObjectKey, int], str],
+        workers: WorkerPool | None = None,
     ) -> None:
-        """`entities_changed` is called with the keys of entities that changed."""
+        """`entities_changed` is called with the keys of entities that changed.
+
+        `workers`: the processes that call the partitions; None: this one does.
+        """
+        self._workers = workers
         self.bus = bus
         self._timeout_s = timeout_s
         self.identity = identity
@@ -56,14 +62,25 @@ class BusLink:
         # Whether the total includes counts of a partition that is unavailable now.
         self._stale = False
         self._seen: set[int] = set()
+        # Subscription → how many rules it has.
+        self._rules: dict[str, int] = {}
         # One per partition: held while changes of topics are copied to it.
         self._copying = [asyncio.Lock() for _ in range(identity.partition_count)]
         # Replaced whenever it is set: entries came.
         self._news = asyncio.Event()
-        share = answers.Share()
+        share, large = answers.Share(), asyncio.Lock()
         self._links = [
             PartitionLink(
-                index, address(bus, index), material, self, timeout_s=timeout_s, share=share
+                index,
+                address(bus, index),
+                material,
+                self,
+                timeout_s=timeout_s,
+                share=share,
+                large=large,
+                way=None
+                if workers is None
+                else Through(workers, bus, index, address(bus, index), material),
             )
             for index in range(identity.partition_count)
         ]
@@ -97,6 +114,7 @@ class BusLink:
         fresh = {entry.key for entry in entries if self.directory.entry(entry.key) is None}
         if self.directory.size() + len(fresh) > answers.ENTRIES_MAX:
             raise InvalidAnswer(f"it sends more than {answers.ENTRIES_MAX} entities")
+        self._note_rules(entries)
         lagged = {entry.key for entry in self.directory.lagging(partition)}
         news = self.directory.update(partition, fingerprint, entries, snapshot=snapshot)
         confirmed = {entry.key for entry in entries} if not snapshot else lagged
@@ -105,6 +123,14 @@ class BusLink:
         heard, self._news = self._news, asyncio.Event()
         heard.set()
         return True
+
+    def _note_rules(self, entries: Iterable[Entity]) -> None:
+        """Raise InvalidAnswer when the bus would have more rules than any can."""
+        numbers = {entry.key: len(getattr(entry.description, "rules", ())) for entry in entries}
+        found = self._rules | {key: number for key, number in numbers.items() if number}
+        if sum(found.values()) > answers.RULES_MAX:
+            raise InvalidAnswer(f"it sends more than {answers.RULES_MAX} rules")
+        self._rules = {key: number for key, number in found.items() if numbers.get(key, number)}
 
     def lost(self, partition: int) -> None:
         """Forget the entries of a partition: it sends all of them again when it is back."""
@@ -168,6 +194,9 @@ class BusLink:
             words = link.conditions if link.reachable else ()
             for word in (*words, ANSWER_NOT_UNDERSTOOD) if link.invalid_answer else words:
                 found.setdefault(word, set()).add(link.partition)
+        ended_by = self._workers.trouble(self.bus) if self._workers is not None else None
+        if ended_by is not None:
+            found[WORKER_ENDED] = {ended_by}
         return found
 
     # What is asked

@@ -1,39 +1,34 @@
 """The connection to one partition: a watch on its catalogue, calls, and whether it answers."""
 
 import asyncio
+import contextlib
+import functools
 import logging
-from collections.abc import Collection, Sequence
-from functools import partial
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Collection, Sequence
+from typing import Final, Protocol, TypeVar
 
 import grpc
+from google.protobuf.message import Message
 
 from bendybus.domain.backoff import Backoff
 from bendybus.domain.entity import Entity, Fingerprint
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.errors import BusError, PartitionUnavailable
-from bendybus.internal.v1 import entity_pb2, entity_pb2_grpc, partition_pb2, partition_pb2_grpc
-from bendybus.operator.bus import answers
-from bendybus.operator.bus.answers import InvalidAnswer, Share
+from bendybus.internal.v1 import entity_pb2, partition_pb2
+from bendybus.operator.bus import answers, partition_channel
+from bendybus.operator.bus.answers import CatalogueNews, InvalidAnswer, Share
+from bendybus.operator.bus.partition_channel import AnswerTooLarge, Direct, PartitionChannel, Way
 from bendybus.operator.decisions.conditions import Counts
 from bendybus.wire import catalogue, statuses, tls
 
 logger = logging.getLogger(__name__)
+Value = TypeVar("Value")
 RETRY: Final = Backoff(first_s=0.2, max_s=2.0, reset_after_s=5.0)
-_OPTIONS: Final = [
-    # A restarted pod has another address: resolve it again soon.
-    ("grpc.dns_min_time_between_resolutions_ms", 1_000),
-    ("grpc.initial_reconnect_backoff_ms", 200),
-    # Connections to an address that is gone time out: do not wait the default 20 s.
-    ("grpc.min_reconnect_backoff_ms", 1_000),
-    ("grpc.max_reconnect_backoff_ms", 2_000),
-    ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 5_000),
-    ("grpc.http2.max_pings_without_data", 0),
-    ("grpc.max_receive_message_length", answers.BYTES_MAX),
-    # Two operators in one process (in tests) must not share connections.
-    ("grpc.use_local_subchannel_pool", 1),
-]
+# How often a catalogue is read again that is too large to be watched.
+READ_AGAIN_S: Final = 30.0
+LARGE_S: Final = 30.0
+# Of a partition whose answers cannot be parsed, until they can.
+LOGGED_MAX: Final = 5
 
 
 class Listener(Protocol):
@@ -67,8 +62,14 @@ class PartitionLink:
         *,
         timeout_s: float,
         share: Share | None = None,
+        large: asyncio.Lock | None = None,
+        way: Way | None = None,
     ) -> None:
-        """`share`: how much of the operator's time the answers of this bus may take."""
+        """`share`: how much of the operator's time the answers of this bus may take.
+
+        `large`: held while a large answer of this bus is read. `way`: by which the partition is
+        called; by default directly.
+        """
         self.partition = partition
         self.address = address
         self.reachable = False
@@ -79,6 +80,7 @@ class PartitionLink:
         self.conditions: tuple[str, ...] = ()
         # Why its last answer could not be parsed, "" if it could.
         self.invalid_answer = ""
+        self._logged: set[str] = set()
         # Number of calls so far.
         self.asked = 0
         self._told = False
@@ -87,13 +89,14 @@ class PartitionLink:
         self._timeout_s = timeout_s
         self._listener = listener
         self._share = share or Share()
-        if material is None:
-            self._channel = grpc.aio.insecure_channel(address, options=_OPTIONS)
-        else:
-            credentials = tls.channel_credentials(material)
-            self._channel = grpc.aio.secure_channel(address, credentials, options=_OPTIONS)
-        self._entities = entity_pb2_grpc.EntityServiceStub(self._channel)
-        self._calls = partition_pb2_grpc.PartitionServiceStub(self._channel)
+        # After the last answer.
+        self._pause_s = 0.0
+        self._channel = PartitionChannel(
+            way or Direct(address, material), large=large or asyncio.Lock()
+        )
+        self._watch_request = entity_pb2.WatchEntitiesRequest(
+            partition=partition, in_parts=True, part_bytes=answers.PART_BYTES
+        )
 
     async def run(self) -> None:
         """Watch the partition's catalogue until cancelled."""
@@ -111,36 +114,69 @@ class PartitionLink:
 
     async def _watch(self) -> str:
         """Follow one stream of the catalogue to its end; return why it ended."""
-        loop = asyncio.get_running_loop()
-        stream = self._entities.WatchEntities(
-            entity_pb2.WatchEntitiesRequest(partition=self.partition, in_parts=True)
-        )
-        parts = answers.catalogue_parts()
         try:
-            async for part in stream:
-                began_s = loop.time()
-                response = answers.understood(partial(parts.whole, part))
-                if response is not None:
-                    self._heard(response)
-                now_s = loop.time()
-                # The stream is not read during the pause: only this bus waits.
-                await asyncio.sleep(self._share.spend(now_s - began_s, now_s))
+            try:
+                await self._read(self._heard)
+            except AnswerTooLarge:
+                await self._read_again_and_again()
         except grpc.RpcError as error:
             return _bus_error(error).message
+        except BusError as error:
+            return error.message
         except InvalidAnswer as error:
             self._note_invalid(error)
             return f"its answer cannot be parsed: {error}"
-        finally:
-            stream.cancel()
         return "it closed the stream"
 
+    async def _read(
+        self,
+        take: Callable[[CatalogueNews], bool],
+        timeout_s: float | None = None,
+        *,
+        large: bool = False,
+    ) -> None:
+        """Read a stream of the catalogue until `take` says that it is enough.
+
+        Raises InvalidAnswer and grpc.RpcError.
+        """
+        reader = answers.CatalogueReader()
+
+        def enough(data: bytes) -> bool:
+            news = reader.read(data)
+            return news is not None and take(news)
+
+        watch = self._channel.watch(self._watch_request, timeout_s, large=large)
+        async with contextlib.aclosing(watch) as stream:
+            async for data in stream:
+                if self._timed(enough, data):
+                    return
+                # The stream is not read during the pause: only this bus waits.
+                await asyncio.sleep(self._pause_s)
+
+    async def _read_again_and_again(self) -> None:
+        """Read the whole catalogue of a partition that knows no small parts, now and then.
+
+        A stream that stays open could bring a large answer at any time, and from each partition.
+        """
+
+        def heard(news: CatalogueNews) -> bool:
+            self._heard(news)
+            return True
+
+        while True:
+            async with self._channel.for_large():
+                await self._read(heard, LARGE_S, large=True)
+            await asyncio.sleep(READ_AGAIN_S)
+
     def _note_invalid(self, error: InvalidAnswer) -> None:
-        """Note an answer that cannot be parsed; logged once."""
-        if self.invalid_answer != str(error):
+        """Note an answer that cannot be parsed; each kind is logged once."""
+        if str(error) not in self._logged and len(self._logged) < LOGGED_MAX:
+            self._logged.add(str(error))
             logger.error(
                 "partition %s: cannot parse its answer: %s",
                 self.address,
-                error,
+                # Not the error: its frames hold the answer, for as long as the record is kept.
+                str(error),
                 extra={"partition": self.partition, "action": "invalid-answer"},
             )
         self.invalid_answer = str(error)
@@ -152,9 +188,8 @@ class PartitionLink:
 
     async def commit(self, request: entity_pb2.CommitEntityRequest) -> Entity:
         """Have the registrar commit a change; only on partition 0. Raises BusError."""
-        answer = await self._ask(self._entities.CommitEntity, request)
         try:
-            return answers.committed(answer)
+            return await self._ask(partition_channel.COMMIT, request, answers.committed)
         except InvalidAnswer as error:
             self._note_invalid(error)
             raise PartitionUnavailable(
@@ -167,50 +202,87 @@ class PartitionLink:
         One queue's, or some of topics and subscriptions, in the order of their changes.
         """
         request = catalogue.apply_request(self.partition, entries)
-        await self._ask(self._entities.ApplyEntity, request)
+        await self._ask(partition_channel.APPLY, request, lambda _: None)
 
     async def catalogue(self) -> list[Entity] | None:
         """Return the partition's whole catalogue, None if it does not answer."""
-        request = entity_pb2.WatchEntitiesRequest(partition=self.partition, in_parts=True)
-        stream = self._entities.WatchEntities(request, timeout=self._timeout_s)
-        parts = answers.catalogue_parts()
+        found: list[list[Entity]] = []
+
+        def take(news: CatalogueNews) -> bool:
+            found.append(news.entries)
+            return True
+
         try:
-            async for part in stream:
-                response = answers.understood(partial(parts.whole, part))
-                if response is not None:
-                    return answers.catalogue_news(response).entries
-        except (grpc.RpcError, InvalidAnswer) as error:
-            logger.warning("partition %s: no catalogue: %s", self.address, error)
-        finally:
-            stream.cancel()
-        return None
+            try:
+                await self._read(take, self._timeout_s)
+            except AnswerTooLarge:
+                async with self._channel.for_large():
+                    await self._read(take, self._timeout_s, large=True)
+        except (grpc.RpcError, BusError, InvalidAnswer) as error:
+            logger.warning("partition %s: no catalogue: %s", self.address, str(error))
+        return found[0] if found else None
 
     async def counts(self, uids: Collection[str] = ()) -> dict[str, Counts] | None:
         """Return counts by UID of entity (none: of all), None if the partition does not answer.
 
         This call also detects a process that is suspended.
         """
-        request = partition_pb2.GetCountsRequest(partition=self.partition, uids=uids)
         try:
-            answer = await self._ask(self._calls.GetCounts, request)
-            found = answers.counts(answer)
-            self.conditions = answers.understood(lambda: answers.conditions(answer.conditions))
+            found = await self._all_counts(uids)
         except (BusError, InvalidAnswer) as error:
             if isinstance(error, InvalidAnswer):
                 self._note_invalid(error)
             self._answers = False
             self._show(str(error))
+            await asyncio.sleep(self._pause_s)
             return None
         self._answers = True
         self._show()
         return found
 
-    async def _ask(self, method: Any, request: Any) -> Any:
+    async def _all_counts(self, uids: Collection[str]) -> dict[str, Counts]:
+        """Return counts, read page by page. Raises BusError and InvalidAnswer."""
+        found: dict[str, Counts] = {}
+        while True:
+            after = max(found, default="")
+            request = partition_pb2.GetCountsRequest(
+                partition=self.partition,
+                uids=uids,
+                entities_max=answers.COUNTS_A_PAGE,
+                after_uid=after,
+            )
+            page = await self._ask(
+                partition_channel.COUNTS,
+                request,
+                functools.partial(answers.counts_page, after_uid=after),
+            )
+            await asyncio.sleep(self._pause_s)
+            found |= page.counts
+            self.conditions = page.conditions
+            if not page.more:
+                return found
+            if len(found) > answers.ENTRIES_MAX:
+                raise InvalidAnswer(f"it counts more than {answers.ENTRIES_MAX} entities")
+
+    async def _ask(
+        self,
+        method: str,
+        request: Message,
+        read: Callable[[bytes], Value],
+    ) -> Value:
+        """Return what `read` makes of an answer. Raises BusError and InvalidAnswer."""
         if self._closed:
             raise PartitionUnavailable(f"the link to partition {self.partition} is closed.")
         self.asked += 1
         try:
-            return await method(request, timeout=self._timeout_s)
+            try:
+                return self._timed(read, await self._channel.ask(method, request, self._timeout_s))
+            except AnswerTooLarge:
+                async with self._channel.for_large():
+                    return self._timed(
+                        read,
+                        await self._channel.ask(method, request, self._timeout_s, large=True),
+                    )
         except grpc.RpcError as error:
             found = _bus_error(error)
             if found.retryable:
@@ -227,16 +299,27 @@ class PartitionLink:
                 f"the link to partition {self.partition} is closed."
             ) from None
 
-    def _heard(self, response: entity_pb2.WatchEntitiesResponse) -> None:
-        news = answers.catalogue_news(response)
+    def _timed(self, read: Callable[[bytes], Value], data: bytes) -> Value:
+        """Return what `read` makes of an answer; sets how long the bus is to wait for that."""
+        now = asyncio.get_running_loop().time
+        began_s = now()
+        try:
+            return read(data)
+        finally:
+            self._pause_s = self._share.spend(now() - began_s, now())
+
+    def _heard(self, news: CatalogueNews) -> bool:
+        """Take what the catalogue says; it is never enough."""
         self.entity_kinds, self.knows_sessions = news.kinds, news.knows_sessions
         believed = self._listener.catalogue(
-            self.partition, news.fingerprint, news.entries, snapshot=response.snapshot
+            self.partition, news.fingerprint, news.entries, snapshot=news.snapshot
         )
-        if response.snapshot:
+        if news.snapshot:
             self.invalid_answer = ""
+            self._logged.clear()
             self._told, self._answers = believed, True
             self._show("" if believed else "its file belongs to another namespace")
+        return False
 
     def _stream_ended(self, why: str) -> None:
         """Note that the stream ended."""

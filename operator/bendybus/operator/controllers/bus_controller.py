@@ -15,11 +15,13 @@ from typing import Final
 from bendybus.domain.backoff import Backoff
 from bendybus.operator.bus.bus_link import BusLink
 from bendybus.operator.bus.partition_endpoints import PartitionEndpoints
+from bendybus.operator.bus.worker_pool import WorkerPool
 from bendybus.operator.certificates.operator_issuer import now_utc
 from bendybus.operator.controllers.bus_reconciler import BusReconciler, ReconcileResult
 from bendybus.operator.controllers.entity_controller import PAUSED, EntityController
 from bendybus.operator.controllers.entity_reconciler import EntityReconciler
 from bendybus.operator.controllers.manifest_deletions import ManifestDeletions
+from bendybus.operator.controllers.pod_watch import PodWatch
 from bendybus.operator.controllers.status_writer import StatusWriter, conditions_changed
 from bendybus.operator.decisions import conditions, validation
 from bendybus.operator.decisions.data_identity import DataDecision
@@ -58,6 +60,7 @@ class Shared:
     buses: BusReconciler
     entities: EntityReconciler
     endpoints: PartitionEndpoints
+    workers: WorkerPool | None = None
 
 
 class BusController:
@@ -69,7 +72,13 @@ class BusController:
         self._wake = asyncio.Event()
         self._bus_due: float | None = 0.0
         self._bus_failures = 0
-        self._entities = EntityController(bus, shared.cache, shared.entities, shared.writer)
+        self._entities = EntityController(
+            bus,
+            shared.cache,
+            shared.entities,
+            shared.writer,
+            unseen=lambda: self._deletions.unseen,
+        )
         self._deletions = ManifestDeletions(
             bus,
             shared.api,
@@ -81,6 +90,7 @@ class BusController:
         # The manifest that was reconciled last; status shows its generation.
         self._result_uid, self._result_generation = "", 0
         self._grace_until_s = 0.0
+        self._pods = PodWatch(bus, shared.buses)
         self._all_due_s = 0.0
         self._link: BusLink | None = None
         self._link_task: asyncio.Task[None] | None = None
@@ -126,6 +136,7 @@ class BusController:
         """Have the manifests of changed entities reconciled."""
         assert self._link is not None, "only a link that is open tells changes"
         self._entities.enqueue_entities(keys, self._link.directory)
+        self._deletions.entities_changed(keys, self._link.directory)
         self._wake.set()
 
     def _reachability_changed(self) -> None:
@@ -209,6 +220,8 @@ class BusController:
                 await asyncio.sleep(COUNTS_RETRY_S)
                 continue
             self._entities.show_counts(await link.refresh_counts(), self._link)
+            all_run = not link.unreachable() and self._result.frontends_ready > 0
+            await self._pods.look(all_run=all_run)
             if self._grace_left_s() <= 0:
                 self._show_bus(self._shared.cache.buses.get(self.bus), urgent=False)
             every_s = COUNTS_RETRY_S if link.unreachable() else settings.counts_every_s
@@ -313,6 +326,7 @@ class BusController:
             entities_changed=self._entities_changed,
             reachability_changed=self._reachability_changed,
             address=endpoints.address,
+            workers=self._shared.workers,
         )
         self._link_task = asyncio.create_task(self._link.run(), name=f"link-{self.bus}")
         self._grace_until_s = asyncio.get_running_loop().time() + GRACE_S
@@ -341,6 +355,7 @@ class BusController:
             unreachable,
             self._result.frontends_ready,
             started=(link is not None and link.started) or conditions.has_run(view.status),
+            troubles=self._pods.troubles,
         )
         before = view.status.get("conditions") or []
         # 0: none yet, or one of an earlier manifest of this name.
@@ -349,6 +364,7 @@ class BusController:
         warned = link.conditions() if link is not None else {}
         shown = [
             ready,
+            *conditions.progress(readiness, generation, before, now_utc()),
             *conditions.warnings(warned, generation, before, now_utc()),
             *conditions.certificates(
                 self._result.certificates.overdue, generation, before, now_utc()

@@ -19,9 +19,10 @@ from bendybus.operator.builders.context import Context, metadata
 from bendybus.operator.certificates.cert_manager_issuer import CertManagerIssuer
 from bendybus.operator.certificates.certificate_authority import end_of, names_of
 from bendybus.operator.certificates.operator_issuer import OperatorIssuer, files_of
-from bendybus.operator.decisions import access_keys, data_identity
+from bendybus.operator.decisions import access_keys, data_identity, pod_troubles
 from bendybus.operator.decisions.data_identity import ADOPTED_BY_ANNOTATION, DataDecision
 from bendybus.operator.decisions.manifests import BusView
+from bendybus.operator.decisions.pod_troubles import PodTrouble
 from bendybus.operator.decisions.reasons import Reason
 from bendybus.operator.decisions.storage import Growth, grown
 from bendybus.operator.kubernetes import names
@@ -166,6 +167,12 @@ class BusReconciler:
                 patch = {"data": secret_files.encoded(renewed)}
                 await self._api.merge("Secret", bus.namespace, name, patch)
 
+    async def pod_troubles(self, bus: ObjectKey) -> list[PodTrouble]:
+        """Return what keeps the pods of a bus from running. Raises ApiError."""
+        labels = names.bus_labels(bus)
+        selector = ",".join(f"{name}={value}" for name, value in labels.items())
+        return pod_troubles.of_pods(await self._api.list("Pod", bus.namespace, labels=selector))
+
     async def certificates_of(self, bus: ObjectKey) -> CertificateExpiry:
         """Return when the certificates of a bus expire, of any issuer. Raises ApiError."""
         late: list[str] = []
@@ -238,6 +245,8 @@ class BusReconciler:
             image=view.manifest.spec.image or settings.image,
             image_pull_policy=settings.image_pull_policy,
             operator_namespace=settings.namespace,
+            image_pull_secrets=settings.image_pull_secrets,
+            run_as_user=settings.run_as_user,
             metrics_from=tuple(json.loads(settings.metrics_from)),
             cert_manager=settings.cert_manager,
             issuer_kind=settings.issuer_kind,

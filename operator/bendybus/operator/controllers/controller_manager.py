@@ -15,6 +15,7 @@ from typing import Any, Final
 from bendybus.crds.manifest import DeletionPolicy
 from bendybus.domain.backoff import Backoff
 from bendybus.operator.bus.partition_endpoints import PartitionEndpoints, PodEndpoints
+from bendybus.operator.bus.worker_pool import WorkerPool
 from bendybus.operator.certificates.cert_manager_issuer import CertManagerIssuer
 from bendybus.operator.certificates.operator_issuer import OperatorIssuer, now_utc
 from bendybus.operator.controllers import leadership, manifest_lists
@@ -59,6 +60,7 @@ class ControllerManager:
         *,
         priority: int,
         endpoints: PartitionEndpoints | None = None,
+        workers: WorkerPool | None = None,
         tick_s: float = TICK_S,
     ) -> None:
         self._api = api
@@ -86,6 +88,7 @@ class ControllerManager:
             buses=buses,
             entities=EntityReconciler(metrics),
             endpoints=self.endpoints,
+            workers=workers,
         )
         self._controllers: dict[ObjectKey, tuple[BusController, asyncio.Task[None]]] = {}
         self._children: dict[tuple[str, ObjectKey], int] = {}

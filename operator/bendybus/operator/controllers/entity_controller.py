@@ -6,7 +6,7 @@ bounded by the number of manifests however often they change.
 
 import asyncio
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final, NamedTuple
 
 from bendybus.domain import limits
@@ -56,8 +56,12 @@ class EntityController:
         cache: ManifestCache,
         entities: EntityReconciler,
         writer: StatusWriter,
+        *,
+        unseen: Callable[[], Collection[str]] = tuple,
     ) -> None:
+        """`unseen`: returns the names of entities whose manifests may be where nobody watches."""
         self._bus = bus
+        self._unseen = unseen
         self._cache = cache
         self._entities = entities
         self._writer = writer
@@ -121,17 +125,25 @@ class EntityController:
         if view is None or view.bus != self._bus:
             self._reconciled.pop(manifest, None)
             return
-        if paused and (self._known(view) is not None or view.status):
+        if paused and self._stands(view):
             return
         if paused:
             readiness = Readiness(False, Reason.PAUSED, PAUSED)
         else:
-            readiness = await self._entities.reconcile(view, bus, link, self._rival_of)
+            readiness = await self._entities.reconcile(
+                view, bus, link, self._rival_of, self._unseen()
+            )
         self._reconciled[manifest] = _Reconciled(view.uid, view.generation, readiness)
         delay_s = _requeue_after_s(readiness, link)
         if delay_s is not None and manifest not in self._due:
             self._due[manifest] = asyncio.get_running_loop().time() + delay_s
         self._show(self._cache.entity(manifest) or view, link, urgent=True)
+
+    def _stands(self, view: EntityView) -> bool:
+        """Whether a manifest was reconciled as it is: its status stays while the bus is paused."""
+        known = self._known(view)
+        shown = known.generation if known is not None else view.status.get("observedGeneration")
+        return bool(shown == view.generation)
 
     def _rival_of(self, entity: Entity) -> EntityView | None:
         return self._cache.by_uid(entity.manifest_uid)

@@ -5,7 +5,7 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from bendybus.crds.manifest import DeletionPolicy
@@ -45,11 +45,15 @@ class EntityReconciler:
         bus: BusView | None,
         link: BusLink | None,
         rival_of: Callable[[Entity], EntityView | None],
+        unseen: Collection[str] = (),
     ) -> Readiness:
-        """Reconcile an entity; return whether it is Ready. Errors of the bus become its reason."""
+        """Reconcile an entity; return whether it is Ready. Errors of the bus become its reason.
+
+        `unseen`: names of entities whose manifests may be where nobody watches.
+        """
         began = time.monotonic()
         try:
-            return await self._keep(view, bus, link, rival_of)
+            return await self._keep(view, bus, link, rival_of, unseen)
         except BusError as error:
             return Readiness(False, plan.reason_of(error), error.message)
         finally:
@@ -61,6 +65,7 @@ class EntityReconciler:
         bus: BusView | None,
         link: BusLink | None,
         rival_of: Callable[[Entity], EntityView | None],
+        unseen: Collection[str],
     ) -> Readiness:
         for _ in range(STEPS_MAX):
             entry = topic = own = None
@@ -75,6 +80,7 @@ class EntityReconciler:
                 rival=rival_of(entry) if entry is not None else None,
                 topic=topic,
                 own=own,
+                unseen=entry is not None and entry.name in unseen,
                 complete=link is not None and link.knows_catalogue(),
             )
             if decision.step is Step.REFUSE:
@@ -139,16 +145,19 @@ class EntityReconciler:
             extra={"entity": view.entity_name, "action": decision.step.value},
         )
 
-    async def manifest_deleted(self, deletion: ManifestDeletion, link: BusLink) -> None:
-        """Release or delete the entity of a manifest that was deleted. Raises BusError."""
+    async def manifest_deleted(self, deletion: ManifestDeletion, link: BusLink) -> bool:
+        """Release or delete the entity of a manifest that was deleted. Raises BusError.
+
+        Return whether there was one, or had been.
+        """
         entity = link.directory.by_manifest_uid(deletion.manifest_uid)
-        if entity is None or entity.deleted:
-            return
+        if entity is None:
+            return False
         delete = deletion.policy is DeletionPolicy.DELETE
-        if entity.orphaned and not delete:
-            return
-        action = entity_pb2.ENTITY_ACTION_DELETE if delete else entity_pb2.ENTITY_ACTION_ORPHAN
-        await self._end(link, entity, action)
+        if not entity.deleted and (delete or not entity.orphaned):
+            action = entity_pb2.ENTITY_ACTION_DELETE if delete else entity_pb2.ENTITY_ACTION_ORPHAN
+            await self._end(link, entity, action)
+        return True
 
     async def orphan(self, name: str, link: BusLink) -> None:
         """Orphan an entity whose manifest was deleted unnoticed. Raises BusError."""
@@ -188,7 +197,8 @@ class EntityReconciler:
         """
         before = view.status.get("conditions") or []
         ready = conditions.ready_condition(readiness, generation, before, now_utc())
-        status: conditions.Status = {"conditions": [ready], "observedGeneration": generation}
+        shown = [ready, *conditions.progress(readiness, generation, before, now_utc())]
+        status: conditions.Status = {"conditions": shown, "observedGeneration": generation}
         entity = link.directory.by_manifest_uid(view.uid) if link is not None else None
         if link is not None and entity is not None and not entity.deleted:
             subscriptions = 0

@@ -1,5 +1,7 @@
 """The settings of Kopf: peering, webhooks, watches; no progress is stored in objects."""
 
+import ssl
+
 import kopf
 
 from bendybus.operator.certificates.webhook_certificates import WebhookCertificates
@@ -33,5 +35,7 @@ def operator_settings(
         certfile=certificates.certificate,
         pkeyfile=certificates.key,
         file_check_interval=10,
+        verify_mode=ssl.CERT_REQUIRED if settings.webhook_client_ca else None,
+        verify_cafile=settings.webhook_client_ca or None,
     )
     return made

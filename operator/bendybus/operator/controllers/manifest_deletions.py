@@ -5,11 +5,12 @@ A failure is retried with exponential backoff, or at once when something changes
 """
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from bendybus.crds.manifest import DeletionPolicy
 from bendybus.domain.backoff import Backoff
+from bendybus.domain.directory import Directory
 from bendybus.domain.errors import BusError
 from bendybus.operator.bus.bus_link import BusLink
 from bendybus.operator.controllers.entity_reconciler import EntityReconciler
@@ -22,6 +23,7 @@ from bendybus.operator.kubernetes.names import ObjectKey
 logger = logging.getLogger(__name__)
 RETRY: Final = Backoff(first_s=1.0, max_s=30.0)
 NAMES_SHOWN: Final = 5
+WITHOUT_ENTITY_MAX: Final = 1_000
 
 
 class ManifestDeletions:
@@ -43,6 +45,8 @@ class ManifestDeletions:
         self._watched = watched
         self._entities = entities
         self._deletions: dict[str, ManifestDeletion] = {}
+        # Those that found no entity: the registrar may still be making it, as asked before.
+        self._without_entity: dict[str, ManifestDeletion] = {}
         self._search_orphans = True
         self._failures = 0
         # Entities whose manifests are gone or in a namespace that is not watched; those namespaces.
@@ -54,6 +58,15 @@ class ManifestDeletions:
         """Record a manifest that was deleted."""
         self._deletions[deletion.manifest_uid] = deletion
         self.retry_now()
+
+    def entities_changed(self, keys: Iterable[str], directory: Directory) -> None:
+        """Carry out the deletions of manifests whose entities came only afterwards."""
+        for key in keys:
+            entry = directory.entry(key)
+            uid = entry.manifest_uid if entry is not None else ""
+            late = self._without_entity.pop(uid, None)
+            if late is not None and self._cache.by_uid(late.manifest_uid) is None:
+                self.note(late)
 
     def search_orphans(self) -> None:
         """Have the catalogue searched for entities without a manifest; the cache is complete."""
@@ -105,13 +118,17 @@ class ManifestDeletions:
         refused: BusError | None = None
         for uid, deletion in list(self._deletions.items()):
             try:
-                await self._entities.manifest_deleted(await self._as_seen(deletion), link)
+                found = await self._entities.manifest_deleted(await self._as_seen(deletion), link)
             except BusError as error:
                 if error.retryable:
                     raise
                 refused = error
                 continue
             del self._deletions[uid]
+            if not found:
+                if len(self._without_entity) >= WITHOUT_ENTITY_MAX:
+                    del self._without_entity[next(iter(self._without_entity))]
+                self._without_entity[uid] = deletion
         return refused
 
     async def _mark_orphans(self, link: BusLink) -> None:
@@ -140,9 +157,14 @@ class ManifestDeletions:
             raise
 
     async def _as_seen(self, deletion: ManifestDeletion) -> ManifestDeletion:
-        """Return the deletion; when its Kubernetes namespace is deleted, Delete becomes Retain."""
+        """Return the deletion; Delete becomes Retain when its Kubernetes namespace is deleted.
+
+        And when that may not use the bus any more: the bus's owner took its rights away.
+        """
         if deletion.policy is not DeletionPolicy.DELETE:
             return deletion
+        if not plan.may_use(deletion.namespace, self._cache.buses.get(self._bus)):
+            return deletion.retained()
         namespace = await self._api.get("Namespace", "", deletion.namespace)
         if namespace is not None and "deletionTimestamp" not in namespace["metadata"]:
             return deletion

@@ -8,6 +8,7 @@ import kopf
 from prometheus_client import start_http_server
 
 from bendybus.operator import handlers
+from bendybus.operator.bus.worker_pool import WorkerPool
 from bendybus.operator.certificates.webhook_certificates import WebhookCertificates
 from bendybus.operator.controllers.child_watch import ChildWatch
 from bendybus.operator.controllers.controller_manager import ControllerManager
@@ -24,11 +25,12 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     api, metrics = RealKubernetesApi(), Metrics()
     # Of two peers the one with the higher number acts; with equal ones, neither would act.
     priority = random.SystemRandom().randrange(1, 2**31)
-    manager = ControllerManager(api, settings, metrics, priority=priority)
+    workers = WorkerPool(settings.worker_memory_mb * 1024 * 1024)
+    manager = ControllerManager(api, settings, metrics, priority=priority, workers=workers)
     certificates = WebhookCertificates(api, settings, manager.authority, metrics)
     start_http_server(settings.metrics_port, registry=metrics.registry)
     await certificates.first()
-    webhooks = Webhooks(api, metrics, manager.endpoints)
+    webhooks = Webhooks(api, metrics, manager.endpoints, workers)
     assert handlers.admit_bus is not None
     memo = kopf.Memo(manager=manager, webhooks=webhooks)
     kopf_done = kopf.operator(
@@ -43,9 +45,16 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
         liveness_endpoint=f"http://0.0.0.0:{settings.probe_port}/healthz",
         stop_flag=stop,
     )
+
+    async def control() -> None:
+        # Else partitions would seem to be away at first.
+        await workers.started()
+        await manager.run()
+
     async with asyncio.TaskGroup() as group:
         helpers = [
-            group.create_task(endless(manager.run(), "controllers"), name="controllers"),
+            group.create_task(endless(workers.run(), "workers"), name="workers"),
+            group.create_task(endless(control(), "controllers"), name="controllers"),
             group.create_task(
                 endless(certificates.run(), "webhook certificates"), name="webhook-certificates"
             ),

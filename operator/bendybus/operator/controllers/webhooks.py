@@ -7,7 +7,7 @@ only the objects in the request, the API server and the partitions.
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any, Final
 
 import kopf
@@ -15,44 +15,104 @@ import kopf
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.operator.bus.partition_endpoints import PartitionEndpoints
 from bendybus.operator.bus.partition_link import PartitionLink
+from bendybus.operator.bus.worker_pool import Through, WorkerPool
 from bendybus.operator.decisions import manifests, validation
 from bendybus.operator.decisions.manifests import BusView
 from bendybus.operator.decisions.validation import Held
 from bendybus.operator.kubernetes.api import ApiError, Body, KubernetesApi
 from bendybus.operator.kubernetes.names import ObjectKey
 from bendybus.operator.metrics import Metrics
+from bendybus.wire import tls
 
 logger = logging.getLogger(__name__)
 ASK_S: Final = 2.0
 ASKING_MAX: Final = 16
+# Reviews in progress, of all operations; each reads from the API server.
+REVIEWS_MAX: Final = 64
+# How often partitions are asked for one object: so many times, then once in a while.
+ASKS_AT_ONCE: Final = 5
+ASK_EVERY_S: Final = 2.0
+OBJECTS_REMEMBERED: Final = 4_096
 # How long a review waits until its rules may be compiled.
 COMPILE_WAIT_S: Final = 1.0
+
+
+class ObjectRates:
+    """How often partitions may be asked for each object, by UID. Pure."""
+
+    def __init__(self) -> None:
+        # UID → how many asks are left, and when that was.
+        self._left: dict[str, tuple[float, float]] = {}
+
+    def take(self, uid: str, now_s: float) -> bool:
+        """Whether an object may be asked for now."""
+        left, at_s = self._left.pop(uid, (float(ASKS_AT_ONCE), now_s))
+        left = min(ASKS_AT_ONCE, left + (now_s - at_s) / ASK_EVERY_S)
+        if len(self._left) >= OBJECTS_REMEMBERED:
+            del self._left[next(iter(self._left))]
+        self._left[uid] = (left - 1 if left >= 1 else left, now_s)
+        return left >= 1
 
 
 class Webhooks:
     """Admits or rejects changes of manifests."""
 
-    def __init__(self, api: KubernetesApi, metrics: Metrics, endpoints: PartitionEndpoints) -> None:
+    def __init__(
+        self,
+        api: KubernetesApi,
+        metrics: Metrics,
+        endpoints: PartitionEndpoints,
+        workers: WorkerPool | None = None,
+    ) -> None:
+        """`workers`: the processes that ask partitions; None: this one does."""
+        self._workers = workers
         self._api = api
         self._metrics = metrics
         self._endpoints = endpoints
         # Deletions for which partitions are being asked.
         self._asking = 0
+        self._reviews = 0
+        self._rates = ObjectRates()
         self._compiling = asyncio.Semaphore(1)
 
-    async def bus(self, operation: str, body: Body, old: Body | None) -> list[str]:
+    async def bus(self, operation: str, body: Body) -> list[str]:
         """Validate a BusNamespace; return warnings. Raises kopf.AdmissionError."""
+        with self._in_progress():
+            return await self._bus(operation, body)
+
+    async def entity(self, operation: str, body: Body) -> list[str]:
+        """Validate an entity's manifest; return warnings. Raises kopf.AdmissionError."""
+        with self._in_progress():
+            return await self._entity(operation, body)
+
+    @contextlib.contextmanager
+    def _in_progress(self) -> Iterator[None]:
+        if self._reviews >= REVIEWS_MAX:
+            raise kopf.AdmissionError(
+                f"{REVIEWS_MAX} changes are being reviewed already; try again.", code=503
+            )
+        self._reviews += 1
+        try:
+            yield
+        finally:
+            self._reviews -= 1
+
+    async def _bus(self, operation: str, body: Body) -> list[str]:
+        old = None
         if operation == "DELETE":
             await self._deletion("BusNamespace", body)
+            return []
+        if operation == "UPDATE" and (old := await self._stored("BusNamespace", body)) is None:
             return []
         self._refuse("BusNamespace", validation.check_bus(body, old))
         return validation.annotation_notes(body)
 
-    async def entity(self, operation: str, body: Body, old: Body | None) -> list[str]:
-        """Validate an entity's manifest; return warnings. Raises kopf.AdmissionError."""
-        view = manifests.entity_view(body)
+    async def _entity(self, operation: str, body: Body) -> list[str]:
+        view, old = manifests.entity_view(body), None
         if operation == "DELETE":
             await self._deletion(view.object_kind, body)
+            return []
+        if operation == "UPDATE" and (old := await self._stored(view.object_kind, body)) is None:
             return []
         bus = await self._bus_of(view.bus)
         found = await self._checked(body, old, bus)
@@ -88,18 +148,33 @@ class Webhooks:
                 f"{kind} {key} could not be read ({error.message}); try again.", code=503
             ) from error
 
+    async def _stored(self, kind: str, reviewed: Body) -> Body | None:
+        """Return the object that a review is about, as the API server has it; None: no such one.
+
+        Whoever reaches the webhook may send a review: nothing in it is believed of what is there.
+        """
+        body = await self._read(kind, manifests.key_of(reviewed))
+        if body is None or body["metadata"]["uid"] != reviewed["metadata"].get("uid"):
+            return None
+        return body
+
     async def _deletion(self, kind: str, reviewed: Body) -> None:
         """Refuse the deletion of what holds messages.
 
-        Whoever reaches the webhook may send a review: only what the API server has is believed, and
-        no partition is asked for what is not there.
+        No partition is asked for what is not there, and not often for one object.
         """
         key = manifests.key_of(reviewed)
         if not validation.guards(reviewed) or await self._ending(key.namespace):
             return
-        body = await self._read(kind, key)
-        if body is None or body["metadata"]["uid"] != reviewed["metadata"].get("uid"):
+        body = await self._stored(kind, reviewed)
+        if body is None:
             return
+        if not self._rates.take(body["metadata"]["uid"], asyncio.get_running_loop().time()):
+            raise kopf.AdmissionError(
+                f"{kind} {key} was checked {ASKS_AT_ONCE} times just now; try again in "
+                f"{ASK_EVERY_S:.0f} s.",
+                code=429,
+            )
         if self._asking >= ASKING_MAX:
             raise kopf.AdmissionError(
                 f"{ASKING_MAX} deletions are being checked already; try again.", code=503
@@ -141,19 +216,18 @@ class Webhooks:
                 code=503,
             ) from error
         links = [
-            PartitionLink(
-                index,
-                self._endpoints.address(view.key, index),
-                material,
-                _NoListener(),
-                timeout_s=ASK_S,
-            )
+            self._link(view.key, index, material)
             for index in range(validation.partitions_to_ask(view))
         ]
         try:
             yield links
         finally:
             await asyncio.gather(*(link.close() for link in links))
+
+    def _link(self, bus: ObjectKey, index: int, material: tls.Material | None) -> PartitionLink:
+        address, workers = self._endpoints.address(bus, index), self._workers
+        way = None if workers is None else Through(workers, bus, index, address, material)
+        return PartitionLink(index, address, material, _NoListener(), timeout_s=ASK_S, way=way)
 
     def _refuse(self, kind: str, sentences: list[str]) -> None:
         if sentences:

@@ -10,23 +10,42 @@ from bendybus.crds.manifest import AvailabilityStatus
 from bendybus.domain.entity import Entity
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.operator.decisions.data_identity import DataDecision, Identity
+from bendybus.operator.decisions.pod_troubles import PodTrouble
 from bendybus.operator.decisions.reasons import Reason
 from bendybus.operator.kubernetes import names
 from bendybus.operator.kubernetes.names import ObjectKey
 
 READY: Final = "Ready"
+# As kstatus reads them: only there while they are True.
+RECONCILING: Final = "Reconciling"
+STALLED: Final = "Stalled"
 INT64_MAX: Final = 2**63 - 1
 ORPHANS_SHOWN: Final = 20
 WORDS_SHOWN: Final = 5
+TROUBLES_SHOWN: Final = 3
+# Reasons that end by themselves, or when what is missing comes; all others need somebody.
+_PASSING: Final = {
+    Reason.PROGRESSING,
+    Reason.PARTITION_UNAVAILABLE,
+    Reason.PARTITION_OUTDATED,
+    Reason.FRONTEND_UNAVAILABLE,
+    Reason.NAMESPACE_NOT_FOUND,
+    Reason.NAMESPACE_NOT_READY,
+    Reason.TOPIC_NOT_FOUND,
+}
 # A bus whose status has one of these reasons is not starting any more.
 _RAN: Final = {Reason.AVAILABLE, Reason.PARTITION_UNAVAILABLE, Reason.FRONTEND_UNAVAILABLE}
 CERTIFICATE_OVERDUE: Final = "CertificateOverdue"
 MANIFESTS_NOT_SEEN: Final = "ManifestsNotSeen"
 ANSWER_NOT_UNDERSTOOD: Final = "AnswerNotUnderstood"
+WORKER_ENDED: Final = "WorkerEnded"
 # Warnings of partitions, as sentences.
 WARNINGS: Final = {
     ANSWER_NOT_UNDERSTOOD: "the operator cannot parse its answers and ignores it. Check that "
     "spec.image matches the operator's version; the operator's log has the details.",
+    WORKER_ENDED: "its answer took more memory than the operator's process for it may use, and "
+    "ended that; the bus is read apart from others, after growing pauses. Check that the pod runs "
+    "the image of spec.image; the operator's log has the details.",
     "ClockJump": "the wall clock jumped; expiry is suspended until the clock "
     "has been stable for a while.",
     "DiskLow": "the volume is nearly full; sends are rejected until space is freed. Receive or "
@@ -80,6 +99,8 @@ class Readiness:
     ready: bool
     reason: Reason
     message: str
+    # It does not become Ready by itself, whatever its reason.
+    stuck: bool = False
 
 
 def ready_condition(
@@ -95,6 +116,17 @@ def ready_condition(
         "lastTransitionTime": _since(READY, status, before, now),
         "observedGeneration": generation,
     }
+
+
+def progress(
+    readiness: Readiness, generation: int, before: Sequence[Mapping[str, Any]], now: dt.datetime
+) -> list[Status]:
+    """Return Reconciling or Stalled for what is not Ready, for tools that know kstatus."""
+    if readiness.ready:
+        return []
+    passes = readiness.reason in _PASSING and not readiness.stuck
+    made = _warning(RECONCILING if passes else STALLED, readiness.message, generation, before, now)
+    return [made | {"reason": readiness.reason.value}]
 
 
 def _warning(
@@ -257,9 +289,28 @@ def entity_facts(
 
 
 def bus_readiness(
+    decision: DataDecision,
+    unreachable: Collection[int],
+    frontends_ready: int,
+    *,
+    started: bool,
+    troubles: Sequence[PodTrouble] = (),
+) -> Readiness:
+    """Return whether a bus is fully available. `started`: all partitions have answered once.
+
+    `troubles`: what keeps its pods from running.
+    """
+    found = _running(decision, unreachable, frontends_ready, started=started)
+    if found.ready or decision.reason is not None or not troubles:
+        return found
+    shown = ". ".join(each.text for each in troubles[:TROUBLES_SHOWN])
+    stuck = any(each.stuck for each in troubles)
+    return Readiness(False, found.reason, f"{found.message} {shown}", stuck)
+
+
+def _running(
     decision: DataDecision, unreachable: Collection[int], frontends_ready: int, *, started: bool
 ) -> Readiness:
-    """Return whether a bus is fully available. `started`: all partitions have answered once."""
     if decision.reason is not None:
         return Readiness(False, decision.reason, decision.message)
     missing = of_partitions(

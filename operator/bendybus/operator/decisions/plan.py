@@ -73,13 +73,15 @@ def decide(
     rival: EntityView | None = None,
     topic: Entity | None = None,
     own: Entity | None = None,
+    unseen: bool = False,
     complete: bool = True,
 ) -> Decision:
     """Return what to do for the entity of a manifest.
 
     `entry` is the catalogue's entry of its name, tombstones included; `rival` another manifest
     that the entry belongs to, if there is one; `topic` the entry of a subscription's topic; `own`
-    the entry that belongs to the manifest, of whatever name.
+    the entry that belongs to the manifest, of whatever name. `unseen`: the entry's manifest may be
+    in a namespace that is not watched.
     `complete`: whether the catalogue is known, so that an entry that is missing does not exist.
     """
     if view.problems or view.manifest is None:
@@ -111,8 +113,15 @@ def decide(
     if entry.orphaned:
         return _orphaned(view, bus, entry, wanted)
     if entry.manifest_uid != view.uid:
-        return _taken(view, entry, rival)
+        return _taken(view, entry, rival, unseen=unseen)
     return _living(view, entry, wanted)
+
+
+def may_use(namespace: str, bus: BusView | None) -> bool:
+    """Whether manifests of a Kubernetes namespace may use a bus."""
+    if bus is None or bus.manifest is None:
+        return bus is None or namespace == bus.key.namespace
+    return namespace in (*bus.manifest.spec.allowed_namespaces, bus.key.namespace)
 
 
 def check_place(view: EntityView, bus: BusView | None) -> Decision | None:
@@ -127,8 +136,7 @@ def check_place(view: EntityView, bus: BusView | None) -> Decision | None:
         return refuse(
             Reason.NAMESPACE_NOT_READY, f"BusNamespace {bus.key.name!r} is invalid; fix it first."
         )
-    allowed = (*bus.manifest.spec.allowed_namespaces, bus.key.namespace)
-    if view.key.namespace not in allowed:
+    if not may_use(view.key.namespace, bus):
         return refuse(
             Reason.NAMESPACE_NOT_ALLOWED,
             f"namespace {view.key.namespace!r} may not use BusNamespace {bus.key}. Add it to "
@@ -255,11 +263,15 @@ def _may_have(view: EntityView, bus: BusView) -> bool:
     return view.key.namespace in (bus.key.namespace, *(each.strip() for each in allowed))
 
 
-def _taken(view: EntityView, entry: Entity, rival: EntityView | None) -> Decision:
+def _taken(view: EntityView, entry: Entity, rival: EntityView | None, *, unseen: bool) -> Decision:
     if entry.origin is not Origin.MANIFEST:
         whose = f"a {entry.kind} that an administration call created"
     elif rival is not None:
         whose = f"the {entry.kind} of manifest {rival.key}"
+    elif unseen:
+        whose = (
+            f"a {entry.kind} whose manifest may be in a namespace that this operator does not watch"
+        )
     else:
         # Its manifest is gone: the catalogue will say Orphaned in a moment.
         return refuse(Reason.PROGRESSING, f"{entry.title} is being released.")

@@ -33,6 +33,7 @@ KINDS: Final[dict[str, tuple[str, str, bool]]] = {
     "Namespace": ("/api/v1", "namespaces", False),
     "Secret": ("/api/v1", "secrets", True),
     "Service": ("/api/v1", "services", True),
+    "Pod": ("/api/v1", "pods", True),
     "Event": ("/api/v1", "events", True),
     "PersistentVolumeClaim": ("/api/v1", "persistentvolumeclaims", True),
     "StatefulSet": ("/apis/apps/v1", "statefulsets", True),

@@ -1,5 +1,6 @@
 """What an entity holds in one partition."""
 
+import heapq
 from dataclasses import replace
 
 from bendybus.domain import bounds
@@ -17,7 +18,7 @@ def counts(turn: Turn, command: Counts) -> list[EntityCounts]:
     """Count the messages of the entities that are asked for, or of all."""
     bounds.check_number("uids", len(command.uids), bounds.UIDS_A_CALL_MAX)
     known = turn.partition.queues.uids()
-    wanted = command.uids or known
+    wanted = command.uids or _page(known, command)
     held = set(known)
     found = [count(turn.partition, uid, turn.now) for uid in wanted if uid in held]
     if not command.forwarding:
@@ -30,6 +31,14 @@ def counts(turn: Turn, command: Counts) -> list[EntityCounts]:
         )
         for each in found
     ]
+
+
+def _page(known: list[str], command: Counts) -> list[str]:
+    """Return the entities of a page: by UID, so that none is missed while others come and go."""
+    if not command.entities_max:
+        return known
+    following = (uid for uid in known if uid > command.after_uid)
+    return heapq.nsmallest(command.entities_max, following)
 
 
 def _size_bytes(partition: PartitionState, main: MessageQueue) -> int:

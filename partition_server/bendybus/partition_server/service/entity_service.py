@@ -81,7 +81,10 @@ class EntityService(entity_pb2_grpc.EntityServiceServicer):
                 # The caller's cancellation ends this handler, wherever it waits.
                 with self._hosts.attendance.stream(outbox.close):
                     while (frame := await outbox.next()) is not None:
-                        for part in catalogue.parts(frame) if request.in_parts else (frame,):
+                        if not request.in_parts:
+                            yield frame
+                            continue
+                        for part in catalogue.parts(frame, request.part_bytes):
                             yield part
             finally:
                 thread.submit(commands.StreamEnded(outbox))

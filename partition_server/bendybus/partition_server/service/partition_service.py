@@ -277,9 +277,15 @@ class PartitionService(PipelineCalls, partition_pb2_grpc.PartitionServiceService
         counts: list[answers.EntityCounts] = await self._ask(
             context,
             request.partition,
-            lambda reply: commands.Counts(reply, list(request.uids)),
+            lambda reply: commands.Counts(
+                reply,
+                list(request.uids),
+                entities_max=request.entities_max,
+                after_uid=request.after_uid,
+            ),
         )
         return partition_pb2.GetCountsResponse(
+            more=not request.uids and len(counts) == request.entities_max > 0,
             conditions=self._hosts.find(request.partition).conditions,
             entities=[
                 partition_pb2.EntityCounts(

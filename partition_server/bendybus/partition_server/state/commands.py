@@ -251,6 +251,9 @@ class Counts:
     uids: Sequence[str] = ()
     # Also how forwarding gets on.
     forwarding: bool = False
+    # Without uids: at most so many, by UID, of those that follow `after_uid`; 0: all.
+    entities_max: int = 0
+    after_uid: str = ""
 
 
 @dataclass(slots=True)

@@ -147,12 +147,14 @@ class ApplyEntityResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class WatchEntitiesRequest(_message.Message):
-    __slots__ = ("partition", "in_parts")
+    __slots__ = ("partition", "in_parts", "part_bytes")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     IN_PARTS_FIELD_NUMBER: _ClassVar[int]
+    PART_BYTES_FIELD_NUMBER: _ClassVar[int]
     partition: int
     in_parts: bool
-    def __init__(self, partition: _Optional[int] = ..., in_parts: bool = ...) -> None: ...
+    part_bytes: int
+    def __init__(self, partition: _Optional[int] = ..., in_parts: bool = ..., part_bytes: _Optional[int] = ...) -> None: ...
 
 class WatchEntitiesResponse(_message.Message):
     __slots__ = ("fingerprint", "entities", "snapshot", "others", "kinds", "knows_sessions", "knows_delays", "more")

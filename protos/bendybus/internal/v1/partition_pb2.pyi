@@ -536,20 +536,26 @@ class DeleteMessagesResponse(_message.Message):
     def __init__(self, deleted: _Optional[int] = ...) -> None: ...
 
 class GetCountsRequest(_message.Message):
-    __slots__ = ("partition", "uids")
+    __slots__ = ("partition", "uids", "entities_max", "after_uid")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     UIDS_FIELD_NUMBER: _ClassVar[int]
+    ENTITIES_MAX_FIELD_NUMBER: _ClassVar[int]
+    AFTER_UID_FIELD_NUMBER: _ClassVar[int]
     partition: int
     uids: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, partition: _Optional[int] = ..., uids: _Optional[_Iterable[str]] = ...) -> None: ...
+    entities_max: int
+    after_uid: str
+    def __init__(self, partition: _Optional[int] = ..., uids: _Optional[_Iterable[str]] = ..., entities_max: _Optional[int] = ..., after_uid: _Optional[str] = ...) -> None: ...
 
 class GetCountsResponse(_message.Message):
-    __slots__ = ("entities", "conditions")
+    __slots__ = ("entities", "conditions", "more")
     ENTITIES_FIELD_NUMBER: _ClassVar[int]
     CONDITIONS_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
     entities: _containers.RepeatedCompositeFieldContainer[EntityCounts]
     conditions: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, entities: _Optional[_Iterable[_Union[EntityCounts, _Mapping]]] = ..., conditions: _Optional[_Iterable[str]] = ...) -> None: ...
+    more: bool
+    def __init__(self, entities: _Optional[_Iterable[_Union[EntityCounts, _Mapping]]] = ..., conditions: _Optional[_Iterable[str]] = ..., more: bool = ...) -> None: ...
 
 class EntityCounts(_message.Message):
     __slots__ = ("uid", "generation", "active", "locked", "deferred", "scheduled", "dead_letter", "size_in_bytes", "idle_ms", "accessed_at_ms", "transfer_dead_letter", "transfer")
