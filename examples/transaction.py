@@ -26,7 +26,9 @@ def main(connection_string: str, flights: str, audit: str) -> list[str]:
             with client.transaction() as tx:
                 # First: the entity of the first operation is the one that settles.
                 receiver.complete_message(message, tx=tx)
-                records.send_messages(ServiceBusMessage(f"handled {message}"), tx=tx)
+                # A partitioned queue: what is sent in a transaction has a key.
+                record = ServiceBusMessage(f"handled {message}", partition_key="records")
+                records.send_messages(record, tx=tx)
         found = []
         with client.get_queue_receiver(audit, max_wait_time=2) as auditor:
             for record in auditor:

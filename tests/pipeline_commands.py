@@ -13,8 +13,9 @@ UsageError: Final[type[Exception]] = typer.BadParameter.__bases__[0]
 
 
 def jobs() -> set[str]:
-    """Return the names of the jobs, those of two words with a space."""
-    return set(_names(typer.main.get_command(app), ""))
+    """Return the names of the jobs, those of two words with a space: what runs on Spark."""
+    names = set(_names(typer.main.get_command(app), ""))
+    return {name for name in names if not name.startswith("fences ")}
 
 
 def _names(command: Any, name: str) -> Iterator[str]:

@@ -106,13 +106,13 @@ def test_a_transaction_settles_messages_of_the_entity_that_it_began_with() -> No
 
 
 @pytest.mark.requirement("R235", "R238")
-def test_what_is_sent_to_other_entities_needs_no_key_and_is_kept_apart() -> None:
+def test_what_is_sent_to_other_entities_is_kept_apart() -> None:
     made = collected(
         settle(1),
-        send("", entity="other"),
+        send("a", entity="other"),
         send("another", "key", entity="plain"),
-        in_session("a", "b", entity="sessions"),
-        send("", entity="news"),
+        in_session("a", "a", entity="sessions"),
+        send("a", entity="news"),
     )
 
     assert (made.partition, made.entity and made.entity.name) == (HOME, "orders")
@@ -130,7 +130,7 @@ def test_what_is_sent_to_other_entities_needs_no_key_and_is_kept_apart() -> None
         ([settle(1), in_session("a", key="b", entity="other")], "differs from SessionId"),
         ([settle(1), send("k" * 129, entity="other")], "128 characters"),
         ([settle(1), send(KEY, entity="other", sub_queue=SubQueue.DEAD_LETTER)], "dead-letter"),
-        ([settle(1), send(*[""] * 100, entity="other")], "1 to 100 messages"),
+        ([settle(1), send(*[KEY] * 100, entity="other")], "1 to 100 messages"),
     ],
 )
 def test_what_cannot_be_sent_to_another_entity_is_refused_at_once(
@@ -194,3 +194,34 @@ def test_a_transaction_is_committed_within_two_minutes() -> None:
     made.check_age(limits.TRANSACTION_MS_MAX)
     with pytest.raises(errors.InvalidOperation, match="within 120 s"):
         made.check_age(limits.TRANSACTION_MS_MAX + 1)
+
+
+@pytest.mark.requirement("R327")
+@pytest.mark.parametrize(
+    ("operations", "says"),
+    [
+        ([send("", entity="plain"), send("")], "needs a partition key"),
+        ([send("", entity="plain"), send(KEY), send("another")], "same partition key"),
+        ([send("", entity="plain"), send(KEY), send("another", entity="unique")], "same partition"),
+        ([send(KEY), send("another", entity="unique")], "same partition key"),
+        ([send("", entity="plain"), in_session("a", "b", entity="sessions")], "same partition key"),
+        ([send("", entity="plain"), settle(1)], "began with queue 'plain', and .* of queue"),
+    ],
+)
+def test_the_rules_of_partitioned_entities_hold_whichever_comes_first(
+    operations: list[Operation], says: str
+) -> None:
+    with pytest.raises(errors.InvalidOperation, match=says):
+        collected(*operations)
+
+
+@pytest.mark.requirement("R327")
+@pytest.mark.parametrize(
+    "operations",
+    [
+        [send("", entity="plain"), send(KEY), send("", entity="plain"), send(KEY, entity="unique")],
+        [send(KEY), send("", entity="plain"), send("another", entity="plain"), send(KEY)],
+    ],
+)
+def test_messages_of_plain_entities_need_no_key_beside_others(operations: list[Operation]) -> None:
+    collected(*operations)

@@ -103,9 +103,10 @@ def check_size(messages: int, content_bytes: int) -> None:
 
 
 def check_keys(entity: Entity, keys: Iterable[str | None]) -> None:
-    """Raise InvalidOperation unless the messages sent to a partitioned entity have one key.
+    """Raise InvalidOperation unless the messages sent to partitioned entities have one key.
 
-    `keys` are their effective keys; see `partitioning`. Messages of a plain entity need none.
+    `keys`: the effective keys of all of them in the transaction, see `partitioning`; `entity`: the
+    one that the last was sent to. Messages of a plain entity need none.
     """
     if not entity.partitioned:
         return

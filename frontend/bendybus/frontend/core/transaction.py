@@ -48,6 +48,7 @@ class _Facts:
 
     entity: Entity | None = None
     partitions: frozenset[int] = frozenset()
+    # Of what is sent to partitioned entities, whichever they are.
     keys: frozenset[str | None] = frozenset()
     # Lock tokens that are settled; a lock may be renewed before that.
     settled: frozenset[bytes] = frozenset()
@@ -155,9 +156,12 @@ def _with_messages(facts: _Facts, entity: Entity, messages: columns.MessageBatch
     if entity.description.requires_session and not columns.all_in_sessions(messages):
         raise session_access.missing(entity)
     # Checked also on a plain entity: what contradicts itself is refused whatever it is sent to.
-    routing.effective_keys(entity, columns.keys(messages))
+    effective = set(routing.effective_keys(entity, columns.keys(messages)))
+    keys = facts.keys | effective if entity.partitioned else facts.keys
+    transactions.check_keys(entity, keys)
     return replace(
         facts,
+        keys=keys,
         messages=facts.messages + count,
         content_bytes=facts.content_bytes + sum(columns.content_sizes(messages)),
         size_bytes=facts.size_bytes + messages.ByteSize(),
@@ -166,13 +170,11 @@ def _with_messages(facts: _Facts, entity: Entity, messages: columns.MessageBatch
 
 def _with_send(facts: _Facts, entity: Entity, messages: columns.MessageBatch) -> _Facts:
     facts = _with_messages(facts, entity, messages)
-    keys = facts.keys | set(routing.effective_keys(entity, columns.keys(messages)))
-    transactions.check_keys(entity, keys)
     partitions = {entity.home_partition}
     if entity.partitioned:
-        found = (key for key in keys if key is not None)
+        found = (key for key in facts.keys if key is not None)
         partitions = {partitioning.partition_of(key, entity.partition_count) for key in found}
-    return replace(facts, keys=keys, partitions=facts.partitions | partitions)
+    return replace(facts, partitions=facts.partitions | partitions)
 
 
 def _with_settle(facts: _Facts, entity: Entity, settle: SettlePart) -> _Facts:
