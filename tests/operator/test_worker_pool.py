@@ -92,6 +92,7 @@ async def test_an_answer_that_ends_a_worker_costs_its_own_bus(
     await eventually(lambda: WORKER_ENDED in said(cluster, "orders"))
     assert said(cluster, "orders")[WORKER_ENDED].startswith("partition 1: its answer took more")
     assert WORKER_ENDED not in said(cluster, "good")
+    await eventually(lambda: all(slot.running for slot in pool._shared))
     # It is read again, apart from others; and so after each further end.
     for _ in range(2):
         await eventually(lambda: (own := pool._own[str(BUS)].slot) and own.running)
@@ -174,6 +175,39 @@ async def test_what_a_hostile_bus_answers_is_read_in_a_bounded_process(
     assert peak_mb() - before_mb < 60
     assert limits
     assert set(limits) == {(worker_pool.DATA_BYTES, worker_pool.DATA_BYTES)}
+
+
+@pytest.mark.requirement("R391")
+async def test_other_buses_are_served_while_one_is_hostile(cluster: Cluster) -> None:
+    cluster.held_back = {0, 1}
+    data = nested_rules(1_000_000)
+    addresses = [cluster.address(BUS, index) for index in (0, 1)]
+    loop = asyncio.get_running_loop()
+    async with talking(lambda _: data, addresses[0]), talking(lambda _: data, addresses[1]):
+        pool = cluster.operator(workers=True, call_timeout_s=3.0).workers
+        assert pool is not None
+        cluster.apply(bus_body())
+        for name in ("a", "b"):
+            bus = ObjectKey("shop", name)
+            cluster.apply(bus_body(name, uid=name))
+            await eventually(lambda bus=bus: bus in cluster.identities)  # type: ignore[misc]
+            for index in (0, 1):
+                cluster.start(bus, index)
+            await cluster.says("BusNamespace", name, "Available")
+        await eventually(lambda: pool.trouble(BUS) is not None)
+        reset_peak()
+        before_mb, late_s = peak_mb(), []
+        for number in range(6):
+            began_s = loop.time()
+            for name in ("a", "b"):
+                cluster.apply(queue_body(f"{name}{number}", namespaceRef={"name": name}))
+            for name in ("a", "b"):
+                await cluster.says("Queue", f"{name}{number}", "Available")
+            late_s.append(loop.time() - began_s)
+            await asyncio.sleep(0.3)
+
+    assert max(late_s) < 5
+    assert peak_mb() - before_mb < 60
 
 
 @pytest.mark.requirement("R391")
