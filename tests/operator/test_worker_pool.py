@@ -92,6 +92,7 @@ async def test_an_answer_that_ends_a_worker_costs_its_own_bus(
     await eventually(lambda: WORKER_ENDED in said(cluster, "orders"))
     assert said(cluster, "orders")[WORKER_ENDED].startswith("partition 1: its answer took more")
     assert WORKER_ENDED not in said(cluster, "good")
+    await eventually(lambda: all(slot.running for slot in pool._shared))
     # It is read again, apart from others; and so after each further end.
     for _ in range(2):
         await eventually(lambda: (own := pool._own[str(BUS)].slot) and own.running)
@@ -186,9 +187,12 @@ async def test_other_buses_are_served_while_one_is_hostile(cluster: Cluster) -> 
         pool = cluster.operator(workers=True, call_timeout_s=3.0).workers
         assert pool is not None
         cluster.apply(bus_body())
-        cluster.held_back = set()
         for name in ("a", "b"):
+            bus = ObjectKey("shop", name)
             cluster.apply(bus_body(name, uid=name))
+            await eventually(lambda bus=bus: bus in cluster.identities)  # type: ignore[misc]
+            for index in (0, 1):
+                cluster.start(bus, index)
             await cluster.says("BusNamespace", name, "Available")
         await eventually(lambda: pool.trouble(BUS) is not None)
         reset_peak()
