@@ -1,11 +1,13 @@
 """Order by key, queues that come back with another partitioning, and who owns which file."""
 
+import time
 from collections import defaultdict
 from pathlib import Path
 
 import pytest
 
 from bendybus.client import ServiceBusClient, ServiceBusMessage
+from bendybus.client.exceptions import DiskLowError
 from bendybus.domain.limits import Tier
 from tests.integration.processes import Bus, eventually
 
@@ -81,3 +83,22 @@ def test_every_partition_is_a_process_of_its_own_that_alone_has_its_file_open(bu
 
         eventually(opened, what="an open file")
         assert opened() == {own}
+
+
+@pytest.mark.requirement("R328")
+def test_a_send_is_answered_at_once_when_no_partition_has_room(tmp_path: Path) -> None:
+    bus = Bus(tmp_path, partitions=3, partition_options=(f"--free-space-min-bytes={1 << 60}",))
+    try:
+        with bus.administration() as administration, bus.client() as client:
+            administration.create_queue("orders")
+            sender = client.get_queue_sender("orders")
+            for message in (
+                ServiceBusMessage("anywhere"),
+                ServiceBusMessage("there", partition_key="k"),
+            ):
+                began = time.monotonic()
+                with pytest.raises(DiskLowError, match="keeps free"):
+                    sender.send_messages(message, timeout=30)
+                assert time.monotonic() - began < 2.0
+    finally:
+        bus.end()

@@ -4,6 +4,7 @@
     ├── ServiceBusConnectionError          the connection broke or cannot be made
     ├── ServiceBusCommunicationError       the service could not answer
     │   └── PartitionUnavailableError      the partition that has to answer does not
+    │       └── DiskLowError               no partition has room on its disk
     ├── ServiceBusAuthenticationError
     ├── ServiceBusAuthorizationError
     ├── OperationTimeoutError              the operation timed out before it was performed
@@ -186,6 +187,15 @@ class PartitionUnavailableError(ServiceBusCommunicationError):
     _default = "The partition that has to answer is unavailable."
 
 
+class DiskLowError(PartitionUnavailableError):
+    """Raised when every partition that could store a message has too little room on its disk.
+
+    `send_messages` does not retry it.
+    """
+
+    _default = "The bus has too little room on its disks."
+
+
 class SessionCannotBeLockedError(_KeywordError):
     """Raised when another receiver has the session."""
 
@@ -260,6 +270,7 @@ _BY_ERROR: Final[dict[type[BusError], type[ServiceBusError]]] = {
     errors.BusError: ServiceBusError,
     errors.RetryableError: ServiceBusConnectionError,
     errors.PartitionUnavailable: PartitionUnavailableError,
+    errors.DiskLow: DiskLowError,
     errors.ServerBusy: ServiceBusServerBusyError,
     errors.ServiceTimeout: OperationTimeoutError,
     errors.OutcomeUnknown: OutcomeUnknownError,

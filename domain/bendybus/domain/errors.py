@@ -85,6 +85,12 @@ class PartitionUnavailable(RetryableError):
         return "generation" in self.metadata
 
 
+class DiskLow(PartitionUnavailable):
+    """Raised when a partition, or all that could, take no messages for want of room on the disk."""
+
+    reason = "DISK_LOW"
+
+
 class ServerBusy(RetryableError):
     """Raised when a bound of the service is reached for the moment."""
 

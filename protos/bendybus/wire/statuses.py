@@ -26,6 +26,7 @@ CODES: Final[dict[type[BusError], grpc.StatusCode]] = {
     errors.BusError: grpc.StatusCode.INTERNAL,
     errors.RetryableError: grpc.StatusCode.UNAVAILABLE,
     errors.PartitionUnavailable: grpc.StatusCode.UNAVAILABLE,
+    errors.DiskLow: grpc.StatusCode.UNAVAILABLE,
     errors.ServerBusy: grpc.StatusCode.RESOURCE_EXHAUSTED,
     errors.ServiceTimeout: grpc.StatusCode.DEADLINE_EXCEEDED,
     errors.EntityDisabled: grpc.StatusCode.FAILED_PRECONDITION,

@@ -326,6 +326,9 @@ class SendStream:
             pause = self._repeat_pause_s(unit)
         elif not self._retry.allows(error, unit.failures):
             pause = None
+        if isinstance(error, errors.DiskLow):
+            # Known for certain, and people have to act.
+            pause = None
         if pause is None or self._loop.time() + pause >= unit.deadline_s:
             self._finish(unit, error=exceptions.from_bus_error(error))
         else:

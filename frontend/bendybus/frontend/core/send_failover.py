@@ -63,6 +63,8 @@ class Attempt:
     # It was waited for before.
     returned: bool = False
     full: bool = True
+    # Every partition that was tried had no room on its disk.
+    low: bool = True
     # The partitions that may have stored it: a repeat must go by the same name.
     unsure: frozenset[int] = frozenset()
     last_error: BusError | None = None
@@ -151,6 +153,7 @@ class SendFailover:
             rest.returned = True
             rest.last_error = next(iter(failed.values()))
             rest.full = attempt.full and isinstance(rest.last_error, errors.QuotaExceeded)
+            rest.low = attempt.low and isinstance(rest.last_error, errors.DiskLow)
             return self._next(rest, now_ms)
         return self._part_done(attempt.frame)
 
@@ -165,6 +168,7 @@ class SendFailover:
         if isinstance(error, errors.OutcomeUnknown):
             return self._unknown(attempt, now_ms, wait=True)
         attempt.full = attempt.full and isinstance(error, errors.QuotaExceeded)
+        attempt.low = attempt.low and isinstance(error, errors.DiskLow)
         if isinstance(error, errors.GenerationMismatch):
             return self._retry_here(attempt, now_ms)
         if attempt.part.pinned is None and isinstance(error, ELSEWHERE):
@@ -247,7 +251,7 @@ class SendFailover:
 
     def _unknown(self, attempt: Attempt, now_ms: int, *, wait: bool) -> list[Action]:
         """Go on with a part that its partition may have stored."""
-        attempt.full = False
+        attempt.full = attempt.low = False
         attempt.unsure |= {attempt.partition}
         if attempt.part.pinned is not None:
             return self._fail(attempt, attempt.last_error or send_outcome.timeout(attempt.frame))
@@ -309,7 +313,12 @@ class SendFailover:
             return errors.PartitionUnavailable(
                 f"{entity.title}: no partition is reachable.", metadata=facts
             )
-        if isinstance(attempt.last_error, errors.QuotaExceeded) and not attempt.full:
+        full, low = errors.QuotaExceeded, errors.DiskLow
+        if (isinstance(attempt.last_error, full) and not attempt.full) or (
+            # One that is away may have room.
+            isinstance(attempt.last_error, low)
+            and not (attempt.low and attempt.tried.issuperset(entity.partitions()))
+        ):
             return errors.PartitionUnavailable(
                 f"{entity.title}: every partition is full or unavailable.", metadata=facts
             )

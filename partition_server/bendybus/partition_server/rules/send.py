@@ -92,10 +92,10 @@ def check_sends(turn: Turn, queue: MessageQueue, deadline_mono_ms: int) -> None:
 
 
 def check_room(turn: Turn) -> None:
-    """Raise PartitionUnavailable where there is no room on the disk for messages."""
+    """Raise DiskLow where there is no room on the disk for messages."""
     index, why = turn.partition.index, turn.partition.sends_refused
     if why:
-        raise errors.PartitionUnavailable(
+        raise errors.DiskLow(
             f"partition {index} takes no messages: {why}. Receive or purge messages, or give the "
             "volume more room.",
             metadata={"partition": str(index)},
