@@ -40,6 +40,8 @@ DISK_RATIO_MAX: Final = 1.25
 # A write-ahead log may be at its beginning in one minute and at its bound in another.
 DISK_MB_FREE: Final = 24.0
 TURN_METRIC: Final = "bendybus_turn_seconds_bucket"
+DECIDE_METRIC: Final = "bendybus_decide_seconds_bucket"
+COMMIT_METRIC: Final = "bendybus_commit_seconds_bucket"
 _BUCKET: Final = re.compile(r'^(\w+)\{.*le="([^"]+)".*\} (\S+)$', re.MULTILINE)
 
 
@@ -53,6 +55,9 @@ class Minute:
     disk_mb: float
     # Of all turns since the start; None: the servers do not tell.
     turn_p99_s: float | None = None
+    # 99.9 % of all turns without their commits, and of all commits.
+    decide_p999_s: float | None = None
+    commit_p999_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +173,8 @@ async def _hold(client: ServiceBusClient, seen: Load) -> None:
             seen.received += len(messages)
 
 
-def p99(text: str, metric: str = TURN_METRIC) -> float | None:
-    """Return the upper bound of the bucket that holds the 99th percentile; None: no such metric."""
+def quantile(text: str, metric: str, part: float) -> float | None:
+    """Return the upper bound of the bucket that holds a quantile; None: no such metric."""
     buckets: dict[float, float] = {}
     for name, bound, value in _BUCKET.findall(text):
         if name == metric:
@@ -177,7 +182,7 @@ def p99(text: str, metric: str = TURN_METRIC) -> float | None:
     if not buckets or not max(buckets.values()):
         return None
     most = max(buckets.values())
-    return min(bound for bound, count in buckets.items() if count >= 0.99 * most)
+    return min(bound for bound, count in buckets.items() if count >= part * most)
 
 
 class Watch:
@@ -202,7 +207,15 @@ class Watch:
         memory = {name: processes.rss_mb(pid) for name, pid in self._pids.items()}
         files = sum(path.stat().st_size for path in self._folder.rglob("*.db*"))
         texts = "".join(running.metrics(pid) for pid in self._servers)
-        return Minute(done, used, memory, files / 1e6, p99(texts))
+        return Minute(
+            done,
+            used,
+            memory,
+            files / 1e6,
+            quantile(texts, TURN_METRIC, 0.99),
+            quantile(texts, DECIDE_METRIC, 0.999),
+            quantile(texts, COMMIT_METRIC, 0.999),
+        )
 
 
 async def soak(
@@ -230,8 +243,12 @@ async def soak(
 def _line(number: int, minute: Minute) -> str:
     cpu = ", ".join(f"{name} {value:.0f}" for name, value in minute.cpu_us.items())
     memory = ", ".join(f"{name} {value:.0f}" for name, value in minute.memory_mb.items())
-    p99_s = minute.turn_p99_s
-    turn = "" if p99_s is None else f"; p99 of a turn ≤ {p99_s * 1e3:g} ms"
+    known = {
+        "p99 of a turn": minute.turn_p99_s,
+        "p99.9 of deciding": minute.decide_p999_s,
+        "p99.9 of a commit": minute.commit_p999_s,
+    }
+    turn = "".join(f"; {what} ≤ {s * 1e3:g} ms" for what, s in known.items() if s is not None)
     return (
         f"minute {number}: {minute.messages} messages; CPU µs a message: {cpu}; "
         f"memory MB: {memory}; files {minute.disk_mb:.1f} MB{turn}"

@@ -40,5 +40,6 @@ def test_what_grows_from_the_second_minute_to_the_last_is_named(last: Minute, wh
 
 
 def test_the_p99_of_turns_is_that_of_all_partitions_together() -> None:
-    assert soak.p99(TURNS) == 0.05
-    assert soak.p99("bendybus_commit_seconds_bucket 1.0\n") is None
+    assert soak.quantile(TURNS, soak.TURN_METRIC, 0.99) == 0.05
+    assert soak.quantile(TURNS, soak.TURN_METRIC, 0.999) == float("inf")
+    assert soak.quantile("bendybus_commit_seconds_bucket 1.0\n", soak.COMMIT_METRIC, 0.5) is None

@@ -14,7 +14,9 @@ from bendybus.partition_server.state import budget
 from bendybus.partition_server.state.answers import Appended, Failed, Reserved
 from bendybus.partition_server.state.batch import Batch
 from bendybus.partition_server.state.commands import Append, Ask, CancelScheduled, EntityRef, Settle
+from bendybus.partition_server.state.figures import DECIDE_BOUNDS_S, Figures
 from bendybus.partition_server.store.errors import NotCommitted, StoreFailed
+from bendybus.partition_server.store.records import Changes
 from bendybus.partition_server.store.sqlite_store import SqliteStore
 from tests.partition_server.driver import fingerprint, tokens_of
 from tests.partition_server.running_partition import WAIT_S, Runner, failing_once
@@ -193,6 +195,19 @@ def test_turns_are_counted_by_their_time(runner: Runner) -> None:
 
     assert sum(runner.thread.figures.turn_buckets) >= 2
     assert runner.thread.figures.turn_seconds > 0
+
+
+@pytest.mark.requirement("R352")
+def test_deciding_is_counted_without_the_commits_of_the_turn() -> None:
+    figures = Figures()
+    figures.committed(Changes(), 0.3)
+    figures.committed(Changes(), 0.3)
+    figures.turned(0.604)
+    figures.turned(0.15)
+
+    assert figures.decide_seconds == pytest.approx(0.154)
+    shown = dict(zip(DECIDE_BOUNDS_S, figures.decide_buckets, strict=False))
+    assert [bound for bound, count in shown.items() if count] == [0.005, 0.2]
 
 
 def test_who_waits_for_a_batch_delete_is_told_when_the_store_fails(

@@ -13,7 +13,11 @@ from bendybus.partition_server.broker.waiter import Waiter
 from bendybus.partition_server.service.hosts import Hosts
 from bendybus.partition_server.state.answers import EntityCounts
 from bendybus.partition_server.state.commands import Counts
-from bendybus.partition_server.state.figures import COMMIT_BOUNDS_S, TURN_BOUNDS_S
+from bendybus.partition_server.state.figures import (
+    COMMIT_BOUNDS_S,
+    DECIDE_BOUNDS_S,
+    TURN_BOUNDS_S,
+)
 from bendybus.wire import readiness
 from bendybus.wire.refusals import Refusals
 
@@ -77,9 +81,7 @@ class _PartitionCollector(Collector):
             return waiter.value(SCRAPE_TIMEOUT_S)
         return None
 
-    def _store_metrics(self) -> Iterable[Metric]:
-        up = GaugeMetricFamily("bendybus_partition_serving", "Store open", labels=["partition"])
-        wal = GaugeMetricFamily("bendybus_wal_bytes", "Write-ahead log", labels=["partition"])
+    def _times(self) -> Iterable[Metric]:
         commit = HistogramMetricFamily(
             "bendybus_commit_seconds", "Time of a commit, sync included", labels=["partition"]
         )
@@ -88,6 +90,24 @@ class _PartitionCollector(Collector):
             "Time of a turn of a partition: decide, commit, answer, one sweep",
             labels=["partition"],
         )
+        decide = HistogramMetricFamily(
+            "bendybus_decide_seconds",
+            "Time of a turn of a partition without its commits",
+            labels=["partition"],
+        )
+        for index, thread in self._hosts.threads.items():
+            label, figures = [str(index)], thread.figures
+            commits = _buckets(COMMIT_BOUNDS_S, figures.commit_buckets)
+            commit.add_metric(label, commits, figures.commit_seconds)
+            turns = _buckets(TURN_BOUNDS_S, figures.turn_buckets)
+            turn.add_metric(label, turns, figures.turn_seconds)
+            decides = _buckets(DECIDE_BOUNDS_S, figures.decide_buckets)
+            decide.add_metric(label, decides, figures.decide_seconds)
+        yield from (commit, turn, decide)
+
+    def _store_metrics(self) -> Iterable[Metric]:
+        up = GaugeMetricFamily("bendybus_partition_serving", "Store open", labels=["partition"])
+        wal = GaugeMetricFamily("bendybus_wal_bytes", "Write-ahead log", labels=["partition"])
         stored = CounterMetricFamily(
             "bendybus_messages_stored", "Rows written", labels=["partition"]
         )
@@ -121,17 +141,14 @@ class _PartitionCollector(Collector):
             up.add_metric(label, float(thread.serving))
             wal.add_metric(label, thread.store.wal_bytes())
             figures = thread.figures
-            commits = _buckets(COMMIT_BOUNDS_S, figures.commit_buckets)
-            commit.add_metric(label, commits, figures.commit_seconds)
-            turns = _buckets(TURN_BOUNDS_S, figures.turn_buckets)
-            turn.add_metric(label, turns, figures.turn_seconds)
             stored.add_metric(label, figures.messages_stored)
             removed.add_metric(label, figures.messages_removed)
             awaiting.add_metric(label, figures.awaiting_room)
             windows.add_metric(label, figures.window_bytes)
             for word in thread.conditions:
                 condition.add_metric([*label, word], 1.0)
-        yield from (up, wal, commit, turn, stored, removed, awaiting, windows, condition, errors)
+        yield from self._times()
+        yield from (up, wal, stored, removed, awaiting, windows, condition, errors)
 
 
 def _orphans(counts: dict[int, list[EntityCounts]]) -> Iterable[Metric]:

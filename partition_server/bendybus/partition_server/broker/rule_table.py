@@ -26,7 +26,7 @@ from bendybus.partition_server.rules import (
     forwarded,
     lock_ends,
     partition_range,
-    publish_frames,
+    publications,
     receive,
     reservations,
     schedule,
@@ -177,7 +177,7 @@ SWEEPS: Final[dict[Sweep, Callable[[Turn], None]]] = {
     Sweep.UNFINISHED: settle.sweep,
     Sweep.BODIES: bodies.sweep,
     Sweep.FORWARD: forward.sweep,
-    Sweep.PUBLISH: publish_frames.sweep,
+    Sweep.PUBLISH: publications.sweep,
     Sweep.DRAIN: drain.sweep,
     Sweep.AWAITING_ROOM: schedule.sweep_awaiting,
 }

@@ -19,11 +19,18 @@ from typing import Final
 from bendybus.domain import errors, limits
 from bendybus.domain.entity import Entity
 from bendybus.domain.errors import BusError
-from bendybus.partition_server.rules import entity_status, forward_lanes, forwarded, leaving
+from bendybus.partition_server.rules import (
+    entity_status,
+    forward_lanes,
+    forwarded,
+    leaving,
+    publications,
+)
 from bendybus.partition_server.rules.leaving import Leaving
 from bendybus.partition_server.state.due_times import Sweep
 from bendybus.partition_server.state.forward_pauses import RETRY_MS
 from bendybus.partition_server.state.message_queue import MessageQueue
+from bendybus.partition_server.state.publications import Held
 from bendybus.partition_server.state.ready_set import ReadyWindow
 from bendybus.partition_server.state.turn import Turn
 from bendybus.partition_server.store.records import Row
@@ -37,14 +44,26 @@ def sweep(turn: Turn) -> None:
     forwards = partition.forwards
     first = forwards.due.first()
     assert first is not None, "nothing is due"
-    queue = partition.queues.at(first[1])
-    assert queue is not None, "a queue that is dropped is forgotten"
+    slot = first[1]
+    held = Held(partial(_look, slot=slot), key=(Sweep.FORWARD.name, slot), alone=True)
+    if partition.publications.holds(held.key) or not publications.attempt(turn, held):
+        # It goes on by itself.
+        forwards.due.replace(slot, None)
+
+
+def _look(turn: Turn, slot: int) -> bool:
+    """Look at a queue; return True."""
+    partition = turn.partition
+    queue, forwards = partition.queues.at(slot), partition.forwards
+    if queue is None or slot not in forwards.sources:
+        return True
     if turn.attempt(Sweep.FORWARD.name, queue.entity.name, lambda: _Look(turn, queue).run()):
         now_ms = turn.now.mono_ms
-        next_ms = now_ms + partition.faults.pause_ms((Sweep.FORWARD, queue.slot), now_ms)
+        next_ms = now_ms + partition.faults.pause_ms((Sweep.FORWARD, slot), now_ms)
         turn.stage.on_commit.append(
-            partial(forwards.looked, queue.slot, next_ms, BusError.reason, now_ms)
+            partial(forwards.looked, slot, next_ms, BusError.reason, now_ms)
         )
+    return True
 
 
 class _Look:
@@ -82,7 +101,8 @@ class _Look:
         else:
             lasts = forwards.lasts(slot, errors.QuotaExceeded.__name__, now_ms)
             # A destination that was full is tried with one message, unless that has lasted.
-            rows = self._take(1 if forwards.is_refused(slot) and not lasts else PAGE_ROWS)
+            most = min(PAGE_ROWS, forwarded.messages_max(self._turn, target))
+            rows = self._take(1 if forwards.is_refused(slot) and not lasts else most)
             done, refused = self._forward(target, rows, lasts=lasts)
             self._ready.put_back([row.counter for row in rows[done:]])
         if refused is None:

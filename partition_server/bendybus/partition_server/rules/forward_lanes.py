@@ -169,6 +169,9 @@ def _next_rows(
     full = lane.full_since_mono_ms is not None
     alone = lane.in_doubt or turn.careful or lane.bug_since_mono_ms is not None
     most = 1 if alone else FRAME_ROWS
+    if index == turn.partition.index:
+        target = turn.partition.queues.main_of(destination.uid)
+        most = min(most, forwarded.messages_max(turn, target))
     rows: list[Row] = []
     elsewhere: list[int] = []
     looked = size_bytes = 0

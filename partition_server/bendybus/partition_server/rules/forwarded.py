@@ -13,20 +13,28 @@ from bendybus.domain import bounds, errors, limits
 from bendybus.domain.entity import PARTITIONS_MAX
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.errors import BusError
-from bendybus.partition_server.rules import send
+from bendybus.partition_server.rules import publications, send
 from bendybus.partition_server.state import faults
 from bendybus.partition_server.state.answers import ForwardedTaken
 from bendybus.partition_server.state.batch import Batch, Carried
 from bendybus.partition_server.state.commands import Append, EntityRef, TakeForwarded
 from bendybus.partition_server.state.due_times import Sweep
+from bendybus.partition_server.state.matchings import NotMatched
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.turn import Turn
 from bendybus.partition_server.store.errors import StoreError
 from bendybus.partition_server.store.records import ForwardedFrame
 
 
-def take(turn: Turn, command: TakeForwarded) -> ForwardedTaken:
-    """Store the messages of a frame that are not stored yet. Raises what refuses all of it."""
+def take(turn: Turn, command: TakeForwarded) -> ForwardedTaken | None:
+    """Store the messages of a frame that are not stored yet.
+
+    None: what goes to a topic takes several turns. Raises what refuses all of it.
+    """
+    return publications.decide(turn, command, _take, alone=True)
+
+
+def _take(turn: Turn, command: TakeForwarded) -> ForwardedTaken:
     _check_shape(command)
     forwards = turn.partition.store.forwards
     name = command.source.name()
@@ -36,7 +44,10 @@ def take(turn: Turn, command: TakeForwarded) -> ForwardedTaken:
             "the frame is late: a newer one of its source was here. Nothing of it is stored."
         )
     queue = send.target(turn, command.entity)
-    send.check_sends(turn, queue, command.deadline_mono_ms)
+    # What has begun is stored whatever it takes: its source sends it nowhere else meanwhile, and
+    # what it repeats is known.
+    begun = turn.held is not None and turn.held.slot is not None
+    send.check_sends(turn, queue, 0 if begun else command.deadline_mono_ms)
     known = forwards.known(name, command.counters)
     unfit = _unfit(command.batch)
     fresh = [i for i, n in enumerate(command.counters) if n not in known and i not in unfit]
@@ -70,7 +81,7 @@ def append(
     count = len(batch.payloads)
     if not count:
         return 0, {}
-    most = _most(turn, target)
+    most = messages_max(turn, target)
     if count > most:
         count, batch = most, batch.chosen(range(most))
     mark = turn.mark()
@@ -82,7 +93,7 @@ def append(
         if count > 1:
             return append(turn, target, batch.chosen([0]), overtake=overtake)
         return 1, {0: error}
-    except StoreError:
+    except (StoreError, NotMatched):
         raise
     except Exception as error:  # a bug costs the message that meets it, and no others
         turn.take_back_to(mark)
@@ -100,7 +111,7 @@ def append(
     return done, {**before, full: failed[full]}
 
 
-def _most(turn: Turn, target: MessageQueue) -> int:
+def messages_max(turn: Turn, target: MessageQueue) -> int:
     """Return how many messages of a frame a queue takes in one turn."""
     if target.entity.kind is not EntityKind.TOPIC:
         return limits.FRAME_MESSAGES_MAX

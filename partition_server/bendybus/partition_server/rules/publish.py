@@ -11,9 +11,10 @@ several copies have is stored once and counts once, to the topic; the copies ref
 A scheduled message waits at the topic and is matched when it is due.
 """
 
+from functools import partial
 from typing import Final, NamedTuple
 
-from bendybus.domain import bounds, errors, limits, sequence_number, steps
+from bendybus.domain import bounds, errors, limits, sequence_number
 from bendybus.domain.filters.rule_index import Matches
 from bendybus.domain.filters.values import FilterError
 from bendybus.domain.steps import Steps
@@ -128,7 +129,7 @@ def store(turn: Turn, topic: MessageQueue, row: Row, made: list[Destination]) ->
 def activate(turn: Turn, topic: MessageQueue, row: Row) -> bool:
     """Publish a scheduled message that is due, with a new number, if there is room for it.
 
-    Its time to live counts from when it was due.
+    Its time to live counts from when it was due. Raises NotMatched, with nothing changed.
     """
     state, partition = topic.state, turn.partition
     check_numbers(topic)
@@ -140,7 +141,7 @@ def activate(turn: Turn, topic: MessageQueue, row: Row) -> bool:
         expires_ms=bounds.end_of_life(row.scheduled_ms, row.time_to_live_ms),
     )
     then = Now(row.scheduled_ms, turn.now.mono_ms)
-    made = steps.whole(destinations(partition, then, topic, due))
+    made = turn.matched(topic, row.id, partial(destinations, partition, then, topic, due))
     total = size_bytes(due, made)
     added_bytes = total - row.size()
     if room.refusal(turn, topic, added_bytes) is not None:

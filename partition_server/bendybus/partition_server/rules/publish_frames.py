@@ -10,6 +10,7 @@ is stored whole: what it makes is bounded by `publish.check_copies`. So is a fra
 which is about all of it: it meets the rules over several turns, and is stored in one.
 """
 
+from functools import partial
 from typing import Final, overload
 
 from bendybus.domain import errors, limits
@@ -17,10 +18,10 @@ from bendybus.domain.errors import BusError
 from bendybus.partition_server.rules import fenced_send, send
 from bendybus.partition_server.rules import publish as publish_rules
 from bendybus.partition_server.rules.publisher import Matched, Publisher
-from bendybus.partition_server.state import faults, producer_memory, producer_outcomes
+from bendybus.partition_server.state import producer_memory, producer_outcomes
 from bendybus.partition_server.state.answers import Appended, Failed
 from bendybus.partition_server.state.commands import Append, SendFenced
-from bendybus.partition_server.state.due_times import Sweep
+from bendybus.partition_server.state.matchings import NotMatched
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.pipeline_commands import FencedStored
 from bendybus.partition_server.state.publications import Begun, Frame
@@ -53,42 +54,11 @@ def publish(turn: Turn, command: Append | SendFenced, topic: MessageQueue) -> Ou
     return outcome
 
 
-def sweep(turn: Turn) -> None:
-    """Go on with the frames of one topic, in their order."""
-    partition, least = turn.partition, True
-    publications = partition.publications
-    slot, frames = publications.first()
-    for frame in frames:
-        if turn.budget.spent() and not least:
-            break
-        least = False
-        topic = partition.queues.at(slot)
-        if topic is None:
-            gone = errors.EntityNotFound("the topic was deleted.")
-            publications.ended(turn.stage, slot, frame, frame.refused(gone))
-            continue
-        outcome = _next_careful(turn, frame, topic) if turn.careful else _next(turn, frame, topic)
-        if outcome is None:
-            break
-        publications.ended(turn.stage, slot, frame, outcome)
-    publications.next_topic(turn.stage, slot)
-
-
-def _next_careful(turn: Turn, frame: Frame, topic: MessageQueue) -> Outcome | None:
-    """Take the next step of a frame; if that raises, the frame ends here."""
-    outcomes: list[Outcome | None] = []
-    # What it has met may be half done.
-    frame.matched, frame.matching = [], None
-    failed = turn.attempt(
-        Sweep.PUBLISH.name, topic.entity.name, lambda: outcomes.append(_next(turn, frame, topic))
-    )
-    if failed is None:
-        return outcomes[0]
-    name = topic.entity.name
-    return frame.refused(faults.internal_error(turn.partition.index, Sweep.PUBLISH.name, name))
-
-
-def _next(turn: Turn, frame: Frame, topic: MessageQueue) -> Outcome | None:
+def next_step(turn: Turn, frame: Frame, slot: int) -> Outcome | None:
+    """Take the next step of a frame that waits; None: it goes on in a later turn."""
+    topic = turn.partition.queues.at(slot)
+    if topic is None:
+        return frame.refused(errors.EntityNotFound("the topic was deleted."))
     try:
         if frame.begun is None:
             # The entity may have changed since the frame came.
@@ -133,16 +103,16 @@ def _go_on(turn: Turn, frame: Frame, topic: MessageQueue) -> Outcome | None:
     begun = frame.begun
     assert begun is not None, "a frame begins first"
     units = list(producer_outcomes.units(begun.fresh))
-    _match(turn, frame, topic, begun, units)
+    matched = _match(turn, frame, topic, begun, units)
     if isinstance(frame.command, SendFenced):
         try:
-            return _store_fenced(turn, frame, frame.command, topic, units)
+            return _store_fenced(turn, begun, frame.command, topic, units, matched)
         except BusError as error:
             return frame.refused(error)
-    end = begun.done + len(frame.matched)
-    if end < len(units) and len(frame.matched) * STEPS_MAX < len(units):
+    end = begun.done + len(matched)
+    if end < len(units) and len(matched) * STEPS_MAX < len(units):
         return None
-    after = _store(turn, frame, topic, begun, units[begun.done : end])
+    after = _store(turn, topic, begun, units[begun.done : end], matched)
     if end == len(units):
         return after.ended()
     turn.stage.on_commit.append(lambda: _stored(frame, after))
@@ -150,60 +120,67 @@ def _go_on(turn: Turn, frame: Frame, topic: MessageQueue) -> Outcome | None:
 
 
 def _store_fenced(
-    turn: Turn, frame: Frame, command: SendFenced, topic: MessageQueue, units: list[tuple[int, int]]
+    turn: Turn,
+    begun: Begun,
+    command: SendFenced,
+    topic: MessageQueue,
+    units: list[tuple[int, int]],
+    matched: list[Matched],
 ) -> FencedStored | None:
     """Store a frame with its fence once all of it has met the rules. Raises what refuses it."""
-    matched: list[Matched] = frame.matched
     made = sum(each.copies for each in matched), sum(each.added_bytes for each in matched)
     publish_rules.check_copies(topic, *made, limits.PUBLISHED_COPIES_MAX)
     if len(matched) < len(units):
         return None
-    assert frame.begun is not None
     turn.stage.touch(topic)
     mark, publisher = turn.mark(), Publisher(turn, topic)
     for group, (span, each) in enumerate(zip(units, matched, strict=True)):
-        publisher.append_matched(frame.begun.fresh.batch, group, span, each)
+        publisher.append_matched(begun.fresh.batch, group, span, each)
     return fenced_send.end(turn, command, topic, mark, publisher.outcome())
 
 
 def _stored(frame: Frame, after: Begun) -> None:
-    frame.begun, frame.matched = after, []
+    assert frame.begun is not None
+    frame.matchings.stored(after.done - frame.begun.done)
+    frame.begun = after
 
 
 def _match(
     turn: Turn, frame: Frame, topic: MessageQueue, begun: Begun, units: list[tuple[int, int]]
-) -> None:
-    """Let groups meet the rules until the budget is spent; at least a step."""
-    version = turn.partition.topics.of(topic.entity).version
-    if frame.version != version:
-        # The rules have changed: what met the old ones, and is not stored, meets the new ones.
-        frame.version, frame.matched, frame.matching = version, [], None
-    publisher = Publisher(turn, topic)
-    for unit in units[begun.done + len(frame.matched) :]:
-        if frame.matching is None:
-            frame.matching = publisher.matching(begun.fresh.batch, *unit)
-        while True:
-            try:
-                next(frame.matching)
-            except StopIteration as end:
-                frame.matched.append(end.value)
-                frame.matching = None
-                turn.budget.spend(end.value.added_bytes)
-                break
-            if turn.budget.spent():
-                return
-        if turn.budget.spent():
-            return
+) -> list[Matched]:
+    """Let groups meet the rules until the budget is spent, at least a step; return those that
+    have met all of them.
+    """
+    generation = topic.slot, turn.partition.topics.of(topic.entity).version
+    publisher, matchings = Publisher(turn, topic), frame.matchings
+    matchings.begin()
+    matched: list[Matched] = []
+    for group in range(begun.done, len(units)):
+        match = partial(publisher.matching, begun.fresh.batch, *units[group])
+        if matchings.moved and turn.budget.spent():
+            break
+        try:
+            made = matchings.next(generation, group, match, turn.budget)
+        except NotMatched:
+            break
+        if matchings.moved:
+            turn.budget.spend(made.added_bytes)
+        matched.append(made)
+    return matched
 
 
 def _store(
-    turn: Turn, frame: Frame, topic: MessageQueue, begun: Begun, units: list[tuple[int, int]]
+    turn: Turn,
+    topic: MessageQueue,
+    begun: Begun,
+    units: list[tuple[int, int]],
+    met: list[Matched],
 ) -> Begun:
     """Store the groups that have met the rules; return how far the frame is then."""
     turn.stage.touch(topic)
     publisher = Publisher(turn, topic)
     fresh, first = begun.fresh, begun.done
-    for group, (span, matched) in enumerate(zip(units, frame.matched, strict=True), first):
+    for group, (span, matched) in enumerate(zip(units, met, strict=True), first):
         publisher.append_matched(fresh.batch, group, span, matched)
     made, end = publisher.outcome(), first + len(units)
     whole = not first and end == len(fresh.group_sizes or (0,))

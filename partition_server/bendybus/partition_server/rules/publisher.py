@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
-from bendybus.domain import limits, sequence_number, steps
+from bendybus.domain import limits, sequence_number
 from bendybus.domain.errors import BusError
 from bendybus.domain.steps import Steps
 from bendybus.partition_server.rules import publish, room
@@ -82,7 +84,9 @@ class Publisher(Appender):
 
     def _check_group(self, batch: Batch, start: int, end: int) -> int:
         if self._matched is None:
-            self._matched = steps.whole(self.matching(batch, start, end))
+            name = tuple(column[start:end] for column in _columns_that_rules_read(batch))
+            match = partial(self.matching, batch, start, end)
+            self._matched = self._turn.matched(self._queue, name, match)
         matched = self._matched
         if matched.error is not None:
             self._matched = None
@@ -114,3 +118,17 @@ class Publisher(Appender):
                 self.copies_left -= len(made) if self.in_transaction else 0
             room.grown(self._turn.partition, self._queue, size_bytes)
             self._numbers.append(sequence_number.compose(self._partition, state.counter))
+
+
+def _columns_that_rules_read(batch: Batch) -> tuple[Sequence[Any], ...]:
+    """Return what tells a message from others: two that are equal here meet the rules alike."""
+    return (
+        batch.payloads,
+        batch.heads,
+        batch.message_ids,
+        batch.partition_keys,
+        batch.session_ids,
+        batch.time_to_live_ms,
+        batch.scheduled_ms,
+        batch.carried,
+    )

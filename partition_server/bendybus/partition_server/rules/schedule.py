@@ -10,13 +10,14 @@ from functools import partial
 from bendybus.domain import bounds
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.message_access import Access
-from bendybus.partition_server.rules import message_numbers, publish, room, scan
-from bendybus.partition_server.state import awaiting_room, operation_memory
+from bendybus.partition_server.rules import message_numbers, publications, publish, room, scan
+from bendybus.partition_server.state import operation_memory
 from bendybus.partition_server.state.answers import Done
 from bendybus.partition_server.state.commands import CancelScheduled, Now
 from bendybus.partition_server.state.due_times import LAST_ID, Sweep
 from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.partition_state import PartitionState
+from bendybus.partition_server.state.publications import Held
 from bendybus.partition_server.state.stage import Stage
 from bendybus.partition_server.state.turn import Turn
 from bendybus.partition_server.store.records import State, Summary, row_id
@@ -79,31 +80,42 @@ def sweep(turn: Turn) -> None:
 
 
 def _publish(turn: Turn, topic: MessageQueue, summary: Summary) -> None:
-    """Publish a message that is due; without room, or behind one that has none, it waits."""
-    awaiting = turn.partition.awaiting
-    if not awaiting.waits(topic.slot):
-        found = turn.partition.store.rows([summary.id])
-        if not found or publish.activate(turn, topic, found[0]):
-            return
-    awaiting.add(topic.slot, summary.id, summary.at_ms, turn.now.mono_ms)
+    """Publish a message that is due; without room, or behind others, it waits."""
+    awaiting, slot = turn.partition.awaiting, topic.slot
+    first = not awaiting.waits(slot)
+    awaiting.add(slot, summary.id, summary.at_ms)
+    if first:
+        publications.attempt(turn, _held(slot), lambda turn: _publish_awaiting(turn, topic))
 
 
 def sweep_awaiting(turn: Turn) -> None:
     """Look for room for what waits in one topic."""
-    partition, now_ms = turn.partition, turn.now.mono_ms
-    first = partition.awaiting.due.first()
+    awaiting = turn.partition.awaiting
+    first = awaiting.due.first()
     assert first is not None, "nothing is due"
-    slot = first[1]
+    held = _held(first[1])
+    if turn.partition.publications.holds(held.key) or not publications.attempt(turn, held):
+        # It goes on by itself.
+        awaiting.look(first[1])
+
+
+def _held(slot: int) -> Held:
+    return Held(partial(_look, slot=slot), key=(Sweep.AWAITING_ROOM.name, slot), alone=True)
+
+
+def _look(turn: Turn, slot: int) -> bool:
+    """Publish what waits in a topic; return True."""
+    partition, now_ms = turn.partition, turn.now.mono_ms
     topic = partition.queues.at(slot)
-    assert topic is not None, "a topic that is dropped is forgotten"
-    # STRICTLY BEFORE the look, which may let others wait.
-    partition.awaiting.due.replace(slot, None)
+    if topic is None:
+        return True
     failed = turn.attempt(
         Sweep.AWAITING_ROOM.name, topic.entity.name, lambda: _publish_awaiting(turn, topic)
     )
     if failed:
         pause_ms = partition.faults.pause_ms((Sweep.AWAITING_ROOM, slot), now_ms)
         partition.awaiting.due.replace(slot, now_ms + pause_ms)
+    return True
 
 
 def note_room(partition: PartitionState, stage: Stage, now: Now) -> None:
@@ -118,24 +130,30 @@ def note_room(partition: PartitionState, stage: Stage, now: Now) -> None:
                 partition.awaiting.due.add(now.mono_ms, slot)
 
 
-def _publish_awaiting(turn: Turn, topic: MessageQueue) -> None:
-    """Publish what waits in a topic, in order, until there is no room or the budget is spent."""
+def _publish_awaiting(turn: Turn, topic: MessageQueue) -> bool:
+    """Publish what waits in a topic, in order, until there is no room or the budget is spent.
+
+    Returns True.
+    """
     partition, slot = turn.partition, topic.slot
     awaiting, budget = partition.awaiting, turn.budget
+    # STRICTLY BEFORE what follows, which may let it be looked at again.
+    awaiting.look(slot)
     for index, id_ in enumerate(awaiting.ids(slot)):
         if index and (budget.spent() or turn.careful):
             awaiting.due.replace(slot, turn.now.mono_ms)
-            return
+            return True
         found = partition.store.rows([id_])
         # Otherwise it was cancelled, or purged.
         if found and not publish.activate(turn, topic, found[0]):
-            awaiting.due.replace(slot, turn.now.mono_ms + awaiting_room.RETRY_MS)
-            return
+            awaiting.no_room(slot, turn.now.mono_ms)
+            return True
         awaiting.remove(slot, id_)
         budget.spend()
     beyond_ms = awaiting.beyond(slot)
     if beyond_ms is not None:
         partition.due.activates_at(beyond_ms)
+    return True
 
 
 def _activate(turn: Turn, queue: MessageQueue, summary: Summary) -> None:

@@ -13,7 +13,14 @@ is raised before, and not remembered.
 from bendybus.domain import bounds, errors, limits, partitioning, transactions
 from bendybus.domain.errors import BusError
 from bendybus.domain.message_access import Access
-from bendybus.partition_server.rules import duplicates, locks, send, settle, transfer
+from bendybus.partition_server.rules import (
+    duplicates,
+    locks,
+    publications,
+    send,
+    settle,
+    transfer,
+)
 from bendybus.partition_server.rules.publisher import Publisher
 from bendybus.partition_server.state.answers import Transacted, TransactionPart
 from bendybus.partition_server.state.commands import Append, Settle, Transact, Transfer
@@ -21,11 +28,15 @@ from bendybus.partition_server.state.session_lock import SessionMessageLock
 from bendybus.partition_server.state.turn import Turn
 
 
-def transact(turn: Turn, command: Transact) -> Transacted:
+def transact(turn: Turn, command: Transact) -> Transacted | None:
     """Do all parts of a transaction, or none; a repeat gets the first outcome.
 
-    Raises what refuses it for now.
+    None: what it sends to a topic takes several turns. Raises what refuses it for now.
     """
+    return publications.decide(turn, command, _transact)
+
+
+def _transact(turn: Turn, command: Transact) -> Transacted:
     producers, stage, now = turn.partition.producers, turn.stage, turn.now
     _check_name(command)
     known = producers.transaction(command, now)

@@ -1,6 +1,7 @@
-"""Scheduled messages that are due and wait for room in their topic, in the order of their times.
+"""Scheduled messages that are due and wait in their topic, in the order of their times.
 
     scheduled ──due──► published
+                  ├──others wait, or it takes several turns──► waits here, see `rules.publications`
                   └──no room──► waits here ──room──► published; then those behind it
 
 They stay scheduled in the file: a restart finds them due. Of a topic a bounded number is known;
@@ -25,6 +26,8 @@ class AwaitingRoom:
         self._undo = undo
         # When each topic is looked at next, on the monotonic clock.
         self.due = SlotTimes(undo)
+        # Topics that have no room.
+        self._full: UndoDict[int, None] = UndoDict(undo)
         # Row id → when it was due.
         self._waiting: dict[int, UndoDict[int, int]] = {}
         # When the first of those was due that are not known.
@@ -35,10 +38,10 @@ class AwaitingRoom:
         return bool(self._waiting.get(slot)) or slot in self._beyond
 
     def count(self) -> int:
-        """Return how many messages are known that wait."""
-        return sum(map(len, self._waiting.values()))
+        """Return how many messages are known that wait for room."""
+        return sum(len(self._waiting.get(slot, ())) for slot in self._full)
 
-    def add(self, slot: int, id_: int, due_ms: int, mono_ms: int) -> None:
+    def add(self, slot: int, id_: int, due_ms: int) -> None:
         """Let a message wait, behind those that do."""
         known = self._waiting.get(slot)
         if known is None:
@@ -49,7 +52,16 @@ class AwaitingRoom:
             self._beyond[slot] = min(due_ms, self._beyond.get(slot, due_ms))
             return
         known[id_] = due_ms
-        self.due.add(mono_ms + RETRY_MS, slot)
+
+    def look(self, slot: int) -> None:
+        """Note that a topic is looked at."""
+        self.due.replace(slot, None)
+        self._full.pop(slot)
+
+    def no_room(self, slot: int, mono_ms: int) -> None:
+        """Note that a topic has no room for what waits there."""
+        self._full[slot] = None
+        self.due.replace(slot, mono_ms + RETRY_MS)
 
     def ids(self, slot: int) -> list[int]:
         """Return the messages of a topic that wait, as far as they are known, in order."""
@@ -69,4 +81,4 @@ class AwaitingRoom:
         """Forget a topic that is deleted."""
         self._waiting.pop(slot, None)
         self._beyond.pop(slot)
-        self.due.replace(slot, None)
+        self.look(slot)

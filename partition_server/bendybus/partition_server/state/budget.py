@@ -38,6 +38,13 @@ class Budget:
         """Whether the rest must wait for the next turn."""
         return self.rows_left <= 0 or self.bytes_left <= 0 or self._clock_ms() >= self._until_ms
 
+    def matching_spent(self) -> bool:
+        """Whether messages that have not met the rules of their topic go on in the next turn.
+
+        Whatever they were read with: those are read again there.
+        """
+        return self._clock_ms() >= self._until_ms
+
 
 class ServeBudget:
     """What is delivered in a turn, by all queues together."""

@@ -123,6 +123,10 @@ class TakeForwarded:
     overtake: bool = False
     deadline_mono_ms: int = 0
 
+    def batches(self) -> list[Batch]:
+        """Return all messages that are stored."""
+        return [self.batch]
+
 
 @dataclass(slots=True)
 class Ask(OfStream):

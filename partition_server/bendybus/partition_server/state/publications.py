@@ -1,20 +1,27 @@
-"""Frames for topics that did not fit into one turn, in turn; the rule is `rules.publish_frames`.
+"""What stores messages in a topic and did not fit into one turn; the rule is `rules.publications`.
 
-A frame is answered once, at its end. What comes to a topic while a frame of it waits, waits behind
-it: messages keep their order, and a repeat finds what the first try has stored.
+    frame (of a sender, with a fence or without)   stored group by group, in several commits
+    transaction, forwarded frame                   stored whole, once all of it has met the rules
+    scheduled messages that are due,               work of sweeps, which nobody waits for: once in
+    a look at a queue that forwards                a line each, by its key
+
+Each is answered once, at its end. What comes to a topic while something of it waits, waits behind
+it, whatever way it came: messages keep their order, and a repeat finds what the first try has
+stored.
 """
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
 from bendybus.domain import errors, limits
 from bendybus.domain.errors import BusError
-from bendybus.domain.steps import Steps
 from bendybus.partition_server.state import producer_memory
 from bendybus.partition_server.state.answers import Appended, Failed
-from bendybus.partition_server.state.commands import Append, SendFenced
+from bendybus.partition_server.state.commands import Append, SendFenced, TakeForwarded, Transact
+from bendybus.partition_server.state.matchings import Matchings
 from bendybus.partition_server.state.producer_memory import Known
 from bendybus.partition_server.state.shares import Shares
 from bendybus.partition_server.state.stage import Answer, Stage
@@ -68,16 +75,55 @@ class Begun:
         return self.known.command
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
+class Held:
+    """Work that is done whole, once all of its messages have met the rules."""
+
+    # (turn) → its outcome, not None. Raises NotMatched, or what refuses it.
+    work: Callable[[Any], Any]
+    # None: a sweep's, which has a key.
+    command: Transact | TakeForwarded | None = None
+    key: tuple[str, int] | None = None
+    # It reads the store before it decides: it has a stage of its own.
+    alone: bool = False
+    # Of the topic in whose line it is.
+    slot: int | None = None
+    matchings: Matchings = field(default_factory=Matchings)
+
+    @property
+    def reply_to(self) -> Any:
+        """Who waits for its end, None if nobody does."""
+        return None if self.command is None else self.command.reply_to
+
+    def size_bytes(self) -> int:
+        """Return what it takes in memory, roughly."""
+        batches = () if self.command is None else self.command.batches()
+        return FRAME_BYTES + sum(batch.content_bytes() for batch in batches)
+
+    def refused(self, error: BusError) -> Failed:
+        """Return the outcome if nothing is stored."""
+        return Failed(error)
+
+
+@dataclass(slots=True, eq=False)
 class Frame:
     """A frame on its way. What is not committed of it is found again if it must be."""
 
     command: Append | SendFenced
     begun: Begun | None = None
-    # Groups after those that are done that have met the rules of this version, and the next one.
-    version: int = -1
-    matched: list[Any] = field(default_factory=list)
-    matching: Steps[Any] | None = None
+    alone = False
+    slot: int | None = None
+    # Of groups after those that are done.
+    matchings: Matchings = field(default_factory=Matchings)
+
+    @property
+    def key(self) -> None:
+        """It is no work of a sweep."""
+
+    @property
+    def reply_to(self) -> Any:
+        """Who waits for its end."""
+        return self.command.reply_to
 
     def size_bytes(self) -> int:
         """Return what the frame takes in memory, roughly."""
@@ -88,13 +134,18 @@ class Frame:
         return Failed(error) if self.begun is None else self.begun.refused(error)
 
 
+Waiting = Frame | Held
+
+
 class Publications:
-    """The frames that wait for their next step, by slot of their topic."""
+    """What waits for its next step, by slot of its topic."""
 
     def __init__(self) -> None:
-        self._waiting: dict[int, deque[Frame]] = {}
-        # Frames of the stage that is being decided, by slot: how many.
+        self._waiting: dict[int, deque[Waiting]] = {}
+        # What the stage that is being decided adds, by slot: how many.
         self._staged: dict[int, int] = {}
+        # Of sweeps, with those of the stage.
+        self._keys: set[tuple[str, int]] = set()
         # By slot, with those of the stage.
         self._sizes: Shares[int] = Shares()
 
@@ -105,70 +156,104 @@ class Publications:
         """Whether something of a topic waits."""
         return slot in self._waiting or slot in self._staged
 
-    def first(self) -> tuple[int, list[Frame]]:
+    def holds(self, key: tuple[str, int] | None) -> bool:
+        """Whether the work of a sweep waits in a line."""
+        return key in self._keys
+
+    def first(self) -> tuple[int, list[Waiting]]:
         """Return the topic whose turn it is, by slot, and what waits there, in order."""
-        slot, frames = next(iter(self._waiting.items()))
-        return slot, list(frames)
+        slot, line = next(iter(self._waiting.items()))
+        return slot, list(line)
 
     def callers(self) -> list[Any]:
-        """Return who waits for the end of a frame."""
-        return [frame.command.reply_to for line in self._waiting.values() for frame in line]
+        """Return who waits for the end of something."""
+        waiting = (each for line in self._waiting.values() for each in line)
+        return [each.reply_to for each in waiting if each.key is None]
 
-    def check_room(self, slot: int, frame: Frame) -> None:
-        """Raise ServerBusy if a frame would have to wait, and too much of its topic waits already.
+    def check_room(self, slot: int, waiting: Waiting) -> None:
+        """Raise ServerBusy if something would have to wait, and too much of its topic does.
 
-        The first frame of a topic always has room: other topics have no part in what fills it.
+        The first of a topic always has room: other topics have no part in what fills it. So has
+        the work of sweeps, of which there is one for each queue.
         """
-        if self.waits(slot) and not self._sizes.has_room(slot, frame.size_bytes(), BYTES_MAX):
+        if waiting.key is not None or not self.waits(slot):
+            return
+        if not self._sizes.has_room(slot, waiting.size_bytes(), BYTES_MAX):
             raise errors.ServerBusy(
                 "too many messages of the topic wait in the partition to be matched with its "
                 "rules. Repeat.",
                 retry_after_ms=1_000,
             )
 
-    def park(self, stage: Stage, slot: int, frame: Frame) -> None:
-        """Let a frame go on in a later turn."""
-        self._sizes.add(slot, frame.size_bytes())
+    def park(self, stage: Stage, slot: int, waiting: Waiting) -> None:
+        """Let something go on in a later turn."""
+        self._sizes.add(slot, waiting.size_bytes())
         self._staged[slot] = self._staged.get(slot, 0) + 1
-        stage.on_commit.append(partial(self._parked, slot, frame))
-        stage.on_failure.append(partial(self._unstaged, slot, frame))
+        if waiting.key is not None:
+            self._keys.add(waiting.key)
+        stage.on_commit.append(partial(self._parked, slot, waiting))
+        stage.on_failure.append(partial(self._unstaged, slot, waiting))
 
-    def ended(self, stage: Stage, slot: int, frame: Frame, outcome: Any) -> None:
-        """Answer a frame that waited and is at its end. STRICTLY AFTER the commit."""
-        stage.on_commit.append(partial(self._ended, stage, slot, frame, outcome))
+    def move(self, stage: Stage, slot: int, waiting: Waiting) -> None:
+        """Let something go on in the line of another topic."""
+        stage.on_commit.append(partial(self._moved, slot, waiting))
+
+    def ended(self, stage: Stage, slot: int, waiting: Waiting, outcome: Any) -> None:
+        """Answer what waited and is at its end. STRICTLY AFTER the commit."""
+        stage.on_commit.append(partial(self._ended, stage, slot, waiting, outcome))
 
     def next_topic(self, stage: Stage, slot: int) -> None:
         """Let the other topics have their turn."""
         stage.on_commit.append(partial(self._rotate, slot))
 
     def failed(self, error: BusError) -> list[Answer]:
-        """Forget all frames; return what to tell their callers: nothing more is stored."""
-        waiting, self._waiting = self._waiting, {}
-        for slot, line in waiting.items():
-            self._sizes.add(slot, -sum(frame.size_bytes() for frame in line))
-        frames = [frame for line in waiting.values() for frame in line]
-        return [Answer(frame.command.reply_to, frame.refused(error)) for frame in frames]
+        """Forget what callers wait for; return what to tell them: nothing more is stored."""
+        answers = []
+        for slot, line in list(self._waiting.items()):
+            for waiting in list(line):
+                if waiting.key is None:
+                    self._leave(slot, waiting)
+                    answers.append(Answer(waiting.reply_to, waiting.refused(error)))
+        return answers
 
-    def _parked(self, slot: int, frame: Frame) -> None:
+    def _parked(self, slot: int, waiting: Waiting) -> None:
         self._unstage(slot)
-        self._waiting.setdefault(slot, deque()).append(frame)
+        waiting.slot = slot
+        self._waiting.setdefault(slot, deque()).append(waiting)
 
-    def _unstaged(self, slot: int, frame: Frame) -> None:
+    def _moved(self, slot: int, waiting: Waiting) -> None:
+        assert waiting.slot is not None, "it waits in a line"
+        self._leave(waiting.slot, waiting)
+        waiting.slot = slot
+        self._waiting.setdefault(slot, deque()).append(waiting)
+        self._sizes.add(slot, waiting.size_bytes())
+        if waiting.key is not None:
+            self._keys.add(waiting.key)
+
+    def _unstaged(self, slot: int, waiting: Waiting) -> None:
         self._unstage(slot)
-        self._sizes.add(slot, -frame.size_bytes())
+        self._sizes.add(slot, -waiting.size_bytes())
+        if waiting.key is not None:
+            self._keys.discard(waiting.key)
 
     def _unstage(self, slot: int) -> None:
         self._staged[slot] -= 1
         if not self._staged[slot]:
             del self._staged[slot]
 
-    def _ended(self, stage: Stage, slot: int, frame: Frame, outcome: Any) -> None:
+    def _ended(self, stage: Stage, slot: int, waiting: Waiting, outcome: Any) -> None:
+        self._leave(slot, waiting)
+        if waiting.key is None:
+            stage.answer(waiting.reply_to, outcome)
+
+    def _leave(self, slot: int, waiting: Waiting) -> None:
         line = self._waiting[slot]
-        line.remove(frame)
+        line.remove(waiting)
         if not line:
             del self._waiting[slot]
-        self._sizes.add(slot, -frame.size_bytes())
-        stage.answer(frame.command.reply_to, outcome)
+        self._sizes.add(slot, -waiting.size_bytes())
+        if waiting.key is not None:
+            self._keys.discard(waiting.key)
 
     def _rotate(self, slot: int) -> None:
         line = self._waiting.pop(slot, None)

@@ -1,15 +1,22 @@
 """What a rule works with in one stage of a turn."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from typing import TypeVar
 
+from bendybus.domain.steps import Steps
 from bendybus.partition_server.state import marks
 from bendybus.partition_server.state.budget import Budget
 from bendybus.partition_server.state.commands import Now
 from bendybus.partition_server.state.marks import Mark
+from bendybus.partition_server.state.matchings import NotMatched
+from bendybus.partition_server.state.message_queue import MessageQueue
 from bendybus.partition_server.state.partition_state import PartitionState
+from bendybus.partition_server.state.publications import Held
 from bendybus.partition_server.state.stage import Stage
 from bendybus.partition_server.store.errors import StoreError, Unwritable
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -27,6 +34,8 @@ class Turn:
     careful: bool = False
     # It decided what the store cannot write: each piece is tried there.
     checked: bool = False
+    # What is being decided stores messages in a topic; see `rules.publications`.
+    held: Held | None = None
 
     def attempt(self, work: str, entity: str, action: Callable[[], object]) -> Exception | None:
         """Do one of several pieces of work; in a careful turn, take back one that raises, note it
@@ -41,13 +50,30 @@ class Turn:
             if self.checked:
                 self.partition.store.commit(self.stage.changes, keep=False)
         except Exception as error:
-            if isinstance(error, StoreError) and not isinstance(error, Unwritable):
+            if isinstance(error, NotMatched) or (
+                isinstance(error, StoreError) and not isinstance(error, Unwritable)
+            ):
+                # Whoever tried the work takes it back, with this mark.
                 raise
             self.take_back_to(mark)
             self.partition.faults.note(work, entity, error)
             return error
         self.keep(mark)
         return None
+
+    def matched(self, topic: MessageQueue, name: Hashable, begin: Callable[[], Steps[T]]) -> T:
+        """Return what a message, or a group, makes of the rules of a topic; see `Matchings.next`.
+
+        Raises NotMatched when that takes another turn.
+        """
+        held, slot = self.held, topic.slot
+        assert held is not None, "what publishes can be held"
+        if held.slot != slot and (
+            self.partition.publications.waits(slot) or self.budget.matching_spent()
+        ):
+            raise NotMatched(slot)
+        version = self.partition.topics.of(topic.entity).version
+        return held.matchings.next((slot, version), name, begin, self.budget)
 
     def mark(self) -> Mark:
         """Return a mark: what is decided after it can be taken back alone; see `marks`."""
