@@ -17,6 +17,8 @@ ADVICE: Final[dict[str, str]] = {
     "UNAVAILABLE": "Wait and repeat; the client does so automatically. Check that the bus runs.",
     "PARTITION_UNAVAILABLE": "Repeat later, or send without a partition key. "
     "`bendybus describe queue QUEUE` says which partition is away.",
+    "DISK_LOW": "Receive or purge messages, or give the volumes more room: the condition `DiskLow` "
+    "shows which. `send_messages` does not retry it.",
     "SERVER_BUSY": "Wait `retry_after_ms` and repeat; the client does. Send less at a time.",
     "SERVICE_TIMEOUT": "Repeat: it was not done. Pass a longer `timeout`: with 15 s or less a send "
     "may end before another partition is tried.",
