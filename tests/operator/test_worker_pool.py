@@ -320,3 +320,20 @@ async def test_a_bus_takes_its_share_of_a_worker_only() -> None:
         await read(other, "other")
     await asyncio.gather(*waiting)
     assert order == ["other", "mine", "mine", "mine"]
+
+
+@pytest.mark.requirement("R391")
+@pytest.mark.parametrize(("kept_mb", "ends"), [(10, False), (120, True)])
+def test_a_worker_that_one_answer_has_filled_ends(tmp_path: Path, kept_mb: int, ends: bool) -> None:
+    path = tmp_path / "mark"
+    path.write_bytes(bytes(worker.MARK_BYTES))
+    program = (
+        "import pathlib, resource, sys; from bendybus.operator.bus.worker import Mark\n"
+        "resource.setrlimit(resource.RLIMIT_DATA, (180 << 20, 180 << 20))\n"
+        "with Mark(pathlib.Path(sys.argv[1])).set_to('a/b#0'): kept = bytearray(KEPT << 20)"
+    ).replace("KEPT", str(kept_mb))
+    small_stacks = [sys.executable, "-c", worker_pool._SMALL_STACKS, "-c", program, str(path)]
+
+    done = subprocess.run(small_stacks, check=False, timeout=60)
+
+    assert done.returncode == (worker.OUT_OF_MEMORY if ends else 0)
