@@ -320,41 +320,6 @@ def test_some_full_and_some_away_is_unavailable_not_full(board: Board) -> None:
     assert isinstance(frame.failures[0], errors.PartitionUnavailable)
 
 
-@pytest.mark.requirement("R328")
-def test_disk_low_is_said_only_when_no_partition_has_room(board: Board) -> None:
-    low = board.submit(Keys(1))
-    for i in range(4):
-        board.refuse(board.sent[i], errors.DiskLow("low"))
-    assert type(low.failures[0]) is errors.DiskLow
-
-    mixed = board.submit(Keys(1))
-    board.refuse(board.sent[4], errors.PartitionUnavailable("reopening"))
-    for i in range(5, 8):
-        board.refuse(board.sent[i], errors.DiskLow("low"))
-    assert type(mixed.failures[0]) is errors.PartitionUnavailable
-
-
-@pytest.mark.requirement("R328")
-def test_a_partition_that_is_away_may_have_room(board: Board) -> None:
-    board.down.add(2)
-    frame = board.submit(Keys(1))
-
-    for i in range(3):
-        board.refuse(board.sent[i], errors.DiskLow("low"))
-
-    assert type(frame.failures[0]) is errors.PartitionUnavailable
-
-
-@pytest.mark.requirement("R328")
-def test_what_is_pinned_asks_its_own_partition_for_room(board: Board) -> None:
-    frame = board.submit(Keys(1, partition_keys=["k"]))
-
-    board.refuse(board.sent[0], errors.DiskLow("low"))
-
-    assert type(frame.failures[0]) is errors.DiskLow
-    assert len(board.sent) == 1
-
-
 def test_only_the_groups_that_did_not_fit_go_elsewhere(board: Board) -> None:
     frame = board.submit(Keys(2), (1, 1))
 

@@ -68,7 +68,7 @@ async def test_what_is_for_another_entity_says_so(
     dispatcher: TransactionDispatcher, partitions: dict[int, FakePartition]
 ) -> None:
     opened = dispatcher.begin(ID, client="c")
-    dispatcher.collect(opened, [settle(1), send("a", "b", entity="other")])
+    dispatcher.collect(opened, [settle(1), send("a", "a", entity="other")])
 
     await dispatcher.commit(opened, Commit([]))
 

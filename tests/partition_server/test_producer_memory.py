@@ -301,7 +301,7 @@ def test_a_repeat_of_which_a_part_is_stored_never_says_that_nothing_is(queue: Dr
 
     assert list(again.numbers) == [first.numbers[0], 0]
     [(unit, error)] = again.failures
-    assert (unit, type(error)) == (1, errors.PartitionUnavailable)
+    assert (unit, type(error)) == (1, errors.DiskLow)
 
 
 def test_a_position_that_no_frame_has_is_refused(queue: Driver) -> None:

@@ -124,9 +124,11 @@ class Directory:
             raise errors.PartitionUnavailable(
                 "the front end has not reached any partition yet. Try again in a moment."
             )
+        made = kind or _kind_of(name)
+        words = " ".join(subscription_name.split(name) or (name,))
         raise errors.EntityNotFound(
-            f"there is no {kind or _kind_of(name)} {name!r}. Create it first (bendybus apply, or "
-            "an administration client).",
+            f"there is no {made} {name!r}. Create it first: bendybus create {made} {words}, a "
+            "manifest, or an administration client.",
             metadata={"entity": name},
         )
 

@@ -14,7 +14,8 @@ from bendybus.cli import errors as cli_errors
 from bendybus.cli.endpoint import Endpoint
 from bendybus.cli.errors import UsageError
 from bendybus.crds.bundle import NamespaceSettings
-from bendybus.domain import errors, subscription_name
+from bendybus.domain import descriptions, errors, subscription_name
+from bendybus.domain.descriptions import Description
 from bendybus.domain.entity_kind import EntityKind
 from bendybus.domain.limits import Tier
 from bendybus.domain.queue_description import QueueDescription
@@ -105,7 +106,7 @@ class Management:
         """Make a queue that belongs to no manifest."""
         request = pb.CreateQueueRequest(
             name=name,
-            description=entities.description_to_proto(wanted),
+            description=chosen(wanted),
             origin=pb.ENTITY_ORIGIN_CLIENT,
             migrated=migrated,
         )
@@ -178,3 +179,14 @@ def _authorities(file: Path | None) -> bytes | None:
         raise UsageError(
             f"--ca-file {file}: {reason}. Name the file of the bus's ca.crt."
         ) from error
+
+
+def chosen(wanted: Description) -> Any:
+    """Return what a new entity has other than by default: the rest is the namespace's to decide."""
+    default = type(wanted)()
+    changes = {
+        name: value
+        for name in descriptions.field_names(type(wanted))
+        if (value := getattr(wanted, name)) != getattr(default, name)
+    }
+    return entities.changes_to_proto(changes, wanted.kind)

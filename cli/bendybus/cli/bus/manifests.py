@@ -53,6 +53,22 @@ def load(files: Sequence[Path], *, running: NamespaceSettings | None = None) -> 
     return bundling.bundle(loading.load(files), running=running)
 
 
+def of_queues(names: Sequence[str]) -> Bundle:
+    """Return a bus without manifests, with queues of these names. Raises ManifestError."""
+    from bendybus.crds import bundling, loading
+
+    found = [
+        loading.parse(
+            f"--queue {name}", _document({"namespaceRef": {"name": "default"}, "entityName": name})
+        )
+        for name in names
+    ]
+    for each in found:
+        if not isinstance(each, loading.Loaded):
+            raise ManifestError(*each)
+    return bundling.bundle([each for each in found if isinstance(each, loading.Loaded)])
+
+
 def load_for(running: NamespaceSettings, files: Sequence[Path]) -> Bundle:
     """Return manifests, checked against a running bus. Raises CliError."""
     from bendybus.crds import bundling
@@ -67,19 +83,12 @@ def load_for(running: NamespaceSettings, files: Sequence[Path]) -> Bundle:
 
 def description(name: str, fields: Sequence[str], namespace: NamespaceSettings) -> QueueDescription:
     """Return the queue that `FIELD=VALUE`s describe, with a manifest's names and checks."""
-    from bendybus.crds import bundling, loading, manifest
+    from bendybus.crds import bundling, loading
 
     spec: dict[str, Any] = {"namespaceRef": {"name": namespace.name}, "entityName": name}
     for field, value in name_values.parse("--set", "FIELD=VALUE", fields).items():
         spec[field] = _scalar(value)
-    document = {
-        "apiVersion": manifest.API_VERSION,
-        "kind": KINDS[EntityKind.QUEUE],
-        # The name of an object of Kubernetes; that of the queue may have other characters.
-        "metadata": {"name": "queue"},
-        "spec": spec,
-    }
-    found = loading.parse("--set", document)
+    found = loading.parse("--set", _document(spec))
     try:
         if not isinstance(found, loading.Loaded):
             raise ManifestError(*found)
@@ -88,6 +97,19 @@ def description(name: str, fields: Sequence[str], namespace: NamespaceSettings) 
         return wish.description
     except ManifestError as error:
         raise UsageError("\n".join(_told(problem) for problem in error.problems)) from error
+
+
+def _document(spec: dict[str, Any]) -> dict[str, Any]:
+    """Return the manifest of a queue."""
+    from bendybus.crds import manifest
+
+    return {
+        "apiVersion": manifest.API_VERSION,
+        "kind": KINDS[EntityKind.QUEUE],
+        # The name of an object of Kubernetes; that of the queue may have other characters.
+        "metadata": {"name": "queue"},
+        "spec": spec,
+    }
 
 
 def _told(problem: Problem) -> str:

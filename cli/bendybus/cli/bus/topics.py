@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from bendybus.cli.bus.management import Management
+from bendybus.cli.bus.management import Management, chosen
 from bendybus.domain import subscription_name
 from bendybus.domain.filters.rule import Rule
 from bendybus.domain.subscription_description import SubscriptionDescription
@@ -79,9 +79,8 @@ def create_topic(
     bus: Management, name: str, wanted: TopicDescription, *, migrated: bool = False
 ) -> Any:
     """Make a topic that belongs to no manifest."""
-    description = entities.description_to_proto(wanted)
     request = pb.CreateTopicRequest(
-        name=name, description=description, origin=_CLIENT, migrated=migrated
+        name=name, description=chosen(wanted), origin=_CLIENT, migrated=migrated
     )
     return bus.call("CreateTopic", request)
 

@@ -8,14 +8,24 @@ from typing import Final
 
 from bendybus.v1 import management_pb2 as pb
 
+DISK_LOW: Final = "DiskLow"
 _TAIL_BYTES: Final = 64 * 1024
 
 
 def told(partitions: Iterable[pb.NamespacePartition], logs: Mapping[int, Path]) -> list[str]:
-    """Return a sentence for each unavailable partition; `logs`: their logs, if on this machine."""
+    """Return a sentence for each partition that does not serve, or takes no messages.
+
+    `logs`: their logs, if on this machine.
+    """
+    shown = list(partitions)
+    full = [each for each in shown if each.available and DISK_LOW in each.conditions]
     return [
+        f"Partition {each.partition} takes no messages: its volume has less room than it keeps "
+        "free. Receive or purge messages, or give it more room."
+        for each in full
+    ] + [
         f"Partition {each.partition} does not serve: {_why(each, logs.get(each.partition))}"
-        for each in partitions
+        for each in shown
         if not each.available
     ]
 

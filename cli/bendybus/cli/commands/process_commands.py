@@ -34,12 +34,23 @@ Files = Annotated[
     list[Path],
     typer.Option("--file", "-f", help="Manifests: a YAML file, a folder of them, or - for stdin."),
 ]
+UpFiles = Annotated[
+    list[Path],
+    typer.Option(
+        "--file",
+        "-f",
+        help="Manifests: a YAML file, a folder of them, or - for stdin; none: an empty bus.",
+    ),
+]
 JsonFlag = Annotated[bool, typer.Option("--json", help="JSON for programs.")]
 
 
 def up(
     context: typer.Context,
-    files: Files,
+    files: UpFiles = [],  # noqa: B006
+    queue: Annotated[
+        list[str], typer.Option(help="Without manifests: a queue of the bus; repeatable.")
+    ] = [],  # noqa: B006
     data: Annotated[
         Path | None, typer.Option(help="Folder of the data; kept between runs.")
     ] = None,
@@ -49,16 +60,21 @@ def up(
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Run the bus of the manifests on this machine until Ctrl-C."""
+    """Run a bus on this machine until Ctrl-C: that of the manifests, or a small one."""
     choice: Choice = context.obj
     bus_choice.refuse_cluster(choice, "up", "helm install, then kubectl apply -f FILE.")
-    run_up(files, choice, data=data, port=port, processes=processes, as_json=as_json)
+    if files and queue:
+        raise UsageError("--queue: is for a bus without manifests; add a Queue to those instead.")
+    run_up(
+        *(files, choice), queues=queue, data=data, port=port, processes=processes, as_json=as_json
+    )
 
 
 def run_up(
     files: Sequence[Path],
     choice: Choice,
     *,
+    queues: Sequence[str] = (),
     data: Path | None = None,
     port: int = 7480,
     processes: int | None = None,
@@ -68,7 +84,7 @@ def run_up(
     """Run a bus in the foreground; tests pass other programs."""
     need_extra("server", SERVER_MODULES, "bendybus up")
     with manifests.readable(files) as paths:
-        bundle = manifests.load(paths)
+        bundle = manifests.load(paths) if paths else manifests.of_queues(queues)
     namespace = bundle.namespace
     root = data_directory.root(choice.environment)
     directory = (data or choice.data or root / namespace.name).absolute()

@@ -111,8 +111,8 @@ def _outgoing(body: str | None, file: Path | None, fields: "Fields") -> "Iterato
         yield json_lines.parse(body, 1, fields)
         return
     for number, line in enumerate(_read(file), 1):
-        if line.strip() or number == 1:
-            yield json_lines.parse(line, number, fields)
+        # A blank line is a message, too: an empty one.
+        yield json_lines.parse(line, number, fields)
 
 
 def _read(path: Path | None) -> Iterator[str]:
